@@ -1,23 +1,23 @@
 //! Compiles the kernels of each family into a fatbin that the library embeds (src/cuda/launch/), translates the
 //! structures that kernels receive to Rust, and names the shared library.
 //!
-//! nvcc is searched in `CUDA_HOME`, in the folder .cuda that scripts/setup fills, and in the PATH, in this order.
-//! `RRBSOLVER_CUDA=off` builds a library without kernels; its result `RRB_INFO_CUDA_KERNELS` is 0.
+//! The build searches for nvcc in `CUDA_HOME`, in the folder .cuda that scripts/setup fills, and in the PATH, in this
+//! order. `RRBSOLVER_CUDA=off` builds a library without kernels; its result `RRB_INFO_CUDA_KERNELS` is 0.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 /// Architectures for which machine code is compiled. Code for one minor version also runs on later minor versions: code
-/// for 8.0 runs on 8.6 and 8.9. The kernels have no special code for 8.6 and 8.9, and machine code for both would be
-/// two sevenths of the compile time and of the size. For the last architecture, PTX is included too, which later
-/// architectures compile.
+/// for 8.0 runs on 8.6 and 8.9. The kernels have no special code for 8.6 and 8.9, so machine code for both would only
+/// increase the compile time and the size by 40 %. For the last architecture, PTX is included too. The driver compiles
+/// this PTX for later architectures.
 const ARCHITECTURES: [u32; 5] = [75, 80, 90, 100, 120];
 
-/// Those of the architectures whose devices can have fast links to other devices.
+/// The architectures in `ARCHITECTURES` whose devices can have fast links to other devices.
 const LINKED: [u32; 3] = [80, 90, 100];
 
-/// Translation units in kernels/, each in the folder of its family, and the architectures that it is compiled for.
+/// Translation units in kernels/, each with the architectures for which it is compiled.
 const UNITS: [(&str, &[u32]); 5] = [
     ("dpcg", &ARCHITECTURES),
     ("rrb", &ARCHITECTURES),
@@ -143,7 +143,7 @@ fn write_arguments(folder: &Path) {
     }
 }
 
-/// Returns the paths of the sources in a folder. For the path of a header, returns this path.
+/// Returns the paths of all files in the folder `path`. If `path` is a file, returns only `path`.
 fn sources(path: &Path) -> Vec<PathBuf> {
     let Ok(folder) = std::fs::read_dir(path) else { return vec![path.to_owned()] };
     folder.map(|entry| entry.expect("kernels can be read").path()).collect()
@@ -166,7 +166,7 @@ impl Field {
     }
 }
 
-/// Returns the type of a number in Rust, and its size in bytes.
+/// Returns the Rust type and the size in bytes of the C type `name`, or `None` if `name` is not a type of numbers.
 fn number(name: &str) -> Option<(&'static str, usize)> {
     Some(match name {
         "int" | "int32_t" => ("i32", 4),
@@ -189,14 +189,16 @@ fn flat<'a>(all: &'a Structures, name: &str) -> Vec<&'a Field> {
 }
 
 /// Returns the size in bytes, the alignment, and whether the structure contains padding. An array whose length is a
-/// named constant is counted as one element. This suffices, because its elements are structures of whole 8-byte words.
+/// named constant is counted as one element, so the size may be too small. The result about padding is correct
+/// nevertheless, because the elements of such arrays are structures of whole 8-byte words.
 fn layout(all: &Structures, name: &str) -> (usize, usize, bool) {
     let (mut size, mut most, mut padded) = (0, 1, false);
     for field in flat(all, name) {
         let (bytes, align, inner) = match number(&field.target) {
             _ if field.pointer => (8, 8, false),
             Some((_, bytes)) => (bytes, bytes, false),
-            // Structures of other modules consist of whole words.
+            // Structures of other modules consist of whole 8-byte words and have no padding, so one word represents
+            // them.
             None if !all.contains_key(&field.target) => (8, 8, false),
             None => layout(all, &field.target),
         };
@@ -222,7 +224,7 @@ fn read_structures(path: &Path, all: &mut Structures) {
         if tokens[opens] != "{" {
             continue;
         }
-        // `alignas(..) Name`, `Name : Base`.
+        // The name is the token before the brace or, for a structure with a base, the token before the colon.
         let base = (tokens[opens - 2] == ":").then(|| tokens[opens - 1].clone());
         let name = tokens[if base.is_some() { opens - 3 } else { opens - 1 }].clone();
         let (fields, end) = read_fields(&tokens, opens + 1);
@@ -247,7 +249,8 @@ fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// Returns the fields of a structure whose first token is at `at`, and the index of its end. Skips functions and types.
+/// Returns the fields of a structure whose body begins at token `at`, and the index of the closing brace. Functions and
+/// types in the body are skipped.
 fn read_fields(tokens: &[String], mut at: usize) -> (Vec<Field>, usize) {
     let mut fields = Vec::new();
     while tokens[at] != "}" {

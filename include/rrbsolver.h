@@ -195,11 +195,11 @@
                                               `ic0` is incomplete Cholesky without fill; in dpcg_, it runs on the CPU
                                               only. `ric` is relaxed incomplete Cholesky without fill, which runs on
                                               the CPU only. `multigrid` is geometric multigrid. `amg` is multigrid by
-                                              aggregation; in sparse_, it requires `solver=cg`. `ssor` is symmetric
-                                              SOR with the relaxation factor `sor_omega`. `ilu0` is incomplete LU
-                                              without fill. `chebyshev` is a polynomial in D^-1 A; the option
-                                              `degree` sets its degree. For `auto`, see the rules of `auto`. This
-                                              option is also available in sparse_. */
+                                              aggregation; in sparse_, it requires `solver=cg` or `steepest_descent`.
+                                              `ssor` is symmetric SOR with the relaxation factor `sor_omega`. `ilu0`
+                                              is incomplete LU without fill. `chebyshev` is a polynomial in D^-1 A;
+                                              the option `degree` sets its degree. For `auto`, see the rules of
+                                              `auto`. This option is also available in sparse_. */
 #define RRB_OPT_ORDER                 401  /* number of terms of the Neumann series after the first term; 0 has the
                                               effect of `preconditioner=jacobi` (also in sparse_) */
 #define RRB_OPT_RIC_OMEGA             402  /* Fraction of the dropped fill that `ric` subtracts from the diagonal. 0
@@ -493,8 +493,8 @@
                                                  before the first factorize, the value is auto */
 #define RRB_INFO_SYMMETRIC              1407  /* 1 if the matrix is symmetric, that is, if |a_ij - a_ji| <= 1e-12
                                                  sqrt(|a_ii a_jj|) for all entries (for a_ii a_jj = 0, the limit is
-                                                 1e-12 times the largest entry of row i); 0 if the matrix is not
-                                                 symmetric */
+                                                 1e-12 times the smaller of the largest magnitudes in rows i and j);
+                                                 0 if the matrix is not symmetric */
 #define RRB_INFO_DOMINANCE              1408  /* kind of diagonal dominance of the rows of the matrix */
 #define RRB_INFO_ZERO_DIAGONALS         1409  /* number of rows whose diagonal entry is zero or missing */
 #define RRB_INFO_EMPTY_ROWS             1410  /* number of rows without entries */

@@ -106,7 +106,7 @@ impl Place {
         Site::Point(k, j, i).into()
     }
 
-    /// Entry of a short list.
+    /// Entry of a list or array.
     #[must_use]
     pub fn entry(index: usize) -> Self {
         Site::Entry(index).into()
@@ -154,7 +154,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Name of a value or an array of the caller. For an array of a patch, also the index of the patch.
+/// Name of a value or an array of the caller. If the array belongs to a patch, the index of this patch is also stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
     name: &'static str,
@@ -202,7 +202,7 @@ pub enum Error {
         name: Name,
         /// The value of the caller.
         value: String,
-        /// Allowed values, as in "rel_tol must lie in (0, 1)".
+        /// Allowed values: the part of the message after "must", such as "lie in (0, 1)".
         allowed: Cow<'static, str>,
     },
     /// Values that are inconsistent with each other.
@@ -330,7 +330,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Creates the error for a value outside its allowed range, as in "rel_tol must lie in (0, 1)".
+    /// Creates the error for a value outside its allowed range. `allowed` is the part of the message after "must", such
+    /// as "lie in (0, 1)".
     pub fn range(name: impl Into<Name>, value: impl fmt::Display, allowed: impl Into<Cow<'static, str>>) -> Self {
         match formatted(value, MESSAGE) {
             Ok(value) => Self::Range { name: name.into(), value, allowed: allowed.into() },
@@ -343,7 +344,7 @@ impl Error {
         Self::At { status, before: before.into(), place, after: after.into() }
     }
 
-    /// Replaces entry k by entry `entry(k)`, if the error is at an entry of a list.
+    /// If the location of the error is entry k of a list, changes the location to entry `entry(k)`.
     #[must_use]
     pub fn with_entry(mut self, entry: impl Fn(usize) -> usize) -> Self {
         if let Self::At { place: Place { site: Site::Entry(index), .. }, .. } = &mut self {
@@ -383,7 +384,8 @@ impl Error {
         }
     }
 
-    /// Returns the location in the matrix. Locations are ordered by level, then by node.
+    /// Returns the location of an error about the matrix ([`Error::Matrix`]), if known. Locations are ordered by level,
+    /// then by node.
     #[must_use]
     pub fn matrix_place(&self) -> Option<Place> {
         if let Self::Matrix { place, .. } = self { *place } else { None }
@@ -401,7 +403,7 @@ impl Error {
         }
     }
 
-    /// Whether the message depends on [`Self::set_base`].
+    /// Returns whether the message depends on [`Self::set_base`].
     #[must_use]
     pub fn has_index(&self) -> bool {
         match self {
@@ -466,8 +468,8 @@ pub fn written(value: f64) -> impl fmt::Display {
     Written(value)
 }
 
-/// Items (the second value) with a separator (the first value) between them. `Display` allocates no memory in addition
-/// to that of the items.
+/// A separator (field 0) and items (field 1). `Display` writes the items with the separator between them. It allocates
+/// memory only if `Display` of an item does.
 pub struct List<I>(pub &'static str, pub I);
 
 impl<I: Iterator<Item: fmt::Display> + Clone> fmt::Display for List<I> {

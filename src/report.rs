@@ -36,7 +36,7 @@ impl Outcome {
 pub struct Unfinished {
     outcome: Outcome,
     rel_tol: f64,
-    /// Relative residual of the stopping test: max(`rel_tol`, `abs_tol` / reference).
+    /// Largest relative residual that satisfies the stopping test: max(`rel_tol`, `abs_tol` / reference).
     target: f64,
 }
 
@@ -83,8 +83,8 @@ pub enum Event {
     /// Iteration number and relative residual of an iteration after which the solve has already continued. A stop
     /// request has no effect.
     Passed(usize, f64),
-    /// Switch to another preconditioner: iterations with the previous one, residual norm relative to its first value,
-    /// and number of further iterations that were predicted.
+    /// Switch to another preconditioner. The numbers refer to the previous one: iterations since the last start of CG,
+    /// residual norm relative to that start, and estimated number of remaining iterations.
     Changed(usize, f64, f64),
     /// Stagnation of CG in single precision after this number of iterations; the solve continues in double precision.
     Widened(usize),
@@ -94,13 +94,13 @@ pub enum Event {
 
 /// Receives the events of a solve in order, on the calling thread.
 pub trait Observer {
-    /// Receives an event. Returns `true` after an [`Event::Iteration`] to request a stop.
+    /// Receives an event. Returns true to request a stop; only the result for an [`Event::Iteration`] has an effect.
     fn see(&mut self, event: Event) -> bool;
     /// Returns whether `see` may request a stop. If so, a parallel solver must wait for its return value.
     fn may_stop(&self) -> bool;
 }
 
-/// Observer that ignores all events, for `rrb_apply` and `rrb_multiply`.
+/// Observer that ignores all events, for calls that do not solve a system, such as `rrb_apply`.
 pub struct Nobody;
 
 impl Observer for Nobody {
@@ -121,7 +121,7 @@ pub struct History {
     first_run_ended: bool,
 }
 
-/// Maximum number of entries, for any `max_iter`.
+/// Maximum number of residuals, and of coefficient pairs, that are stored, however large `max_iter` is.
 pub const HISTORY_LIMIT: usize = 1_000_000;
 
 impl History {
@@ -153,9 +153,9 @@ impl History {
         }
     }
 
-    /// Appends the coefficients of a CG step. The Lanczos matrix is positive definite only if all coefficients are
-    /// positive. It therefore ends at a restart, where beta is 0, and where rounding makes alpha or the flexible beta
-    /// nonpositive.
+    /// Appends the coefficients of a CG step, up to the first nonpositive one: the Lanczos matrix is positive definite
+    /// only if all coefficients are positive. beta is 0 at a restart, and rounding may make alpha or the flexible beta
+    /// nonpositive. Coefficients of later steps are ignored.
     pub fn push_coefficients(&mut self, alpha: f64, beta: f64) {
         let positive = |value: f64| value > 0.0 && value.is_finite();
         self.first_run_ended |= !(positive(alpha) && (self.coefficients.is_empty() || positive(beta)));

@@ -130,6 +130,10 @@ ships order.txt "$good;motion steered;rudder 0,10 20,5 20,0"
 refused 'the times of rudder must increase' --ships order.txt
 ships comma.txt 'ship one,two'
 refused 'the name of a ship must not contain a comma' --ships comma.txt
+ships gain.txt "$good;gain 50"
+refused 'line 4: gain must be from -1 to 1 1/s, got 50' --ships gain.txt
+ships hull.txt 'ship one;motion moored;length 1700;position 2000,1200'
+refused 'the hull of ship "one" touches land' --ships hull.txt
 ships many.txt "$(for k in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17; do printf '%s;' "$good"; done)"
 refused 'more than 16 ships' --ships many.txt
 ships land.txt 'ship one;motion moored;position 1000,100'

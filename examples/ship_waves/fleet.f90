@@ -4,7 +4,7 @@
 ! with the rudder angle delta, the gain K and the time constant T of the ship. It stops where it runs aground.
 module fleet
    use bathymetry, only: depth_grid
-   use host, only: dp, pi
+   use host, only: dp, pi, refuse
    use ship_pressure, only: add_hull, check_depth, check_track, hull_force, ship
    implicit none
    private
@@ -80,6 +80,8 @@ contains
             call check_track(ships(k)%hull, grid, h_min)
          else
             call check_depth(ships(k)%hull, grid, h_min, ships(k)%position, 'the position of ship "'//ships(k)%name//'"')
+            if (ships(k)%touches_ground(grid, h_min)) call refuse('the hull of ship "'//ships(k)%name//'" touches land,' &
+               //' the ground or the end of the grid: bow, stern and sides need a depth of at least the draft and --h-min')
          end if
       end do
    end subroutine check_fleet

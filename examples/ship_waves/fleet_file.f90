@@ -21,6 +21,7 @@ module fleet_file
    public :: read_ships, read_pairs, without_repetitions
 
    integer, parameter :: longest_line = 4000
+   real(dp), parameter :: largest_gain = 1        ! 1/s; ships have 0.01 to 0.2
 
    ! The line being read, for error messages.
    type :: place
@@ -123,6 +124,8 @@ contains
          s%heading = pi/180*number(here, key, value)
       case ('gain')
          s%gain = number(here, key, value)
+         if (abs(s%gain) > largest_gain) &
+            call here%complain('gain must be from -'//text(largest_gain)//' to '//text(largest_gain)//' 1/s, got '//value)
       case ('time_constant')
          s%time_constant = positive(here, key, value)
       case ('track')

@@ -15,6 +15,7 @@ module live
    use fleet, only: fleet_ship, most_ships, steered
    use host, only: dp, give_up, log_line, pi, read_input, seconds, text, wait_for_input, write_output
    use psi_solver, only: use_iccg
+   use ship_pressure, only: ship
    use simulation, only: simulated
    implicit none
    private
@@ -240,6 +241,7 @@ contains
       real(dp), intent(in) :: position(2), degrees
       character(:), allocatable :: problem
       type(fleet_ship) :: new
+      type(ship) :: default
       problem = ''
       if (size(sim%ships) == most_ships) then
          problem = 'there are '//text(most_ships)//' ships'
@@ -248,6 +250,7 @@ contains
       new = fleet_ship(name='ship '//text(size(sim%ships) + 1), hull=sim%ships(1)%hull, motion=steered, position=position, &
                        placed=.true., heading=pi/180*degrees, since=sim%state%time)
       if (allocated(new%hull%track)) deallocate (new%hull%track)
+      if (new%hull%speed <= 0) new%hull%speed = default%speed      ! the first ship is moored or aground
       if (new%touches_ground(sim%grid, sim%h_min)) then
          problem = 'this ship would be aground there'
          return

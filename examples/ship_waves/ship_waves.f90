@@ -36,7 +36,10 @@ program ship_waves
       call sim%place_ships()
       call put_forces()
       call sim%make_step()
-      if (sim%state%blown_up) call give_up('the waves blew up at step '//text(n)//', t = '//text(sim%state%time)//' s')
+      if (sim%state%blown_up) then
+         call forces%finish()
+         call give_up('the waves blew up at step '//text(n)//', t = '//text(sim%state%time)//' s')
+      end if
       if (set%write_interval > 0) then
          if (mod(n, set%write_interval) == 0) call write_field('waves_'//six_digits(n)//'.vti')
       end if

@@ -6,8 +6,8 @@
 #include "galerkin.cuh"
 #include "pairs.cuh"
 
-// AGGREGATION_KERNEL defines a kernel that calls aggregation::BODY with its ARGS. AGGREGATION_IN_FORMATS defines the
-// kernel in f64 and in f32.
+// AGGREGATION_KERNEL defines a kernel that calls aggregation::BODY with its argument, a struct ARGS.
+// AGGREGATION_IN_FORMATS defines the kernel in f64 and in f32.
 #define AGGREGATION_KERNEL(NAME, ARGS, THREADS, BODY)                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS) NAME(aggregation::ARGS a) { aggregation::BODY(a); }
 #define AGGREGATION_IN_FORMATS(NAME, ARGS, THREADS, BODY)                                                              \

@@ -36,11 +36,12 @@ template <class F> __device__ inline void over(uint32_t count, F f) {
     for (uint64_t k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += step) f(uint32_t(k));
 }
 
-// Threads per row in loops that share a row; most rows have at most this many couplings.
+// Number of threads that share a row in loops over its couplings. Most rows have at most this many couplings.
 constexpr int LANES = 8;
 
-// Calls f(i, lane, is) for the rows i of this thread. ROW threads share a row, and `lane` is the number of the thread
-// among them. All threads of a warp call f equally often: beyond the last row, i is the last row and `is` is false.
+// Calls f(i, lane, is) for the rows i of this thread. ROW threads share a row, and `lane` is the number of this thread
+// among them. All threads of a warp call f equally often, because f may contain warp shuffles. If no row is left for a
+// thread, `is` is false, and i is the number of the last row.
 template <int ROW, class F> __device__ inline void over_rows(uint32_t rows, F f) {
     const uint32_t group = (blockIdx.x * blockDim.x + threadIdx.x) / ROW, groups = gridDim.x * blockDim.x / ROW;
     constexpr uint32_t TOGETHER = 32 / ROW;
@@ -50,13 +51,14 @@ template <int ROW, class F> __device__ inline void over_rows(uint32_t rows, F f)
     }
 }
 
-// Computes the sum of v over the threads that share a row; all of them return the same value.
+// Adds v over the threads that share a row. Each of these threads gets the sum.
 template <int ROW, class V> __device__ inline V lane_sum(V v) {
     for (int by = ROW / 2; by > 0; by /= 2) v += __shfl_xor_sync(0xffffffffu, v, by);
     return v;
 }
 
-// Ends row i: stores its length, its row sum and its diagonal entry. `sum` is the sum of its couplings.
+// Ends row i: stores its length, its row sum `excess` and its diagonal entry. A row sum at the rounding level is set to
+// zero. `sum` is the sum of the couplings of the row.
 __device__ inline void end_row(const Couplings &c, uint32_t i, uint32_t length, double excess, double sum) {
     if (fabs(excess) < ROUNDING * (excess + sum)) excess = 0.0;
     c.length[i] = length;

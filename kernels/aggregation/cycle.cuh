@@ -1,8 +1,9 @@
 // The cycle computes z = B r, an approximation of A^-1 r. Each level executes one step of damped Jacobi before the
-// coarse correction, and one after it. On the finest coarse levels, two Chebyshev steps with fixed bounds solve the
-// coarse system, and each step executes one cycle (AMLI). One cycle solves the system of the other coarse levels, and
-// of levels with more than half of the couplings of the previous level. The coarsest system is solved with the inverse
-// of its matrix. The cycle computes no dot products, so B is a fixed symmetric positive definite matrix.
+// coarse correction, and one after it. The system of a coarse level is solved by two Chebyshev steps with fixed bounds,
+// each of which executes one cycle (AMLI), if the level is among the finest coarse levels and has at most about half of
+// the couplings of the previous level. The system of any other coarse level is solved by one cycle. The coarsest system
+// is solved with the inverse of its matrix or, if it is too large, approximately by two Jacobi steps. The cycle
+// computes no dot products, so B is a fixed symmetric positive definite matrix.
 #pragma once
 #include "couplings.cuh"
 
@@ -14,18 +15,18 @@ template <class V> struct alignas(2 * sizeof(V)) Entry {
     V a;
 };
 
-// Number of rows of a slice in sliced ELLPACK format, which is used with one thread per row. For each w, the couplings
-// number w of the SLICE rows are contiguous. Shorter rows are padded with zero couplings to themselves. If LANES
-// threads share a row, a slice has only one row.
+// Number of rows of a slice in sliced ELLPACK format, which is used with one thread per row. For each w, coupling
+// number w of row 0 of the slice is followed by coupling number w of rows 1, 2, and so on. Shorter rows are padded with
+// zero couplings to themselves. If LANES threads share a row, a slice has only one row.
 constexpr uint32_t SLICE = 32;
 
-// A level of the cycle. The coarsest level uses only r and z.
+// A level of the cycle. If the inverse of the coarsest matrix is used, the coarsest level uses only r and z.
 template <class V> struct Level {
     const uint32_t *first; // slice s has the entries first[s] .. first[s + 1] - 1
     const Entry<V> *entries;
     const V *excess, *step; // excess: row sums e_i; step: omega / d_i
-    const uint32_t *aggregate; // aggregate of each row; NONE: the row is in none. Null pointer: coarsest level
-    const uint32_t *nodes;     // rows of the finer level in each row: `width` entries per row, padded with NONE
+    const uint32_t *aggregate; // aggregate of each row, or NONE; a null pointer on the coarsest level
+    const uint32_t *nodes;     // rows of the finer level that form each row: `width` entries, padded with NONE
     V *r, *start;              // r: right-hand side; start: step_i r_i, the first Jacobi step from zero
     V *c, *z;                  // z: result; c: result of the first of two cycles
     uint32_t rows;
@@ -160,10 +161,11 @@ template <class V> __device__ inline void narrow(const NarrowArgs<V> &a) {
     over(a.count, [&](uint32_t k) { a.to[k] = V(a.from[k]); });
 }
 
-// Conversion of the matrix of a level from the format of the setup to that of the cycle.
+// Arguments of take_lengths and take_rows, which convert the matrix of a level from the format of the setup to that of
+// the cycle.
 template <class V> struct TakeArgs {
     Couplings c;
-    uint32_t *first; // entries per slice, later prefix sums; then their total and the number of couplings
+    uint32_t *first; // entries per slice, later their prefix sums; then the numbers of all entries and couplings
     Entry<V> *entries;
     V *excess, *step;
     uint64_t *bound; // bits of max_i (1 + sum_j |a_ij| / d_i), an upper bound of the eigenvalues of D^-1 A
@@ -187,7 +189,7 @@ template <class V> __device__ inline void take_lengths(const TakeArgs<V> &t) {
         for (uint32_t by = t.slice / 2; by > 0; by /= 2)
             longest = max(longest, __shfl_xor_sync(0xffffffffu, longest, by));
         if (is && i % t.slice == 0) t.first[i / t.slice] = t.slice * longest;
-        if (is && i % 32 == 0) atomicAdd(&t.first[slices + 1], couplings); // exact in any order
+        if (is && i % 32 == 0) atomicAdd(&t.first[slices + 1], couplings); // integers, so the order is irrelevant
     });
 }
 

@@ -90,8 +90,8 @@ struct GalerkinArgs {
     int width, unused;
 };
 
-// Stores in coarse.first[k] the memory that coarse row k requires: the row has at most as many couplings as all nodes
-// of its aggregate together.
+// Stores in coarse.first[k] the number of couplings for which coarse row k needs memory: the number of couplings of all
+// nodes of its aggregate, which is an upper bound.
 __device__ inline void make_room(const GalerkinArgs &g) {
     over(g.coarse.rows, [&](uint32_t k) {
         uint32_t room = 0;
@@ -106,7 +106,9 @@ __device__ inline void make_room(const GalerkinArgs &g) {
 // The following functions compute P^T S P with one warp per row: sums of couplings and of row sums over aggregates.
 // Couplings to nodes outside all aggregates are added to the row sum. Terms are added in the order of the nodes of an
 // aggregate, and of the columns within a node. `coarse.first` must contain the start of each coarse row. `sum_together`
-// processes up to MOST_TOGETHER fine couplings.
+// can process coarse rows with up to MOST_TOGETHER fine couplings. The functions sum_... store the couplings of a
+// coarse row, and return their number. They add these couplings to `sum`, and couplings to nodes outside all aggregates
+// to `excess`. If a warp executes them, each lane adds its part only.
 constexpr int MOST_TOGETHER = 64;
 // A fine coupling, and the aggregate of its column.
 struct Summed {
@@ -280,7 +282,8 @@ __device__ inline void sum_couplings(const GalerkinArgs &g) {
     }
 }
 
-// Copy of the coarsest matrix as a dense matrix, whose entries must be zero initially.
+// Arguments of spread_rows and leave_out, which store the coarsest matrix as the dense matrix `to`. Its entries must be
+// zero on entry.
 struct SpreadArgs {
     Couplings c;
     double *to;

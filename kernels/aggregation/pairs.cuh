@@ -8,18 +8,18 @@
 
 namespace aggregation {
 
-// A pivot below this value counts as negative. If the row sums of the nodes are zero, one eigenvalue is zero, and its
-// pivot may be negative by rounding.
+// A pivot below this value counts as negative. If the row sums of the nodes are zero, one eigenvalue is zero. The last
+// pivot is then zero in exact arithmetic, and may be slightly negative because of rounding errors.
 constexpr double NEGATIVE = -1e-9;
 
 struct PairArgs {
     Couplings c; // matrix of this pass
     double kappa;
-    uint32_t *partner;  // NONE: not yet paired; the row itself: it remains without a partner
-    uint32_t *pointed;  // index of the coupling to the node at which each node points, or NONE
+    uint32_t *partner;  // partner of each row; NONE: not yet paired; the row itself: it remains without a partner
+    uint32_t *pointed;  // for each node, index in c.col of its coupling to the node at which it points, or NONE
     uint8_t *struck;    // per coupling: 1 if the quality test has rejected the union of its two rows
     uint32_t *of;       // first pass: NONE for rows outside all aggregates, otherwise 0; null in later passes
-    Couplings fine;     // matrix of the level; used in later passes, as is `nodes`
+    Couplings fine;     // matrix of the level. The first pass uses neither `fine` nor `nodes`
     const uint32_t *nodes; // rows of `fine` in each row of c: `width` entries, ascending, padded with NONE
     int width, unused;
 };
@@ -46,8 +46,8 @@ __device__ inline uint64_t key(uint32_t i, uint32_t j, double mu) {
     return uint64_t(__float_as_uint(float(mu)) >> 21) << 36 | hash;
 }
 
-// Initializes a pass. In the first pass, rows with d_i (kappa - 2) >= kappa sum_j |a_ij| are excluded from pairing.
-// Only the first pass has `of`.
+// Initializes a pass. In the first pass, rows with d_i (kappa - 2) >= kappa sum_j |a_ij| are excluded from pairing. In
+// later passes, `p.of` is null.
 __device__ inline void set_free(const PairArgs &p) {
     const Couplings &c = p.c;
     over_rows<LANES>(c.rows, [&](uint32_t i, uint32_t lane, bool is) {
@@ -96,9 +96,9 @@ __device__ inline void point(const PairArgs &p) {
 }
 
 // Returns whether kappa A_G - D_G (I - 1 1^T D_G / 1^T D_G 1) has no negative eigenvalue, where G is the set of the n
-// <= N nodes. A_G has the couplings inside G and the row sums of A; D_G is its diagonal. The matrix is scaled by
-// D_G^-1/2 on both sides and eliminated with diagonal pivoting. All indices are constants, so that the arrays stay in
-// registers.
+// <= N nodes. A_G is the matrix with the couplings inside G and with the row sums e_i of A. D_G contains the diagonal
+// entries d_i of A, which also include couplings that leave G. The matrix is scaled by D_G^-1/2 on both sides and
+// eliminated with diagonal pivoting. All indices are constants, so that the arrays stay in registers.
 template <int N> __device__ inline bool accepts(const Couplings &c, const uint32_t (&nodes)[N], int n, double kappa) {
     double m[N][N], d[N], root[N], total = 0.0;
 #pragma unroll
@@ -157,7 +157,7 @@ template <int N> __device__ inline bool accepts(const Couplings &c, const uint32
         }
         left &= ~(1u << p);
         const double per_pivot = 1.0 / pivot;
-        // The matrix is symmetric, so row[k] is the entry of column p.
+        // `row` is row p. The matrix is symmetric, so row[k] is also the entry of row k in column p.
 #pragma unroll
         for (int k = 0; k < N; ++k) {
             const double factor = row[k] * per_pivot;
@@ -189,7 +189,8 @@ template <int N> __device__ inline bool is_good_union(const PairArgs &p, uint32_
 
 // Pairs nodes that point at each other. In later passes, the union of their nodes, at most N, must pass the quality
 // test. Otherwise, the coupling is marked as rejected. Only the thread of the lower node writes, for both nodes. The
-// thread of the higher node returns, even if it does not yet see its new partner.
+// thread of the higher node returns in any case: either it reads its new partner, or it finds that the other node is
+// lower.
 template <int N> __device__ inline void match(const PairArgs &p) {
     const Couplings &c = p.c;
     over(c.rows, [&](uint32_t i) {
@@ -210,11 +211,11 @@ template <int N> __device__ inline void match(const PairArgs &p) {
     });
 }
 
-// Arguments of the numbering of the aggregates after the last round of a pass.
+// Arguments of mark_first and number, which number the aggregates after the last round of a pass.
 struct NumberArgs {
     const uint32_t *partner;
-    uint32_t *number;        // 1 for the first row of each pair and 0 for all others; later the exclusive prefix sums
-    uint32_t *of;            // aggregate of each row of the finest matrix of these passes
+    uint32_t *number;        // 1 if a row begins an aggregate (mark_first), else 0; later the exclusive prefix sums
+    uint32_t *of;            // aggregate of each row of the level
     const uint32_t *nodes;   // `width` nodes of each row; null: the row itself
     uint32_t *joined;        // nodes of each aggregate, 2 * `width` entries
     uint32_t rows;

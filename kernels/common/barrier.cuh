@@ -6,8 +6,8 @@
 // end of a launch.
 struct BarrierCounts {
     unsigned arrived;
-    unsigned epoch;  // number of products that a cluster has computed with the coarsest inverse, over all launches
-    unsigned summed; // thread blocks that have written their partial sums
+    unsigned epoch;  // number of products with the coarsest inverse in all launches with a cluster (rrb/cluster.cuh)
+    unsigned summed; // number of calls of `bring_parts` in this launch
 };
 
 #ifdef RRB_EMULATED
@@ -28,7 +28,8 @@ __device__ inline unsigned look(const unsigned *place) {
 }
 #endif
 
-// Waits until all `count` thread blocks have called this function.
+// Waits until all `count` thread blocks of the launch have called this function as often as this one. `phase` is the
+// number of calls of this thread block so far; the function increments it.
 __device__ inline void grid_barrier(BarrierCounts *m, unsigned &phase, unsigned count) {
     ++phase;
     __syncthreads();
@@ -48,8 +49,8 @@ __device__ inline void cluster_barrier() {
 #endif
 }
 
-// Reports that this thread block has written the partial sums of scalar update number `updates`. The last thread block
-// waits until all other thread blocks have reported theirs.
+// Reports that this thread block has written its partial sums for the scalar update number `updates`, counted from 1.
+// The thread block with the largest index waits until all `count` thread blocks have reported this.
 __device__ inline void bring_parts(BarrierCounts *m, unsigned updates, unsigned count) {
     __syncthreads();
     if (thread_of_block() == 0) {
@@ -59,8 +60,9 @@ __device__ inline void bring_parts(BarrierCounts *m, unsigned updates, unsigned 
     __syncthreads();
 }
 
-// Ends the use of the barrier; the last function that each thread block calls. The last thread block to call it resets
-// the counters, because no thread block waits any longer.
+// Ends the use of the barrier. Each of the `count` thread blocks must call this function as its last use of the
+// barrier. The last one to call it stores `epoch`, and resets the other counters for the next launch, because no thread
+// block waits at the barrier any longer.
 __device__ inline void leave(BarrierCounts *m, unsigned phase, unsigned epoch, unsigned count) {
     __syncthreads();
     if (thread_of_block() == 0 && arrive(&m->arrived) + 1 == count * (phase + 1)) {

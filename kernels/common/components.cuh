@@ -17,7 +17,7 @@ constexpr int WARPS = 8; // number of warps per thread block
 constexpr unsigned ALL_LANES = 0xffffffffu;
 
 __device__ inline int lane() { return threadIdx.x % 32; }
-// Returns the distance from this lane back to the nearest lane, which may be this lane, whose bit is set.
+// Finds the last lane up to and including this lane whose bit is set, and returns the distance from it to this lane.
 __device__ inline int lanes_back(uint32_t bits) { return __clz(bits << (31 - lane())); }
 
 // Returns the length of the run that starts at this lane; the bits of `starts` mark the first lanes of runs.
@@ -39,13 +39,15 @@ __device__ inline uint32_t run_start(int64_t c, bool joined) {
     return uint32_t(c) - lanes_back(~__ballot_sync(ALL_LANES, joined && lane() > 0));
 }
 
-// A row has n cells, a plane t.
+// Distances between the numbers of neighbouring cells: n in y, the number of cells of a row, and t in z, the number of
+// cells of a plane.
 struct Steps {
     int64_t n, t;
 };
 
-// Sets the parent of a cell. `west`, `south` and `bottom`: whether the cell is joined to these neighbours. If the first
-// cell of a run is joined to a preceding cell, it becomes a child of this cell.
+// Sets the parent of a cell. `west`, `south` and `bottom`: whether the cell is joined to these neighbours. The cells of
+// a run become children of its first cell. If the first cell is joined to its neighbour to the south or to the bottom,
+// or to the west in the previous segment, it becomes a child of this neighbour.
 __device__ inline void hook(
     uint32_t *parent, int64_t c, int64_t count, const Steps &s, bool west, bool south, bool bottom) {
     const uint32_t start = run_start(c, west);
@@ -73,14 +75,14 @@ struct Contacts {
 template <class X, class Y, class Z>
 __device__ inline void unite(uint32_t *parent, int64_t c, const Steps &s, const Contacts &to, X x, Y y, Z z) {
     const int64_t n = s.n, t = s.t;
-    // Whether this cell continues the run of the previous cell, and whether its neighbours to the north and to the top
-    // do so.
+    // Whether this cell is in the same run as the previous cell. The next two variables state the same for its
+    // neighbours to the north and to the top.
     const bool goes_on = lane() > 0 && to.west;
     const bool north_goes_on = (c + n) % 32 > 0 && to.west_north;
     const bool top_goes_on = (c + t) % 32 > 0 && to.west_top;
     const uint32_t norths = __ballot_sync(ALL_LANES, to.north), tops = __ballot_sync(ALL_LANES, to.top);
     const int before = lane() > 0 ? lane() - 1 : 0;
-    // `hook` has already joined the first cell of a run to its neighbour in the previous row.
+    // If the neighbour to the north is the first cell of a run, `hook` has already joined it to this cell.
     if (to.north && north_goes_on && !(goes_on && (norths >> before & 1))) join(parent, uint32_t(c), uint32_t(c + n));
     if (to.top && !(top_goes_on && goes_on && (tops >> before & 1))) {
         const bool from_south = y(c + t - n);

@@ -126,7 +126,8 @@ __device__ inline double part_of(const double *values, int count) {
 // Computes the sum of an array with one thread block.
 __device__ inline double sum_of(const double *values, int count) { return block_sum(part_of(values, count)); }
 
-// Adds `sum` over all thread blocks. The last thread block computes the total, and one of its threads calls then(sum).
+// Adds the values `sum` of all threads of the launch. Each thread block stores one partial sum in `partial`. The last
+// thread block computes the total, and one of its threads calls then(total).
 template <class Then> __device__ inline void sum_blocks(double sum, double *partial, unsigned *ticket, Then then) {
     sum = block_sum(sum);
     if (thread_of_block() == 0) partial[blockIdx.x] = sum;
@@ -149,7 +150,7 @@ __device__ inline void atomic_add(uint64_t *place, uint64_t v) {
     if (v) atomicAdd_system(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
 }
 
-// Replaces the value at `place` by the maximum of it and of v over all threads of the thread block.
+// Replaces the value at `place` by the maximum of this value and of v over all threads of the thread block.
 __device__ inline void note_largest(uint64_t *place, uint64_t v) {
     __shared__ unsigned long long largest;
     if (thread_of_block() == 0) largest = 0;
@@ -176,7 +177,7 @@ __device__ inline int quotient(int n, int d) {
 #endif
 }
 
-// Calls f(c) for the indices 0 .. count - 1 of this thread.
+// Calls f(c) for those of the indices 0 .. count - 1 that belong to this thread.
 template <class F> __device__ inline void over_cells(int64_t count, F f) {
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
     for (int64_t c = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; c < count; c += step) f(c);

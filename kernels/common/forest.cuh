@@ -17,7 +17,8 @@ __device__ inline uint32_t root_of(volatile uint32_t *parent, uint32_t node) {
     uint32_t up = parent[node];
     while (up != node && !(up & IS_ROOT)) {
         const uint32_t above = parent[up];
-        // Path compression. The node is no longer a root, so no thread joins its tree through this entry.
+        // Path compression: `above` replaces `up` as the parent of `node`. The node is no longer a root, so no thread
+        // joins its tree through this entry.
         if (above < up) atomicMin(const_cast<uint32_t *>(parent) + node, above);
         node = up;
         up = above;

@@ -45,8 +45,9 @@ struct TwoPivots {
     }
 };
 
-// Inverts a block of 32 x 32 entries, two pivots at a time. A thread has the entries e[q] in row threadIdx.x / 32 + 8 q
-// and column threadIdx.x % 32.
+// Inverts a block of 32 x 32 entries, two pivots at a time. e[q] is the entry in row threadIdx.x / 32 + 8 q and column
+// threadIdx.x % 32. `count`: number of unknowns from the first one of the block on; if it is below 32, the remaining
+// rows and columns are padding.
 __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int count) {
     __shared__ double rows[2][2][PIVOTS], columns[2][2][PIVOTS];
     __shared__ double least[PIVOTS];
@@ -166,16 +167,17 @@ __device__ inline void step(const InverseArgs &a) {
     for (int q = 0; q < 4; ++q) a.pivots[(a.step + 1) % 2 * PIVOTS * PIVOTS + t + THREADS * q] = e[q];
 }
 
-// Bit of `null_of` that marks the removed unknown of a null vector. The other bits are the number of the null vector,
-// counted from 1, or 0 for none.
+// The array `null_of` has one word per unknown. This bit of the word marks the unknown that is removed for a null
+// vector. The other bits contain the number of the null vector to which the unknown belongs, counted from 1, or 0 if it
+// belongs to none.
 constexpr uint32_t LEFT_OUT = 1u << 31;
 // Largest number of unknowns for `find_nulls`, which uses one thread per unknown.
 constexpr int MOST_UNKNOWNS = 1024;
 
 // Finds the null vectors of a matrix: the components of at least two unknowns in which all row sums are zero. Returns
 // `null_of` of all unknowns, in shared memory. Executed by one thread block with one thread per unknown. `regular`:
-// whether the row sum of this thread's unknown is not zero. each(f) must call f(q) for each unknown q that is coupled
-// to this thread's unknown, if the thread has one.
+// whether the row sum of this thread's unknown is not zero. If the thread has an unknown, each(f) must call f(q) for
+// each unknown q that is coupled to it.
 template <class Each> __device__ inline const uint32_t *find_nulls(int n, bool regular, Each each) {
     __shared__ unsigned root[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS], with_sums[MOST_UNKNOWNS], moved;
     const unsigned p = threadIdx.x;
@@ -212,13 +214,15 @@ struct NullArgs {
     const double *diagonal;
     const uint32_t *null_of;
     const uint32_t *nulls; // points to the number of null vectors
-    double *shift;         // 1 / (c k^2) and c of each null vector; null: no shift
-    uint64_t *largest;     // largest magnitudes of the inverse, and of the diagonal of E + c u u^T
+    // 1 / (c k^2) and c of each null vector u, if E + c u u^T replaces the matrix E; otherwise null.
+    double *shift;
+    uint64_t *largest; // largest magnitudes of the inverse, and of the diagonal of E + c u u^T
     int n, add;
 };
 
-// Subtracts from the entries within each null vector u their mean over u in the same row. With `add`, then adds 1 /
-// (c k^2) to these entries. Other entries do not change. Stores the transpose. One thread block processes a row.
+// Processes the rows whose unknown belongs to a null vector u. Of such a row, only the entries in the columns of the
+// unknowns of u change: their mean is subtracted from them and, with `add`, 1 / (c k^2) is added. Stores the transpose
+// of the result for all rows. One thread block processes a row.
 __device__ inline void take_means(const NullArgs &a) {
     for (int row = blockIdx.x; row < a.n; row += gridDim.x) {
         const double *from = a.from + int64_t(row) * a.n;

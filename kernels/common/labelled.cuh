@@ -1,12 +1,14 @@
 // Sums over labelled cells, that is, over singular components and over deflation regions (Z^T v). Cells are the values
 // of a vector, in any storage.
 //
-// A slot consists of the cells of one label in a chunk of consecutive cells. Its list has an item for each segment of
-// the chunk that contains such cells, with a bit per cell. GROUP lanes add the cells of a slot, and a block adds the
-// slots of a label, in a fixed order. The slots depend on the labels only, and are listed once per matrix.
+// The cells are divided into chunks of CHUNK consecutive cells, and a chunk into segments of SEGMENT = 16 cells. A slot
+// is the set of cells of one chunk that have the same label. It is stored as a list of items. An item is one segment in
+// which the slot has cells: the number of the segment, and one bit per cell. GROUP lanes add the cells of a slot, and a
+// block adds the slots of a label, in a fixed order. The slots depend on the labels only, and are listed once per
+// matrix.
 //
-// Bytes per cell: 8 for v, and 4 per item; 8.25 if all cells of a segment have one label. A slot needs 20 bytes and its
-// items.
+// The sums read 8 bytes of v per cell and 4 bytes per item: 8 + 4 / 16 = 8.25 bytes per cell if each segment has a
+// single label. A slot needs 20 bytes, in addition to its items.
 #pragma once
 #include "scalars.cuh"
 
@@ -17,13 +19,13 @@ constexpr int CHUNK = 1024;
 constexpr int SEGMENT = 16, SEGMENTS = CHUNK / SEGMENT;
 // Number of lanes per slot; each lane adds two cells of a segment.
 constexpr int GROUP = 8;
-// Resident blocks of `slot_sums` per multiprocessor.
+// Number of thread blocks of `slot_sums` that are resident on a multiprocessor at the same time.
 constexpr int SUMMING = 6;
 
 // Labels of the cells.
 struct CellLabels {
     const void *of; // null: all cells have label 0
-    int wide;       // 32-bit labels, else 16-bit
+    int wide;       // 1: labels have 32 bits; 0: 16 bits
     uint32_t count; // number of labels; cells with a label of at least `count` are not summed
     __device__ uint32_t at(int64_t c) const {
         if (!of) return 0;
@@ -31,7 +33,7 @@ struct CellLabels {
     }
 };
 
-// Position of the items of a slot.
+// The items of a slot: the index of the first one, and one word that contains the chunk and the number of items.
 struct alignas(8) Slot {
     uint32_t first, chunk_and_count;
     __device__ int64_t chunk() const { return chunk_and_count / (2 * SEGMENTS); }
@@ -41,16 +43,17 @@ struct alignas(8) Slot {
 struct ListArgs {
     CellLabels labels;
     int64_t cells;
-    uint32_t *chunk_slots, *chunk_items; // numbers per chunk; after the scan, numbers in all previous chunks, and total
-    Slot *slots;                         // null: slots and items are only counted
-    uint32_t *items;                     // 65536 times the segment in the chunk + a bit per cell
+    // Numbers of slots and of items of each chunk. After `scan`: of all previous chunks; the last entry is the total.
+    uint32_t *chunk_slots, *chunk_items;
+    Slot *slots;     // null: slots and items are only counted
+    uint32_t *items; // 65536 times the number of the segment + a bit per cell
     uint32_t *slot_label;
-    uint32_t *label_start; // number of slots per label; after the scan, number in all previous labels, and total
+    uint32_t *label_start; // number of slots per label; after `scan`: of all previous labels; last entry: total
     uint32_t *place;       // index of each slot in the order of labels; null: a single label
     unsigned long long *cells_of; // number of cells of each label
 };
 
-// Returns the sum over the preceding threads; `all` is the sum over all threads.
+// Returns the sum of v over the preceding threads of the thread block. Sets `all` to the sum over all its threads.
 __device__ inline uint32_t block_scan(uint32_t v, uint32_t &all) {
     __shared__ uint32_t sums[THREADS];
     const int t = threadIdx.x;
@@ -113,7 +116,7 @@ __device__ inline void list_items(const ListArgs &a, ListedChunk &c, int64_t chu
     }
     const unsigned some_low = __ballot_sync(ALL, low != 0), some_high = __ballot_sync(ALL, high != 0);
     const uint32_t count_low = __popc(some_low), count = count_low + __popc(some_high);
-    // The index of a list may differ from run to run, but its contents do not.
+    // The position of the list of this slot may differ from run to run, but the contents of the list do not.
     uint32_t first = lane == 0 ? atomicAdd(&c.items, count) : 0;
     if (!a.slots) return;
     first = a.chunk_items[chunk] + __shfl_sync(ALL, first, 0);
@@ -151,7 +154,7 @@ __device__ inline void list_slots(const ListArgs &a) {
 }
 
 struct ScanArgs {
-    uint32_t *values; // of each array, with one further entry for the sum
+    uint32_t *values; // the arrays one after the other; each has `count` values and a further entry for their sum
     int64_t count, arrays;
 };
 
@@ -200,17 +203,17 @@ enum Added { VALUES, MAGNITUDES, INVERSES };
 
 struct LabelledArgs {
     CellLabels labels;
-    int64_t of; // cells
+    int64_t of; // number of cells
     const Slot *slots;
     const uint32_t *items, *place, *label_start;
     const unsigned long long *cells; // number of cells of each label
     double *sums;                    // sum of each slot, at its index in the order of labels
     double *totals;                  // of each label: sum, sum of magnitudes, mean, stored mean
-    double *g;                       // the sums only; may be null
-    void *v;     // in double or single precision
+    double *g;                       // receives the sum of each label; may be null
+    void *v;     // the vector, in double or single precision
     int restore; // 1: `shift` also adds the stored means
     int added;
-    const Scalars *scalars; // of the loop of a recorded graph, after whose end sums are not computed; may be null
+    const Scalars *scalars; // null, or the scalars of a recorded loop: sums are computed only until it ends
 };
 
 __device__ inline bool is_over(const LabelledArgs &a) { return a.scalars && a.scalars->code != RUNNING; }
@@ -262,8 +265,9 @@ template <class Real> __device__ inline void slot_sums(const LabelledArgs &a) {
     }
 }
 
-// Computes for each label its sum and mean, or its sum of magnitudes, or mean^2 times its sum of inverses. A thread
-// block processes a label.
+// For each label, adds the sums of its slots. The result depends on `added`. VALUES: sum and mean. MAGNITUDES: sum of
+// magnitudes. INVERSES: sum of inverses, times the square of the mean from the last call with VALUES. A thread block
+// processes a label.
 __device__ inline void label_sums(const LabelledArgs &a) {
     if (is_over(a)) return;
     for (uint32_t label = blockIdx.x; label < a.labels.count; label += gridDim.x) {
@@ -282,7 +286,7 @@ __device__ inline void label_sums(const LabelledArgs &a) {
     }
 }
 
-// Subtracts the mean from v; with `restore`, adds the stored mean.
+// Subtracts from each cell of v the mean of its label. With `restore`, also adds the stored mean of this label.
 template <class Real> __device__ inline void shift(const LabelledArgs &a) {
     Real *v = static_cast<Real *>(a.v);
     over_cells(a.of, [&](int64_t c) {
@@ -293,7 +297,7 @@ template <class Real> __device__ inline void shift(const LabelledArgs &a) {
     });
 }
 
-// Stores the means.
+// Copies the means of all labels to the stored means, which `shift` adds with `restore`.
 __device__ inline void keep_means(const LabelledArgs &a) {
     over_cells(a.labels.count, [&](int64_t label) { a.totals[4 * label + 3] = a.totals[4 * label + 2]; });
 }
@@ -306,7 +310,7 @@ __device__ inline void keep_means(const LabelledArgs &a) {
         labelled::__VA_ARGS__(a);                                                                                      \
     }
 
-// The kernels for the module of a family.
+// Defines the kernels of this file for the module of a family. FAMILY is the beginning of their names.
 #define LABELLED_KERNELS(FAMILY)                                                                                       \
     LABELLED_KERNEL(FAMILY##_list_slots_f64, ListArgs, 4, list_slots)                                                  \
     LABELLED_KERNEL(FAMILY##_scan_f64, ScanArgs, 4, scan)                                                              \

@@ -13,7 +13,8 @@ struct Step {
     double norm, alpha, beta;
 };
 
-// Scalars of a solve on the device. The host, or rrb_set_out, writes the first fields before the loop.
+// Scalars of a solve on the device. Before the loop, the host or the kernel rrb_set_out writes the limits of
+// the loop (`threshold` to `pause_at`) and resets the state of the loop.
 struct Standing {
     double per_unit; // 1 / unit; formats with short entries store M / unit
     double threshold;
@@ -27,7 +28,7 @@ struct Standing {
     double rho, sigma, alpha, beta, norm2, norm;
     int64_t met; // 1 if check_ahead has found that this iteration will satisfy the convergence test
     int32_t ring_used;
-    int32_t parity;              // index (0 or 1) of the current array r (RRB: of colour b1); later kernels only read r
+    int32_t parity;              // index (0 or 1) of the array that contains the current r (rrb: r at b1)
     double sum;                  // result of the last dot product
     int64_t direction;           // index (0 or 1) of the current array p, for which alpha was computed
     double b_norm2, whole_norm2; // <b, b>; ||b - A x||_2^2 or a part of this sum (rrb/solve.cuh)
@@ -53,7 +54,7 @@ enum Stage { NOTHING, START, LOOP, CONFIRM };
 
 // The following functions are those of src/krylov/decisions.rs. One thread executes them.
 
-// Returns whether `square` is not positive because it may have underflowed: the residual norm is at most `vanishing`.
+// Returns whether `square` is not positive and may have underflowed, because the residual norm is at most `vanishing`.
 __device__ inline bool vanished(const Standing &s, double square) {
     return square <= 0.0 && sqrt(s.norm2) <= s.vanishing;
 }

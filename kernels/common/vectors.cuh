@@ -16,6 +16,7 @@ constexpr int THREADS = 256;
 // Maximum number of thread blocks. It does not depend on the device, so that sums have the same order on every device.
 // It is four blocks per multiprocessor of a device with 132 multiprocessors.
 constexpr int MOST_BLOCKS = 528;
+// Number of thread blocks per multiprocessor that CELL_KERNEL guarantees.
 constexpr int RESIDENT = 4;
 constexpr int WARPS = THREADS / 32;
 
@@ -41,23 +42,24 @@ struct CellArray {
     __device__ double *at(int i, int j, int k) const { return values + k * plane + j * ld + i; }
 };
 
-// Use of a sum over all cells.
+// How a sum over all cells is used by the thread block that finishes last.
 enum Use {
-    KEPT,      // stores the sum in `to`
-    RHO,       // the sum is <r, M^-1 r> of an iteration: updates the scalars
-    LAST_SIGMA, // the sum is <p, P A p>: ends the iteration
-    LAST_PART  // the sum is <Z^T q, t> = <p, q> - <p, P A p>: ends the iteration
+    KEPT,      // the block stores the sum in `to`
+    RHO,       // the sum is <r, M^-1 r> of an iteration; the block updates the scalars
+    LAST_SIGMA, // the sum is <p, P A p>; the block ends the iteration
+    LAST_PART  // the sum is <Z^T q, t> = <p, q> - <p, P A p>; the block ends the iteration
 };
 
 struct Sum {
     double *partial; // one value per thread block; null: there is no sum
     Scalars *scalars;
     double *to; // result of KEPT
-    int how, in_loop;
+    int how, in_loop; // how: a value of Use; in_loop: 1 in the loop of a recorded graph, 0 otherwise
     uint64_t conditional; // condition handle of the WHILE node of the graph; 0: none
 };
 
-// Returns whether the loop of a recorded graph has ended. In this case, the last kernel of the iteration sets `done`.
+// Returns whether the loop of a recorded graph has ended. If it has, the kernel that computes the last sum of the
+// iteration also sets `done` and ends the WHILE node.
 __device__ inline bool is_over(const Sum &s) {
     if (!s.in_loop || s.scalars->code == RUNNING) return false;
     if (s.how >= LAST_SIGMA && blockIdx.x == 0 && threadIdx.x == 0) {
@@ -211,7 +213,8 @@ __device__ inline void largest(const CellLargestArgs &a) {
 
 } // namespace vectors
 
-// Defines a kernel that calls a function (the last arguments) of a namespace with its ARGS.
+// Defines the kernel NAME, whose only argument is a struct ARGS of the namespace SPACE. The kernel passes it to the
+// function that the last macro arguments name: several arguments, because the name may contain commas.
 #define CELL_KERNEL(SPACE, NAME, ARGS, ...)                                                                            \
     extern "C" __global__ void __launch_bounds__(vectors::THREADS, vectors::RESIDENT) NAME(SPACE::ARGS a) {            \
         SPACE::__VA_ARGS__(a);                                                                                         \

@@ -53,8 +53,8 @@ template <class V> struct CellCycleArgs {
     const V *step;
     V *of_r, *start;
     const V *of_z;
-    double factor;
-    Sum sum;
+    double factor; // power of two by which the matrix of the cycle is multiplied
+    Sum sum;       // <r, z>
 };
 
 // Computes of_r = r / s and start = step * of_r.

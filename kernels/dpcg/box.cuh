@@ -12,7 +12,7 @@ namespace dpcg {
 
 using namespace vectors;
 
-// Calls f(c) for the cells of this thread with colour (i + j + k) % 2.
+// Calls f(c) for those cells of this thread whose colour (i + j + k) % 2 is `colour`.
 template <class F> __device__ inline void over_colour(const CellBox &box, int colour, F f) {
     const unsigned half = unsigned(box.nx + 1) / 2;
     over_cells(int64_t(half) * box.ny * box.nz, [&](int64_t item) {
@@ -47,7 +47,7 @@ __device__ inline double sum_of_products(const Around &k) {
 
 } // namespace dpcg
 
-// Defines a kernel that calls the function named by the last arguments with its ARGS.
+// Defines a kernel as CELL_KERNEL does.
 #define DPCG_KERNEL(NAME, ARGS, ...) CELL_KERNEL(dpcg, NAME, ARGS, __VA_ARGS__)
 // Like DPCG_KERNEL, but with more registers per thread: only two thread blocks per multiprocessor are guaranteed.
 #define DPCG_LARGE_KERNEL(NAME, ARGS, ...)                                                                             \

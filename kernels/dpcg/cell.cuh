@@ -14,7 +14,7 @@ struct CellArgs {
     const void *center, *forward[3];
     const void *r;
     void *x;
-    int colour;
+    int colour;    // 0: red; 1: black
     int from_zero; // 1: uses x = 0 instead of the content of the array
 };
 
@@ -49,10 +49,11 @@ struct PairArgs {
     int unused;
     void *of_coarse;
     const double *scales; // 1 / s and s; null: s = 1
-    double factor;
+    double factor;        // power of two by which the coarse matrix is multiplied, relative to the fine matrix
 };
 
-// Computes of_coarse = R (r - A x) / s. The residual of black cells is zero, since they were updated last.
+// Computes of_coarse = R (r - A x) / s, where R adds the values of the fine cells of a coarse cell. The residual of
+// black cells is zero, since they were updated last.
 template <class T, class Coarse> __device__ inline void restrict_cells(const PairArgs &a) {
     const CellArgs &f = a.fine;
     const T *x = static_cast<const T *>(f.x), *center = static_cast<const T *>(f.center);

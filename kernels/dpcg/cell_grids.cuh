@@ -12,7 +12,7 @@ struct CellGridArgs {
     CellBox cells, coarse;
     int ratio[3];
     int unused;
-    const void *forward[3]; // of the fine grid
+    const void *forward[3]; // couplings of the fine grid to the east, north and top
     void *center;
     double *excess; // row sums of the fine grid
     void *coarse_forward[3];
@@ -25,9 +25,10 @@ struct CellGridArgs {
 };
 
 // On the finest grid, computes the row sums. On coarse grids, computes the centers from the row sums and the rounded
-// couplings, so that constants remain in the null space of a singular matrix. A coarse row without couplings and row
-// sum gets the center 1. On all grids, computes the strengths of the directions. The smoother solves a cell without
-// couplings, so its row sum is set to zero for the coarse grids.
+// couplings, so that constants remain in the null space of a singular matrix. On coarse grids, a center that would not
+// be positive is set to 1, for example in a row without couplings and with a zero row sum. On all grids, computes the
+// strengths of the directions. The smoother solves the equation of a cell without couplings exactly. The row sum of
+// such a cell is set to zero, so that coarse grids omit it.
 template <class T, bool FINEST> __device__ inline void look_at_cells(const CellGridArgs &a) {
     const int64_t steps[3] = {1, a.cells.north(), a.cells.top()};
     T *center = static_cast<T *>(a.center);

@@ -1,7 +1,8 @@
 // Classes of cells, from which deflation regions are formed (src/deflation/regions.rs). A class is the set of cells of
 // one component, one box and one phase. The keys of the classes are stored in a hash table with open addressing, whose
 // size is a power of two. The slot of a class may differ from run to run, but the data of the class do not. A warp
-// processes 32 consecutive cells, run by run: a run consists of cells with equal keys.
+// processes 32 consecutive cells, run by run. A run consists of consecutive cells with equal keys, of which either all
+// or none are in strong groups.
 //
 // Memory traffic per cell, in bytes: 8; 4 more with labels; 4 more with several components; 6 more for the region
 // numbers.
@@ -21,19 +22,19 @@ struct ClassArgs {
     CellBox cells;
     CellMatrix m;
     const uint32_t *component; // component of each cell (components.cuh); null: a single component
-    const uint32_t *group;     // parent of each cell (survey.cuh)
+    const uint32_t *group;     // root of the strong group of each cell (survey.cuh)
     const int32_t *labels; // the caller's labels; null: strong groups are the phases
-    int boxes[3];
+    int boxes[3];     // number of boxes in each direction
     int by_phase;     // 1: classes distinguish phases; 0: there is a single phase
     int labelled;     // 1: cells without label belong to no class
     int dilation;     // 1: labels also apply to coupled neighbours without label
-    int slots, guard; // size of the table; number of guard cells before and after `regions`
+    int slots, guard; // size of the hash table; number of guard cells before and after `regions`
     uint64_t *keys;
-    uint32_t *first, *first_heavy, *of_class; // first, first_heavy and cells of each slot's class (see CellClass)
-    uint32_t *place;                       // number of the class of each slot, in the order of insertion
+    uint32_t *first, *first_heavy, *of_class; // per slot: first, first_heavy and cells of its class (see CellClass)
+    uint32_t *place;                       // number of the class in each slot, in the order of insertion
     uint32_t *slot_of;                     // slot of each cell
     CellClass *classes;
-    const uint16_t *numbers; // region number of each class, in the order of `place`
+    const uint16_t *numbers; // region number of each class, by its number in `place`
     uint16_t *regions;       // region of each cell
     int none, unused;        // region number of cells without region
     CellFindings *findings;
@@ -55,7 +56,8 @@ __device__ inline int32_t label_beside(const ClassArgs &a, int64_t c) {
     return int32_t(smallest);
 }
 
-// Returns the phase of a cell: its label + 1 or the root of its strong group + 1; 0: no phase.
+// Returns the phase of a cell: its label + 1 or the root of its strong group + 1; 0: no phase, or phases are not
+// distinguished.
 __device__ inline uint32_t phase_of(const ClassArgs &a, int64_t c) {
     if (!a.by_phase) return 0;
     if (!a.labels) return in_group(a.group, c) ? group_root(a.group, c) + 1 : 0;
@@ -72,8 +74,9 @@ __device__ inline uint32_t box_of(uint32_t i, int count, int n) {
 
 __device__ inline uint32_t boxes_of(const ClassArgs &a) { return uint32_t(a.boxes[0]) * a.boxes[1] * a.boxes[2]; }
 
-// Returns component, box and phase of a cell as a key. Component and box together are below 2^32 - 1: either both are
-// limited by MOST_CLASSES, or there is only one box.
+// Returns the key of a cell. Component and box are in the upper 32 bits, the phase is in the lower 32 bits. The upper
+// bits are never all set, so that no key equals NO_KEY: either there are at most MOST_CLASSES components and
+// MOST_CLASSES boxes, or there is only one box.
 __device__ inline uint64_t key_of(const ClassArgs &a, int64_t c) {
     const uint32_t component = a.component ? a.component[c] : 0;
     if (component == NO_COMPONENT) return NO_KEY;
@@ -94,8 +97,8 @@ __device__ inline uint32_t slot_of(const ClassArgs &a, uint64_t key) {
         const uint64_t seen = *static_cast<volatile uint64_t *>(a.keys + slot);
         if (seen == key) return slot;
         if (seen != NO_KEY) continue;
-        // If there are too many classes, threads stop inserting keys when they see this. The table is large enough for
-        // all insertions before that.
+        // Threads stop inserting keys as soon as they read that there are too many classes. The table is large enough
+        // for all keys that are inserted until then.
         const volatile unsigned long long &classes = a.findings->classes;
         if (classes > MOST_CLASSES) return slot;
         const uint64_t was = atomicCAS(
@@ -134,7 +137,7 @@ __device__ inline void classify(const ClassArgs &a) {
     });
 }
 
-// Collects the data of the classes, in the order of `place`.
+// Copies the data of each class from its slot to `classes`, at the number of the class (`place`).
 __device__ inline void gather_classes(const ClassArgs &a) {
     over_cells(a.slots, [&](int64_t slot) {
         if (a.keys[slot] == NO_KEY || a.place[slot] >= MOST_CLASSES) return;

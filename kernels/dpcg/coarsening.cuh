@@ -3,11 +3,12 @@
 // in src/dpcg/cpu/vertex. Products are computed in f64, conductances are stored in T. vertex.cuh describes the storage;
 // unrounded weights and products have arrays of their own.
 //
-// Each fine edge (p, q) is assigned to one closed cube between 8 coarse points: the cube that begins at or before the
-// componentwise minimum of p and q. A cube has 8 such edges of each offset. A thread computes the 8 x 8 matrix of a
-// cube. The thread of a coarse point then adds the matrices of its cubes one after the other. The sum for a pair of
-// coarse points therefore has the same order in the threads of both points. Cubes are computed and added by slabs. A
-// slab is as many planes of points, with the planes of cubes around them, as the workspace allows.
+// An edge is a pair (p, q) of neighbouring fine points. Each edge is assigned to one cube between 8 coarse points. The
+// lowest corner of this cube is the last coarse point at or before the componentwise minimum of p and q. A cube has 8
+// such edges of each offset. A thread or a group of 8 lanes computes the 8 x 8 matrix of a cube. The thread of a coarse
+// point then adds the matrices of its cubes one after the other. The sum for a pair of coarse points therefore has the
+// same order in the threads of both points. Cubes are computed and added by slabs. A slab consists of as many planes of
+// points as the workspace allows, and of the planes of cubes next to them.
 //
 // Bytes per fine point for T of 4 bytes: conductances 64, strengths 20 on the finest grid and 60 on other grids,
 // weights 100 in three launches. The product moves 80 bytes on the finest grid and 240 on other grids through the L1
@@ -29,7 +30,7 @@ struct CoarseningArgs {
     double scale;     // factor of the caller's matrix
     void *c;          // conductances of the fine grid, or couplings (see conductance_of)
     int64_t c_stride; // distance between the conductances of successive offsets
-    void *diagonal, *inverse; // take_conductances: of the finest grid; take_coarse: of the coarse grid
+    void *diagonal, *inverse; // of the finest grid in take_conductances, of the coarse grid in take_coarse
     double *excess;           // row sums of the fine grid
     double *weights;          // unrounded weights
     void *narrow;             // weights rounded to T
@@ -41,7 +42,7 @@ struct CoarseningArgs {
     int64_t coarse_stride;
     double *coarse_excess;
     double *partial;   // 4 values per block
-    double *strengths; // per direction, the sum over rows of couplings / diagonal; then the number of rows
+    double *strengths; // result of take_strengths: three sums, then the number of rows
     Scalars *scalars;
 };
 
@@ -80,8 +81,9 @@ __device__ inline void each_neighbour(const CoarseningArgs &a, int64_t p, F f) {
     }
 }
 
-// Computes conductances (unless the solver's matrix is used), row sums, diagonals, and reciprocal centers for
-// Gauss-Seidel on the finest grid. If a cell has no couplings, its diagonal entry is its center.
+// Computes row sums, diagonals, and reciprocal centers for Gauss-Seidel on the finest grid. Also computes the
+// conductances, unless the cycle uses the entries of the solver's matrix instead (see OF_SOLVER). If a cell has no
+// couplings, its diagonal entry is its center.
 template <class T> __device__ inline void take_conductances(const CoarseningArgs &a) {
     const int64_t n = a.fine.north(), t = a.fine.top();
     [[maybe_unused]] T *c = static_cast<T *>(a.c);
@@ -108,7 +110,8 @@ template <class T> __device__ inline void take_conductances(const CoarseningArgs
     });
 }
 
-// Computes, for each direction, the sum over all rows of the couplings in this direction divided by the diagonal.
+// Computes, for each direction, the sum of c / d over all rows with a positive diagonal d, where c is the sum of the
+// conductances to those neighbours whose index in this direction differs. Also counts these rows.
 template <class T, bool FINEST> __device__ inline void take_strengths(const CoarseningArgs &a) {
     double sums[4] = {0.0, 0.0, 0.0, 0.0};
     over_cells(a.fine.count(), [&](int64_t p) {
@@ -131,15 +134,16 @@ __device__ inline int64_t step_to_side(const Strides &s, int side) {
     return (side & 1) + (side & 2 ? s.next[1] : 0) + (side & 4 ? s.next[2] : 0);
 }
 
-// Returns the weight of coarse point t in the interpolation to a point whose weights begin at `at`. `type` has a bit
-// for each coarsened direction in which the index of the point is odd. If t has a bit that `type` does not have, the
-// weight is zero.
+// Returns the weight of a coarse point in the interpolation to a fine point. `type` has a bit for each coarsened
+// direction in which the index of the fine point is odd. `t` has a bit for each direction in which the coarse point is
+// after the fine point. If `t` has a bit that `type` does not have, the fine point is not interpolated from this coarse
+// point, and the weight is zero. `at`: Strides::place of the coarse index of the fine point.
 __device__ inline double weight_at(const CoarseningArgs &a, int type, int t, int64_t at) {
     if (t & ~type) return 0.0;
     return type == 0 ? 1.0 : a.weights[a.strides.at(type, t) + at];
 }
 
-// Computes the weights of point p of a type; they begin at `at`.
+// Computes the weights of point p, whose type is `type` (see weight_at). `at`: Strides::place of its coarse index.
 template <class T, bool FINEST>
 __device__ inline void take_weights_of(const CoarseningArgs &a, int type, int64_t p, int64_t at) {
     double row[8] = {}, sum = 0.0, diagonal = a.excess[p];
@@ -160,7 +164,8 @@ __device__ inline void take_weights_of(const CoarseningArgs &a, int type, int64_
             if ((t & moved) == side) row[t] += c * weight_at(a, type & ~moved, t & ~side, there);
         }
     });
-    // If the sum of the couplings towards coarse points is not positive, no coarse point interpolates to p.
+    // If the sum of the couplings towards coarse points is not positive, p is not interpolated: all its weights are
+    // zero.
     const double sound = sum + a.excess[p] > ZERO_ROW_SUM * diagonal ? sum + a.excess[p] : sum;
     const double divisor = sum > 0.0 ? sound : 0.0;
 #pragma unroll
@@ -193,7 +198,7 @@ template <class T, bool FINEST> __device__ inline void take_weights(const Coarse
     });
 }
 
-// Matrix of a cube: the diagonal, then the upper triangle by rows.
+// Number of stored entries of the matrix of a cube: the diagonal, then the upper triangle by rows.
 constexpr int CUBE_ENTRIES = 36;
 __device__ constexpr int entry_of(int first, int second) {
     return first == second ? first : 8 + 7 * first - first * (first - 1) / 2 + second - first - 1;
@@ -296,7 +301,8 @@ template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
     over_places({a.coarse.nx, a.coarse.ny, a.point_planes, 0}, [&](int64_t in_slab, int I, int J, int plane) {
         const int K = a.points_from + plane;
         const int64_t p = a.points_from * top + in_slab;
-        // Sums for the 27 points around this point, in their order. Corners beyond the grid have zero weights.
+        // Sums for this point and its 26 neighbours, in the order of the 27-point stencil. Corners beyond the grid have
+        // zero weights.
         double sums[27] = {};
 #pragma unroll
         for (int own = 7; own >= 0; --own) {
@@ -338,13 +344,14 @@ struct CoarsestArgs {
     const void *center; // if SEVEN: centers
     double factor;      // if SEVEN: factor by which couplings and centers are multiplied
     const double *excess;
-    double *matrix; // initialized with zeros
+    double *matrix; // contains zeros on entry
     double *diagonal;
     uint32_t *null_of;
 };
 
 // Stores the coarsest matrix as a dense matrix for its inversion, and finds the null vectors: components whose row sums
-// are zero. Executed by one thread block with one thread per point. SEVEN: whether the matrix has 7 points per row.
+// are zero. The row and the column of one unknown of each null vector are set to zero. Executed by one thread block
+// with one thread per point. SEVEN: whether the matrix has 7 points per row.
 template <class T, bool SEVEN> __device__ inline void spread_coarsest(const CoarsestArgs &a) {
     const int n = int(a.cells.count()), p = threadIdx.x;
     const T *c = static_cast<const T *>(a.c);

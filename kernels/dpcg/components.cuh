@@ -1,7 +1,7 @@
 // Numbering of the components, for matrices with several components or with cells without couplings. Components are
-// numbered in the order of their first cells, which are the roots of survey.cuh. list_components visits the roots by
-// chunks of cells twice: first to count them, then to number them. Afterwards each cell copies the number of its root.
-// The data of a component are integer sums or flags, so they do not depend on the order of the threads.
+// numbered in the order of their first cells, which are the roots of survey.cuh. list_components is executed twice:
+// first it counts the roots in each chunk of cells, then it numbers them. Afterwards each cell copies the number of its
+// root. The data of a component are integer sums or flags, so they do not depend on the order of the threads.
 //
 // Bytes per cell: 4 to count the roots, 4 to number them, 40 to number the other cells, 8 for the labels.
 #pragma once
@@ -33,7 +33,8 @@ struct CellComponentArgs {
 
 constexpr uint32_t NO_COMPONENT = ~0u;
 
-// Counts the components that begin in each chunk, or lists them. A thread block processes a chunk.
+// Counts the components that begin in each chunk if `components` is null. Otherwise, numbers them, and stores their
+// first cells. A thread block processes a chunk.
 __device__ inline void list_components(const CellComponentArgs &a) {
     constexpr int EACH = CHUNK / THREADS;
     const int64_t count = a.cells.count();
@@ -42,8 +43,8 @@ __device__ inline void list_components(const CellComponentArgs &a) {
         unsigned begins = 0;
         for (int q = 0; q < EACH; ++q) {
             const int64_t c = first + q;
-            // The root is the first cell of its component. Without couplings to following cells, it has none, and is
-            // not counted.
+            // A root is the first cell of its component. A root without couplings to following cells is an uncoupled
+            // cell. Such a cell belongs to no component and is not counted.
             if (c < count && a.root[c] == uint32_t(c) && joins_ahead(a.m, c, {})) begins |= 1u << q;
         }
         uint32_t all, next = block_scan(__popc(begins), all);
@@ -60,8 +61,9 @@ __device__ inline void list_components(const CellComponentArgs &a) {
     }
 }
 
-// Numbers all cells, and collects the data of the components by runs of a warp's cells. The roots already have their
-// numbers, so this kernel reads only entries of `number` that it does not write.
+// Numbers all cells, and collects the data of the components. A warp processes 32 consecutive cells. Before it writes
+// the data of consecutive cells of one component, it sums them. The roots already have their numbers, so this kernel
+// reads only entries of `number` that it does not write.
 __device__ inline void number_components(const CellComponentArgs &a) {
     const int64_t count = a.cells.count();
     over_segments(count, [&](int64_t c) {
@@ -83,7 +85,7 @@ __device__ inline void number_components(const CellComponentArgs &a) {
     });
 }
 
-// Labels the cells of singular components.
+// Stores in `labels` the singular component of each cell, or `none`.
 __device__ inline void label_singular(const CellComponentArgs &a) {
     over_cells(a.cells.count(), [&](int64_t c) {
         const uint32_t number = a.number[c];

@@ -2,9 +2,9 @@
 //
 //     E_rs = sum of a_ij,   E_rr = sum of e_i - sum of a_ij over all couplings that leave r,
 //
-// where e_i is the row sum of row i of A. e_i is set to zero in singular components, and where it is a rounding error.
-// Sums are exact up to 2^-94 times the largest center. Each value is split into three integers that are added to
-// integer sums, so the order of additions does not matter.
+// with cell i in region r, cell j in region s != r, and the row sum e_i of row i of A. e_i is set to zero in singular
+// components, and where it is a rounding error. Sums are exact up to 2^-94 times the largest center. Each value is
+// split into three integers that are added to integer sums, so the order of additions does not matter.
 //
 // Memory traffic: 34 bytes read per cell, and an atomic addition to 24 bytes for each coupling between regions.
 #pragma once
@@ -52,7 +52,7 @@ struct Words {
             high = -high - (low != 0);
             low = -low;
         }
-        // Weights 2^-30 and 2^-94.
+        // `high` has the weight 2^-30, and `low` has the weight 2^-94.
         const double magnitude = double(high) * 0x1p-30 + double(low) * 0x1p-94;
         return negative ? -magnitude : magnitude;
     }
@@ -106,7 +106,7 @@ __device__ inline void take_coarse_matrix(const CoarseMatrixArgs &a) {
 }
 
 struct DenseArgs {
-    const double *matrix; // by rows
+    const double *matrix; // stored by rows
     const double *input;
     double *out;
     int n, unused;
@@ -139,7 +139,7 @@ template <class In> __device__ inline void dense_product(const DenseArgs &a) {
 struct DeflatedArgs {
     CellBox cells;
     CellMatrix m;
-    const uint16_t *region; // region of each cell; guard cells: the region with t = 0
+    const uint16_t *region; // region of each cell; guard cells have the region number for which t is 0
     const double *t;
     double *v;
     const double *p; // p in the sum <p, v>

@@ -12,8 +12,8 @@ using inverse::MOST_UNKNOWNS;
 using inverse::NullArgs;
 
 // Computes c for each null vector. c k^2 is the sum of the diagonal entries of E on the null vector, so c u u^T is
-// about as large as E. For a null vector that is a single deflation vector, these entries are zero, and t is set to 0.
-// Any other value would amplify the rounding error of u^T A p.
+// about as large as E. For a null vector that is a single deflation vector, these entries are zero, and the entry of t
+// = E^-1 Z^T A p for this vector is set to 0. Any other value would amplify the rounding error of u^T Z^T A p.
 __device__ inline void find_shifts(const NullArgs &a) {
     for (uint32_t u = 1; u <= *a.nulls; ++u) {
         double size = 0.0, sum = 0.0;

@@ -1,13 +1,14 @@
 // Finest grid of multigrid with vertex coarsening: sweeps of red-black Gauss-Seidel, each in one pass over memory, and
-// restriction of the residual. r is read in f64. For single precision, r is divided by a power of two near its norm and
-// rounded. z = M^-1 r is written in f64. vertex.cuh describes the storage.
+// restriction of the residual. The sweep from zero reads r in f64. In single precision, it divides r by a power of two
+// near its norm, rounds it, and stores it for the other sweeps. The last sweep writes z = M^-1 r in f64. vertex.cuh
+// describes the storage.
 //
 // In a sweep, a thread block processes a tile plane by plane in ascending order, with one thread per pair of cells (2
 // I, 2 I + 1). In step k, it updates the first colour in plane k, and then the second colour in plane k - 1. A pair has
 // one cell of each colour, and the cell above a cell has the other colour. The values above, below and in the pair are
 // therefore in registers of the thread. Values of other pairs are read from shared memory. The tile is extended by one
-// pair on each side in x, by one or two rows in y, and by two planes below and above. The first colour is also updated
-// in the extension.
+// pair on each side in x, and by two planes below and above. On each side in y, it is extended by one row in a sweep
+// from zero, and by two rows in other sweeps. The first colour is also updated in the extension.
 //
 // Memory traffic per cell for T of 4 bytes, in bytes: a sweep 28 (from zero 32; after the coarse-grid correction 7
 // more; the last sweep 40); residual and restriction 31. If all directions are coarsened, only the weights of points
@@ -77,18 +78,18 @@ template <class T> struct Given {
     }
 };
 
-// The column of cells above and below the pair of a thread.
+// The pair of cells (i, j), (i + 1, j) of a thread, in all planes.
 template <class T, Start START> struct Column {
     const FinestSweepArgs &a;
     int i, j;
-    bool in_low, in_high; // whether each cell is inside the grid
+    bool in_low, in_high; // whether cell (i, j) and cell (i + 1, j) are inside the grid
     bool own;             // whether the pair is inside the tile
     double per_scale;
 
     __device__ bool in(int q) const { return q ? in_high : in_low; }
     __device__ bool has(int k, int q) const { return in(q) && k >= 0 && k < a.k.cells.nz; }
     __device__ uint32_t place(int k, int q) const { return (uint32_t(k) * a.k.cells.ny + j) * a.k.cells.nx + i + q; }
-    // Returns the conductance of an offset at the cell `before` cells before p.
+    // Returns the conductance of offset number `offset` that is stored at cell p - before.
     __device__ T c(int offset, int64_t before, uint32_t p) const {
         const T *of = static_cast<const T *>(a.k.c) + offset * a.k.c_stride - before;
         return conductance_of<T, true>(fixed(of[p]), a.k.per_coupling);
@@ -122,9 +123,10 @@ template <class T, Start START> struct Column {
             const int x = (i + q) & g.coarsened[0], y = j & g.coarsened[1], z = k & g.coarsened[2];
             const int ci = (i + q) >> g.coarsened[0], cj = j >> g.coarsened[1], ck = k >> g.coarsened[2];
             const bool is[4] = {true, (x | y | z) != 0, x + y + z > 1, x + y + z > 1};
-            // In a direction in which its index is odd, the cell is between two coarse points. `low` and `high` are the
-            // distances in memory of these points in the first and in the last such direction. `w_low` and `w_high` are
-            // the distances of their weights.
+            // In each coarsened direction in which its index is odd, the cell is between two coarse points. `low`:
+            // distance in memory between these two points, in the first such direction. `high`: the same in the last
+            // such direction; it is used only if there are two such directions. `w_low` and `w_high`: distances between
+            // the weights of the two points.
             const int64_t low = x ? 1 : y ? g.coarse.north() : g.coarse.top();
             const int64_t high = z ? g.coarse.top() : g.coarse.north();
             const int64_t w_low = x ? s.of[0] : y ? s.of[1] : s.of[2], w_high = z ? s.of[2] : s.of[1];
@@ -159,8 +161,8 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
     const int west = lane > 0 ? t - 1 : t, east = lane + 1 < a.tiles.pairs && row < a.tiles.rows ? t + 1 : t;
     const int south = row > 0 ? t - a.tiles.pairs : t, north = row + 1 < a.tiles.rows ? t + a.tiles.pairs : t;
     // In plane k, the cell of the first colour is cell q of the pair, and that of the second colour is cell 1 - q. In
-    // plane k - 1, they are exchanged. The conductance of a colour to the bottom is therefore the conductance of the
-    // other colour to the top.
+    // plane k - 1, it is the reverse. The cell below a cell has the other colour, and its conductance to the top is the
+    // conductance of the upper cell to the bottom.
     int q = (a.colour + j + low - 1) & 1;
     Row<T> first = column.row(low - 1, q, column.has(low - 2, q) ? column.c(2, 0, column.place(low - 2, q)) : T(0));
     Row<T> second = column.row(
@@ -249,7 +251,7 @@ static_assert(BRICK_X * BRICK_Y * BRICK_Z == THREADS, "a thread for each");
 struct RestrictFinestArgs {
     VertexGrid k;
     int from;          // index of the array x that is read
-    int across, down;  // bricks per direction
+    int across, down;  // number of bricks in x and in y; a brick has BRICK_X x BRICK_Y x BRICK_Z coarse points
     int unused;
     Sum sum;
 };

@@ -35,7 +35,8 @@ constexpr int ACROSS = 32, DOWN = 16;
 template <int ORDER> struct Tile {
     static constexpr int WIDTH = ACROSS + ORDER + 2, HEIGHT = DOWN + ORDER + 2;
     static constexpr int THREADS = (WIDTH * HEIGHT + 31) / 32 * 32;
-    // Size of a plane of values with guard values, which threads at its edge read but do not use.
+    // Size of a plane of values in shared memory. It includes guard values, which threads at the edge read but do not
+    // use.
     static constexpr int ROOM = THREADS + 2 * WIDTH;
 };
 
@@ -54,12 +55,12 @@ struct FusedArgs {
 
 // The column of a thread in a piece of a tile.
 struct TileColumn {
-    int at;       // index in planes of shared memory
-    int di, dj;   // relative to the first column of the tile
-    int64_t c;    // cell in plane 0 of the box
+    int at;       // index of the column in a plane of values (see ROOM)
+    int di, dj;   // position relative to the first column of the tile
+    int64_t c;    // number of the cell of this column in plane 0 of the box
     bool inside;  // whether the column is inside the box
     bool own;     // whether it is inside the box and the tile
-    int k0, k1;   // planes of the piece
+    int k0, k1;   // the piece consists of the planes k0 .. k1 - 1
 };
 
 // Returns the column of this thread. `before`: number of columns before the tile.
@@ -100,7 +101,8 @@ __device__ inline void read_row(const FusedArgs &a, int64_t c, CellRow &cell) {
     cell.top = fixed(a.m.top[c]);
 }
 
-// Ends `descend`: adds its sums over all thread blocks and uses the results.
+// Ends `descend`: adds <r, r> and <r, M^-1 r> over all thread blocks. In a loop, the last block then updates the
+// scalars; at the start of a solve, it stores <r, M^-1 r>.
 __device__ inline void finish_residual(const FusedArgs &a, double norm2, double rho) {
     Scalars &s = *a.sum.scalars;
     norm2 = block_sum(norm2);
@@ -238,7 +240,8 @@ template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
     int turn = 0;
     for (int piece = blockIdx.x; piece < pieces_of(a); piece += gridDim.x) {
         const TileColumn col = column_of<ORDER>(a, piece, 1);
-        // Columns in which p is needed, and columns in which the series needs more than v.
+        // `has_p`: whether p of the last iteration is needed in this column. `has_row`: whether the rows of the matrix
+        // are needed in it, for the series or for A p.
         const bool has_p = !start && col.inside && col.di <= ACROSS && col.dj <= DOWN;
         const bool has_row = ORDER > 0 ? col.inside && col.di < ACROSS + ORDER && col.dj < DOWN + ORDER : col.own;
         const auto load = [&](int64_t c) {
@@ -252,7 +255,8 @@ template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
         const auto x_of = [&](int k, int64_t c) { return has_x && k >= col.k0 && k < col.k1 ? a.x[c] : 0.0; };
         const int last = min(col.k1 + ORDER, a.cells.nz - 1);
         int64_t c = col.c + last * top;
-        // Values of the plane above, and q without the term of the plane below.
+        // `above` and `p_above` are the terms of the series and p in the plane above. `q_above` is q in that plane,
+        // still without the coupling to the plane below it.
         double above[ORDER > 0 ? ORDER : 1] = {}, p_above = 0.0, q_above = 0.0;
         CellRow here = load(c);
         double x = x_of(last, c);

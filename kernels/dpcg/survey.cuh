@@ -2,7 +2,7 @@
 //
 // Components, and groups of cells that strong couplings connect, are found by kernels/common/components.cuh.
 //
-// Memory traffic per cell of the kernels, in bytes: take 64, look 32 + 8, unite 24, settle 16, extents 4, hidden 12.
+// Memory traffic per cell of the kernels, in bytes: take 64, look 40, unite 24, settle 16, extents 4, hidden 12.
 #pragma once
 #include "../common/components.cuh"
 #include "box.cuh"
@@ -21,13 +21,14 @@ struct CellFindings {
     uint64_t center_max;
     uint64_t smallest[3], largest[3]; // magnitudes of the nonzero couplings of each direction
     uint64_t outward[3];              // number of entries that point out of the box
-    uint64_t first_outward;           // the first of these, in the order of rows, and of arrays within a row
+    uint64_t first_outward;           // the first of these, ordered by row of cells, then array, then column
     uint64_t row_sum;                 // largest row sum of |L D^-1|
-    double strength[3];               // sums over rows of couplings / center, per direction
-    unsigned long long alone, components, regular; // uncoupled cells; components; coupled rows with nonzero row sum
-    unsigned long long groups;                     // groups of strong couplings
-    unsigned long long classes;                    // classes of cells (classes.cuh)
-    unsigned long long hidden;                     // groups that are hidden from coarse grids
+    double strength[3];               // per direction, the sum over rows of -couplings / center
+    // Numbers of uncoupled cells, of components, and of coupled cells with a nonzero row sum.
+    unsigned long long alone, components, regular;
+    unsigned long long groups;                     // number of groups of strong couplings
+    unsigned long long classes;                    // number of classes of cells (classes.cuh)
+    unsigned long long hidden;                     // number of groups that are hidden from coarse grids
     unsigned ticket, unused;
 };
 
@@ -36,7 +37,7 @@ struct SurveyArgs {
     CellArray input[4]; // center, east, north, top: the caller's arrays, or their copies on the device
     double *to[4];
     double zero_row_sum; // row sums below this fraction of the center count as zero
-    uint32_t *component, *group; // parent of each cell
+    uint32_t *component, *group; // parent of each cell in the trees of components and of groups
     uint32_t *extents;           // extents of the first MOST_GROUPS groups
     double *partial;             // 3 values per thread block
     CellFindings *findings;
@@ -50,8 +51,8 @@ constexpr uint32_t MOST_GROUPS = 1000;
 // A coupling is strong if it exceeds this multiple of the smallest coupling of its direction
 // (src/stencil/cell_components.rs).
 constexpr double STRONG = 30.0;
-// The entry of the root of a group is the number of the group with this bit. The entries of its other cells are
-// parents.
+// After `settle`, the entry of `group` at the root of a group is the number of the group, at most MOST_GROUPS, with
+// this bit set. The entry of any other cell is its root. A cell in no group is its own root.
 constexpr uint32_t IS_GROUP = forest::IS_ROOT;
 
 constexpr uint64_t INFINITE = 0x7ff0000000000000ull, SMALLEST_NORMAL = 1ull << 52;
@@ -78,7 +79,7 @@ __device__ inline void note_smallest(uint64_t *place, uint64_t v) {
     if (threadIdx.x == 0 && smallest != ~0ull) atomic_min(place, smallest);
 }
 
-// Copies the arrays; entries that leave the box become zero.
+// Copies the caller's arrays; entries that leave the box become zero. Also finds extreme and unusual entries.
 __device__ inline void take(const SurveyArgs &a) {
     CellFindings &f = *a.findings;
     const int size[3] = {a.cells.nx, a.cells.ny, a.cells.nz};
@@ -147,7 +148,9 @@ __device__ inline MatrixRow row_of(const CellBox &box, const CellMatrix &m, int6
         {fixed(m.east[c - 1]), fixed(m.north[c - n]), fixed(m.top[c - t])}};
 }
 
-// Computes row sums and statistics of the rows, and joins the cells of each segment into runs.
+// Computes the statistics of the rows (`row_sum`, `strength`, `alone` and `regular` of CellFindings). Also joins
+// adjacent connected cells into runs: a warp processes a segment of 32 consecutive cells, and joins cells of this
+// segment only.
 __device__ inline void look(const SurveyArgs &a) {
     CellFindings &f = *a.findings;
     const Forest forests[2] = {forest_of(a, COMPONENTS), forest_of(a, GROUPS)};
@@ -212,14 +215,14 @@ __device__ inline void unite(const SurveyArgs &a) {
     });
 }
 
-// Returns whether a cell is joined to its next cell in any direction.
+// Returns whether a cell is joined to the next cell in at least one direction.
 __device__ inline bool joins_ahead(const CellMatrix &m, int64_t c, const Forest &forest) {
     return fabs(fixed(m.east[c])) > forest.limit[0] || fabs(fixed(m.north[c])) > forest.limit[1] ||
         fabs(fixed(m.top[c])) > forest.limit[2];
 }
 
-// Returns the root of a cell. Within a segment, only the first cell of a run searches the root, and the other cells use
-// the result.
+// Returns the root of a cell. Within a segment, only the first cell of a run searches for the root, and the other cells
+// use the result.
 __device__ inline uint32_t root_in_segment(uint32_t *parent, int64_t c, int64_t count) {
     const int64_t first = c - lane();
     const uint32_t up = c < count ? parent[c] : 0;
@@ -229,7 +232,8 @@ __device__ inline uint32_t root_in_segment(uint32_t *parent, int64_t c, int64_t 
     return __shfl_sync(ALL_LANES, root, asks ? int(up - first) : lane());
 }
 
-// Sets the parent of each cell to its root, and counts the roots of components and groups of two or more cells.
+// Sets the parent of each cell to its root. Counts the components and groups of two or more cells, and numbers the
+// groups.
 __device__ inline void settle(const SurveyArgs &a) {
     CellFindings &f = *a.findings;
     const CellMatrix m = a.matrix();

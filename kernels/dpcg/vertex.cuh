@@ -37,8 +37,8 @@ struct Strides {
     int64_t next[3]; // distance in memory between the weights of neighbouring coarse points in a direction; 1 in x
     __device__ int64_t place(int i, int j, int k) const { return i + j * next[1] + k * next[2]; }
     // Returns the distance from `place` to the weight of a coarse point. `odd`, which is not 0, has a bit for each
-    // direction in which the index of the fine point is odd. In the directions with a bit in t, the coarse point is the
-    // one after the fine point.
+    // direction in which the index of the fine point is odd. In the directions with a bit in `t`, the coarse point is
+    // the one after the fine point; in the other odd directions, it is the one before.
     __device__ int64_t at(int odd, int t) const {
         int64_t sum = -of[0];
 #pragma unroll
@@ -62,7 +62,7 @@ struct VertexGrid {
     void *r;
     void *x[2];
     void *coarse_r;
-    void *coarse_start; // x after the first smoothing step from zero; null if the next grid is the coarsest
+    void *coarse_start; // x of the next grid after its first smoothing step; null if that grid is the coarsest
     const void *coarse_inverse;
     const void *coarse_x; // solution on the next coarser grid
 };
@@ -104,7 +104,7 @@ template <class T, bool FINEST> __device__ inline T residual_at(const VertexGrid
     return sum;
 }
 
-// Executes a Jacobi step.
+// Executes a Jacobi step from x, and stores the result in `out`.
 template <class T> __device__ inline void relax(const VertexGrid &a, const T *x, T *out) {
     const T *inverse = static_cast<const T *>(a.inverse);
     over_cells(a.cells.count(),
@@ -193,7 +193,7 @@ template <class T, bool WIDE> __device__ inline void interpolate(const VertexGri
 }
 
 struct VertexCycleArgs {
-    const VertexGrid *levels; // the coarse grids, from the finest to the coarsest
+    const VertexGrid *levels; // all grids except the finest and the coarsest one, in descending order of size
     int count;
     int sweeps;
     int step; // number of the step to execute; -1: all steps
@@ -217,7 +217,7 @@ template <class T> __device__ inline void cycle(const VertexCycleArgs &a) {
         if (a.step < 0 || a.step == at) step();
         ++at;
     };
-    const int down = (a.sweeps - 1) & 1; // index of the array with x before the coarse-grid correction
+    const int down = (a.sweeps - 1) & 1; // index in VertexGrid::x of the array with x before the coarse-grid correction
     for (int l = 0; l < a.count; ++l) {
         const VertexGrid &k = levels[l];
         auto x = [&](int which) { return static_cast<T *>(k.x[which & 1]); };

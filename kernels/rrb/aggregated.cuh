@@ -43,7 +43,8 @@ struct CouplingsArgs {
     uint64_t *bad;            // smallest row whose diagonal entry is negative or not finite
 };
 
-// Computes the couplings and row sums of all rows, with one thread per row. Columns are ascending.
+// Computes the couplings and row sums of all rows, with one thread per row. The columns of a row are in ascending
+// order.
 extern "C" __global__ void __launch_bounds__(aggregation::THREADS) rrb_agg_couplings_f64(CouplingsArgs a) {
     const Geometry &g = a.n.g;
     aggregation::over(a.c.rows, [&](uint32_t k) {

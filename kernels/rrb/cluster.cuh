@@ -6,8 +6,8 @@
 // (distributed shared memory). The formulas are those of levels.cuh.
 //
 // The other thread blocks multiply by the inverse of the coarsest matrix, whose rows they hold in registers. The
-// vectors of the coarsest system are exchanged through slots. A slot contains a value and the epoch to which it
-// belongs, so that a reader waits only for this value.
+// vectors of the coarsest system are exchanged through slots. A slot contains a value and its epoch, the number of the
+// product with the inverse to which the value belongs. A reader therefore waits only for this value.
 //
 // Thread block b of the cluster owns the rows first[b] .. first[b + 1] - 1 of a grid. Its window also contains the row
 // on either side. On the next grid, first' = (first + shift_y) / 2. All values that the rows of a block read and write
@@ -96,7 +96,9 @@ template <class F> struct Window {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     int cx, first, rows, stride, plane;
-    int members, rows_before, rows_after; // number of blocks with rows; rows of the two neighbouring blocks, or 0
+    // `members`: number of thread blocks with rows. `rows_before` and `rows_after`: numbers of rows of the previous and
+    // of the next thread block; 0 if there is none.
+    int members, rows_before, rows_after;
     Real *h, *z, *y, *r, *direction, *q, *u;
     Stored *s, *d, *excess, *corners, *black;
 
@@ -106,8 +108,9 @@ template <class F> struct Window {
         return (first + row) * g.stride + g.block + e - row * stride - 1;
     }
 
-    // Stores v in row `row` of the window, where row 1 is the first row of this thread block. Also stores v in all
-    // other thread blocks whose windows contain this row.
+    // Stores v[k] in plane k of a vector, for k = 0 .. COUNT - 1. `at` points to the entry of plane 0, in row `row` of
+    // the window. Row 1 is the first row of this thread block. Also stores the values in all other thread blocks whose
+    // windows contain this row.
     template <int COUNT> __device__ void put(Real *at, int row, const Real *v, int block) const {
         for (int k = 0; k < COUNT; ++k) at[k * plane] = v[k];
         if (row == 1 && rows_before > 0) {

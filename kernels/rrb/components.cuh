@@ -10,7 +10,7 @@
 struct ComponentArgs {
     Geometry g;
     Matrix m;
-    const double *excess; // row sums; 0 if they count as zero
+    const double *excess; // row sums of A; a row sum that counts as zero is stored as 0
     // One value per node. The index is the number of the node, which is below 2^31.
     uint32_t *parent, *marks;
     Findings *findings;
@@ -27,7 +27,8 @@ struct Nodes {
     __device__ int64_t columns() const { return 2 * int64_t(k.g.cx); }
     __device__ int64_t count() const { return columns() * 2 * k.g.cy; }
 
-    // Returns f(colour, index) of a node.
+    // Returns f(colour, index) for the node with this number, where `index` is its index in a plane. Returns 0 if there
+    // is no such node.
     template <class F> __device__ double at(int64_t node, F f) const {
         if (node < 0 || node >= count()) return 0.0;
         const int row = int(uint32_t(node) / uint32_t(columns())), column = int(node - row * columns());
@@ -76,7 +77,8 @@ __device__ inline void unite_nodes(const ComponentArgs &a) {
     });
 }
 
-// Counts the components. Of all threads that set a property of a component, the first one increments the count.
+// Counts the components of at least two nodes (COUPLED), and those that also have a nonzero row sum (BOTH). The thread
+// that sets the last property required for a count increments this count.
 __device__ inline void count_components(const ComponentArgs &a) {
     __shared__ unsigned count, with_sums;
     if (threadIdx.x == 0) count = with_sums = 0;

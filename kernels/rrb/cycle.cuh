@@ -21,7 +21,7 @@ template <class F> struct CycleArgs {
     double *norm_partial, *sigma_partial;
     ScalarArgs scalar;
     BarrierCounts *barrier;
-    int cluster;            // thread blocks of a cluster; 1: no clusters
+    int cluster;            // number of thread blocks per cluster; 1: no clusters
     int cluster_base, last; // first and last grid in the shared memory of the cluster
     int members;            // number of thread blocks of the cluster that own rows; 0: no grid is in the cluster
     Slot *slots;            // slots for r of the coarsest system, then for z
@@ -38,7 +38,7 @@ template <class F> struct CycleArgs {
 #endif
 };
 
-// Arguments of a whole iteration, which is repeated until the stopping test ends the loop.
+// Arguments of the kernel that repeats whole iterations until the stopping test ends the loop.
 template <class F> struct SolveArgs {
     CycleArgs<F> cycle;
     FirstArgs<F> first;
@@ -62,6 +62,7 @@ template <class F> __device__ inline KeptSteps keep_steps(const CycleArgs<F> &a)
 // State of a thread block between steps. `whole`: whether this kernel contains the loop. Each thread block then has its
 // own copy of the scalars.
 struct State {
+    // Numbers of grid-wide barriers and of scalar updates in this launch; number of the last product (BarrierCounts).
     unsigned phase, updates, epoch;
     double rho; // partial sum of this thread
     bool due;   // whether this thread block must still update the scalars
@@ -72,7 +73,8 @@ template <class F> __device__ inline State begin_steps(const CycleArgs<F> &a, bo
     return {0, 0, *static_cast<volatile unsigned *>(&a.barrier->epoch), 0.0, false, whole};
 }
 
-// Executes one step in device memory, on a grid other than the first. Returns the partial sum of rho of this thread.
+// Executes one sweep, or one step of the inner iteration, on a grid in device memory. DESCEND_FIRST and ADVANCE_FIRST
+// are not supported. Returns the partial sum of rho of this thread.
 template <class F> __device__ inline double do_step(const Level<F> &k, const Op &op, Team team) {
     const Tiles tiles = all_tiles(k.g, TILE_Y);
     switch (op.kind) {
@@ -117,8 +119,8 @@ template <class F> __device__ inline void update_everywhere(const CycleArgs<F> &
 
 // Barrier of all thread blocks. `state.due` states whether this block must also update the scalars, which takes as long
 // as several steps. If no other block waits for the result, this block computes it after its arrival at the barrier. If
-// all blocks need the result, all of them compute it after the barrier. Each block then reads the partial sums once,
-// which is faster than waiting for the result of one block.
+// all blocks need the result (`state.whole`), all of them compute it after the barrier. Each block then reads the
+// partial sums once, which is faster than waiting for the result of one block.
 template <class F> __device__ inline void barrier_with_update(const CycleArgs<F> &a, State &state, Standing &now) {
     const bool due = state.due;
     state.due = false;
@@ -137,9 +139,9 @@ template <class F> __device__ inline void barrier_with_update(const CycleArgs<F>
     __syncthreads();
 }
 
-// Executes one step, except steps on the first grid, and the barrier after it. `rho` accumulates this thread's partial
-// sum. After the last step of this kernel that contributes to rho, each thread block stores its sum in `rho_partial`.
-// Then the last block, or all blocks, update the scalars.
+// Executes one step, which must not be on the first grid if CG runs on S1, and the barrier that follows the step.
+// `state.rho` accumulates this thread's partial sum. After the last step of this kernel that contributes to rho, each
+// thread block stores its sum in `rho_partial`. Then the last block, or all blocks, update the scalars.
 template <class F> __device__ inline void take_step(
     const CycleArgs<F> &a, const Cluster<F> &cluster, const Op &op, State &state, Standing &now) {
     const bool in_cluster = op.flags & IN_CLUSTER, sums = a.scalar.how != NOTHING;

@@ -31,7 +31,7 @@ constexpr int PARTS = 8;
 // Parts begin at multiples of this number of rows, where tiles of all heights also begin.
 constexpr int PART_ROWS = 16;
 
-// The tiles first .. end of a grid, which are numbered row by row.
+// The tiles first .. end - 1 of a grid. Tiles are numbered row by row, and a row has `across` tiles.
 struct Tiles {
     int first, end, across;
 };
@@ -48,13 +48,14 @@ __device__ inline int first_row(const Geometry &g, int part) {
     return min(max(row, 0), (pieces - 1) * PART_ROWS);
 }
 
-// Returns the tiles of the whole grid; a tile has `rows` rows.
+// Returns the tiles into which the whole grid is divided if a tile has `rows` rows.
 __device__ inline Tiles all_tiles(const Geometry &g, int rows) {
     const int across = (g.cx + TILE_X - 1) / TILE_X;
     return {0, across * ((g.cy + rows - 1) / rows), across};
 }
 
-// Calls f(part, tiles) for each part of this device, with tiles of `rows` rows. For an undivided grid, calls f once.
+// Calls f(part, tiles) for each part of this device, where `tiles` are the tiles of the part, with `rows` rows each. If
+// the rows are not distributed, calls f once, for the whole grid.
 template <class F> __device__ inline void over_parts(const Geometry &g, int rows, F f) {
     if constexpr (!MAY_BE_DIVIDED) return f(0, all_tiles(g, rows));
     int part = 0, end = 1;
@@ -123,7 +124,7 @@ __device__ inline double sum_over(const Geometry &g, const double *partial) {
     return sum_of(partial, parts_of(g) * gridDim.x);
 }
 
-// In the last thread block, computes `sum_over` and calls then(sum) in one thread.
+// All thread blocks call this function. The last one computes `sum_over`, and one of its threads calls then(sum).
 template <class Then>
 __device__ inline void sum_parts(const Geometry &g, const double *partial, unsigned *ticket, Then then) {
     if (!last_block_over(g, ticket)) return;
@@ -141,9 +142,9 @@ struct MeetArgs {
 constexpr int64_t SLOTS_APART = (1 << 21) / sizeof(uint64_t);
 constexpr uint64_t MEETS_WITHIN = 10000000000ull;
 
-// Synchronizes all devices. Afterwards, each device sees the earlier writes of the others. A device has one slot per
-// other device, which contains the number of arrivals of that device, and one slot for its own number. Each device
-// launches one warp. On an emulated device, launches run one after the other.
+// Synchronizes all devices. Afterwards, each device sees the earlier writes of the others. Each device launches one
+// warp. The memory of a device contains one slot per device, into which that device writes its number of arrivals. A
+// further slot contains the number of completed calls. On an emulated device, launches run one after the other.
 extern "C" __global__ void __launch_bounds__(32) rrb_meet_f64(MeetArgs a) {
 #ifndef RRB_EMULATED
     const int t = threadIdx.x, place = rrb_share.place;

@@ -34,7 +34,7 @@ template <class F> struct FirstArgs {
     int how;              // START: r does not change; LOOP: first computes r -= alpha q
     int once;             // 1: the L2 cache can hold the data of an iteration, except those that are read once
     int rows, rows_down;  // numbers of rows of a tile of B0, and of F0
-    int with_x;           // B0 also updates x
+    int with_x;           // 1: B0 also updates x
     uint64_t conditional; // condition handle of the WHILE node of the graph; 0: none
 };
 
@@ -79,7 +79,8 @@ __device__ inline void descend_first(
     const double *q1 = a.v.q_b1, *q2 = a.v.q_b2;
     const Real *h = a.k.h + B1 * p;
     const typename F::Stored *d = a.k.d;
-    // Values at b1 in the order SW, SE, NW, NE, and one value at b2.
+    // Values that a thread loads for one (I, J): q and r at the four b1 neighbours of b2, in the order SW, SE, NW, NE,
+    // and at b2 itself; 1 / d of the b1 neighbours, and their couplings to b2.
     struct Place {
         int64_t c;
         double q[5], r[5];
@@ -205,9 +206,9 @@ template <bool ONCE = false> __device__ inline void schur_rows(
 // B0, the backward half on the first grid. Computes z, x += alpha p (if `with_x`), p = z / unit + beta p, and q = S1 p.
 // Returns the partial sum of <p, q> of this thread.
 //
-// After the end of the loop, only updates x if `with_x`. A thread block stores p at the TILE_X x ROWS (I, J) of a tile,
-// and at those around the tile, in shared memory. If AT_ONCE threads suffice for all of them, separate threads compute
-// the values around the tile. ONCE: see `read_once`.
+// After the end of the loop, computes nothing except the update of x, if `with_x` is set. A thread block stores p at
+// the TILE_X x ROWS (I, J) of a tile, and at those around the tile, in shared memory. If AT_ONCE threads suffice for
+// all of them, separate threads compute the values around the tile. ONCE: see `read_once`.
 template <int ROWS, int AT_ONCE, bool ONCE, bool UNIFORM, class F>
 __device__ inline double advance_first(
     const FirstArgs<F> &a, const Tiles &tiles, const Standing &s, double *p1, double *p2) {
@@ -317,9 +318,9 @@ RRB_IN_FORMATS(rrb_advance_first, FirstArgs, THREADS, RESIDENT, RESIDENT, advanc
 RRB_IN_FORMATS(rrb_advance_first_uniform, FirstArgs, THREADS, RESIDENT, RESIDENT, advance_first_step<true>)
 
 // Computes x += alpha p at the same time as other thread blocks execute steps on small grids, which do not use the
-// whole memory bandwidth. Each lane of a warp has AT_ONCE loads per array in flight, in one row. All accesses are
-// marked as accesses to data that are read once (`read_once`), so that data of the forward half remain in the L2 cache
-// for the backward half on the larger grids.
+// whole memory bandwidth. Each lane of a warp has AT_ONCE loads per array in flight, in one row. All accesses use the
+// cache policy of `read_once`. The data of the forward half therefore remain in the L2 cache for the backward half on
+// the larger grids.
 __device__ inline void advance_x(const SchurArrays &a, Team team) {
     constexpr int AT_ONCE = 4, LENGTH = 32 * AT_ONCE;
     // Other thread blocks may update the scalars at the same time. The update does not change the scalars that this

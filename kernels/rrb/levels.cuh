@@ -1,6 +1,6 @@
 // Sweeps on one grid of the preconditioner: the forward half and the backward half, each with both levels in one pass
-// (report 16-06, section 2.6; docs/theory/rrb.md, preconditioner of each cycle). Also the inner iterations on a
-// recursion grid (src/rrb/recursion.rs).
+// (report 16-06, section 2.6; docs/theory/rrb.md, preconditioner of each cycle). This file also contains the inner
+// iterations on a recursion grid (src/rrb/recursion.rs).
 //
 //     forward:  y_b1 = r_b1 - A_b1,red D^-1 r_red
 //               kept = r_b2 - A_b2,red D^-1 r_red - A_b2,b1 D^-1 y_b1
@@ -11,10 +11,10 @@
 // `kept` is the right-hand side of the next grid. If the couplings of the next grid are weak (ALONE), the forward half
 // ends with z_b2 = kept / d and rho += kept' D^-1 kept, where d is the center of b2.
 //
-// A thread block processes a tile of TILE_X x TILE_Y (I, J) with one thread per (I, J). It also computes b1 in one more
-// row and column. Threads exchange b1 through shared memory. There are no races, because only the thread of an (I, J)
-// writes its values. The forward half reads z and writes `y` and the next grid. In the backward half, a thread reads
-// red z only at its own (I, J), before it writes this value.
+// A thread block processes a tile of TILE_X x TILE_Y (I, J) with one thread per (I, J). It also computes the values at
+// b1 in one more row and column. Threads exchange these values through shared memory. There are no races, because the
+// values of an (I, J) are written only by the thread of this (I, J). The forward half reads z and writes `y` and the
+// next grid. In the backward half, a thread reads red z only at its own (I, J), before it writes this value.
 //
 // Per (I, J), the forward half reads and writes 21 values (16 couplings minus 4 shared with a neighbour, 3 pivots, 4
 // inputs, 2 outputs), and the backward half 23 values. On small grids, latency determines the time; therefore all loads
@@ -96,8 +96,9 @@ template <class Real> __device__ inline Real end_down(const Down<Real> &v, const
     return v.kept - ((v.near[0] * w[0] + v.near[1] * w[1]) + (v.near[2] * w[n] + v.near[3] * w[n + 1]));
 }
 
-// The (I, J) of a thread in a tile of a sweep, or in the additional row or column, with the index c of vectors and m of
-// couplings.
+// The (I, J) of a thread in a tile of a sweep, or in the additional row or column. Vectors are accessed at the index c,
+// and couplings at the index m. `inside`: whether (I, J) is in the compute area. `own`: whether it is also in the tile
+// itself.
 struct InTile {
     int i, j, c, m;
     bool inside, own;
@@ -153,7 +154,8 @@ __device__ inline double descend(const Level<F> &k, const Tiles &tiles, const Op
     return rho;
 }
 
-// Values of the inner iteration for one colour. A thread reads all of them before it writes any.
+// Values of the inner iteration for one colour; g is the right-hand side, which q contains. A thread reads all of them
+// before it writes any.
 template <class Real> struct Before {
     Real direction, u, g;
 };
@@ -167,8 +169,9 @@ template <class F> __device__ inline Before<typename F::Real> before(const Spot<
     return b;
 }
 
-// Completes a colour in the backward half, where v contains z. If the step requests it, computes d and u. Returns
-// whether v contains z afterwards; with TAKE, this is z = u. Otherwise, v contains d.
+// Ends the backward half for one colour. On entry, v contains z. The flags of the step determine whether the direction
+// d and the solution u of the inner iteration are also computed. Returns `true` if v contains the new z: the old z
+// without DIRECTED, or u with TAKE. Otherwise returns `false`, and v contains d.
 template <class F> __device__ inline bool finish(
     const Spot<F> &k, const Op &op, int colour, const Before<typename F::Real> &b, typename F::Real &v, double &rho) {
     using Real = typename F::Real;
@@ -189,8 +192,9 @@ template <class Real> struct Up {
 };
 
 // Computes z_b1 and the right-hand sides of the red nodes. `known` contains z_b2 to the southwest, to the south, to the
-// west, and here. `own`: whether the red values belong to this thread. In a cluster, other threads may be writing the
-// red values in the row after those of the thread block, so these values are not read.
+// west, and here. `own`: whether the red values belong to this thread. In a cluster, a thread may have an (I, J) in the
+// row after the rows of its thread block. Other threads may be writing the red values of that row, so this thread does
+// not read them.
 template <class Place, class F>
 __device__ inline Up<typename F::Real> begin_up(const Spot<F> &k, const typename F::Real (&known)[4], bool own) {
     using Real = typename F::Real;
@@ -289,9 +293,10 @@ template <class F, class Place> __device__ inline void inner_rows(const typename
             ((f2[0] * (p1 - p2) + f2[1] * (b1_e - p2)) + (f2[2] * (b1_n - p2) + f2[3] * (b1_ne - p2))));
 }
 
-// Executes a step of the inner iteration at one (I, J). MULTIPLY_INNER computes q = A_k d, DIRECT_INNER computes d = z
-// or d = z + beta d, and ADVANCE_INNER updates u with d. The flag GO_ON also updates r with q and sets z = r.
-// put(vector, v) stores the values v of all colours in a vector.
+// Executes a step of the inner iteration at one (I, J). MULTIPLY_INNER (with PRODUCT) computes A_k d, and stores it in
+// q if the flag STORE is set. DIRECT_INNER computes d = z or d = z + beta d, and ADVANCE_INNER updates u with d. With
+// the flag GO_ON, the step also computes r -= alpha A_k d and z = r. put(vector, v) stores the values v of all colours
+// in a vector.
 template <class Place, bool PRODUCT, class F, class Put>
 __device__ inline void iterate_at(const Spot<F> &k, const Op &op, Put put) {
     using Real = typename F::Real;
@@ -391,7 +396,7 @@ RRB_IN_FORMATS(rrb_inner, StepArgs, THREADS, RESIDENT, RESIDENT, inner_step)
 
 template <class F> struct InnerProductArgs {
     Level<F> k;
-    int a, b; // indices of the vectors: r, z, d, q
+    int a, b; // the two vectors, each as a number: 0 is r, 1 is z, 2 is the direction d, 3 is q
     double *partial;
     Scalars *scalars;
 };

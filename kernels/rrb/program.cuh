@@ -2,14 +2,16 @@
 #pragma once
 #include <cstdint>
 
-// Kinds and flags of steps (src/rrb/cuda/program.rs). A program is an array of `Op` in device memory.
+// Kinds and flags of steps (src/rrb/cuda/program.rs). A program is an array of `Op` in device memory. In the comments
+// on flags, the words before a colon name the kinds of steps that use the flag: "forward" denotes DESCEND, "backward"
+// ASCEND, "product" MULTIPLY_INNER, and "step" DIRECT_INNER and ADVANCE_INNER.
 enum Kind { DESCEND_FIRST, DESCEND, REMAINDER, ASCEND, MULTIPLY_INNER, DIRECT_INNER, ADVANCE_INNER, ADVANCE_FIRST };
 enum Flag {
     KEEP = 1,      // forward: r = right-hand side
     KEEP_TOO = 2,  // forward: with KEEP, also q = right-hand side
     RHO = 4,       // computes a partial sum of <r, M^-1 r>
     UPDATE = 8,    // this partial sum of rho is the last; the scalar update follows
-    DIRECTED = 16, // backward, or as a step: d = z, with WITH_BETA d = z + beta d
+    DIRECTED = 16, // backward, step: d = z, or d = z + beta d with WITH_BETA
     WITH_BETA = 32,
     FIRST_STEP = 64, // u = alpha d; without this flag u = u + alpha d
     TAKE = 128,      // backward: z = u
@@ -21,7 +23,7 @@ enum Flag {
     CLUSTER_BARRIER = 4096, // a barrier of the cluster follows
     NO_BARRIER = 8192,      // no barrier follows; the next step synchronizes
     PART = 16384,           // this partial sum of rho is the last one in this kernel
-    IN_CLUSTER = 65536,     // data in the shared memory of the cluster (cluster.cuh)
+    IN_CLUSTER = 65536,     // the data of the step are in the shared memory of the cluster (cluster.cuh)
     ENTERS = 131072,        // the first step in shared memory; its input z is in device memory
     ALONE = 262144,         // forward: z_b2 = kept / d; couplings of b2 are ignored
 };

@@ -11,11 +11,11 @@ struct RunArgs {
     Geometry g;
     const Run *runs;
     int count;
-    int wide;     // 32-bit labels, else 16-bit
+    int wide;     // 1: labels have 32 bits; 0: 16 bits
     void *labels; // 4 planes; initially all bits are 1, which means no label
 };
 
-// Stores the component of each node as its label. One warp per run.
+// Stores, as the label of each node, the number of its component. There is one warp per run.
 __device__ inline void label_runs(const RunArgs &a) {
     const int warps = THREADS / 32, lane = thread_of_block() % 32;
     for (int k = blockIdx.x * warps + thread_of_block() / 32; k < a.count; k += gridDim.x * warps) {

@@ -25,9 +25,10 @@ constexpr int LINE = 32;
 
 // Arrays of the lines during their elimination.
 struct Lines {
-    // n * LINE values each, one row per node. Before the elimination of a line, `left` and `right` contain the updates
-    // of its inner couplings by eliminated lines on the left and on the right. `onward` contains the couplings to the
-    // next remaining line. After the elimination, `own` contains P^-1, and `left` and `right` contain G_L and G_R.
+    // n * LINE values each, one row per node. Before the elimination of a line, `left` and `right` contain the changes
+    // of the couplings within this line that the elimination of lines on its left and on its right has caused. `onward`
+    // contains the couplings to the next remaining line. After the elimination, `own` contains P^-1, and `left` and
+    // `right` contain G_L and G_R.
     double *own, *left, *right, *onward;
     double *left_excess, *right_excess, *inverse_pivot; // n values each
     double *inverse;                                    // n * n values, symmetric, natural order
@@ -163,8 +164,8 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64
 }
 
 // Computes the rows of the inverse for the lines P that were eliminated with `step`. There is one thread block for each
-// pair of P and Q, where Q is a line that remained after this step, or a line that was also eliminated with `step` and
-// is not before P. Each thread block writes two blocks of Z, which are transposes of each other.
+// pair of P and Q. Here Q is a line that remained after this step, or a line that was eliminated with the same `step`
+// and is P or comes after P. Each thread block writes two blocks of Z, which are transposes of each other.
 extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(LinesArgs a) {
     __shared__ double from_left[LINE][LINE + 1], from_right[LINE][LINE + 1], column_left[LINE][LINE],
         column_right[LINE][LINE];
@@ -178,13 +179,13 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(Li
     const auto place = [&](int row_line, int row, int column_line, int column) {
         return int64_t(a.natural_of(row_line * w + row)) * a.n + a.natural_of(column_line * w + column);
     };
-    // Returns the block of Z for two remaining lines, or zero if a line does not exist.
+    // Returns this thread's entry of the block of Z for two remaining lines, or zero if a line does not exist.
     const auto known = [&](int row_line, int column_line) {
         if (j >= a.nodes(row_line) || c >= a.nodes(column_line)) return 0.0;
         return a.arrays.inverse[place(row_line, j, column_line, c)];
     };
-    // Returns the product of `rows` and the transpose of `columns`. Rows and columns beyond the nodes of a line are
-    // zero.
+    // Returns this thread's entry of the product of `rows` and the transpose of `columns`. Rows and columns beyond the
+    // nodes of a line are zero.
     const auto turned = [&](const double (*rows)[LINE], const double (*columns)[LINE + 1]) {
         double sum = 0.0;
 #pragma unroll 8
@@ -251,9 +252,10 @@ template <class Real, class Stored> __device__ inline int64_t place_of_rest(cons
 // Computes z = Z r for the coarsest system, with one row per warp. Returns the contribution to r' z on the first thread
 // of each warp. Reads n^2 values, which are in the L2 cache.
 //
-// Thread blocks outside `team` have no rows. The first values of a row are loaded before r is available. `ready`
-// returns as soon as r is available, or as soon as `fill` may wait for it; `fill` copies r. `put` stores the values of
-// z. CHUNK is the number of values of a row that a thread loads together.
+// Thread blocks outside `team` have no rows. The first values of a row are loaded before r is available. Then `ready`
+// is called, and after it `fill`, which copies r to shared memory. `ready` waits until all of r is available, unless
+// `fill` waits for each value. `put` stores the values of z. CHUNK is the number of values of a row that a thread loads
+// together.
 template <int CHUNK, class Real, class Stored, class Ready, class Fill, class Put>
 __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team team, Ready ready, Fill fill, Put put) {
     __shared__ Real r[MOST_REMAINDER];
@@ -294,8 +296,8 @@ __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team te
     return product;
 }
 
-// Computes the product for vectors in device memory, stored by colour. Loads all values of a row together; in double
-// precision, half of them.
+// Computes the product for vectors in device memory, stored by colour. A warp loads all values of a row together or, in
+// double precision, half of the values at a time.
 template <class Real, class Stored, class Ready>
 __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team team, Ready ready) {
     return multiply_remainder<128 / sizeof(Stored)>(

@@ -4,7 +4,7 @@
 // traffic per node of the first grid, in bytes: copy 48, row sums 32, eliminations about 60.
 #include "storage.cuh"
 
-// Maximum number of grids whose remaining matrices are tested for weak couplings.
+// Maximum number of grids after which the remaining matrix is tested for weak couplings.
 constexpr int MOST_LEFT = 16;
 // Number of windows per direction in which the anisotropy is computed.
 constexpr int WINDOWS = 8;
@@ -23,7 +23,7 @@ struct Findings {
     uint64_t outward[4];    // number of couplings that point out of the grid and are neither 0 nor NaN, per array
                             // (src/stencil/outward.rs)
     uint64_t first_outward; // index of the first of them, as in `not_finite`
-    uint64_t excess;        // 1 if a coupled row has a nonzero row sum
+    uint64_t excess;        // 1 if a node with couplings has a nonzero row sum
     uint64_t bad_pivot;     // smallest (level << 40 | node of the finest grid) of a rejected pivot
     uint64_t components, regular_components; // components of two nodes or more: kernels/rrb/components.cuh
     uint64_t remainder_inverse,
@@ -40,8 +40,8 @@ struct Findings {
 struct Matrix {
     double *center;   // 4 planes
     double *straight; // 8 planes
-    double *red;      // 4 planes, r1 to r2; absent with 5 points
-    double *black;    // 4 planes, b1 to b2; absent with 5 points
+    double *red;      // 4 planes, couplings of r1 to r2; absent with 5 points
+    double *black;    // 4 planes, couplings of b1 to b2; absent with 5 points
 };
 
 // Stores the half stencil of node (i, j) in the arrays by colour. Null arrays are skipped.
@@ -215,7 +215,8 @@ struct WindowArgs {
     Findings *findings;
 };
 
-// Returns the row sum of node (i, j), and its couplings to the east and to the north, which `spread` has stored.
+// Returns the row sum of node (i, j), and its couplings to the east and to the north, which `spread` has stored. With 9
+// points, adds the two diagonal couplings of the cell northeast of the node to both couplings.
 __device__ inline void ahead(const WindowArgs &a, int i, int j, double &east, double &north, double &excess) {
     const Geometry &g = a.g;
     const int ii = i + g.shift_x, jj = j + g.shift_y, x = ii & 1, y = jj & 1;
@@ -255,10 +256,10 @@ struct Conductances {
 };
 
 // Computes the anisotropy in windows of 32 x 32 nodes (docs/theory/aggregation.md, cost model; src/rrb/anisotropy.rs).
-// The ratio of a set of nodes is that of its conductances in x and y. In at least a quarter of the 4 x 4 parts of a
-// window, the ratio must be at least the square root of the window's ratio, in favour of the same direction. Otherwise,
-// or if couplings are zero or positive, the anisotropy is 1. There is one thread block of one warp per window, and one
-// lane per column.
+// The ratio of a set of nodes is that of its conductances in x and y. The ratio of a part of 4 x 4 nodes must favour
+// the same direction as the ratio of the window, and be at least its square root. If less than a quarter of the parts
+// satisfy this condition, or if a coupling is zero or positive, the anisotropy is 1. There is one thread block of one
+// warp per window, and one lane per column.
 extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs a) {
     const int lane = thread_of_block(), window = blockIdx.x;
     const auto start = [](int n, int k) { return 1 + int(int64_t(n - 2 - WINDOW) * k / (WINDOWS - 1)); };
@@ -284,7 +285,8 @@ extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs 
     int enough = 0;
     for (int part = 0; part < WINDOW_PARTS; ++part)
         enough += own >= 1.0 ? ratios[part] >= BELOW * sqrt(own) : ratios[part] <= sqrt(own) / BELOW;
-    // The columns of a part are assigned to WINDOW_PART lanes, each of which counts the part once.
+    // The columns of a part are assigned to WINDOW_PART lanes, each of which counts the part once. The number of all
+    // parts, counted in this way, is WINDOW * WINDOW_PARTS.
     const bool counts = !__any_sync(~0u, missing) && ratio >= 1.0 && 4 * warp_sum(enough) >= WINDOW * WINDOW_PARTS;
     if (lane == 0) a.findings->window[window] = counts ? ratio : 1.0;
 }
@@ -355,7 +357,7 @@ struct Rules {
     double one_minus_omega;
     double black_keeps; // kept fraction of the couplings between black nodes: 1 (M1) or 0 (M2)
     int level;
-    int x0, y0, step; // position of the grid's nodes on the finest grid
+    int x0, y0, step; // node (i, j) is node (x0 + step i, y0 + step j) of the finest grid
     int fine_nx, fine_ny;
     Geometry fine; // geometry of the finest grid, for its centers
     const double *center;
@@ -364,18 +366,19 @@ struct Rules {
     Format format;
 };
 
-// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A (see ROW_SUM_WORTH in
-// src/rrb/backend.rs).
+// If a node has no kept couplings, and its pivot would be below this fraction of its center, the center becomes the
+// pivot (see ROW_SUM_WORTH in src/rrb/backend.rs).
 constexpr double ROW_SUM_WORTH = 0.1;
 constexpr double EPSILON = 2.220446049250313e-16;
 
 struct Pivoted {
-    double inverse, handed;
+    double inverse, handed; // 1 / d and excess / d, where d is the pivot
 };
 
-// Checks the pivot d = stored - kept: rejects it if d <= eps * center, or replaces the last pivot of a singular
-// component of M by the center (src/rrb/backend.rs, Pivot::checked). Then rounds the row sum to the storage format. For
-// a rejected pivot, returns d and the center instead of 1 / d and excess / d, for the error message.
+// Checks the pivot d = stored - kept: rejects it if it is at most eps * center or is not finite. If it is the last
+// pivot of a singular component of M, replaces it by the center instead (src/rrb/backend.rs, Pivot::checked). Then
+// rounds the row sum to the storage format, and also rejects the pivot if it underflows in this format. For a rejected
+// pivot, returns d and the center instead of 1 / d and excess / d, for the error message.
 __device__ inline Pivoted checked(
     const Rules &rules, int i, int j, double stored, double kept, double excess, double center, bool floating) {
     const int fi = rules.x0 + rules.step * i, fj = rules.y0 + rules.step * j;
@@ -521,15 +524,15 @@ struct CoarseArgs {
     Grid next; // next.g.nx = 0: the result is stored in `natural`, five arrays of nx * ny values
     double *natural;
     int nx, ny;
-    int weigh; // grid for which the ratios of couplings and centers are stored in `coupling`; -1: none
+    int weigh; // index in Findings::coupling of the largest ratio for this grid; -1: the ratio is not computed
 };
 
 // Returns the sum of |couplings| of a b1 node to its black neighbours.
 __device__ inline double weight(const double v[4]) { return sum4(fabs(v[0]), fabs(v[1]), fabs(v[2]), fabs(v[3])); }
 
-// Computes the matrix of the next grid and stores it by colour, or row by row for the coarsest system. With `weigh`,
-// also stores the reciprocal of the center of b2 in h. The sum of the couplings of a b2 node through its neighbour b in
-// b1 is -a_b (sum of the other couplings of b) / d_b, where a_b couples the two.
+// Computes the matrix of the next grid and stores it by colour, or row by row for the coarsest system. If `weigh` is
+// not -1, also stores the reciprocal of the center of b2 in h. The sum of the couplings of a b2 node through its
+// neighbour b in b1 is -a_b (sum of the other couplings of b) / d_b, where a_b couples the two.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_f64(CoarseArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;

@@ -1,13 +1,13 @@
 // Start and end of a solve if CG runs on S1. Each is one pass over the caller's arrays. The start replaces rrb_inspect,
 // rrb_load and rrb_reduce; the end replaces rrb_back_substitute, rrb_load and rrb_residual (kernels/rrb/steps.cuh).
 //
-// The start reads and writes 56 bytes per node, including r of S1 and |b - A x|. The end reads and writes 44 bytes per
-// node, and 16 bytes for the caller's x. rrb_set_out sets the stopping test of the loop on the device, and writes the
-// scalars to host memory without a copy. The loop can therefore begin without the host.
+// The start reads and writes 56 bytes per node; its results include r of S1 and |b - A x|. The end reads and writes 44
+// bytes per node, and another 16 bytes per node for the caller's x. rrb_set_out sets the stopping test of the loop on
+// the device, and writes the scalars to host memory without a copy. The loop can therefore begin without the host.
 #include "storage.cuh"
 
-// UNIFORM selects the variant for matrices with uniform tiles (storage.cuh). `m` is the index of the couplings of (I,
-// J).
+// UNIFORM selects the variant for matrices with uniform tiles (storage.cuh). In the kernels below, `m` is the index
+// from which the couplings of an (I, J) are read.
 
 struct EndArgs {
     Grid k;               // `s`: couplings of A; `h`: 1 / center of red nodes
@@ -99,7 +99,8 @@ __device__ inline void see(const EndArgs &a, int i, int j, Seen &seen, double &b
     seen.sum += b * b;
 }
 
-// Values of red nodes that their neighbours read.
+// For the red nodes in and around a tile, the values that their black neighbours read: D_r^-1 b_r in `b`, D_r^-1 A_rb
+// x_b in `near`, and x_r in `x`.
 struct RedRows {
     double b[HALO], near[HALO], x[HALO];
 
@@ -355,7 +356,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
     transfer<true>(t);
 }
 
-// Bound for the change of the scale; the same constant is in src/krylov/solve/given.rs.
+// Upper limit of the ratio of the last solve's scale to the scale for the new b. The same constant is in
+// src/krylov/solve/given.rs.
 constexpr double NEAR_SCALE = 256.0;
 
 // Writes the scalars and the iterations in the ring buffer to host memory, which has less latency than a copy. The

@@ -75,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_largest_f64(
 struct DotArgs {
     Geometry g;
     const double *a, *b;
-    int first, count; // planes
+    int first, count; // first plane, and number of planes
     double *partial;
     Scalars *scalars;
     const double *norm_partial;
@@ -110,7 +110,7 @@ RRB_KERNEL(rrb_dot_f32, DotArgs, THREADS, RESIDENT, dot<float>)
 
 struct UpdateArgs {
     Geometry g;
-    int first, count; // planes
+    int first, count; // first plane, and number of planes
     double *target, *other;
     const double *source;
     double factor;   // used if `scalars` is null
@@ -191,8 +191,8 @@ struct ProductArgs {
     uint64_t conditional;
 };
 
-// Returns the couplings of a node, and v at the neighbours to which they lead. Diagonal couplings come last; they are
-// zero with 5 points.
+// Returns the couplings of a node in t, and v at the neighbours to which they lead in u. Diagonal couplings come last;
+// they are zero with 5 points.
 __device__ inline void around(const ProductArgs &a, int colour, int64_t c, double (&t)[8], double (&u)[8]) {
     straight_couplings(a.g, a.m.straight, colour, c, t);
     straight_values(a.g, a.v, colour, c, u);

@@ -18,8 +18,8 @@
 #include "../common/residual.cuh"
 #include "../common/scalars.cuh"
 
-// Extents of a tile. A warp reads 256 consecutive bytes of a row. A row that several rows of a tile need is read from
-// device memory only once.
+// Extents of a tile. A warp reads 256 consecutive bytes of a row. If several rows of a tile need the same row of a
+// vector, this row is read from device memory only once.
 constexpr int TILE_X = 32;
 constexpr int TILE_Y = 8;
 constexpr int THREADS = TILE_X * TILE_Y;
@@ -90,7 +90,7 @@ struct Brain {
 
 // RRB_KERNEL defines a kernel that calls BODY with its ARGS. THREADS is the number of threads per block, and BLOCKS the
 // number of blocks per multiprocessor. RRB_IN_FORMATS defines a kernel for each of the three storage formats of M:
-// NAME_f64, NAME_f32 and NAME_bf16.
+// NAME_f64, NAME_f32 and NAME_bf16. In the last two, BLOCKS_SHORT replaces BLOCKS.
 #define RRB_IN_FORMATS(NAME, ARGS, THREADS, BLOCKS, BLOCKS_SHORT, BODY)                                                \
     RRB_KERNEL(NAME##_f64, ARGS<Double>, THREADS, BLOCKS, BODY)                                                        \
     RRB_KERNEL(NAME##_f32, ARGS<Single>, THREADS, BLOCKS_SHORT, BODY)                                                  \
@@ -147,7 +147,7 @@ template <class F> struct Level {
     Kept<Real> kept;
 };
 
-// Calls f(i, row) for rows first .. end of an array with nx values per row.
+// Calls f(i, row) for all values in the rows `first` .. `end` - 1 of an array with nx values per row.
 template <class F> __device__ inline void over_rows(int nx, int first, int end, F f) {
     const int across = (nx + TILE_X - 1) / TILE_X, down = (end - first + TILE_Y - 1) / TILE_Y;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
@@ -190,7 +190,8 @@ __device__ inline auto uniform_tiles(int first, int step, int count, IsUniform i
     }
 }
 
-// Calls f(I, J) for all (I, J) of these tiles. Only the first THREADS threads of each thread block call f.
+// Calls f(I, J) for all (I, J) of those tiles that this thread block of the team processes. Only the first THREADS
+// threads of each thread block call f.
 template <Way WAY = FORWARDS, class F>
 __device__ inline void over_places(const Geometry &g, const Tiles &tiles, Team team, F f) {
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;

@@ -3,8 +3,8 @@
 //
 // Roles of the warps: eight warps multiply, two per quarter of a multiprocessor. Each of them has 64 rows of the result
 // in registers. Four helper warps compute right-hand sides, load the inverse, and write results. One step consists of
-// eight columns of the inverse (32 KB) and the right-hand sides of a row of eight cells. Shared memory contains the
-// data of STAGES steps.
+// eight columns of the inverse (32 KB) and the right-hand sides of a row of eight cells. Shared memory has room for the
+// data of STAGES steps. The memory of one step is called a stage.
 //
 // The inverse is loaded by bulk copies. Each of the two thread blocks of a cluster loads one half for both. The inverse
 // is therefore read from L2 once per 64 columns, which is 16 flops per byte. The helpers load the operands of
@@ -19,7 +19,7 @@
 //     u_b + omega A_b^-1 (f - A u)_b = A_b^-1 (omega (f_b - contribution from outside b) + (1 - omega) A_b u_b).
 // With omega = 1 and 7 points (ONE), only f and the faces around a block are read.
 //
-// `packed` contains the inverse in the order in which the lanes of a warp read it, 16 bytes per lane: element (row,
+// `packed` contains the inverse in the order in which the lanes of a warp read it, 16 bytes per lane l: element (row,
 // column) = (16 m + l/4 + 8 e, 8 q + 2 (l%4) + h) is at (((q*32 + m)*2 + h)*32 + l)*2 + e. A step has eight
 // right-hand-side values per column.
 //
@@ -31,15 +31,16 @@ namespace blocks {
 constexpr int COLUMNS = 32, WARPS = 8, HELPERS = 4, DENSE_THREADS = (WARPS + HELPERS) * 32, TILES = 32 / WARPS;
 constexpr int STEP = 8 * TILE_CELLS, RIGHT = 8 * COLUMNS, STEPS = TILE_CELLS / 8, STAGES = HELPERS, LATER = 40,
               CLUSTER = 2;
-// Sizes in shared memory, in values: the steps, and the results that are written later.
+// Sizes in shared memory, in values. PLACES: all stages. RESULTS: the results that are written during the next group.
 constexpr int PLACES = STAGES * (STEP + RIGHT), RESULTS = LATER * WARPS * 32;
 // AT_ONCE: number of results per step that a helper writes for each of two threads. PAUSE: number of steps of the next
 // group before a helper writes the first results. During these steps, the multiplying warps still store their results.
 constexpr int AT_ONCE = 4, PAUSE = 2;
 
 #if defined(RRB_EMULATED) || __CUDA_ARCH__ >= 900
-// Computes c += a b with matrices of 16 x 8 and 8 x 8 elements. Lane l has a(l/4 + 8 (e%2), l%4 + 4 (e/2)), b(l%4 + 4
-// e, l/4) and c(l/4 + 8 (e/2), 2 (l%4) + e%2).
+// Computes c += a b in a warp, for matrices a (16 x 8), b (8 x 8) and c (16 x 8). In lane l, a[e] is element (l/4 + 8
+// (e%2), l%4 + 4 (e/2)) of a, b[e] is element (l%4 + 4 e, l/4) of b, and c[e] is element (l/4 + 8 (e/2), 2 (l%4) + e%2)
+// of c.
 __device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4], const double (&b)[2]) {
 #ifdef RRB_EMULATED
     static double warps_a[WARPS][32][4], warps_b[WARPS][32][2];
@@ -63,8 +64,9 @@ __device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4
 #endif
 }
 
-// Barriers. FULL, for each stage: the inverse and the right-hand sides are available. EMPTY, for each stage: the
-// multiplying warps of both thread blocks have read it. THERE: results are in shared memory. GONE: results are written.
+// Barriers. FULL and EMPTY: one barrier per stage. FULL: the inverse and the right-hand sides of the stage are
+// available. EMPTY: the multiplying warps of both thread blocks have read the stage. THERE: the LATER results of each
+// thread are in shared memory. GONE: the helpers have read these results from shared memory.
 constexpr int FULL = 0, EMPTY = STAGES, THERE = 2 * STAGES, GONE = THERE + 1, BARRIERS = GONE + 1;
 
 #ifdef RRB_EMULATED
@@ -241,8 +243,9 @@ template <int POINTS, bool ONE> struct RightHandSide {
     }
 };
 
-// A line of results along y: results 8 n, ..., 8 n + 7 of one thread. Row 64 w + 16 m + 8 e + g of the product is the
-// cell x = g, y = 2 m + e, z = w. `out` is NULL beyond the last block.
+// A line of eight results along y: results 8 n, ..., 8 n + 7 of one thread. The product has one row per cell of a
+// block: row 64 w + 16 m + 8 e + g belongs to the cell x = g, y = 2 m + e, z = w. Warp w computes the rows from 64 w
+// on, and g is lane / 4. `out` is the address of the first result, or NULL beyond the last block.
 struct Line {
     double *out;
     int64_t row, plane;
@@ -262,7 +265,7 @@ template <int POINTS, bool ONE> __device__ __forceinline__ void help(const Relax
     // All helper warps write the same values, so no synchronization is needed.
     if (lane < 27) weights[lane][0] = -a.omega * a.entries[lane], weights[lane][1] = (1.0 - a.omega) * a.entries[lane];
     __syncwarp();
-    // Results of two multiplying threads.
+    // Destinations of the results of two multiplying threads: `out`, and `out` + `apart`.
     double *out = nullptr;
     int64_t row = 0, apart = 0;
     auto write = [&](unsigned round, int first) {
@@ -391,7 +394,8 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// The caller provides shared memory of PLACES + RESULTS values, the columns of three groups, weights and barriers.
+// Relaxes all items of a launch. The caller provides shared memory: PLACES + RESULTS values at `memory`, the columns of
+// three groups, the weights, and the barriers.
 __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *memory, Column (*columns)[COLUMNS],
     double (*weights)[2], unsigned long long *barriers) {
     const unsigned groups = (a.count + COLUMNS - 1) / COLUMNS, rounds = (groups + gridDim.x - 1) / gridDim.x;

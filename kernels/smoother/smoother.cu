@@ -1,16 +1,17 @@
 // Block relaxation on patches: u_b <- u_b + omega A_b^-1 (f - A u)_b for the blocks b of a list of patches. The blocks
 // are relaxed by colours, all at once, or in lexicographic order (Rodriguez et al., algorithms 1 to 3). A_b^-1 = D S
 // Lambda^-1 S^-1 D^-1 (src/smoother/block_inverse.rs) is applied as three sine transforms, a scaling and three further
-// sine transforms. Other stencils use a dense inverse.
+// sine transforms. Stencils without such a factorization use a dense inverse.
 //
 // Layout: u of a patch is u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1], f is f[(k*ny + j)*nx + i]. A work item is a tile of at
 // most 8 x 8 x 8 cells: one block of 8^3 cells, or as many smaller blocks of one shape as fit. The smaller blocks are
-// adjacent or, with eight colours, every other block. The tables of a shape are weighted 1 / Lambda at (r*by + q)*bx +
-// p, D^-1 and D in the order of the cells, and dense inverses by columns.
+// adjacent or, with eight colours, every other block. The tables of a shape are: 1 / Lambda times the factors of the
+// inverse transforms, at index (r*by + q)*bx + p; the diagonals of D^-1 and D, in the order of the cells; or the dense
+// inverse, by columns.
 //
 // Launch: one thread block of 64 threads per item. A thread holds a line of eight cells in registers, along z, x or y.
-// Thread t has the line at (t & 7, t >> 3) of the other two directions. Lines are transposed through shared memory, 4
-// KB per tile. The index of a cell is permuted so that all transposes are free of bank conflicts:
+// The line of thread t has the indices (t & 7, t >> 3) in the other two directions. Lines are transposed through shared
+// memory, 4 KB per tile. The index of a cell is permuted so that all transposes are free of bank conflicts:
 //     place(x, y, z) = z*64 + ((y & 6) | ((y ^ z) & 1))*8 + ((x ^ y) & 7)      (16 banks of 8 bytes)
 // Global memory is accessed in rows of eight cells, 64 bytes.
 //
@@ -31,15 +32,15 @@
 // Memory traffic per cell and sweep: f is read, u is read and written, together 24 bytes. The traffic through L2 with
 // 8^3 blocks is 37 bytes, because a row of u occupies sectors of 96 bytes and faces are read twice. Faces between
 // patches need 16 bytes per value. A separate buffer for the west and east faces of all tiles (512 contiguous bytes
-// instead of 64 sectors) was slower: the data between the colours must stay in L2.
+// instead of 64 sectors) was slower, because the data that later colours read must stay in L2.
 //
 // Races: an item reads its own cells, cells of blocks of other colours, and ghost cells. Blocks of one colour are not
 // adjacent. The writes of an earlier stage are released by `advance`, after a barrier of the thread block, and acquired
-// by `wait`, before a barrier. An item of a later stage waits for this item, so it cannot overwrite cells that this
-// item reads. Block Jacobi reads one array and writes the other. Faces between patches are read from one buffer and
-// written to the other, each value by one thread. An item of the asynchronous (chaotic) method waits only for items of
-// its own chunk. It reads values of other chunks as they are in memory at that moment. These loads and stores are
-// relaxed atomic accesses of eight bytes.
+// by `wait`, before a barrier. An item of a later stage waits for the items of all earlier stages around it, so it
+// cannot overwrite cells that they still have to read. Block Jacobi reads one array and writes the other. Faces between
+// patches are read from one buffer and written to the other, each value by one thread. An item of the asynchronous
+// (chaotic) method waits only for items of its own chunk. It reads values of other chunks as they are in memory at that
+// moment. These loads and stores are relaxed atomic accesses of eight bytes.
 #include "../common/device.cuh"
 #include "work.cuh"
 #include "transforms.cuh"
@@ -68,7 +69,8 @@ __device__ __forceinline__ void exchange(const BlockPatch *patches, const BlockC
     const int64_t from_row = from.nx + 2, from_plane = from_row * (from.ny + 2);
     const double *read = from.u[which] + c.from;
     const int cells = c.nx * c.ny * c.nz;
-    // Computes q / n as q m / 2^20, which is exact for q < 512.
+    // With m = 2^20 / n + 1, the integer part of q m / 2^20 is that of q / n for all q < 512. in_x and in_y are m for n
+    // = nx and n = ny.
     const unsigned in_x = (1u << 20) / c.nx + 1, in_y = (1u << 20) / c.ny + 1;
     double v[BOX_CELLS / TILE_THREADS];
     int64_t place[BOX_CELLS / TILE_THREADS];
@@ -208,8 +210,8 @@ extern "C" __global__ void __launch_bounds__(blocks::SEGMENT_THREADS) smoother_c
     }
 }
 
-// Finds the smallest number of a value of u (without ghost cells) or f that is not finite. Values are numbered patch by
-// patch, u before f.
+// Finds the first value of u (without ghost cells) or f that is not finite, and stores its number in `bad`. Values are
+// numbered patch by patch, u before f.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_inspect_f64(const blocks::LookArgs a) {
     const blocks::BlockRegion region = a.regions[blockIdx.x];
     const blocks::BlockPatch &patch = a.patches[region.patch];
@@ -253,7 +255,8 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_resi
     if (threadIdx.x == 0) a.sums[blockIdx.x] = half[0] + half[1];
 }
 
-// Computes the square root of the sum over all tiles in one thread block, in a fixed order.
+// Computes the norm of the residual: the square root of the sum of the tiles' squared norms. One thread block adds them
+// in a fixed order.
 extern "C" __global__ void __launch_bounds__(blocks::NORM_THREADS) smoother_norm_f64(const blocks::NormArgs a) {
     __shared__ double sums[blocks::NORM_THREADS];
     double sum = 0.0;

@@ -9,8 +9,8 @@ __device__ __forceinline__ int place(int x, int y, int z) {
     return z * 64 + ((y & 6) | ((y ^ z) & 1)) * 8 + ((x ^ y) & 7);
 }
 
-// put_line writes a thread's line of cells to shared memory, get_line reads it. at(k) is the index of cell k of the
-// line.
+// put_line writes the eight cells of a thread's line to shared memory, and get_line reads them. at(k) is the index of
+// cell k in shared memory.
 template <class At> __device__ __forceinline__ void put_line(double *tile, const double (&v)[8], At at) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) tile[at(k)] = v[k];
@@ -20,14 +20,16 @@ template <class At> __device__ __forceinline__ void get_line(double (&v)[8], con
     for (int k = 0; k < 8; ++k) v[k] = tile[at(k)];
 }
 
-// Replaces the line `from` by the line `to` through shared memory.
+// Exchanges lines between the threads through shared memory. On entry, v contains the cells of the thread's line at the
+// indices from(k). On return, v contains the cells at the indices to(k).
 template <class From, class To> __device__ __forceinline__ void turn(double *tile, double (&v)[8], From from, To to) {
     put_line(tile, v, from);
     __syncthreads();
     get_line(v, tile, to);
 }
 
-// Multiplies the active cells of a line by a table of their block, if there is one.
+// Multiplies the active cells of a line by the table of their block, unless `table` is NULL. Cell k is active if bit k
+// of `active` is set, and cell(k) is its index in the table.
 template <class Cell>
 __device__ __forceinline__ void scale_by(double (&v)[8], const double *table, Cell cell, unsigned active = 255) {
     if (!table) return;
@@ -37,8 +39,9 @@ __device__ __forceinline__ void scale_by(double (&v)[8], const double *table, Ce
     }
 }
 
-// Applies S Lambda^-1 S^-1 to the blocks of a tile: transforms along z, x, y, the scaling, transforms along y, x, z. A
-// thread has the lines at (x, y), (y, z), (x, z) = (s, t).
+// Applies S Lambda^-1 S^-1 to the blocks of a tile: transforms along z, x, y, the scaling, transforms along y, x, z.
+// With s = threadIdx.x & 7 and t = threadIdx.x >> 3, a thread processes three lines: the line along z at (x, y) = (s,
+// t), the line along x at (y, z) = (s, t), and the line along y at (x, z) = (s, t).
 template <class Transform, class Scale>
 __device__ __forceinline__ void solve_lines(double *tile, double (&v)[8], Transform transform, Scale scale) {
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
@@ -56,18 +59,22 @@ __device__ __forceinline__ void solve_lines(double *tile, double (&v)[8], Transf
     }
 }
 
-// Returns the index of the first value of the face on a side.
+// Returns the index, in the buffers of faces, of the first value of an item's face on a side. `faces` is the word of
+// the item with this name.
 __device__ __forceinline__ int64_t face_of(unsigned faces, int side) {
     return int64_t(FACE) * ((faces >> FIRST_FACE) + bits(faces & ((1u << side) - 1)));
 }
 
-// One value of each of the six faces around a tile of 8^3 cells. Its position in the face is (y, z), (x, z) or (x, y) =
-// (s, t), for faces in x, y or z.
+// The values that a thread holds of the six faces around a tile of 8^3 cells, one value per face. The position in a
+// face is (y, z) = (s, t) for west and east, (x, z) = (s, t) for south and north, and (x, y) = (s, t) for bottom and
+// top, with s and t as in `solve_lines`.
 struct Around {
     double west, east, south, north, bottom, top;
 };
 
-// Reads the faces from the cells around `corner` of u, or from the faces that tiles of other patches wrote.
+// Reads the six faces around a tile: a face that a tile of another patch wrote in the previous sweep from the buffer,
+// and each other face from u. `corner` is the index of the tile's first cell in u. With `a.keep`, the faces from the
+// buffer are also written to the ghost cells.
 __device__ __forceinline__ Around around(
     const RelaxArgs &a, const BlockItem &item, const BlockPatch &patch, int64_t corner) {
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3, row = patch.nx + 2;
@@ -203,7 +210,8 @@ __device__ __forceinline__ void relax_cube(
     leave(a, item, partners, v, 255);
 }
 
-// Cells of an item along one direction.
+// Cells of an item along one direction. `length`: cells of a block. `cells`: cells of all blocks. `pitch`: distance in
+// cells from the start of a block to the start of the next block of the item.
 struct Axis {
     int length, cells, pitch;
     __device__ __forceinline__ Axis(int length, int count, bool strided)
@@ -256,7 +264,8 @@ __device__ __forceinline__ void multiply_dense(
     }
 }
 
-// Relaxes blocks of any shape with any stencil. RELAXED: other items may write adjacent cells at the same time.
+// Relaxes blocks of any shape with any stencil. RELAXED selects relaxed atomic loads and stores of u, because other
+// items may write adjacent cells at the same time.
 template <int POINTS, bool RELAXED>
 __device__ __forceinline__ void relax_any(const RelaxArgs &a, const BlockItem &item, double *tile) {
     const BlockPatch &patch = a.patches[item.patch];

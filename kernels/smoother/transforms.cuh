@@ -1,8 +1,9 @@
-// Sine transforms of lines of eight cells in registers: one transform of length 8, or as many shorter ones as fit. (S
-// v)_p = sum_q sin(p q pi / (B + 1)) v_q, p, q = 1 .. B (docs/theory/smoother.md, "Sine transforms").
+// Sine transforms of lines of eight cells in registers: one transform of length 8, or as many shorter ones as fit. The
+// transform of length B is (S v)_p = sum_q sin(p q pi / (B + 1)) v_q, p, q = 1 .. B (docs/theory/smoother.md, "Sine
+// transforms").
 namespace blocks {
 
-// sin(20 k degrees), k = 1, 2, 3; the fourth value is the sum of the first two.
+// Sk = sin(20 k degrees), k = 1, 2, 3. The value for k = 4 is S1 + S2, so it is not stored.
 constexpr double S1 = 0.34202014332566873304, S2 = 0.64278760968653932632, S3 = 0.86602540378443864676;
 
 // Sine transform of length 8 in 36 operations: sums and differences of mirror images, then two transforms of length 4.
@@ -23,7 +24,7 @@ __device__ __forceinline__ void transform8(double (&v)[8]) {
     v[7] = S1 * c + (t - S2 * b);
 }
 
-// Returns sin(k pi / n) for n <= 8; a literal if k and n are literals.
+// Returns sin(k pi / n) for n <= 8. If k and n are literals, the compiler replaces the call by a literal.
 __device__ __forceinline__ double sine(int n, int k) {
     k %= 2 * n;
     const double sign = k > n ? -1.0 : 1.0;
@@ -50,7 +51,8 @@ __device__ __forceinline__ double sine(int n, int k) {
     }
 }
 
-// Transforms of length B, as many as fit in a line: sums and differences of mirror images, then row by row.
+// Applies as many transforms of length B as fit in a line. Each transform computes sums and differences of mirror
+// images, and then one result per row of the sine matrix.
 template <int B> __device__ __forceinline__ void transforms(double (&v)[8]) {
 #pragma unroll
     for (int first = 0; first + B <= 8; first += B) {

@@ -14,15 +14,16 @@ struct BlockPatch {
 };
 
 // An item: cx x cy x cz blocks of lx x ly x lz cells, beginning at the cell (x, y, z). `shape` contains lx, ly, lz, cx,
-// cy, cz in four bits each, then flags. STRIDED: every other block. MASKED: only the blocks with ix + iy + iz + phase
-// even are relaxed, where the flag PHASE sets the phase to 1.
+// cy, cz in four bits each, then flags. STRIDED: the item consists of every other block along each axis. MASKED: only
+// every other block of the item is relaxed, namely those whose indices (ix, iy, iz) in the item have an even sum or,
+// with PHASE, an odd sum.
 struct BlockItem {
     int patch, x, y, z;
     unsigned shape;
     int wait; // index in `totals` of the required counts of the previous, own and next chunk; -1: no wait
     int done; // index of the own chunk in `progress` and `totals`
     unsigned
-        faces; // sides adjacent to a tile of another patch; ADVANCES; from bit 7 on, the first face's number
+        faces; // SIDES that are adjacent to a tile of another patch; ADVANCES; from bit 7 on, number of the first face
 };
 constexpr unsigned STRIDED = 1u << 24, MASKED = 1u << 25, PHASE = 1u << 26;
 // SIDES: bits of the sides west, east, south, north, bottom, top. ADVANCES: the item increments `progress`.
@@ -46,8 +47,10 @@ struct RelaxArgs {
     const BlockItem *items;
     const BlockTables *tables;
     unsigned *progress;
-    const unsigned *totals; // items of each chunk that count in a launch; then, per stage, the items of lower stages
-    unsigned launches;      // number of launches of this plan, including this one
+    // For each chunk, the number of its items that increment `progress` in one launch. Then, for each stage and chunk,
+    // the number of items of lower stages.
+    const unsigned *totals;
+    unsigned launches;      // number of launches with this list of items, including this one
     int from, to;           // indices of the arrays that are read and written
     int own_chunk;          // wait for items of the own chunk only
     double omega;
@@ -78,9 +81,10 @@ __device__ __forceinline__ void let_next_begin() {}
 __device__ __forceinline__ void wait_for_previous() {}
 #else
 __device__ __forceinline__ int bits(unsigned v) { return __popc(v); }
-// If the launch allows it (`Stream::launch`), a kernel starts when all thread blocks of the previous kernel have
-// started or ended. Its thread blocks use resources that thread blocks of the previous kernel have released. After
-// wait_for_previous(), the previous kernel's results are visible, and the data that it read may be overwritten.
+// If the launch allows it (`Stream::launch`), a kernel starts when every thread block of the previous kernel has called
+// let_next_begin() or has ended. Its thread blocks use resources that thread blocks of the previous kernel have
+// released. After wait_for_previous(), the previous kernel's results are visible, and the data that it read may be
+// overwritten.
 __device__ __forceinline__ void let_next_begin() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
@@ -117,9 +121,9 @@ __device__ __forceinline__ double reciprocal(double x) {
 }
 #endif
 
-// Waits until all lower stages of the previous, own and next chunk are complete. An item increments the count of its
-// chunk only after the lower stages of this chunk are complete. The count of a chunk therefore shows which stages are
-// complete.
+// Waits until all lower stages of the previous, own and next chunk are complete; with `own_chunk`, only those of the
+// own chunk. An item increments the count of its chunk only after the lower stages of this chunk are complete. The
+// count of a chunk therefore shows which stages are complete.
 __device__ __forceinline__ void wait(const RelaxArgs &a, const BlockItem &item) {
     if (item.wait < 0) return;
     if (threadIdx.x < 3 && (!a.own_chunk || threadIdx.x == 1)) {

@@ -158,8 +158,8 @@ impl<C: Core> Base<C> {
 
     /// Returns the options after `change`, with `RRBSOLVER_OPTIONS` applied last so that it takes precedence.
     ///
-    /// Checks the options that the program has set, and opens their log. `take` adopts the new options after all
-    /// allocations that they need have succeeded.
+    /// Checks the options that the program has set, and opens their log. Invalid entries of `RRBSOLVER_OPTIONS` become
+    /// warnings. `take` adopts the new options after all allocations that they need have succeeded.
     fn changed(&self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<Changed> {
         let mut next = self.options.clone();
         change(&mut next)?;
@@ -223,8 +223,8 @@ impl<C: Core> Base<C> {
         Ok(())
     }
 
-    /// Sets the caller's stream for later calls. Families that solve report an invalid stream in the next call that
-    /// computes.
+    /// Sets the caller's stream for later calls. This call checks the stream only for `smoother_` with current patches.
+    /// Otherwise, the next call that computes reports an invalid stream.
     pub fn set_stream(&mut self, stream: *mut c_void) -> Result<()> {
         let fresh = self.stale.is_none();
         if let (Some(core), options::Family::Smoother) = (&mut self.core, self.family) {
@@ -235,7 +235,7 @@ impl<C: Core> Base<C> {
         Ok(())
     }
 
-    /// Returns an error if the core does not exist, or does not match the options.
+    /// Returns an error if the core does not exist, or if options or data have changed since it was created.
     pub fn check_fresh(&self) -> Result<()> {
         self.stale.map_or(Ok(()), |stale| Err(messages::stale(self.family, stale)))
     }
@@ -250,7 +250,7 @@ impl<C: Core> Base<C> {
         self.stale.get_or_insert(Stale::Given(what));
     }
 
-    /// Stores the setup time, which results report.
+    /// Stores the setup time, which a result of the handle reports.
     pub fn end_setup(&mut self, taken: Duration) {
         self.seconds_setup = taken.as_secs_f64();
     }

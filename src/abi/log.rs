@@ -101,7 +101,8 @@ impl Shared {
         &self.running[generation % 2]
     }
 
-    /// Selects a new sink if no call of the previous generation is running. Begins and returns a new generation.
+    /// Selects a new sink, begins a new generation, and returns its number. If a call of the previous generation is
+    /// still running, does nothing and returns `None`.
     fn replaced(&self, callback: rrb_log_fn, user: *mut c_void) -> Option<usize> {
         let next = self.generation.load(Relaxed).wrapping_add(1);
         (self.running_of(next).load(Relaxed) == 0).then(|| {

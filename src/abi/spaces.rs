@@ -33,8 +33,9 @@ pub fn on_device(name: Name, address: usize, device: i64, others: Devices, memor
     }
 }
 
-/// Returns the ordinal of the device that stores an array, or `None` for host memory. Returns an error if the option
-/// `memory` does not allow this memory. Used for systems that another process solves on devices.
+/// Returns the ordinal of the device that stores an array, or `None` for an array in host memory. If `memory=host` is
+/// set, returns `None` without a query of the driver. If `memory=device` is set, an array in host memory is an error.
+/// Used for systems that another process solves on devices.
 pub fn ordinal_of(name: &'static str, address: usize, memory: Memory) -> Result<Option<i32>> {
     if memory == Memory::Host {
         return Ok(None);

@@ -30,8 +30,7 @@ impl Rules {
 
 /// Aggregates of a level.
 pub struct Aggregates {
-    /// Aggregate of each node. The value is `NONE` for a node outside all aggregates; the coarse correction does not
-    /// change its value.
+    /// Aggregate of each node; `NONE` for a node outside all aggregates. The coarse correction is zero at such a node.
     pub of: Vec<u32>,
     pub count: usize,
 }

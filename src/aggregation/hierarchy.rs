@@ -126,5 +126,5 @@ impl Hierarchy {
     }
 }
 
-/// Kappa may be doubled up to 4 times this value if there are too few pairs.
+/// If there are too few pairs, kappa is doubled repeatedly, but not beyond four times this constant.
 const MAX_KAPPA: f64 = KAPPA;

@@ -43,7 +43,8 @@ impl Ordered {
         Self::by_groups(&colour, sizes)
     }
 
-    /// Returns the rows in the order of their numbers as one group, for a matrix without sweeps.
+    /// Returns the rows in the order of their numbers, as one group. Use this order for a level on which no sweeps are
+    /// executed.
     pub fn unswept(rows: usize) -> Result<Self> {
         let all = || collected(0..rows as u32, WHAT);
         Ok(Self { row: all()?, place: all()?, groups: collected([0, rows], WHAT)? })

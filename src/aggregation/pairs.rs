@@ -5,8 +5,8 @@ use crate::direct::couplings::{Couplings, NONE, WHAT};
 use crate::error::{Result, push};
 
 /// Pairs rows. Each free row i, in ascending order, gets the free row j with the smallest mu(i, j) <= kappa for which
-/// `suits(i, j)` holds. Free rows are those with the value `NONE` in `partner`. A free row without a suitable row
-/// becomes its own partner. Other rows do not change.
+/// `suits(i, j)` holds. Free rows are those with the value `NONE` in `partner`. If there is no such row j, row i
+/// becomes its own partner. The entries of all other rows in `partner` do not change.
 pub fn pairs(c: &Couplings, kappa: f64, suits: impl Fn(usize, usize) -> bool, partner: &mut [u32]) -> Result<()> {
     let mut candidates = Vec::new();
     for i in 0..c.rows() {

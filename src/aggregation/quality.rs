@@ -5,8 +5,8 @@ use crate::direct::couplings::Couplings;
 /// Largest number of nodes of an aggregate. Three passes of pairing produce aggregates of this size.
 pub const MAX_NODES: usize = 8;
 
-/// A pivot below this value counts as negative. If the row sums of the nodes are zero, one eigenvalue is zero, and its
-/// pivot may be negative by rounding.
+/// A pivot below this value counts as negative. If the row sums of the nodes are zero, one eigenvalue is zero. The last
+/// pivot is then zero in exact arithmetic, and may be slightly negative because of rounding errors.
 const NEGATIVE: f64 = -1e-9;
 
 /// Returns mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))), the smallest kappa for which the pair
@@ -19,8 +19,9 @@ pub fn of_pair(c: &Couplings, i: usize, j: usize, a: f64) -> f64 {
 }
 
 /// Applies the quality test to the set G of `nodes`: returns whether kappa A_G - D_G (I - 1 1^T D_G / 1^T D_G 1) has no
-/// negative eigenvalue. A_G has the couplings inside G and the row sums of A; D_G is its diagonal. The matrix is scaled
-/// by D_G^-1/2 on both sides and eliminated with diagonal pivoting.
+/// negative eigenvalue. A_G is the matrix with the couplings inside G and with the row sums e_i of A. D_G contains the
+/// diagonal entries d_i of A, which also include couplings that leave G. The matrix is scaled by D_G^-1/2 on both sides
+/// and eliminated with diagonal pivoting.
 pub fn accepts(c: &Couplings, nodes: &[u32], kappa: f64) -> bool {
     let n = nodes.len();
     let mut m = [[0.0; MAX_NODES]; MAX_NODES];

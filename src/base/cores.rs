@@ -16,7 +16,8 @@ pub fn cores_now() -> usize {
     groups.lines().filter_map(|line| quota(line, "/sys/fs/cgroup")).fold(cores_in_mask(), usize::min).max(1)
 }
 
-/// Returns [`cores_now`], determined at the first call, because the query reads files.
+/// Returns the result of [`cores_now`] at the first call. Later calls return the same number, because the query reads
+/// files.
 pub fn cores_once() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(cores_now)
@@ -57,14 +58,16 @@ fn quota(line: &str, root: &str) -> Option<usize> {
     }
 }
 
-/// Returns the quota of a group of version 2, in cores. The file has `quota period`, in microseconds, or `max period`.
+/// Returns the quota of a group of version 2, in cores. The file contains two words: the quota in microseconds, or
+/// `max` if there is none, and the period in microseconds.
 fn quota_2(root: &str, group: &str) -> Option<usize> {
     let mut buffer = [0; 64];
     let mut numbers = read_at(format_args!("{root}{group}/cpu.max"), &mut buffer)?.split_whitespace();
     cores(numbers.next()?, numbers.next()?)
 }
 
-/// Returns the quota of a group of version 1, in cores. Quota and period have a file each; -1 means no quota.
+/// Returns the quota of a group of version 1, in cores. The quota and the period, in microseconds, are in two files. A
+/// quota of -1 means no quota.
 fn quota_1(root: &str, folder: &str, group: &str) -> Option<usize> {
     let (mut first, mut second) = ([0; 64], [0; 64]);
     let quota = read_at(format_args!("{root}/{folder}{group}/cpu.cfs_quota_us"), &mut first)?;

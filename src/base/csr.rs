@@ -115,7 +115,8 @@ pub fn accumulate(ptr: &mut [usize]) {
     }
 }
 
-/// Converts the ends of the rows, stored at the index of the row, back to row pointers.
+/// Converts an array whose element i is the end of row i to row pointers, in place. The array has one element more than
+/// there are rows; the value of the last element on entry is not used.
 pub fn restart(ptr: &mut [usize]) {
     let rows = ptr.len() - 1;
     ptr.copy_within(..rows, 1);

@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStrExt as _;
 /// Maximum length of a path in bytes, including its NUL.
 pub const LONGEST_PATH: usize = libc::PATH_MAX as usize;
 
-/// ErasedFunction of an I/O error, as its own `Display` writes it. `Display` of `std::io::Error` allocates memory for
-/// the system's text; this type does not.
+/// Text of an I/O error. `Display` writes the same text as `Display` of `std::io::Error`, but allocates no memory for
+/// it.
 pub struct Reason<'a>(pub &'a Error);
 
 impl fmt::Display for Reason<'_> {

@@ -1,7 +1,9 @@
 //! Kernels compiled for several instruction sets; one instruction set is selected per process.
 //!
-//! Every kernel does the same operations in the same order on all instruction sets: no fused multiply-add, and sums in
-//! a fixed number of lanes. Results therefore do not depend on the instruction set.
+//! Every kernel that `for_each_isa` compiles does the same operations in the same order on all instruction sets: no
+//! fused multiply-add, and sums in a fixed number of lanes. The results therefore do not depend on the instruction set.
+//! The block kernels of the smoother are not compiled by this macro: they use `base::lanes`, and their last bits depend
+//! on the instruction set.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -40,7 +42,8 @@ fn named(name: &str) -> Option<Isa> {
     NAMES.iter().find(|n| n.0 == name).map(|n| n.1)
 }
 
-/// Returns the reason why a value of `RRBSOLVER_ISA` is ignored, if it is.
+/// Returns a warning if this value of `RRBSOLVER_ISA` is ignored, because it is unknown or this machine does not
+/// support it.
 pub fn ignored_isa(requested: &str) -> Option<IgnoredIsa<'_>> {
     let known = named(requested);
     known.is_none_or(|isa| isa > best()).then_some(IgnoredIsa { requested, known: known.is_some() })
@@ -85,7 +88,7 @@ fn best() -> Isa {
     Isa::Portable
 }
 
-/// Compiles a kernel once per instruction set, and a function that calls the selected version.
+/// Compiles a kernel once per instruction set, and defines a function that calls the version for this process.
 macro_rules! for_each_isa {
     ($(
         $(#[$doc:meta])*

@@ -1,7 +1,6 @@
 //! Vectors of eight doubles for each instruction set. All operations except `mul_add` and `mul_sub` are bitwise
-//! identical on all instruction sets. Used where row slices are too short for automatic vectorization: blocks of at
-//! most eight cells per side, whose lines along x are transposed in registers. `rrbsolver-bench smoother` measures both
-//! forms.
+//! identical on all instruction sets. The vectors are used where row slices are too short for automatic vectorization:
+//! blocks of at most eight cells per side, whose lines along x are transposed in registers.
 
 /// Vector of eight doubles.
 pub trait Lanes: Copy {
@@ -42,13 +41,13 @@ pub trait Lanes: Copy {
         unsafe { self.store(lanes.as_mut_ptr()) };
         ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]))
     }
-    /// Transposes: rows[i][l] = rows[l][i].
+    /// Transposes a matrix of 8 x 8 values: the new rows[i][l] is the old rows[l][i].
     fn transpose(rows: &mut [Self; 8]);
     /// Prefetches the cache line of `p`, which may be any address.
     fn prefetch(_: *const f64) {}
 }
 
-/// Array of eight doubles, vectorized by the compiler if at all.
+/// Array of eight doubles. The compiler may vectorize its operations.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub struct Portable([f64; 8]);
@@ -237,7 +236,7 @@ mod x86 {
                 let pair = |a, b| (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
                 let ((a0, a1), (a2, a3)) = (pair(r[0], r[1]), pair(r[2], r[3]));
                 let ((a4, a5), (a6, a7)) = (pair(r[4], r[5]), pair(r[6], r[7]));
-                // 128-bit parts: the even parts of both operands, and the odd parts of both.
+                // `even` returns the even 128-bit parts of both operands, and `odd` the odd parts.
                 let even = |a, b| _mm512_shuffle_f64x2::<0x88>(a, b);
                 let odd = |a, b| _mm512_shuffle_f64x2::<0xdd>(a, b);
                 // e02 holds columns 0 and 4 of rows 0..3; the others follow the same scheme.

@@ -40,7 +40,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes y = b - y; returns <y, y>.
+    /// Computes y = b - y, and returns <y, y> of the new y.
     fn subtract_from<R: Real>(y: &mut [R], b: &[f64]) -> f64 {
         for (y, b) in y.iter_mut().zip(b) {
             *y = R::narrow(*b) - *y;

@@ -22,7 +22,7 @@ impl Machine {
     pub const HOST: Self = Self { backend: Backend::Cpu, threads: 1, device: -1, devices: Devices::NONE };
 
     /// Selects the resources for `options`, given the numbers of threads and CUDA devices. With `worth_a_device`,
-    /// `auto` selects a device.
+    /// `auto` selects the devices if they exist.
     pub fn new(options: &Options, threads: usize, devices: i32, worth_a_device: bool) -> Self {
         let shared = options.devices();
         let device = shared.ordinals().next().unwrap_or_else(|| options.int(opt::DEVICE));
@@ -50,7 +50,7 @@ pub trait Core {
     fn machine(&self) -> Machine;
     /// Returns the backend.
     fn engine(&self) -> &dyn Engine;
-    /// Returns the backend for changes.
+    /// Returns the backend, for calls that change it.
     fn engine_mut(&mut self) -> &mut dyn Engine;
     /// Returns the bytes in host memory that `Engine::bytes` does not include.
     fn own_bytes(&self) -> usize {

@@ -61,7 +61,7 @@ impl Memory {
         Ok(Self { _block: block, data, bytes: LINE * lines })
     }
 
-    /// Returns the usable size in bytes, without the skipped cache lines.
+    /// Returns the usable size in bytes, from `data` on.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -130,7 +130,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         #[cfg(unix)]
         if let Self::Pages { start, bytes } = *self {
-            // SAFETY: mapped by `mapped` with this size, and not used after the drop.
+            // SAFETY: `mapped` created the mapping with this size, and it is not used after the drop.
             unsafe { libc::munmap(start.cast(), bytes) };
         }
     }
@@ -199,7 +199,7 @@ pub fn fence_copies() {
     }
 }
 
-/// Returns whether two byte arrays are equal; uninitialized bytes are compared as they are.
+/// Returns whether two byte arrays are equal. Uninitialized bytes are compared by the values that memory contains.
 pub fn same_bytes(a: &[MaybeUninit<u8>], b: &[MaybeUninit<u8>]) -> bool {
     // SAFETY: both arrays have the same length if the first condition holds; the C library compares the stored bytes.
     a.len() == b.len() && unsafe { libc::memcmp(a.as_ptr().cast(), b.as_ptr().cast(), a.len()) } == 0

@@ -26,7 +26,8 @@ pub fn prefer_large_mapped(block: &mut [MaybeUninit<u8>]) {
 
 #[cfg(target_os = "linux")]
 fn advise(start: *mut u8, bytes: usize) {
-    // SAFETY: whole pages inside a block of the caller; this advice does not change their contents.
+    // SAFETY: the range consists of whole pages inside a block of the caller, and the advice does not change their
+    // contents.
     unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
 }
 

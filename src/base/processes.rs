@@ -13,7 +13,8 @@ pub fn own_number() -> u64 {
     drawn ^ u64::from(std::process::id()).rotate_left(32)
 }
 
-/// Returns an identifier of this host and boot, equal on all its processes; 0 if unknown.
+/// Returns a number that identifies this host since its last boot, or 0 if it is unknown. All processes of the host
+/// obtain the same number.
 pub fn host_number() -> u64 {
     let Ok(boot) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else { return 0 };
     let mut hasher = std::hash::DefaultHasher::new();
@@ -24,7 +25,8 @@ pub fn host_number() -> u64 {
 /// Name of an allocation in error messages.
 const ROWS: &str = "rows of all ranks";
 
-/// Address of a shared memory block for other processes of the host.
+/// Address by which other processes of the host open a shared memory block: process identifier and file descriptor of
+/// the owner, and a signature.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedAddress {
     pub process: u64,
@@ -74,7 +76,7 @@ impl Mapped {
         if file < 0 {
             return Err(unavailable("memfd_create", &std::io::Error::last_os_error()));
         }
-        // SAFETY: a new descriptor, which has no other owner.
+        // SAFETY: the descriptor is new, so it has no other owner.
         let file = unsafe { std::fs::File::from_raw_fd(file as i32) };
         // Reserves the pages now. Otherwise, a later write to a page without memory would end the process. SAFETY: the
         // descriptor is open; the call uses no memory of this process.
@@ -109,7 +111,7 @@ impl Mapped {
         use std::os::fd::AsRawFd;
         let bytes = Self::bytes_of(values)?;
         let all = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: requests a new mapping of the file at any address; no existing mapping is replaced.
+        // SAFETY: the call requests a new mapping of the file at any address; no existing mapping is replaced.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, all, libc::MAP_SHARED, file.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
             return Err(Error::NoMemory(Refused { bytes: bytes as u128, what: ROWS }));
@@ -172,7 +174,7 @@ impl Drop for Mapped {
     fn drop(&mut self) {
         #[cfg(target_os = "linux")]
         if let Ok(bytes) = Self::bytes_of(self.values) {
-            // SAFETY: mapped by `map` with this size, and not used after the drop.
+            // SAFETY: `map` created the mapping with this size, and it is not used after the drop.
             unsafe { libc::munmap(self.start.cast(), bytes) };
         }
     }
@@ -182,7 +184,8 @@ impl Drop for Mapped {
 mod tests {
     use super::*;
 
-    /// A second mapping shows the same memory, also after the first mapping is gone. A wrong address is refused.
+    /// A second mapping shows the same memory, even after the first mapping has been dropped. Wrong addresses are
+    /// rejected.
     #[test]
     fn memory_of_several() {
         let first = Mapped::new(1000).unwrap();

@@ -60,9 +60,9 @@ pub fn sum<R: Real>(a: &[R]) -> f64 {
     add_lanes(&lanes) + tail
 }
 
-/// Adds the lanes pairwise by halves. This function is not inlined, because the compiler would then keep all lanes of
-/// the caller in vectors of two values. Each halving writes a new array. In place, a load would overlap two preceding
-/// stores and wait for both.
+/// Adds the lanes pairwise by halves. This function is not inlined. If it were inlined, the compiler would keep all
+/// lanes of the caller in vectors of two values. Each halving writes a new array. If the sums replaced the lanes, a
+/// load would overlap two preceding stores and wait for both.
 #[inline(never)]
 fn add_lanes<R: Real>(lanes: &[R; LANES]) -> R {
     fn halve<R: Real, const HALF: usize>(lanes: &[R]) -> [R; HALF] {
@@ -93,7 +93,7 @@ pub fn max_abs(a: &[f64]) -> f64 {
     largest(a.iter().copied())
 }
 
-/// Returns the largest magnitude of the values of an iterator, as [`max_abs`].
+/// Returns the largest magnitude of the values of an iterator, or NaN if any value is NaN.
 #[inline(always)]
 pub fn largest(a: impl Iterator<Item = f64>) -> f64 {
     const MAGNITUDE: u64 = !(1 << 63);
@@ -106,13 +106,13 @@ pub trait OtherRanks: Send + Sync {
     /// entries of this rank.
     fn fill(&self, numbers: &mut [&mut [f64]]);
 
-    /// Fills in the entries of the other ranks if only sums of entries are used. The first entry of a rank may then
-    /// contain the sum of all its entries, and its other entries are zero. All ranks receive the same entries.
+    /// Fills in the entries of the other ranks for callers that use only sums of entries. The first entry of a rank may
+    /// then contain the sum of all its entries, and its other entries are zero. All ranks receive the same entries.
     fn fill_sums(&self, numbers: &mut [&mut [f64]]);
 }
 
-/// Workspace for the partial results of a reduction: up to `most` numbers per row. Instead of rows, any units with one
-/// owner thread each may be used.
+/// Workspace for the partial results of a reduction, with several numbers per row. A row may be any unit of work that
+/// one thread owns.
 pub struct Partials {
     /// Two buffers, used alternately: a reduction may be written while the previous one is still read.
     values: [Shared; 2],
@@ -169,13 +169,13 @@ impl<'a, const N: usize> Reduce<'a, N> {
         }
     }
 
-    /// Includes the partial results of other ranks.
+    /// Returns this reduction with the partial results of other ranks included.
     pub fn over(self, other_ranks: Option<&'a dyn OtherRanks>) -> Self {
         Self { other_ranks, ..self }
     }
 
-    /// Returns all partial results, one slice per number. If `me` is `None`, the caller has already passed a barrier,
-    /// or only one thread runs.
+    /// Returns all partial results, one slice per number. With `me`, waits at a barrier first. `me` may be `None` if
+    /// the caller has already passed a barrier, or if only one thread runs.
     pub fn all(&self, me: Option<Me>) -> [&'a [f64]; N] {
         self.filled(me, |other_ranks, numbers| other_ranks.fill(numbers))
     }

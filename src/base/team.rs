@@ -30,8 +30,9 @@ pub fn yield_core() {
 /// Number of polls before a waiting thread yields its core. They take about 10 microseconds, longer than the usual time
 /// between the first and the last arrival at a barrier.
 const POLLS: usize = 400;
-/// Time for which a thread polls and yields before it sleeps. Longer than the serial work of one thread in an iteration
-/// (small grids, the exact factorization), since waking a thread takes 50 microseconds. Shorter than a time slice.
+/// Time for which a thread polls and yields before it sleeps. The time is longer than the serial work of one thread in
+/// an iteration (small grids, the exact factorization), since waking a thread takes 50 microseconds. It is shorter than
+/// a time slice of the system.
 const POLLING_TIME: Duration = Duration::from_micros(500);
 
 /// Polling state of one wait.
@@ -42,7 +43,8 @@ struct Polls {
 }
 
 impl Polls {
-    /// Returns whether to poll again; yields the core between late polls.
+    /// Returns whether the thread may poll again. After the first `POLLS` polls, yields the core before each further
+    /// poll.
     fn again(&mut self) -> bool {
         if self.may_spin && self.done < POLLS {
             self.done += 1;
@@ -74,7 +76,7 @@ impl Me<'_> {
         }
     }
 
-    /// Signals the neighbouring threads that this thread has reached `point` of stage `stage`.
+    /// Signals to the neighbouring threads that this thread has reached `point` of stage `stage`.
     pub fn post(&self, point: Point, stage: usize) {
         self.barrier.posts[self.index].0[point as usize].store(stage, Ordering::Release);
     }
@@ -98,7 +100,7 @@ impl Me<'_> {
         Self { index: 0, members: 1, ..*self }
     }
 
-    /// Returns this thread's part of 0..n, a contiguous range that depends only on n.
+    /// Returns this thread's part of 0..n, a contiguous range. It is the same in every call with this n.
     pub fn share(&self, n: usize) -> std::ops::Range<usize> {
         share(n, self.index, self.members)
     }
@@ -118,7 +120,7 @@ pub enum Point {
     Last = 1,
 }
 
-/// Latest stage in which a thread reached each of its points, on a separate cache line.
+/// For each point, the latest stage in which a thread reached it. Each thread has its own cache line.
 #[repr(align(64))]
 #[derive(Default)]
 struct Posts([AtomicUsize; 2]);
@@ -129,7 +131,8 @@ struct Abandoned;
 /// Barrier: counts the arrivals; the last thread releases all others.
 struct Barrier {
     members: usize,
-    /// False with more threads than cores: a spinning thread would block another thread's core.
+    /// Whether a waiting thread may poll. False if there are more threads than cores, because a polling thread would
+    /// occupy the core that another thread needs.
     may_spin: bool,
     arrived: AtomicUsize,
     round: AtomicUsize,
@@ -194,7 +197,7 @@ struct ErasedFunction(*const (dyn Fn(Me) + Sync));
 // SAFETY: the closure behind the pointer is Sync, and `Team::run` keeps it alive while threads use it.
 unsafe impl Send for ErasedFunction {}
 
-/// State for which the threads wait between runs.
+/// Request for a run or for the end of the team. The threads wait for it between runs.
 struct RunRequest {
     number: usize,
     function: Option<ErasedFunction>,
@@ -208,7 +211,7 @@ struct Shared {
     /// Number of threads other than 0 that have not finished the current run.
     running: AtomicUsize,
     finished: Condvar,
-    /// First panic of a thread other than 0.
+    /// Payload of the panic that a thread other than 0 stored last.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -263,7 +266,8 @@ impl Team {
         self.shared.barrier.members
     }
 
-    /// Returns a team of `members` threads: `team`, if it has this size. Otherwise the threads of `team` end first.
+    /// Returns a team of `members` threads. If `team` has this size, returns `team`. Otherwise, ends its threads, and
+    /// then stores a new team in `team`.
     pub fn sized(team: &mut Option<Self>, members: usize) -> Result<&mut Self> {
         if team.as_ref().is_none_or(|team| team.members() != members) {
             *team = None;
@@ -272,7 +276,7 @@ impl Team {
         Self::started(team)
     }
 
-    /// Returns a team that must have started.
+    /// Returns the team, or an internal error if there is none.
     pub fn started(team: &mut Option<Self>) -> Result<&mut Self> {
         team.as_mut().ok_or_else(|| Error::Internal("the thread team is missing".to_owned()))
     }

@@ -44,7 +44,7 @@ impl Thread {
             failure
         };
         if failure != 0 {
-            // SAFETY: made by `Box::into_raw` above; no thread was started, so no thread owns it.
+            // SAFETY: `start` was created by `Box::into_raw` above. No thread was started, so no thread owns it.
             drop(unsafe { Box::from_raw(start) });
             let reason = if failure == libc::EAGAIN {
                 "not enough memory, or the limit of threads is reached (ulimit -u)"

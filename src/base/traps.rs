@@ -1,10 +1,10 @@
 //! Floating-point mode: the library's own mode inside library code, the host's mode in host code. Depends on no other
 //! module.
 //!
-//! In library code, no exception traps, rounding is to nearest, and subnormal numbers are not flushed to zero. Values
-//! that no result depends on (padding, pivots of a rejected matrix) may therefore divide by zero. Results are bitwise
-//! identical in every host. Mode and exception flags of the host are restored when a call returns and while a callback
-//! runs.
+//! In library code, no exception traps, rounding is to nearest, and subnormal numbers are not flushed to zero.
+//! Operations on values that no result depends on (padding, pivots of a rejected matrix) may therefore divide by zero.
+//! Results are bitwise identical in every host. Mode and exception flags of the host are restored when a call returns
+//! and while a callback runs.
 
 use std::cell::Cell;
 

@@ -5,12 +5,13 @@ use crate::base::team::{Team, share};
 use crate::error::{Result, collected, push};
 use std::ops::Range;
 
-/// Pieces per thread. With more than one, a thread that finishes early takes over pieces of slower threads.
+/// Pieces per thread. With more than one piece per thread, a thread that finishes early can process pieces of slower
+/// threads.
 const PIECES_OF_A_THREAD: usize = 4;
 /// Minimum work in bytes for which threads are started. Starting a thread takes as long as reading about 20 kB of text,
 /// or moving about 200 kB.
 const WORTH_A_TEAM: usize = 1 << 20;
-/// Minimum number of values per part of a lane; see [`across`].
+/// Minimum number of values per part of a lane. [`across`] divides lanes into such parts.
 const LEAST_ACROSS: usize = 1024;
 /// Name of an allocation in error messages.
 const PIECES: &str = "pieces of work";

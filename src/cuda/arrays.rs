@@ -1,5 +1,5 @@
-//! Device memory: arrays between zeros, several lists in one allocation, and a pool that reuses memory from one
-//! factorization to the next.
+//! Device memory: arrays with zeros before and after them, several lists in one allocation, and a pool that reuses
+//! memory from one factorization to the next.
 
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch::{Address, CellBox};
@@ -83,15 +83,15 @@ pub struct MemoryRange {
     pub bytes: usize,
 }
 
-/// Memory of the previous factorization, which the next factorization reuses. An allocation gets the first returned
-/// block of exactly equal size.
+/// Memory for reuse: blocks of the previous factorization, and blocks that the current factorization has returned by
+/// `give`. An allocation gets the first free block of exactly the requested size.
 #[derive(Default)]
 pub struct Pool {
     free: Vec<Memory>,
     /// Memory that the current factorization must not reuse, but the next one may.
     kept: Vec<Memory>,
     /// Memory of the vectors of the solver, which is workspace during a factorization. It contains zeros before and
-    /// afterwards.
+    /// after the factorization.
     workspace: MemoryRange,
     /// Number of bytes at the beginning of `workspace` that were overwritten.
     written: usize,

@@ -38,9 +38,9 @@ pub fn place(device: u64, staged: Address, of: Cells, (ld, plane): (usize, usize
     CellArray { values, ld: ld as i64, plane: plane as i64 }
 }
 
-/// Returns how an array is copied: values per copy on the host, rows per copy, and bytes on the device from the start
-/// of a copy to the start of the next one. An array with contiguous planes needs one copy; any other array needs one
-/// copy per plane.
+/// Returns how an array is copied: the number of host values from one copy to the next, the number of rows per copy,
+/// and the number of bytes on the device from the start of a copy to the start of the next one. An array with
+/// contiguous planes needs one copy; any other array needs one copy per plane.
 fn planes(of: Cells, (ld, plane): (usize, usize), len: usize) -> (usize, usize, usize) {
     if of.nz == 1 || plane == of.ny * ld { (len, of.rows(), 0) } else { (plane, of.ny, 8 * of.plane()) }
 }

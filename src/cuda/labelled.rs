@@ -9,23 +9,24 @@ use crate::error::{Result, reset};
 /// Purpose of the allocations, for error messages.
 const LABELS: &str = "cells by label";
 
-/// Numbers per label: sum, sum of magnitudes, mean, kept mean.
+/// Numbers per label: sum, sum of magnitudes, mean, and the mean that `keep` stored.
 const NUMBERS: usize = 4;
 
 /// Lists of cells by label on the device, and memory for sums over them.
 pub struct Labelled {
-    /// Memory of the labels and of the slots. The number of slots is rounded up to a power of two, so that other
-    /// labels can reuse the memory.
+    /// Two blocks of memory (kernels/common/labelled.cuh). The first one contains the lists by label and by chunk of
+    /// cells, the second one the lists of slots and items. The second one has room for a number of slots that is
+    /// rounded up to a power of two, so that other labels can reuse the memory.
     memory: [Memory; 2],
-    /// Memory of the labels, if this object owns them.
+    /// Memory of the labels of the cells, if this object owns it.
     own: Option<Memory>,
     arguments: LabelledArgs,
-    /// Host buffer for the sums.
+    /// Host copy of the `NUMBERS` numbers of each label.
     seen: Vec<f64>,
 }
 
 impl Labelled {
-    /// Lists `of` cells by label.
+    /// Lists the cells by label; `of` is the number of cells.
     pub fn new(pool: &mut Pool, stream: &Stream, of: usize, labels: CellLabels) -> Result<Self> {
         let count = labels.count as usize;
         let chunks = of.div_ceil(CHUNK as usize);
@@ -71,7 +72,7 @@ impl Labelled {
         Ok(Self { memory: [of_labels, of_slots], own: None, arguments, seen })
     }
 
-    /// Owns the memory of the labels from now on.
+    /// Takes ownership of the memory of the labels of the cells.
     pub fn owning(self, labels: Memory) -> Self {
         Self { own: Some(labels), ..self }
     }
@@ -91,20 +92,20 @@ impl Labelled {
         self.arguments.labels
     }
 
-    /// Computes the sums of v by label, and stores the bare sums at `g` too unless `g` is 0. `sum` names the loop to
-    /// which the kernels belong.
+    /// Computes the sum and the mean of v over the cells of each label. Stores the sums also at `g`, unless `g` is 0.
+    /// If `sum` belongs to a loop on the device, the kernels do nothing after the loop has ended.
     pub fn sums(&self, stream: &Stream, v: Address, g: Address, sum: Sum) -> Result<()> {
         let scalars = if sum.in_loop != 0 { sum.scalars } else { 0 };
         self.sums_of(stream, false, &LabelledArgs { v, g, scalars, ..self.arguments })
     }
 
-    /// Sums the slots, then the labels. v is in f32 if `short`, else in f64.
+    /// Adds the cells of each slot, and then the slots of each label. v is in f32 if `short`, else in f64.
     fn sums_of(&self, stream: &Stream, short: bool, a: &LabelledArgs) -> Result<()> {
         launch::slot_sums(stream, short, a)?;
         launch::label_sums(stream, a)
     }
 
-    /// Computes v = v - mean(v) for each label; with `restore` it also adds the kept mean.
+    /// Computes v = v - mean(v) for each label. With `restore`, also adds the mean that `keep` stored.
     pub fn shift(&self, stream: &Stream, v: Address, restore: bool) -> Result<()> {
         self.shift_of(stream, false, &LabelledArgs { v, restore: i32::from(restore), ..self.arguments })
     }
@@ -137,14 +138,15 @@ impl Labelled {
         Ok((worst, values[NUMBERS * worst], values[NUMBERS * worst + 1]))
     }
 
-    /// Returns sum over labels of mean(v)^2 sum_i 1 / center_i. Overwrites the means, but not the kept means.
+    /// Returns the sum over all labels of mean(v)^2 sum_i 1 / center_i, where i runs over the cells of the label.
+    /// Overwrites the means, but not the means that `keep` stored.
     pub fn constant_square(&mut self, stream: &Stream, v: Address, center: Address) -> Result<f64> {
         self.sums(stream, v, 0, Sum::default())?;
         self.sums_of(stream, false, &LabelledArgs { v: center, added: Added::Inverses as i32, ..self.arguments })?;
         Ok(self.see(stream)?.chunks(NUMBERS).map(|label| label[0]).sum())
     }
 
-    /// Waits and returns the sums.
+    /// Copies the numbers of all labels to the host, waits for the copy, and returns the numbers.
     fn see(&mut self, stream: &Stream) -> Result<&[f64]> {
         stream.fetch(&mut self.seen, self.arguments.totals)?;
         stream.wait()?;

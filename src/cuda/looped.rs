@@ -1,6 +1,6 @@
 //! The PCG loop on a device, for all families: the scalars that device and host share, and the CUDA graphs that repeat
-//! iterations. `run` launches the loop and reads its result. A family implements `Looped` with its steps. The device
-//! takes the decisions of the loop (kernels/common/scalars.cuh).
+//! iterations. `run` launches the loop and reads its result. A family implements `Looped` with its steps. Within the
+//! loop, the device itself decides whether to continue (kernels/common/scalars.cuh).
 
 use super::driver::{Device, Loop, Pinned, Stream};
 use super::launch::{Address, RING, ReportArgs, Scalars, Step};
@@ -15,8 +15,8 @@ use std::sync::Arc;
 /// Iterations between two checks of a monitor that may stop the solve.
 pub const MONITOR_LAG: i64 = 32;
 
-/// Number of ring entries that are always copied with the scalars. The other entries are copied only if the loop has
-/// written them.
+/// Number of entries of the ring buffer (`Scalars::ring`) that are always copied with the scalars. The other entries
+/// are copied only if the loop has written them.
 const FIRST_FETCH: usize = 64;
 
 /// Returns whether `RRBSOLVER_CUDA_GRAPH=off` is set. The host then launches each kernel, for tools that do not support
@@ -83,7 +83,7 @@ impl SharedScalars {
         Ok(())
     }
 
-    /// Zeros the largest magnitudes and the index of the first non-finite entry on the device.
+    /// Sets the largest magnitudes and the index of the first non-finite entry to zero, on the device.
     pub fn forget_seen(&self, stream: &Stream) -> Result<()> {
         let (start, end) = (offset_of!(Scalars, largest), offset_of!(Scalars, ticket));
         stream.fill(self.at + start as u64, 0, end - start)
@@ -163,7 +163,8 @@ pub trait Looped {
     /// Returns the largest number of iterations before the loop pauses.
     fn lag(&self) -> i64;
 
-    /// Prepares the loop. Returns whether the device is already running the loop with the limits of this test.
+    /// Prepares the loop. Returns true if the device is already running a loop that has the limits of `_at` and begins
+    /// at its iteration. `run` then does not launch the loop.
     fn begin(&mut self, _at: &State) -> Result<bool> {
         Ok(false)
     }
@@ -201,7 +202,7 @@ pub fn observed_lag(observer: &dyn Observer) -> i64 {
     if observer.may_stop() { MONITOR_LAG } else { RING as i64 }
 }
 
-/// Runs the PCG loop from p, q, rho and sigma until it ends.
+/// Runs the PCG loop from the current p, q, rho and sigma, until the loop ends.
 pub fn run(of: &mut impl Looped, at: &mut State) -> Result<Code> {
     let mut begun = of.begin(at)?;
     if !begun {

@@ -3,6 +3,7 @@
 //! - `driver`: calls of the CUDA driver.
 //! - `launch`: launches of the kernels in kernels/, which are compiled ahead of time into the library.
 //! - `arrays`: allocation of arrays and lists.
+//! - `plan`: layout of arrays in one allocation, which several devices may share.
 //! - `labelled`: sums over the cells of each label.
 //! - `staging`: copies of host arrays.
 //! - `session`: the device, stream and copies that belong to a handle of any family.

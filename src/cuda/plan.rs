@@ -9,8 +9,8 @@ use crate::error::{Result, push};
 pub struct Plan {
     pub base: Address,
     pub used: usize,
-    /// Offsets in bytes at which the memory of another device begins, with the index of that device, in ascending
-    /// order.
+    /// Offsets in bytes at which the owner changes, in ascending order, each with the index of the device that owns the
+    /// memory from there on.
     owners: Vec<(usize, usize)>,
 }
 
@@ -28,7 +28,9 @@ pub struct Rows {
 /// Sizes in bytes of the stored number formats: bf16, f32, f64.
 const SIZES: [usize; 3] = [2, 4, 8];
 
-/// Returns the padding in bytes before the first plane, so that the second device's first row begins at a granule.
+/// Returns the padding in bytes before the first plane, so that the second device's first row begins at the start of a
+/// granule. `start` is the index of the first value of this row in the plane, `size` the number of bytes per value, and
+/// `used` the number of bytes before the padding.
 fn before(start: usize, size: usize, used: usize) -> usize {
     (used + start * size).next_multiple_of(GRANULE) - (used + start * size)
 }
@@ -62,8 +64,8 @@ impl Rows {
         for (start, device) in rows.starts.iter_mut().zip(1..devices) {
             *start = first(PARTS * device / devices);
         }
-        // The plane length is a multiple of a granule in all formats. No granule holds both rows and the beginning of
-        // the next plane.
+        // The plane length is a multiple of a granule in all formats. It is so long that no granule holds both rows and
+        // the beginning of the next plane.
         let most = GRANULE / SIZES[0];
         rows.plane = len.next_multiple_of(most);
         let fits = |plane: usize| SIZES.iter().all(|size| (plane - len) * size >= before(rows.starts[0], *size, 0));
@@ -80,19 +82,21 @@ impl Plan {
         Self { base, used: 0, owners: Vec::new() }
     }
 
-    /// Assigns `count` values of 8 bytes. Every address is a multiple of 256 bytes from the base.
+    /// Reserves memory for `count` values of 8 bytes. Returns its address, which is a multiple of 256 bytes from the
+    /// base.
     pub fn take(&mut self, count: usize) -> Address {
         self.bytes(8 * count)
     }
 
-    /// Assigns `bytes` bytes. Every address is a multiple of 256 bytes from the base.
+    /// Reserves `bytes` bytes. Returns their address, which is a multiple of 256 bytes from the base.
     pub fn bytes(&mut self, bytes: usize) -> Address {
         let address = self.base + self.used as u64;
         self.used += bytes.next_multiple_of(256);
         address
     }
 
-    /// Assigns `count` planes of a grid with values of `size` bytes.
+    /// Reserves memory for `count` planes of a grid with values of `size` bytes, and records which device owns which
+    /// part. Returns the address of the first plane.
     pub fn planes(&mut self, rows: &Rows, count: usize, size: usize) -> Result<Address> {
         if rows.others == 0 || count == 0 {
             return Ok(self.bytes(count * rows.plane * size));
@@ -103,7 +107,7 @@ impl Plan {
             for (device, start) in rows.starts[..rows.others].iter().enumerate() {
                 push(&mut self.owners, (first + start * size, device + 1), "parts of planes")?;
             }
-            // This plane has no rows in the rest of this granule.
+            // The granule in which the next plane begins has no rows of this plane, so it belongs to the first device.
             push(&mut self.owners, ((first + rows.plane * size) / GRANULE * GRANULE, 0), "parts of planes")?;
         }
         let address = self.bytes(count * rows.plane * size);
@@ -123,8 +127,9 @@ impl Plan {
 mod tests {
     use super::*;
 
-    /// Planes of 4094 x 2048 values on three and four devices, in each format. Rows next to a split belong to the
-    /// expected devices; at later splits a row of tiles may share a granule.
+    /// Planes of 4094 x 2048 values on three and four devices, in each format. The rows next to the first boundary
+    /// between two devices belong to the expected devices. At the other boundaries, this is tested for rows at a
+    /// distance of 16, because a granule may contain rows of both devices.
     #[test]
     fn devices_have_granules_of_their_own() {
         let g = Geometry { cx: 4094, cy: 2048, stride: 4126, part_rows: 256, ..Geometry::default() };

@@ -15,9 +15,9 @@ use std::sync::Arc;
 pub struct Session {
     /// The handle's own stream, used if the caller provides none.
     own: Stream,
-    /// Number of the caller's stream, or 0 if the caller has set none.
+    /// The caller's stream as an integer, or 0 if the caller has set none.
     number: usize,
-    /// The caller's stream; `None` after a reset of the device.
+    /// The stream `number`. `None` if the caller has set no stream, and after a reset of the device.
     caller: Option<Stream>,
     copies: Copies,
     /// Measures the time of copies to the device.
@@ -104,7 +104,8 @@ impl Session {
         (self.caller.as_ref().unwrap_or(&self.own), &mut self.copies, &mut self.seconds_transfer)
     }
 
-    /// Starts a call on arrays of the shape `of`. `staged`: device buffers for an input and an output on the host.
+    /// Starts a call on arrays of the shape `of`. `staged` contains the addresses of two device buffers, for an input
+    /// and for an output in host memory.
     pub fn call<'a>(
         &'a mut self,
         arrays: Arrays<'a>,

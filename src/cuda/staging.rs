@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const PIECE: usize = 16 * 1024;
 /// Largest number of values of one device copy: 4 MB, so that its launch takes only a small part of its time.
 const CHUNK: usize = 32 * PIECE;
-/// Number of values of the first or the last device copies, for which the device or the host waits.
+/// Number of values of a short device copy. The first copies to the device are short, because the device waits for
+/// them. The last copies to the host are short, because the host waits for them.
 const SHORT: usize = 2 * PIECE;
 /// Number of page-locked buffers. With three buffers, copies are 5 % slower on an H200.
 const BUFFERS: usize = 6;
@@ -45,7 +46,7 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Describes a copy of `rows` rows of `nx` values, `ld` values apart, to the device.
+    /// Describes a copy of `rows` rows of `nx` values to the device. The rows begin `ld` values apart.
     pub fn read(values: &'a [f64], (ld, nx, rows): (usize, usize, usize), device: u64) -> Self {
         assert!(rows > 0 && nx <= ld && values.len() >= (rows - 1) * ld + nx);
         let last = (rows - 1) * ld + nx - 1;
@@ -54,7 +55,7 @@ impl<'a> Job<'a> {
         Self { host, ld, nx, count, device, last, locked, _array: PhantomData }
     }
 
-    /// Describes a copy of `rows` rows of `nx` values, `ld` values apart, to the host.
+    /// Describes a copy of `rows` rows of `nx` values to the host. The rows begin `ld` values apart.
     pub fn write(values: &'a mut [f64], (ld, nx, rows): (usize, usize, usize), device: u64) -> Self {
         let host = values.as_mut_ptr();
         Self { host, ..Job::read(values, (ld, nx, rows), device) }
@@ -71,7 +72,7 @@ impl<'a> Job<'a> {
         Self::write(values, (len, len, 1), device)
     }
 
-    /// Returns the values that are copied through the buffers.
+    /// Returns the number of values that are copied through the buffers.
     fn staged(&self) -> usize {
         if self.locked { 0 } else { self.count }
     }
@@ -80,18 +81,18 @@ impl<'a> Job<'a> {
     fn copy_directly(&self, stream: &Stream, to_device: bool) -> Result<()> {
         let (len, rows) = (self.last + 1, self.count / self.nx);
         if to_device {
-            // SAFETY: the slice that `read` borrowed, whose length `read` has checked against `last`.
+            // SAFETY: `read` borrowed this slice and checked that it has at least `last` + 1 values.
             let values = unsafe { std::slice::from_raw_parts(self.host, len) };
             stream.send_rows(self.device, values, self.ld, self.nx, rows)
         } else {
-            // SAFETY: the slice that `write` borrowed, whose length `read` has checked against `last`.
+            // SAFETY: `write` borrowed this slice, and `read` checked that it has at least `last` + 1 values.
             let values = unsafe { std::slice::from_raw_parts_mut(self.host, len) };
             stream.fetch_rows(values, self.device, self.ld, self.nx, rows)
         }
     }
 
-    /// Calls `f` for each contiguous part of the values first .. first + count. The arguments are the host address, the
-    /// offset from `first` and the length.
+    /// Calls `f` for each contiguous part of the values first .. first + count. The arguments of `f` are the host
+    /// address, the offset from `first` and the length.
     fn parts(&self, first: usize, count: usize, mut f: impl FnMut(*mut f64, usize, usize)) {
         let mut at = first;
         while at < first + count {
@@ -138,7 +139,7 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Creates an empty state with at most `threads` copying threads.
+    /// Creates the state without buffers. At most `threads` threads will copy.
     pub fn new(threads: usize) -> Self {
         Self { carrier: None, threads }
     }
@@ -153,13 +154,13 @@ impl Copies {
         self.carrier.as_ref().map_or(0, Carrier::bytes)
     }
 
-    /// Copies arrays to the device. Work queued later on the stream sees the copies. The arrays may be changed after a
-    /// wait.
+    /// Copies arrays to the device. Work queued later on the stream sees the copies. The caller may change the arrays
+    /// after it has waited for the stream.
     pub fn send(&mut self, stream: &Stream, jobs: &[Job]) -> Result<()> {
         self.run(stream, jobs, true)
     }
 
-    /// Copies arrays to the host, where they are visible after a wait.
+    /// Copies arrays to the host, where their values are visible after a wait for the stream.
     pub fn fetch(&mut self, stream: &Stream, jobs: &[Job]) -> Result<()> {
         self.run(stream, jobs, false)
     }
@@ -201,11 +202,12 @@ struct Run<'a> {
     failed: AtomicBool,
 }
 
-// SAFETY: the pointers are those of buffers and arrays that the run borrows; threads write disjoint pieces of them.
+// SAFETY: the pointers belong to buffers and arrays that the run borrows, and the threads write disjoint pieces of
+// them.
 unsafe impl Sync for Run<'_> {}
 
 impl Run<'_> {
-    /// Returns the chunk that contains a piece, searching upward from chunk `from`.
+    /// Returns the index of the chunk that contains a piece. `from` must not be above this index.
     fn chunk_of(&self, piece: usize, from: usize) -> usize {
         let mut chunk = from;
         while piece >= self.chunks[chunk].first_piece + self.chunks[chunk].pieces() {
@@ -258,7 +260,7 @@ impl Run<'_> {
         }
     }
 
-    /// Copies one piece if the next one belongs to an open chunk.
+    /// Copies the next piece if its chunk is open.
     fn copy_next_piece(&self, chunk: &mut usize) {
         let piece = self.next.load(Ordering::Relaxed);
         if piece < self.pieces {
@@ -352,7 +354,7 @@ impl Carrier {
     fn run(&mut self, stream: &Stream, jobs: &[Job], to_device: bool) -> Result<()> {
         self.divide_into_chunks(jobs, to_device)?;
         for event in &self.copied {
-            // The previous run's device copies have finished.
+            // Waits until the device copies of the previous run have finished.
             event.wait()?;
         }
         let Self { buffers, copied, chunks, team, .. } = self;
@@ -378,8 +380,8 @@ impl Carrier {
         team.run(|_: Me| run.copy_pieces(), |_| own())?
     }
 
-    /// Divides jobs into chunks. To the device, the first chunks are short because the device waits for them. From the
-    /// device, the last chunks are short because the host waits for them.
+    /// Divides jobs into chunks. In copies to the device, the first chunks are short, because the device waits for
+    /// them. In copies from the device, the last chunks are short, because the host waits for them.
     fn divide_into_chunks(&mut self, jobs: &[Job], to_device: bool) -> Result<()> {
         self.chunks.clear();
         let all: usize = jobs.iter().map(Job::staged).sum();

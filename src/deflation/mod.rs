@@ -15,9 +15,9 @@
 //! E is stored in row-sum form. The row sum of region r in E is the sum of its e_i, minus its couplings to cells
 //! without a region.
 //!
-//! If all vectors are kept and some of them add up to a null vector of A, E is singular: E u = 0 for the vector u that
-//! is one for these deflation vectors and zero for the others. E + c u u^T is then regular, and gives the same
-//! projection P.
+//! If all deflation vectors are kept and some of them add up to a null vector of A, E is singular. The vector u that is
+//! one for these deflation vectors and zero for the others satisfies E u = 0. E + c u u^T is then regular, and gives
+//! the same projection P.
 
 mod assembly;
 pub mod cpu;
@@ -33,12 +33,13 @@ use crate::direct::solver::{Direct, envelope_order};
 use crate::error::{Error, Result, collected, reset, zeroed};
 use assembly::{COARSE_MATRIX, multiply, sum_entries};
 
-/// The inverse of E is used if the condition (max_r E_rr) (max_rs |E^-1_rs|) is at most this number. A product with the
-/// inverse multiplies the rounding error of A Z E^-1 g by up to the condition; a solve with L D L^T does not. The limit
-/// is exceeded if row sums of E are tiny, or if bubbles are divided into several regions at contrasts below 1e-6.
+/// The inverse of E is used if the condition (max_r E_rr) (max_rs |E^-1_rs|) is at most this number. If E is singular,
+/// E + c u u^T replaces E in this formula. A product with the inverse multiplies the rounding error of A Z E^-1 g by up
+/// to the condition; a solve with L D L^T does not. The limit is exceeded if row sums of E are tiny, or if bubbles are
+/// divided into several regions at contrasts below 1e-6.
 pub const LARGEST_CONDITION: f64 = 1e8;
 
-/// Method for systems with E.
+/// Method that solves systems with E.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solver {
     /// Product with the dense inverse, which has k^2 entries for k vectors. If the inverse is too inaccurate, the
@@ -262,15 +263,15 @@ for_each_isa! {
 /// ```
 ///
 /// E^+ is applied only to vectors v orthogonal to u. The code solves E y = v with one entry of y fixed at zero, and
-/// then subtracts the mean of y over the entries in u. If u is a single deflation vector, the row of E and the column
-/// of A Z of this vector are zero, and its entry of t is set to zero.
+/// then subtracts from y its mean over those entries for which u is one. If u is one for a single deflation vector, the
+/// row of E and the column of A Z that belong to this vector are zero. Its entry of t is then set to zero.
 #[derive(Default)]
 struct Shift {
     /// For each deflation vector, number of its null vector, counted from 1; 0: none.
     of: Vec<u32>,
     /// k = u^T u of each null vector.
     size: Vec<f64>,
-    /// c of each null vector.
+    /// Factor c of the shift for each null vector.
     c: Vec<f64>,
 }
 
@@ -293,7 +294,7 @@ impl Shift {
         Ok(shift)
     }
 
-    /// Returns 1 / (c k); zero if the null vector is a single deflation vector.
+    /// Returns 1 / (c k) for a null vector; zero if c is zero, because the null vector is a single deflation vector.
     fn inverse(&self, null: usize) -> f64 {
         let c = self.c[null] * self.size[null];
         if c > 0.0 { 1.0 / c } else { 0.0 }

@@ -2,9 +2,10 @@
 //! sets).
 //!
 //! A deflation vector is one on its region and zero elsewhere. If some vectors add up to the constant vector on a
-//! singular component of the matrix, E = Z^T A Z is singular. Then one of these vectors is dropped, in the heavy phase
-//! if the component has one. If the caller asks for all vectors, none is dropped. In this case, E is shifted by c u
-//! u^T, where u is one for these vectors and zero for the others. The projection is the same (docs/theory/dpcg.md).
+//! singular component of the matrix, E = Z^T A Z is singular. Then one of these vectors is dropped. Its region contains
+//! cells of the heavy phase, if the component has such cells. If the caller asks for all vectors, none is dropped. In
+//! this case, E is shifted by c u u^T, where u is one for these vectors and zero for the others. The projection is the
+//! same (docs/theory/dpcg.md).
 
 use crate::error::{Error, Result, collected, insert, push, reset, zeroed};
 use crate::stencil::cell_components::{CellComponents, ComponentList, Strong};
@@ -40,7 +41,7 @@ pub struct Choice<'a> {
     /// Whether labels spread to adjacent cells without label. This is necessary if the couplings across an interface
     /// are as large as those of the light phase, as with arithmetic means of 1/rho.
     pub dilation: bool,
-    /// Whether no vector is dropped.
+    /// Whether all vectors are kept.
     pub keep_all: bool,
 }
 
@@ -54,10 +55,10 @@ pub struct Regions {
     /// Number of regions before any was dropped.
     pub found: usize,
     /// For each vector, the null vector of A to which it contributes, counted from 1; 0: none. Empty if no vectors add
-    /// up to a null vector.
+    /// up to a null vector, which is always the case unless all vectors are kept.
     pub null_vector: Vec<u32>,
-    /// For each null vector that is a sum of deflation vectors, the deflation vector that is dropped unless all are
-    /// kept.
+    /// For each null vector that is a sum of deflation vectors, the deflation vector that would be dropped if not all
+    /// were kept. Empty unless all vectors are kept.
     pub surplus: Vec<u16>,
 }
 
@@ -70,13 +71,14 @@ pub struct RegionCount {
     pub found: usize,
 }
 
-/// A candidate for a region. `of_classes` decides which classes become regions.
+/// A set of cells that is a candidate for a region. `Regions::of_classes` decides which classes get a deflation vector.
 pub struct Class {
     /// Component of its cells.
     pub component: usize,
     /// Number of its cells.
     pub cells: usize,
-    /// Whether the class contains only cells of the heavy phase. It then gets no vector unless all vectors are kept.
+    /// Whether the class contains only cells of the heavy phase. Such a class gets a vector only if all vectors are
+    /// kept.
     pub heavy: bool,
     /// Its first cell that is in no group of strong couplings.
     pub first_heavy: Option<usize>,
@@ -87,7 +89,8 @@ pub struct Class {
 struct CellProperties {
     /// Group of strong couplings, counted from 1; 0: none.
     group: u32,
-    /// With labels, the label + 1; otherwise the group. It is 0 for a cell without label or group, and for boxes.
+    /// With labels, the label + 1; otherwise the group. It is 0 for a cell without label or group, and for all cells
+    /// with `Kind::Subdomain`.
     phase: u32,
     /// Number of the box.
     domain: u32,
@@ -109,8 +112,8 @@ impl Regions {
         Ok(Self { of, ..regions })
     }
 
-    /// Decides which classes get a vector. Classes are numbered in the order of their first cells. Returns the regions
-    /// without `of`, and the vector of each class or [`NONE`].
+    /// Decides which classes get a vector. Classes must be in the order of their first cells. Returns the regions with
+    /// an empty list `of`, and the number of the vector of each class, or [`NONE`] for a class without vector.
     pub fn of_classes(classes: &[Class], components: ComponentList, keep_all: bool) -> Result<(Self, Vec<u16>)> {
         let surplus = surplus_classes(classes, components, keep_all)?;
         let mut vector: Vec<u16> = zeroed(classes.len(), REGIONS)?;
@@ -145,7 +148,8 @@ impl Regions {
         let mut numbers = HashMap::new();
         let mut classes = Vec::new();
         let mut kinds: Vec<CellProperties> = zeroed(nx, REGIONS)?;
-        // Key and class of the last cell in each column. The next cell in the column usually has the same key.
+        // For each column i: the key and the class of the latest group of equal cells that began at i. The group that
+        // begins at i in the next row usually has the same key.
         let mut known = zeroed(nx, REGIONS)?;
         known.fill(((u32::MAX, 0, 0), NONE));
         for row in 0..ny * nz {
@@ -183,7 +187,8 @@ impl Regions {
         Ok(classes)
     }
 
-    /// Stores which vectors add up to null vectors of A. `surplus` is the surplus class of each component.
+    /// Stores which vectors add up to null vectors of A. Called only if all vectors are kept, so that classes and
+    /// vectors have the same numbers. `surplus` is the surplus class of each component.
     fn note_null_vectors(&mut self, classes: &[Class], surplus: &[Option<u16>]) -> Result<()> {
         let mut number = Vec::new();
         for surplus in surplus {
@@ -272,7 +277,7 @@ fn adjacent_label(a: &SevenPoints, labels: &[i32], cell: usize) -> i32 {
     smallest as i32
 }
 
-/// Division of the cells into boxes. Contains the box for each index in each direction.
+/// Division of the cells into boxes: `of[d][i]` is the number of the box, along direction d, that contains index i.
 struct Boxes {
     ny: usize,
     count: [usize; 3],

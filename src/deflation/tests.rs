@@ -161,7 +161,7 @@ fn solve(deflation: &Deflation, order: usize, b: &[f64]) -> (usize, Vec<f64>) {
         r.iter_mut().zip(&w).for_each(|(r, w)| *r -= alpha * w);
         iterations += 1;
     }
-    // x = x^ + Z E^-1 Z^T (b - A x^)
+    // x = x^ + Z E^-1 Z^T (b - A x^), where x^ is the result of the iteration.
     a.multiply(&x, &mut w);
     let rest: Vec<f64> = b.iter().zip(&w).map(|(b, w)| b - w).collect();
     x.iter_mut().zip(deflation.correct(&rest)).for_each(|(x, c)| *x += c);
@@ -335,7 +335,8 @@ fn all_vectors_project_as_those_without_the_dropped_one() {
         for solver in [Solver::Inverse, Solver::Cholesky, Solver::Cg] {
             let (dropped, kept) = (Deflation::new(a, &pair[0].1, solver), Deflation::new(b, &pair[1].1, solver));
             let regular = kept.regions.surplus.is_empty();
-            // On regular systems, `keep_all` adds a vector for the heavy phase, so P differs.
+            // With level sets, the class of the heavy phase has a vector only if all vectors are kept. On a regular
+            // system, this vector is not redundant, so the projections differ.
             if regular && pair[0].1.kind == Kind::LevelSet {
                 continue;
             }

@@ -66,8 +66,9 @@ for_each_isa! {
                 continue;
             }
             if l != [0.0; BLOCK] {
-                // Updates row i from the block to the diagonal. The range is extended to the left to a multiple of the
-                // vector length. The additional entries do not change, because `columns` is zero there.
+                // Updates the entries of row i between the columns of the block and the diagonal. The range is extended
+                // to the left to a multiple of the vector length. The additional entries do not change, because
+                // `columns` is zero there.
                 let n = i.next_multiple_of(LANES);
                 let (row, first) = (&mut rows[end - n..end], LANES + i - n);
                 let (m0, m1) = (&c0[first..][..n], &c1[first..][..n]);
@@ -101,8 +102,8 @@ for_each_isa! {
     }
 
     /// Computes x = (L D L^T)^-1 x for `width` right-hand sides; the `width` values of a node are stored next to each
-    /// other. The right-hand sides must be zero before node `from`. `width` is an argument and not a constant:
-    /// otherwise, the compiler does not vectorize over the right-hand sides.
+    /// other. The right-hand sides must be zero before node `from`. `width` is an argument because the compiler does
+    /// not vectorize over the right-hand sides if it is a constant.
     fn solve_together(x: &mut [f64], width: usize, rows: &[f64], start: &[usize], inverse: &[f64], from: usize) {
         for k in from..inverse.len() {
             let (before, own) = x.split_at_mut(k * width);
@@ -125,8 +126,9 @@ for_each_isa! {
     }
 }
 
-/// Copies the columns of a block from the later rows to `columns`; entries outside the envelope are zero. Row i of
-/// `rows` is `start[i] .. start[i + 1]`. Column c begins at `c * stride`, with `LANES` zeros before its first entry.
+/// Copies the columns of a block from the later rows to `columns`; entries outside the envelope are zero. Row i
+/// consists of the entries `start[i] .. start[i + 1]` of `rows`. Column c begins at `c * stride`, with `LANES` zeros
+/// before its first entry.
 fn gather(columns: &mut [f64], stride: usize, rows: &[f64], start: &[usize]) {
     let (c0, rest) = columns.split_at_mut(stride);
     let (c1, rest) = rest.split_at_mut(stride);
@@ -216,8 +218,8 @@ impl Envelope {
         self.excess[k] = value;
     }
 
-    /// Factorizes the matrix. Calls `accepted` for each pivot in ascending order, which returns 1 / d_k or an error. If
-    /// it returns 0, x_k is zero in every solution.
+    /// Factorizes the matrix. Calls `accepted` for the pivot of each node k, in ascending order of k. This function
+    /// must return 1 / d_k or an error. If it returns 0, x_k is zero in every solution.
     pub fn factorize(&mut self, mut accepted: impl FnMut(Candidate) -> Result<f64>) -> Result<()> {
         let (n, stride) = (self.inverse.len(), self.columns.len() / BLOCK);
         for block in (0..n).step_by(BLOCK) {
@@ -410,8 +412,9 @@ mod tests {
         }
     }
 
-    /// A solve with the right-hand side s returns 1, because A 1 = s. This holds even if the row sums s are far below
-    /// the rounding error of the diagonal.
+    /// If the right-hand side is the vector s of row sums, the solution is the vector of ones, because A times this
+    /// vector is s. The computed solution must agree even if the row sums s are far below the rounding error of the
+    /// diagonal.
     #[test]
     fn row_sums_below_rounding_are_kept() {
         for (name, mut system) in systems() {

@@ -22,14 +22,14 @@ pub struct Means {
     component: Vec<u32>,
     /// Number of rows of each component.
     sizes: Vec<usize>,
-    /// Sum of the row sums of each component, at least 0; 0: singular.
+    /// For each component, the sum of its row sums, or 0 if this sum is negative. It is 0 for a singular component.
     excess: Vec<f64>,
     /// Buffer for sums over the components.
     sums: Vec<f64>,
 }
 
-/// Returns the largest sum |e_i| of a nearly singular component with `rows` rows and the largest diagonal entry
-/// `largest`.
+/// Returns the bound of sum |e_i| up to which a component counts as nearly singular. The component has `rows` rows, and
+/// `largest` is its largest diagonal entry.
 pub fn nearly_singular_bound(rows: usize, largest: f64) -> f64 {
     NEARLY_SINGULAR * rows as f64 * largest
 }
@@ -121,7 +121,7 @@ impl Means {
     }
 
     /// Computes for each component the constant that `constant` returns: (stored sum) / (sum of the row sums) - (mean
-    /// of z), where z = B r.
+    /// of z), where z = B r. For a singular component, the first term is replaced by zero.
     pub fn compute_constants<V: Real>(&mut self, z: &[V]) {
         let Self { component, sizes, excess, sums } = self;
         let ratio = |(sum, e): (&mut f64, &f64)| *sum = if *e > 0.0 { *sum / *e } else { 0.0 };

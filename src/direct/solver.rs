@@ -108,8 +108,8 @@ impl Direct {
     }
 }
 
-/// Returns the cells of a box in an order in which the index of the longest direction varies slowest. The band is then
-/// narrow.
+/// Returns the cells of a box in an order in which the index of the longest direction varies slowest. The matrix then
+/// has a narrow band.
 pub fn box_order(cells: Cells) -> Result<Vec<u32>> {
     let (size, steps) = (cells.size(), cells.steps());
     let mut directions = [0, 1, 2];
@@ -137,8 +137,8 @@ impl Search<'_> {
     }
 
     /// Appends the rows that are connected to `root`, level by level; within a level, the new neighbours of a row are
-    /// sorted by degree. Returns the position in `order` of the first row of the last level, and the number of levels
-    /// after that of the root.
+    /// sorted by degree. Returns the position in `order` of the first row of the last level, and the number of levels,
+    /// not counting the level that consists of the root.
     fn spread(&mut self, root: u32, order: &mut Vec<u32>) -> Result<(usize, usize)> {
         self.searches += 1;
         self.found[root as usize] = self.searches;

@@ -75,8 +75,8 @@ impl Boxes {
                 rows[0][here..][gap.clone()].fill(center);
                 let below = here.checked_sub(nx);
                 let west = (gap.start > 0).then(|| gap.start - 1);
-                // Array (1: east, and so on), start of its row j or j - 1, and columns whose coupling in this array
-                // connects to a node of the gap.
+                // For each array: its index in `rows` (1: east, 2: north, and so on); the start of row j, or of row j -
+                // 1 for couplings to row j; the columns of this row whose coupling connects to a node of the gap.
                 let into = [
                     (1, Some(here), west.map_or(0..0, |west| west..gap.start)),
                     (2, below, gap.clone()),
@@ -128,19 +128,20 @@ pub struct Slabs {
 }
 
 impl Slabs {
-    /// Every rank stores and computes all rows.
+    /// Returns the rows for the case that every rank stores and computes all rows.
     pub fn whole(grid: Grid, ranks: usize) -> Result<Self> {
         let all = || 0..grid.ny;
         Ok(Self { rows: collected((0..ranks).map(|_| [all(), all()]), BOXES)? })
     }
 
-    /// Rank 0 stores and computes all rows.
+    /// Returns the rows for the case that rank 0 stores and computes all rows.
     pub fn first(grid: Grid, ranks: usize) -> Result<Self> {
         let of = |rank: usize| [0, 1].map(|_| if rank == 0 { 0..grid.ny } else { 0..0 });
         Ok(Self { rows: collected((0..ranks).map(of), BOXES)? })
     }
 
-    /// Every rank computes a strip and stores the rows that `slab` returns for it.
+    /// Returns the rows for the case that every rank computes a strip, and stores the rows that `slab` returns for this
+    /// rank.
     pub fn strips(strips: &Strips, slab: impl Fn(&Strips, usize) -> Range<usize>) -> Result<Self> {
         let of = |rank: usize| [slab(strips, rank), strips.natural(rank)];
         Ok(Self { rows: collected((0..strips.ranks()).map(of), BOXES)? })
@@ -158,8 +159,8 @@ impl Slabs {
     }
 }
 
-/// Communication plans of the transfers: some transfer several arrays from boxes to rows, one transfers an array from
-/// rows to boxes.
+/// Communication plans of the transfers. Each plan in `send_to_rows` transfers a fixed number of arrays from boxes to
+/// rows. The plan `send_to_boxes` transfers one array from rows to boxes.
 pub struct BoxTransfer {
     boxes: Counted<Boxes>,
     slabs: Counted<Slabs>,
@@ -209,7 +210,7 @@ impl BoxTransfer {
         Ok(Self { boxes: boxes.clone(), slabs: slabs.clone(), rank, send_to_rows, send_to_boxes, parts })
     }
 
-    /// Returns the number of nodes in boxes of rank `to` that rank `from` computes for them.
+    /// Returns the number of nodes in boxes of rank `to` that rank `from` computes and sends to rank `to`.
     fn nodes_given(boxes: &Boxes, slabs: &Slabs, from: usize, to: usize) -> usize {
         let nodes = |b: &GridBox| slabs.given(from, to, b.rows()).len() * b.columns().len();
         boxes.of(to).iter().map(nodes).sum()

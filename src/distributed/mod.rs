@@ -168,7 +168,8 @@ impl Plan {
             return Ok(());
         }
         let start = comm.table.start.expect("checked when the table was passed");
-        // SAFETY: a plan of this table; the caller of the library guarantees the behaviour of its functions.
+        // SAFETY: a function of this table created `plan`. The host program guarantees that the functions of the table
+        // behave as documented.
         comm.check_code("start", unsafe { start(comm.table.context, self.plan, null_mut()) })?;
         comm.messages.fetch_add(self.sent[0], Ordering::Relaxed);
         comm.bytes.fetch_add(self.sent[1], Ordering::Relaxed);
@@ -215,13 +216,15 @@ impl Plan {
 impl Drop for Plan {
     fn drop(&mut self) {
         if let Some(release) = self.comm.table.release.filter(|_| !self.plan.is_null()) {
-            // SAFETY: a plan of this table, released once. Its return value no longer matters.
+            // SAFETY: a function of this table created `plan`, and the plan is released once. The return value of
+            // `release` no longer matters.
             unsafe { release(self.comm.table.context, self.plan) };
         }
     }
 }
 
-/// Send and receive buffers of a plan. After a failure, another rank may still access them, so they are never freed.
+/// Send and receive buffers of a plan. If the communicator has failed, other ranks may still access the buffers, so
+/// they are not freed.
 struct Buffers {
     comm: Counted<Comm>,
     values: [Option<Shared>; 2],

@@ -9,8 +9,8 @@ use crate::error::{Error, Place, Result, collected};
 const WORDS: usize = HEAD + 128;
 const HEAD: usize = 6;
 
-/// Returns the error of rank `rank` on every rank. All ranks already know its status. `mine` is the error of this rank,
-/// if any. Collective.
+/// Returns the error of rank `rank` on every rank. All ranks already know the status of this error. `mine` is the error
+/// of this rank, if any. Collective.
 pub fn of_rank(comm: &Counted<Comm>, rank: usize, status: i32, mine: Option<&Error>) -> Result<Error> {
     let this = comm.rank();
     let mut gather = Gather::new(comm, &collected((0..comm.size()).map(|_| WORDS), "error messages of ranks")?)?;
@@ -23,7 +23,8 @@ pub fn of_rank(comm: &Counted<Comm>, rank: usize, status: i32, mine: Option<&Err
     Ok(mine.filter(|mine| rank == this || message(mine) == message(&theirs)).cloned().unwrap_or(theirs))
 }
 
-/// Returns the parts of a message, without the rank number.
+/// Returns the text of a message before the matrix index, the index, and the text after the index. The rank number is
+/// omitted.
 fn message(error: &Error) -> (String, Option<Place>, String) {
     match error {
         Error::OtherRanks { before, place, after, .. } => (before.clone(), *place, after.clone()),

@@ -14,7 +14,8 @@ const ROWS: &str = "rows of all ranks";
 pub enum Rows {
     /// Arrays of this rank.
     Own(Vec<Vec<f64>>),
-    /// Arrays of all ranks in shared memory. The ranks access them between two collective calls.
+    /// Arrays of all ranks in shared memory. Each rank copies the values of its boxes to and from the arrays, and rank
+    /// 0 computes with them. A collective communication separates the copies of all ranks from the computation.
     SharedRows(SharedRows),
 }
 
@@ -88,16 +89,17 @@ pub fn shared_rows(
 impl Rows {
     pub const NONE: Self = Self::Own(Vec::new());
 
-    /// Returns array k; empty on ranks that do not compute with it.
+    /// Returns array k. If the rows are shared, the result is empty on all ranks except rank 0, which computes.
     pub fn array(&self, k: usize) -> &[f64] {
         match self {
             Self::Own(arrays) => &arrays[k],
-            // SAFETY: other ranks write only between two collective calls, and this rank holds no slice then.
+            // SAFETY: a collective communication separates the writes of other ranks from the computation, in which
+            // rank 0 uses this slice.
             Self::SharedRows(shared) => unsafe { shared.memory.slice(shared.start + k * shared.len, shared.own_len()) },
         }
     }
 
-    /// Returns all arrays for writing; the rest of the result consists of empty slices.
+    /// Returns all arrays for writing, as the first elements of the result. The other elements are empty slices.
     pub fn arrays_mut(&mut self) -> [&mut [f64]; MOST_ARRAYS] {
         let mut all: [&mut [f64]; MOST_ARRAYS] = Default::default();
         match self {
@@ -126,7 +128,8 @@ impl SharedRows {
     /// Writes values of a box of this rank into array k, from index `at` on.
     pub fn put(&self, k: usize, at: usize, values: &[f64]) {
         assert!(k < self.arrays && at + values.len() <= self.len);
-        // SAFETY: boxes are disjoint, and rank 0 accesses none of them between two collective calls.
+        // SAFETY: boxes are disjoint, and a collective communication separates this copy from the computation of rank
+        // 0.
         unsafe { self.memory.slice_mut(self.start + k * self.len + at, values.len()) }.copy_from_slice(values);
     }
 

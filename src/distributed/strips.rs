@@ -1,6 +1,6 @@
 //! Distribution of the first grids among the ranks: every rank has a strip of consecutive rows. A strip has all
-//! columns, so that one rank computes the sum over a row. A strip begins at a multiple of 2^depth rows. The nodes of
-//! the next grid are therefore on the rank that has them in the present grid.
+//! columns, so that one rank computes the sum over a row. A strip begins at a multiple of 2^depth rows. A node that
+//! remains in the next grid therefore stays on the same rank.
 
 use crate::error::{Result, collected};
 use crate::stencil::levels::Grid;
@@ -18,7 +18,7 @@ pub struct Strips {
     pub grid: Grid,
     /// Number of shared grids; every rank has a whole copy of each coarser grid.
     pub depth: usize,
-    /// Rows of the first grid of each rank, possibly none.
+    /// For each rank, its rows of the first grid; possibly none.
     rows: Vec<Range<usize>>,
 }
 
@@ -49,7 +49,7 @@ impl Strips {
         self.rows[rank].clone()
     }
 
-    /// Returns the rows J of grid q that a rank has.
+    /// Returns the rows J of 2 x 2 groups of grid q that a rank has.
     pub fn rows(&self, q: usize, rank: usize) -> Range<usize> {
         let Range { start, end } = self.natural(rank);
         let cy = self.grid.chain().nth(q).map_or(1, |grid| grid.ny.div_ceil(2));
@@ -57,7 +57,7 @@ impl Strips {
         of(start)..of(end)
     }
 
-    /// Returns the ranks with the rows before and after those of this rank.
+    /// Returns the ranks that have the rows before and the rows after those of rank `rank`.
     pub fn neighbours(&self, rank: usize) -> [Option<usize>; 2] {
         let Range { start, end } = self.natural(rank);
         if start == end {
@@ -94,7 +94,7 @@ mod tests {
                         );
                         assert_eq!(below.is_some(), !rows.is_empty() && rows.start > 0);
                         assert_eq!(above.is_some(), !rows.is_empty() && rows.end < layout.cy);
-                        // The kept rows J of a grid become rows J of the next grid.
+                        // The b2 nodes of row J are in row J / 2 of the next grid.
                         if q + 1 < strips.depth {
                             let next = strips.rows(q + 1, rank);
                             let kept = layout.rows(Colour::B2);

@@ -13,7 +13,7 @@ type Way = (i32, i32, i32);
 #[derive(Default)]
 struct Mail {
     messages: HashMap<Way, VecDeque<Vec<u8>>>,
-    /// Contributions to collective call number k.
+    /// Contributions to the collective calls, by the number of the call.
     rounds: HashMap<u64, Round>,
 }
 
@@ -78,7 +78,8 @@ impl Rank {
         *round
     }
 
-    /// Returns the contributions of all ranks to a collective call, once all are present.
+    /// Returns the contributions of all ranks to the collective call with number `round`, or `None` if some are still
+    /// missing. Frees the contributions after all ranks have read them.
     fn take(&self, round: u64) -> Option<Vec<Vec<u8>>> {
         let mut mail = lock(&self.mail);
         let slots = mail.rounds.get_mut(&round)?;
@@ -136,7 +137,7 @@ unsafe extern "C" fn allgather(
     bytes: *const i64,
     plan: *mut *mut c_void,
 ) -> i32 {
-    // SAFETY: the context is a rank, and the caller passes one number per rank.
+    // SAFETY: `context` is a live rank, and `bytes` has one number per rank.
     let bytes = unsafe { std::slice::from_raw_parts(bytes, rank_of(context).size as usize) };
     let bytes = bytes.iter().map(|&b| b as usize).collect();
     // SAFETY: the caller passes a valid pointer.
@@ -154,7 +155,8 @@ unsafe fn copied(from: *const u8, bytes: usize) -> Vec<u8> {
 }
 
 unsafe extern "C" fn start(context: *mut c_void, plan: *mut c_void, _: *mut c_void) -> i32 {
-    // SAFETY: a rank and a plan created with its table, which one thread uses.
+    // SAFETY: `context` is a live rank, and `plan` was created through the function table of this rank. Only one thread
+    // uses the plan.
     let (rank, plan) = unsafe { (rank_of(context), &mut *plan.cast::<Plan>()) };
     match plan {
         Plan::Exchange { messages, waits } => {
@@ -201,7 +203,8 @@ fn put_together(all: &[Vec<u8>], count: usize, operation: i32) -> Vec<f64> {
 }
 
 unsafe extern "C" fn test(context: *mut c_void, plan: *mut c_void, done: *mut i32) -> i32 {
-    // SAFETY: a rank and a plan created with its table, which one thread uses.
+    // SAFETY: `context` is a live rank, and `plan` was created through the function table of this rank. Only one thread
+    // uses the plan.
     let (rank, plan) = unsafe { (rank_of(context), &mut *plan.cast::<Plan>()) };
     let is_done = match plan {
         Plan::Exchange { messages, waits } => {
@@ -246,7 +249,7 @@ unsafe extern "C" fn test(context: *mut c_void, plan: *mut c_void, done: *mut i3
 }
 
 unsafe extern "C" fn release(_: *mut c_void, plan: *mut c_void) -> i32 {
-    // SAFETY: made by `put`, and released once.
+    // SAFETY: `put` created the plan, and the plan is released once.
     drop(unsafe { Box::from_raw(plan.cast::<Plan>()) });
     0
 }

@@ -15,9 +15,10 @@ use crate::stencil::outward::Outward;
 pub enum Preconditioner {
     /// M = I.
     None,
-    /// M = D.
+    /// M = D, the diagonal of A.
     Jacobi,
-    /// M^-1 = K^T D^-1 K with K = sum_{m=0..order} (-L D^-1)^m, the truncated Neumann series of (I + L D^-1)^-1.
+    /// M^-1 = K^T D^-1 K with K = sum_{m=0..order} (-L D^-1)^m, the truncated Neumann series of (I + L D^-1)^-1. L is
+    /// the strictly lower triangle of A.
     Neumann {
         /// Number of terms after the first.
         order: usize,
@@ -78,7 +79,8 @@ pub trait DpcgBackend: Engine + Send {
     /// Copies the caller's matrix, inspects it, and returns the largest center. An entry that is not finite is an error
     /// if `finite` is set. A center that is not positive, or too small to divide by, is always an error.
     fn load(&mut self, a: &CellView, finite: bool) -> Result<f64>;
-    /// Returns the nonzero couplings that point out of the box, for the matrix `a` that was loaded last.
+    /// Counts the nonzero couplings that point out of the box, and returns the first of them. `a` must be the matrix
+    /// that was loaded last.
     fn outward(&self, a: &CellView) -> Result<Outward> {
         Ok(Outward::of_cells(a))
     }

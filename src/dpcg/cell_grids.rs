@@ -106,9 +106,9 @@ impl RowCouplings {
     }
 }
 
-/// Computes the strength of each direction: the sum over all cells of |couplings| / center. For each cell, calls
-/// `see(cell, sum, any)`, which returns the center. `sum` is the negative sum of the couplings, and `any` states
-/// whether there are couplings.
+/// Computes the strength of each direction: the sum over all cells of |s| / center, where s is the sum of the couplings
+/// of the cell in this direction. For each cell, calls `see(cell, sum, any)`, which must return the center. `sum` is
+/// the negative sum of all couplings of the cell, and `any` states whether it has couplings.
 fn look<T: Real>(cells: Cells, forward: [&[T]; 3], mut see: impl FnMut(usize, f64, bool) -> f64) -> Result<[f64; 3]> {
     let mut couplings = RowCouplings::new(cells.nx)?;
     let mut strength: [Vec<f64>; 3] =
@@ -124,7 +124,8 @@ fn look<T: Real>(cells: Cells, forward: [&[T]; 3], mut see: impl FnMut(usize, f6
     Ok(strength.map(|rows| pairwise(&rows)))
 }
 
-/// Computes the row sums of the caller's matrix. Returns the strength of each direction.
+/// Computes the row sums of the caller's matrix. Sets them to zero at the rounding level and in cells without
+/// couplings. Returns the strength of each direction.
 fn look_at_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
     look(a.cells, a.forward, |cell, couplings, any| {
         let center = a.center[cell];
@@ -170,7 +171,8 @@ impl<T: Real> Grid<T> {
     }
 
     /// Sets each center to the row sum minus the rounded couplings, so that constants remain in the null space of a
-    /// singular matrix. A row without couplings and with a zero row sum gets the center 1. Returns the strength of each
+    /// singular matrix. A center that would not be positive is set to 1, for example in a row without couplings and
+    /// with a zero row sum. Sets the row sums of cells without couplings to zero. Returns the strength of each
     /// direction.
     fn set_center(&mut self, excess: &mut [f64]) -> Result<[f64; 3]> {
         let Self { cells, center, forward: [x, y, z], .. } = self;

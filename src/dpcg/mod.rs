@@ -35,7 +35,7 @@ pub struct Dpcg {
     cells: Cells,
     /// Largest diagonal entry.
     center_max: f64,
-    /// First cell of each singular component.
+    /// First cell of each singular component; empty with `null_space=none`.
     singular: Vec<usize>,
     /// Results of the last factorization, and times of the last solve.
     pub done: FactorizationResults,
@@ -121,7 +121,8 @@ impl Dpcg {
         Ok(())
     }
 
-    /// Returns the couplings of the matrix that point out of the box.
+    /// Counts the nonzero couplings that point out of the box, and returns the first of them. `a` must be the matrix
+    /// that was loaded last.
     pub fn outward(&mut self, a: &CellView) -> Result<Outward> {
         self.backend.outward(a)
     }

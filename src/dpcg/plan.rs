@@ -79,13 +79,13 @@ pub struct FactorizationResults {
     pub coarse_solver: CoarseSolver,
     /// Number of deflation vectors.
     pub vectors: usize,
-    /// Number of regions before those without a deflation vector were removed.
+    /// Number of regions before those without a deflation vector were removed; 0 if there are no deflation vectors.
     pub regions: usize,
     /// Number of groups of cells that strong couplings connect.
     pub strong: usize,
     /// Number of connected components of two or more cells.
     pub components: usize,
-    /// Number of singular components.
+    /// Number of singular components; 0 with `null_space=none`.
     pub singular_components: usize,
     /// Number of aggregates reused from the previous matrix.
     pub aggregates_kept: usize,
@@ -108,7 +108,7 @@ pub struct Seconds {
     pub deflation: f64,
     /// Solution of systems with E in the last solve.
     pub coarse: f64,
-    /// Rest of the last solve.
+    /// Remaining time of the last solve.
     pub iterations: f64,
 }
 
@@ -146,7 +146,7 @@ impl<'a> Plan<'a> {
         Ok(Self::with(cells, (options, machine), (preconditioner, left), survey, labelled))
     }
 
-    /// Returns the plan with multigrid instead of aggregation, which `auto` selected.
+    /// Returns the plan in which multigrid replaces the aggregation that `auto` selected.
     pub fn without_aggregates(&self, survey: &Survey, labelled: bool) -> Self {
         let multigrid = (Preconditioner::Multigrid, AutoReason::Plain);
         Self::with(self.cells, (self.options, self.machine), multigrid, survey, labelled)
@@ -314,8 +314,9 @@ fn passes(cells: Cells, survey: &Survey) -> usize {
     if (0..3).filter(coarsened).count() == 3 { 3 } else { 2 }
 }
 
-/// Returns whether `auto` may select aggregation instead of multigrid. The options must not request another deflation
-/// or a property of multigrid. The caller must not provide labels, and the backend must support aggregation.
+/// Returns whether `auto` may select aggregation instead of multigrid. `deflation` must be `auto` or `none`, and the
+/// options must not set the coarsening or the sweeps of multigrid. The caller must not provide labels, and the backend
+/// must support aggregation.
 fn may_aggregate(options: &Options, machine: Machine, labelled: bool) -> bool {
     let left = matches!(options.choice(opt::DEFLATION), Deflation::Auto | Deflation::None);
     let of_multigrid = !options.is(opt::COARSENING, Coarsening::Auto) || options.int(opt::SWEEPS) != 0;
@@ -323,8 +324,8 @@ fn may_aggregate(options: &Options, machine: Machine, labelled: bool) -> bool {
 }
 
 /// Returns whether aggregation is expected to converge faster than multigrid. Bubbles must be hidden from the coarse
-/// grids. In addition, there must be too many groups for deflation at high contrast, or the cells must be flat. On flat
-/// cells, coarse grids connect the liquid around hidden bubbles even with deflation.
+/// grids. In addition, either there are more groups than deflation can use and the contrast is large, or the cells are
+/// flat. On flat cells, coarse grids connect the liquid around hidden bubbles even with deflation.
 fn prefers_aggregation(cells: Cells, survey: &Survey) -> bool {
     let left_alone = survey.strong > MANY && survey.contrast <= LARGE_CONTRAST;
     survey.hidden >= MANY_UNRESOLVED && (left_alone || is_flat(cells, survey.coarsened))
@@ -343,8 +344,10 @@ fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coars
     }
 }
 
-/// Selects the deflation for `preconditioner=multigrid`, and returns the reason: labels, or groups of strong couplings
-/// that each need a vector.
+/// Selects the deflation for `preconditioner=multigrid`, and returns the reason. If there are labels, they define the
+/// regions. Otherwise, each group of strong couplings gets a vector if there are 2 to `MANY` groups and one of these
+/// conditions holds: the contrast is at most `LARGE_CONTRAST`, a group is thinner than `THIN_CELLS` cells, or the grids
+/// are coarsened by cells.
 fn deflation_with_multigrid(survey: &Survey, coarsening: Coarsening, labelled: bool) -> (Deflation, AutoReason) {
     if labelled {
         return (Deflation::Levelset, AutoReason::Labels);
@@ -362,8 +365,8 @@ fn deflation_with_multigrid(survey: &Survey, coarsening: Coarsening, labelled: b
     (deflation, AutoReason::Plain)
 }
 
-/// Selects the deflation for all other preconditioners, and returns the reason. The regions are boxes. If there are two
-/// phases, the boxes are divided by phase.
+/// Selects the deflation for all other preconditioners, and returns the reason. The regions are boxes. If there are
+/// labels or groups of strong couplings, they divide the boxes.
 fn deflation_with_others(survey: &Survey, labelled: bool) -> (Deflation, AutoReason) {
     if labelled {
         return (Deflation::LevelsetSubdomain, AutoReason::Labels);

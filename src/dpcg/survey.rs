@@ -78,7 +78,8 @@ pub struct SurveyedRows {
     smallest: [f64; 3],
     largest: [f64; 3],
     row_sum: f64,
-    /// For each row of cells and each direction, the sum of the couplings divided by the center.
+    /// For each row of cells and each direction, the negative sum over the cells of (couplings in this direction) /
+    /// center.
     strength: [Vec<f64>; 3],
 }
 
@@ -105,7 +106,8 @@ impl SurveyedRows {
         Ok(found)
     }
 
-    /// Adds the quotients of couplings and centers in row `row`, whose position among the surveyed rows is `at`.
+    /// Surveys row `row` of cells: updates `row_sum`, and stores the sums of the row in `strength` at index `at`.
+    /// `of_row` is workspace for one value per cell of the row.
     fn add_row(&mut self, a: &SevenPoints, row: usize, at: usize, of_row: &mut [f64]) {
         let (nx, ny) = (a.cells.nx, a.cells.ny);
         let of = |values, row| along(values, nx, row);

@@ -24,8 +24,8 @@ pub fn read_fault(error: std::io::Error) -> Error {
     io_fault("read", error)
 }
 
-/// Returns the error of a file that cannot be read or written. If the system lacks memory, returns `Error::NoMemory` of
-/// unknown size.
+/// Returns the error of a file that cannot be `what`, which is "read" or "written". If the system lacks memory, returns
+/// `Error::NoMemory` of unknown size.
 pub fn io_fault(what: &str, error: std::io::Error) -> Error {
     if error.kind() == std::io::ErrorKind::OutOfMemory {
         return Error::NoMemory(Refused { bytes: 0, what: "access to a file" });

@@ -17,7 +17,7 @@ const MEMORY_LEVEL: i32 = 8;
 const STATE: Refused = Refused { bytes: 0, what: "the state of a gz file" };
 const STREAM: &str = "a gz stream";
 
-/// Progress of a call.
+/// Progress that one call of `step` has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Number of input bytes consumed.
@@ -38,7 +38,8 @@ impl Unpacker {
     /// Creates a decompressor at the start of a member.
     pub fn new() -> Result<Self> {
         let mut stream = boxed(z_stream::default(), STREAM)?;
-        // SAFETY: a stream with default allocators, the version of this library, and the size of its structure.
+        // SAFETY: the stream has its default values, so zlib uses its own allocators. The version and the size of
+        // the structure are those of the linked library.
         let code = unsafe { inflateInit2_(&raw mut *stream, WINDOW_BITS, zlibVersion(), size_of::<z_stream>() as i32) };
         made(code)?;
         Ok(Self { stream })
@@ -47,27 +48,27 @@ impl Unpacker {
     /// Decompresses as much of `input` as fits into `output`. Returns zlib's message if the data are invalid.
     pub fn step(&mut self, input: &[u8], output: &mut [u8]) -> std::result::Result<Step, &'static str> {
         let (step, code) = run(&mut self.stream, input, output, |stream| {
-            // SAFETY: initialized by `new`; `run` has set input and output.
+            // SAFETY: `new` has initialized the stream, and `run` has set its input and output.
             unsafe { inflate(stream, Z_NO_FLUSH) }
         });
         match code {
             Z_OK | Z_BUF_ERROR | Z_STREAM_END => Ok(step),
             _ if self.stream.msg.is_null() => Err("not the gzip format"),
-            // SAFETY: a static NUL-terminated text of the library.
+            // SAFETY: `msg` is not null, so it points to a static NUL-terminated text of zlib.
             _ => Err(unsafe { CStr::from_ptr(self.stream.msg) }.to_str().unwrap_or_default()),
         }
     }
 
     /// Prepares for the next member.
     pub fn restart(&mut self) {
-        // SAFETY: initialized by `new`. The call fails only for uninitialized streams.
+        // SAFETY: `new` has initialized the stream. The call fails only for uninitialized streams.
         unsafe { inflateReset(&raw mut *self.stream) };
     }
 }
 
 impl Drop for Unpacker {
     fn drop(&mut self) {
-        // SAFETY: initialized by `new`, and ended once.
+        // SAFETY: `new` has initialized the stream, and only this function ends it.
         unsafe { inflateEnd(&raw mut *self.stream) };
     }
 }
@@ -82,7 +83,8 @@ impl Packer {
     /// Creates a compressor with zlib's default level, 6.
     pub fn new() -> Result<Self> {
         let mut stream = boxed(z_stream::default(), STREAM)?;
-        // SAFETY: a stream with default allocators, the version of this library, and the size of its structure.
+        // SAFETY: the stream has its default values, so zlib uses its own allocators. The version and the size of
+        // the structure are those of the linked library.
         let code = unsafe {
             deflateInit2_(
                 &raw mut *stream,
@@ -102,10 +104,10 @@ impl Packer {
     /// Compresses `input`. `last` means that no more input follows; repeat the call until the stream has ended.
     pub fn step(&mut self, input: &[u8], output: &mut [u8], last: bool) -> Step {
         let flush = if last { Z_FINISH } else { Z_NO_FLUSH };
-        // A call without input or without room for output makes no progress. This code is ignored. All other error
-        // codes mean a wrong call.
+        // The return code is ignored. If the input is empty or the output is full, the code is an error. The returned
+        // `Step` then shows that the call has made no progress. All other error codes indicate a wrong call.
         run(&mut self.stream, input, output, |stream| {
-            // SAFETY: initialized by `new`; `run` has set input and output.
+            // SAFETY: `new` has initialized the stream, and `run` has set its input and output.
             unsafe { deflate(stream, flush) }
         })
         .0
@@ -114,7 +116,7 @@ impl Packer {
 
 impl Drop for Packer {
     fn drop(&mut self) {
-        // SAFETY: initialized by `new`, and ended once.
+        // SAFETY: `new` has initialized the stream, and only this function ends it.
         unsafe { deflateEnd(&raw mut *self.stream) };
     }
 }
@@ -135,7 +137,7 @@ fn run(stream: &mut z_stream, input: &[u8], output: &mut [u8], call: impl FnOnce
     (stream.next_out, stream.avail_out) = (output.as_mut_ptr(), room);
     let code = call(stream);
     let (used, made) = ((before - stream.avail_in) as usize, (room - stream.avail_out) as usize);
-    // The borrows of input and output end with this call.
+    // The borrows of input and output end here, so the stream must not keep their addresses.
     (stream.next_in, stream.avail_in) = (std::ptr::null_mut(), 0);
     (stream.next_out, stream.avail_out) = (std::ptr::null_mut(), 0);
     (Step { used, made, ended: code == Z_STREAM_END }, code)
@@ -165,7 +167,7 @@ mod tests {
         for (room, at_once) in [(1 << 16, 1 << 16), (1, 7), (3000, 1)] {
             let packed = packed(&text, room);
             let (mut unpacker, mut back, mut output) = (Unpacker::new().unwrap(), Vec::new(), vec![0; room]);
-            // The packed data form two members of one file.
+            // The packed data are decompressed twice, as two members of one file.
             for _ in 0..2 {
                 let mut rest = &packed[..];
                 loop {

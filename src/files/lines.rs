@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fmt::{self, Display};
 use std::os::unix::ffi::OsStrExt as _;
 
-/// Iterator over lines without their line ends, which counts them from 1.
+/// Iterator over the lines of a text, without line ends. It counts the lines from 1.
 #[derive(Clone, Copy)]
 pub struct Lines<'a> {
     rest: &'a [u8],

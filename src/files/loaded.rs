@@ -31,7 +31,7 @@ impl fmt::Display for Warning {
 }
 
 impl Loaded {
-    /// A file without vectors.
+    /// Returns the contents of a file without vectors.
     pub fn of(matrix: Box<dyn Matrix>) -> Self {
         Self { matrix, vectors: Vectors::default(), warning: None }
     }

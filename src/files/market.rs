@@ -30,7 +30,7 @@ struct Banner {
     symmetry: Symmetry,
 }
 
-/// Parses a text that begins with %%.
+/// Parses the text of a MatrixMarket file, which begins with %%.
 pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     let mut lines = Lines::new(text);
     let banner = Banner::of(lines.next().unwrap_or_default())?;
@@ -112,7 +112,7 @@ impl Banner {
     }
 }
 
-/// Parses the line of `many` counts.
+/// Finds and parses the next data line, which must contain exactly `many` counts.
 fn counts(lines: &mut Lines, many: usize) -> Result<[u64; 3]> {
     let Some(line) = lines.find(|line| is_data(line)) else {
         return Err(at(lines.number, "the file ends before the line of rows and columns"));
@@ -139,7 +139,7 @@ fn is_data(line: &[u8]) -> bool {
     !matches!(line.trim_ascii_start().first(), None | Some(b'%'))
 }
 
-/// The lines after the counts.
+/// The lines after the line of counts, and the contents of the lines before.
 struct Read<'a> {
     banner: Banner,
     lines: Lines<'a>,
@@ -157,7 +157,7 @@ impl Read<'_> {
         Ok(Loaded::of(boxed(matrix, "a matrix")?))
     }
 
-    /// Divides the lines among the threads, with the number of entries in each piece.
+    /// Divides the lines into pieces for the threads. Returns each piece with its number of entries.
     fn pieces(&self, workers: &mut Workers) -> Result<Vec<(Lines<'_>, usize)>> {
         let mut pieces = Vec::new();
         let count = workers.pieces(self.lines.left());
@@ -256,8 +256,8 @@ impl Read<'_> {
             },
         )?;
         let (rows, cols, symmetry) = (self.rows, self.cols, self.banner.symmetry);
-        // In the lower triangle, the columns before j omit j (j - 1) / 2 positions; without the diagonal, j (j + 1) /
-        // 2.
+        // Of the columns before column j, the file omits j (j - 1) / 2 positions if the matrix is symmetric, and
+        // j (j + 1) / 2 positions if it is skew-symmetric.
         let value = |i: usize, j: usize| match symmetry {
             Symmetry::General => values[j * rows + i],
             Symmetry::Symmetric => {

@@ -6,7 +6,7 @@ use crate::base::workers::Workers;
 use crate::error::{RRB_ERR_NOT_FINITE, Result, reserve};
 use crate::sparse::assemble::{Assembled, AssemblyError, Triplets};
 
-/// Symmetry of a file, which determines the triangle that is not stored.
+/// Symmetry that a file states. It determines how the entries that the file omits are computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Symmetry {
     /// All entries are stored.

@@ -70,8 +70,8 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     })
 }
 
-/// Writes a matrix, compressed with gzip if the name ends with .gz. The file is replaced when the new one is complete;
-/// Until then, and after an error, an existing file is unchanged.
+/// Writes a matrix, compressed with gzip if the name ends with .gz. An existing file is replaced when the new one is
+/// complete. Until then, and after an error, it is unchanged.
 pub fn save(matrix: &dyn Matrix, path: &CStr, format: FileFormat) -> Result<()> {
     let fault = |error: io::Error| about(path, io_fault("written", error));
     // A pipe or a device is written directly, because another file cannot replace it.
@@ -83,7 +83,8 @@ pub fn save(matrix: &dyn Matrix, path: &CStr, format: FileFormat) -> Result<()> 
     partial.finish().map_err(fault)
 }
 
-/// An incomplete file next to the file that it will replace. Dropping it removes the file.
+/// An incomplete file next to the file that it will replace. It is removed when this value is dropped before a
+/// successful `finish`.
 struct Partial {
     /// The NUL-terminated target name, followed by the NUL-terminated name of this file.
     names: Vec<u8>,
@@ -92,8 +93,8 @@ struct Partial {
     file: Option<File>,
 }
 
-/// Maximum number of names that are tried for the incomplete file. A file of a killed process or of another thread may
-/// already have a name.
+/// Maximum number of names that are tried for the incomplete file. A name may already
+/// belong to a file of a killed process or of another thread.
 const NAMES: usize = 100;
 /// Maximum number of bytes appended to a name, including NUL.
 const ENDING: usize = 64;
@@ -153,7 +154,7 @@ impl Partial {
         self.file.as_ref().ok_or_else(|| Error::Internal("a file that is written has ended".to_owned()))
     }
 
-    /// Replaces the target, and copies its permissions.
+    /// Copies the permissions of an existing target to this file, and replaces the target by this file.
     fn finish(mut self) -> io::Result<()> {
         if let (Ok(mode), Some(file)) = (file::mode(self.target()), &self.file) {
             file.set_permissions(Permissions::from_mode(mode))?;

@@ -12,7 +12,7 @@ pub fn whole_number(word: &[u8]) -> Option<i64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// The counts on a line; only the counts that the file formats define are stored.
+/// The counts on a line. Only the first `MOST` counts are stored; no line of a file format has more.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     kept: [usize; Self::MOST],

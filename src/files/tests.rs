@@ -83,7 +83,7 @@ fn a_team_reads_what_one_thread_reads() {
     array[N] = "1e400".to_owned();
     let expected = format!("line {}: '1e400' is not finite in double precision", N + 1);
     assert_eq!(same_for_any_threads(&array), expected);
-    // Fewer entries than threads, and other line ends.
+    // These files have fewer entries than threads, and some have other line ends.
     for (head, entries) in [
         ("coordinate pattern symmetric", &["3 3 2", "2 1", "3 3"][..]),
         ("coordinate integer general\r", &["2 2 3\r", "1 2 -4\r", "\r", "2 1 3\r", "2 2 0\r"]),
@@ -139,8 +139,8 @@ fn a_team_reads_cards_as_one_thread_does() {
     assert!(same_for_any_threads(short).starts_with(&format!("line {}: the file ends ", short.len())));
 }
 
-/// The file stores an upper triangle. The sequence entry, mirror image, entry, mirror image, ... has ascending
-/// positions.
+/// The file stores an upper triangle. If each entry is followed by its mirror image, the positions of this sequence
+/// ascend.
 #[test]
 fn mirrors_that_ascend() {
     let bits = |values: [f64; 3]| values.map(f64::to_bits);

@@ -15,7 +15,7 @@ const GZ: [u8; 2] = [0x1f, 0x8b];
 pub const PIECE: usize = 1 << 16;
 const TEXT: &str = "the text of a file";
 
-/// Reads the text of a file, without a byte order mark.
+/// Reads the text of a file, without a byte order mark of UTF-8.
 pub fn text(path: &CStr) -> Result<Vec<u8>> {
     if path == c"-" {
         return Err(whole(RRB_ERR_IO, "the standard input is not read; give a file"));
@@ -116,7 +116,8 @@ fn damaged(reason: &str) -> Error {
     whole(RRB_ERR_PARSE, format_args!("the gz data are damaged: {reason}"))
 }
 
-/// Rejects files that contain anything else than text in ASCII or UTF-8.
+/// Removes a byte order mark of UTF-8. Rejects text in UTF-16, tar and zip archives, empty files, and text whose lines
+/// end with CR alone.
 fn check(mut text: Vec<u8>) -> Result<Vec<u8>> {
     const UTF8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
     let other = |reason: &str| Err(whole(RRB_ERR_PARSE, reason));

@@ -1,5 +1,5 @@
-//! Writers of matrix files. Values are written with the fewest digits that are read back as the same double. A bitwise
-//! symmetric matrix is written as its lower triangle.
+//! Writers of matrix files. Values are written with the fewest digits that are read back as the same double. If a
+//! matrix is bitwise symmetric, only its lower triangle is written.
 
 use super::short::Short;
 use crate::base::csr::Csr;
@@ -58,9 +58,10 @@ fn market<I: Index>(a: &Csr<I>, symmetric: bool, to: &mut dyn Write) -> io::Resu
     Ok(())
 }
 
-/// Bytes for a number; 24 suffice for a sign, 17 digits, a point, and an exponent such as E-308.
+/// Capacity of the text of a number, in bytes. 24 suffice for a sign, 17 digits, a point, and an exponent such as
+/// E-308.
 const NUMBER: usize = 32;
-/// Bytes for two integers and a number.
+/// Capacity of the text of a line with two integers and a number, in bytes.
 const LINE: usize = 96;
 
 /// Returns the line of an entry. The value has the fewest digits that are read back as the same double.
@@ -74,8 +75,8 @@ fn line(i: usize, j: usize, value: f64) -> io::Result<Short<LINE>> {
     Ok(line)
 }
 
-/// Returns the fewest digits that are read back as the same double. The text contains a point, because the format of
-/// the field would insert one otherwise.
+/// Returns the fewest digits that are read back as the same double. The text contains a point. Without it, a reader
+/// would insert a point according to the format of the field.
 fn with_point(value: f64) -> io::Result<Short<NUMBER>> {
     let mut text = Short::default();
     write!(text, "{value:E}").map_err(io::Error::other)?;

@@ -1,8 +1,8 @@
 //! Decisions of a solve: how PCG continues after each test (docs/theory/rrb.md, stopping test).
 //!
 //! The functions depend only on the [`State`] and on the scalars that the steps return. Within its loop, a device
-//! decides about convergence, `max_iter` and breakdown by the same functions in `kernels/common/scalars.cuh`; both
-//! must agree bitwise.
+//! decides about convergence, `max_iter` and breakdown by the same functions in `kernels/common/scalars.cuh`. The
+//! results on the host and on a device must be bitwise identical.
 //!
 //! | state | condition | [`Code`] | [`Next`] |
 //! |---|---|---|---|
@@ -76,7 +76,7 @@ pub(super) const RHO_DRIFT: f64 = 2.0;
 /// After drift, CG continues with p = z if <r, r> is at most this fraction of its value at the last replacement.
 /// Otherwise CG restarts.
 pub(super) const SUFFICIENT_DECREASE: f64 = 0.25;
-/// If a replacement leaves r'M^-1 r at or below this fraction of its previous value, CG converges and
+/// If a replacement leaves r'M^-1 r at or below this fraction of its previous value, CG converges fast enough, and
 /// `UNPREDICTED_GROWTH` is not tested.
 pub(super) const FAST_DECREASE: f64 = 0.25;
 /// CG continues with p = z if r'M^-1 r exceeds the value predicted by the previous beta by this factor. Most of r is
@@ -85,16 +85,16 @@ pub(super) const UNPREDICTED_GROWTH: f64 = 8.0;
 /// CG continues with p = z if <r, r> exceeds its value at the previous replacement by this factor.
 pub(super) const EXCESSIVE_GROWTH: f64 = 100.0;
 
-/// Number of iterations without a lower residual after which the residual stagnates. Applies only to preconditioners
-/// that reduce the error quickly for all coefficients. With an aggregation cycle, CG needs three or four iterations per
-/// decimal digit. With coefficients that differ by factors of 1e6, the first twenty iterations may not reduce the
-/// residual. At the rounding level, the recurred residual may stay just above the threshold, and grow after 50 or more
-/// iterations.
+/// Number of iterations without a lower residual after which the residual counts as stagnant. Applies only to
+/// preconditioners that reduce the error quickly for all coefficients. With an aggregation cycle, CG needs three or
+/// four iterations per decimal digit. With coefficients that differ by factors of 1e6, the first twenty iterations may
+/// not reduce the residual. At the rounding level, the recurred residual may stay just above the threshold, and grow
+/// after 50 or more iterations.
 pub(super) const STAGNATION_ITERATIONS: usize = 40;
 /// A residual counts as lower if its norm is at most this fraction of the smallest norm so far.
 pub(super) const LOWER_NORM: f64 = 0.7;
-/// Largest norm at which a residual stagnates, relative to the reference. Above this limit, the 2-norm may be constant
-/// while the energy norm of the error decreases.
+/// A residual counts as stagnant only if its norm is at most this fraction of the reference. Above this limit, the
+/// 2-norm may be constant while the energy norm of the error decreases.
 pub(super) const STAGNATION_NORM: f64 = 1e-4;
 
 /// Magnitude below which a nonpositive square is attributed to rounding, relative to the largest r'M^-1 r. An
@@ -110,7 +110,7 @@ pub(super) const ROUNDING_FACTOR: f64 = 64.0;
 pub(super) struct Replaced {
     /// The recurred and the recomputed <r, r> differ by more than the factor [`DRIFT`].
     pub(super) drifted: bool,
-    /// <r, r> has fallen by the factor [`SUFFICIENT_DECREASE`] since the last replacement.
+    /// <r, r> is at most [`SUFFICIENT_DECREASE`] times its value at the last replacement.
     pub(super) decreased: bool,
     /// <r, r> has grown by more than the factor [`EXCESSIVE_GROWTH`] since the last replacement. False if r was not
     /// replaced since the start.
@@ -174,7 +174,8 @@ impl State {
         self.restarts += 1;
     }
 
-    /// Returns whether PCG may start from the current residual. NaN passes, so that the steps report a breakdown.
+    /// Returns whether PCG may start from the current residual. A norm of NaN does not prevent the start, so that the
+    /// steps report a breakdown.
     pub(super) fn may_start(&self) -> bool {
         let fruitless = self.norm > RESTART_REDUCTION * self.previous_restart_norm;
         self.restarts <= MOST_RESTARTS && !fruitless
@@ -204,8 +205,8 @@ impl State {
     /// Tests a start with rho = <r, M^-1 r>. `rounding`: whether rounding can explain a nonpositive rho.
     pub(super) fn test_start(&mut self, rho: f64, rounding: bool) -> Code {
         let test = &self.test;
-        // M is definite, so rho <= 0 is a rounding error: on a singular system, the residual of a guess may consist
-        // only of rounding errors.
+        // On a singular system, the residual of a guess may consist only of rounding errors. A nonpositive rho is
+        // attributed to them.
         let constant = test.rounding > 0.0 && rho <= 0.0 && rho.is_finite();
         let spent = self.norm <= test.rounding || constant || rounding;
         self.rho = rho;
@@ -415,7 +416,8 @@ mod tests {
         code: i32,
     }
 
-    /// Updates the state for the arguments <r, M^-1 r>, <r, r> and <p, A p>.
+    /// Function of the emulated device that computes the decisions of one iteration. Its arguments are the state, which
+    /// it updates, and <r, M^-1 r>, <r, r> and <p, A p>.
     type Decide = unsafe extern "C" fn(*mut Decided, f64, f64, f64);
 
     /// Returns the function of the emulated device, if the emulator is loaded.

@@ -10,11 +10,12 @@ use crate::krylov::pcg::SQUARE;
 use crate::krylov::vectors::{KrylovSteps, VectorId};
 use crate::report::StopReason;
 
-/// First of three vectors for u_k-1, u_k and u_k+1 of the Lanczos process; u_k has index k mod 3.
+/// The work vectors U, U + 1 and U + 2 contain u_k-1, u_k and u_k+1 of the Lanczos process. Work vector U + (k mod 3)
+/// contains u_k.
 const U: usize = 0;
-/// First of two vectors for w_k-1 and w_k; w_k has index k mod 2.
+/// The work vectors W and W + 1 contain w_k-1 and w_k. Work vector W + (k mod 2) contains w_k.
 const W: usize = 3;
-/// First of two vectors for M^-1 u_k and M^-1 u_k+1; M^-1 u_k has index k mod 2.
+/// The work vectors Y and Y + 1 contain M^-1 u_k and M^-1 u_k+1. Work vector Y + (k mod 2) contains M^-1 u_k.
 const Y: usize = 5;
 
 /// Number of vectors in addition to x, b and r.

@@ -49,8 +49,9 @@ pub use crate::options::Norm;
 
 /// Caller of PCG. The caller's system may be larger than the system that PCG solves.
 pub trait Caller<S: ?Sized> {
-    /// Stores x in the user's array if its norm is below `best`, the norm of the previously stored iterate. Returns
-    /// the norm of the stored x, or `None` if x was not stored. `norm` is the tested norm of x. May overwrite r.
+    /// Stores x in the user's array if its residual norm is below `best`, the residual norm of the iterate that was
+    /// stored last. `norm` is the tested norm of r = b - A x in PCG. Returns the residual norm of the stored x, or
+    /// `None` if x was not stored. May overwrite r.
     fn keep(&mut self, s: &mut S, best: f64, norm: f64) -> Option<f64>;
 
     /// Runs another Krylov method instead of PCG. Returns `None` if PCG is to run.
@@ -58,7 +59,8 @@ pub trait Caller<S: ?Sized> {
         None
     }
 
-    /// Handles the end of a run. Returns the stop reason of the solve, or `None` if `at` begins another run.
+    /// Handles the end of a run. Returns the stop reason of the solve, or `None` if another run follows. In this case,
+    /// `at` is the state at the start of that run.
     fn ended(&mut self, _s: &mut S, _at: &mut State, reason: StopReason) -> Option<StopReason> {
         Some(reason)
     }
@@ -122,7 +124,8 @@ pub fn pcg<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Cal
 /// itself, returns the code at the end of that loop.
 fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Caller<S>) -> Code {
     loop {
-        // The means of r do not count in the test: no x with the prescribed means can reduce them.
+        // The means of r over singular components do not count in the test. The means of x are prescribed, so no
+        // iteration can reduce those of r.
         if at.test.centers {
             at.norm2 = center_residual(s).1.unwrap_or(at.norm2);
         }
@@ -167,8 +170,8 @@ fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     }
 }
 
-/// Computes one iteration. After the last iteration of a run, x includes the update alpha p, unless the residual has
-/// diverged.
+/// Computes one iteration. After the last iteration of a run, x includes the update alpha p, except after divergence or
+/// a breakdown.
 fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     let alpha = at.alpha;
     let replaces = at.is_replacement_due() && s.properties().single;
@@ -270,8 +273,10 @@ fn changes_preconditioner<S: PcgSteps + ?Sized>(s: &mut S, at: &State) -> bool {
 }
 
 /// Returns whether rounding can explain a nonpositive `square`, which then does not indicate an indefinite matrix
-/// (docs/theory/rrb.md, breakdown). For r'M^-1 r, this is the case if M is definite. For p'Ap, this is the case if
-/// |p'Ap| <= 128 epsilon max(center) <p, p>, because |p|'|A||p| <= 2 max(center) <p, p>.
+/// (docs/theory/rrb.md, breakdown). Rounding can explain a square for which `State::is_negligible` holds. For other
+/// squares r'M^-1 r, the condition is that M is definite. For other squares p'Ap, the condition is
+/// |p'Ap| <= 128 epsilon max(center) <p, p>, because |p|'|A||p| <= 2 max(center) <p, p>. At the start, p'Ap = 0 is
+/// excluded if `Test::general` is set.
 fn is_rounding<S: PcgSteps + ?Sized>(s: &mut S, at: &State, quantity: &str, square: f64) -> bool {
     let test = &at.test;
     if test.general && quantity == ENERGY && square == 0.0 && at.iterations == 0 {

@@ -8,7 +8,7 @@ use super::vectors::{Iterate, VectorId, VectorSteps};
 /// 5 points solves the Schur complement system S1 x_b = b1 on the black nodes. A deflated family solves the deflated
 /// system.
 pub trait PcgSteps: VectorSteps {
-    /// Returns the properties of these steps, which a change of the preconditioner may change.
+    /// Returns the properties of these steps. `change_preconditioner` may change them.
     fn properties(&self) -> Properties {
         Properties::default()
     }
@@ -75,8 +75,9 @@ pub struct Properties {
     /// M reduces the error quickly for all coefficients. A small residual that stagnates for many iterations is then
     /// attributed to rounding.
     pub contracts_quickly: bool,
-    /// The means over singular components must be subtracted from r before M. Not set if M^-1 includes P, nor for a
-    /// deflated r, for which the subtraction would violate Z^T r = 0.
+    /// The means over singular components must be subtracted from r before M^-1 is applied. False if the steps compute
+    /// P M^-1 P r themselves (P: see `PcgSteps::precondition`). Also false with deflation, where r satisfies Z^T r = 0
+    /// for the deflation vectors Z and the subtraction would violate this equation.
     pub centers: bool,
     /// Formula of beta.
     pub beta: Beta,
@@ -110,15 +111,16 @@ pub enum Means {
     Keep,
     /// Subtracts the means.
     Subtract,
-    /// Shifts the means to the stored means.
+    /// Adds a constant on each component, such that the means equal the stored means.
     Restore,
 }
 
 /// Preconditioner that replaces M.
 #[derive(Clone, Copy)]
 pub enum Another<'a> {
-    /// A preconditioner with which the estimated remaining work is smaller. The norm in the state must be the 2-norm.
-    /// The steps notify the observer, and the caller recomputes r.
+    /// A preconditioner with less estimated remaining work than M. The argument is the state of the solve, in which the
+    /// tested norm must be the 2-norm. `change_preconditioner` reports a switch to the observer. Its caller must then
+    /// recompute r.
     Cheaper(&'a State),
     /// The V-cycle, which replaces a recursive cycle until the next factorization. Available if the cycle was selected
     /// automatically.
@@ -153,7 +155,7 @@ pub fn replace_residual<S: PcgSteps + ?Sized>(s: &mut S, alpha: f64) -> (f64, f6
     (unfused_descend(s, Some(alpha)), s.residual(Iterate::X))
 }
 
-/// Returns <f p, f p>; the factor f keeps the squares above underflow. Overwrites q.
+/// Returns <f p, f p> with f = `factor`. The caller chooses f such that no square underflows. Overwrites q.
 pub fn direction_norm2<S: PcgSteps + ?Sized>(s: &mut S, factor: f64) -> f64 {
     s.combine(VectorId::Q, 0.0, &[(factor, VectorId::P)]);
     s.inner(VectorId::Q, VectorId::Q)

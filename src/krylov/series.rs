@@ -1,16 +1,16 @@
 //! Truncated Neumann series preconditioner, for all families.
 
-/// Steps of the series for A = L + D + U with strict lower and upper triangles L and U. All vectors except r are chosen
-/// by the caller of [`series`].
+/// Steps of the series for A = L + D + U with strict lower and upper triangles L and U. The caller of [`series`] passes
+/// all vectors except r.
 pub trait SeriesSteps {
     type Vector: Copy;
     /// Error type of a step.
     type Fault;
-    /// Computes v = D^-1 r. `last`: no other step follows.
+    /// Computes v = D^-1 r. `last`: whether this is the last step.
     fn begin(&mut self, v: Self::Vector, last: bool) -> Result<(), Self::Fault>;
-    /// Computes to = D^-1 (r - L from).
+    /// Computes `to` = D^-1 (r - L `from`).
     fn lower(&mut self, from: Self::Vector, to: Self::Vector) -> Result<(), Self::Fault>;
-    /// Computes to = v - D^-1 U from. `last`: no other step follows.
+    /// Computes `to` = v - D^-1 U `from`. `last`: whether this is the last step.
     fn upper(&mut self, v: Self::Vector, from: Self::Vector, to: Self::Vector, last: bool) -> Result<(), Self::Fault>;
 }
 
@@ -20,8 +20,10 @@ pub trait SeriesSteps {
 /// SIAM J. Sci. Stat. Comput. 3, 1982). Order 0 is Jacobi. In exact arithmetic, a symmetric diagonal scaling of A does
 /// not change the iterates.
 ///
-/// Horner's rule: v = D^-1 (r - L v) starting from v = D^-1 r, then z = v - D^-1 U z starting from z = v, each `order`
-/// times.
+/// The arrays `room` are two work vectors.
+///
+/// Horner's rule: v = D^-1 r, then `order` times v = D^-1 (r - L v). After that z = v, then `order` times z = v - D^-1
+/// U z.
 pub fn series<S: SeriesSteps>(s: &mut S, order: usize, room: [S::Vector; 2], z: S::Vector) -> Result<(), S::Fault> {
     if order == 0 {
         return s.begin(z, true);

@@ -15,7 +15,7 @@ pub struct Inputs {
     pub guess_max: f64,
     /// First entry that is not finite: array name, value, column and row.
     pub not_finite: Option<(&'static str, f64, usize, usize)>,
-    /// Scale with which the backend has already begun the solve.
+    /// Scale with which the backend has already begun the solve; `None` if it has not begun.
     pub scale: Option<f64>,
 }
 
@@ -25,7 +25,8 @@ impl Inputs {
         Self { rhs_max: 0.0, guess_max: 0.0, not_finite: None, scale: None }
     }
 
-    /// Adds a row. `largest` is its largest magnitude, or NaN if any value is NaN.
+    /// Updates the magnitudes with row `j` of the array `name`, which is the input if `rhs` is true and the guess
+    /// otherwise. `largest` is the largest magnitude in the row, or NaN if any value is NaN.
     pub fn look_at_row(&mut self, name: &'static str, row: &[f64], largest: f64, j: usize, rhs: bool) {
         let max = if rhs { &mut self.rhs_max } else { &mut self.guess_max };
         *max = larger(*max, largest);
@@ -36,8 +37,8 @@ impl Inputs {
         }
     }
 
-    /// Merges the values of another thread. The first entry that is not finite is the first one in the order of the
-    /// rows. Within a row, the input precedes the output.
+    /// Merges the values of another thread. If both have an entry that is not finite, the entry in the earlier row
+    /// remains. Within a row, an entry of the input precedes an entry of the output.
     pub fn merge(&mut self, other: &Self, input_name: &'static str) {
         self.rhs_max = larger(self.rhs_max, other.rhs_max);
         self.guess_max = larger(self.guess_max, other.guess_max);
@@ -91,8 +92,8 @@ impl Arrays<'_> {
     }
 }
 
-/// Stopping test of a solve before its norms are known. Backends use it to begin the PCG loop before the host has the
-/// norms.
+/// Parameters from which the stopping test of a solve is computed once the norms of b and of the first residual are
+/// known. With these parameters, a device can begin the PCG loop before the host has received the norms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Criterion {
     /// Tests sqrt(r' M^-1 r) instead of the 2-norm.
@@ -107,9 +108,10 @@ pub struct Criterion {
     pub max_iter: usize,
     /// The threshold of the recurred residual is at least this fraction of |b|.
     pub futile: f64,
-    /// Norms at most this fraction of max(|b|, 1) may have squares that underflow.
+    /// Squares may underflow if the norm is at most this fraction of max(|b|, 1).
     pub vanishing: f64,
-    /// With the preconditioned norm on S1, the loop does not begin if |r1| is at most this fraction of |b|.
+    /// Used with the preconditioned norm. If the 2-norm of the right-hand side of the system that CG solves is at most
+    /// this fraction of |b|, it is only rounding error. A device does not begin the loop in this case.
     pub baseless: f64,
     /// If the threshold divided by the scale is below this value, the host checks x before x is stored. Rounding to
     /// subnormal numbers may then change the residual too much.
@@ -122,7 +124,7 @@ impl Criterion {
         (self.rel_tol * reference).max(self.abs_tol * scale)
     }
 
-    /// Returns `Test::vanishing` for a regular system.
+    /// Returns `Test::vanishing` for a regular system with the norm `b` of its right-hand side.
     pub fn vanishing(&self, b: f64) -> f64 {
         self.vanishing * b.max(1.0)
     }
@@ -131,12 +133,12 @@ impl Criterion {
 /// Arrays that `SolveSteps::load` reads: b = input * scale, and x = output * scale for a guess (`true`), or x = 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// b only, after `reduce`. x is unchanged.
+    /// b only, because `reduce` may have overwritten it. x is unchanged.
     Rhs,
     /// b and x.
     System(bool),
-    /// b and x of a regular system with the 2-norm. A backend may also run the steps up to PCG (`begin`), and load the
-    /// unused parts of b only when a step needs them.
+    /// b and x of a regular system with the 2-norm. A backend may also run the steps up to PCG (`begin`). It may load
+    /// the parts of b that these steps do not read only when a later step needs them.
     Start(bool),
     /// b and x. The later steps are separate: no step does work of another step, and the host runs the loop.
     Separate(bool),
@@ -163,12 +165,12 @@ pub struct Begun {
     pub residual_norm2: Option<f64>,
 }
 
-/// Right-hand side that `SolveSteps::reduce` eliminates.
+/// Right-hand side from which `SolveSteps::reduce` eliminates the red nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eliminated {
-    /// b. May overwrite r.
+    /// b. `reduce` may overwrite r.
     Rhs,
-    /// b, which was loaded again after a previous `reduce`. r is unchanged.
+    /// b, which was loaded again after a previous `reduce`. `reduce` leaves r unchanged.
     Again,
     /// b - A x on the whole grid, which replaces b. x includes its red values.
     Residual,
@@ -190,19 +192,21 @@ pub trait SolveSteps: PcgSteps {
     /// Loads the caller's arrays. Returns <b, b> on the whole grid, or an unspecified value for `Load::Rhs`. If the
     /// backend has run the steps up to PCG, also returns |b - A x|^2 on the whole grid and <r, r>.
     fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>);
-    /// Returns the number of the singular component with the largest |sum b| / sum |b|, sum b, and sum |b|.
+    /// Finds the singular component with the largest |sum b| / sum |b|, where the sums are over the nodes of the
+    /// component. Returns the number of this component, its sum b, and its sum |b|.
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
         (0, 0.0, 0.0)
     }
-    /// Returns |b - A x|^2 on the whole grid. Called before `reduce`, or after `back_substitute` and `load`. With
-    /// `scale`, b is input * scale; whether the vector b is reloaded depends on the backend.
+    /// Returns |b - A x|^2 on the whole grid. Called before `reduce`, or after `back_substitute` and `load`. If `scale`
+    /// is given, the residual is that of b = input * `scale`. A backend may then load the vector b again.
     fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64;
     /// Computes b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10); no effect if CG runs on A. Returns <b_r,
     /// D_r^-1 b_r> for `Eliminated::Residual`, else an unspecified value.
     fn reduce(&mut self, _what: Eliminated) -> f64 {
         0.0
     }
-    /// Computes x_r = D_r^-1 (b_r - A_rb x_b), unless CG runs on A. Returns max |x|, or NaN if any value is NaN.
+    /// Completes x. If CG runs on S1, computes x_r = D_r^-1 (b_r - A_rb x_b). If CG runs on a deflated system, adds the
+    /// deflated part of x. Returns max |x|, or NaN if any value is NaN.
     ///
     /// Also returns the square of the tested norm of input * scale - A x, if the backend has computed it. A backend may
     /// fuse this computation if `scale` is given, for a regular system with the 2-norm.
@@ -226,7 +230,7 @@ pub trait Timing {
     fn finish(&mut self) {}
 }
 
-/// Computes all steps from `inspect` to PCG for a regular system and the 2-norm: loads the arrays, computes the
+/// Runs all steps between `inspect` and PCG for a regular system and the 2-norm: loads the arrays, computes the
 /// residual of the guess, and reduces b.
 pub fn begin<S: SolveSteps + ?Sized>(s: &mut S, scale: f64, guess: bool) -> Begun {
     let (rhs_norm2, begun) = s.load(scale, Load::Start(guess));

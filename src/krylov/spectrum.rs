@@ -16,7 +16,7 @@ pub fn lanczos_extremes(coefficients: &[(f64, f64)]) -> Option<(f64, f64)> {
     let added = |k: usize| if k > 0 { coefficients[k].1 * inverse_alpha(k - 1) } else { 0.0 };
     let off = |k: usize| if k > 0 { coefficients[k].1.sqrt() * inverse_alpha(k - 1) } else { 0.0 };
     let next_off = |k: usize| if k + 1 < n { off(k + 1) } else { 0.0 };
-    // Gershgorin's theorem bounds the largest eigenvalue; 0 bounds the smallest one.
+    // All eigenvalues are between 0 and `high`, the bound of Gershgorin's theorem.
     let high = (0..n).map(|k| inverse_alpha(k) + added(k) + off(k) + next_off(k)).fold(0.0, f64::max);
     if !high.is_finite() {
         return None;

@@ -17,8 +17,8 @@ pub struct Test {
     /// A residual whose 2-norm is at most this value consists only of rounding errors. Nonzero only for singular
     /// systems, where such a residual gives no search direction.
     pub rounding: f64,
-    /// Each start centers r (`pcg::center_residual`), since the preconditioned norm of a singular system uses P M^-1 P
-    /// (P: see `PcgSteps::precondition`).
+    /// Each start of PCG subtracts the means over singular components from r (`pcg::center_residual`), since the
+    /// preconditioned norm of a singular system uses P M^-1 P (P: see `PcgSteps::precondition`).
     pub centers: bool,
     /// 2-norm of r below which squares may underflow in the sweeps. A nonpositive square then does not indicate an
     /// indefinite matrix.
@@ -74,9 +74,9 @@ pub struct State {
     pub restarts: usize,
     /// Number of restarts in this run.
     pub restarts_of_run: usize,
-    /// Tested norm at the start before the last restart; infinite if this start did not follow a restart.
+    /// Tested norm at the last restart but one of this run; infinite if the run has had fewer than two restarts.
     pub previous_restart_norm: f64,
-    /// Norm of the iterate that the caller has stored; infinite if there is none.
+    /// Residual norm of the iterate that the caller has stored; infinite if there is none.
     pub stored_norm: f64,
     /// Number of the last restart whose x was passed to the caller. Each x is passed at most once.
     pub last_passed: usize,
@@ -100,7 +100,7 @@ pub struct Exact {
     pub norm2: f64,
     /// r'M^-1 r.
     pub rho: f64,
-    /// Largest <r, r> since then.
+    /// Largest <r, r> since this residual.
     pub peak: f64,
 }
 
@@ -118,12 +118,12 @@ pub enum Code {
     Spent,
     /// p'Ap is nonpositive and below the rounding level.
     SigmaVanished,
-    /// r'M^-1 r is negative or not finite, with the preconditioned norm. The iteration has no norm, so it was not
+    /// With the preconditioned norm: r'M^-1 r is negative, infinite or NaN. The iteration has no norm, so it was not
     /// reported to the observer.
     RhoNegative,
-    /// r'M^-1 r, needed for the next direction, is not positive or not finite.
+    /// r'M^-1 r is needed for the next direction, but is nonpositive, infinite or NaN.
     RhoBad,
-    /// p'Ap is not positive or not finite.
+    /// p'Ap is nonpositive, infinite or NaN.
     SigmaBad,
     /// The observer requested a stop.
     Paused,

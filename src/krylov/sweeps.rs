@@ -11,7 +11,7 @@ use crate::report::StopReason;
 pub const SWEEPS_VECTORS: usize = 0;
 
 /// Repeats x = x + N (b - A x) until norm(b - A x) <= threshold. The method defines N, for example N = omega D^-1 for
-/// damped Jacobi. Each iteration computes one sweep, and the residual b - A x from x.
+/// damped Jacobi. Each iteration computes one sweep and then recomputes the residual b - A x.
 pub fn sweeps<S: SweepSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
     loop {
         s.sweep(at.iterations);

@@ -16,30 +16,34 @@ const Z: usize = VectorId::Z.0;
 /// Tridiagonal matrix with a_i,i+1 = -1, and M = diag(A).
 struct Line {
     center: Vec<f64>,
-    /// x, b, r, p, q, z.
+    /// The vectors x, b, r, p, q and z.
     v: [Vec<f64>; 6],
-    /// The last update was r = r - alpha q.
+    /// Whether r = r - alpha q was computed since M was last applied.
     updated: bool,
     /// Each update is x = x + (1 + error) alpha p. When the recurred residual is zero, b - A x is -error times its
     /// value at the start.
     error: f64,
-    /// Replaces the residual, as for CG in single precision.
+    /// Whether PCG replaces the residual, as in single precision.
     single: bool,
     /// Number of residual replacements.
     replaced: usize,
-    /// M alternates between two matrices; `flexible` selects the flexible beta.
+    /// Whether M alternates between two matrices.
     changes: bool,
+    /// Whether beta is `Beta::Flexible`.
     flexible: bool,
     /// Added to one entry of r after each update, so that the recurred residual stagnates at about this norm.
     noise: f64,
     /// M reduces the error quickly for all coefficients (`Properties::contracts_quickly`).
     contracts: bool,
+    /// Number of applications of M so far.
     steps: usize,
     /// M is negative definite after this number of applications.
     definite_for: usize,
     /// Deflates the constant vector Z: P = I - A Z (Z'AZ)^-1 Z'.
     deflated: bool,
+    /// Iteration at which the observer requests a stop.
     stop_at: usize,
+    /// Relative residuals that were reported to the observer.
     history: Vec<f64>,
 }
 
@@ -129,7 +133,7 @@ impl Line {
     }
 }
 
-/// Norms of the iterates that PCG passed to the caller.
+/// Residual norms of the iterates that PCG passed to the caller.
 struct Offered(Vec<f64>);
 
 impl Caller<Line> for Offered {
@@ -357,8 +361,8 @@ fn the_observer_stops_the_loop() {
     assert!(close(end.norm, line.true_norm()));
 }
 
-/// With residual replacement, the recomputed residual satisfies the test at its first confirmation. Without
-/// replacement, it fails.
+/// With residual replacement, the first confirmation succeeds: the recomputed residual satisfies the test. Without
+/// replacement, it does not.
 #[test]
 fn residual_replacement_saves_restarts() {
     let mut recurred = Line::easy(1e-6);
@@ -374,7 +378,7 @@ fn somewhere() -> State {
     State { rho: 1.0, sigma: 1.0, largest_rho: 1.0, ..State::new(Line::easy(0.0).test(1e-14), 1.0, 7) }
 }
 
-/// Returns `from` after a start.
+/// Returns the state `from` after `State::begin`.
 fn started(from: State) -> State {
     let mut at = from;
     at.begin();
@@ -574,6 +578,6 @@ fn a_family_may_project_its_operator() {
     let ax = deflated.times(&deflated.v[X]);
     let shift = deflated.v[B].iter().zip(&ax).map(|(b, ax)| b - ax).sum::<f64>() / energy;
     deflated.v[X].iter_mut().for_each(|x| *x += shift);
-    // Rounding error of A x for x of magnitude 1e9.
+    // The tolerance is the rounding error of A x for the large x, of magnitude `shift`.
     assert!(deflated.true_norm() <= 1e-6 * shift.abs() * 4.0, "{:e} {shift:e}", deflated.true_norm());
 }

@@ -33,8 +33,8 @@ impl VectorId {
 pub trait VectorSteps {
     /// Returns <a, b>.
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64;
-    /// Computes to = scale to + sum_k factor_k v_k, in the order of the terms; no v_k is `to`. With scale = 0, the old
-    /// values of `to` are ignored, even NaN.
+    /// Computes `to` = `scale` `to` + sum_k factor_k v_k, in the order of the terms; no v_k is `to`. If `scale` is 0,
+    /// the old values of `to` are ignored, even NaN.
     ///
     /// PCG uses only these combinations: to = 0; to = factor v; to = to + factor v; to = scale to + v. A backend with
     /// `KrylovSteps` must support all combinations, other backends only these.
@@ -43,11 +43,12 @@ pub trait VectorSteps {
     fn largest(&mut self, v: VectorId) -> f64;
     /// Computes r = b - A x; returns <r, r>. For x = 0, this is r = b; the values of x are then ignored.
     fn residual(&mut self, of: Iterate) -> f64;
-    /// Reports an event to the observer. Returns `true` if the observer requests a stop after an iteration.
+    /// Reports an event to the observer. Returns true if the observer requests a stop. Only the result for an
+    /// [`Event::Iteration`] has a meaning.
     fn observe(&mut self, event: Event) -> bool;
 }
 
-/// Iterate of `VectorSteps::residual`.
+/// The x for which `VectorSteps::residual` computes b - A x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Iterate {
     /// x = 0.
@@ -61,19 +62,19 @@ pub enum Iterate {
 pub trait KrylovSteps: VectorSteps {
     /// Returns the length of a vector, over all threads.
     fn rows(&self) -> usize;
-    /// Computes to = A from.
+    /// Computes `to` = A `from`.
     fn product(&mut self, from: VectorId, to: VectorId);
-    /// Computes to = A' from.
+    /// Computes `to` = A' `from`.
     fn transposed_product(&mut self, from: VectorId, to: VectorId);
-    /// Computes to = M^-1 from.
+    /// Computes `to` = M^-1 `from`.
     fn precondition_vector(&mut self, from: VectorId, to: VectorId);
-    /// Computes to = M^-T from.
+    /// Computes `to` = M^-T `from`.
     fn precondition_transposed(&mut self, from: VectorId, to: VectorId);
     /// Returns the steps of relaxation methods, if the backend has the data for sweeps.
     fn sweeps(&mut self) -> Option<&mut dyn SweepSteps> {
         None
     }
-    /// Returns whether M is the identity. A method then uses `from` instead of M^-1 from.
+    /// Returns whether M is the identity. A method then uses `from` instead of M^-1 `from`.
     fn is_unpreconditioned(&self) -> bool;
     /// Computes products[k] = <a, with[k]> in one pass.
     fn inners(&mut self, a: VectorId, with: &[VectorId], products: &mut [f64]);
@@ -83,8 +84,8 @@ pub trait KrylovSteps: VectorSteps {
         self.inner(to, to)
     }
     /// Fills `to` with random numbers 2 u - 1, where u = (next() >> 11) 2^-53 of the generator SplitMix64. `seed` is
-    /// the state before the value of row 0. Row i receives the i-th number, independent of the thread that processes
-    /// the row.
+    /// the state of the generator before it computes the number for row 0. Row i receives the i-th number, independent
+    /// of the thread that processes the row.
     fn fill_random(&mut self, to: VectorId, seed: u64);
 }
 

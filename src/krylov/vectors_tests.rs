@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::krylov::vectors::{Iterate, KrylovSteps, SweepSteps, VectorId, VectorSteps};
 use crate::report::{Event, StopReason};
 
-/// Rows of (column, value) with ascending columns. `m` is the diagonal, its magnitude, or `None` for M = I.
+/// General matrix, stored as rows of (column, value) with ascending columns, and vectors. `m` contains the diagonal M,
+/// which is the diagonal of A or its magnitude; `None` means M = I.
 struct System {
     rows: Vec<Vec<(usize, f64)>>,
     m: Option<Vec<f64>>,
@@ -99,7 +100,7 @@ fn blocks3(n: usize) -> Vec<Vec<(usize, f64)>> {
 }
 
 impl System {
-    /// Returns a system with b = A 1 and x = 0.
+    /// Returns a system with x = 0 and with b = A e, where all entries of e are 1.
     fn new(rows: Vec<Vec<(usize, f64)>>, jacobi: bool, absolute: bool, own: usize) -> Self {
         let n = rows.len();
         let center = |(i, row): (usize, &Vec<(usize, f64)>)| {
@@ -335,7 +336,7 @@ fn blocks_have_the_golden_counts() {
     compare("blocks3_24", &blocks3(24), &expected);
 }
 
-/// Rows of the golden table with `converged` = -1: the residual exceeds 1e10.
+/// In these rows of the golden table, `converged` is -1: the relative residual exceeds 1e10.
 #[test]
 fn bicg_diverges_on_convection() {
     for (rows, count) in [(convection(2.0, 1.0), 21), (upwind(10.0, 5.0), 18)] {
@@ -385,7 +386,7 @@ fn minres_refuses_an_indefinite_m() {
     assert!(matches!(run(&mut s, "minres"), Err(Error::Breakdown { .. })));
 }
 
-/// <z, A z> and <r, z> are negative in the first iteration.
+/// In the first iteration, <z, A z> is negative for M = I, and <r, z> is negative for M = diagonal.
 #[test]
 fn steepest_descent_refuses_what_is_indefinite() {
     for (jacobi, quantity) in [(false, "p'Ap"), (true, "r'M^-1 r")] {

@@ -27,7 +27,8 @@ pub mod limits {
     /// indefinite at smaller contrasts.
     pub const BF16_CONTRAST_SINGULAR: f64 = 1e4;
 
-    /// `cycle` of `rrb_`: largest condition number of M_k^-1 A_k for which AMLI recursion pays.
+    /// `cycle` of `rrb_`: largest condition number of M_k^-1 A_k for which AMLI recursion pays. A_k and M_k are the
+    /// matrix and its preconditioner on the grid of recursion k.
     ///
     /// Above this number (strong anisotropy, coefficients that vary from node to node), two inner iterations reduce the
     /// error too little.
@@ -76,7 +77,8 @@ pub mod limits {
     pub const LARGE_CONTRAST: f64 = 1e-4;
     /// `deflation` of `dpcg_`: thickness in cells below which coarse grids may not resolve a component.
     pub const THIN_CELLS: usize = 4;
-    /// `preconditioner` of `dpcg_`: number of unresolved components from which amg is faster than multigrid.
+    /// `preconditioner` of `dpcg_`: smallest number of unresolved components for which amg is faster than
+    /// multigrid.
     ///
     /// Multigrid needs nearly one more iteration per component. amg needs 14 to 22 iterations of twice the cost, and
     /// its setup costs as much as 30 iterations.
@@ -88,18 +90,19 @@ pub mod limits {
     /// then reads 134 MB in 0.05 ms. A Cholesky factor is applied on the host, in 0.8 ms.
     pub const INVERTED_ON_DEVICE: usize = 4096;
 
-    /// `block_solver` of `smoother_`: largest condition number of the scaling D for which sine transforms are used.
+    /// `block_solver` of `smoother_`: largest condition number of the scaling D for which `auto` selects sine
+    /// transforms.
     ///
     /// D makes a one-dimensional operator of a block symmetric. With b cells per side and couplings l and u to the two
     /// neighbours, its condition number is max(l/u, u/l)^((b-1)/2). The relative error is about 2e-16 times this
     /// number, so the limit 300 keeps it below 1e-13.
     pub const MOST_SCALING: f64 = 300.0;
-    /// `block_solver` of `smoother_`: largest condition number of the scaling D for which sine transforms are
-    /// permitted. At this limit, four of the sixteen digits are inaccurate. The limit also keeps all entries of D and
-    /// D^-1 finite.
+    /// `block_solver` of `smoother_`: largest condition number of the scaling D for which `fast_diagonalization`, which
+    /// uses sine transforms, may be requested. At this limit, four of the sixteen digits are inaccurate. The limit also
+    /// keeps all entries of D and D^-1 finite.
     pub const PERMITTED_SCALING: f64 = 1e4;
 
-    /// `preconditioner` of `sparse_`: number of rows from which amg is used.
+    /// `preconditioner` of `sparse_`: smallest number of rows for which amg is used.
     ///
     /// Times relative to ic0, setup included: 1.33 for a cube of 47^3 nodes, 1 for 100^3 nodes, and 0.33 for a plane of
     /// 320^2 nodes.

@@ -240,7 +240,7 @@ impl Devices {
         self.0.cast_signed()
     }
 
-    /// Converts the value that `Options` stores.
+    /// Returns the list for the value that `Options` stores.
     pub(super) fn of_number(number: i64) -> Self {
         Self(number.cast_unsigned())
     }

@@ -52,7 +52,7 @@ pub(super) fn range_error(o: &OptionEntry, kind: Kind, value: impl fmt::Display)
     allowed.map_or_else(|error| error, |allowed| Error::range(o.name, value, allowed))
 }
 
-/// A choice as "1 (v)".
+/// A choice. `Display` writes its number and name, such as "1 (v)".
 struct Numbered((&'static str, i64));
 
 impl fmt::Display for Numbered {

@@ -79,7 +79,8 @@ impl Family {
         if self == Self::Smoother { "sweep" } else { "iteration" }
     }
 
-    /// Returns what the family does instead. For errors about common options and results that the family lacks.
+    /// Returns a clause that states what the family does. The error message about a common option or result that the
+    /// family lacks ends with this clause.
     fn instead(self) -> &'static str {
         match self {
             Self::Rrb => "it solves 2D grid systems to a tolerance",
@@ -115,7 +116,8 @@ impl Family {
     }
 }
 
-/// Returns `doc`, and lists the exceptions: families that lack a common key, or further families of a family's key.
+/// Returns `doc` with a note on the families. For a common key, the note lists the families that lack it. For a key in
+/// the number block of one family, the note lists the other families that have it, too.
 fn meaning(key: i32, what: &str, families: impl Fn(Family) -> bool, doc: &str) -> String {
     let home = Family::home(key);
     let others = |f: &&Family| home.map_or(!families(**f), |home| families(**f) && **f != home);
@@ -225,7 +227,8 @@ impl OptionEntry {
         self.serves.iter().flat_map(|(families, _)| families.iter().copied())
     }
 
-    /// Returns the description, including the families that lack the option.
+    /// Returns the description. For a common option, it names the families that lack the option. For an option with a
+    /// key of one family, it names the other families that have the option, too.
     #[must_use]
     pub fn meaning(&self) -> String {
         meaning(self.key, "option", |family| self.kind(family).is_some(), self.doc)
@@ -239,7 +242,8 @@ impl ResultEntry {
         RESULTS.iter().find(|r| r.key == key && r.families.contains(&family))
     }
 
-    /// Returns the description, including the families that lack the result.
+    /// Returns the description. For a common result, it names the families that lack the result. For a result with a
+    /// key of one family, it names the other families that have the result, too.
     #[must_use]
     pub fn meaning(&self) -> String {
         meaning(self.key, "result", |family| self.families.contains(&family), self.doc)
@@ -416,7 +420,8 @@ options! {
         "Preconditioner. `neumann` is a Neumann series with `order` + 1 terms. `ic0` is incomplete Cholesky without \
          fill; in dpcg_, it runs on the CPU only. `ric` is relaxed incomplete Cholesky without fill, which runs on \
          the CPU only. `multigrid` is geometric multigrid. `amg` is multigrid by aggregation; in sparse_, it requires \
-         `solver=cg`. `ssor` is symmetric SOR with the relaxation factor `sor_omega`. `ilu0` is incomplete LU without \
+         `solver=cg` or `steepest_descent`. `ssor` is symmetric SOR with the relaxation factor `sor_omega`. `ilu0` \
+         is incomplete LU without \
          fill. `chebyshev` is a polynomial in D^-1 A; the option `degree` sets its degree. For `auto`, see the rules \
          of `auto`.";
     ORDER = 401 "order" Factorize DPCG_SPARSE int(2, 0, 8);
@@ -596,7 +601,8 @@ results! {
          is auto";
     SYMMETRIC = 1407 "symmetric" SPARSE false &[],
         "1 if the matrix is symmetric, that is, if |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|) for all entries (for a_ii \
-         a_jj = 0, the limit is 1e-12 times the largest entry of row i); 0 if the matrix is not symmetric";
+         a_jj = 0, the limit is 1e-12 times the smaller of the largest magnitudes in rows i and j); 0 if the matrix \
+         is not symmetric";
     DOMINANCE = 1408 "dominance" SPARSE false Dominance::NAMES, "kind of diagonal dominance of the rows of the matrix";
     ZERO_DIAGONALS = 1409 "zero_diagonals" SPARSE false &[], "number of rows whose diagonal entry is zero or missing";
     EMPTY_ROWS = 1410 "empty_rows" SPARSE false &[], "number of rows without entries";
@@ -640,7 +646,8 @@ pub static ARGUMENTS: &[ArgumentEntry] = &[
 mod tests {
     use super::*;
 
-    /// Two families have an option with different ranges. Its description names both families.
+    /// Two families have an option with different ranges. Its description names the second family, and the error
+    /// message names both.
     #[test]
     fn an_option_of_two_families_names_both() {
         const STEPS: OptionEntry = OptionEntry {

@@ -161,7 +161,8 @@ impl Options {
     }
 
     /// Returns the index of the option `key`, its table entry and its allowed values. If the key belongs to a result of
-    /// another family, or is close to the key of a result, the error message names that result.
+    /// another family, or is closer to the key of a result than to that of any option, the error message names that
+    /// result.
     fn readable(&self, key: i32) -> Result<(usize, &'static OptionEntry, Kind)> {
         self.position(key).map_err(|error| {
             if OPTIONS.iter().any(|o| o.key == key) {
@@ -209,8 +210,9 @@ impl Options {
         Ok(())
     }
 
-    /// Applies the valid entries of `RRBSOLVER_OPTIONS` that this family has. Calls `complain` with an error for each
-    /// wrong entry. An error that `complain` returns ends the call.
+    /// Applies the valid entries of `text`, the content of the environment variable `RRBSOLVER_OPTIONS`. Ignores
+    /// options that only other families have. Calls `complain` with an error for each wrong entry. If `complain`
+    /// returns an error, this function returns it.
     pub fn set_text_leniently(&mut self, text: &str, mut complain: impl FnMut(Error) -> Result<()>) -> Result<()> {
         for entry in entries(text) {
             let name = entry.split('=').next().unwrap_or("");
@@ -300,7 +302,7 @@ impl Options {
 
 const LOG_TARGET: &str = "the option log";
 
-/// Ciarlet's names for a pair of lumping and relaxation (report, table 1).
+/// Returns the lumping and the relaxation parameter that one of Ciarlet's names denotes (report 16-06, table 1).
 fn lumping_shorthand(value: &str) -> Option<(Lumping, f64)> {
     match value {
         "m1u" => Some((Lumping::M1, 0.0)),
@@ -311,7 +313,8 @@ fn lumping_shorthand(value: &str) -> Option<(Lumping, f64)> {
     }
 }
 
-/// Option names of the programs of the 2008 thesis. Their eps is relative to the initial residual.
+/// Translates option names and values of the programs of the 2008 thesis. `set_entry` translates their option eps, a
+/// tolerance relative to the initial residual.
 fn solver_shorthand<'a>(name: &'a str, value: &'a str) -> (&'a str, &'a str) {
     match (name, value) {
         ("solver", "jcbi") => (name, "jacobi"),
@@ -344,8 +347,8 @@ fn underflows(text: &str, value: f64) -> bool {
     value == 0.0 && mantissa.contains(|c| ('1'..='9').contains(&c))
 }
 
-/// Returns the range error for a real value that the caller wrote as `text`. If the value is not zero or normal
-/// (`strange`), the message asks whether it has double precision.
+/// Returns the range error for a real value that the caller wrote as `text`. If the value is neither zero nor
+/// normal (`strange`), the message asks whether it has double precision.
 fn real_error(o: &OptionEntry, kind: Kind, text: impl fmt::Display, strange: bool) -> Error {
     let question = if strange { ": is it double precision?" } else { "" };
     range_error(o, kind, format_args!("{text}{question}"))

@@ -55,7 +55,7 @@ fn start(n: usize, k: usize) -> usize {
     1 + (n - 2 - WINDOW) * k / (WINDOWS - 1)
 }
 
-/// Returns the value that is exceeded in `OUTLIERS` windows only, the 90th percentile.
+/// Returns the 90th percentile of the windows: at most `OUTLIERS` windows exceed it.
 pub fn percentile(mut windows: [[f64; WINDOWS]; WINDOWS]) -> f64 {
     let windows = windows.as_flattened_mut();
     windows.sort_unstable_by(|a, b| b.total_cmp(a));

@@ -32,8 +32,8 @@ pub struct Setup {
     /// Number of levels, at most the number that the grid allows.
     pub levels: usize,
     /// Whether `factorize` may stop after fewer levels if the remaining matrix is diagonal up to weak couplings. True
-    /// if the caller did not request a number of levels. Only devices use this flag, because a small grid costs as much
-    /// time there as a larger one.
+    /// if the caller requested neither a number of levels nor `cycle=amli`. Only devices use this flag, because a small
+    /// grid costs as much time there as a larger one.
     pub may_end: bool,
     /// Variant of lumping.
     pub lumping: Lumping,
@@ -43,7 +43,7 @@ pub struct Setup {
     pub compensate: bool,
     /// Number of grids that store the colours r1, r2, b1, b2 in separate arrays; at most `levels / 2`.
     pub grids: usize,
-    /// Row padding and border of these grids, in values.
+    /// Rows of these grids are padded to a multiple of this number of values. It is also the width of their border.
     pub block: usize,
     /// Row sums of magnitude at most `zero_row_sum` times the center are set to zero in M.
     pub zero_row_sum: f64,
@@ -51,7 +51,8 @@ pub struct Setup {
     pub fused: bool,
     /// Storage format of the preconditioner.
     pub storage: Storage,
-    /// Power of two near the largest center; f32 and bf16 store M / unit. With f64, the unit is 1.
+    /// Power of two near the largest center; f32 and bf16 store M / unit. The unit is 1 with f64. It is also 1 if
+    /// aggregation replaces the levels from the start.
     pub unit: f64,
     /// Parameters of the cycle.
     pub cycle: Cycle,
@@ -120,7 +121,7 @@ pub struct Prediction {
 /// fused V-cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
-    /// Number of CG iterations. With levels, it is sqrt(kappa) / 2 ln(2 / reduction), where kappa is the condition
+    /// Number of CG iterations. With levels, it is (sqrt(kappa) / 2) ln(2 / reduction), where kappa is the condition
     /// number of M^-1 A. With aggregation, it is ln(reduction) / ln(contraction).
     pub iterations: f64,
     /// Cost of setup and iterations.
@@ -135,7 +136,7 @@ impl Prediction {
 }
 
 impl CostOfAggregation {
-    /// Predicts the cost of a solve that reduces the residual norm by the factor `reduction`.
+    /// Predicts the cost of a solve that reduces the residual norm to `reduction` times its first value.
     pub fn predict(&self, anisotropy: f64, reduction: f64, fused: bool) -> Prediction {
         let own = if fused { 1.0 } else { self.unfused };
         let expected = |setup, iterations: f64, own| Expected { iterations, cost: setup + own * iterations };
@@ -169,8 +170,8 @@ pub enum Aggregation {
 }
 
 impl Setup {
-    /// Returns whether CG runs on the Schur complement S1 of the first level. This requires a 5-point matrix without
-    /// compensation, for which the first elimination is exact.
+    /// Returns whether CG runs on the Schur complement S1 of the first level. This requires at least one level, and a
+    /// 5-point matrix without compensation, for which the first elimination is exact.
     pub fn on_schur_complement(&self, a: &StencilView) -> bool {
         a.corners.is_none() && !self.compensate && self.levels > 0
     }
@@ -206,9 +207,10 @@ pub struct InspectionSetup {
     pub checks: InspectionOptions,
     /// Whether the solve projects out the constants on singular components.
     pub project: bool,
-    /// Maximum number of threads that share the rows.
+    /// Maximum number of threads among which the rows are divided.
     pub members: usize,
-    /// Row padding and border width of grids stored by colour, in values.
+    /// Rows of grids stored by colour are padded to a multiple of this number of values. It is also the width of their
+    /// border.
     pub block: usize,
     /// Whether M may be stored in f32 or bf16.
     pub short: bool,
@@ -264,7 +266,7 @@ pub trait RrbBackend: Engine + Send {
     fn cost_of_aggregation(&self, _nodes: usize) -> Option<&'static CostOfAggregation> {
         None
     }
-    /// Returns the nonzero couplings of the inspected matrix that point out of the grid.
+    /// Returns the nonzero couplings that point out of the grid. `a` must be the matrix that was inspected last.
     fn outward(&mut self, a: &StencilView) -> Result<Outward> {
         Ok(Outward::of(a))
     }
@@ -278,12 +280,13 @@ pub trait RrbBackend: Engine + Send {
     fn forget(&mut self) {}
     /// Discards the last factorization and frees its memory.
     fn release(&mut self) {}
-    /// Computes A = L D L^T + R. A second call with the same setup reuses all memory.
+    /// Computes A = L D L^T + R, where M = L D L^T is the preconditioner and R the difference between A and M. A second
+    /// call with the same setup reuses all memory.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// Runs `examine` and `factorize` in one pass over the matrix, on the assumption that the structure and the setup
     /// of the previous matrix still apply. Returns `false` if the assumption fails or the backend does not support it;
-    /// `inspection` is then unspecified, and no factorization exists. After `true`, the caller checks whether the
-    /// inspection results fit this setup.
+    /// `inspection` is then unspecified, and the previous factorization must not be used any longer. After `true`, the
+    /// caller checks whether the inspection results fit this setup.
     fn factorize_again(
         &mut self,
         _a: &StencilView,
@@ -297,8 +300,8 @@ pub trait RrbBackend: Engine + Send {
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
     /// Returns the properties of the last factorization.
     fn report(&self) -> Report;
-    /// Returns the last matrix with its original entries. Returns `None` if the matrix has 9 points, or if this process
-    /// does not store all of it.
+    /// Returns the matrix that was factorized last, with its original entries. Returns `None` if the matrix has 9
+    /// points, or if this process does not store all of it.
     fn matrix(&self) -> Result<Option<FivePoints>> {
         Ok(None)
     }
@@ -334,9 +337,9 @@ impl Pivot {
     ///
     /// A node without couplings and with a row sum of exactly zero is the last node of a component of M with zero row
     /// sums. Any positive pivot is then correct. If A is singular, the constant is projected out of z. If A is regular,
-    /// M has lost the couplings of the component to Dirichlet rows by lumping, but A has them. The center of A is used,
-    /// which has a suitable magnitude. The caller must reject this case if A itself is singular and its constants are
-    /// not projected out.
+    /// M has lost the couplings of the component to Dirichlet rows by lumping, but A has them. The center of A is used
+    /// as the pivot, because it has a suitable magnitude. The caller must reject this case if A itself is singular and
+    /// its constants are not projected out.
     #[inline(always)]
     pub fn new(excess: f64, kept: [f64; 4], lumped: f64, one_minus_omega: f64) -> Self {
         let sum = Self::sum(kept);
@@ -383,9 +386,9 @@ impl Pivot {
         unit * f64::from(f32::MIN_POSITIVE)
     }
 
-    /// Rejects a pivot d <= eps * center, or replaces the last pivot of a singular component of M by the center. With
-    /// `floating`, the node has no couplings to remaining nodes. `node` returns the location of the node, and is called
-    /// only for such pivots.
+    /// Rejects a pivot that is at most eps * center or is not finite. If it is the last pivot of a singular component
+    /// of M, replaces it by the center instead. `floating`: whether the node has no couplings to remaining nodes.
+    /// `node` returns the location of the node, and is called only if the pivot is rejected or replaced.
     pub fn accepted(mut self, center: f64, floating: bool, node: impl FnOnce() -> PivotNode) -> Result<Self> {
         if self.needs_no_check(center) {
             return Ok(self);
@@ -458,7 +461,7 @@ pub struct PivotNode {
     pub j: usize,
     /// Center of A at the node.
     pub center: f64,
-    /// Whether the pivot may be replaced. It may, unless the node is in a singular component whose constants are not
+    /// Whether the pivot may be replaced: `false` if the node is in a singular component whose constants are not
     /// projected out.
     pub may_be_singular: bool,
 }

@@ -16,15 +16,16 @@ const STRAIGHT: [(isize, isize); 4] = [(1, 0), (0, 1), (1, 1), (-1, 1)];
 /// Offsets of the neighbours in a skew half stencil on black nodes: two columns east, two rows north, two diagonals.
 const SKEW: [(isize, isize); 4] = [(2, 0), (0, 2), (1, 1), (-1, 1)];
 
-/// Numbering of the nodes, and the factor.
+/// Direct solver of the coarsest system: the numbering of its nodes, and the factor of its matrix.
 pub struct Band {
-    /// Number of the node at each index of an array with a ring of zeros, counted from 1; 0 if there is no node.
+    /// For each index of an array with a ring of zeros: the number of the node there, counted from 1, or 0 if there is
+    /// no node.
     number: Vec<u32>,
-    /// Index of node k in an array with a ring.
+    /// For each node, counted from 0: its index in an array with a ring.
     place: Vec<usize>,
-    /// (i, j) of node k.
+    /// For each node, counted from 0: its column i and row j.
     node: Vec<(usize, usize)>,
-    /// Distance in an array with a ring from a node to each neighbour.
+    /// Differences between the indices of the neighbours and of the node, in an array with a ring.
     steps: [isize; 4],
     factor: Envelope,
     z: Vec<f64>,

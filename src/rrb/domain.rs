@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Name of the memory in error messages about failed allocations.
 const HALOS: &str = "rows of other ranks";
 
-/// Number of halo rows J on each side in which a rank computes the matrix. Three are necessary to eliminate the red
-/// nodes of two rows.
+/// Number of halo rows J on each side in which a rank computes the matrix. Three are necessary, because the red nodes
+/// in two halo rows are eliminated, and this elimination also reads the next row.
 pub const REACH: usize = 3;
 /// Number of halo rows J on each side that are stored. The copy of natural rows to the arrays by colour also writes the
 /// row above.
@@ -31,7 +31,7 @@ pub struct Domain {
     pub strips: Counted<Strips>,
     /// Whether sums are bitwise identical to those computed by one rank.
     pub reproducible: bool,
-    /// Bits of the largest center of the last matrix.
+    /// Bits of the largest center of the matrix that was inspected last.
     center: Counted<AtomicU64>,
 }
 
@@ -41,7 +41,7 @@ impl Domain {
         Ok(Self { comm: comm.clone(), strips: strips.clone(), reproducible, center })
     }
 
-    /// Returns the largest center of the last matrix. Pivots are compared with it.
+    /// Returns the largest center of the matrix that was inspected last. Pivots are compared with it.
     pub fn center(&self) -> f64 {
         f64::from_bits(self.center.load(Ordering::Relaxed))
     }

@@ -13,7 +13,7 @@ use crate::rrb::remote::RemoteFactorization;
 /// Name of the memory in error messages about failed allocations.
 const WHAT: &str = "events for other ranks";
 
-/// The root rank, which computes.
+/// The root rank, on whose devices all solves run.
 pub const FIRST: usize = 0;
 
 /// Number of words per event. The first word is its kind, one of the constants below. Up to three values follow.
@@ -142,7 +142,8 @@ impl RootSolve {
         Ok(())
     }
 
-    /// Receives the result of a solve, which may have switched to another preconditioner.
+    /// Receives the result of a solve. Also replaces `core`, because the solve may have switched to another
+    /// preconditioner.
     fn receive_results(&mut self, core: &mut Rrb) -> Result<Outcome> {
         let words = self.results.run(|_| {})?;
         *core = core_of(words)?;

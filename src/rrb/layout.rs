@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Each colour is an array of (cy + 2) rows. All four arrays have the same compute area cx x cy, where cx is a multiple
-//! of the block. A border of zeros surrounds the compute area, so that loops need no conditions at the edges. The
-//! border has one row below and above, and `block` columns on either side. On the host, consecutive rows share these
-//! columns: a row has cx + block values. On a device, a row has cx + 2 block values.
+//! of `block`. A border of zeros surrounds the compute area, so that loops need no conditions at the edges. The border
+//! has one row below and above, and `block` columns on either side. On the host, consecutive rows share these columns:
+//! a row has cx + block values. On a device, a row has cx + 2 block values.
 //!
 //! The report allows rectangular compute blocks. Here, blocks are `block` values wide and one row high, because
 //! alignment requires only that rows are padded.

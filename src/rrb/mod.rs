@@ -48,7 +48,7 @@ pub struct Rrb {
     found: AutoDecisions,
     /// Parameters of the last factorization; `None` if there is none.
     last: Option<LastFactorization>,
-    /// Number of factorizations before the next one that speculates on an unchanged structure.
+    /// Number of factorizations without speculation that precede the next speculative one.
     until_speculation: usize,
 }
 
@@ -60,7 +60,7 @@ struct LastFactorization {
     setup: Setup,
 }
 
-/// Number of factorizations without speculation after a failed one. A failed speculation factorizes the matrix twice.
+/// Number of factorizations without speculation after a failed speculation, which factorizes the matrix twice.
 const SPECULATION_PAUSE: usize = 8;
 
 /// Decisions of `auto`, valid while the options in `auto_options` are unchanged. With these decisions, later matrices
@@ -137,7 +137,7 @@ pub struct FactorizationResults {
 }
 
 impl FactorizationResults {
-    /// Number of values that another rank receives.
+    /// Number of values that represent the results in a message to another rank.
     pub const WORDS: usize = 7;
 
     /// Encodes the results for another rank, without the fields that only the log uses.
@@ -171,7 +171,8 @@ impl FactorizationResults {
     }
 }
 
-/// Creates a backend. The API layer passes this function, so that no other module names a concrete backend.
+/// Function that creates a backend. The API layer passes this function, so that no other module names a concrete
+/// backend.
 pub type MakeBackend<'a> = &'a dyn Fn(Machine) -> Result<Box<dyn RrbBackend>>;
 
 /// Function that runs a program on the steps of a solve. Benchmarks pass a function that wraps the steps and measures
@@ -307,8 +308,8 @@ impl Rrb {
         Ok(PlannedFactorization { setup, plain })
     }
 
-    /// Factorizes with `setup`. If a pivot underflows in f32 or bf16 and `auto` selects the format, repeats the
-    /// factorization with f64.
+    /// Factorizes with `setup`. If the matrix is rejected, for example because a pivot underflows in f32 or bf16, and
+    /// if `auto` has selected the format, repeats the factorization with f64.
     fn factorize_by(&mut self, plan: &Plan, setup: &mut Setup) -> Result<()> {
         let components = &self.inspection.components;
         match self.backend.factorize(plan.a, setup, components) {
@@ -352,7 +353,7 @@ impl Rrb {
         };
     }
 
-    /// Returns the nonzero couplings of the last matrix `a` that point out of the grid.
+    /// Returns the nonzero couplings that point out of the grid. `a` must be the matrix that was inspected last.
     pub fn outward(&mut self, a: &StencilView) -> Result<Outward> {
         self.backend.outward(a)
     }
@@ -411,7 +412,8 @@ impl Rrb {
         Ok(Outcome { initial_residual: first.initial_residual, ..second })
     }
 
-    /// Factorizes the last matrix again, for CG in double precision.
+    /// Factorizes the current matrix again, for CG in double precision. `a` contains the rows of this matrix that this
+    /// rank received. If `a` is `None`, the matrix is read from the factorization.
     fn widen(&mut self, a: Option<&StencilView>) -> Result<()> {
         let nowhere = || Error::Internal("no rank has the whole matrix to factorize it again".to_owned());
         let last = self.last.ok_or_else(nowhere)?;

@@ -36,7 +36,7 @@ pub struct NaturalGrid {
     pub inverse_pivot: Vec<f64>,
     /// s~_k / d_k of the eliminated nodes.
     sum_over_pivot: Vec<f64>,
-    /// Right-hand side before a sweep, solution after the sweep.
+    /// Right-hand side before the sweeps, solution after the sweeps.
     pub z: Vec<f64>,
 }
 
@@ -55,7 +55,7 @@ pub struct NaturalLevels {
     recursion: Recursion,
     /// Whether the cycle was selected automatically.
     chosen: bool,
-    /// Storage format of M, and the power of two by which stored values are divided.
+    /// Storage format of M, and the power of two by which values are divided before they are rounded to this format.
     stored: (Storage, f64),
     /// Whether the sweeps begin with the second level, on the black nodes of the first grid.
     schur: bool,
@@ -392,7 +392,7 @@ impl NaturalLevels {
         &self.recursion
     }
 
-    /// Sets the cycle that was selected on finer grids.
+    /// Sets the kind of the cycle, which was selected on finer grids.
     pub fn set_kind(&mut self, kind: Kind) {
         self.recursion.kind = kind;
     }
@@ -406,7 +406,7 @@ impl NaturalLevels {
         changes
     }
 
-    /// Sets all vectors to zero. Needed after an overflow, because infinities would remain in the vectors.
+    /// Sets all vectors to zero. This is needed after an overflow, because infinities would remain in the vectors.
     pub fn clear_vectors(&mut self) {
         for grid in &mut self.grids {
             grid.z.fill(0.0);

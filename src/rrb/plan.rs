@@ -130,8 +130,9 @@ impl<'a> Plan<'a> {
         self.options.is(opt::PRECISION, Precision::Auto)
     }
 
-    /// Selects the use of aggregation. If no option prescribes the levels, and if `switch_memory` permits the memory,
-    /// aggregation may replace the levels during a slow solve.
+    /// Selects the use of aggregation. If `is_free` holds, and if `switch_memory` permits the memory, aggregation may
+    /// replace the levels during a slow solve. Exceptions are `precision=bf16` and grids that are shared with other
+    /// ranks or devices.
     fn aggregation(&self) -> Aggregation {
         let options = self.options;
         let storage = match options.choice(opt::PRECISION) {
@@ -257,15 +258,16 @@ fn check_supported(options: &Options, machine: Machine) -> Result<()> {
 }
 
 /// Selects the storage format of M. `auto` usually selects bf16, which `Plan::setup` replaces by `mixed` if possible.
-/// bf16 needs a quarter of the memory traffic of f64, and one or two iterations more.
+/// bf16 needs a quarter of the memory traffic of f64, and one or two more iterations.
 ///
 /// `auto` selects f64 in three cases: on small grids, for lumping other than M1 with omega = 1, and if the ratio of the
 /// largest to the smallest center is above a limit. On singular systems, sweeps in f32 add constant vectors by
-/// rounding. bf16 then needs up to 20 % more iterations than f64, but only 0.7 to 0.95 of the time.
+/// rounding. bf16 then needs up to 20 % more iterations than f64, but a solve takes only 0.7 to 0.95 times as long.
 fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool, aggregates: bool) -> Storage {
     match options.choice(opt::PRECISION) {
         Precision::F64 => Storage::F64,
-        // With aggregation, the cycle is scaled, and f32 needs as many iterations as f64 for all coefficients.
+        // With aggregation, the hierarchy is built from a scaled matrix, and f32 needs as many iterations as f64 for
+        // all coefficients.
         Precision::Auto | Precision::Mixed if aggregates => Storage::F32,
         Precision::F32 => Storage::F32,
         Precision::Bf16 | Precision::Mixed => Storage::Bf16,
@@ -379,7 +381,8 @@ pub fn grids_to_share(options: &Options, grid: Grid) -> usize {
     choose_levels(grid, options, &cycle, false).map_or(0, |l| choose_grids(grid, l, wanted, block).saturating_sub(1))
 }
 
-/// Returns the number of packed grids: one per two levels, but at most `wanted` unless `wanted` is 0.
+/// Returns the number of packed grids, which are stored by colour: one per two levels, on grids that are large enough.
+/// If `wanted` is not 0, the number is at most `wanted`.
 fn choose_grids(grid: Grid, levels: usize, wanted: usize, block: usize) -> usize {
     let most = grid.max_packed_grids(block).min(levels / 2);
     if wanted == 0 { most } else { wanted.min(most) }

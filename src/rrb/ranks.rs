@@ -57,6 +57,8 @@ const EQUAL_VALUES: usize = 6;
 const FUNCTION: usize = 1;
 const HANDLE: usize = 4;
 const HAS_CORNERS: usize = EQUAL_VALUES - 1;
+/// Number of values that a rank sends at the beginning of a call. The last two are whether this rank has a monitor, and
+/// minus its status.
 const OPENING_VALUES: usize = 2 * EQUAL_VALUES + 2;
 
 /// Data of a handle whose domain is distributed among ranks.
@@ -90,7 +92,8 @@ pub struct Ranks {
     before: [u64; 2],
 }
 
-/// Indices of the plans of a [`BoxTransfer`].
+/// Indices of the plans of a [`BoxTransfer`]: for the matrix, for input and output vector together, and for the input
+/// vector alone.
 const MATRIX: usize = 0;
 const BOTH: usize = 1;
 const INPUT: usize = 2;
@@ -112,8 +115,8 @@ impl Ranks {
             }
             Ok(words)
         });
-        // Each rank sends the extents of the grid, which must be equal on all ranks, the number of its boxes, its
-        // status, and a handle number.
+        // Each rank sends the extents of the grid, which must be equal on all ranks. It also sends the number of words
+        // that describe its boxes (four words per box), its status, and a handle number.
         static CREATED: AtomicU64 = AtomicU64::new(0);
         let words = own.as_ref().map_or(0, Vec::len);
         let status = own.as_ref().err().map_or(0, Error::status);
@@ -190,8 +193,10 @@ impl Ranks {
         (&self.comm, &self.boxes)
     }
 
-    /// Begins a collective call of `what`, or a factorization if `what` is `None`. `refused` is the error of this rank,
-    /// if it has one. Returns whether the matrix has corner couplings, which a rank without boxes does not know.
+    /// Begins a collective call of `what`, or a factorization if `what` is `None`. `corners` states whether this rank
+    /// passed corner couplings; it is `None` if the call has no matrix, or this rank no boxes. `monitored` states
+    /// whether this rank has a monitor. `refused` is the error of this rank, if it has one. Returns whether the matrix
+    /// has corner couplings, which a rank without boxes does not know.
     pub fn open(
         &mut self,
         what: Option<Function>,
@@ -248,7 +253,8 @@ impl Ranks {
         Ok(said[2 * HAS_CORNERS] > 0.0)
     }
 
-    /// Returns the error of a failed call, on all ranks. The first rank with this status has the message.
+    /// Returns the error of a failed call, on all ranks. The first rank that has an error with this status supplies the
+    /// message.
     fn common_error(&mut self, status: i32, own: Option<Error>) -> Result<Error> {
         let mine = own.filter(|error| error.status() == status && !matches!(error, Error::OtherRanks { .. }));
         let this = self.comm.rank();
@@ -359,8 +365,8 @@ impl Ranks {
         self.root.as_ref().is_some_and(|root| !root.is_root())
     }
 
-    /// Sends the results of a factorization from rank 0 to the other ranks. Each of them creates a core that represents
-    /// this factorization.
+    /// Sends the results of a factorization from rank 0 to the other ranks. On each of these ranks, returns an [`Rrb`]
+    /// that represents this factorization. Returns `None` on rank 0, and if rank 0 does not solve the whole system.
     pub fn send_factorized(&mut self, core: Option<&Rrb>) -> Result<Option<Rrb>> {
         let Some(root) = &mut self.root else { return Ok(None) };
         match core {
@@ -493,7 +499,7 @@ impl Ranks {
         }
     }
 
-    /// Transfers the output from rows to all boxes. Must be called after `close`.
+    /// Transfers the output from rows to all boxes. `close` must have been called before.
     fn collect(&mut self, output: &mut [BoxOutput]) -> Result<()> {
         match (&mut self.spread, &self.vectors) {
             (Some(spread), rows) => spread.send_to_boxes(rows.array(1), output),
@@ -560,7 +566,7 @@ impl Role<'_> {
         self.root.as_ref().is_some_and(|root| !root.is_root())
     }
 
-    /// Runs the function `what` of the core on the rows of this rank. `a` contains these rows of the matrix. A solve
+    /// Runs the function `what` of `core` on the rows of this rank. `a` contains these rows of the matrix. A solve
     /// stops on all ranks if the observer of any rank requests it.
     pub fn run(
         self,

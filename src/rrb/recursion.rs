@@ -1,11 +1,11 @@
 //! Recursive cycles (`cycle = amli`, `k`). They reduce the number of outer iterations, but do more work on coarse
 //! grids.
 //!
-//! A recursion grid is a grid that remains after every `spacing`-th level. Let A_k be the matrix on the k-th recursion
-//! grid: it results from the levels above, and the levels below have not yet dropped couplings. The V-cycle passes the
-//! right-hand side g on a recursion grid to the levels below and uses M_k^-1 g as the solution of A_k u = g. A
-//! recursive cycle instead runs `steps` inner iterations with the preconditioner M_k (Axelsson and Vassilevski, SIAM J.
-//! Numer. Anal. 27, 1990; Notay and Vassilevski, Numer. Linear Algebra Appl. 15, 2008; docs/theory/rrb.md, recursive
+//! The recursion grids are the grids that remain after every `spacing`-th level. Let A_k be the matrix on the k-th
+//! recursion grid: it results from the levels above, and the levels below have not yet dropped couplings. The V-cycle
+//! passes the right-hand side g on a recursion grid to the levels below and uses M_k^-1 g as the solution of A_k u = g.
+//! A recursive cycle instead runs `steps` inner iterations with the preconditioner M_k (Axelsson and Vassilevski, SIAM
+//! J. Numer. Anal. 27, 1990; Notay and Vassilevski, Numer. Linear Algebra Appl. 15, 2008; docs/theory/rrb.md, recursive
 //! cycles).
 //!
 //! Both kinds of inner iteration use the recurrence of conjugate gradients and differ in the coefficients only:
@@ -43,7 +43,7 @@ pub enum Kind {
 pub struct Cycle {
     /// Kind of the cycle. `None`: [`choose`] selects V or AMLI.
     pub kind: Option<Kind>,
-    /// Number of levels between two recursions; even.
+    /// Number of levels between two recursions. It must be even.
     pub spacing: usize,
     /// Number of inner iterations per recursion.
     pub steps: usize,
@@ -99,7 +99,7 @@ impl Bounds {
 /// apart.
 pub const SECTIONS: usize = 33;
 
-/// Recursion of a factorization.
+/// Cycle that a factorization uses.
 #[derive(Clone, Copy, Debug)]
 pub struct Recursion {
     /// Method on the recursion grids.
@@ -132,14 +132,15 @@ pub enum Inner {
 }
 
 /// Steps of a cycle. Section 0 consists of the levels above the first recursion grid. Section k consists of the levels
-/// from the k-th recursion grid to the next one, or to the coarsest system.
+/// from the k-th recursion grid to the next one, or to the coarsest system. In the descriptions of the steps, r, z, d,
+/// q and u are vectors on the k-th recursion grid.
 pub trait CycleSteps {
     /// Returns the sections that begin with a recursion; they are the last sections.
     fn recursions(&self) -> Range<usize>;
     /// Returns whether this thread works on section k. Other threads must skip the steps of the section.
     fn takes_part(&self, k: usize) -> bool;
-    /// Solves L y = z on the levels of section k. Stores z on the first grid of the next section, or on the coarsest
-    /// grid.
+    /// Solves L y = z on the levels of section k. Stores the right-hand side for the remaining nodes in z of the first
+    /// grid of the next section, or of the coarsest grid.
     fn sweep_down(&mut self, k: usize);
     /// Solves the coarsest system exactly.
     fn solve_coarsest(&mut self);
@@ -200,7 +201,7 @@ pub fn apply_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
 }
 
 /// The inner iterations end when <r, M_k^-1 r> has fallen to this fraction of its first value. The remaining r consists
-/// of rounding errors of sweeps in f32. If A_k is singular, this rest may be outside the range of A_k.
+/// of rounding errors of sweeps in f32. If A_k is singular, this r may be outside the range of A_k.
 const ROUNDING_LEVEL: f64 = 1e-10;
 /// Largest alpha of an inner iteration. alpha is at most 1 / lambda_min(M_k^-1 A_k), and lambda_min is about 1, or a
 /// few hundredths with compensation. In a singular system, rounding adds a constant vector to d, for which A_k d is
@@ -264,8 +265,9 @@ pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
 const MIN_ESTIMATE_STEPS: usize = 6;
 const MAX_ESTIMATE_STEPS: usize = 16;
 const MAX_CONVERGED_GROWTH: f64 = 1.02;
-/// Factors by which the extreme Ritz values are enlarged to bounds. Ritz values are inside the spectrum. With two inner
-/// iterations, M is definite if no eigenvalue exceeds low + high.
+/// Factors by which the largest and the smallest Ritz value are multiplied to obtain bounds of the eigenvalues. The
+/// Ritz values themselves are inside the spectrum. With two inner iterations, M is definite if no eigenvalue exceeds
+/// low + high.
 const UPPER_MARGIN: f64 = 1.08;
 const LOWER_MARGIN: f64 = 0.95;
 
@@ -314,12 +316,13 @@ pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough:
     }
 }
 
-/// Returns the bounds for the extreme Ritz values.
+/// Enlarges the interval from the smallest to the largest Ritz value to bounds of the eigenvalues.
 fn bounds_of(low: f64, high: f64) -> Bounds {
     Bounds { low: f64::min(1.0, LOWER_MARGIN * low), high: UPPER_MARGIN * high }
 }
 
-/// Selects V or AMLI from the condition number at the first recursion grid and the largest one at deeper recursions.
+/// Selects V or AMLI. `first` is the condition number on the first recursion grid, and `deeper` the largest condition
+/// number on the deeper recursion grids.
 ///
 /// If M_k approximates A_k poorly in a deeper section, its Chebyshev steps reduce the error too little, and finer
 /// sections receive a poor coarse correction. The nonlinear K-cycle is never selected.

@@ -17,7 +17,8 @@ pub enum Storage {
     F32,
     /// 2 bytes: the upper half of an f32.
     Bf16,
-    /// Like `Bf16`, but CG runs in f32, with residual replacement in f64. Only on the CPU, for S1 of a regular system.
+    /// Like `Bf16`, but CG runs in f32, with residual replacement in f64. This format exists only on the CPU, for S1
+    /// of a regular system.
     Mixed,
 }
 

@@ -5,13 +5,15 @@
 //! to cells outside. Suppose that a diagonal scaling d_x^i d_y^j d_z^k makes the stencil even in x, y and z. Then the
 //! scaled A_b is a polynomial in the commuting matrices tridiag(1, 0, 1) of the three directions, so that
 //!
+//! ```text
 //! A_b = D S Lambda S^-1 D^-1,   S = sine transforms,   S_pq = sin(p q pi / (b + 1)),   S^-1 = 2 / (b + 1) S,
 //! Lambda = sum over a, b, c in {0, 1} of t(a, b, c) (2 cos p pi/(bx+1))^a (2 cos q pi/(by+1))^b (2 cos r pi/(bz+1))^c
+//! ```
 //!
 //! where t is the scaled stencil and (p, q, r) = 1 .. (bx, by, bz) are the indices of the diagonal entries of Lambda. A
 //! Kronecker sum of tridiagonal matrices with subdiagonal l and superdiagonal u, where l u > 0, has the scaling d =
-//! sqrt(l / u). Stencils of finite elements and of the Mehrstellen scheme have d = 1. All other stencils use a dense
-//! inverse.
+//! sqrt(l / u). Stencils of finite elements and of the Mehrstellen scheme have d = 1. Stencils without such a scaling,
+//! or with one that is ill-conditioned on a block, use a dense inverse.
 
 use crate::error::{Error, Result, collected, zeroed};
 
@@ -69,8 +71,8 @@ impl Stencil {
 pub type Shape = [usize; 3];
 
 /// A block is singular if a pivot or an eigenvalue is below this fraction of the stencil's 1-norm. The value
-/// corresponds to the rounding errors of a few hundred operations. A pivot or eigenvalue whose reciprocal overflows is
-/// singular, too.
+/// corresponds to the rounding errors of a few hundred operations. A block is also singular if the reciprocal of a
+/// pivot or an eigenvalue overflows.
 const SINGULAR: f64 = 1e-13;
 
 /// Largest difference between mirror entries, relative to the stencil's 1-norm, that counts as rounding of the input. A
@@ -90,15 +92,16 @@ pub struct Separable {
 }
 
 impl Separable {
-    /// Computes the form of `stencil`, or returns `None` if the stencil has no such form. Mirror entries that differ by
+    /// Converts `stencil` to this form, or returns `None` if it has no such form. Mirror entries that differ by
     /// rounding are replaced by their mean.
     pub fn of(stencil: &Stencil) -> Option<Self> {
         let pair = |a: i64, b: i64, c: i64| (stencil.at(-a, -b, -c), stencil.at(a, b, c));
         let rounding = ROUNDING * stencil.norm1();
         let mut scaling = [1.0f64; 3];
         for (d, (lower, upper)) in [pair(1, 0, 0), pair(0, 1, 0), pair(0, 0, 1)].into_iter().enumerate() {
-            // With 7 points, a scaling exists for any two opposite entries of the same sign. 27 points need a scaling
-            // only if the entries differ by more than rounding.
+            // Equal entries need no scaling. With 7 points, a scaling exists for any two opposite entries of the same
+            // sign. With 27 points, entries that differ only by rounding are not scaled either: their mean is used
+            // below.
             if lower == upper || (stencil.points == 27 && (lower - upper).abs() <= rounding) {
                 continue;
             }
@@ -131,7 +134,8 @@ impl Separable {
                 return None;
             }
             for ((x, y, z), value) in images.into_iter().zip(scaled) {
-                // Bound of the rounding errors: three in each of the three powers, and those of the entry itself.
+                // The bound covers three rounding errors in each of the three powers, and the rounding of the entry
+                // itself.
                 if (value - *t).abs() > 16.0 * f64::EPSILON * t.abs() + rounding * factor(x, y, z) {
                     return None;
                 }
@@ -175,7 +179,7 @@ impl Separable {
         }
         let [bx, by, bz] = shape;
         let (mut before, mut after) = (zeroed(bx * by * bz, "scalings")?, zeroed(bx * by * bz, "scalings")?);
-        // Exponents are zero in the middle of the block, so that the range of the powers is smallest.
+        // The exponent is zero in the middle of the block. This choice minimizes the range of the powers.
         let power = |d: usize, i: usize, b: usize| self.scaling[d].powf(i as f64 - (b - 1) as f64 / 2.0);
         for k in 0..bz {
             for j in 0..by {
@@ -195,8 +199,8 @@ fn cos_pi(p: usize, n: usize) -> f64 {
     if 2 * p == n { 0.0 } else { (std::f64::consts::PI * p as f64 / n as f64).cos() }
 }
 
-/// Computes sin(p pi / n) for p >= 0. Arguments are reduced to the first quarter, so that equal sines are bitwise
-/// identical.
+/// Computes sin(p pi / n) for p >= 0. Arguments are reduced to the first quarter of the period, so that equal sines are
+/// bitwise identical.
 pub fn sin_pi(p: usize, n: usize) -> f64 {
     let p = p % (2 * n);
     if p > n {
@@ -207,7 +211,7 @@ pub fn sin_pi(p: usize, n: usize) -> f64 {
 }
 
 fn singular(shape: Shape) -> Error {
-    // The caller adds the index of a block of this shape to the message.
+    // The caller adds the location of a block of this shape to the message.
     let [x, y, z] = shape;
     Error::Matrix { reason: format!("the block of {x} x {y} x {z} cells"), place: None, then: " is singular" }
 }
@@ -371,8 +375,8 @@ mod tests {
         assert!(Separable::of(&Stencil::new(&wild)).is_some());
     }
 
-    /// Stencils that are even up to rounding of their entries: the even part is diagonalized. The neglected part
-    /// changes the inverse by less than 1e-13, also for blocks of 8^3 cells.
+    /// Stencils whose entries are even up to rounding are replaced by their even part, which is diagonalized. The
+    /// neglected odd part changes the inverse by less than 1e-13, also for blocks of 8^3 cells.
     #[test]
     fn rounding_of_a_stencil_is_not_asymmetry() {
         let mut face = fe27();

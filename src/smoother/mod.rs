@@ -112,7 +112,8 @@ pub fn relative(norm: f64, first: f64) -> f64 {
     if first == 0.0 { 0.0 * norm } else { norm / first }
 }
 
-/// Sweep number that the ghost callback receives before a residual is computed without a following sweep.
+/// Sweep number that the callback for ghost cells receives if the ghost cells are needed for a residual and not for a
+/// sweep.
 const BEFORE_SWEEPS: i32 = -1;
 
 /// Copies the ghost cells between patches.
@@ -159,16 +160,17 @@ pub struct Smoother {
     stencil: Stencil,
     block: Shape,
     form: Option<Separable>,
-    /// For the plain and for the staggered cut, the first patch that truncates blocks.
+    /// For the plain and for the staggered cut, the index of the first patch whose edges truncate blocks, if any.
     remainders: [Option<usize>; 2],
     overlap: bool,
-    /// The inverses of the staggered cut have been computed.
+    /// Whether the inverses of the staggered cut have been computed.
     staggers: bool,
 }
 
 impl Smoother {
-    /// Sets new patches. The memory and the inverses of `previous` are reused. `stream` is the caller's CUDA stream; 0
-    /// selects the stream of the handle.
+    /// Sets new patches. The memory and the inverses of `previous` are reused, unless the machine or the kind of the
+    /// inverses (dense, or sine transforms) has changed. `stream` is the caller's CUDA stream; 0 selects the stream of
+    /// the handle.
     pub fn set_patches(
         previous: Option<Self>,
         (stencil, block): (&Stencil, Shape),
@@ -261,7 +263,7 @@ impl Smoother {
         self.finite(done)
     }
 
-    /// Converts input that is not finite, or an unusable norm, into an error.
+    /// Returns an error if the input is not finite or if a norm is unusable; otherwise returns `done`.
     fn finite(&self, done: Swept) -> Result<Swept> {
         if let Some(bad) = done.bad {
             let lower = self.patches()[bad.patch].lower;
@@ -359,7 +361,7 @@ impl Smoother {
         self.backend.keep_arrays()
     }
 
-    /// Copies values to, from or between device arrays: (to, from, count).
+    /// Copies values to, from or between device arrays. Each copy is (target, source, number of values).
     pub fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
         self.backend.copy(copies)
     }
@@ -389,7 +391,8 @@ impl Core for Smoother {
         }
     }
 
-    /// Computes the inverses of the plain and the staggered cut, and allocates the second array of block Jacobi.
+    /// Computes the inverses of the plain cut and, with the option `stagger`, of the staggered cut. Allocates the data
+    /// that the method needs in addition to u and f.
     fn prepare(&mut self, options: &Options) -> Result<()> {
         let staggers = options.int(opt::STAGGER) != 0;
         self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block) })?;

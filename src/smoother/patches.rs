@@ -68,7 +68,8 @@ pub struct Cut {
     pub block: [usize; 3],
     /// Blocks begin at multiples of `block` plus `shift`, in cells.
     pub shift: [i64; 3],
-    /// Blocks that the edge of the patch would truncate are shifted inwards instead (the method of Rodriguez et al.).
+    /// Whether a block that the edge of the patch would truncate is shifted inwards instead (the method of Rodriguez et
+    /// al.).
     pub overlap: bool,
 }
 
@@ -87,12 +88,12 @@ impl Cut {
         Self { block, shift: [0; 3], overlap: false }
     }
 
-    /// Returns this cut, shifted by floor(b/2) cells towards lower indices.
+    /// Returns this cut, shifted towards lower indices by half a block, rounded down to whole cells.
     pub fn staggered(self) -> Self {
         Self { shift: self.block.map(|b| -(b as i64 / 2)), ..self }
     }
 
-    /// Returns the global index of the block that contains the cell `cell` along `axis`: floor((cell - shift) / b).
+    /// Returns the global index of the block that contains the cell `cell` along `axis`: floor((cell - shift) / block).
     pub fn block_of(&self, axis: usize, cell: i64) -> i64 {
         (cell - self.shift[axis]).div_euclid(self.block[axis] as i64)
     }
@@ -119,7 +120,7 @@ impl Cut {
         Segment { start: start as usize, len: (end - start) as usize }
     }
 
-    /// Returns whether the edge of the patch truncates a block.
+    /// Returns whether the edge of the patch truncates a block, or would truncate it without `overlap`.
     pub fn has_remainder(&self, patch: &Patch) -> bool {
         let whole = Self { overlap: false, ..*self };
         (0..3).any(|d| {
@@ -128,8 +129,8 @@ impl Cut {
         })
     }
 
-    /// Returns the distinct lengths of the patch's segments along `axis`, at most three, each with the index of a
-    /// segment.
+    /// Returns the distinct lengths of the patch's segments along `axis`, at most three. Each item is the index of a
+    /// segment, and its length.
     pub fn lengths(&self, patch: &Patch, axis: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (cut, patch) = (*self, *patch);
         let (_, count) = self.range(&patch, axis);
@@ -158,7 +159,7 @@ pub struct PatchList {
     pub patches: Vec<Patch>,
     /// Ghost copies, sorted by the patch that is written.
     pub copies: Vec<GhostCopy>,
-    /// Number of cells of all previous patches; one entry more than patches.
+    /// Number of cells of all patches before each patch. A further entry contains the number of cells of all patches.
     pub cells_before: Vec<usize>,
 }
 

@@ -53,15 +53,15 @@ pub struct Work {
     pub omega: f64,
     /// Number of sweeps.
     pub sweeps: usize,
-    /// Cuts of the even and of the odd sweeps.
+    /// Cuts of the even and of the odd sweeps, where the first sweep of a call has number 0.
     pub cuts: [Cut; 2],
-    /// Reverses the order of the colours. With the chaotic method, reverses the order of the blocks of a patch.
+    /// Whether the order of the colours is reversed or, with the chaotic method, the order of the blocks of a patch.
     pub reverse: bool,
     /// Division of the work among the threads.
     pub parallel: Parallel,
-    /// Rejects NaN and infinity in u and f.
+    /// Whether NaN and infinity in u and f are rejected.
     pub check_input: bool,
-    /// Overlaps the copies of patches in host memory with the computation on a device.
+    /// Whether the copies of patches in host memory overlap the computation on a device.
     pub overlap_copies: bool,
 }
 
@@ -71,8 +71,8 @@ pub fn colours(stencil: &Stencil) -> usize {
     if stencil.points == 7 { 2 } else { 8 }
 }
 
-/// Returns the colour of the block with the global block index (i, j, k): red-black, or (i & 1) + 2 (j & 1) + 4 (k &
-/// 1).
+/// Returns the colour of the block with the global block index (i, j, k): with two colours (i + j + k) & 1, with eight
+/// colours (i & 1) + 2 (j & 1) + 4 (k & 1).
 pub fn colour(colours: usize, [i, j, k]: [i64; 3]) -> usize {
     if colours == 2 { ((i + j + k) & 1) as usize } else { ((i & 1) + 2 * (j & 1) + 4 * (k & 1)) as usize }
 }
@@ -92,11 +92,13 @@ pub struct BadCell {
 
 /// Steps of block relaxation. Every thread of a team calls the steps in the same order and receives the same results.
 pub trait SmootherSteps {
-    /// Returns the first value that is not finite, in the order patch, u (without ghost cells) before f, cell.
+    /// Returns the first value that is not finite. The values are ordered by patch, then by array (u without ghost
+    /// cells, then f), then by cell.
     fn bad_cell(&mut self) -> Option<BadCell>;
     /// Copies the values of ghost cells from the patches that cover them.
     fn exchange(&mut self);
-    /// Calls the caller's function that fills the other ghost cells; returns true if the function requests a stop.
+    /// Calls the caller's function that fills the ghost cells that no patch covers. Returns true if the function
+    /// requests a stop.
     fn fill(&mut self, sweep: i32) -> bool;
     /// Computes u_b + omega A_b^-1 (f - A u)_b for all blocks, from the values before the sweep.
     fn jacobi(&mut self, cut: &Cut, omega: f64);
@@ -129,11 +131,11 @@ pub trait SmootherSteps {
 pub struct Swept {
     /// Number of completed sweeps.
     pub sweeps: usize,
-    /// The caller's function or the monitor requested a stop.
+    /// Whether the caller's function or the monitor requested a stop.
     pub stopped: bool,
     /// Input that is not finite, if any; no sweep was executed.
     pub bad: Option<BadCell>,
-    /// A norm was infinite, or NaN although the input is checked. The norm is stored in `residual_norm`.
+    /// Whether a norm was infinite, or was NaN although the input is checked. `residual_norm` is then this norm.
     pub overflow: bool,
     /// Norm of the last residual, or 0 if no residual was computed.
     pub residual_norm: f64,
@@ -227,7 +229,8 @@ pub trait SmootherBackend: Engine {
     fn keep_arrays(&mut self) -> Result<Kept> {
         Err(Error::Internal("this backend has no device".to_owned()))
     }
-    /// Copies values to, from or between device arrays of the current patches: (to, from, count).
+    /// Copies values to, from or between device arrays of the current patches. Each copy is (target, source, number of
+    /// values).
     fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
         let _ = copies;
         Err(Error::Internal("this backend has no device".to_owned()))

@@ -41,7 +41,7 @@ impl<I: Index> Assembled<I> {
         Ok(Self { csr: Csr { cols, ptr, col, val }, slots, given })
     }
 
-    /// Wraps an assembled matrix.
+    /// Creates the result from a complete matrix. `set_values` then expects the values in the order of `csr.val`.
     pub fn of_csr(csr: Csr<I>) -> Self {
         Self { given: csr.val.len(), csr, slots: None }
     }
@@ -226,7 +226,7 @@ impl<I: Index> Triplets<I> {
         mirrored: Option<f64>,
         workers: &mut Workers,
     ) -> std::result::Result<Csr<I>, AssemblyError> {
-        // One bit of a number marks mirror images, so entries are counted with 31 of 32 bits.
+        // The lowest bit of a number marks a mirror image. The other 31 bits of a u32 can number up to 2^31 entries.
         if self.values.len() < 1 << 31 {
             self.summed::<u32>(rows, cols, mirrored, workers)
         } else {
@@ -283,8 +283,8 @@ impl From<Error> for AssemblyError {
     }
 }
 
-/// Adds the entries at each position. `entries` contains sorted pairs of column and number. The number is 2 k for entry
-/// k, and 2 k + 1 for its mirror image.
+/// Adds the entries at each position. `entries` contains a pair (column, number) for each entry and each mirror image,
+/// sorted within each row. The number is 2 k for entry k, and 2 k + 1 for the mirror image of entry k.
 fn sums<I: Index, N: Index>(
     cols: usize,
     mut ptr: Vec<usize>,

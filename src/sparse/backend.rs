@@ -42,7 +42,8 @@ pub struct Preconditioning {
     pub order: usize,
     /// Degree of the Chebyshev polynomial in D^-1 A.
     pub degree: usize,
-    /// ssor, ic0 and ilu0 are those of P A P^T, where P orders the rows by first-fit colours of A + A^T.
+    /// ssor, ic0 and ilu0 are computed from P A P^T instead of A. The permutation P orders the rows by their first-fit
+    /// colours in the graph of A + A^T.
     pub multicolour: bool,
 }
 
@@ -71,7 +72,7 @@ pub struct Setup<'a> {
     pub operator: Operator<'a>,
     /// Whether the matrix is symmetric.
     pub symmetric: bool,
-    /// Stores the entries of M in f32.
+    /// Whether the entries of M are stored in f32.
     pub single: bool,
     /// Whether the method needs M^-T.
     pub transposes: bool,

@@ -12,8 +12,8 @@ use crate::options::{Choice, Format};
 
 /// Block sizes that `block_size=0` compares.
 const BLOCKS: [usize; 6] = [2, 3, 4, 5, 6, 8];
-/// Rows per sorting window of sell that `sigma=0` tries, on the CPU and on a device. It is used if sorting reduces the
-/// bytes.
+/// With `sigma=0`, the rows of sell are sorted in windows of this length if sorting reduces the bytes: on the CPU, and
+/// on a device.
 const SIGMA: [usize; 2] = [256, 4096];
 /// Default number of rows per slice on a device: the number of threads per warp.
 const DEVICE_SLICE: usize = 32;
@@ -55,8 +55,9 @@ impl FormatRequest {
     }
 
     /// Returns the format that moves the fewest bytes: diagonal for a diagonal matrix, otherwise csr, dia, sell or bsr.
-    /// Of formats with equal bytes, the first in this list is used. To compute the size of sell or bsr, the matrix must
-    /// be read. This is done only if the size may be smaller than the smallest size so far.
+    /// If two formats move equally many bytes, the earlier one in this list is used. To compute the
+    /// size of sell or bsr, the matrix must be read. This is done only if the size may be smaller than the smallest
+    /// size so far.
     fn fewest<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
         if is_diagonal(a) {
             return Ok((Kind::Diagonal, Kind::Diagonal.size(a, workers)?));

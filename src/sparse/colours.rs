@@ -12,7 +12,7 @@ const WHAT: &str = "colours of rows";
 pub fn colours<I: Index>(a: &Csr<I>) -> Result<(Vec<I>, usize)> {
     let readers = readers_before(a)?;
     let mut colour = zeroed::<I>(a.rows(), WHAT)?;
-    // For each colour, the last row that has a neighbour of this colour; rows are numbered from 1.
+    // For each colour, i + 1 for the latest row i with an earlier neighbour of this colour; 0 if there is no such row.
     let mut taken: Vec<usize> = Vec::new();
     for i in 0..a.rows() {
         let before = a.row(i).map(|(j, _)| j).filter(|&j| j < i);

@@ -185,7 +185,9 @@ impl Arrays<'_> {
         Ok(())
     }
 
-    /// Reads jagged diagonals of `lanes` rows or columns.
+    /// Reads the arrays of jds or tjds. A lane is a row in jds and a column in tjds; `lanes` is their number. `others`
+    /// is the number of columns in jds, and of rows in tjds. For each value, calls `take` with the lane, the index of
+    /// the column (jds) or row (tjds), and the position of the value in the array of values.
     fn jds(&self, lanes: usize, others: usize, mut take: impl FnMut(usize, usize, usize) -> Result<()>) -> Result<()> {
         let InputArrays { i0: perm, i1: ptr, i2: other, values } = *self.given;
         self.check_lengths([lanes, ptr.len().max(1), values.len()])?;

@@ -32,20 +32,24 @@ pub struct Inspection {
     pub asymmetry: Option<Asymmetry>,
     /// Whether A = A^T bitwise.
     pub exactly_symmetric: bool,
-    /// First row, and first column, without nonzero entries.
+    /// First row without nonzero entries.
     pub empty_row: Option<usize>,
+    /// First column without nonzero entries.
     pub empty_column: Option<usize>,
-    /// First row with a zero or missing diagonal entry, and first row with a nonpositive diagonal entry.
+    /// First row with a zero or missing diagonal entry.
     pub zero_diagonal: Option<usize>,
+    /// First row with a nonpositive or missing diagonal entry.
     pub not_positive: Option<usize>,
-    /// Whether nonzero entries exist below, and above, the diagonal.
+    /// Whether nonzero entries exist below the diagonal.
     pub below: bool,
+    /// Whether nonzero entries exist above the diagonal.
     pub above: bool,
     /// Infinity norm of A: max_i sum_j |a_ij|.
     pub largest_sum: f64,
     pub rows: usize,
-    /// Number of nonzero off-diagonal entries, and the number of negative ones among them.
+    /// Number of nonzero off-diagonal entries.
     pub off_diagonal: usize,
+    /// Number of negative off-diagonal entries.
     pub negative: usize,
 }
 

@@ -108,18 +108,18 @@ pub fn products_of(entries: impl Iterator<Item = (usize, usize, f64)>, transpose
 
 /// Products with a range of rows, for several threads.
 pub trait ByRows: Sync {
-    /// Returns the number of rows by which ranges must be aligned.
+    /// Returns a number of rows. Each range must begin at a multiple of this number.
     fn grain(&self) -> usize {
         1
     }
-    /// Computes y = A x for a range of rows, which begins at a multiple of `grain` and ends at one, or at the last row.
-    /// The result for a row is bitwise identical for all ranges.
+    /// Computes y = A x for a range of rows. The range begins at a multiple of `grain`. It ends at a multiple of
+    /// `grain` or after the last row. The result for a row is bitwise identical for all ranges.
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]);
 }
 
 /// Products of A^T with a range of the rows of A, for several threads.
 pub trait ByParts: Sync {
-    /// Returns the number of rows by which ranges must be aligned.
+    /// Returns a number of rows. Each range must begin at a multiple of this number.
     fn grain(&self) -> usize {
         1
     }

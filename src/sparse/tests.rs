@@ -82,7 +82,7 @@ fn check_parts(stored: &dyn Stored, x: &[f64], y: &[f64], transposed: bool) {
     }
 }
 
-/// A sum has 131 terms, each of magnitude at most 130. It has fewer rounding errors than terms.
+/// Bound for the rounding error of a sum of 131 terms, each of magnitude at most 130.
 const SUM_ERROR: f64 = 131.0 * 131.0 * 130.0 * f64::EPSILON;
 
 #[test]
@@ -110,8 +110,8 @@ fn long_rows_pad_no_slice() {
     let of = |separate| Kind::Sell(Shape { slice: 8, sigma: 1, separate }).size(&a, &mut Workers::alone()).unwrap();
     let (whole, separate) = (of(false), of(true));
     assert_eq!(whole.values, 8 * 1000 + 8 * 124);
-    // The seven other rows of the slice have one entry each. The long row has 1000 entries, one of which existed
-    // before.
+    // Row 17 has 1000 entries: one of the 1001 entries that were added to it is a duplicate. All other rows have one
+    // entry, so each of the 125 slices stores eight values.
     assert_eq!((separate.values, separate.separate), (8 * 125, (1000, 4 + 8 + 1000 * 12)));
     assert_eq!(separate.bytes(), 12 * 1000 + 8 * 126 + 12_012);
 }

@@ -89,8 +89,8 @@ pub fn row_sums(a: &SevenPoints, row: usize, sums: &mut [f64]) {
 /// A row sum below this fraction of the center is a rounding error of the sum of seven numbers.
 const ROUNDING: f64 = 8.0 * f64::EPSILON;
 
-/// Computes the row sums of the matrix in row j + ny k of cells. Sets a row sum to zero if it is in a singular
-/// component, or if it is a rounding error. Returns whether any row sum is nonzero.
+/// Computes the row sums of the matrix in row j + ny k of cells. Sets a row sum to zero if it is a rounding error, or
+/// if its cell is in a singular component or has no couplings. Returns whether any row sum is nonzero.
 pub fn row_excess(a: &SevenPoints, components: &CellComponents, row: usize, excess: &mut [f64]) -> bool {
     let is_regular = |component: Option<usize>| component.is_some_and(|c| !components.singular[c]);
     if !components.runs(row).any(|(_, component)| is_regular(component)) {
@@ -110,7 +110,8 @@ pub fn row_excess(a: &SevenPoints, components: &CellComponents, row: usize, exce
     excess.iter().any(|&e| e != 0.0)
 }
 
-/// Data of some rows from which the components are determined: which couplings are nonzero, and which row sums.
+/// For some rows: which couplings are nonzero, and which row sums are nonzero. The components are determined from these
+/// data.
 #[derive(Clone, Debug, Default)]
 pub struct ComponentRows {
     joins: JoiningCouplings,
@@ -212,7 +213,8 @@ impl Strong {
         a.forward.map(|couplings| smallest(&couplings[rows.start * nx..rows.end * nx]))
     }
 
-    /// Returns for each direction the limit above which a coupling is strong.
+    /// Returns for each direction the limit above which a coupling is strong. `heavy` contains the smallest nonzero
+    /// coupling of each direction.
     pub fn limits(heavy: [f64; 3]) -> [f64; 3] {
         heavy.map(|heavy| STRONG * heavy)
     }
@@ -230,9 +232,9 @@ impl Strong {
     }
 
     /// Returns the number of groups that are hidden from the coarse grids. A group is hidden if a coarse grid has
-    /// several points in it and the next coarser grid has none. On the next coarser grid, the group only couples the
-    /// points around it strongly. Coarse grid l has the cells whose indices are multiples of 2^l. The last grid has at
-    /// most `coarsest` cells.
+    /// several points in it and the next coarser grid has none. On the next coarser grid, the group only causes
+    /// strong couplings between the points around it. Coarse grid l has the cells whose indices are multiples of 2^l.
+    /// The last grid has at most `coarsest` cells.
     pub fn hidden(&self, cells: Cells, coarsest: usize) -> Result<usize> {
         let last = coarse_grids(cells, coarsest);
         // For each group, the coarsest grid with points in the group, and the number of these points.

@@ -40,8 +40,9 @@ impl InspectedRows {
         seen
     }
 
-    /// Combines the results of all rows, which must be in order. Returns the largest center, or the error for the first
-    /// invalid entry.
+    /// Combines the results of all rows, which must be in order. Returns the largest center, or an error. If entries
+    /// that are not finite were found, the error is that of the first one, and otherwise that of the first refused
+    /// center.
     pub fn center_max(a: &CellView, parts: impl IntoIterator<Item = Self>) -> Result<f64> {
         let join = |all: Self, part: Self| Self {
             center_max: all.center_max.max(part.center_max),
@@ -97,7 +98,8 @@ mod tests {
     use super::*;
     use crate::stencil::cells::Values;
 
-    /// The first invalid entry in the order of the rows is found for any division of the rows among threads.
+    /// For any division of the rows among threads, the error is that of the first entry that is not finite, or else of
+    /// the first refused center.
     #[test]
     fn shares_of_rows_find_the_same() {
         let cells = Cells { nx: 3, ny: 2, nz: 4 };

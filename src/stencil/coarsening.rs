@@ -8,10 +8,10 @@ pub use crate::options::limits::SEMI;
 /// Difference of indices (i, j, k) between two points.
 pub type Offset = [isize; 3];
 
-/// Upper half of the 7-point stencil.
+/// Offsets to the neighbours in the upper half of the 7-point stencil.
 pub const FACES: [Offset; 3] = [[1, 0, 0], [0, 1, 0], [0, 0, 1]];
 
-/// Upper half of the 27-point stencil, in ascending order of the distances in memory.
+/// Offsets to the neighbours in the upper half of the 27-point stencil, in ascending order of the distances in memory.
 pub const CUBE: [Offset; 13] = [
     [1, 0, 0],
     [-1, 1, 0],

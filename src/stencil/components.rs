@@ -44,8 +44,8 @@ impl Components {
         self.runs.bytes() + 8 * self.size.capacity() + 16 * self.first_node.capacity()
     }
 
-    /// Returns whether a last pivot of zero at node (i, j) may be replaced. It may, unless the node is in a singular
-    /// component whose constants are not projected out.
+    /// Returns whether a last pivot of zero at node (i, j) may be replaced. False only if the node is in a singular
+    /// component and constants are not projected out.
     pub fn may_be_singular(&self, nx: usize, i: usize, j: usize) -> bool {
         self.projected || self.singular_of(nx, i, j).is_none()
     }
@@ -185,7 +185,8 @@ impl Runs {
         self.for_each_upward_pair(a, j, self.rows() - 1, Self::unite);
     }
 
-    /// Appends the rows of `next`, whose first row is row j of `a`, and unites the runs joined by couplings to it.
+    /// Appends the rows of `next`, whose first row is row j of `a`. Unites the runs that are joined by couplings
+    /// between the rows j - 1 and j.
     pub(super) fn append_rows(&mut self, next: &Self, a: &StencilView, j: usize) -> Result<()> {
         let rows = self.rows();
         self.append(next)?;
@@ -196,7 +197,7 @@ impl Runs {
     }
 
     /// Appends the rows of `next`. Then unites each pair of `joins`: a run of the last row here, and a run of the first
-    /// row of `next`.
+    /// row of `next`. Both are numbered from 0 in their row.
     pub(super) fn append_joined(&mut self, next: &Self, joins: &[(u32, u32)]) -> Result<()> {
         let rows = self.rows();
         let (below, above) = (if rows > 0 { self.row(rows - 1).start } else { 0 }, rows);

@@ -275,7 +275,8 @@ impl Inspection {
         (0, Ok(runs.unwrap_or_default()))
     }
 
-    /// Stores the result of an inspection on a device: all nodes of `grid` are one component.
+    /// Stores the result of an inspection on a device: all nodes of `grid` are one component. `regular`: whether this
+    /// component is regular.
     pub fn set_whole(&mut self, grid: Grid, findings: Findings, regular: bool, project: bool) -> Result<()> {
         self.findings = findings;
         let mut runs = self.components.take_runs();
@@ -363,7 +364,7 @@ impl Part {
         }
     }
 
-    /// Marks the components of row j that have a nonzero row sum there.
+    /// Flags each component that has a nonzero row sum in row j as regular.
     fn record_row_sums(&mut self, a: &StencilView, j: usize, tolerance: f64) {
         let center = a.center.row(j);
         let sum = &mut self.sum;

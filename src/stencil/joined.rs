@@ -45,7 +45,7 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// Creates bits that are zero.
+    /// Creates the bits of these rows of `nx` cells. All bits are zero.
     pub fn new(nx: usize, rows: Range<usize>) -> Result<Self> {
         let words = nx.div_ceil(WORD);
         Ok(Self { bits: zeroed(words * rows.len(), GROUPS)?, rows, words })

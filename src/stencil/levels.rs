@@ -2,7 +2,7 @@
 //! elimination").
 //!
 //! The report's formula for even k has a typo; its figures show that B[2] contains the nodes with both 1-based indices
-//! even. Counted from 0, a grid of nx x ny nodes keeps the nodes with i = ox, j = oy (mod 2), where ox = 1 if nx >= 2
+//! even. Counted from 0, a grid of nx x ny nodes keeps the nodes with i = ox, j = oy (mod 2). Here ox = 1 if nx >= 2,
 //! and ox = 0 if nx = 1; oy depends on ny in the same way. The kept nodes form the next grid. Level 2q + 1 eliminates
 //! the red nodes of grid q (i + j = ox + oy + 1 mod 2). Level 2q + 2 eliminates the black nodes that are not kept.
 
@@ -94,7 +94,8 @@ impl Grid {
         (2..=all).step_by(2).find(|&levels| fits(self.coarsest_nodes(levels))).unwrap_or(all)
     }
 
-    /// Returns g_max, the largest number of grids stored by colour (report 16-06, equation 3.1).
+    /// Returns g_max, the largest number of grids stored by colour: the smallest g with `block` 2^g >= max(nx, ny)
+    /// (report 16-06, equation 3.1).
     pub fn max_packed_grids(self, block: usize) -> usize {
         let mut g = 0;
         while block << g < self.nx.max(self.ny) {

@@ -88,7 +88,7 @@ impl<'a> StencilView<'a> {
         if j + 1 < self.grid.ny { self.north.row(j) } else { &[] }
     }
 
-    /// Returns the entries of row j of northeast, i = 0 .. nx - 1; empty for the last row and with 5 points.
+    /// Returns the nx - 1 entries of row j of northeast from i = 0 on; empty for the last row and with 5 points.
     pub fn northeast_row(&self, j: usize) -> &'a [f64] {
         match self.corners {
             Some((northeast, _)) if j + 1 < self.grid.ny => &northeast.row(j)[..self.grid.nx - 1],
@@ -96,7 +96,7 @@ impl<'a> StencilView<'a> {
         }
     }
 
-    /// Returns the entries of row j of northwest from i = 1 on; empty for the last row and with 5 points.
+    /// Returns the nx - 1 entries of row j of northwest from i = 1 on; empty for the last row and with 5 points.
     pub fn northwest_row(&self, j: usize) -> &'a [f64] {
         match self.corners {
             Some((_, northwest)) if j + 1 < self.grid.ny => &northwest.row(j)[1..],
@@ -172,13 +172,14 @@ fn add(sum: &mut [f64], a: &[f64]) {
 }
 
 /// A half stencil stored row by row with a ring of two zero nodes around the grid. The neighbours of every node, and
-/// their neighbours, can be read without conditions.
+/// their neighbours, can be read without conditions. In a matrix on the black nodes only, `east` and `north` contain
+/// the entries to (i + 2, j) and (i, j + 2).
 #[derive(Clone, Debug, Default)]
 pub struct HalfStencil {
     /// Number of nodes in x.
     pub nx: usize,
-    /// Centers in A; row sums s in M. In M, the center is s minus the sum of the couplings, which is free of
-    /// cancellation. A row sum of zero remains exactly zero in all eliminations.
+    /// In a copy of A: the centers. In the preconditioner M: the row sums s. The center of M is s minus the sum of the
+    /// couplings; this difference has no cancellation. A row sum of zero remains exactly zero in all eliminations.
     pub diagonal: Vec<f64>,
     /// Entries to (i + 1, j).
     pub east: Vec<f64>,

@@ -40,7 +40,8 @@ mod tests {
         let (a, m) = ([-1.0, 1.0 + unit, 1.0, -1.0 - unit], [3, 0, 2, 7]);
         let v: Vec<f64> =
             (0..4).map(|j| if a[j] > 0.0 { -1.0 - m[j] as f64 * unit } else { 1.0 + m[j] as f64 * unit }).collect();
-        // s = center - sum |a| = 8 - 2 and a_j (v_j - v_0) or a_j (v_j + v_0) is -m_j, in units of eps.
+        // In units of eps: the center 4 + 6 eps is rounded to 4 + 8 eps, and sum |a| is 4 + 2 eps, so s = 8 - 2. Each
+        // a_j (v_j - v_0), or a_j (v_j + v_0) if a_j > 0, is -m_j.
         let found = residual_of_row(0.0, 4.0 + 6.0 * unit, 1.0, a, [v[0], v[1], v[2], v[3]]);
         let exact = -f64::from(8 - 2 - m.iter().sum::<i32>()) * unit;
         assert!((found - exact).abs() <= 32.0 * unit * unit, "{found:e} for {exact:e}");

@@ -1,6 +1,6 @@
-//! Connected components by union-find over runs. A run is a maximal piece of a row whose nodes are coupled to their
-//! east neighbours. For example, a row whose nodes are all coupled is one run. Couplings between rows unite runs; the
-//! run with the smallest index is the root.
+//! Connected components by union-find over runs. A run is a maximal sequence of nodes of a row in which each node is
+//! coupled to the next. For example, a row whose nodes are all coupled is one run. Couplings between rows unite runs;
+//! the run with the smallest index is the root.
 //!
 //! The rows are those of a plane, or those of a box of cells in storage order. The caller states which rows are
 //! adjacent. Couplings are read as bits of 64-bit words, so that the interior of a long run needs no branches.
@@ -83,10 +83,10 @@ impl Runs {
         self.start[k] as usize..end
     }
 
-    /// Appends the runs of the next row, given `words` words of bits; with 0 words, the row is one run. Bit i of
-    /// `apart` is set if node i has no coupling to the east or is outside the row. Bit i of `unreached` is set if node
-    /// i has no coupling to another row. `unreached` is called only for words with nodes that have no coupling within
-    /// the row.
+    /// Appends the runs of the next row, whose nodes have one bit each in `words` words; with 0 words, the row is one
+    /// run. `apart` and `unreached` return the bits of a word. A bit of `apart` is set if the node has no coupling to
+    /// the east or is outside the row. A bit of `unreached` is set if the node has no coupling to another row.
+    /// `unreached` is called only for words with nodes that have no coupling within the row.
     pub fn push_row(
         &mut self,
         words: usize,
@@ -129,9 +129,9 @@ impl Runs {
         push(&mut self.start, start as u32, RUNS)
     }
 
-    /// Calls `join` for each pair of runs of the rows `low` and `high` that are joined by a nonzero coupling and do not
-    /// belong to the same component yet. Coupling t < `count` connects node `from` + t of `low` and node `to` + t of
-    /// `high`. `any` returns whether a coupling of a range is not zero.
+    /// Calls `join` for each run of row `low` and each run of row `high` between which there is a nonzero coupling.
+    /// Pairs that already belong to the same component are omitted. Coupling t < `count` connects node `from` + t of
+    /// `low` and node `to` + t of `high`. `any` returns whether a coupling of a range is not zero.
     pub fn for_each_joined_pair(
         &mut self,
         [low, high]: [usize; 2],

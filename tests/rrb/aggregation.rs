@@ -429,6 +429,11 @@ fn slow_solves_switch(on: &Backend) {
             assert_eq!(status, status::OK, "{what}");
             assert!(relative_residual(a, b, &x) <= 1e-6, "{what}");
             assert!(count <= if *must { 150 } else { 100 }, "{what}: {count}");
+            eprintln!("DEBUG {what}: {count} slow {slow} never {}", {
+                let never = solver("threads=1 switch_memory=0");
+                never.solve_from_zero(b);
+                never.iterations()
+            });
             assert!(!must || slow && count >= 33, "{what}: {count}");
             if !on.on_device() {
                 let never = solver("threads=1 switch_memory=0");

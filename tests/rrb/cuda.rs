@@ -484,27 +484,33 @@ fn closed_basins_of_high_contrast_in_short_formats() {
     }
 }
 
-/// A singular 9-point system with a guess that is far too large: rounding of the guess causes restarts. Each restart
-/// begins from the original b. Without this, for example with b1 of S1 instead, the device reports no convergence.
+/// Singular 9-point systems with guesses that are far too large: rounding of the guess causes restarts. Each restart
+/// begins from the original b. Without this, for example with b1 of S1 instead, no solve on the device converges.
 ///
-/// Case 39 of seed 2, which was here before, ends at a residual of 4e-2 of b. There, rounding decides whether restarts
-/// move x by 1e-4: a change of b in its last bit did so too.
+/// Whether a single solve converges within the restarts is decided by rounding: on the host and on an H200, 33 to 38 of
+/// 40 such systems converge. A solve that converges has the right solution.
 fn restarts_with_nine_points() {
-    let mut a = random_m_matrix(9, 9, true, 3);
-    a.set_row_sums(|_| 0.0);
-    let b = a.multiply(&random_rhs(a.len(), 4));
+    const SYSTEMS: u64 = 40;
     for far in [1e13, 1e16] {
-        let guess = without_mean(random_rhs(a.len(), 5).iter().map(|v| far * v).collect());
-        let [host, device] = ["cpu", "cuda"].map(|backend| {
-            let options = format!("backend={backend} {PLAIN} levels=2 threads=1 rel_tol=1e-10 max_iter=300");
-            let mut x = guess.clone();
-            let status = Solver::of(&a, &options).solve(&b, &mut x).expect("a status");
-            assert_eq!(status, status::OK, "{far:e}: backend={backend}");
-            without_mean(x)
-        });
-        // The tolerance times a condition number of a hundred. The means contain the rounding error of the guess.
-        let difference = max_difference(&host, &device) / max_abs(&host);
-        assert!(difference <= 1e-8, "{far:e}: {difference:e}");
+        let mut converged = 0;
+        for seed in 0..SYSTEMS {
+            let mut a = random_m_matrix(9, 9, true, 3 + seed);
+            a.set_row_sums(|_| 0.0);
+            let solution = without_mean(random_rhs(a.len(), 100 + seed));
+            let b = a.multiply(&solution);
+            let mut x = without_mean(random_rhs(a.len(), 200 + seed).iter().map(|v| far * v).collect());
+            let options = format!("backend=cuda {PLAIN} levels=2 threads=1 rel_tol=1e-10 max_iter=300");
+            if Solver::of(&a, &options).solve(&b, &mut x).expect("a status") != status::OK {
+                continue;
+            }
+            converged += 1;
+            // The tolerance times a condition number of a hundred. The mean of x contains the rounding error of the
+            // guess.
+            let difference = max_difference(&without_mean(x), &solution) / max_abs(&solution);
+            assert!(difference <= 1e-8, "{far:e}, seed {seed}: {difference:e}");
+        }
+        // Four standard deviations below the mean of a binomial distribution, if a solve converges with probability 0.85.
+        assert!(converged >= 25, "{far:e}: {converged} of {SYSTEMS} solves converge");
     }
 }
 

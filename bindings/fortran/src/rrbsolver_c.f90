@@ -177,10 +177,10 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_TRANSFER            = 308_c_int32_t
    ! Preconditioner. `neumann` is a Neumann series with `order` + 1 terms. `ic0` is incomplete Cholesky without fill; in
    ! dpcg_, it runs on the CPU only. `ric` is relaxed incomplete Cholesky without fill, which runs on the CPU only.
-   ! `multigrid` is geometric multigrid. `amg` is multigrid by aggregation; in sparse_, it requires `solver=cg`. `ssor`
-   ! is symmetric SOR with the relaxation factor `sor_omega`. `ilu0` is incomplete LU without fill. `chebyshev` is a
-   ! polynomial in D^-1 A; the option `degree` sets its degree. For `auto`, see the rules of `auto`. This option is also
-   ! available in sparse_.
+   ! `multigrid` is geometric multigrid. `amg` is multigrid by aggregation; in sparse_, it requires `solver=cg` or
+   ! `steepest_descent`. `ssor` is symmetric SOR with the relaxation factor `sor_omega`. `ilu0` is incomplete LU without
+   ! fill. `chebyshev` is a polynomial in D^-1 A; the option `degree` sets its degree. For `auto`, see the rules of
+   ! `auto`. This option is also available in sparse_.
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECONDITIONER      = 400_c_int32_t
    ! number of terms of the Neumann series after the first term; 0 has the effect of `preconditioner=jacobi` (also in
    ! sparse_)
@@ -374,7 +374,8 @@ module rrbsolver_constants
    ! method in use; after a solve, the method with which the solve ended; before the first factorize, the value is auto
    integer(c_int32_t), parameter, public :: RRB_INFO_SOLVER                = 1405_c_int32_t
    ! 1 if the matrix is symmetric, that is, if |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|) for all entries (for a_ii a_jj =
-   ! 0, the limit is 1e-12 times the largest entry of row i); 0 if the matrix is not symmetric
+   ! 0, the limit is 1e-12 times the smaller of the largest magnitudes in rows i and j); 0 if the matrix is not
+   ! symmetric
    integer(c_int32_t), parameter, public :: RRB_INFO_SYMMETRIC             = 1407_c_int32_t
    ! kind of diagonal dominance of the rows of the matrix
    integer(c_int32_t), parameter, public :: RRB_INFO_DOMINANCE             = 1408_c_int32_t

@@ -23,8 +23,8 @@ use crate::error::{Result, collected, push};
 /// The second step of a coarse solve is omitted if the first step reduces the residual norm to this fraction or less
 /// (Notay 2010).
 const SUFFICIENT_REDUCTION: f64 = 0.25;
-/// A level is solved by two cycles only if its number of couplings is at most half that of the previous level, plus
-/// this number.
+/// Two cycles solve a level only if its number of couplings is at most c / 2 plus this constant, where c is the number
+/// of couplings of the previous level.
 const EXTRA_COUPLINGS: usize = 1000;
 /// Thread 0 alone works on a level with fewer rows and on all coarser levels: barriers cost more than the work.
 const MIN_TEAM_ROWS: usize = 4096;
@@ -135,8 +135,8 @@ impl<V: Real + Number> Cycle<V> {
     }
 
     /// Computes z = B r. `from(i)` returns r_i; calls `to(i, z_i)` for each row i. Scales r so that squares neither
-    /// overflow nor underflow. All threads of a team must call this function. Each thread calls `to` for a different
-    /// set of rows. Begins and ends with a barrier.
+    /// overflow nor underflow. If max |r_i| is zero or not finite, each z_i is set to max |r_i|. All threads of a team
+    /// must call this function. Each thread calls `to` for a different set of rows. Begins and ends with a barrier.
     pub fn apply(&self, me: &Me, method: CoarseMethod, from: impl Fn(usize) -> f64, mut to: impl FnMut(usize, f64)) {
         let (n, own) = (self.rows(), me.share(self.rows()));
         let noted = self.largest.reduce(0, self.largest.rows());
@@ -162,7 +162,7 @@ impl<V: Real + Number> Cycle<V> {
         me.barrier();
     }
 
-    /// Computes z = B r on level k. The caller has passed a barrier; ends with a barrier.
+    /// Computes z = B r on level k. All threads must have passed a barrier before the call. Ends with a barrier.
     fn cycle(&self, k: usize, run: &mut Run, z: &Shared<V>) {
         let own = &self.levels[k];
         let Some(coarser) = self.levels.get(k + 1) else { return self.coarsest(&run.me, z) };
@@ -192,8 +192,8 @@ impl<V: Real + Number> Cycle<V> {
         }
     }
 
-    /// Computes z, an approximation of A^-1 r, on level k, and overwrites r. The caller has passed a barrier; ends with
-    /// a barrier.
+    /// Computes z, an approximation of A^-1 r, on level k, and overwrites r. All threads must have passed a barrier
+    /// before the call. Ends with a barrier.
     fn solve(&self, k: usize, run: &mut Run) {
         let own = &self.levels[k];
         if run.me.members > 1 && own.len() < MIN_TEAM_ROWS {

@@ -35,7 +35,7 @@ pub struct Level<V: Number> {
     /// Fine rows of coarse row k: entries `fine.0[k] .. fine.0[k + 1]` of the list `fine.1`.
     fine: (Vec<usize>, Vec<u32>),
     pub cycles: CycleCount,
-    /// Singular components, if there may be any.
+    /// Singular and nearly singular components, if there may be any.
     means: Option<Mutex<Means>>,
     /// Whether some of these components are only nearly singular.
     has_nearly_singular: bool,
@@ -179,8 +179,8 @@ impl<V: Real + Number> Level<V> {
         me.barrier();
     }
 
-    /// Calls `to(k, z_k)` for the rows of this thread. z_k includes the constant of its component, if some components
-    /// are nearly singular. The caller has passed a barrier after the cycle.
+    /// Calls `to(k, z_k)` for the rows of this thread. If some components are nearly singular, z_k includes the
+    /// constant of its component. All threads must have passed a barrier after the cycle.
     pub fn for_each_value(&self, me: &Me, mut to: impl FnMut(usize, f64)) {
         let own = me.share(self.len());
         // SAFETY: no thread writes z before the next cycle.
@@ -207,7 +207,8 @@ impl<V: Real + Number> Level<V> {
         self.groups.windows(2).enumerate().rev().for_each(|group| self.sweep(me, z, group, true));
     }
 
-    /// Updates z on group k. Without `later`, z is zero on later groups. Ends with a barrier.
+    /// Updates z on group k. If `later` is false, z counts as zero on later groups, and their couplings are skipped.
+    /// Ends with a barrier.
     fn sweep(&self, me: &Me, z: &Shared<V>, (k, group): (usize, &[usize]), later: bool) {
         let (slices, own) = self.share(me, k);
         // SAFETY: z is written in rows of this thread, and read in other groups, which no thread writes before the next
@@ -255,7 +256,8 @@ impl<V: Real + Number> Level<V> {
         me.barrier();
     }
 
-    /// Subtracts from r its mean on each singular component. The caller has passed a barrier; ends with a barrier.
+    /// Subtracts from r its mean on each component of `means`. All threads must have passed a barrier before the call.
+    /// If `means` is not `None`, ends with a barrier.
     pub fn remove_means(&self, me: &Me) {
         let Some(means) = &self.means else { return };
         if me.index == 0 {

@@ -2,10 +2,11 @@
 //! the order of a sweep. Its couplings are stored in lines. A line contains one coupling of each row, so that loops
 //! process all rows of a slice at once.
 //!
-//! On a grid, the neighbours of the rows of a slice are often at equal distances. Each line then contains the couplings
-//! at one distance, and the loops read consecutive values of the vector. Otherwise, a line stores the column of each
-//! coupling. If a row has no coupling in a line, the line contains a zero for it. The vector value that is multiplied
-//! by this zero is finite, unless the sweep has overflowed.
+//! There are two kinds of lines. On a grid, the neighbours of the rows of a slice are often at equal distances. A *line
+//! by distance* contains the couplings at one distance, and the loops read consecutive values of the vector. In other
+//! cases, a *line with stored columns* also stores the column of each coupling. If a row has no coupling in a line, the
+//! line contains a zero for it. The vector value that is multiplied by this zero is finite, unless the sweep has
+//! overflowed.
 
 use crate::aggregation::Ordered;
 use crate::base::number::Real;
@@ -23,8 +24,8 @@ pub const LANES: usize = 16;
 const MAX_LINE_RATIO: usize = 2;
 /// Largest number of distances per slice.
 const MAX_DISTANCES: usize = 16;
-/// Minimum number of rows of a slice before its number of distances is compared with `MAX_LINE_RATIO` times the number
-/// of lines with stored columns.
+/// When this many rows of a slice have been processed, and again after each further row, the number of distances is
+/// compared with `MAX_LINE_RATIO` times the number of lines with stored columns.
 const FIRST_TEST: usize = 4;
 /// Bit in `Lines::from` that marks a line with stored columns. The other bits are the index of its columns in
 /// `Lines::col`.
@@ -49,7 +50,7 @@ pub struct Lines<V> {
 pub struct Slices {
     /// First row of each slice. The last entry is the number of rows.
     pub first: Vec<u32>,
-    /// Rows of the group of each slice.
+    /// For each slice, the rows of the group to which it belongs.
     group: Vec<Range<u32>>,
 }
 
@@ -127,7 +128,7 @@ impl<V: Real + Send> Lines<V> {
     }
 
     /// Appends a line for each distance of the slice whose first row is `first`. These lines refer to rows in `rows`
-    /// only.
+    /// only. If a line by distance would also refer to other rows, a line with stored columns replaces it.
     fn push_distances(&mut self, side: &Side<V>, first: u32, rows: Range<u32>) -> Result<()> {
         for (distance, values) in side.distances.iter().zip(&side.values) {
             let from = i64::from(first) + distance;
@@ -221,7 +222,7 @@ impl<V> Lines<V> {
 struct Side<V> {
     /// Distances (column minus row) without repetition, at most `MAX_DISTANCES`.
     distances: Vec<i64>,
-    /// Couplings at each distance.
+    /// For each distance, the coupling of each row of the slice at this distance, or zero.
     values: Vec<[V; LANES]>,
     /// Whether there are more than `MAX_DISTANCES` distances, or too many for lines by distance to be faster.
     are_many: bool,

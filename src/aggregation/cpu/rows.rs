@@ -75,10 +75,9 @@ pub struct Around<'a, V> {
 
 impl<'a, V: Real> Around<'a, V> {
     /// # Safety
-    /// Either `values` contains the values of all rows. Or it contains all rows before the group of the processed
-    /// slices, and only lines to earlier groups are processed; or all rows after this group, and only lines to later
-    /// groups are processed. These lines refer to no other rows (`Lines::push_distances`,
-    /// `Lines::push_stored_columns`).
+    /// `values` must contain all rows to which the processed lines refer. Lines to earlier groups refer only to rows
+    /// before the group of their slice, and lines to later groups only to rows after it (`Lines::push_distances`,
+    /// `Lines::push_stored_columns`). The values of all rows always suffice.
     pub unsafe fn new(values: &'a [V], start: usize) -> Self {
         Self { values, start }
     }

@@ -133,9 +133,10 @@ pub(crate) fn sizes(h: &Hierarchy) -> (usize, f64, usize) {
     (all.len(), (all.iter().sum::<f64>() / all[0] * 1000.0).round() / 1000.0, second)
 }
 
-/// Solves A x = A 1. Levels, complexity and aggregates must agree exactly, and iteration counts within one, since sums
-/// are rounded in another order. For bcsstk13, which has positive couplings, this code needs fewer iterations than the
-/// program (207); its count is not tested.
+/// Solves A x = A e with the vector e of ones. The numbers of levels and aggregates and the complexity must agree with
+/// those of the independent program. Iteration counts may differ by one, since sums are rounded in another order. For
+/// bcsstk13, which has positive couplings, this code needs fewer iterations than the program, which needs 207. The
+/// count for this matrix is not tested.
 #[test]
 fn golden() {
     for (name, rules, coarsest, expected, count) in [

@@ -15,8 +15,8 @@ pub struct Engine {
 
 impl Engine {
     /// Builds the cycle of `scale` times a matrix, in single or double precision. `take` writes the matrix to the
-    /// device. Reuses the memory of `before`, the engine of the previous matrix. Also returns whether a recorded graph
-    /// of launches remains valid.
+    /// device. Reuses the memory of `before`, the engine of the previous matrix. Also returns whether a graph of
+    /// launches that was recorded for `before` remains valid.
     pub fn new(
         stream: &Stream,
         (shape, rules): (Shape, &Rules),

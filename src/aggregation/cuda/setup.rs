@@ -22,19 +22,19 @@ const MAX_ROW_FRACTION: f64 = 0.9;
 /// Largest number of rows of a coarsest system that is solved with the dense inverse. The product with the inverse is a
 /// single launch, whereas a further level needs several launches.
 pub const COARSEST: u32 = MOST_UNKNOWNS;
-/// Numbers of rows for which a coarse level uses aggregates of eight nodes. They reduce such a level to the size of the
-/// dense inverse, whereas aggregates of four do not. One level instead of two also needs fewer launches.
+/// A coarse level with a number of rows in this range uses aggregates of eight nodes. They reduce such a level to the
+/// size of the dense inverse, whereas aggregates of four do not. One level instead of two also needs fewer launches.
 const LARGE_AGGREGATES: std::ops::RangeInclusive<u32> = 3 * COARSEST..=8 * COARSEST;
 /// On this many coarse levels, from the finest on, two cycles solve the system, unless the level has too many
 /// couplings.
 const TWO_CYCLE_LEVELS: usize = 4;
-/// A level is solved by two cycles only if its number of couplings is at most half that of the previous level, plus
-/// this number.
+/// Two cycles solve a level only if its number of couplings is at most c / 2 plus this constant, where c is the number
+/// of couplings of the previous level.
 const EXTRA_COUPLINGS: usize = 1000;
 /// Levels with at least this number of rows use one thread per row. Smaller levels are faster with several threads per
 /// row.
 const ONE_THREAD_ROWS: u32 = 1 << 16;
-/// Largest factor by which kappa, the bound of mu, may be increased.
+/// Largest factor by which kappa (`Rules::kappa`), the bound of the quality of an aggregate, may be increased.
 const MAX_KAPPA_FACTOR: f64 = 4.0;
 
 /// Workspace of the setup. It contains the matrix of the first level.
@@ -98,7 +98,7 @@ impl SetupWorkspace {
         (self.rows, self.entries) == (rows, rows * row)
     }
 
-    /// Returns the first matrix, which the caller fills.
+    /// Returns the matrix of the first level. The caller must fill it before calling `cycle`.
     pub fn first(&self) -> Couplings {
         Couplings { rows: self.rows as u32, ..self.matrices[0] }
     }
@@ -115,9 +115,9 @@ impl SetupWorkspace {
         scan_values(stream, &arguments)
     }
 
-    /// Builds the cycle of the first matrix, which is `scale` times A. Reuses the memory of the previous cycle where it
-    /// suffices. Reuses the aggregates of the previous cycle level by level, until the aggregates of a level fail the
-    /// quality test.
+    /// Builds the cycle of `scale` times A, which the caller has stored as the matrix of the first level (`first`).
+    /// Reuses the memory of the previous cycle where it suffices. Also reuses its aggregates level by level, beginning
+    /// with the finest level, until the aggregates of a level fail the quality test.
     pub fn cycle(
         &mut self,
         stream: &Stream,
@@ -247,9 +247,9 @@ impl SetupWorkspace {
         Ok(couplings)
     }
 
-    /// Computes aggregates of the rows of a matrix; `spare` is workspace for the matrix of each pass. Returns the
-    /// number of aggregates, the width of their node lists, and the address of these lists. The aggregate of each row
-    /// is stored at the beginning of the level's memory.
+    /// Computes aggregates of the rows of a matrix; `spare` is workspace for the matrices of the later passes. Returns
+    /// the number of aggregates, the width of their node lists, and the address of these lists. The aggregate of each
+    /// row is stored at the beginning of the level's memory.
     fn aggregate(
         &self,
         stream: &Stream,

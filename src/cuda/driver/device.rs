@@ -40,8 +40,8 @@ pub struct Entered {
     _here: std::marker::PhantomData<*mut ()>,
 }
 
-/// Returns whether the host program has reset the device since its primary context had the identifier `id`.
-/// After a reset, the memory of the old context is gone and its addresses may have been reused.
+/// Returns whether the host program has reset the device since its primary context had the identifier `id`. A reset
+/// frees the memory of the old context, and its addresses may have been reused.
 pub(super) fn was_reset(device: sys::CUdevice, context: sys::CUcontext, id: u64) -> bool {
     let (mut flags, mut active, mut now) = (0, 0, 0);
     // SAFETY: the device exists, and the pointers outlive the calls. `cuCtxGetId` is called only while the primary
@@ -76,7 +76,8 @@ impl Drop for Entered {
 }
 
 impl Device {
-    /// Opens the device with this ordinal and loads the kernels of a family, unless both are already open.
+    /// Opens the device with this ordinal and loads the kernels of a family, or returns an open device with these
+    /// kernels.
     ///
     /// Loading takes about 0.1 s, so an open device stays open as long as it is usable.
     pub fn open(ordinal: i64, family: &'static Module, share: Share) -> Result<Arc<Self>> {
@@ -122,7 +123,7 @@ impl Device {
 
     pub(super) fn new(ordinal: i32, family: &'static Module, share: Share) -> Result<Self> {
         let (mut device, mut context) = (0, std::ptr::null_mut());
-        // SAFETY: the driver is there; the pointers outlive the calls.
+        // SAFETY: the driver is loaded; the pointers outlive the calls.
         unsafe {
             check(sys::cuDeviceGet(&mut device, ordinal), "the CUDA device")?;
             check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
@@ -132,7 +133,7 @@ impl Device {
         let (overlaps, processors, cache) = (false, 0, 0);
         let mut made =
             Self { ordinal, device, context, id: 0, family, share, module, overlaps, processors, cache, functions };
-        // SAFETY: retained above; the pointer outlives the call.
+        // SAFETY: the context was retained above; the pointer outlives the call.
         check(unsafe { sys::cuCtxGetId(context, &mut made.id) }, "the device's context")?;
         let attribute = |wanted| {
             let mut value = 0;
@@ -214,7 +215,7 @@ impl Device {
     /// Makes the context of the device current, unless the device was reset.
     pub fn enter(&self) -> Result<Entered> {
         self.check()?;
-        // SAFETY: retained by this value.
+        // SAFETY: this value has retained the context.
         unsafe { Entered::into(self.context) }
     }
 }

@@ -16,13 +16,14 @@ pub struct Loop {
     device: Arc<Device>,
     graph: sys::CUgraph,
     executable: sys::CUgraphExec,
-    /// Handle of the loop condition; 0 for a graph without a loop.
+    /// Handle of the loop condition; 0 for a graph that runs once.
     handle: sys::CUgraphConditionalHandle,
     /// Record of the launches in the body, for comparison with a later body.
     launches: Launches,
 }
 
-// SAFETY: graphs may be used from any thread, one at a time, as handles are.
+// SAFETY: a graph may be used from any thread, but by one thread at a time. A handle owns the graph and is used in the
+// same way.
 unsafe impl Send for Loop {}
 
 impl Loop {
@@ -99,7 +100,7 @@ impl Loop {
     }
 
     /// Records a graph that executes the launches of `body` once, on all devices of the stream `like`. In the graph,
-    /// the streams synchronize by the launch `meet`.
+    /// the streams synchronize through the kernel that `meet` launches.
     pub fn record_once(like: &Stream, meet: Meet, body: impl FnOnce(&Stream) -> Result<()>) -> Result<Self> {
         let devices = like.devices()?;
         let device = &devices[0];
@@ -108,7 +109,7 @@ impl Loop {
         let (graph, executable) = (std::ptr::null_mut(), std::ptr::null_mut());
         let mut recorded = Self { device: device.clone(), graph, executable, handle: 0, launches: Launches::default() };
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: a live stream.
+        // SAFETY: the stream is live.
         check(unsafe { sys::cuStreamBeginCapture_v2(stream.stream, mode) }, "recording an iteration")?;
         let result = stream.join(meet).and_then(|()| body(&stream)).and_then(|()| stream.leave());
         // SAFETY: ends the capture that began above, whether or not the body succeeded; the pointer outlives the call.
@@ -120,7 +121,7 @@ impl Loop {
     }
 
     fn instantiate(&mut self) -> Result<()> {
-        // SAFETY: a complete graph; the pointer outlives the call.
+        // SAFETY: the graph is complete, and the pointer outlives the call.
         let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut self.executable, self.graph, 0) };
         check(made, "instantiating a graph")
     }
@@ -128,7 +129,8 @@ impl Loop {
     /// Launches the graph on a stream.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         let stream = stream.alone()?;
-        // SAFETY: `record` or `record_once` instantiated the graph; the arrays it uses live as long as the handle.
+        // SAFETY: `record` or `record_once` instantiated the graph. The arrays that the graph uses live as long as the
+        // handle.
         check(unsafe { sys::cuGraphLaunch(self.executable, stream) }, "launching a graph")
     }
 }
@@ -136,7 +138,7 @@ impl Loop {
 impl Drop for Loop {
     fn drop(&mut self) {
         if let Ok(_entered) = self.device.enter() {
-            // SAFETY: created by this value; each is destroyed once.
+            // SAFETY: this value created both graphs, and each of them is destroyed once.
             unsafe {
                 if !self.executable.is_null() {
                     let _ = sys::cuGraphExecDestroy(self.executable);

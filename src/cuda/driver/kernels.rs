@@ -12,7 +12,7 @@ impl Device {
     /// Allows a kernel to use `bytes` of dynamic shared memory. Returns false if the device has less.
     pub(crate) fn allow_shared(&self, kernel: usize, bytes: u32) -> bool {
         let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: a function of the loaded module.
+        // SAFETY: the function belongs to the loaded module.
         unsafe { sys::cuFuncSetAttribute(self.functions[kernel], most, bytes as i32) == sys::CUresult::CUDA_SUCCESS }
     }
 
@@ -23,12 +23,13 @@ impl Device {
     pub(crate) fn architecture(&self, kernel: usize) -> i32 {
         let mut version = 0;
         let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
-        // SAFETY: a function of the loaded module; the number outlives the call.
+        // SAFETY: the function belongs to the loaded module; the number outlives the call.
         let asked = unsafe { sys::cuFuncGetAttribute(&mut version, which, self.functions[kernel]) };
         if asked == sys::CUresult::CUDA_SUCCESS { version } else { 0 }
     }
 
-    /// Returns the number of blocks of a kernel that run at once in clusters of `cluster` blocks.
+    /// Returns the largest number of blocks of a kernel that the device can execute at once in clusters of `cluster`
+    /// blocks.
     ///
     /// Returns 0 if the device cannot run such clusters. Clusters of more than 8 blocks need a function attribute,
     /// because not all devices support them. This function sets the attribute.
@@ -38,7 +39,7 @@ impl Device {
         let mut attributes = Together { blocks: cluster, cluster, shared, further: 0 }.attributes();
         let config = config(std::ptr::null_mut(), cluster, (threads, 1), shared, &mut attributes);
         let mut clusters = 0;
-        // SAFETY: a function of this device; the structures outlive the calls.
+        // SAFETY: the function belongs to this device; the structures outlive the calls.
         let asked = unsafe {
             if cluster > 8 && sys::cuFuncSetAttribute(function, large, 1) != sys::CUresult::CUDA_SUCCESS {
                 return 0;
@@ -48,7 +49,8 @@ impl Device {
         if asked == sys::CUresult::CUDA_SUCCESS { clusters.max(0) as u32 * cluster } else { 0 }
     }
 
-    /// Returns the number of blocks of a kernel that are resident at once; 0 without support for cooperative launches.
+    /// Returns the largest number of blocks of a kernel that the device can execute at once, or 0 if it does not
+    /// support cooperative launches.
     pub fn together(&self, kernel: usize, threads: u32) -> Result<u32> {
         use sys::CUdevice_attribute_enum as A;
         let (mut offered, mut processors, mut each) = (0, 0, 0);
@@ -81,7 +83,7 @@ impl From<u32> for Blocks {
 /// Shape of a cooperative launch, whose blocks are all resident at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Together {
-    /// Number of blocks; 0 if the kernel is not available.
+    /// Number of blocks; 0 if the kernel cannot be used on this device.
     pub blocks: u32,
     /// Blocks per cluster; 1 means no clusters.
     pub cluster: u32,
@@ -129,7 +131,7 @@ impl Stream {
             return Ok(());
         }
         let begin = |stream: &Self| {
-            // SAFETY: as the caller promised.
+            // SAFETY: guaranteed by the caller.
             unsafe { stream.begin(kernel, (count, block, shared_bytes), behind, arguments, name) }
         };
         if divided {
@@ -159,7 +161,7 @@ impl Stream {
         attribute.value.programmaticStreamSerializationAllowed = 1;
         let attributes = &mut [attribute][..usize::from(behind && self.device.overlaps)];
         let config = config(self.stream, blocks, block, shared_bytes, attributes);
-        // SAFETY: as the caller promised; the driver copies both structures before it returns.
+        // SAFETY: guaranteed by the caller; the driver copies both structures before it returns.
         let result = unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
         check(result, name)
     }
@@ -187,7 +189,7 @@ impl Stream {
         let mut attributes = together.attributes();
         let attributes = &mut attributes[..if together.cluster > 1 { 2 } else { 1 }];
         let config = config(self.stream, together.blocks + together.further, block, together.shared, attributes);
-        // SAFETY: as the caller promised; the driver copies the structures before it returns.
+        // SAFETY: guaranteed by the caller; the driver copies the structures before it returns.
         let result = unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
         check(result, name)
     }

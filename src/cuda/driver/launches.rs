@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 #[derive(Default)]
 pub struct Launches {
     bytes: Vec<MaybeUninit<u8>>,
-    /// The launches are only recorded, not executed.
+    /// Whether launches are only recorded and not executed.
     not_done: bool,
 }
 

@@ -19,7 +19,7 @@ fn text(result: sys::CUresult) -> String {
     if known != sys::CUresult::CUDA_SUCCESS || pointer.is_null() {
         return format!("error {}", result as u32);
     }
-    // SAFETY: not NULL; the driver returns a NUL-terminated string that lives as long as the program.
+    // SAFETY: the pointer is not NULL. The driver returns a NUL-terminated string that lives as long as the program.
     unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
 }
 
@@ -39,7 +39,7 @@ pub(super) fn driver() -> Result<i32> {
     static STARTED: OnceLock<Result<i32>> = OnceLock::new();
     STARTED
         .get_or_init(|| {
-            // SAFETY: tries to load a library; its initializers are those of the driver.
+            // SAFETY: the call tries to load the driver library, whose initializers are safe to run.
             if !unsafe { sys::is_culib_present() } {
                 return Err(Error::NoDevice("backend=cuda: no CUDA driver (libcuda.so) on this machine".to_owned()));
             }

@@ -182,8 +182,8 @@ fn location(device: &Device) -> sys::CUmemLocation {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Some(mapped) = self.mapped {
-            // SAFETY: unmaps only what `divided` reserved and mapped, which needs no live context. The owner of the
-            // value first waits for all work.
+            // SAFETY: only addresses that `divided` reserved and mapped are unmapped, and these calls need no live
+            // context. The owner of the value has waited for all work.
             unsafe {
                 if mapped > 0 {
                     let _ = sys::cuMemUnmap(self.address, mapped);
@@ -193,7 +193,7 @@ impl Drop for Memory {
                 }
             }
         } else if let Ok(_entered) = self.device.enter() {
-            // SAFETY: allocated by `zeroed`; the driver waits for work that uses the memory.
+            // SAFETY: `zeroed` allocated the memory, and the driver waits for work that uses it.
             let _ = unsafe { sys::cuMemFree_v2(self.address) };
         }
     }
@@ -231,8 +231,8 @@ impl<T> std::ops::Deref for Pinned<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: written in `new`. Before a value is read, the host waits by stream or event for every copy and kernel
-        // that writes it.
+        // SAFETY: `new` has initialized the value. Before the host reads the value, it waits, for the stream or for an
+        // event, until every copy and kernel that writes the value has ended.
         unsafe { &*self.value }
     }
 }
@@ -247,7 +247,7 @@ impl<T> std::ops::DerefMut for Pinned<T> {
 impl<T> Drop for Pinned<T> {
     fn drop(&mut self) {
         if let Ok(_entered) = self.device.enter() {
-            // SAFETY: allocated by `new`.
+            // SAFETY: `new` allocated the memory.
             let _ = unsafe { sys::cuMemFreeHost(self.value.cast()) };
         }
     }
@@ -281,7 +281,8 @@ impl Locked {
 impl Drop for Locked {
     fn drop(&mut self) {
         if let Ok(_entered) = self.device.enter() {
-            // SAFETY: allocated by `new`. The user has waited for all copies, or the driver waits for them here.
+            // SAFETY: `new` allocated the memory. The user has waited for all copies, or the driver waits for them
+            // here.
             let _ = unsafe { sys::cuMemFreeHost(self.values.cast()) };
         }
     }

@@ -45,12 +45,13 @@ impl Kernel {
     /// kernels have the same numbers in all modules.
     pub(crate) const ABSENT: Self = Self { name: "", bytes: 0 };
 
-    /// Declares the kernel with this name, which takes an `A`.
+    /// Declares the kernel with this name, whose argument is an `A`.
     pub(crate) const fn of<A: Argument>(name: &'static str) -> Self {
         Self { name, bytes: size_of::<A>() }
     }
 
-    /// Checks the size that the loaded module reports for the argument.
+    /// Returns an error unless `bytes`, the size that the loaded module reports for the argument, is the size of the
+    /// library's structure.
     fn must_take(&self, bytes: usize) -> Result<()> {
         let Self { name, bytes: given } = self;
         if bytes == *given {
@@ -94,7 +95,7 @@ impl Module {
     /// Stores `share` in the kernels' variable `rrb_share`, in a module of the current context.
     pub(super) fn set_share(&self, module: sys::CUmodule, share: Share) -> Result<()> {
         let (mut address, mut bytes) = (0, 0);
-        // SAFETY: a loaded module and a NUL-terminated name; the numbers outlive the call.
+        // SAFETY: the module is loaded, and the name ends with NUL; the numbers outlive the call.
         let found = unsafe { sys::cuModuleGetGlobal_v2(&mut address, &mut bytes, module, c"rrb_share".as_ptr()) };
         check(found, "the share of a device")?;
         assert_eq!(bytes, size_of::<Share>(), "kernels and library differ");
@@ -119,12 +120,13 @@ impl Module {
                 continue;
             }
             let name = CString::new(name).map_err(|_| Error::Internal("a kernel's name holds NUL".to_owned()))?;
-            // SAFETY: a loaded module and a NUL-terminated name.
+            // SAFETY: the module is loaded, and the name ends with NUL.
             let found = unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) };
             check(found, &format!("kernel {}", name.to_string_lossy()))?;
             if let Some(parameter) = parameter {
                 let (mut offset, mut bytes) = (0, 0);
-                // SAFETY: a function of the loaded module, which takes one structure; the numbers outlive the call.
+                // SAFETY: the function belongs to the loaded module and takes one structure; the numbers outlive the
+                // call.
                 let asked = unsafe { parameter(function, 0, &mut offset, &mut bytes) };
                 check(asked, &format!("parameters of kernel {}", kernel.name))?;
                 kernel.must_take(bytes)?;

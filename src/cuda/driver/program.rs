@@ -87,7 +87,7 @@ impl Primary {
         if self.was_reset() {
             return Err(Error::Device(format!("device {} was reset (cudaDeviceReset)", self.ordinal)));
         }
-        // SAFETY: retained by this value.
+        // SAFETY: this value has retained the context.
         unsafe { Entered::into(self.context) }
     }
 
@@ -101,7 +101,7 @@ impl Primary {
     /// Queues a copy of rows of `nx` values between any memory spaces. The copy is complete after `wait`.
     ///
     /// # Safety
-    /// Both addresses must be valid for these rows, which no other thread changes until `wait` returns.
+    /// Both addresses must be valid for these rows. No other thread may change the rows until `wait` returns.
     pub unsafe fn copy_rows(&self, to: Rows, from: Rows, nx: usize, rows: usize) -> Result<()> {
         let _entered = self.enter()?;
         if 8 * to.ld.max(from.ld) >= PITCH_LIMIT {
@@ -183,7 +183,7 @@ impl Drop for Primary {
         if let Ok(_entered) = self.enter()
             && !self.stream.is_null()
         {
-            // SAFETY: created by `of` and destroyed once; users of the copies have waited.
+            // SAFETY: `of` created the stream, and it is destroyed once. The users of the copies have waited for them.
             let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
         }
         // SAFETY: `of` retained the context once.
@@ -201,7 +201,8 @@ pub struct Plain {
 impl Drop for Plain {
     fn drop(&mut self) {
         if let Ok(_entered) = self.primary.enter() {
-            // SAFETY: allocated by `zeros` and freed once. `enter` fails if the device was reset since.
+            // SAFETY: `zeros` allocated the memory, and it is freed once. If the device was reset after the allocation,
+            // `enter` has failed above.
             let _ = unsafe { sys::cuMemFree_v2(self.address) };
         }
     }
@@ -218,7 +219,7 @@ pub struct Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         if let Ok(_entered) = self.primary.enter() {
-            // SAFETY: opened by `Primary::open` and closed once.
+            // SAFETY: `Primary::open` opened the memory, and it is closed once.
             let _ = unsafe { sys::cuIpcCloseMemHandle(self.base) };
         }
     }

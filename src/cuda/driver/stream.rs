@@ -8,26 +8,27 @@ use cudarc::driver::sys;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// A stream that this library created, or that the caller lent.
+/// A stream that this library created, or a stream of the caller.
 pub struct Stream {
     pub(super) device: Arc<Device>,
     pub(super) stream: sys::CUstream,
     owned: bool,
-    /// Record of the launches, if they are recorded.
+    /// Record of the launches; `None` if launches are executed without a record.
     pub(super) notes: RefCell<Option<Launches>>,
-    /// Streams of the other devices that own rows of divided grids. Each kernel on a divided grid runs on all devices,
-    /// and begins on all devices when the previous one has ended on all devices. All other work runs only on the device
-    /// of this stream.
+    /// Streams of the other devices that own rows of divided grids. Each kernel on a divided grid runs on all devices.
+    /// It begins when the previous kernel has ended on all devices. All other work runs only on the device of this
+    /// stream.
     mates: Vec<Mate>,
-    /// Event that the other streams wait for; `None` without other streams.
+    /// Event for which the other streams wait; `None` if there are no other streams.
     done: Option<Event>,
-    /// Whether the last queued work ran on all devices.
+    /// Whether the last work was queued on the streams of all devices, and not only on this stream.
     together: Cell<bool>,
-    /// While a graph is recorded: the launch that synchronizes the streams. Otherwise, events synchronize them.
+    /// The function that synchronizes the streams while a graph is recorded, from `join` to `leave`. `None` at all
+    /// other times, when events synchronize the streams.
     meet: RefCell<Option<Meet>>,
 }
 
-/// Launches, on one stream, the kernel that waits for the other streams.
+/// Function that launches, on one stream, the kernel that waits for the other streams.
 pub type Meet = Box<dyn Fn(&Stream) -> Result<()>>;
 
 /// The stream of another device, and the event that marks the end of its work.
@@ -36,7 +37,8 @@ struct Mate {
     done: Event,
 }
 
-// SAFETY: streams may be used from any thread, one at a time, as handles are.
+// SAFETY: a stream may be used from any thread, but by one thread at a time. A handle owns the stream and is used in
+// the same way.
 unsafe impl Send for Stream {}
 
 impl Stream {
@@ -90,7 +92,7 @@ impl Stream {
     pub fn settle(&self) {
         for stream in self.all() {
             if let Ok(_entered) = stream.device.enter() {
-                // SAFETY: a live stream.
+                // SAFETY: the stream is live.
                 let _ = unsafe { sys::cuStreamSynchronize(stream.stream) };
             }
         }
@@ -125,7 +127,8 @@ impl Stream {
         std::iter::once(self).chain(self.mates.iter().map(|mate| &mate.stream))
     }
 
-    /// Synchronizes all streams with the recorded `meet` launch. Returns false if there is none.
+    /// Synchronizes all streams by calling the function `meet` that `join` stored. Returns false, without
+    /// synchronization, if no function is stored.
     fn all_meet(&self) -> Result<bool> {
         let meet = self.meet.borrow();
         let Some(meet) = &*meet else { return Ok(false) };
@@ -135,7 +138,8 @@ impl Stream {
         Ok(true)
     }
 
-    /// Lets the other streams join the capture of this stream. Until `leave`, the streams synchronize through `meet`.
+    /// Lets the other streams join the capture of this stream. Until `leave` is called, the streams synchronize through
+    /// `meet`.
     pub(super) fn join(&self, meet: Meet) -> Result<()> {
         drop(self.in_step()?);
         *self.meet.borrow_mut() = Some(meet);
@@ -150,7 +154,7 @@ impl Stream {
 
     /// Makes later work on this stream wait for an event of another stream.
     fn after(&self, moment: &Event) -> Result<()> {
-        // SAFETY: a live stream and event.
+        // SAFETY: the stream and the event are live.
         check(unsafe { sys::cuStreamWaitEvent(self.stream, moment.event, 0) }, "an event")
     }
 
@@ -187,7 +191,7 @@ impl Stream {
     /// Waits until all work is done, on all devices.
     pub fn wait(&self) -> Result<()> {
         let stream = self.alone()?;
-        // SAFETY: a live stream.
+        // SAFETY: the stream is live.
         check(unsafe { sys::cuStreamSynchronize(stream) }, "the device's work")
     }
 }
@@ -197,13 +201,13 @@ impl Drop for Stream {
         if self.owned
             && let Ok(_entered) = self.device.enter()
         {
-            // SAFETY: created by `new`.
+            // SAFETY: `new` created the stream, and it is destroyed once.
             let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
         }
     }
 }
 
-/// An event in the work of a stream that the host can wait for.
+/// A CUDA event: a point in the work of a stream. The host and other streams can wait for it.
 pub struct Event {
     device: Arc<Device>,
     event: sys::CUevent,
@@ -234,13 +238,13 @@ impl Event {
     }
 
     fn note_on(&self, stream: sys::CUstream) -> Result<()> {
-        // SAFETY: a live event and stream.
+        // SAFETY: the event and the stream are live.
         check(unsafe { sys::cuEventRecord(self.event, stream) }, "an event")
     }
 
     /// Returns whether the event is complete.
     pub fn is_complete(&self) -> Result<bool> {
-        // SAFETY: a live event.
+        // SAFETY: the event is live.
         match unsafe { sys::cuEventQuery(self.event) } {
             sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             result => check(result, "the device's work").map(|()| true),
@@ -249,7 +253,7 @@ impl Event {
 
     /// Waits until the event is complete.
     pub fn wait(&self) -> Result<()> {
-        // SAFETY: a live event.
+        // SAFETY: the event is live.
         check(unsafe { sys::cuEventSynchronize(self.event) }, "the device's work")
     }
 }
@@ -257,7 +261,7 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         if let Ok(_entered) = self.device.enter() {
-            // SAFETY: created by `with`.
+            // SAFETY: `with` created the event, and it is destroyed once.
             let _ = unsafe { sys::cuEventDestroy_v2(self.event) };
         }
     }

@@ -8,8 +8,8 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use cudarc::driver::sys;
 use std::ffi::c_void;
 
-/// Describes a copy of `height` rows of `width` bytes between the host (address, pitch) and the device (address,
-/// pitch).
+/// Describes a copy of `height` rows of `width` bytes between the host and the device. `host` and `device` are pairs of
+/// an address and a pitch in bytes.
 fn rows_of(
     host: (*mut c_void, usize),
     device: (u64, usize),
@@ -44,7 +44,7 @@ impl Stream {
         if !self.note(&[address, bytes as u64], &value)? {
             return Ok(());
         }
-        // SAFETY: addresses come from `Memory` values that outlive the work of their user.
+        // SAFETY: the address belongs to a `Memory` value, which is dropped only after the work that uses it has ended.
         check(unsafe { sys::cuMemsetD8Async(address, value, bytes, stream) }, "clearing device memory")
     }
 
@@ -69,12 +69,12 @@ impl Stream {
         )
     }
 
-    /// Copies `count` doubles between addresses of any memory space, including addresses of the caller. Both may be
-    /// read or changed after `wait`.
+    /// Copies `count` doubles between addresses of any memory space, including addresses of the caller. The values at
+    /// both addresses may be read or changed after `wait`.
     pub fn copy_values(&self, to: u64, from: u64, count: usize) -> Result<()> {
         let stream = self.alone()?;
-        // SAFETY: addresses as in `fill`, or arrays of the caller with the size that the caller guaranteed. The call
-        // waits before it returns these arrays. The driver knows the memory space of an address.
+        // SAFETY: the addresses are as in `fill`, or belong to arrays of the caller, who guarantees their size. The
+        // call waits before it returns these arrays. The driver knows the memory space of an address.
         check(unsafe { sys::cuMemcpyAsync(to, from, count * size_of::<f64>(), stream) }, "a copy of patches")
     }
 

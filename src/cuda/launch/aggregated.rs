@@ -1,5 +1,5 @@
-//! Kernels that extract the couplings of S1 or A for aggregation, and copy vectors to and from its rows
-//! (kernels/rrb/aggregated.cuh).
+//! Kernels that extract the couplings of S1 or A for aggregation, and copy vectors between the storage by colour and
+//! the order of the rows of the aggregation (kernels/rrb/aggregated.cuh).
 
 use super::aggregation::{BLOCK, row_blocks};
 use super::rrb::{AFTER, CouplingsArgs, RowsArgs};

@@ -1,6 +1,5 @@
 //! Kernels of the aggregation multigrid (docs/theory/aggregation.md; kernels/aggregation) and of dense inverses
-//! (kernels/common/inverse.cuh). They are the first kernels
-//! in the modules of the families that use it.
+//! (kernels/common/inverse.cuh). They are the first kernels in the modules of the families that use them.
 
 use super::declare::Address;
 use super::inverse::{InverseArgs, MOST_UNKNOWNS, NullArgs, PIVOTS};
@@ -18,9 +17,9 @@ pub const PART: usize = 2048;
 
 /// Rows per slice of a level where one thread processes a row (sliced ELLPACK).
 pub const SLICE: u32 = 32;
-/// Threads that share a row.
+/// Number of threads that process a row together: in the setup, and in the cycle on levels with few rows.
 pub const LANES: u32 = 8;
-/// Threads of a warp, where a warp processes a row.
+/// Threads of a warp, for kernels in which a warp processes a row.
 const WARP: u32 = 32;
 
 /// Returns the blocks of a launch with one thread per row.
@@ -42,15 +41,16 @@ impl ScanArgs {
 
 plain_kernels! {
     Number from 0, in PLAIN:
-    /// Before the first round of matching: makes each row on which only the smoother acts its own partner.
+    /// Initializes a pass of pairing: no row has a partner. In the first pass, excludes the rows with strongly dominant
+    /// diagonals from pairing (kernels/aggregation/pairs.cuh).
     SetFree set_free(PairArgs) = "agg_set_free_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
     /// Lets each unpaired row point at its unpaired neighbour with the smallest key.
     Point point(PairArgs) = "agg_point_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
-    /// Matches rows that point at each other, to aggregates of two nodes.
+    /// Joins rows that point at each other to aggregates of two nodes.
     MatchTwo match_two(PairArgs) = "agg_match_2_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// Matches pairs to aggregates of at most four nodes, whose quality is tested.
+    /// Joins pairs that point at each other to aggregates of at most four nodes, if these pass the quality test.
     MatchFour match_four(PairArgs) = "agg_match_4_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// Matches aggregates of at most four nodes to aggregates of at most eight nodes, whose quality is tested.
+    /// Joins aggregates that point at each other to aggregates of at most eight nodes, if these pass the quality test.
     MatchEight match_eight(PairArgs) = "agg_match_8_f64", |a| row_blocks(a.c.rows), BLOCK;
     /// Marks the first row of each pair, and the rows without partner.
     MarkFirst mark_first(NumberArgs) = "agg_mark_first_f64", |a| row_blocks(a.rows), BLOCK;
@@ -66,13 +66,14 @@ plain_kernels! {
     ScanParts scan_parts(ScanArgs) = "agg_scan_parts_f64", |_a| 1, BLOCK;
     /// Prefix sums: scans the values within each part.
     ScanValues scan_values(ScanArgs) = "agg_scan_values_f64", |a| a.blocks(), BLOCK;
-    /// Counts the entries to reserve for each coarse row: the sum of the couplings of the rows of its aggregate.
+    /// Computes the number of entries to reserve for each coarse row: as many as the rows of its aggregate have
+    /// couplings.
     MakeRoom make_room(GalerkinArgs) = "agg_make_room_f64", |a| row_blocks(a.coarse.rows), BLOCK;
     /// Computes the Galerkin matrix P^T S P.
     SumCouplings sum_couplings(GalerkinArgs) = "agg_sum_couplings_f64", |a| blocks_of(a.coarse.rows, WARP), BLOCK;
     /// Stores the coarsest matrix as a dense matrix.
     Spread spread_rows(SpreadArgs) = "agg_spread_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// Removes one unknown of each null vector from the dense matrix.
+    /// Removes one unknown per null vector from the dense matrix.
     LeaveOut leave_out(SpreadArgs) = "agg_leave_out_f64", |_a| 1, (MOST_UNKNOWNS, 1);
     /// Subtracts from each row of an inverse its mean over the component of the row, and transposes the inverse.
     TakeMeans take_means(NullArgs) = "take_means_f64", |a| a.n.max(1) as u32, BLOCK;
@@ -80,8 +81,10 @@ plain_kernels! {
     InvertStep invert_step(InverseArgs) = "invert_step_f64", |a| a.blocks(), BLOCK;
 }
 
-/// Launches all steps of the inversion of an n x n matrix in the first of two buffers. The inverse is in the first
-/// element of `buffers` afterwards. `pivots`: memory for two blocks of pivots.
+/// Launches all steps that invert a dense n x n matrix. On entry, `buffers[0]` is the address of the matrix, and
+/// `buffers[1]` is memory of the same size. The steps write the two buffers alternately, so the matrix may be
+/// overwritten. On return, `buffers[0]` is the address of the inverse: the two addresses are exchanged if n requires
+/// it. `diagonal` is the address of the diagonal of the matrix. `pivots` is memory for two inverses of pivot blocks.
 pub fn invert(
     stream: &Stream,
     (buffers, diagonal, pivots, n): (&mut [Address; 2], Address, Address, usize),
@@ -108,7 +111,7 @@ real_kernels! {
         |a| blocks_of(a.coarse.rows, if a.fine.lanes == 1 { u32::from(a.coarse.width) } else { WARP });
     /// Second half of the cycle on a level: adds the coarse solution and smooths.
     Ascend ascend(AscendArgs) = "agg_ascend", |a| blocks_of(a.k.rows, a.k.lanes);
-    /// Computes r minus a multiple of A c.
+    /// Computes r = r - factor A c, where c is the result of the first of two cycles.
     Subtract subtract(SubtractArgs) = "agg_subtract", |a| blocks_of(a.k.rows, a.k.lanes);
     /// Rounds an inverse to the precision of the cycle.
     Narrow narrow_inverse(NarrowArgs) = "agg_narrow", |a| row_blocks(a.count);
@@ -116,5 +119,5 @@ real_kernels! {
     Coarsest solve_coarsest(CoarsestArgs) = "agg_coarsest", |a| blocks_of(a.k.rows, WARP);
 }
 
-/// Number of these kernels.
+/// Count of the kernels in this file. The kernels that follow are numbered from this value.
 pub(super) const COUNT: usize = PLAIN.len() + REAL.len();

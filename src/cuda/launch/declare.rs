@@ -23,8 +23,8 @@ macro_rules! structures {
             }
         }
 
-        // SAFETY: `repr(C)`, and `AnyBitPattern` allows only fields that are numbers. Kernels read fields, never the
-        // padding between or after them. The driver copies all bytes, as it does for a C structure.
+        // SAFETY: the structure is `repr(C)`, and `AnyBitPattern` allows only fields that are numbers. Kernels read
+        // fields, never the padding between or after them. The driver copies all bytes, as it does for a C structure.
         unsafe impl crate::cuda::driver::Argument for $name {}
         )*
     };
@@ -50,9 +50,9 @@ macro_rules! entries {
 }
 
 /// Defines kernels with one number format, and a function per kernel that launches it. `$numbers` numbers the kernels
-/// from `$first` on, and `$list` lists them in this order. Each kernel has a number of blocks and threads per block.
-/// `or`: a second variant, for grids with uniform tiles. `shared`: bytes of dynamic shared memory. `behind`: whether
-/// the kernel may begin before the previous kernel ends.
+/// from `$first` on, and `$list` lists them in this order. After the argument structure, a kernel states its number of
+/// blocks and its threads per block. Three parts are optional. `or`: a second variant, for grids with uniform tiles.
+/// `shared`: bytes of dynamic shared memory. `behind`: whether the kernel may begin before the previous kernel ends.
 macro_rules! plain_kernels {
     ($numbers:ident from $first:expr, in $list:ident:
      $($(#[doc = $doc:literal])* $number:ident
@@ -70,8 +70,9 @@ macro_rules! plain_kernels {
             $(let kernel = if $og.uniform != 0 { $numbers::$other } else { kernel };)?
             let (kernel, name) = ($first + kernel as usize, concat!("kernel ", $symbol));
             let (shared, behind) = (0 $(+ $bytes)?, false $(|| $behind)?);
-            // SAFETY: `$arguments` is the structure that the kernel takes. Its addresses are those of arrays allocated
-            // for the extents in it, or of the caller's arrays, whose size the caller has promised.
+            // SAFETY: `$arguments` is the structure that the kernel takes. Every address in it belongs to an array that
+            // was allocated for the extents in the same structure, or to an array of the caller, who guarantees its
+            // size.
             unsafe { stream.launch(kernel, $blocks, $block, shared, behind, $a, name) }
         })*
     };

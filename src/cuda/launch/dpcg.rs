@@ -13,20 +13,21 @@ include!(concat!(env!("OUT_DIR"), "/dpcg.rs"));
 
 /// Threads per block of the cycle below the finest grid (kernels/dpcg/vertex.cuh).
 pub const VERTEX_CYCLE_THREADS: u32 = 1024;
-/// Largest number of threads of a sweep's tile (kernels/dpcg/finest.cuh).
+/// Largest number of threads that sweep over a tile (kernels/dpcg/finest.cuh).
 const TILE_THREADS: u32 = 768;
-/// Points of a brick of the restriction in x, y and z (kernels/dpcg/finest.cuh).
+/// Number of coarse points of a brick in x, y and z. A brick is the part of the coarse grid for which one block
+/// computes the restriction (kernels/dpcg/finest.cuh).
 const BRICK: [i32; 3] = [16, 4, 4];
 /// Largest width of a tile in cells. With this limit, a row of 128 cells has two tiles.
 const TILE_WIDTH: u32 = 64;
-/// Multiprocessors of an H100. The tiles of a sweep are selected such that every multiprocessor has a block. A kernel
-/// that executes a whole cycle has this number of blocks.
+/// Multiprocessors of an H100. The tiles of a sweep are selected such that every multiprocessor has a block. A launch
+/// that executes one step of the cycle below the finest grid has this number of blocks.
 const AT_ONCE: u32 = 132;
 
 /// Largest number of unknowns of E (kernels/dpcg/dense.cuh).
 pub const MOST_VECTORS: u32 = 4096;
 
-/// Columns of a tile of the fused passes, in x and y.
+/// Number of columns in x and in y in a tile of the fused passes. A column consists of the cells with the same x and y.
 const FUSED_TILE: (u32, u32) = (32, 16);
 /// Largest number of blocks of the fused passes: one for each of 132 multiprocessors.
 const MOST_FUSED_BLOCKS: u32 = 132;
@@ -42,8 +43,8 @@ impl FusedArgs {
         u64::from(across) * u64::from(down) * u64::from((nz as u32).div_ceil(chunk))
     }
 
-    /// Sets the number of planes per piece that minimizes the planes that a block processes. Each piece has `extra`
-    /// additional planes.
+    /// The planes of each tile are divided into pieces. Sets the number of planes per piece such that a block processes
+    /// as few planes as possible. A block processes `extra` additional planes for each piece.
     pub fn in_pieces(mut self, extra: u32) -> Self {
         let nz = self.cells.nz as u32;
         let work = |&chunk: &u32| self.pieces(chunk).div_ceil(u64::from(MOST_FUSED_BLOCKS)) * u64::from(chunk + extra);
@@ -64,7 +65,7 @@ impl FusedArgs {
 }
 
 impl CellFindings {
-    /// Returns the values before any inspection.
+    /// Returns the findings before any kernel has inspected a matrix.
     pub fn none() -> Self {
         Self { smallest: [u64::MAX; 3], first_outward: u64::MAX, ..Self::default() }
     }
@@ -73,7 +74,7 @@ impl CellFindings {
 /// Largest number of strong groups whose extents are stored (kernels/dpcg/survey.cuh).
 pub const MOST_GROUPS: usize = 1000;
 
-/// Terms of the sums over labelled cells: v, |v|, or 1 / v.
+/// What is summed over labelled cells: the values v, their magnitudes |v|, or their reciprocals 1 / v.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     Values = 0,
@@ -135,7 +136,8 @@ impl CoarseningArgs {
 }
 
 impl RestrictFinestArgs {
-    /// Returns the arguments that restrict the residual of the x with index `from`.
+    /// Returns the arguments of the restriction of the residual. `from` is the index of the array x from which the
+    /// residual is computed.
     pub fn new(level: VertexGrid, from: i32, sum: Sum) -> Self {
         let bricks = |n: i32, brick: i32| (n + brick - 1) / brick;
         let (across, down) = (bricks(level.coarse.nx, BRICK[0]), bricks(level.coarse.ny, BRICK[1]));
@@ -177,15 +179,16 @@ plain_kernels! {
     Upper upper(TriangleArgs) = "dpcg_upper_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Copies the caller's matrix and tests its entries.
     TakeMatrix take_matrix(SurveyArgs) = "dpcg_take_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes row sums and strengths, and joins coupled cells within warps to runs.
+    /// Computes row sums and strengths. Joins coupled cells to runs, within each segment of 32 consecutive cells.
     LookAtRows look_at_rows(SurveyArgs) = "dpcg_look_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Joins the runs to components and strong groups.
+    /// Joins the runs of all segments to components and strong groups.
     UniteCells unite_cells(SurveyArgs) = "dpcg_unite_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Replaces each parent by its root.
+    /// Replaces the parent of each cell by the root of its tree (union-find). Counts the components and strong groups.
     SettleCells settle_cells(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes the extents of strong groups.
     GroupExtents group_extents(SurveyArgs) = "dpcg_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Counts the groups that are hidden from coarse grids.
+    /// Counts the hidden groups. A group is hidden if a coarse grid has several points in it, and the next coarser grid
+    /// has none.
     HiddenGroups hidden_groups(SurveyArgs) = "dpcg_hidden_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Counts, or lists, the components whose first cell is in each chunk.
     ListComponents list_components(CellComponentArgs) = "dpcg_list_components_f64",
@@ -196,7 +199,7 @@ plain_kernels! {
     /// Stores the number of each cell's singular component.
     LabelSingular label_singular(CellComponentArgs) = "dpcg_label_singular_f64",
         |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Finds the class of each cell.
+    /// Finds the class of each cell (kernels/dpcg/classes.cuh).
     ClassifyCells classify_cells(ClassArgs) = "dpcg_classify_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Collects the classes from the hash table.
     GatherClasses gather_classes(ClassArgs) = "dpcg_gather_classes_f64", |a| cell_blocks(i64::from(a.slots)), BLOCK;
@@ -207,10 +210,10 @@ plain_kernels! {
     CellScale cell_scale(ScaleArgs) = "dpcg_scale_f64", |a| cell_blocks(a.count), BLOCK;
     /// Sums the couplings between regions exactly.
     AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Rounds these sums to E.
+    /// Rounds the exact sums of `add_couplings` to the entries of E.
     TakeCoarseMatrix take_coarse_matrix(CoarseMatrixArgs) = "dpcg_take_coarse_matrix_f64",
         |a| warp_blocks(a.n as u32), BLOCK;
-    /// Computes the shift c of each null vector.
+    /// Computes the shift c of each null vector u. The stored inverse is that of E + c u u^T.
     FindShifts find_shifts(NullArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK;
     /// Finds the largest entries of an inverse and of its matrix.
     FindCondition find_condition(NullArgs) = "dpcg_find_condition_f64",
@@ -303,7 +306,8 @@ fn vertex_cycle_kernel(single: bool) -> usize {
     FIRST + PLAIN.len() + 2 * RealNumber::CycleStep as usize + usize::from(single)
 }
 
-/// Returns the launch shape of this kernel. `blocks` is 0 if the device does not support cooperative launches.
+/// Returns the launch shape of the cooperative kernel of the cycle. `blocks` is 0 if the device does not support
+/// cooperative launches.
 pub fn vertex_cycle_together(device: &Device, single: bool) -> Result<Together> {
     let blocks = device.together(vertex_cycle_kernel(single), VERTEX_CYCLE_THREADS)?;
     Ok(Together { blocks, cluster: 1, shared: 0, further: 0 })

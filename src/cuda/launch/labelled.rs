@@ -1,5 +1,6 @@
 //! Kernels that sum the cells of each label (kernels/common/labelled.cuh). They are in the modules of the families that
-//! use them.
+//! use them. A slot consists of the cells of one label in one chunk of cells. The items of a slot are the segments of
+//! the chunk that contain cells of the slot.
 
 use super::aggregation::{self, BLOCK};
 use super::declare::Address;
@@ -12,9 +13,9 @@ include!(concat!(env!("OUT_DIR"), "/labelled.rs"));
 pub const MOST_CELL_BLOCKS: u32 = 528;
 /// Largest number of blocks of `slot_sums`: six for each of 132 multiprocessors.
 const MOST_SLOT_BLOCKS: u32 = 792;
-/// Cells of a chunk; the cells of a chunk with one label have one partial sum.
+/// Number of cells of a chunk. The cells of a chunk that have the same label are summed to one partial sum.
 pub const CHUNK: i64 = 1024;
-/// Cells of a segment of a chunk.
+/// Number of cells of a segment of a chunk.
 pub const SEGMENT: i64 = 16;
 
 /// Returns the blocks of a launch with one thread per cell.
@@ -22,12 +23,12 @@ pub fn cell_blocks(count: i64) -> u32 {
     (count.max(1) as u64).div_ceil(u64::from(BLOCK.0)).min(u64::from(MOST_CELL_BLOCKS)) as u32
 }
 
-/// Returns the blocks of a launch with one warp per item.
+/// Returns the blocks of a launch with one warp for each of `count` labels or rows.
 pub fn warp_blocks(count: u32) -> u32 {
     cell_blocks(32 * i64::from(count))
 }
 
-/// Returns the number of chunks of `cells` cells, at most `most`.
+/// Returns the number of chunks into which `cells` cells are divided, but at most `most`.
 pub fn chunk_blocks(cells: i64, most: u32) -> u32 {
     (cells.max(1) as u64).div_ceil(CHUNK as u64).min(u64::from(most)) as u32
 }
@@ -54,5 +55,5 @@ real_kernels! {
     Shift shift_labelled(LabelledArgs) = "shift", |a| cell_blocks(a.of);
 }
 
-/// Number of the kernels that families share, which is the number of a family's first own kernel.
+/// Count of the kernels that families share. The kernels of one family alone are numbered from this value.
 pub(super) const COUNT: usize = aggregation::COUNT + PLAIN.len() + REAL.len();

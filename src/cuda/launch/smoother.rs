@@ -6,19 +6,19 @@ use crate::error::Result;
 
 include!(concat!(env!("OUT_DIR"), "/smoother.rs"));
 
-/// Threads of a tile of blocks, or of a box of ghost cells (kernels/smoother/smoother.cu).
+/// Threads of a thread block that processes a tile of blocks or a box of ghost cells (kernels/smoother/smoother.cu).
 const TILE_THREADS: u32 = 64;
-/// Blocks of 8^3 cells that a thread block multiplies by the dense inverse at once.
+/// Number of blocks of 8^3 cells that a thread block of `relax_dense` multiplies by the dense inverse at once.
 const COLUMNS: u32 = 32;
-/// Threads of a thread block of the product.
+/// Threads of a thread block of `relax_dense`.
 const DENSE_THREADS: u32 = 384;
-/// Shared memory of `relax_dense` in bytes. It contains eight columns of the inverse and of the right-hand sides for
-/// each of four steps, and 40 results for each of 256 threads.
+/// Shared memory of `relax_dense` in bytes. It contains, for each of four steps, eight columns of the inverse and eight
+/// values of each right-hand side. It also contains 40 results for each of 256 threads.
 const DENSE_BYTES: u32 = 8 * (4 * (8 * 512 + 8 * COLUMNS) + 40 * 256);
-/// Thread blocks of a cluster, which share the columns that they load.
+/// Number of thread blocks of a cluster. Each of them loads a part of the inverse for the whole cluster.
 const CLUSTER: u32 = 2;
 
-/// Launch parameters of block relaxation.
+/// Launch parameters of the relaxation kernels.
 #[derive(Clone, Copy, Debug)]
 pub struct RelaxLaunch {
     /// Whether the kernel may begin before the previous kernel ends.
@@ -44,13 +44,13 @@ plain_kernels! {
     /// Copies ghost cells from other patches.
     Exchange exchange(ExchangeArgs, count: u32, behind: bool) = "smoother_exchange_f64",
         |_a| count, (TILE_THREADS, 1), behind behind;
-    /// Copies one array u to the other.
+    /// Copies u of each patch, or its ghost layer, to the second array of block Jacobi, or back.
     CopyPatches copy_patches(BlockCopyArgs, count: u32) = "smoother_copy_f64", |_a| count, (THREADS, 1);
     /// Finds values that are not finite.
     InspectPatches inspect_patches(LookArgs, count: u32) = "smoother_inspect_f64", |_a| count, (TILE_THREADS, 1);
-    /// Computes r = f - A u and its squared norms per tile.
+    /// Computes r = f - A u and, for each tile, the sum of (scale r)^2.
     ResidualPatches residual_patches(LookArgs, count: u32) = "smoother_residual_f64", |_a| count, (TILE_THREADS, 1);
-    /// Sums the squared norms.
+    /// Computes the norm of the residual: the square root of the sum of the squared norms of all tiles.
     NormPatches norm_patches(NormArgs) = "smoother_norm_f64", |_a| 1, (THREADS, 1);
 }
 
@@ -65,7 +65,7 @@ pub fn allow_dense(device: &Device) -> bool {
     device.architecture(kernel) >= DENSE_ARCHITECTURE && device.allow_shared(kernel, DENSE_BYTES)
 }
 
-/// Returns the number of thread blocks of the dense product, in whole clusters. All of them are resident at once, and
+/// Returns the number of thread blocks of `relax_dense`, a multiple of `CLUSTER`. All of them are resident at once, and
 /// each computes about the same number of groups of right-hand sides.
 fn dense_blocks(a: &RelaxArgs, how: RelaxLaunch) -> u32 {
     let (groups, most) = (a.count.div_ceil(COLUMNS), (how.processors / CLUSTER * CLUSTER).max(CLUSTER));

@@ -15,11 +15,12 @@ include!(concat!(env!("OUT_DIR"), "/vectors.rs"));
 pub enum Use {
     /// The sum is stored.
     Kept = 0,
-    /// The sum is rho = <r, M^-1 r> of an iteration and updates the scalars.
+    /// The sum is rho = <r, M^-1 r> of an iteration. The last block of the kernel updates the scalars with it.
     Rho = 1,
-    /// The sum is sigma = <p, P A p> and ends the iteration.
+    /// The sum is sigma = <p, P A p>, the last sum of an iteration.
     LastSigma = 2,
-    /// The sum is <Z^T q, t> = <p, q> - <p, P A p> and ends the iteration.
+    /// The sum is <Z^T q, t> = <p, q> - <p, P A p>, the last sum of an iteration. Subtracted from <p, q>, it yields
+    /// sigma.
     LastPart = 3,
 }
 

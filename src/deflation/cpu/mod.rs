@@ -1,16 +1,18 @@
 //! Multithreaded projection of deflation, P v = v - A Z t with t = E^-1 Z^T v (Tang, Nabben, Vuik and Erlangga 2009).
 //!
-//! The regions are stored as runs. A run consists of consecutive cells of a row in one region. Rows with equal runs
-//! share one list. Let e_i be the row sum of row i of A. Let t_r(i) be the entry of t for the region of cell i, or 0
-//! for a cell without region. Then
+//! The regions are stored as runs. A run consists of consecutive cells of a row in one region. The runs of a row form a
+//! pattern. If the previous row, or the row at the same position in the previous plane, has equal runs, both rows share
+//! one pattern. Let e_i be the row sum of row i of A. Let t_r(i) be the entry of t for the region of cell i, or 0 for a
+//! cell without region. Then
 //!
 //! ```text
 //! (A Z t)_i = e_i t_r(i) + sum over j of a_ij (t_r(j) - t_r(i)).
 //! ```
 //!
-//! This vector is nonzero only next to boundaries of regions, and in rows with a nonzero row sum. The owner thread of
-//! each piece of the grid sums Z^T v over the piece. These sums are then added in the order of the pieces. Z^T v is
-//! therefore bitwise identical for any number of threads.
+//! This vector is nonzero only next to boundaries of regions, and in rows with a nonzero row sum. The rows of the grid
+//! are divided into pieces, and each piece belongs to one thread. This thread computes the part of Z^T v that belongs
+//! to the cells of the piece. These parts are then added in the order of the pieces. Z^T v is therefore bitwise
+//! identical for any number of threads.
 
 use crate::base::loops::{add, combine, sum};
 use crate::base::reduce::dot;
@@ -37,7 +39,7 @@ struct Run {
     region: u32,
 }
 
-/// Runs of all rows. A pattern is a list of runs, shared by all rows that have these runs.
+/// Runs of all rows. A pattern is a list of runs, which adjacent rows with equal runs share.
 #[derive(Default)]
 struct Patterns {
     nx: usize,
@@ -126,7 +128,7 @@ struct Slots {
     by_region: Vec<u32>,
     region_start: Vec<u32>,
     /// For each row, the index of its first run in `of_run`. The other runs of the row follow. Consecutive rows of a
-    /// piece with one pattern share these entries.
+    /// piece that have the same pattern share these entries.
     of_row: Vec<u32>,
     /// Slot of each run, or `NO_SLOT`.
     of_run: Vec<u32>,

@@ -116,7 +116,8 @@ fn a_region_is_dropped_in_each_singular_tank_that_regions_cover() {
     a.center[7] += 1e-6;
     let regions = a.regions(&subdomains([2, 1, 1])).unwrap();
     assert_eq!(regions.of[0], NONE);
-    // The first column of cells is a singular component, and its vector is dropped. The other cells have two boxes.
+    // The first column of cells is a singular component, and its vector is dropped. The other cells are divided into
+    // two boxes.
     assert_eq!((regions.found, regions.count), (3, 2));
     assert_eq!([1, 3].map(|i| regions.of[i]), [0, 1]);
 }

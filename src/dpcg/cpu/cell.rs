@@ -180,8 +180,9 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
         (team, coarse.start * grid.ratio[1]..(coarse.end * grid.ratio[1]).min(ny))
     }
 
-    /// Executes a pass over the planes: calls `half_sweep(half, j, k)` for half = 0 to 2 `sweeps` and all rows (j, k)
-    /// of this thread. In step t, half-sweep `half` updates plane t - `half`.
+    /// Executes a pass over the planes: calls `half_sweep(half, j, k)` for all rows (j, k) of this thread and for half
+    /// = 0, 1, ..., 2 `sweeps`. These are the half-sweeps and one more operation: the restriction comes last, and the
+    /// prolongation comes first. In step t, operation `half` is applied to plane t - `half`.
     fn pass(&self, counter: &StepCounter, grid: &Grid<impl Real>, half_sweep: impl Fn(usize, usize, usize)) {
         let ((team, rows), halves) = (self.share(counter.me, grid), 2 * self.sweeps);
         counter.walk(team, self.a.cells.nz + halves, |t| {

@@ -43,7 +43,8 @@ impl Rings<'_> {
         (term * (self.ny + 1) + row % (self.ny + 1)) * (self.nx + 2) + 1
     }
 
-    /// Returns the rings of the terms before `term`, and row `row` of this term, or `last` if present.
+    /// Returns the rings of the terms before `term` for reading. Also returns a row for writing: `last` if it is given,
+    /// otherwise row `row` of the ring of `term`.
     fn split<'s>(&'s mut self, term: usize, row: usize, last: Option<&'s mut [f64]>) -> (Rings<'s>, &'s mut [f64]) {
         let (start, at) = (term * (self.ny + 1) * (self.nx + 2), self.at(term, row));
         let (values, own) = self.values.split_at_mut(start);
@@ -153,7 +154,8 @@ impl ThreadState<'_> {
         }
     }
 
-    /// Executes `descend` with a series: computes r and v, returns <r, r>, and stores <r, M^-1 r> in `rho`.
+    /// Executes `descend` with a series: updates r, unless `alpha` is `None`, and computes v. Returns <r, r>, and
+    /// stores <r, M^-1 r> in `rho`.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>, order: usize) -> f64 {
         let own = self.own_rows();
         let halo = order * self.k.pieces.cells.ny;
@@ -165,8 +167,8 @@ impl ThreadState<'_> {
         }
         self.me.barrier();
         for row in own.start.saturating_sub(halo)..own.start {
-            // Term m is needed in at most order - m planes before the first row. If there are fewer planes, it is
-            // computed in all preceding rows.
+            // Term m is needed in the last order - m planes before the first row of this thread. If the grid has at
+            // most `order` planes before that row, all terms are computed in all of these planes.
             let planes = (own.start - row).div_ceil(self.k.pieces.cells.ny);
             let known = own.start <= halo;
             (0..order).filter(|term| known || planes + term <= order).for_each(|term| {
@@ -226,7 +228,8 @@ impl ThreadState<'_> {
         dot(p.here, q)
     }
 
-    /// Executes `ascend`: updates z, x, p and q row by row in descending order, and returns <p, P A p>.
+    /// Executes `ascend`: computes z, and updates x, p and q, row by row in descending order. `step` contains alpha and
+    /// beta; at the start of a solve, it is `None`, and the update is p = z. Returns <p, P A p>.
     pub(super) fn fused_ascend(&mut self, step: Option<(f64, f64)>, order: usize) -> f64 {
         let (k, own) = (self.k, self.own_rows());
         let (pieces, rows) = (k.pieces, k.pieces.cells.rows());
@@ -243,7 +246,7 @@ impl ThreadState<'_> {
             });
         }
         let share = pieces.share(self.me);
-        // Whether this thread owns all rows within one plane of a piece.
+        // Returns whether this thread owns the piece, the plane of rows before it and the plane of rows after it.
         let inside = |piece: usize| {
             let beside = pieces.rows(piece);
             let below = beside.start.saturating_sub(ny);

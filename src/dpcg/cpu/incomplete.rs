@@ -11,8 +11,8 @@
 //! 0, D is chosen such that diag(M) = diag(A). With omega = 1, M and A have equal row sums.
 //!
 //! The forward solve for a cell needs the preceding cells in x, y and z. Each thread owns the same range of rows j in
-//! all planes. A thread solves its rows in plane k after the preceding thread has completed plane k. At this time, the
-//! preceding thread already works on plane k + 1. In the backward solve, the last thread begins.
+//! all planes. A thread solves its rows in plane k after the preceding thread has completed plane k. Meanwhile, the
+//! preceding thread works on plane k + 1. In the backward solve, the last thread begins.
 
 use super::rows::Rows;
 use crate::base::isa::for_each_isa;
@@ -28,7 +28,7 @@ const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
 /// The factors: only D is stored, since the couplings are those of A.
 pub struct Incomplete {
-    /// 1 / d.
+    /// Reciprocal pivots 1 / d of all cells.
     inverse: Vec<f64>,
     /// A row of zeros that replaces neighbours outside the box.
     zeros: Vec<f64>,

@@ -56,7 +56,7 @@ const MIN_TEAM_CELLS: usize = 16_384;
 pub struct Cpu {
     wanted_threads: usize,
     team: Option<Team>,
-    /// The matrix before the first `factorize`; afterwards, `state` contains it.
+    /// The matrix while `state` is `None`; otherwise, `state` contains the matrix.
     matrix: StoredMatrix,
     /// Results of `survey` and `find_regions` for the next `factorize`.
     found: SurveyData,

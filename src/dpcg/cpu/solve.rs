@@ -11,7 +11,7 @@ impl SolveSteps for ThreadState<'_> {
         let mut seen = Inputs::none();
         for (row, _) in self.rows() {
             let b = self.input(row);
-            // SAFETY: a row of this thread.
+            // SAFETY: the row belongs to this thread.
             let x = if guess { unsafe { self.output(row) } } else { &mut [] };
             seen.look_at_row(self.caller.input_name, b, largest(b), row, true);
             seen.look_at_row("x", x, largest(x), row, false);
@@ -22,11 +22,11 @@ impl SolveSteps for ThreadState<'_> {
     fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
         let Vectors { x, b, .. } = self.vectors();
         for (row, cells) in self.rows() {
-            // SAFETY: a row of this thread, which no other thread reads in this step.
+            // SAFETY: the row belongs to this thread, and no other thread reads it in this step.
             let (x, b) = unsafe { (x.range_mut(&cells), b.range_mut(&cells)) };
             combine(b, 0.0, scale, self.input(row));
             match what.guess() {
-                // SAFETY: a row of this thread.
+                // SAFETY: the row belongs to this thread.
                 Some(true) => combine(x, 0.0, scale, unsafe { self.output(row) }),
                 Some(false) => x.fill(0.0),
                 None => {}
@@ -47,7 +47,8 @@ impl SolveSteps for ThreadState<'_> {
         self.residual_to(&self.vectors().z)
     }
 
-    /// Computes x = x^ + Z E^-1 Z^T (b - A x^) (Tang, Nabben, Vuik and Erlangga 2009), and returns max |x_i|.
+    /// Computes x = x^ + Z E^-1 Z^T (b - A x^), and returns max |x_i|. On entry, x contains x^, the solution of P A x^
+    /// = P b (Tang, Nabben, Vuik and Erlangga 2009).
     fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
         if self.k.deflation.is_some() {
             let q = &self.vectors().q;
@@ -59,7 +60,7 @@ impl SolveSteps for ThreadState<'_> {
 
     fn store(&mut self, scale: f64) {
         for (row, cells) in self.rows() {
-            // SAFETY: a row of this thread.
+            // SAFETY: the row belongs to this thread.
             unsafe { combine(self.output(row), 0.0, scale.recip(), self.vectors().x.range(&cells)) };
         }
     }

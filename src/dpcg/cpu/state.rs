@@ -66,7 +66,7 @@ pub struct State {
     /// The preconditioner if its application is not fused with passes of PCG; `None` for `Preconditioner::None`,
     /// `Jacobi` and `Neumann`.
     pub whole: Option<UnfusedPreconditioner>,
-    /// Cells grouped by singular component.
+    /// Cells of the singular components, grouped by component.
     pub singular: Labelled<usize>,
     pub deflation: Option<Projection>,
     pub observed: Observed,

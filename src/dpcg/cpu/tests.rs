@@ -27,7 +27,7 @@ pub fn iterations(problem: &TwoPhase, precondition: &mut dyn FnMut(&[f64], &mut 
     iterations
 }
 
-/// Returns whether the environment requests the rows of all sizes.
+/// Returns whether the environment variable requests the golden rows of all sizes.
 pub fn all_rows() -> bool {
     std::env::var_os("RRBSOLVER_ALL_ROWS").is_some()
 }

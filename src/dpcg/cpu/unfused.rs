@@ -47,8 +47,8 @@ impl<'a> ApplicationCounts<'a> {
 }
 
 impl UnfusedPreconditioner {
-    /// Computes the preconditioner of a matrix, or returns `None` for `None`, `Jacobi` and `Neumann`. Reuses the memory
-    /// of `previous` if it fits.
+    /// Computes the preconditioner of a matrix. The result is `None` for the preconditioners `None`, `Jacobi` and
+    /// `Neumann`, which need no such data. Reuses the memory of `previous` if it fits.
     pub fn make(
         previous: Option<Self>,
         preconditioner: Preconditioner,
@@ -167,7 +167,7 @@ fn aggregated<V: Real + Number>(
 /// Computes z = B r, where B is the cycle.
 ///
 /// # Safety
-/// As for [`UnfusedPreconditioner::apply`].
+/// The conditions of [`UnfusedPreconditioner::apply`] must hold.
 unsafe fn apply<V: Real + Number>(cycle: &Cycle<V>, me: &Me, r: &[f64], z: &Field) {
     // SAFETY: guaranteed by the caller; the cycle assigns each cell to one thread.
     let to = |i: usize, value: f64| unsafe { z.range_mut(&(i..i + 1))[0] = value };

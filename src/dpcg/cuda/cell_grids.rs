@@ -56,8 +56,8 @@ pub fn make(
     maker.made(pool, grids, inverse)
 }
 
-/// Returns the arguments for coarse grid l - 1, or for the caller's grid if l = 0. The fields of the next grid are left
-/// at zero.
+/// Returns the arguments of the setup kernels for coarse grid l - 1, or for the caller's grid if l = 0. The fields of
+/// the next grid are zero.
 fn arguments(maker: &Maker, grid: Option<&Grid>, l: usize) -> CellGridArgs {
     let m = maker.source.m;
     let (cells, forward, center) = match grid {
@@ -78,7 +78,7 @@ fn arguments(maker: &Maker, grid: Option<&Grid>, l: usize) -> CellGridArgs {
     }
 }
 
-/// Returns coarse grid l, made from the previous grid, whose strengths were computed last.
+/// Makes coarse grid l from the previous grid `fine`. The strengths of `fine` must be those that were computed last.
 fn coarsen(maker: &Maker, pool: &mut Pool, fine: Option<&Grid>, l: usize) -> Result<Grid> {
     let (stream, single) = (maker.stream, maker.single);
     let [x, y, z, _] = maker.see_strengths()?;

@@ -38,7 +38,7 @@ pub struct Conductances {
 }
 
 impl Conductances {
-    /// Describes conductances in memory of their own.
+    /// Describes the conductances stored in `own`.
     fn of(own: Padded) -> Self {
         Self { at: own.at(0), stride: own.stride(), per_coupling: 1.0, own: Some(own) }
     }
@@ -53,7 +53,7 @@ impl Conductances {
 pub const DIAGONAL: usize = 0;
 pub const INVERSE: usize = 1;
 
-/// Entries of the symmetric matrix between the 8 corners of a cube (kernels/dpcg/coarsening.cuh).
+/// Number of stored entries of the symmetric matrix between the 8 corners of a cube (kernels/dpcg/coarsening.cuh).
 const CUBE_ENTRIES: usize = 36;
 
 /// The matrix of a grid.
@@ -70,7 +70,7 @@ fn guard(of: Cells) -> usize {
 }
 
 impl Matrix {
-    /// Allocates the matrix of a grid with `offsets` offsets.
+    /// Allocates the matrix of a grid, with conductances for `offsets` offsets of the stencil.
     fn zeroed(pool: &mut Pool, stream: &Stream, of: Cells, offsets: usize, value: usize) -> Result<Self> {
         let own = Padded::zeroed_in(pool, stream, offsets, of.count(), guard(of), value, GRIDS)?;
         Self::with(Conductances::of(own), pool, stream, of, value)
@@ -81,7 +81,8 @@ impl Matrix {
         Ok(Self { of, conductances, rows: Padded::zeroed_in(pool, stream, 2, of.count(), guard(of), value, GRIDS)? })
     }
 
-    /// Adds the memory for the transfer to the next grid.
+    /// Makes a grid of this matrix. Allocates the weights of the transfer to the next grid, and vectors unless the grid
+    /// uses those of the solver.
     fn grid(self, pool: &mut Pool, stream: &Stream, coarse: Cells, coarsened: [bool; 3], value: usize) -> Result<Grid> {
         let of = self.of;
         let (strides, count) = Strides::of(box_of(coarse), coarsened);
@@ -126,8 +127,8 @@ struct Slabs {
 }
 
 impl Slabs {
-    /// Plans the memory of a coarsening step. Weights and cubes are stored in the pool's workspace, which is the memory
-    /// of the solver's vectors, after the row sums of the grids with odd numbers.
+    /// Plans the memory of a coarsening step. The weights and then the cubes are stored in the pool's workspace, behind
+    /// the row sums of the grids with odd numbers. This workspace is the memory of the solver's vectors.
     fn plan(maker: &Maker, pool: &mut Pool, odd: Cells, coarse: Cells, weights: usize) -> Result<Self> {
         let (weights, plane) = (8 * weights, 8 * CUBE_ENTRIES * coarse.plane());
         let before = (maker.excess[1] - maker.excess[0]) as usize + 8 * odd.count();
@@ -200,7 +201,7 @@ pub fn make(
     Ok(made)
 }
 
-/// Returns the arguments for grid l. The fields of the next grid are left at zero.
+/// Returns the arguments of the setup kernels for grid l. The fields of the next grid are zero.
 fn arguments(maker: &Maker, matrix: &Matrix, l: usize) -> CoarseningArgs {
     CoarseningArgs {
         fine: box_of(matrix.of),

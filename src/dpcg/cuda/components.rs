@@ -11,7 +11,7 @@ use crate::error::{Result, collected, zeroed};
 use crate::stencil::cell_components::ComponentList;
 use crate::stencil::cells::Cells;
 
-/// Purpose of the allocations, for error messages.
+/// Name of the memory in error messages about failed allocations.
 const COMPONENTS: &str = "components";
 
 /// Components of the matrix that was inspected last.
@@ -95,8 +95,8 @@ impl Components {
         if self.is_whole() { 0 } else { self.arguments.number }
     }
 
-    /// Stores each cell's index among the singular components in 32 bits at `labels`. Other cells receive the number of
-    /// singular components.
+    /// Stores a 32-bit label per cell at `labels`: the index of its component among the singular components. Cells in
+    /// no singular component get the count of singular components.
     fn label_singular(&self, stream: &Stream, labels: Address) -> Result<()> {
         let list = self.list();
         let none = list.singular_count();
@@ -107,7 +107,7 @@ impl Components {
         launch::label_singular(stream, &CellComponentArgs { labels, none: none as u32, ..self.arguments })
     }
 
-    /// Lists the cells of singular components by component. Returns none if no component is singular.
+    /// Lists the cells of singular components by component. Returns `None` if no component is singular.
     pub fn singular_cells(&self, pool: &mut Pool, stream: &Stream) -> Result<Option<Labelled>> {
         let (count, cells) = (self.list().singular_count(), self.of.count());
         if count == 0 {

@@ -20,12 +20,13 @@ use std::time::Instant;
 /// Name of the memory in error messages about failed allocations.
 const DEFLATION: &str = "deflation vectors";
 
-/// Method for systems with E.
+/// Method that solves systems with E.
 #[expect(clippy::large_enum_variant, reason = "one per handle")]
 enum Inverse {
     /// Product with E^-1 on the device.
     Dense(Dense),
-    /// Solve on the host, by L D L^T or by conjugate gradients, with host copies of g = Z^T v and t = E^-1 g.
+    /// Systems with E are solved on the host, by L D L^T or by conjugate gradients. `g` and `t` are host copies of g =
+    /// Z^T v and t = E^-1 g.
     Host { coarse: CoarseMatrix, scratch: Scratch, g: Vec<f64>, t: Vec<f64> },
 }
 
@@ -188,8 +189,8 @@ impl Deflation {
     }
 }
 
-/// Computes and inverts E = Z^T A Z. Returns `None` if max E_rr max |E^-1_rs| exceeds `LARGEST_CONDITION`, because
-/// products with E^-1 would be inaccurate.
+/// Computes and inverts E = Z^T A Z. Returns `None` if the condition (`Dense::condition`) exceeds `LARGEST_CONDITION`,
+/// because products with E^-1 would be inaccurate.
 fn on_device(
     pool: &mut Pool,
     stream: &Stream,

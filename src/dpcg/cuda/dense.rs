@@ -25,7 +25,7 @@ pub struct Dense {
     pub nulls: Address,
     /// Shift of each null vector: 1 / (c k^2) and c.
     shift: Address,
-    /// Largest entry of the inverse, and largest entry of the matrix.
+    /// Largest magnitude in the inverse, and largest diagonal entry of the matrix with its shifts.
     largest: Address,
 }
 
@@ -59,7 +59,7 @@ impl Dense {
         Ok(())
     }
 
-    /// Returns the memory to the pool, for the next factorization only.
+    /// Adds the memory to the pool for the next factorization. The current factorization does not reuse it.
     pub fn keep(self, pool: &mut Pool) -> Result<()> {
         pool.keep(self.memory)
     }
@@ -122,7 +122,8 @@ impl Dense {
         Ok(())
     }
 
-    /// Waits, and returns max A_rr max |A^-1_rs|.
+    /// Waits, and returns max_r (A_rr + c) times the largest magnitude in the inverse. c is the shift of the null
+    /// vector to which unknown r belongs, or 0 if there is none.
     pub fn condition(&self, stream: &Stream) -> Result<f64> {
         launch::find_condition(stream, &self.null_args(false))?;
         let mut largest = [0.0; 2];

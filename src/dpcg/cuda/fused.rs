@@ -25,7 +25,7 @@ impl State {
         if let Passes::Series(order) = self.passes { order } else { 0 }
     }
 
-    /// Computes v = D^-1 K r and rho at the start of a solve.
+    /// Computes v = D^-1 K r and rho = <r, M^-1 r> = <v, D v> at the start of a solve.
     pub fn begin_descend(&self, stream: &Stream, source: &Source, rho: Sum) -> Result<()> {
         self.descend(stream, &FusedArgs { sum: rho, ..self.passes_args(source) })
     }
@@ -57,7 +57,7 @@ impl State {
         self.ascend(stream, source, alone, [energy, part])
     }
 
-    /// Launches the forward pass for the order of the series.
+    /// Launches the pass `descend` with the order of the series.
     fn descend(&self, stream: &Stream, a: &FusedArgs) -> Result<()> {
         [launch::descend_0, launch::descend_1, launch::descend_2][self.order()](stream, a)
     }

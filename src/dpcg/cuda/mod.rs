@@ -58,7 +58,7 @@ pub struct Cuda {
     kept: OnceCell<StoredMatrix>,
     /// Thread team for work on the host copy.
     team: Option<Team>,
-    /// Couplings that point out of the box.
+    /// Counts of the couplings that point out of the box, and the first of them.
     outward: Outward,
     /// Deflation regions that `find_regions` has found for the next `factorize`; `None` without deflation.
     regions: Option<Regions>,
@@ -96,8 +96,8 @@ impl Cuda {
         Team::sized(&mut self.team, members).map(|_| ())
     }
 
-    /// Returns the couplings that point out of the box. `input` are the device addresses of the arrays of `a`, and
-    /// `seen` is the result of their inspection.
+    /// Returns the counts of couplings that point out of the box, and the first such coupling. `input` contains the
+    /// device addresses of the arrays of `a`, and `seen` is the result of their inspection.
     fn outward_of(&self, a: &CellView, input: &[CellArray; 4], seen: &CellFindings) -> Result<Outward> {
         let counts = seen.outward.map(|count| count as usize);
         if seen.first_outward == u64::MAX {

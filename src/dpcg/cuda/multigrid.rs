@@ -41,12 +41,12 @@ pub struct Maker<'a> {
     pub stream: &'a Stream,
     pub source: &'a Source,
     pub scalars: Address,
-    /// A power of two.
+    /// Power of two by which the matrix is multiplied.
     pub scale: f64,
     /// Whether coarse grids use f32.
     pub single: bool,
     memory: Memory,
-    /// Partial sums of the blocks.
+    /// Partial sums of the thread blocks.
     pub partial: Address,
     /// Sums of the strengths in x, y and z over all rows. With vertex coarsening, the number of rows follows.
     pub strengths: Address,

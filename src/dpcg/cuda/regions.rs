@@ -27,8 +27,8 @@ pub struct RegionNumbers {
 }
 
 impl RegionNumbers {
-    /// Computes the region of each cell from the classes that the inspection has found. `regions` has no entry per
-    /// cell.
+    /// Computes the region of each cell from the classes that the inspection has found. Does not use the list
+    /// `regions.of`.
     pub fn new(pool: &mut Pool, stream: &Stream, made: &Made, regions: &Regions) -> Result<Self> {
         let (of, value) = (made.source.of, size_of::<u16>());
         let numbers = Padded::zeroed_in(pool, stream, 1, of.count(), of.plane(), value, REGIONS)?;

@@ -29,7 +29,7 @@ pub struct Run<'a> {
     pub call: Call<'a>,
     /// How the vector b on the device was loaded.
     pub rhs: Rhs,
-    /// <r, r>, if r is the residual b - A x.
+    /// <r, r> for the r that the last call of `residual` computed: r = P (b - A x), with P = I without deflation.
     pub norm2: f64,
 }
 
@@ -38,7 +38,7 @@ pub struct Run<'a> {
 pub struct Rhs {
     /// Factor by which b was multiplied; 0 if b was not loaded.
     pub scale: f64,
-    /// Whether the means over singular components were subtracted.
+    /// Whether the means of b over the singular components were subtracted.
     pub projected: bool,
 }
 
@@ -49,7 +49,8 @@ impl Attempts for Run<'_> {
 }
 
 impl State {
-    /// Records the loop, if the device can execute whole iterations. Reuses a recorded loop with the same launches.
+    /// Records the loop, unless the host solves the systems with E and therefore takes part in each iteration. Reuses
+    /// the previous recorded loop if its launches are the same.
     pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
         let previous = self.recorded.take();
         if self.deflation.as_ref().is_none_or(Deflation::is_on_device) {
@@ -279,7 +280,8 @@ impl PcgSteps for Run<'_> {
         Properties { deflates, centers: self.k.singular.is_some() && !deflates, ..Properties::default() }
     }
 
-    /// At the start, returns <r, r>, which is known if r is a residual. Otherwise, updates r.
+    /// At the start (`alpha` is `None`), returns <r, r>, which `residual` has stored. Later, updates r and returns <r,
+    /// r>.
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         if alpha.is_none() { self.norm2 } else { unfused_descend(self, alpha) }
     }
@@ -321,7 +323,7 @@ impl PcgSteps for Run<'_> {
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        // The first direction is stored in the first array, even if the last loop ended with the other one.
+        // The first p of a loop is stored in `Vectors::p`, even if the last loop ended with p in `other_p`.
         if step.is_none() {
             self.k.vectors.is_p_in_other = false;
         }

@@ -54,8 +54,9 @@ impl SolveSteps for Run<'_> {
         self.attempt(inspect).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
     }
 
-    /// If only b is needed, it is loaded unless the device already has it. A stored b whose means were subtracted is
-    /// also valid, because they would be subtracted again.
+    /// With `Load::Rhs`, loads only b. Does not load it if the device already stores b, multiplied by the same factor.
+    /// If there are singular components, the means of the stored b over them must also have been subtracted. The next
+    /// step would subtract them from a newly loaded b.
     fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
         let Some(guess) = what.guess() else {
             let there = Rhs { scale, projected: self.k.singular.is_some() };
@@ -95,7 +96,8 @@ impl SolveSteps for Run<'_> {
         })
     }
 
-    /// Computes x = x^ + Z E^-1 Z^T (b - A x^) and returns max |x| (Tang, Nabben, Vuik and Erlangga 2009).
+    /// Computes x = x^ + Z E^-1 Z^T (b - A x^), and returns max |x_i|, or 0 if there are singular components. On entry,
+    /// x contains x^, the solution of P A x^ = P b (Tang, Nabben, Vuik and Erlangga 2009).
     fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
         let Vectors { x, q, .. } = self.k.vectors;
         if self.k.deflation.is_some() {
@@ -106,7 +108,7 @@ impl SolveSteps for Run<'_> {
                 Ok(())
             });
         }
-        // In a singular system, the means of x are changed before max |x| is needed, so it is not computed here.
+        // If there are singular components, the caller first changes the means of x, so max |x_i| is not yet computed.
         (if self.k.singular.is_some() { 0.0 } else { self.largest(VectorId::X) }, None)
     }
 

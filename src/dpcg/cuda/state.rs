@@ -50,7 +50,8 @@ impl Passes {
     }
 }
 
-/// Vectors of a solve, partial sums and scalars. Their addresses do not change from one factorization to the next.
+/// Vectors of a solve, partial sums and scalars. The next factorization uses the same addresses, unless it needs
+/// additional vectors.
 pub struct Vectors {
     pub of: Cells,
     arrays: Padded,
@@ -59,7 +60,7 @@ pub struct Vectors {
     pub x: Address,
     pub r: Address,
     pub p: Address,
-    /// q = A p; also workspace of `precondition`.
+    /// A p; with deflation and unfused steps, P A p. Also workspace of `precondition`.
     pub q: Address,
     pub z: Address,
     /// Workspace of a Neumann series, and the second r of fused passes; 0 if there is none.
@@ -142,7 +143,7 @@ pub struct State {
     pub preconditioner: Preconditioner,
     pub passes: Passes,
     pub multigrid: Option<Multigrid>,
-    /// Cells grouped by singular component; `None` if no component is singular.
+    /// Cells of the singular components, grouped by component; `None` if no component is singular.
     pub singular: Option<Labelled>,
     pub deflation: Option<Deflation>,
     /// Memory that the next factorization reuses.

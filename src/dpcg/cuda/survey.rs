@@ -41,16 +41,17 @@ pub struct Surveyor {
     pub components: Components,
     /// The caller's labels, if there are any.
     labels: Option<Memory>,
-    /// For each group, the coarsest grid with points in the group. Allocated when hidden groups are counted.
+    /// For each group, the coarsest grid with points in the group, and the number of these points. Allocated when
+    /// hidden groups are counted.
     seen: Option<Memory>,
-    /// Host buffer for the extents.
+    /// Host copy of the extents of the groups.
     extents: Vec<u32>,
-    /// Region of each class of the last search, or [`NONE`].
+    /// For each class that the last `find_regions` found, the number of its deflation vector, or [`NONE`].
     vectors: Vec<u16>,
 }
 
 impl Surveyor {
-    /// Allocates the memory for the matrix of `source`.
+    /// Allocates the memory for inspections of the matrix that is stored in `source`.
     pub fn new(stream: &Stream, source: &Source) -> Result<Self> {
         let n = source.of.count();
         // The hash table has at least twice as many slots as classes, so it is never full.
@@ -117,7 +118,8 @@ impl Surveyor {
         })
     }
 
-    /// Copies the arrays at `input`, center first, to `source`. Returns the findings.
+    /// Copies the arrays at `input`, center first, to the matrix for which this object was created. Returns the
+    /// findings.
     pub fn take(&mut self, stream: &Stream, input: [CellArray; 4]) -> Result<&CellFindings> {
         *self.findings = CellFindings::none();
         stream.send_start(self.arguments.findings, &self.findings, size_of::<CellFindings>())?;
@@ -261,8 +263,8 @@ impl Surveyor {
         Ok(self.labels.insert(memory).address)
     }
 
-    /// Stores the region of each cell in 16 bits at `regions`. Cells in no region get the value `none`, and so do one
-    /// plane before and one plane after the box.
+    /// Stores the region of each cell in 16 bits at `regions`. Cells in no region get the value `none`, and so do the
+    /// entries of one plane before and one plane after the box.
     pub fn number_cells(&self, stream: &Stream, regions: Address, none: u16) -> Result<()> {
         let number = |&vector: &u16| if vector == NONE { none } else { vector };
         stream.send(self.classes.numbers, &collected(self.vectors.iter().map(number), SURVEY)?)?;

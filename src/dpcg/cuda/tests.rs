@@ -244,7 +244,8 @@ fn a_device_finds_what_the_host_finds() {
     }
 }
 
-/// The bubbles are hidden: a coarse grid has several points in a bubble, and the next coarser grid has none.
+/// Inspects matrices with hidden bubbles: a coarse grid has several points in a bubble, and the next coarser grid has
+/// none.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_counts_hidden_bubbles() {
@@ -257,7 +258,7 @@ fn a_device_counts_hidden_bubbles() {
     }
 }
 
-/// Components separated by walls, obstacles and land, and cells without couplings.
+/// Inspects matrices with components that are separated by walls, obstacles and land, and with cells without couplings.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_finds_components() {
@@ -346,7 +347,7 @@ fn a_device_counts_components() {
     }
 }
 
-/// The largest permitted number of labels, and one more.
+/// Accepts the largest permitted number of labels, and rejects one label more.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_counts_labels() {
@@ -419,7 +420,7 @@ fn compare_grids<T: Real + AnyBitPattern>(cuda: &mut Cuda, system: &System, coar
         column[cell] = 1.0;
         expected.coarsest.solve(&mut column);
         let off = found.iter().zip(&column).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        // The bound is the rounding error times a condition number of some thousands times the contrast of 1e3.
+        // The bound is the rounding error times the condition number, which is some thousands times the contrast 1e3.
         assert!(off <= 1e-9 * largest, "{what}: {off:e} off in column {cell} of the inverse, {largest:e}");
     }
 }

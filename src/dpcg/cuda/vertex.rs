@@ -136,7 +136,8 @@ impl Vertex {
         pool.give(self.memory)
     }
 
-    /// Computes z = M^-1 r and <r, z>. In a loop, the scalars contain |r|, from which r is scaled.
+    /// Computes z = M^-1 r and <r, z>. In a loop, the scalars contain <r, r>, from which the kernels compute the
+    /// scaling factor of r.
     pub fn apply(&self, stream: &Stream, scale: &Scale, sum: Sum) -> Result<()> {
         // In f64, no scaling factor is needed.
         if self.single && sum.in_loop == 0 {

@@ -20,7 +20,7 @@ const PIECES: &str = "pieces of a file";
 
 /// Reader of the cards after the header.
 pub struct Data<'a, 'w> {
-    /// Bytes of these cards.
+    /// Number of bytes of these cards.
     text: usize,
     header: Header<'a>,
     lines: Lines<'a>,
@@ -93,7 +93,7 @@ impl<'a, 'w> Data<'a, 'w> {
         }
     }
 
-    /// Returns the fields of the cards of a kind.
+    /// Returns the fields of the cards of kind `which`, an index into `KINDS_OF_CARDS`.
     fn fields(&self, which: usize) -> Result<Vec<Field>> {
         let format = self.header.formats[which];
         let unknown = || {
@@ -115,7 +115,8 @@ impl<'a, 'w> Data<'a, 'w> {
         ))
     }
 
-    /// Converts the next fields, card by card, with `take`.
+    /// Reads the next fields, as many as `to` has elements. `take` converts each field. It receives the field, the card
+    /// and its line number.
     fn read<T: Send>(
         &mut self,
         fields: &[Field],
@@ -150,7 +151,8 @@ impl<'a, 'w> Data<'a, 'w> {
         }
     }
 
-    /// Reads the pointers of `lanes` columns with `count` entries, and converts them to base 0.
+    /// Reads the pointers of `lanes` columns with `count` entries, and converts them to base 0. `which` is the index in
+    /// `KINDS_OF_CARDS` of the data that the pointers belong to: 0 for the matrix, 3 for right-hand sides.
     fn pointers(&mut self, which: usize, lanes: usize, count: usize) -> Result<Vec<usize>> {
         let fields = self.fields(0)?;
         if which == 0 {
@@ -186,7 +188,7 @@ impl<'a, 'w> Data<'a, 'w> {
 
     /// Reads right-hand sides, initial guesses and solutions. Some files, such as SuiteSparse's lp_afiro, announce a
     /// wrong number of cards for these vectors. The number of cards is therefore computed from the sizes of the
-    /// vectors. If the header differs, the function returns a warning.
+    /// vectors. If the header states another number, the function returns a warning.
     fn vectors(&mut self) -> Result<(Vectors, Option<Warning>)> {
         let Some((kind, many, count)) = self.header.rhs else { return Ok((Vectors::default(), None)) };
         let (rows, text) = (self.header.rows, self.text);
@@ -224,7 +226,8 @@ impl<'a, 'w> Data<'a, 'w> {
         Ok(values)
     }
 
-    /// Reads sparse right-hand sides, in the format of the matrix.
+    /// Reads sparse right-hand sides, which are stored by columns like the matrix. Returns all their values, including
+    /// zeros, column by column.
     fn by_pattern(&mut self, fields: &[Field], many: usize, count: usize) -> Result<Vec<f64>> {
         let rows = self.header.rows;
         let ptr = self.pointers(3, many, count)?;

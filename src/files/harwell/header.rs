@@ -29,7 +29,8 @@ pub struct Header<'a> {
     pub entries: usize,
     /// Formats of pointers, rows, values and right-hand sides.
     pub formats: [&'a [u8]; 4],
-    /// Type, number, and number of entries of the right-hand sides.
+    /// For the right-hand sides: their type, their number, and the number of entries, which is used only if they are
+    /// sparse.
     pub rhs: Option<([u8; 3], usize, usize)>,
 }
 

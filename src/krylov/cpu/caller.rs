@@ -3,7 +3,7 @@
 use crate::krylov::solve_steps::Arrays;
 use std::marker::PhantomData;
 
-/// An array of the caller that the threads of a run write. Only one thread uses each entry.
+/// An array of the caller that the threads of a run write. No two threads use the same entry at the same time.
 pub struct Output<'a> {
     start: *mut f64,
     len: usize,

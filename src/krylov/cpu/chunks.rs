@@ -7,7 +7,7 @@ use std::ops::Range;
 /// Rows per chunk. A chunk of a vector has 16 KiB, so that the data of a step stay in the L1 or L2 cache.
 pub const CHUNK: usize = 2048;
 
-/// The rows 0..rows in chunks.
+/// Division of the rows 0..`rows` into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunks {
     pub rows: usize,

@@ -14,13 +14,13 @@ use crate::error::{Result, push, reset};
 use crate::krylov::pcg::Means;
 use std::ops::Range;
 
-/// Position of consecutive values in a vector.
+/// Position of a value in a vector.
 pub trait Place: Copy + Ord {
-    /// Returns the position that follows `len` values.
+    /// Returns the position that is `len` values after this one.
     fn after(self, len: usize) -> Self;
 }
 
-/// Index of a value.
+/// In a vector without gaps, the position of a value is its index.
 impl Place for usize {
     fn after(self, len: usize) -> Self {
         self + len
@@ -70,21 +70,24 @@ struct Run<P> {
 /// Values grouped by label, and workspace for sums over them.
 pub struct Labelled<P> {
     runs: Vec<Run<P>>,
-    /// Start of each unit in `runs`.
+    /// Index in `runs` of the first run of each unit; one more element is the number of runs.
     run_start: Vec<usize>,
-    /// Labels of the slots. A slot is a pair of a unit and a label that occurs in the unit, in the order of units.
+    /// Labels of the slots. A slot is a pair of a unit and a label that occurs in this unit. Slots are ordered by
+    /// units.
     slots: Vec<u32>,
-    /// Start of each unit in `slots`.
+    /// Index in `slots` of the first slot of each unit; one more element is the number of slots.
     slot_start: Vec<usize>,
     /// Slots of each label, in ascending order; those of label l are by_label[label_start[l] .. label_start[l + 1]].
     by_label: Vec<u32>,
     label_start: Vec<usize>,
     /// Number of values of each label.
     count: Vec<f64>,
+    /// Workspace of `set`: the latest slot of each label.
+    latest_slot: Vec<u32>,
     sums: Option<Partials>,
-    /// Three numbers per label: sums of v, sums of |v|, and the means that `keep` has stored.
+    /// Three numbers per label: sums of v, sums of |v|, and the means that `Means::Keep` has stored.
     totals: Option<Shared>,
-    /// Partial sums of other ranks.
+    /// Exchanges partial sums with other ranks; `None` if the sums include only values of this rank.
     other_ranks: Option<Box<dyn OtherRanks>>,
 }
 
@@ -98,6 +101,7 @@ impl<P> Default for Labelled<P> {
             by_label: Vec::new(),
             label_start: Vec::new(),
             count: Vec::new(),
+            latest_slot: Vec::new(),
             sums: None,
             totals: None,
             other_ranks: None,
@@ -105,10 +109,11 @@ impl<P> Default for Labelled<P> {
     }
 }
 
-/// Labels on all nodes, and on the unknowns of CG.
+/// Values of the singular components, on all nodes and on the unknowns of CG. The label of a value is the number of its
+/// component.
 pub struct Singular<P> {
     pub whole: Labelled<P>,
-    /// Labels on the unknowns of CG if these are a part of the nodes only.
+    /// Labels on the unknowns of CG; `None` if all nodes are unknowns.
     reduced: Option<Labelled<P>>,
 }
 
@@ -136,7 +141,8 @@ impl<P: Place> Singular<P> {
         self.reduced.get_or_insert_default().set(units, labels, |unit| runs(unit, true))
     }
 
-    /// Includes the partial sums of other ranks, which `other_ranks` returns for the labels.
+    /// Makes all sums include the values of other ranks. `other_ranks` returns the object that exchanges the partial
+    /// sums of these labels.
     pub fn over<E: OtherRanks + 'static>(&mut self, other_ranks: impl Fn(&Labelled<P>) -> Result<E>) -> Result<()> {
         for labelled in [Some(&mut self.whole), self.reduced.as_mut()].into_iter().flatten() {
             labelled.other_ranks = Some(boxed(other_ranks(labelled)?, RUNS)?);
@@ -167,7 +173,7 @@ const RUNS: &str = "the runs of singular components";
 const NUMBERS: usize = 2;
 
 impl<P: Place> Labelled<P> {
-    /// Sets the labels. `runs(unit)` returns position, length and label of the runs of a unit. Without labels, the
+    /// Sets the labels. `runs(unit)` returns position, length and label of the runs of a unit. If `labels` is 0, the
     /// memory is kept, because the next matrix may have singular components again.
     pub fn set<R: Iterator<Item = (P, usize, usize)>>(
         &mut self,
@@ -183,20 +189,20 @@ impl<P: Place> Labelled<P> {
         self.slots.clear();
         reset(&mut self.run_start, units + 1, RUNS)?;
         reset(&mut self.slot_start, units + 1, RUNS)?;
-        let mut slot_of: Vec<u32> = Vec::new();
-        reset(&mut slot_of, labels, RUNS)?;
+        reset(&mut self.latest_slot, labels, RUNS)?;
         for unit in 0..units {
             let first = self.slots.len();
             for (place, len, label) in runs(unit) {
                 self.count[label] += len as f64;
-                let known = self.slots.get(slot_of[label] as usize) == Some(&(label as u32));
-                if !known || (slot_of[label] as usize) < first {
-                    slot_of[label] = self.slots.len() as u32;
+                let slot = self.latest_slot[label];
+                let known = self.slots.get(slot as usize) == Some(&(label as u32));
+                if !known || (slot as usize) < first {
+                    self.latest_slot[label] = self.slots.len() as u32;
                     push(&mut self.slots, label as u32, RUNS)?;
                 }
-                self.add_run(unit, Run { place, len: len as u32, slot: slot_of[label] })?;
+                self.add_run(unit, Run { place, len: len as u32, slot: self.latest_slot[label] })?;
             }
-            // `note_unit` sums the runs slot by slot. Adjacent runs of a slot are already merged.
+            // `note` sums the runs slot by slot. Adjacent runs of a slot are already merged.
             self.runs[self.run_start[unit]..].sort_unstable_by_key(|run| (run.slot, run.place));
             self.run_start[unit + 1] = self.runs.len();
             self.slot_start[unit + 1] = self.slots.len();
@@ -212,7 +218,8 @@ impl<P: Place> Labelled<P> {
         Ok(())
     }
 
-    /// Appends a run, or merges it with the last run if it is the continuation.
+    /// Appends a run to those of a unit. If the run directly follows the last run and has the same slot, extends the
+    /// last run instead.
     fn add_run(&mut self, unit: usize, run: Run<P>) -> Result<()> {
         let first = self.run_start[unit];
         match self.runs[first..].last_mut() {
@@ -240,7 +247,7 @@ impl<P: Place> Labelled<P> {
         Ok(())
     }
 
-    /// Returns the range of partial sums of some units.
+    /// Returns the slots of some units. There is one partial sum per slot.
     pub fn slots(&self, units: &Range<usize>) -> Range<usize> {
         self.slot_start[units.start]..self.slot_start[units.end]
     }
@@ -255,7 +262,8 @@ impl<P: Place> Labelled<P> {
         &self.runs[self.run_start[units.start]..self.run_start[units.end]]
     }
 
-    /// Stores the N sums that `of` returns for a run, per slot of these units.
+    /// Adds the N sums that `of` returns for each run of these units, and stores one total per slot. `of` also receives
+    /// the label of the run.
     fn note<const N: usize>(&self, units: &Range<usize>, of: impl Fn(&Run<P>, usize) -> [f64; N]) -> Reduce<'_, N> {
         let noted = self.sums.as_ref().expect("allocated with the labels").reduce::<N>(0, self.slots.len());
         let mut runs = self.runs(units).iter().peekable();
@@ -265,19 +273,19 @@ impl<P: Place> Labelled<P> {
                 let of_run = of(run, self.slots[slot] as usize);
                 sums.iter_mut().zip(of_run).for_each(|(sum, of_run)| *sum += of_run);
             }
-            // SAFETY: a slot of a unit of this thread, written once per call. All threads have read the previous sums
-            // before the barrier that ended the previous call.
+            // SAFETY: the unit of the slot belongs to this thread, which writes the slot once per call. All threads
+            // have read the previous sums before the barrier that ended the previous call.
             unsafe { noted.note(slot, sums) };
         }
         noted.over(self.other_ranks.as_deref())
     }
 
     /// Returns the sums of v over the values of each label, and with N = 2 also those of |v|. All threads may read them
-    /// until they call a function of this structure. `units`: units of this thread.
+    /// until the next call of a function of this structure. `units`: units of this thread.
     fn sum<const N: usize>(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>) -> [&[f64]; N] {
         let Some(totals) = self.totals.as_ref().filter(|_| self.labels() > 0) else { return [&[]; N] };
         let noted = self.note::<N>(units, |run, _| {
-            // SAFETY: values of this thread, which no other thread writes.
+            // SAFETY: the values belong to this thread, and no other thread writes them.
             let values = unsafe { v.values(run.place, run.len as usize) };
             std::array::from_fn(|k| if k == 0 { sum(values) } else { values.iter().map(|v| v.wide().abs()).sum() })
         });
@@ -285,18 +293,18 @@ impl<P: Place> Labelled<P> {
         for label in me.share(labels) {
             for (k, noted) in noted.iter().enumerate() {
                 let slots = &self.by_label[self.label_start[label]..self.label_start[label + 1]];
-                // SAFETY: a label of this thread. All threads have read the previous sums before the barrier above; the
-                // others read the new one after the barrier below.
+                // SAFETY: this thread computes the total of this label. All threads have read the previous sums before
+                // the barrier above; the other threads read the new total after the barrier below.
                 let total = unsafe { totals.slice_mut(k * labels + label, 1) };
                 total[0] = slots.iter().map(|&slot| noted[slot as usize]).sum();
             }
         }
         me.barrier();
-        // SAFETY: the next write follows the first barrier of the next call.
+        // SAFETY: no thread writes the totals until all threads have passed the first barrier of the next call.
         std::array::from_fn(|k| unsafe { totals.slice(k * labels, labels) })
     }
 
-    /// Changes v on each label by a constant, or stores its means; see [`Means`].
+    /// Adds a constant to the values of each label, or stores the mean of v on each label; see [`Means`].
     pub fn change(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>, to: Means) {
         let labels = self.labels();
         let Some(totals) = self.totals.as_ref().filter(|_| labels > 0) else { return };
@@ -304,22 +312,24 @@ impl<P: Place> Labelled<P> {
         let mean = |label: usize| sums[label] / self.count[label];
         if to == Means::Keep {
             for label in me.share(labels) {
-                // SAFETY: a label of this thread, which the others read after the barrier below.
+                // SAFETY: only this thread writes the mean of this label. The other threads read the mean after the
+                // barrier below.
                 unsafe { totals.slice_mut(NUMBERS * labels + label, 1)[0] = mean(label) };
             }
             return me.barrier();
         }
-        // SAFETY: only `Means::Keep` writes these values, and ends with a barrier.
+        // SAFETY: only a call with `Means::Keep` writes these values, and such a call ends with a barrier.
         let kept = unsafe { totals.slice(NUMBERS * labels, labels) };
         for run in self.runs(units) {
             let label = self.slots[run.slot as usize] as usize;
             let shift = if to == Means::Restore { kept[label] } else { 0.0 } - mean(label);
-            // SAFETY: values of this thread, which no other thread reads in this step.
+            // SAFETY: the values belong to this thread, and no other thread uses them in this step.
             unsafe { v.values_mut(run.place, run.len as usize) }.iter_mut().for_each(|v| *v += Real::narrow(shift));
         }
     }
 
-    /// Returns the sum over all labels of mean(v)^2 sum_i 1 / c_i. `center` returns the values c of a run.
+    /// Returns the sum over all labels of mean(v)^2 sum_i 1 / c_i, where i runs over the values of the label. `center`
+    /// returns the numbers c_i for a position and a number of values.
     pub fn square<'c>(
         &self,
         me: Me,
@@ -356,7 +366,7 @@ impl<P: Place> Labelled<P> {
         size_of::<Run<P>>() * self.runs.capacity()
             + size_of::<usize>() * (self.run_start.capacity() + self.slot_start.capacity())
             + size_of::<usize>() * (self.label_start.capacity() + self.count.capacity())
-            + size_of::<u32>() * (self.slots.capacity() + self.by_label.capacity())
+            + size_of::<u32>() * (self.slots.capacity() + self.by_label.capacity() + self.latest_slot.capacity())
             + self.sums.as_ref().map_or(0, Partials::bytes)
             + self.totals.as_ref().map_or(0, Shared::bytes)
     }

@@ -1,4 +1,4 @@
-//! What the runs on the CPU share:
+//! Modules for runs on the CPU, which several families use:
 //!
 //! - `caller`: the caller's arrays;
 //! - `observed`: inspected inputs and stop request;

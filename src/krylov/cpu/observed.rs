@@ -44,8 +44,8 @@ impl Observed {
         *self.lock()
     }
 
-    /// Reports an event to the observer, which only thread 0 passes. Returns whether the observer requests a stop after
-    /// an iteration.
+    /// Reports an event to the observer. All threads call this function, but only thread 0 passes the observer. Returns
+    /// true if the observer requests a stop at an [`Event::Iteration`], and false for all other events.
     pub fn tell(&self, me: Me, observer: Option<&mut (dyn Observer + '_)>, event: Event) -> bool {
         let requested = observer.map(|observer| observer.see(event));
         if !matches!(event, Event::Iteration(..)) {

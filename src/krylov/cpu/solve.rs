@@ -1,4 +1,4 @@
-//! Input and output of a solve on numbered vectors: the caller's arrays.
+//! Start and end of a solve on numbered vectors: copies the caller's arrays to vectors, and x to the caller's array.
 
 use super::steps::{System, ThreadState};
 use crate::base::loops::{combine, largest};
@@ -10,12 +10,12 @@ impl<S: System> SolveSteps for ThreadState<'_, S> {
         S::krylov(self)
     }
 
-    /// Checks the input for nonfinite values, line by line.
+    /// Checks the input for nonfinite values, line by line (see `workspace::Lines`).
     fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
         let mut seen = Inputs::none();
         for (line, values) in self.lines() {
             let b = self.caller.input(line, values.len());
-            // SAFETY: a line of this thread.
+            // SAFETY: the line belongs to this thread, and no other thread uses it.
             let x = if guess { unsafe { self.caller.output(line, values.len()) } } else { &mut [] };
             seen.look_at_row(self.caller.input_name, b, largest(b), line, true);
             seen.look_at_row("x", x, largest(x), line, false);
@@ -28,11 +28,11 @@ impl<S: System> SolveSteps for ThreadState<'_, S> {
 
     fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
         for (line, values) in self.lines() {
-            // SAFETY: a line of this thread, which no other thread reads in this step.
+            // SAFETY: the line belongs to this thread, and no other thread uses its values in this step.
             let (b, x) = unsafe { (self.rows_of_mut(VectorId::B, &values), self.rows_of_mut(VectorId::X, &values)) };
             combine(b, 0.0, scale, self.caller.input(line, values.len()));
             match what.guess() {
-                // SAFETY: a line of this thread.
+                // SAFETY: the line belongs to this thread, and no other thread uses it.
                 Some(true) => combine(x, 0.0, scale, unsafe { self.caller.output(line, values.len()) }),
                 Some(false) => x.fill(0.0),
                 None => {}
@@ -64,7 +64,7 @@ impl<S: System> SolveSteps for ThreadState<'_, S> {
 
     fn store(&mut self, scale: f64) {
         for (line, values) in self.lines() {
-            // SAFETY: a line of this thread.
+            // SAFETY: the line belongs to this thread, and no other thread uses it.
             let (output, x) = unsafe { (self.caller.output(line, values.len()), self.rows_of(VectorId::X, &values)) };
             combine(output, 0.0, scale.recip(), x);
         }

@@ -1,8 +1,8 @@
 //! Steps of one thread on numbered vectors: the vectors are divided into chunks, and each thread processes its own
 //! chunks. A family supplies its matrix and its preconditioner ([`System`]).
 //!
-//! Safety of the unsafe blocks: a step writes only rows of its thread, and reads only vectors that no thread writes in
-//! this step. A barrier separates a step from the next step that reads rows of other threads.
+//! Safety of the unsafe blocks: a step writes only rows of its thread. It reads rows of other threads only in vectors
+//! that no thread writes in this step. A barrier separates a step from the next step that reads rows of other threads.
 
 use super::caller::Caller;
 use super::workspace::Workspace;
@@ -32,7 +32,7 @@ pub trait System: Sized {
     fn column(&self, i: usize, _line: usize) -> usize {
         i
     }
-    /// Computes to = A from. The product of b is that of the caller's matrix.
+    /// Computes `to` = A `from`. If `from` is b, A is the matrix of the caller, also if CG runs on a reduced system.
     fn product(m: &mut ThreadState<'_, Self>, from: VectorId, to: VectorId);
     /// Computes q = A p; returns <p, q>.
     fn multiply(m: &mut ThreadState<'_, Self>) -> f64 {
@@ -51,7 +51,7 @@ pub trait System: Sized {
     fn reduce(_m: &mut ThreadState<'_, Self>, _what: Eliminated) -> f64 {
         0.0
     }
-    /// Completes x.
+    /// Completes x; see `SolveSteps::back_substitute`.
     fn back_substitute(_m: &mut ThreadState<'_, Self>) {}
     /// See `PcgSteps::means`.
     fn means(_m: &mut ThreadState<'_, Self>, _v: VectorId, _to: Means) {}
@@ -73,12 +73,12 @@ pub trait System: Sized {
     }
 }
 
-/// A thread of a run.
+/// State of one thread during a run.
 pub struct ThreadState<'a, S> {
     pub workspace: &'a Workspace,
     pub me: Me<'a>,
     pub caller: &'a Caller<'a>,
-    /// Observer; only on thread 0.
+    /// Observer on thread 0; `None` on the other threads.
     observer: Option<&'a mut dyn Observer>,
     /// Number of reductions so far.
     turn: usize,
@@ -105,7 +105,7 @@ impl<'a, S> ThreadState<'a, S> {
         self.workspace.vector(id)
     }
 
-    /// Returns the numbers of the chunks of this thread.
+    /// Returns the range of the chunks that this thread owns.
     pub fn own_chunks(&self) -> Range<usize> {
         self.workspace.chunks.share(&self.me)
     }
@@ -116,7 +116,8 @@ impl<'a, S> ThreadState<'a, S> {
         self.own_chunks().map(move |chunk| chunks.range(chunk))
     }
 
-    /// Iterates over the lines of the caller's arrays in the rows of this thread, with their ranges in a vector.
+    /// Iterates over the lines (`Lines`) in the rows of this thread: the number of each line, and its range in a
+    /// vector.
     pub fn lines(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<S> {
         let Workspace { chunks, lines, .. } = self.workspace;
         lines.within(&chunks.own(&self.me), chunks.rows)
@@ -140,7 +141,7 @@ impl<'a, S> ThreadState<'a, S> {
         unsafe { self.vector(id).slice_mut(rows.start, rows.len()) }
     }
 
-    /// Returns all values of vectors of a run on one thread.
+    /// Returns all values of these vectors. The run must have only one thread.
     pub fn values<const N: usize>(&self, ids: [VectorId; N]) -> [&[f64]; N] {
         assert!(self.me.members == 1, "only this thread may use the vectors");
         // SAFETY: this is the only thread of the run. It writes a vector only through an exclusive reference to
@@ -148,8 +149,8 @@ impl<'a, S> ThreadState<'a, S> {
         ids.map(|id| unsafe { self.vector(id).slice(0, self.len()) })
     }
 
-    /// Calls `f` with the system, all values of `to` for writing, and all values of other vectors, in a run on one
-    /// thread.
+    /// Calls `f` with the system, all values of `to` for writing, and all values of the vectors `from`. The run must
+    /// have only one thread.
     pub fn write<const N: usize, R>(
         &mut self,
         to: VectorId,
@@ -182,9 +183,10 @@ impl<'a, S> ThreadState<'a, S> {
         self.note(of).sum(Some(self.me))
     }
 
-    /// Computes to = scale to + sum_k factor_k v_k on a range of rows of this thread.
+    /// Computes `to` = `scale` `to` + sum_k factor_k v_k on a range of rows of this thread.
     fn combine_rows(&self, rows: &Range<usize>, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
-        // SAFETY: rows of this thread, which no other thread uses in this step; `to` is none of the terms.
+        // SAFETY: the rows belong to this thread, and no other thread uses them in this step. `to` is none of the
+        // terms.
         let to = unsafe { self.rows_of_mut(to, rows) };
         // SAFETY: as above.
         let term = |id: VectorId| unsafe { self.rows_of(id, rows) };
@@ -203,7 +205,7 @@ impl<'a, S> ThreadState<'a, S> {
     pub fn combine_and_square(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> f64 {
         self.sums(|s, rows| {
             s.combine_rows(&rows, to, scale, terms);
-            // SAFETY: rows of this thread, which no other thread uses in this step.
+            // SAFETY: the rows belong to this thread, and no other thread uses them in this step.
             let to = unsafe { s.rows_of(to, &rows) };
             [dot(to, to)]
         })[0]
@@ -212,7 +214,7 @@ impl<'a, S> ThreadState<'a, S> {
 
 impl<S: System> VectorSteps for ThreadState<'_, S> {
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
-        // SAFETY: rows of this thread, which only this thread writes.
+        // SAFETY: the rows belong to this thread, and only this thread writes them.
         self.sums(|s, rows| unsafe { [dot(s.rows_of(a, &rows), s.rows_of(b, &rows))] })[0]
     }
 
@@ -223,7 +225,7 @@ impl<S: System> VectorSteps for ThreadState<'_, S> {
     }
 
     fn largest(&mut self, v: VectorId) -> f64 {
-        // SAFETY: rows of this thread, which only this thread writes.
+        // SAFETY: the rows belong to this thread, and only this thread writes them.
         let noted = self.note(|s, rows| [largest(unsafe { s.rows_of(v, &rows) })]);
         max_abs(noted.all(Some(self.me))[0])
     }

@@ -11,7 +11,8 @@ use std::ops::Range;
 /// Maximum number of sums per pass over the vectors; the partial sums of a chunk are stored together.
 pub const GROUP: usize = 4;
 
-/// Lines of the caller's arrays within the vectors. A chunk consists of whole lines.
+/// Positions of lines in the vectors. A line is a sequence of consecutive values in the caller's arrays, such as a grid
+/// row. A chunk consists of whole lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lines {
     /// Number of lines.
@@ -96,7 +97,8 @@ mod tests {
 
     #[test]
     fn lines_of_chunks() {
-        // Four lines of 5 values, with two values before and after each line, and two lines without values around them.
+        // Four lines of 5 values, with two values before and after each line, and two lines without values before and
+        // after the four lines.
         let lines = Lines { count: 4, len: 5, first: 2 * 9 + 2, stride: 9 };
         let all = |chunk: usize| {
             let chunks = Chunks { rows: 8 * 9, chunk };
@@ -105,7 +107,7 @@ mod tests {
         };
         let expected: Vec<_> = (0..4).map(|line| (line, 20 + 9 * line..25 + 9 * line)).collect();
         assert_eq!((all(9), all(27), all(72)), (expected.clone(), expected.clone(), expected));
-        // Lines that are chunks.
+        // Here, each line is a chunk.
         let (lines, chunks) = (Lines { count: 3, len: 4, first: 0, stride: 4 }, Chunks { rows: 10, chunk: 4 });
         assert_eq!(lines.within(&chunks.range(2), 10).collect::<Vec<_>>(), [(2, 8..10)]);
         assert_eq!(lines.within(&(10..10), 10).count(), 0);

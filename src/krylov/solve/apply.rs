@@ -9,7 +9,8 @@ use crate::krylov::solve_steps::{Eliminated, Load, SolveSteps};
 use crate::krylov::vectors::{Iterate, VectorId};
 use crate::report::Outcome;
 
-/// Computes z = M^-1 r. On a singular system, computes z = P M^-1 P r, which is also a symmetric operator.
+/// Computes z = M^-1 r. On a singular system, computes z = P M^-1 P r. The operator P M^-1 P is symmetric
+/// if M is symmetric.
 pub fn apply(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     let inputs = check_inputs(s, c, false, None)?;
     if inputs.rhs_max == 0.0 {

@@ -41,7 +41,8 @@ pub struct Control<'a> {
     pub seen: MatrixProperties<'a>,
     /// The sweeps of M compute in single precision.
     pub single_sweeps: bool,
-    /// M is definite. Only recursive cycles can make M indefinite.
+    /// Whether M is known to be definite. A recursive cycle may be indefinite. In `sparse_`, M may also be indefinite
+    /// with ilu0 or chebyshev, or if a diagonal entry of A is not positive.
     pub definite: bool,
     /// Upper bound of the number of nodes.
     pub nodes: usize,
@@ -49,8 +50,8 @@ pub struct Control<'a> {
     pub method: Option<&'a dyn Method>,
     /// Krylov method that continues after a breakdown of PCG, with the second preconditioner.
     pub second: Option<&'a dyn Method>,
-    /// A residual has diverged if its norm exceeds this factor times the reference, and this factor times the norm of
-    /// the first residual.
+    /// A residual has diverged if its norm exceeds this factor times the larger of the reference and the norm of the
+    /// first residual.
     pub divergence: f64,
     /// M has the unit of A.
     pub same_unit: bool,
@@ -118,8 +119,8 @@ impl<'a> Control<'a> {
             // Each x_i changes by at most SMALLEST / 2, and the magnitudes of a row sum to at most 2 center_max. Each
             // entry of b - A x then changes by at most SMALLEST center_max.
             Norm::True2 => SMALLEST * self.seen.center_max * nodes.sqrt(),
-            // For an error e of x: e'A M^-1 A e <= lambda_max e'A e, where lambda_max is of order 1: it is the largest
-            // eigenvalue of M^-1 A.
+            // A change e of x changes the tested norm by at most (e'A M^-1 A e)^1/2 <= (lambda_max e'A e)^1/2. Here
+            // lambda_max, the largest eigenvalue of M^-1 A, is of order 1.
             Norm::Preconditioned => SMALLEST * (self.seen.center_max * nodes).sqrt(),
         }
     }

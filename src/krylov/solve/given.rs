@@ -23,7 +23,7 @@ pub struct Given<'c> {
     /// The residual of the guess is so much larger than b that f32 sweeps cannot represent both. PCG then starts from
     /// zero.
     pub far: bool,
-    /// Norms at the start of a regular system with the 2-norm.
+    /// Norms that `begin` computed. `None` on a singular system, with the preconditioned norm, or if `far` is set.
     pub begun: Option<Begun>,
     /// 2-norm of the scaled b on the whole grid.
     pub norm: f64,
@@ -73,8 +73,8 @@ impl<'c> Given<'c> {
         Ok(s.inner(VectorId::B, VectorId::B).sqrt())
     }
 
-    /// Computes the norms of b and of the residual of the guess. `rhs` is the 2-norm of b. Afterwards, b1 replaces b if
-    /// CG runs on S1.
+    /// Computes the norms of b and of the residual of the guess. `rhs` is the 2-norm of b. Afterwards, the reduced
+    /// right-hand side b1 replaces b if CG runs on S1.
     pub fn norms(&self, s: &mut dyn SolveSteps, rhs: f64) -> Result<Norms> {
         let whole = match self.begun {
             Some(begun) => begun.whole_residual_norm2.sqrt(),

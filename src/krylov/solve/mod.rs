@@ -87,8 +87,8 @@ fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     solve.conclude(s, at, reason)
 }
 
-/// With deflation, <p, P A p> is computed as p'A p - g'E^-1 g with g = Z'A p. Its rounding error is larger by the
-/// condition number of E, for which this is the limit.
+/// With deflation, <p, P A p> is computed as p'A p - g'E^-1 g with g = Z'A p. Its rounding error is larger by a factor
+/// of up to the condition number of E. This constant is the limit for that condition number.
 const DEFLATION_ROUNDS: f64 = 1e8;
 
 /// State of a solve outside the Krylov loop.
@@ -217,7 +217,7 @@ impl<'c> Solve<'c> {
         }
     }
 
-    /// Returns the threshold of the recurred residual.
+    /// Returns the threshold of the recurred residual: `threshold`, but at least `futile`.
     fn wanted(&self, threshold: f64) -> f64 {
         threshold.max(self.futile)
     }
@@ -234,7 +234,9 @@ impl<'c> Solve<'c> {
         (!preconditioned || !self.checks) && !value.is_finite() && iteration > 1
     }
 
-    /// Stores x in the caller's array, unless the array already contains an iterate with a smaller residual.
+    /// Stores the best iterate in the caller's array, and returns the outcome. The best iterate is x, unless the array
+    /// already contains an iterate with a smaller residual. After stagnation or divergence, the guess is returned if it
+    /// has the smallest residual.
     fn conclude(&self, s: &mut dyn SolveSteps, at: State, mut reason: StopReason) -> Result<Outcome> {
         let (c, given, initial) = (self.c, &self.given, self.norms.initial);
         let State { iterations, norm: last, stored_norm, .. } = at;

@@ -7,8 +7,8 @@ use crate::krylov::pcg::{Means, center_residual};
 use crate::krylov::solve_steps::{Eliminated, Load, SolveSteps, complete};
 use crate::krylov::vectors::{Iterate, VectorId};
 
-/// Completes x: computes its red values, and restores the means of the guess on singular components. Returns max |x|,
-/// or NaN if any value is NaN.
+/// Completes x by `SolveSteps::back_substitute`, and restores the means of the guess on singular components. Returns
+/// max |x|, or NaN if any value is NaN.
 pub fn returned(s: &mut dyn SolveSteps, c: &Control) -> f64 {
     let (largest, _) = s.back_substitute(None);
     if !c.singular() { largest } else { restored(s) }
@@ -60,7 +60,7 @@ fn whole_residual_square(s: &mut dyn SolveSteps, projects: bool) -> f64 {
     }
     let constant = if projects { center_residual(s).0 } else { 0.0 };
     s.descend(None);
-    // M is definite, so a negative value is rounding error: in a singular system, a constant that rounding left in r.
+    // A negative value is attributed to rounding. In a singular system, rounding may leave a constant in r.
     on_red + constant + s.preconditioned_square().abs()
 }
 
@@ -93,8 +93,8 @@ pub fn norm_as_given(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: boo
     unit * returned_residual(s, c, scale / unit)
 }
 
-/// Sets x to the guess, which the caller's array still contains, and computes the red values from their equations.
-/// Returns max |x| and the tested norm of b - A x.
+/// Sets x to the guess, which the caller's array still contains, and completes it by `SolveSteps::back_substitute`. If
+/// CG runs on S1, the red values are computed from their equations. Returns max |x| and the tested norm of b - A x.
 pub fn complete_guess(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bool) -> (f64, f64) {
     if guess {
         s.load(scale, Load::System(guess));

@@ -44,7 +44,7 @@ impl<T: Number> ColourArray<T> {
         if present { Self::zeroed(layout) } else { Self::absent() }
     }
 
-    /// Returns an array without memory, for methods that do not need it.
+    /// Returns an array without memory. It replaces an array that the current options do not need.
     pub fn absent() -> Result<Self> {
         Ok(Self { values: Shared::zeroed(0)?, stride: 0, cx: 0, block: 0, mask: -1, origin: 0 })
     }
@@ -76,7 +76,7 @@ impl<T: Number> ColourArray<T> {
         self.start(row as isize, column as isize)
     }
 
-    /// Returns the value at an index.
+    /// Returns the value at the index that [`ColourArray::place`] returns.
     ///
     /// # Safety
     /// No thread may write this value meanwhile.
@@ -85,7 +85,7 @@ impl<T: Number> ColourArray<T> {
         unsafe { self.values.slice(place, 1)[0] }
     }
 
-    /// Writes the value at an index.
+    /// Writes the value at the index that [`ColourArray::place`] returns.
     ///
     /// # Safety
     /// No other thread may use this value meanwhile.

@@ -23,7 +23,7 @@ pub struct Target<'a, F: Format> {
     pub corners: Option<(&'a Diagonal, &'a Diagonal)>,
 }
 
-/// Values of one row of a natural array, the first at column `start`.
+/// A row of a natural array, or a part of it: the column of the first value, and the values.
 pub type NaturalRow<'a, R = f64> = (usize, &'a [R]);
 
 /// Distributes a row by the parity of its columns. Entry k has the column i' = shift + k; it is copied to index i' / 2

@@ -21,7 +21,7 @@ use std::ops::Range;
 
 /// Border of a row on either side, in values: S1 couples nodes at distance two.
 const PAD: usize = 2;
-/// Offset of the diagonal couplings, which follow the straight couplings.
+/// Index of the first diagonal coupling in [`Row::a`]. The straight couplings precede it.
 const DIAGONAL: usize = 4;
 /// Bytes per node of A with 9 points: one center and four couplings, each stored once.
 const BYTES: usize = 40;
@@ -98,7 +98,7 @@ impl Row {
     }
 }
 
-/// A, and parameters for its conversion.
+/// The matrix A, and the parameters for its conversion to couplings and row sums.
 pub struct Source<'a> {
     pub matrix: &'a Matrix,
     pub layout: &'a Layout,

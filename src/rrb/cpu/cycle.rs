@@ -170,9 +170,10 @@ impl<'a, F: Format> Sections<'a, F> {
 }
 
 impl<F: Format> Packed<F> {
-    /// Solves the levels in natural storage and the coarsest system. The right-hand side r consists of the kept values
-    /// of the last grid stored by colour. Only thread 0 may call this function. z is multiplied by `unit`, because the
-    /// levels in natural storage are not divided by it. Returns `unit` <r, M^-1 r> of these levels.
+    /// Solves the levels in natural storage and the coarsest system. The kept values of the last grid stored by colour
+    /// contain the right-hand side r on entry, and the solution on return. r is first multiplied by `unit`, because the
+    /// levels in natural storage are not divided by it. Returns `unit` <r, M^-1 r>, where M consists of these levels.
+    /// Only thread 0 may call this function.
     pub fn solve_natural(&self) -> f64 {
         let last = self.grids.last().expect("at least one grid is stored by colour");
         let mut natural = self.natural();
@@ -221,7 +222,8 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
     fn store_rhs(&mut self, k: usize) {
         let (grid, inner) = self.inner(k);
         self.each_row(k, |colour, row| {
-            // SAFETY: rows of this thread, which no other thread writes in this step; only the owner of a row reads r.
+            // SAFETY: the rows belong to this thread, and no other thread writes them in this step. Only the owner of a
+            // row reads r.
             unsafe { inner.r[colour].row_mut(row, 0).copy_from_slice(grid.z[colour].row(row, 0)) };
         });
     }
@@ -229,8 +231,8 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
     fn direct(&mut self, k: usize, beta: Option<f64>) {
         let (grid, inner) = self.inner(k);
         self.each_row(k, |colour, row| {
-            // SAFETY: rows of this thread; other threads read d only after the barrier in `multiply_direction` and
-            // before the next barrier.
+            // SAFETY: the rows belong to this thread; other threads read d only after the barrier in
+            // `multiply_direction` and before the next barrier.
             unsafe { direct_inner(inner.d[colour].row_mut(row, 0), grid.z[colour].row(row, 0), beta) };
         });
     }
@@ -260,9 +262,9 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         if !grid.shared {
             return mine;
         }
-        // Combines the values of this rank only. Other ranks are not needed, because thread 0 has the same value on
-        // every rank. They cannot be included, because a rank on which one thread works on this grid has returned
-        // above.
+        // Combines the values of this rank only. Other ranks are not needed, because the value of thread 0 is the same
+        // on every rank. They cannot be included, because a rank on which only one thread works on this grid has
+        // returned above.
         let noted = self.begin_sum(k);
         for row in grid.rows(self.me) {
             // SAFETY: the row belongs to this thread.
@@ -284,7 +286,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         let (a, b) = (of(a), of(b));
         let noted = self.reduce(k);
         for row in grid.rows(self.me) {
-            // SAFETY: rows of this thread, which only this thread writes.
+            // SAFETY: the rows belong to this thread, and only this thread writes them.
             unsafe { noted.note(row, [Colour::ALL.iter().map(|&c| dot(a[c].row(row, 0), b[c].row(row, 0))).sum()]) };
         }
         noted.sum(grid.shared.then_some(self.me))[0]
@@ -293,7 +295,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
         let (grid, inner) = self.inner(k);
         self.each_row(k, |colour, row| {
-            // SAFETY: rows of this thread, which no other thread uses in this step.
+            // SAFETY: the rows belong to this thread, and no other thread uses them in this step.
             unsafe {
                 add_inner(inner.u[colour].row_mut(row, 0), inner.d[colour].row(row, 0), alpha, first);
                 if go_on {
@@ -312,7 +314,8 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         // In the last upward sweep, another thread may still read the first row of this thread.
         grid.barrier(self.me);
         self.each_row(k, |colour, row| {
-            // SAFETY: rows of this thread, which no other thread reads before the barrier of the upward sweep.
+            // SAFETY: the rows belong to this thread, and no other thread reads them before the barrier of the upward
+            // sweep.
             unsafe { grid.z[colour].row_mut(row, 0).copy_from_slice(inner.u[colour].row(row, 0)) };
         });
         self.exchange_solution(k);
@@ -340,7 +343,8 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         let layout = &grid.layout;
         let straight = &grid.sweep.straight;
         self.each_row(k, |colour, row| {
-            // SAFETY: rows of this thread, which no other thread uses in this step; no thread writes the matrix.
+            // SAFETY: the rows belong to this thread, and no other thread uses them in this step. No thread writes the
+            // matrix.
             let (d, r, excess, near, corners) = unsafe {
                 (
                     inner.d[colour].row_mut(row, 0),

@@ -83,7 +83,7 @@ pub struct Sweep<T> {
     pub straight: Straight<T>,
     /// Couplings between b1 and b2 of the skew stencil.
     pub diagonal: Diagonal<T>,
-    /// Pivots as stored, the first argument of [`Format::inverse`], at r1, r2 and b1.
+    /// Stored pivots of r1, r2 and b1, the first argument of [`Format::inverse`].
     pub pivot: Four<T>,
 }
 
@@ -118,8 +118,8 @@ impl<F: Format> PackedGrid<F> {
         let first = vectors.is_some();
         let on_schur = first && shape.schur;
         let corners = !first || shape.nine_points;
-        // With aggregation, the sweeps need no arrays. If CG runs on S1, its diagonal couplings are stored here
-        // nevertheless.
+        // With aggregation, there are no sweeps. The array `diagonal` is nevertheless needed if CG runs on S1, because
+        // it contains the diagonal couplings of S1.
         let levels = !shape.aggregates;
         let sweep = Sweep {
             straight: Straight::zeroed(&layout, !on_schur && levels)?,
@@ -195,8 +195,8 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// Returns the rows of this thread. Where the rows of another rank follow, the range also contains `more` halo
-    /// rows.
+    /// Returns the rows of this thread. If they are the first or the last rows of this rank, the range also contains
+    /// `more` halo rows on this side.
     pub fn rows_and(&self, me: Me, more: usize) -> Range<usize> {
         let rows = self.rows(me);
         if self.halo.is_none() || rows.is_empty() {
@@ -343,7 +343,7 @@ impl<F: Format> PackedGrid<F> {
         let (eliminated, left) = LEVELS[usize::from(!odd)];
         for row in self.rows(me) {
             for &colour in eliminated {
-                // SAFETY: rows of this thread, which no other thread reads in this step.
+                // SAFETY: the rows belong to this thread, and no other thread reads them in this step.
                 unsafe {
                     let (pivot, a) = self.sweep.eliminated(colour, row);
                     scale_in_place::<F>(self.z[colour].row_mut(row, 0), pivot, a);
@@ -353,8 +353,8 @@ impl<F: Format> PackedGrid<F> {
         self.refresh(me, &self.z);
         for row in self.rows(me) {
             for &colour in left {
-                // SAFETY: reads rows of eliminated colours, which no thread writes now; writes rows of this thread of
-                // other colours.
+                // SAFETY: this code reads rows of eliminated colours, which no thread writes now. It writes rows of
+                // other colours, which belong to this thread.
                 unsafe {
                     let (a, y) = self.around(odd, colour, row);
                     subtract::<F>(self.z[colour].row_mut(row, 0), a, y);
@@ -367,8 +367,8 @@ impl<F: Format> PackedGrid<F> {
     pub fn backward(&self, me: Me, odd: bool) {
         for row in self.rows(me) {
             for &colour in LEVELS[usize::from(!odd)].0 {
-                // SAFETY: reads rows of remaining colours, which no thread writes now; writes eliminated rows of this
-                // thread.
+                // SAFETY: this code reads rows of remaining colours, which no thread writes now. It writes rows of
+                // eliminated colours, which belong to this thread.
                 unsafe {
                     let (a, z) = self.around(odd, colour, row);
                     subtract_scaled::<F>(self.z[colour].row_mut(row, 0), self.sweep.pivot[colour].row(row, 0), a, z);

@@ -40,7 +40,7 @@ fn differences4<R: Real>(a: [R; 4], v: &Rows<R>, w: R, i: usize) -> R {
     (a[0] * (v[0][i] - w) + a[1] * (v[1][i] - w)) + (a[2] * (v[2][i] - w) + a[3] * (v[3][i] - w))
 }
 
-/// Returns 1 / c, or 1 in padding, where c = 0 and the result would be infinity times zero.
+/// Returns 1 / c, or 1 in padding, where c = 0. There, 1 / c would be infinite, and its product with zero would be NaN.
 #[inline(always)]
 pub fn inverse_of(center: f64) -> f64 {
     1.0 / (center + f64::from(u8::from(center <= 0.0)))
@@ -58,7 +58,8 @@ for_each_isa! {
         sums::dot(out, y)
     }
 
-    /// Computes r = r - alpha q (with `step`) and out = r / d; returns <r, r> and <r, out>.
+    /// With `step` = (alpha, q), first computes r = r - alpha q. Then computes out = r / d, and returns <r, r> and
+    /// <r, out>.
     fn advance_and_scale<F: Format>(
         r: &mut [F::Vector], step: Option<(f64, &[F::Vector])>, out: &mut [F::Real], pivot: &[F::Stored],
         a: Rows<F::Stored>
@@ -208,7 +209,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes out = b / c at nodes, and 0 where b = 0.
+    /// Computes out = b / c. In padding, where c = 0, out = b.
     fn over_center(out: &mut [f64], b: &[f64], c: &[f64]) {
         let n = out.len();
         let (b, c) = (&b[..n], &c[..n]);
@@ -235,8 +236,8 @@ for_each_isa! {
     }
 
     /// Computes x = x + alpha p and p = scale z + beta p.
-    // Not inlined: otherwise inlining depends on the rest of the crate, and tests/machine_code.rs inspects this
-    // function.
+    // This function is not inlined: otherwise, inlining depends on the rest of the crate, and tests/machine_code.rs
+    // inspects this function.
     #[inline(never)]
     fn advance<F: Format>(x: &mut [f64], p: &mut [F::Vector], z: &[F::Real], alpha: f64, beta: f64, scale: f64) {
         let (beta, scale) = (F::Vector::narrow(beta), F::Vector::narrow(scale));

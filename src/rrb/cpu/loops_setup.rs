@@ -44,7 +44,7 @@ fn total4(a: &Rows, i: usize) -> f64 {
     (a[0][i] + a[1][i]) + (a[2][i] + a[3][i])
 }
 
-/// Returns the row sum center + couplings, or zero if it is below the limit `zero` * center (see `Setup::excess`).
+/// Returns the row sum center + couplings, or zero if its magnitude is at most `zero` * center (see `Setup::excess`).
 #[inline(always)]
 fn excess(center: f64, couplings: f64, zero: f64) -> f64 {
     let excess = center + couplings;
@@ -74,8 +74,11 @@ fn pivot<F: Format>(
     (rounded, stored, exact.needs_no_check(center) & (rounded.d >= least))
 }
 
-/// Returns keeps t - over_first b - over_second d: the coupling t after the elimination of two common neighbours of the
-/// coupled nodes. `keeps` is the fraction of t that is not lumped; b and d are couplings of the two neighbours.
+/// Returns keeps t - over_first b - over_second d, the coupling of two nodes after the elimination of two common
+/// neighbours. In this function, t is the coupling before the elimination, and `keeps` the fraction of t that is not
+/// lumped. `over_first` is the coupling of the first node to the first neighbour, divided by the pivot of this
+/// neighbour, and b the coupling of this neighbour to the second node. `over_second` and d are the same for the second
+/// neighbour.
 #[inline(always)]
 fn after_elimination(t: f64, keeps: f64, over_first: f64, b: f64, over_second: f64, d: f64) -> f64 {
     keeps * t - over_first * b - over_second * d
@@ -91,8 +94,8 @@ fn cut_link<T>((h, [a, b, c]): Link<T>, n: usize) -> Link<T> {
     (&h[..n], [&a[..n], &b[..n], &c[..n]])
 }
 
-/// Returns three numbers at i: a h, where a couples the node to the red neighbour, and the two couplings of the red
-/// neighbour to the other black nodes.
+/// Returns three numbers at i: the product a h, and the two couplings of the red neighbour to the other black nodes.
+/// Here a is the coupling of the node to the red neighbour.
 #[inline(always)]
 fn over<F: Format>((h, a): &Link<F::Stored>, i: usize, unit: f64) -> [f64; 3] {
     [wide::<F>(a[0][i], unit) * h[i], wide::<F>(a[1][i], unit), wide::<F>(a[2][i], unit)]

@@ -110,7 +110,8 @@ impl Cpu {
             other => other,
         };
         let fitting = self.spare.take_if(|spare| spare.shape() == shape);
-        // Memory that is not reused is freed before more is allocated.
+        // The memory of the previous factorization becomes the spare memory if a later matrix may use it. The
+        // memory that it replaces is freed before more is allocated.
         match other {
             Solver::Packed(packed) if packed.was_replaced() => drop(packed),
             Solver::Packed(packed) => self.spare = Some(packed),
@@ -384,8 +385,8 @@ impl<F: Format> PackedSolver for Packed<F> {
             Conditions { zero_row_sum: inspection_setup.checks.zero_row_sum, center_below },
         );
         let (shared, context) = (&*self, PivotContext::new(a, &seen.components));
-        // Entries of another magnitude or a rejected row can cause zero pivots. In these cases, the whole result is
-        // discarded.
+        // A rejected row, or entries of another magnitude than in the previous matrix, can cause zero pivots. In these
+        // cases, the whole result is discarded.
         let speculative = |member: Me| shared.factorize_share(member, setup, &context, Some(&watch));
         let result = team.run(|member| drop(speculative(member)), speculative)?;
         let over = watch.is_over();

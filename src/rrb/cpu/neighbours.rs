@@ -24,8 +24,8 @@ pub struct Straight<T = f64> {
     pub r2: [ColourArray<T>; 4],
 }
 
-/// Diagonal couplings, stored with one colour: to the southwest, southeast, northwest and northeast of r1 (to r2) or of
-/// b1 (to b2).
+/// Diagonal couplings between two colours, stored with one of the two: to the southwest, southeast, northwest and
+/// northeast of r1 (to r2) or of b1 (to b2).
 #[derive(Clone)]
 pub struct Diagonal<T = f64> {
     pub of: [ColourArray<T>; 4],

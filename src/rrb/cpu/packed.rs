@@ -75,7 +75,7 @@ fn link<F: Format>(
         if q > 0 {
             push(&mut matrices, MatrixHalo::new(domain, q, grid.layout.grid)?, LINKS)?;
         }
-        // Sums over the first grid have up to three terms per row; sums over other grids have one.
+        // Reductions over the first grid have up to three numbers per row; those over other grids have one.
         push(&mut of_grid, Sums::over_grid(domain, q, if q == 0 { 3 } else { 1 })?, LINKS)?;
     }
     let end = sections.get(1).copied().unwrap_or(grids.len());
@@ -105,7 +105,7 @@ pub struct Packed<F: Format> {
     /// M by aggregation. It is set by a factorization in which aggregation replaces the levels, or by a solve that
     /// switches to aggregation.
     pub aggregated: OnceLock<Aggregated<F::Real>>,
-    /// Aggregates of the previous matrix, during the factorization of the next matrix.
+    /// Aggregates of the previous matrix. They are stored here only during the factorization of the next matrix.
     kept: Kept,
     /// Precision of the hierarchy to which a solve may switch; `None` if the switch is not allowed or has failed.
     pub may_aggregate: Mutex<Option<Storage>>,
@@ -298,8 +298,9 @@ impl<F: Format> Packed<F> {
             let grid = &mut rest[0];
             let layout = &grid.layout;
             let nodes = layout.grid.nx * (2 * grid.own.len()).min(layout.grid.ny);
-            // A thread with rows of a grid also has rows of all finer grids. A rank may have fewer rows of the last
-            // distributed grid than of the next grid, which every rank stores completely.
+            // Several threads work on a grid only if they also work on the finer grid. A thread with rows of a grid
+            // then also has rows of all finer grids. The numbers of rows do not ensure this: a rank may have fewer rows
+            // of the last distributed grid than of the next grid, which every rank stores completely.
             let before_is = before.last().is_none_or(|before| before.shared);
             grid.shared = before_is && nodes >= MIN_TEAM_NODES && grid.own.len() >= members;
         }
@@ -387,7 +388,7 @@ impl<F: Format> Packed<F> {
         unsafe { Aggregated::new(&self.source(), (&first.z, first.z_is_shared), storage, kept, members) }
     }
 
-    /// Moves the aggregates of the previous matrix out.
+    /// Removes the aggregates of the previous matrix, and returns them.
     pub fn take_kept(&mut self) -> Kept {
         std::mem::take(&mut self.kept)
     }
@@ -438,7 +439,7 @@ impl<F: Format> Packed<F> {
         *self.recursion.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the levels in natural storage; for thread 0 only.
+    /// Returns the levels in natural storage. Only thread 0 may call this function.
     pub fn natural(&self) -> MutexGuard<'_, NaturalLevels> {
         self.natural.lock().unwrap_or_else(PoisonError::into_inner)
     }

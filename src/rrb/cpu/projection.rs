@@ -1,4 +1,5 @@
-//! Singular components on grids stored by colour (docs/theory/rrb.md, singular systems). A unit of the sums is a row J.
+//! Singular components on grids stored by colour (docs/theory/rrb.md, singular systems). The units of
+//! `krylov::cpu::means`, for which partial sums are computed, are the rows J.
 
 use super::ranks::Sums;
 use crate::base::number::Real;
@@ -75,7 +76,7 @@ fn runs<'a>(
     runs.filter(|&(_, len, _)| len > 0)
 }
 
-/// Returns the partial sums of all ranks.
+/// Plans the exchange of the partial sums of all ranks.
 fn partial_sums(labelled: &Labelled<Run>, domain: &Domain) -> Result<Sums> {
     let what = "the runs of singular components";
     let mut owned = Vec::new();

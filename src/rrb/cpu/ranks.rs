@@ -30,7 +30,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Gathered {
     /// Ranges that each rank has computed.
     owned: Vec<Vec<Range<usize>>>,
-    /// Entry k exchanges k + 1 arrays together.
+    /// Plans of the exchange. Entry k exchanges k + 1 arrays together.
     plans: Vec<Mutex<Gather>>,
 }
 
@@ -228,7 +228,7 @@ pub struct Halo {
     /// Exchange of all colours, and exchange of the black colours only.
     all: RowExchange,
     black: RowExchange,
-    /// Exchange for a fused downward sweep.
+    /// Exchange of those halo rows that a fused downward sweep reads.
     down: RowExchange,
     /// Exchange of b1 only.
     dropped: RowExchange,

@@ -6,8 +6,9 @@
 //!     up      z_E = D^-1 (y_E - A_EK z_K)
 //! ```
 //!
-//! After the downward sweep, z of the eliminated nodes holds y_E, not D^-1 y_E. Red rows therefore change only in the
-//! upward sweep (docs/theory/rrb.md, preconditioner).
+//! After the downward sweep, z of the eliminated nodes contains y_E, not D^-1 y_E. At red nodes, y_E is the right-hand
+//! side, which z already contains. Red rows therefore change only in the upward sweep (docs/theory/rrb.md,
+//! preconditioner).
 
 use super::levels::{Buffers, PackedGrid};
 use super::loops::{scale, solve_in_place, subtract};

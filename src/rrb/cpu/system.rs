@@ -1,5 +1,5 @@
 //! The matrix on which CG runs, stored by colour: A, or the Schur complement S1 = D_b - A_br D_r^-1 A_rb (report 2.9).
-//! Also the parameters that determine which arrays are allocated.
+//! This module also contains the parameters that determine which arrays are allocated.
 
 use super::loops::{difference_form, five_point_residual, five_points, nine_point_residual, nine_points};
 use super::neighbours::{Corners, Diagonal, Distant, Straight};
@@ -24,7 +24,7 @@ pub struct Shape {
     pub levels: usize,
     /// Number of grids that are stored by colour.
     pub grids: usize,
-    /// Row padding and border width in values.
+    /// Rows are padded to a multiple of this number of values. It is also the width of the border.
     pub block: usize,
     /// Whether CG runs on S1.
     pub schur: bool,

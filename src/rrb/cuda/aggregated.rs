@@ -65,8 +65,8 @@ impl Source {
 /// The multigrid method by aggregation, and the map from its rows to nodes.
 pub struct Aggregated {
     engine: Engine,
-    /// For each row, the index of its node in the planes. One more word contains the first row whose diagonal entry is
-    /// not positive.
+    /// For each row, the index of its node in the planes. A further number of 64 bits follows: the first row whose
+    /// diagonal entry is negative or not finite.
     place: Memory,
 }
 
@@ -115,8 +115,8 @@ impl Aggregated {
     }
 }
 
-/// Writes the matrix of the finest level, `scale` times S1 or A, to `c`, and the index of the node of each row to
-/// `place`. Returns an error if a diagonal entry is not positive.
+/// Writes the matrix of the finest level, which is S1 or A multiplied by `scale`, to `c`. Writes the index of the node
+/// of each row to `place`. Returns an error if a diagonal entry is negative or not finite.
 fn write_first_level(stream: &Stream, source: &Source, c: Couplings, scale: f64, place: Address) -> Result<()> {
     let n = source.numbers();
     let [d, far] = source.schur.unwrap_or_default();
@@ -133,8 +133,8 @@ fn write_first_level(stream: &Stream, source: &Source, c: Couplings, scale: f64,
     }
 }
 
-/// Returns the error for a row whose diagonal entry is not positive. The error names level 1 for a row of S1, and level
-/// 0 for a row of A.
+/// Returns the error for a row whose diagonal entry is negative or not finite. The error names level 1 for a row of S1,
+/// and level 0 for a row of A.
 fn refused(stream: &Stream, n: &Numbers, diagonal: Address, row: u64, scale: f64) -> Result<Error> {
     let mut d = [f64::NAN];
     stream.fetch(&mut d, diagonal)?;

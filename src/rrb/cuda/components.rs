@@ -1,5 +1,5 @@
-//! Connected components of a matrix with uncoupled nodes, counted on the device (kernels/rrb/components.cuh). This is
-//! sufficient if no component is singular.
+//! Connected components of a matrix in which some couplings between neighbours are zero, counted on the device
+//! (kernels/rrb/components.cuh). This is sufficient if no component is singular.
 
 use super::source::Source;
 use crate::cuda::driver::{Memory, Stream};

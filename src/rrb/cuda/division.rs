@@ -37,7 +37,7 @@ const DOUBLE: [(usize, f64); 1] = [(8, 1.0)];
 const SHORT: [(usize, f64); 3] = [(8, 0.3), (4, 0.4), (2, 0.3)];
 
 /// Number of devices for which the parts of a grid are chosen. The parts must not depend on the actual number of
-/// devices, because sums must have the same order for any number.
+/// devices, because sums must have the same order for any number of devices.
 const PLANNED_DEVICES: usize = 4;
 
 /// Step between two candidates for the row padding, in values. Padding lengthens a row by at most 1/16.
@@ -110,8 +110,8 @@ impl Division {
         for (size, weight) in if self.short { &SHORT[..] } else { &DOUBLE[..] } {
             let row = g.stride as usize * size;
             for device in 2..sharers {
-                // Offset of this device's first row in its granule. The rows of the second device begin at a granule
-                // boundary.
+                // Distance of this device's first row from the granule boundary before it. The rows of the second
+                // device (number 1) begin at a granule boundary.
                 let over = (first(device) - first(1)) * row % GRANULE;
                 let (loser, bytes) = if over < GRANULE / 2 { (device - 1, over) } else { (device, GRANULE - over) };
                 far[loser] += weight * bytes as f64 / row as f64;

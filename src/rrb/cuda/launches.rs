@@ -162,8 +162,9 @@ impl Packed {
         conditional: u64,
     ) -> Result<()> {
         let storage = self.shape.storage;
-        // In a loop, the update x += alpha p is still due. The first kernel that executes several steps computes it, or
-        // the backward half on the first grid.
+        // In a loop, one of the following kernels must also compute x += alpha p. This is the first kernel that
+        // executes several steps, if it has further thread blocks for this purpose. Otherwise, it is the kernel of the
+        // backward half on the first grid.
         let mut x_due = how == How::Loop;
         let mut n = range.start;
         while n < range.end {

@@ -49,8 +49,8 @@ fn overhead(body: usize, iterations: usize) -> usize {
 }
 
 impl Packed {
-    /// Records the loops with bodies of several lengths, unless this has been done. A recording remains valid for later
-    /// factorizations, because arrays keep their addresses.
+    /// Records the loops with bodies of several lengths, unless they are already recorded. A recording remains valid
+    /// for later factorizations, because arrays keep their addresses.
     pub fn record(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         let fused = self.fused();
         if matches!(self.coarsest_solver, CoarsestSolver::Host(_))

@@ -164,7 +164,7 @@ pub struct Packed {
     pub r: Address,
     pub p: Address,
     pub q: Address,
-    /// Partial sums, one per thread block of a launch.
+    /// Partial sums of a launch: one per thread block and part of the grid (see kernels/rrb/divided.cuh).
     pub partial: Address,
     /// Partial sums of <r, r> in the unfused steps.
     pub norm_partial: Address,
@@ -179,7 +179,7 @@ pub struct Packed {
     /// Address of the lists of steps.
     pub ops_at: Address,
     pub programs: Programs,
-    /// First grid of each section of the cycle.
+    /// First grid of each section, that is, of the levels from one recursion of the cycle to the next.
     pub sections: Vec<usize>,
     /// Kind, steps and bounds of the cycle in use.
     pub recursion: Recursion,
@@ -207,7 +207,7 @@ pub struct Packed {
     /// measured.
     pub grid_seconds: Vec<[f64; 2]>,
     pub memory: Memory,
-    /// Address and bytes of b, x, r, p and q.
+    /// Address, and size in bytes, of the memory that contains b, x, r, p and q.
     vectors: (Address, usize),
     /// Address and size of the arrays that only the factorization of a short format needs. They are stored in the
     /// memory of the vectors.
@@ -291,7 +291,7 @@ impl Plans<'_> {
             false => (self.permanent.bytes(patches), self.permanent.bytes(tiles)),
         };
         let own = !(first && shape.schur);
-        // S1 needs these arrays of the first grid after the factorization.
+        // In a short format, only the factorization needs these arrays. On the first grid, S1 also needs them.
         let setup = if short && own { &mut self.transient } else { &mut self.permanent };
         let mut k = Grid {
             g,

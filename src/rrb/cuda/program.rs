@@ -23,7 +23,7 @@ pub trait StepExecution {
 
 /// Records the steps of a cycle.
 pub struct Steps<'a> {
-    /// First grid of each section.
+    /// First grid of each section, that is, of the levels from one recursion of the cycle to the next.
     sections: Vec<usize>,
     /// Number of grids.
     grids: usize,
@@ -162,7 +162,8 @@ impl CycleSteps for Steps<'_> {
 
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
         let first = if first { flag::FIRST_STEP } else { 0 };
-        // If the preceding sweep computes d, this sweep also updates u. The product A d then need not be stored.
+        // If the preceding step is an upward sweep that computes d, this sweep also updates u. The product A d is then
+        // subtracted from r at once, and need not be stored.
         let product = if go_on { self.last(kind::MULTIPLY_INNER, k, 0).copied() } else { None };
         if product.is_some() {
             self.ops.pop();
@@ -256,7 +257,7 @@ pub struct ClusterGrids {
 /// A part of the lists of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// From r to q.
+    /// All steps of an iteration on S1, from r to q.
     Iteration,
     /// The forward half of an iteration, up to rho.
     Down,

@@ -1,6 +1,6 @@
 //! Means over singular components on the device (docs/theory/rrb.md, singular systems). At `factorize`, the host
-//! divides each component into runs, consecutive nodes of one row and colour. The device labels the nodes of the runs,
-//! and lists them by label (kernels/rrb/projection.cuh, kernels/common/labelled.cuh).
+//! divides each component into runs. A run consists of consecutive nodes of one row and colour. The device labels the
+//! nodes of the runs, and lists them by label (kernels/rrb/projection.cuh, kernels/common/labelled.cuh).
 
 use crate::cuda::arrays::{Pool, lists};
 use crate::cuda::driver::Stream;
@@ -14,9 +14,10 @@ use crate::stencil::components::Components;
 /// The projection P; empty if no component is singular.
 #[derive(Default)]
 pub struct Projection {
-    /// All nodes, by component.
+    /// The nodes of the singular components, labelled by component.
     whole: Option<Labelled>,
-    /// The black nodes, if CG runs on these, and the number of values in the planes before them.
+    /// The black ones of these nodes, if CG runs on black nodes, and the number of values in the planes before the
+    /// black planes.
     black: Option<(Labelled, usize)>,
 }
 
@@ -86,7 +87,7 @@ impl Projection {
         self.whole.iter().chain(self.black.iter().map(|(black, _)| black)).map(Labelled::bytes).sum()
     }
 
-    /// Computes v = v - mean(v) per component; with `restore` it also adds the kept mean.
+    /// Computes v = v - mean(v) on each singular component. With `restore`, also adds the mean that `keep` has stored.
     pub fn shift(&self, stream: &Stream, v: Address, restore: bool) -> Result<()> {
         self.whole.as_ref().map_or(Ok(()), |whole| whole.shift(stream, v, restore))
     }
@@ -113,7 +114,8 @@ impl Projection {
         self.whole.as_mut().map_or(Ok((0, 0.0, 0.0)), |whole| whole.worst(stream, v))
     }
 
-    /// Returns sum over components of mean(v)^2 sum_i 1 / center_i, over the nodes of CG. Overwrites the means.
+    /// Returns the sum of mean(v)^2 sum_i 1 / center_i over all singular components, where i are the nodes of the
+    /// component on which CG works. Overwrites the means.
     pub fn constant_square(&mut self, stream: &Stream, v: Address, center: Address) -> Result<f64> {
         match (&mut self.black, &mut self.whole) {
             (Some((black, first)), _) => {

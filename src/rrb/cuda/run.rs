@@ -146,7 +146,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Waits and returns the scalars.
+    /// Waits for the kernels on the stream, and returns the scalars.
     pub fn fetch(&mut self) -> Result<&Scalars> {
         self.k.scalars.fetch(self.stream)
     }
@@ -233,7 +233,7 @@ impl Run<'_> {
         }
     }
 
-    /// Switches to aggregation if the estimated remaining work is then smaller.
+    /// Switches to aggregation if the estimated remaining work is then smaller. Returns whether it has switched.
     fn aggregate(&mut self, at: &State) -> bool {
         if !self.k.may_aggregate || !self.is_worthwhile(at) {
             return false;
@@ -256,7 +256,8 @@ impl Run<'_> {
         made == Some(true)
     }
 
-    /// Switches to the V-cycle if the cycle was selected automatically.
+    /// Switches to the V-cycle if the current cycle is recursive and was selected automatically. Returns whether it has
+    /// switched.
     fn fall_back(&mut self) -> bool {
         if !self.k.chose_recursion() {
             return false;
@@ -303,8 +304,8 @@ impl VectorSteps for Run<'_> {
             return start.norm2;
         }
         if (a, b) != (VectorId::Q, VectorId::Q) {
-            // <q, q> is computed for a check after a loop. The results of the loop remain valid, so the stage is not
-            // reset.
+            // Every product computed below resets the stage, except <q, q>. <q, q> is computed for a check after a
+            // loop, and the results of the loop remain valid.
             self.begin_step();
         }
         let product = self.attempt(|s| {
@@ -357,7 +358,8 @@ impl VectorSteps for Run<'_> {
         if let Stage::Ended(ended) = &mut self.stage
             && let Some(norm2) = ended.norm2.take()
         {
-            // The value is returned only once. A restart must compute the sum again, because it uses another order.
+            // The value is returned only once. At a restart, the sum must be computed again, because a start adds in
+            // another order.
             return norm2;
         }
         match self.stage {

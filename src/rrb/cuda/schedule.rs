@@ -16,8 +16,8 @@ const X_ROUNDS: u32 = 16;
 /// Numbers of thread blocks of a cluster, in order of preference.
 const CLUSTERS: [u32; 2] = [16, 8];
 impl ClusterGrids {
-    /// Returns the layout of the grids from `base` on in a cluster with `members` blocks. Returns `None` if a thread
-    /// block would own no row of a grid, or more values per colour than it has threads.
+    /// Returns the layout of the grids with numbers from `base` on, in a cluster with `members` thread blocks. Returns
+    /// `None` if a thread block would own no row of a grid, or more values per colour than it has threads.
     fn of(k: &Packed, base: usize, members: usize) -> Option<Self> {
         let (real, stored) = k.shape.sizes();
         let mut first = [0; CLUSTERS[0] as usize + 1];
@@ -217,9 +217,9 @@ impl Programs {
         }
     }
 
-    /// Lets one thread block update the scalars while the others execute a sweep, because the update takes as long as a
-    /// step on a small grid. The sweep is the first of the following backward steps on larger grids, if there are any.
-    /// The forward half can then also determine in advance whether the loop ends.
+    /// Moves the scalar update to the first backward sweep on a larger grid, if there is one. One thread block updates
+    /// the scalars while the others execute this sweep, because the update takes as long as a step on a small grid. In
+    /// the same way, one thread block of a forward sweep then determines in advance whether the loop ends.
     fn update_beside(&self, k: &Packed, ops: &mut [Op]) {
         let Some(update) = ops.iter().position(|op| op.flags & flag::UPDATE != 0) else { return };
         let divided = |op: &Op| k.grids.get(op.grid as usize).is_some_and(|level| level.k.g.is_divided());

@@ -144,7 +144,7 @@ impl Source {
         if found.uncoupled == 0 {
             return inspection.set_whole(a.grid, findings, found.excess != 0, inspection_setup.project);
         }
-        // There are nodes without couplings, such as land, so the components must be counted.
+        // Some couplings between neighbours are zero, as on land, so the components must be counted.
         if let Some(count) = self.count_regular(stream, spare)? {
             inspection.set_regular(findings, count, inspection_setup.project);
             return Ok(());
@@ -473,8 +473,8 @@ impl Packed {
         steps.rev().try_for_each(|k| launch::invert_lines(stream, &with(k)))
     }
 
-    /// Decides from the findings of the eliminations how solves are executed. `large`: whether the inverse of the
-    /// coarsest system is too large for f32 (`MAX_RATIO_FOR_SHORT`).
+    /// Decides from the findings of the eliminations how solves are executed, and prepares the means over singular
+    /// components. `large`: whether the inverse of the coarsest system is too large for f32 (`MAX_RATIO_FOR_SHORT`).
     fn decide_execution(
         &mut self,
         stream: &Stream,
@@ -515,7 +515,8 @@ impl Packed {
         Ok(())
     }
 
-    /// Finds the tiles whose rows are equal. Must not be called if pivots depend on component labels.
+    /// Finds the tiles whose rows are equal. This function must not be called if pivots depend on the labels of
+    /// components.
     fn find_uniform(&self, stream: &Stream, findings: Address) -> Result<()> {
         let looked_at = self.grids.iter().take(MOST_LEFT).take_while(|level| level.may_be_uniform()).count();
         let grids = &self.grids[..looked_at];

@@ -56,9 +56,9 @@ pub struct Source {
     pub m: Matrix,
     /// Address of the row sums.
     pub excess: Address,
-    /// Address of a flag per patch: 1 if its rows are equal (kernels/rrb/uniform.cuh).
+    /// Address of the flags of all patches: 1 if the rows of the patch are equal (kernels/rrb/uniform.cuh).
     pub same: Address,
-    /// Address of a flag per tile: 1 if all rows of the tile and of its neighbourhood are equal.
+    /// Address of the flags of all tiles: 1 if the rows of the tile and of its neighbourhood are equal.
     pub uniform: Address,
     /// Whether `excess` still contains the row sums of A; eliminations overwrite them.
     pub summed: bool,

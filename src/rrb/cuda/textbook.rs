@@ -63,12 +63,12 @@ impl Packed {
         if self.short() { launch::dot_short(stream, &arguments) } else { launch::dot(stream, &arguments) }
     }
 
-    /// Computes <r, r> into the scalar at offset `to`.
+    /// Computes <r, r>, and stores it in the scalar at offset `to`.
     pub fn dot_r(&self, stream: &Stream, to: usize) -> Result<()> {
         launch::dot(stream, &self.dot_args(self.r, self.r, self.system(), to))
     }
 
-    /// Computes <b, b> on all nodes into the scalar at offset `to`.
+    /// Computes <b, b> on all nodes, and stores it in the scalar at offset `to`.
     pub fn dot_b(&self, stream: &Stream, to: usize) -> Result<()> {
         launch::dot(stream, &self.dot_args(self.b, self.b, (0, 4), to))
     }

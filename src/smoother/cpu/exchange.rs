@@ -13,23 +13,24 @@ use crate::base::shared::Shared;
 use crate::error::{Result, zeroed};
 use crate::smoother::patches::{Cut, Patch, PatchList};
 
-/// Number of planes per storage layer, for pieces that are one cell wide in x. It is the largest number of planes of a
-/// block.
+/// A piece is a box of the copy plan. The values of a piece that is one cell wide in x are stored in groups of this
+/// number of planes (see `copy`). The number is the largest number of planes of a block.
 const LAYER: usize = 8;
 
 /// Largest number of pieces per patch. Every row of blocks scans all pieces of its patch. With more pieces, the
 /// exchange before the sweep is used instead.
 const MOST_PIECES: usize = 256;
 
-/// Buffers of the exchange and the boxes of the copy plan.
+/// The two buffers of the exchange (`values`), and the boxes of the copy plan in two orders: by the patch that is
+/// written (`to`), and by the patch that is read (`from`).
 pub struct GhostBuffers {
     to: Pieces,
     from: Pieces,
     values: [Shared; 2],
 }
 
-/// Boxes of the copy plan, sorted by the patch that is written or by the patch that is read. Within a patch, the boxes
-/// that only the outer rows of blocks need are stored last.
+/// Boxes of the copy plan, sorted by one of their two patches. Within a patch, the boxes that only the outer rows of
+/// blocks need are stored last.
 struct Pieces {
     all: Vec<Piece>,
     /// The pieces of patch p are `first[p] .. first[p + 1]`.
@@ -140,7 +141,7 @@ impl GhostBuffers {
     }
 
     /// Copies the values of a row of blocks of patch p that other patches need into the buffer `which`
-    /// (`Direction::Out`), or fills the ghost cells that this row reads from this buffer (`Direction::In`).
+    /// (`Direction::Out`), or fills, from this buffer, the ghost cells that the row reads (`Direction::In`).
     ///
     /// # Safety
     /// `u` is the array of patch p. `Direction::Out`: the conditions of `store_patch` hold for the cells of this row.
@@ -194,8 +195,9 @@ impl GhostBuffers {
         for k in planes.0..planes.1 {
             let place = (k + 1) as usize * plane + (rows.0 + 1) as usize * row + (x + 1) as usize;
             let k = (k - z) as usize;
-            // A piece one cell wide is stored in layers of `LAYER` planes, row after row. The values of a row of
-            // blocks, and of the next row, are then contiguous.
+            // A piece that is one cell wide is stored in groups of `LAYER` planes. Within a group, z is the fastest
+            // index, then y. The values of a row of blocks are therefore contiguous, and the values of the next row
+            // follow.
             let (start, step) = if nx == 1 {
                 let deep = (nz - k / LAYER * LAYER).min(LAYER);
                 (k / LAYER * LAYER * ny + k % LAYER + first * deep, deep)

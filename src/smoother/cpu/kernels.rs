@@ -3,8 +3,8 @@
 //! For a block b the kernels compute u_b <- u_b + omega A_b^-1 (f - A u)_b. A_b^-1 is applied by sine transforms or as
 //! a dense matrix (docs/theory/smoother.md, "Exact block inverses").
 //!
-//! If the CPU has fused operations, each product is fused with the following addition. The last bits therefore depend
-//! on the instruction set. They depend neither on the number of blocks that are relaxed together nor on the thread.
+//! With AVX-512, each product is fused with the following addition. The last bits therefore depend on the instruction
+//! set. They depend neither on the number of blocks that are relaxed together nor on the thread.
 //!
 //! A tile has up to 64 rows of eight values. Row k*by + j holds the cells (., j, k) of as many blocks as fit in eight
 //! values. The transforms along y and z combine rows. For the transforms along x, groups of eight rows are transposed.
@@ -61,8 +61,8 @@ pub fn shape_index([x, y, z]: Shape) -> usize {
     ((z - 1) * 8 + y - 1) * 8 + x - 1
 }
 
-/// Returns whether `relax_cube` relaxes blocks of this shape. Between its transforms along x, the tile is transposed
-/// plane by plane.
+/// Returns whether `relax_cube` relaxes blocks of this shape. `relax_cube` multiplies by the reciprocals while the
+/// planes of the tile are transposed, so the reciprocals are also stored with transposed planes.
 pub fn is_cube(shape: Shape) -> bool {
     shape == [8; 3]
 }
@@ -119,9 +119,10 @@ fn rows(shape: Shape, values: &[f64], turned: bool) -> Result<Vec<Row>> {
 
 /// Stencil entries and matrices of the sine transforms.
 pub struct Operator {
-    /// Negative entries of a 7-point stencil: center, west, east, south, north, bottom, top.
+    /// The entries of a 7-point stencil, each multiplied by -1: center, west, east, south, north, bottom, top. `None`
+    /// for a 27-point stencil.
     pub seven: Option<[f64; 7]>,
-    /// Offsets of the nonzero stencil entries in x, y and z, with the negative of each entry.
+    /// For each nonzero entry of the stencil, its offset in x, y and z, and the entry multiplied by -1.
     entries: Vec<([isize; 3], f64)>,
     /// sin((p+1)(q+1) pi / (b+1)) at `[b][p * 8 + q]`, divided by sin 60 (degrees) for b = 8.
     pub sines: [[f64; 64]; 9],
@@ -181,7 +182,7 @@ pub struct Ahead {
 /// Cells to prefetch in one array.
 #[derive(Clone, Copy)]
 pub struct AheadOf {
-    /// First cell of this task's part. Any address is allowed, since a prefetch never faults.
+    /// First cell to prefetch. Any address is allowed, since a prefetch never faults.
     pub first: *const f64,
     /// Distance between planes, in values.
     pub plane: usize,
@@ -193,14 +194,14 @@ impl Ahead {
     /// Prefetches nothing.
     pub const NOTHING: Self = Self { of: [AheadOf { first: std::ptr::null(), plane: 0, chunk: 0 }; 3] };
 
-    /// Returns the part of task number `task`, whose blocks have `rows` rows per plane.
+    /// Returns the cells that task number `task` prefetches, if the blocks of each task have `rows` rows per plane.
     pub fn of_task(&self, task: usize, rows: usize) -> Self {
         let of = |a: AheadOf| AheadOf { first: a.first.wrapping_add(task * rows * a.chunk), ..a };
         Self { of: self.of.map(of) }
     }
 
-    /// Prefetches quarter `part` of the cells for plane k of a task with `rows` rows per plane. A core has few line
-    /// fill buffers, so the requests are spread over the task.
+    /// Prefetches quarter number `part` (0 to 3) of the cells for plane k of a task with `rows` rows per plane. A core
+    /// has few line fill buffers, so the requests are spread over the task.
     #[inline(always)]
     pub fn fetch<V: Lanes>(&self, rows: usize, k: usize, part: usize) {
         for a in &self.of {
@@ -248,7 +249,7 @@ pub unsafe fn residual<V: Lanes>(
 
 /// Positions in x of the cells of a tile row, relative to the first cell.
 pub struct Lines {
-    /// Number of values of the tile row in use.
+    /// Number of values in use, counted from the start of the tile row.
     used: usize,
     /// Number of cells from the first to the last cell in use.
     span: usize,

@@ -51,7 +51,7 @@ const CELLS_PER_THREAD: usize = 4096;
 pub struct Cpu {
     wanted_threads: usize,
     team: Option<Team>,
-    /// Inverses, indexed by `shape_index` the shape.
+    /// Inverses; `shape_index` returns the index of a shape.
     solvers: Vec<Option<Box<Solver>>>,
     data: Option<Data>,
 }

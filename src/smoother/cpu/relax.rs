@@ -49,8 +49,8 @@ for_each_lanes! {
     unsafe fn relax(task: &Task, solver: &Solver, a: &Operator) = relax_text;
 
     /// Relaxes at most `BATCH` tasks of one block each with the dense inverse. `alone` selects a matrix-vector product
-    /// with another order of summation; there is then exactly one task. A method passes the same value of `alone` in
-    /// every call.
+    /// for exactly one task. Its order of summation differs from that of the batch. A method therefore passes the same
+    /// value of `alone` in every call.
     ///
     /// # Safety
     /// The conditions of `relax` hold for each task, and no task writes a cell that another task reads.

@@ -23,16 +23,16 @@ pub struct RowParameters<'a> {
     pub to: &'a [*mut f64],
     pub cut: &'a Cut,
     pub omega: f64,
-    /// Each block reads the new values of the previous blocks in the row.
+    /// Whether each block reads the new values of the previous blocks in the row.
     pub in_order: bool,
     pub reverse: bool,
     /// Cells to prefetch during the relaxation.
     pub fetch: Fetch,
 }
 
-/// Cells to prefetch while a row of blocks is relaxed. In the fused form, rows of the first and of the second colours
+/// Cells to prefetch while a row of blocks is relaxed. In a fused sweep, rows of the first and of the second colours
 /// alternate, and only the rows of the first colours are not yet in the cache. Each row of a pair therefore prefetches
-/// half of the next such row.
+/// half of the next row of the first colours.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Fetch {
     Nothing,
@@ -93,8 +93,8 @@ impl CallThread<'_, '_> {
         }
     }
 
-    /// Returns the cells to prefetch for the row of blocks after `row`, divided among the `tasks` tasks of the current
-    /// row.
+    /// Returns the cells of the next row of blocks that are prefetched while row `row` is relaxed; `ways.fetch` selects
+    /// them. The cells are divided among the `tasks` tasks of this row. A task has `task_rows` rows per plane.
     pub fn ahead(&self, ways: RowParameters, p: usize, row: usize, tasks: usize, task_rows: usize) -> Ahead {
         let (row, half, halves) = match ways.fetch {
             Fetch::Nothing => return Ahead::NOTHING,
@@ -200,14 +200,14 @@ impl CallThread<'_, '_> {
         unsafe { relax_dense(&self.batch.tasks[..count], solver, &self.call.data.operator, scratch, self.batch.alone) };
     }
 
-    /// Returns the colours of the first and the second stage of the fused form.
+    /// Returns the colours of the first and the second stage of a fused sweep.
     pub fn stages(&self, reverse: bool) -> [std::ops::Range<usize>; 2] {
         let n = self.colours();
         let halves = [0..n / 2, n / 2..n];
         if reverse { [halves[1].clone(), halves[0].clone()] } else { halves }
     }
 
-    /// Relaxes a slab of blocks, colour by colour of one stage.
+    /// Relaxes those blocks of a slab whose colours belong to one stage, colour by colour.
     ///
     /// # Safety
     /// The conditions of `row` hold for all rows of the slab.
@@ -323,7 +323,7 @@ impl CallThread<'_, '_> {
     }
 }
 
-/// Cells per side of a block of 8 cells with the layer around it.
+/// Cells per side of a block with 8 cells per side and the layer around it.
 const SIDE: usize = 10;
 
 impl CallThread<'_, '_> {

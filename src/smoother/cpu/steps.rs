@@ -59,7 +59,7 @@ impl SmootherSteps for CallThread<'_, '_> {
             // Later sweeps fill ghost cells from the buffer that the previous sweep wrote.
             if self.sweeps == 0 {
                 for p in self.me.share(list.patches.len()) {
-                    // SAFETY: no thread writes u at this point, and each patch is collected by one thread.
+                    // SAFETY: no thread writes u at this point, and each patch is copied to the buffer by one thread.
                     unsafe { ghost_buffers.store_patch(list, p, 0, u[p]) };
                 }
                 self.me.barrier();
@@ -133,8 +133,8 @@ impl SmootherSteps for CallThread<'_, '_> {
             let owners = if seams || grain == Grain::Patch { 1 } else { me.members };
             for owner in 0..owners {
                 let of = (me.index + owner) % me.members;
-                // If another thread has already found no unclaimed patch in a part, this thread skips the part.
-                // Otherwise each thread would scan thousands of patches.
+                // This thread skips a part in which another thread has already found no unclaimed patch. Otherwise each
+                // thread would scan thousands of patches.
                 let all_claimed = &self.call.data.all_claimed[of];
                 if owner > 0 && all_claimed.load(Ordering::Relaxed) == self.sweep_number() {
                     continue;
@@ -152,15 +152,16 @@ impl SmootherSteps for CallThread<'_, '_> {
                     if first >= last || (!whole && owner > 0) || (whole && (seams || !self.claim(p))) {
                         continue;
                     }
-                    // The second stage of a slab next to another thread's slab waits for the first stage of that
-                    // thread.
+                    // A slab next to another thread's slab is relaxed with the second stage only after the first stage
+                    // of that thread is complete. The first pass of the loop over `seams` therefore omits this stage,
+                    // and the second pass executes it.
                     let low = first + usize::from(first > 0);
                     let high = last - usize::from(last < slabs);
                     if !seams {
                         // SAFETY: no other thread writes cells of these slabs or of the adjacent slabs that are read
-                        // here. Whole patches are claimed by one thread. In a shared patch, threads relax only first
-                        // stages at the seams before the barrier, and the first stages of different threads are
-                        // independent.
+                        // here. A whole patch is claimed by one thread. In a patch that several threads share, slabs
+                        // next to another thread's slabs are relaxed only with the first stage before the barrier. The
+                        // first stages of different threads are independent.
                         unsafe { self.fused(ways, p, first..last, low..high, reverse) };
                         continue;
                     }
@@ -271,7 +272,7 @@ fn finite_row(values: &[f64]) -> bool {
     sums::max_abs(values).is_finite()
 }
 
-/// Replaces `found` if `bad` precedes it in the order patch, u before f, cell.
+/// Replaces `found` by `bad` if `bad` precedes it. The order is by patch, then by array (u, then f), then by cell.
 fn earlier(found: &mut Option<BadCell>, bad: BadCell) {
     let key = |b: &BadCell| (b.patch, b.name == "f", b.cell[2], b.cell[1], b.cell[0]);
     if found.as_ref().is_none_or(|f| key(&bad) < key(f)) {

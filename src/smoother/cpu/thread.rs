@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Minimum number of slabs per thread for the fused form; with fewer slabs, the load imbalance is too large.
+/// Minimum number of slabs per thread for a fused sweep. With fewer slabs, the load imbalance is too large.
 const SLABS_PER_THREAD: usize = 6;
 
 /// Data that the threads share, in addition to the caller's arrays.
@@ -51,7 +51,7 @@ pub struct Call<'a> {
     pub arrays: Pointers<'a>,
     pub other: &'a [*mut f64],
     pub work: &'a Work,
-    /// Set if ghost cells are exchanged within the sweeps.
+    /// `Some` if ghost cells are exchanged within the sweeps.
     pub ghost_buffers: Option<&'a GhostBuffers>,
     /// Number of sweeps of the previous calls on these patches.
     pub sweeps_before: usize,
@@ -68,7 +68,7 @@ pub struct CallThread<'a, 'w> {
     pub call: &'a Call<'a>,
     pub me: Me<'a>,
     pub callbacks: Option<&'w mut dyn Callbacks>,
-    /// Block Jacobi: the current values are in the second array.
+    /// Whether the current values are in the second array of block Jacobi.
     pub flipped: bool,
     /// Number of completed coloured sweeps of this call.
     pub sweeps: usize,
@@ -80,11 +80,12 @@ pub struct Batch {
     pub tasks: [Task; BATCH],
     pub count: usize,
     pub shape: Shape,
-    /// The batch is processed after every block, because the method relaxes the blocks one after the other.
+    /// Whether the batch is processed after every block, because the method relaxes the blocks one after the other.
     pub alone: bool,
 }
 
-/// A row of blocks in the work list: row kb * (rows of blocks per slab) + jb of a patch.
+/// A row of blocks in the work list. `row` is kb * (rows of blocks per slab) + jb, where jb and kb are the indices of
+/// the row of blocks in y and z, counted from the first block of the patch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub patch: usize,
@@ -130,7 +131,8 @@ impl<'a, 'w> CallThread<'a, 'w> {
         if self.flipped { self.call.other } else { self.call.arrays.u }
     }
 
-    /// Returns the first row of blocks of part `part` of `parts` of the work list.
+    /// Divides the work list into `parts` parts with about the same number of cells. Returns the first row of blocks of
+    /// part `part`, or the end of the list if `part` equals `parts`.
     pub fn boundary(&self, cut: &Cut, part: usize, parts: usize, grain: Grain) -> Place {
         let list = &self.call.data.blocks.list;
         let end = Place { patch: list.patches.len(), row: 0 };
@@ -270,7 +272,8 @@ pub fn fused_grain(patches: &[Patch], cut: &Cut, parallel: Parallel, members: us
     }
 }
 
-/// Returns the number of rows of blocks of a patch, and of one of its slabs.
+/// Returns the number of rows of blocks of a patch, and of one of its slabs. A slab consists of the blocks of a patch
+/// that have the same index in z.
 pub fn rows(cut: &Cut, patch: &Patch) -> (usize, usize) {
     let in_slab = cut.range(patch, 1).1;
     (in_slab * cut.range(patch, 2).1, in_slab)

@@ -67,8 +67,8 @@ fn transform8<V: Lanes>(v: &mut [V; 8], sines: &[f64; 64]) {
     v[7] = r1.mul_add(a, minus_r4.mul_add(b, m3));
 }
 
-/// Returns tile[start + q * stride] for q = 0 .. 7. Written without a loop or closure, because closures are compiled
-/// without the target features.
+/// Returns tile[start + q * stride] for q = 0 .. 7. The function has neither loop nor closure, because closures are
+/// compiled without the target features.
 #[inline(always)]
 fn eight<V: Lanes>(tile: &[V], start: usize, stride: usize) -> [V; 8] {
     let t = |q: usize| tile[start + q * stride];

@@ -11,8 +11,8 @@ use crate::smoother::steps::{Blocks, Method, Parallel, Work};
 use bytemuck::NoUninit;
 use std::ops::Range;
 
-/// Minimum size in bytes of a group of patches that is copied as a unit. At this size, the transfer takes much longer
-/// than its start.
+/// Minimum size in bytes of a group of patches that is copied as a unit. At this size, the start-up time of a copy is
+/// short compared with the copy.
 const GROUP_BYTES: usize = 8 << 20;
 const MOST_GROUPS: usize = 32;
 
@@ -62,7 +62,7 @@ pub(super) struct Arrays {
 }
 
 impl Arrays {
-    /// Assigns addresses, aligned to 256 bytes, to u and, with `with_f`, to f of all patches.
+    /// Allocates u and, if `with_f` is true, f of all patches. Every array begins at a multiple of 256 bytes.
     pub(super) fn lay_out(&mut self, stream: &Stream, patches: &[Patch], with_f: bool, what: &str) -> Result<()> {
         // The old addresses are invalid if the allocation fails or gets another address.
         self.clear();
@@ -88,7 +88,7 @@ impl Arrays {
     }
 }
 
-/// One launch: its items in order, and the counters that the items wait for.
+/// One launch: the range of its items in the plan, and the range of the counters by which they wait for one another.
 pub(super) struct Launch {
     pub(super) items: Range<usize>,
     /// Range of indices into `progress`.
@@ -96,7 +96,8 @@ pub(super) struct Launch {
     pub(super) cubes: bool,
     /// Number of executions of this launch so far.
     pub(super) launches: u32,
-    /// With dense inverses: ranges of items that are launched one after the other, blocks of 8^3 cells and all others.
+    /// If dense inverses are applied stage by stage, the ranges of items that are launched one after the other. Empty
+    /// in all other cases, in which all items are launched at once.
     pub(super) stages: Stages,
 }
 
@@ -121,17 +122,18 @@ pub(super) struct Plan {
     pub(super) whole: Launch,
     /// One launch per group of patches.
     pub(super) groups: Vec<Launch>,
-    /// Number of faces that tiles of different patches exchange, and for each face the number of the adjacent face.
+    /// `face_count`: number of faces that tiles of different patches exchange. `partners`: for each face, the number of
+    /// the adjacent face.
     pub(super) face_count: usize,
     pub(super) partners: GrowingMemory,
-    /// Copies of the remaining ghost cells. `rest_counts` contains the number of copies that a sweep reads, and the
-    /// number of all copies.
+    /// Copies of the remaining ghost cells. `rest_counts` contains the number of copies to ghost cells that a sweep
+    /// reads, and the number of all copies.
     pub(super) rest: GrowingMemory,
     pub(super) rest_counts: [u32; 2],
 }
 
-/// Eigenvalues Lambda = x[p] + y[q] + z[r] of blocks of 8^3 cells, for a 7-point stencil that sine transforms
-/// diagonalize.
+/// Returns the terms x, y and z of the eigenvalues Lambda = x[p] + y[q] + z[r] of blocks of 8^3 cells, for a 7-point
+/// stencil that sine transforms diagonalize.
 pub(super) fn eigenvalues(stencil: &Stencil) -> [f64; 3 * TILE] {
     let mut values = [0.0; 3 * TILE];
     let entries = [
@@ -159,7 +161,7 @@ pub(super) struct Data {
     pub(super) buffers: Buffers,
 }
 
-/// Device memory apart from the plans, with the numbers of elements. The memory is reused for new patches.
+/// Device memory that belongs to no plan, and the numbers of its elements. The memory is reused for new patches.
 #[derive(Default)]
 pub(super) struct Buffers {
     pub(super) copies: GrowingMemory,
@@ -175,7 +177,8 @@ pub(super) struct Buffers {
     pub(super) rows: Vec<BlockPatch>,
     /// Values of the faces between tiles, in two buffers: for even and for odd sweeps.
     pub(super) faces: GrowingMemory,
-    /// Second array of block Jacobi; device copies of patches in host memory; arrays from `keep_arrays`; residuals.
+    /// `other`: second array of block Jacobi. `staging`: device copies of patches in host memory. `kept`: arrays from
+    /// `keep_arrays`. `residuals`: residuals of patches in host memory.
     pub(super) other: Arrays,
     pub(super) staging: Arrays,
     pub(super) kept: Arrays,
@@ -321,7 +324,8 @@ impl Data {
             + self.plans.iter().map(Plan::bytes).sum::<usize>()
     }
 
-    /// Returns the index of the plan for one cut of a call, and allocates the buffers for its faces.
+    /// Returns the index of the plan for one cut of a call. Builds the plan if it does not exist, and allocates the
+    /// buffers for its faces.
     pub(super) fn plan(&mut self, stream: &Stream, cut: &Cut, work: &Work, kind: Kind) -> Result<usize> {
         let order = order_of(work);
         let found = self.plans.iter().position(|p| p.cut == *cut && p.order == order);

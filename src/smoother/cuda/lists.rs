@@ -1,5 +1,6 @@
-//! Work lists of a sweep on a device: tiles in the order that kernels/smoother/smoother.cu requires, faces that tiles
-//! of different patches exchange, and boxes of ghost cells.
+//! Work lists of a sweep on a device: items, faces that tiles of different patches exchange, and boxes of ghost cells.
+//! An item consists of those blocks of a tile that are relaxed in one stage of the sweep: all blocks, or every other
+//! one. kernels/smoother/smoother.cu explains tiles, stages, chunks and the order of the items.
 
 use crate::cuda::launch::{BlockCopy, BlockItem};
 use crate::error;
@@ -25,9 +26,10 @@ const FIRST_FACE: u32 = 7;
 /// Minimum number of tiles per chunk; with two colours, a stage of a chunk then has 32 tiles. 64 tiles were faster than
 /// 128 and 256 tiles, each measured with the lag that `items_of` computes.
 const CHUNK_TILES: usize = 64;
-/// Number of items that a device executes at a time: 12 on each of 132 multiprocessors. An item is launched at least
-/// this number of items after the items of the previous stage that it waits for, so that it need not wait. The data of
-/// the items in between should stay in the L2 cache: with 2048 items, a sweep takes 3 % longer.
+/// Number of items that a device executes at a time: 12 on each of 132 multiprocessors. Between an item and the items
+/// of the previous stage that it waits for, at least this number of other items is launched. The item then rarely
+/// waits. The data of the items in between should stay in the L2 cache. With the value 2048 instead of 1600, a sweep
+/// takes 3 % longer.
 const IN_FLIGHT: usize = 1600;
 /// Largest number of ghost cells that a thread block copies.
 const BOX_CELLS: usize = 512;
@@ -42,19 +44,20 @@ pub enum Order {
     Together,
     /// Colour by colour.
     Colours { reverse: bool },
-    /// The result is that of one block after the other, x fastest. Blocks that are not coupled are relaxed at the same
-    /// time.
+    /// The result is the same as if the blocks were relaxed one after the other, x fastest. Blocks that are not coupled
+    /// are relaxed at the same time.
     Lexicographic { reverse: bool },
 }
 
 impl Order {
-    /// Returns whether every block is an item.
+    /// Returns whether every block is an item of its own.
     fn is_single(self) -> bool {
         matches!(self, Self::Lexicographic { .. })
     }
 }
 
-/// Ranges of items that are launched one after the other: for each stage, blocks of 8^3 cells and all other blocks.
+/// For each stage, two ranges of items that are launched one after the other: the blocks of 8^3 cells, and all other
+/// blocks.
 pub type Stages = Vec<[Range<usize>; 2]>;
 
 pub fn to_i32(value: usize, what: &str) -> Result<i32> {
@@ -77,14 +80,14 @@ struct AxisTile {
     count: usize,
     /// Global index of the first block.
     index: i64,
-    /// Number of the first block in the patch.
+    /// Index of the first block, counted from the first block of the patch.
     number: usize,
     /// Number of the slab. Tiles are adjacent only to tiles of the same slab and of the neighbouring slabs.
     slab: usize,
 }
 
 /// Divides a patch into tiles along an axis. A tile has as many blocks as fit in eight cells; the blocks are adjacent
-/// or, with `strided`, every other one. With `single`, a tile has one block.
+/// or, with `strided`, every other one. With `single`, a tile has one block. A truncated block is a tile of its own.
 fn axis_tiles(cut: &Cut, patch: &Patch, axis: usize, strided: bool, single: bool) -> Result<Vec<AxisTile>> {
     let (first, count) = cut.range(patch, axis);
     let block = cut.block[axis];
@@ -139,7 +142,8 @@ pub fn cells<T: Copy>(xs: &[T], ys: &[T], zs: &[T]) -> impl Iterator<Item = [T; 
     zs.iter().flat_map(move |z| ys.iter().flat_map(move |y| xs.iter().map(move |x| [*x, *y, *z])))
 }
 
-/// Returns the stages in which blocks of a tile are relaxed, each with the flags that select the blocks.
+/// Returns the one or two stages in which blocks of a tile are relaxed. Each stage has the flags (STRIDED, MASKED,
+/// PHASE) that select its blocks.
 fn visits(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> [Option<(usize, u32)>; 2] {
     match order {
         Order::Together => [Some((0, 0)), None],
@@ -153,9 +157,10 @@ fn visits(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> 
             [Some((stage_of(own), if several { STRIDED } else { 0 })), None]
         }
         Order::Lexicographic { .. } => {
-            // A 7-point stencil couples blocks that share a face. A shifted block shares cells with all blocks around
-            // it. At both ends of a patch, blocks are shifted towards each other, so that a shifted block also overlaps
-            // the second next block.
+            // Without `overlap`, a 7-point stencil couples blocks that share a face, and a 27-point stencil also those
+            // that share an edge or a corner. With `overlap`, a shifted block shares cells with all blocks around it.
+            // At both ends of a patch, blocks are shifted towards each other, so that a shifted block also overlaps the
+            // block after its neighbour.
             let weights = match (colours, overlap) {
                 (_, true) => [1, 3, 9],
                 (2, false) => [1, 1, 1],
@@ -166,7 +171,7 @@ fn visits(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> 
     }
 }
 
-/// Builds the items of one sweep, tile by tile, and returns them with the number of chunks.
+/// Builds the items of one sweep over the patches `range`, tile by tile. Returns the items and the number of chunks.
 fn place_items(
     blocks: &Blocks,
     range: Range<usize>,
@@ -209,7 +214,8 @@ fn place_items(
 }
 
 /// Builds the sorted items of one sweep over some patches. The indices into `progress` begin at 0. Also returns the
-/// numbers of items that increment each entry of `progress`, and the stages.
+/// counts of items with which `progress` is compared (`totals` of the kernel), and the stages. With `in_stages`, the
+/// items are sorted by stage, and there are no counts. Otherwise, the list of stages is empty.
 pub fn items_of(
     blocks: &Blocks,
     range: Range<usize>,
@@ -235,9 +241,9 @@ pub fn items_of(
     let in_a_step = placed.len().div_ceil(chunks);
     let lag = 1 + if chunks > 1 { IN_FLIGHT.div_ceil(in_a_step.max(1)) } else { 0 };
     placed.sort_unstable_by_key(|p| (p.chunk + p.stage * lag, p.stage, p.number));
-    // `totals` has a row per stage, and a row has an entry per chunk, one before the first chunk and one after the
-    // last. Row 0 counts the items that increment `progress`. The row of a later stage counts the items of all lower
-    // stages. There is no row for the last stage, because no item waits for it.
+    // `totals` has 1 + `stages` rows. A row has an entry per chunk, one before the first chunk and one after the last.
+    // Row 0 counts the items that increment `progress`. Row 1 + s counts the items of all stages below s, for which the
+    // items of stage s wait. Items of the last stage are not counted, because no item waits for them.
     let row = chunks + 2;
     let mut totals: Vec<u32> = zeroed((1 + stages) * row, ITEMS)?;
     for p in placed.iter().filter(|p| p.stage + 1 < stages) {
@@ -302,13 +308,14 @@ pub fn boxes_of(list: &PatchList) -> Result<Vec<BlockCopy>> {
 struct Edge {
     patch: usize,
     cell: [usize; 3],
-    /// The adjacent tile of another patch and its side, for the sides west, east, south, north, bottom, top.
+    /// For each side (west, east, south, north, bottom, top), the adjacent tile of another patch, and the side of that
+    /// tile.
     beyond: [Option<(usize, usize)>; 6],
 }
 
 /// Faces between tiles of different patches. A tile writes the values that the adjacent tile reads in the next sweep.
-/// Ghost cells are therefore neither written nor read in between. Used with 7-point stencils, cuts without overlap, and
-/// blocks that sine transforms solve.
+/// Between these two sweeps, ghost cells are therefore neither written nor read. Faces are used with 7-point stencils,
+/// cuts without overlap, and blocks that sine transforms solve.
 #[derive(Default)]
 pub struct Faces {
     /// The `faces` word of an item, by patch and first cell.
@@ -380,13 +387,14 @@ impl Faces {
         self.words.get(&(patch, cell)).copied().unwrap_or(0)
     }
 
-    /// Returns the copies of the ghost cells that no pair of faces covers, in pieces. The pieces that a sweep reads
-    /// come first, and their number is returned. Edges and corners follow.
+    /// Returns the copies of the ghost cells that no pair of faces covers, in pieces. The ghost cells that a sweep
+    /// reads come first, and the number of these pieces is returned. Ghost cells at edges and corners, which no 7-point
+    /// stencil reads, follow.
     pub fn rest(&self, list: &PatchList, cut: &Cut, order: Order) -> Result<(Vec<BlockCopy>, usize)> {
         let (mut needed, mut unread) = (Vec::new(), Vec::new());
         for copy in &list.copies {
             let to = &list.patches[copy.to];
-            // Parts of the box before, inside and behind the patch, along each axis.
+            // The box is divided along each axis into the parts before, inside and behind the patch: 27 parts in total.
             for part in 0..27 {
                 let mut cells = copy.cells;
                 let mut sides = Vec::new();
@@ -416,7 +424,7 @@ impl Faces {
         Ok((needed, count))
     }
 
-    /// Adds the ghost cells beyond one side that are adjacent to tiles without a partner.
+    /// Adds to `out` the copies of those ghost cells beyond `side` whose adjacent tile has no partner on this side.
     fn unmatched(
         &self,
         copy: &GhostCopy,

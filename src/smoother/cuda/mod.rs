@@ -25,9 +25,9 @@ pub struct Cuda {
     // Fields are dropped in this order: the device memory before the device.
     data: Option<Data>,
     inverses: Vec<Option<Memory>>,
-    /// All inverses are dense. If false, none is dense.
+    /// Whether the inverses are dense. Either all of them are dense, or none is.
     dense: bool,
-    /// The device has enough shared memory for the matrix-matrix product of many blocks (`launch::allow_dense`).
+    /// Whether the device can apply dense inverses to many blocks by one matrix-matrix product (`launch::allow_dense`).
     batches: bool,
     tables: Memory,
     second: Stream,
@@ -40,7 +40,7 @@ fn shape_index([x, y, z]: Shape) -> usize {
     ((z - 1) * TILE + y - 1) * TILE + x - 1
 }
 
-/// Returns the row-major index of the packed value number p of the dense inverse of 8^3 blocks
+/// Returns where value number p of the packed dense inverse of a block of 8^3 cells is in the inverse stored by rows
 /// (kernels/smoother/dense.cuh).
 fn packed_index(p: usize, n: usize) -> usize {
     let (e, lane, h, m, w, q) = (p & 1, p >> 1 & 31, p >> 6 & 1, p >> 7 & 1, p >> 8 & 15, p >> 12);

@@ -28,8 +28,8 @@ use std::time::Instant;
 /// Product of the factors 2 / (b + 1) of three inverse transforms of length 8.
 const WEIGHT: f64 = 8.0 / 729.0;
 
-/// The face buffers that a sweep reads (`arrived`) and writes (`leaving`); with `keep`, the sweep also fills ghost
-/// cells.
+/// Use of the face buffers by a sweep. `arrived`: the sweep reads the faces of the previous sweep. `leaving`: the sweep
+/// writes faces for the next sweep. `keep`: the sweep also writes the faces that it reads to the ghost cells.
 #[derive(Clone, Copy, Default)]
 struct FaceBuffers {
     arrived: bool,
@@ -40,7 +40,8 @@ struct FaceBuffers {
 /// State of one call.
 pub(super) struct Run<'a> {
     pub(super) data: &'a mut Data,
-    /// The stream of the computations, and a second stream for overlapping copies.
+    /// Two streams. If a sweep runs group by group, the copies and kernels of successive groups alternate between the
+    /// streams. All other work is on the first stream.
     pub(super) streams: [&'a Stream; 2],
     pub(super) copies: &'a mut Copies,
     pub(super) tables: Address,
@@ -53,19 +54,22 @@ pub(super) struct Run<'a> {
     pub(super) work: &'a Work,
     /// Index of the array with the current values, 0 or 1.
     pub(super) which: usize,
-    /// `done`: sweeps that were requested so far. `ahead`: sweeps that were executed before they were requested.
+    /// `done`: number of sweeps that were requested so far, including the current one. `ahead`: number of sweeps that
+    /// were executed before they were requested.
     pub(super) done: usize,
     pub(super) ahead: usize,
     /// `uploaded`: the device has the values. `downloaded`: the caller's host arrays have the result.
     pub(super) uploaded: bool,
     pub(super) downloaded: bool,
-    /// The second array contains the caller's ghost cells.
+    /// Whether the second array of block Jacobi contains the caller's ghost cells.
     pub(super) ghosts_copied: bool,
-    /// Ghost cells between patches must be copied by the next sweep, or before any other step.
+    /// Whether ghost cells between patches must be copied by the next sweep, or before any other step.
     pub(super) pending: bool,
-    /// The previous sweep wrote its faces, to the half of `faces` that the number of the sweep selects.
+    /// Whether the previous sweep wrote its faces. It wrote them to one half of `faces`: the first half if its number,
+    /// counted from 1, is even, else the second half.
     pub(super) arrived: bool,
-    /// The last operation on the first stream is one of these kernels, so the next kernel may start before it ends.
+    /// Whether the last operation on the first stream is a kernel of this backend. The next kernel may then start
+    /// before that kernel ends.
     pub(super) behind: bool,
     pub(super) seconds_transfer: f64,
     pub(super) failed: Option<Error>,
@@ -76,7 +80,7 @@ impl Run<'_> {
         self.data.blocks.list.clone()
     }
 
-    /// Copies the addresses of the arrays to the device.
+    /// Reserves device memory for patches in host memory, and copies the addresses of all arrays to the device.
     pub(super) fn begin(&mut self) -> Result<()> {
         let list = self.list();
         let given = self.arrays.pointers();
@@ -191,7 +195,7 @@ impl Run<'_> {
         launch::copy_patches(self.streams[stream], &arguments, (last - first) as u32)
     }
 
-    /// Launches a plan for one group, or for all patches.
+    /// Launches the relaxation of one group of patches, or of all patches if `group` is `None`.
     fn launch(
         &mut self,
         (plan, group): (usize, Option<usize>),
@@ -296,7 +300,8 @@ impl Run<'_> {
             } else {
                 self.exchange_now(both)?;
             }
-            // The next sweep must also be one launch for all patches, and no callback may read ghost cells before it.
+            // This sweep leaves its faces in buffers only if the next sweep is one launch for all patches, too, and if
+            // no callback reads ghost cells before the next sweep.
             let next_is_whole =
                 self.on_device || count == 0 || !self.work.overlap_copies || self.done + 1 < self.work.sweeps;
             let plan_has_faces = self.data.plans[plan].face_count > 0 && self.work.cuts[0] == self.work.cuts[1];
@@ -311,8 +316,8 @@ impl Run<'_> {
             self.which ^= usize::from(jacobi);
             return Ok(());
         }
-        // If there are no copies between patches and no callbacks, each group executes all its sweeps before its
-        // download.
+        // If there are neither copies between patches nor callbacks, the groups are independent. Each group then
+        // executes all its sweeps before its download.
         let alone = first && !watched && !self.callbacks.fills() && self.data.buffers.copy_count == 0;
         let sweeps = if alone { self.work.sweeps - self.done + 1 } else { 1 };
         let plans = [plan, self.plan_of(&self.work.cuts[self.done % 2])?];
@@ -343,13 +348,15 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Returns the arrays that the sweep `later` sweeps from now reads and writes.
+    /// Returns the indices of the arrays that a sweep reads and writes. `later` is 0 for the next sweep, 1 for the
+    /// sweep after it, and so on.
     fn ways(&self, jacobi: bool, later: usize) -> (usize, usize) {
         let from = if jacobi { self.which ^ (later % 2) } else { self.which };
         (from, if jacobi { 1 - from } else { from })
     }
 
-    /// Returns whether the ghost cells must be copied to the second array of block Jacobi.
+    /// Returns whether the caller must now copy the ghost cells to the second array of block Jacobi: in the first call,
+    /// and in every call if a callback fills ghost cells. Records that the ghost cells have been copied.
     fn ghosts_wanted(&mut self) -> bool {
         !std::mem::replace(&mut self.ghosts_copied, true) || self.callbacks.fills()
     }
@@ -431,8 +438,8 @@ impl Run<'_> {
         launch::exchange(self.streams[0], &arguments, count, std::mem::replace(&mut self.behind, true))
     }
 
-    /// Returns whether the next sweep is the last one of block Jacobi. The array of its result must also contain the
-    /// ghost cells that this sweep reads.
+    /// Returns whether the next sweep is the last sweep of block Jacobi. The array to which it writes must then also
+    /// contain the ghost cells that it reads.
     fn to_both(&self) -> bool {
         self.work.method == Method::Jacobi && self.done + 1 >= self.work.sweeps
     }

@@ -116,8 +116,9 @@ impl KnownSpaces {
     }
 }
 
-/// Returns whether all arrays of a call are on the handle's device; otherwise all must be on the host. With `resident`,
-/// the arrays must be in the memory space of the resident copies.
+/// Returns whether the arrays of a call are on the handle's device. A call whose arrays are partly on the device and
+/// partly on the host is an error. On a CPU backend, and with `memory=host`, returns false without a query of the
+/// driver. With `resident`, all arrays must be in the memory space of the resident copies.
 pub fn check_spaces(
     (device, memory): (Option<i32>, Memory),
     pointers: &Pointers,

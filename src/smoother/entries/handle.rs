@@ -160,7 +160,7 @@ impl Handle<smoother_handle> {
         self.own.resident.as_ref().ok_or_else(not_uploaded)
     }
 
-    /// Checks the tables and passes them to `work`.
+    /// Checks the tables of a call and passes them to `work`. If u and f are NULL, passes the resident copies instead.
     pub(super) fn call<T>(
         &mut self,
         tables: Tables,

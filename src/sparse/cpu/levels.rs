@@ -22,9 +22,9 @@ const LEAST: usize = UNIT;
 ///
 /// The rows are divided into pieces of consecutive rows, and a unit consists of one or more pieces. A level usually has
 /// at least about as many units as there are threads. Two pieces are connected if the graph of A + A^T connects rows of
-/// one piece with rows of the other. A piece is on a later level than all earlier pieces to which it is connected,
-/// because these pieces compute values that the piece reads, or read its old values. Within a piece, a row follows all
-/// earlier rows of the piece to which it is connected.
+/// one piece with rows of the other. A piece is on a later level than all earlier pieces to which it is connected. The
+/// reason is that an earlier piece computes values that this piece reads, or reads old values of this piece. Within a
+/// piece, a row follows all earlier rows of the piece to which it is connected.
 pub fn by_levels<I: Index>(a: &Csr<I>, members: usize) -> Result<Order<I>> {
     let (length, level, levels) = pieces(a, members)?;
     let (sorted, starts) = by_level(&level, levels)?;

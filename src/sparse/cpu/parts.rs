@@ -27,7 +27,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Allocates the parts of a product of x with `rows` values to y with `columns` values.
+    /// Allocates the parts of the product y = A^T x, where x has `rows` values and y has `columns` values.
     pub fn new(a: &dyn ByParts, rows: usize, columns: usize) -> Result<Self> {
         let mut parts = Vec::new();
         for grains in cut(rows.div_ceil(a.grain()), PARTS) {

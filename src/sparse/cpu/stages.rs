@@ -23,9 +23,9 @@ pub const UNIT: usize = 64;
 pub struct Order<I> {
     /// Row at each position.
     pub rows: Vec<I>,
-    /// Start position of each unit, and the end of the last one.
+    /// Position at which each unit begins; one more element is the end of the last unit.
     pub units: Vec<usize>,
-    /// First unit of each level, and the end of the last level.
+    /// Number of the first unit of each level; one more element is the number of units.
     pub levels: Vec<usize>,
 }
 
@@ -49,8 +49,8 @@ impl<I: Index> Order<I> {
     }
 }
 
-/// Sorts rows or pieces by level, in ascending order within a level. Returns the sorted numbers, and the start of each
-/// level with the end of the last level.
+/// Sorts the numbers of rows or pieces by level. Within a level, the numbers ascend. Returns the sorted numbers, and
+/// the position at which each level begins; one more entry is the end of the last level.
 pub fn by_level<I: Index>(level: &[I], levels: usize) -> Result<(Vec<I>, Vec<usize>)> {
     let (mut sorted, mut starts) = (zeroed(level.len(), WHAT)?, zeroed(levels + 1, WHAT)?);
     for level in level {
@@ -117,7 +117,8 @@ impl Stages {
 /// Returns the units of a thread within a stage.
 fn share(all: &Range<usize>, me: &Me, work: impl Fn(usize) -> usize) -> Range<usize> {
     let (first, total) = (work(all.start), work(all.end) - work(all.start));
-    // Returns the first unit such that the units before it have at least the work of the threads 0..`member`.
+    // Returns the first unit for which the previous units of the stage contain at least the shares of work of the
+    // threads 0 to `member` - 1.
     let cut = |member: usize| {
         let wanted = first + (total as u128 * member as u128 / me.members as u128) as usize;
         let (mut low, mut high) = (all.start, all.end);
@@ -140,7 +141,7 @@ mod tests {
     use crate::base::team::Team;
     use std::sync::Mutex;
 
-    /// Levels of 1, 150 and 2 rows.
+    /// The order has levels of 1, 150 and 2 rows.
     #[test]
     fn rows_of_a_level_ascend() {
         let mut level = vec![1_u32; 153];

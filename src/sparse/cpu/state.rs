@@ -13,7 +13,7 @@ pub struct State {
     pub precondition: Option<Preconditioner>,
     /// Preconditioner of the second method, which continues after a breakdown.
     pub second: Option<Preconditioner>,
-    /// Sweeps of a relaxation method.
+    /// Sweeps of a relaxation method; `None` for other methods.
     pub relaxation: Option<Relaxation>,
 }
 

@@ -1,7 +1,7 @@
 //! Steps on a general matrix: products, preconditioning, and the additional steps of the methods other than PCG.
 //!
-//! Safety of the unsafe blocks: a step writes only rows of its thread, and reads only vectors that no thread writes in
-//! this step. A barrier separates a step from the next step that reads rows of other threads.
+//! Safety of the unsafe blocks: a step writes only rows of its thread. It reads rows of other threads only in vectors
+//! that no thread writes in this step. A barrier separates a step from the next step that reads rows of other threads.
 
 use super::parts::Parts;
 use super::precondition::Preconditioner;
@@ -41,7 +41,8 @@ impl<'a> General<'a> {
 }
 
 impl ThreadState<'_, General<'_>> {
-    /// Computes to = A from, or to = A^T from. Ends with a barrier, since the next step may write `from`.
+    /// Computes `to` = A `from`, or `to` = A^T `from`. Begins with a barrier, since other threads may still write
+    /// `from`, and ends with one, since the next step may write `from`.
     fn times(&self, a: &dyn Stored, transposed: bool, from: VectorId, to: VectorId) {
         let (from, to, rows) = (self.vector(from), self.vector(to), self.len());
         self.me.barrier();
@@ -74,7 +75,8 @@ impl ThreadState<'_, General<'_>> {
         self.me.barrier();
     }
 
-    /// Computes to = M^-1 from, or to = M^-T from, with barriers as in `times`.
+    /// Computes `to` = M^-1 `from`, or `to` = M^-T `from`. Begins and ends with a barrier as `times` does, unless M =
+    /// I.
     fn apply(&self, from: VectorId, to: VectorId, transposed: bool) {
         let (from, to) = (self.vector(from), self.vector(to));
         match self.system.m {
@@ -85,7 +87,7 @@ impl ThreadState<'_, General<'_>> {
             }
             None => {
                 let own = self.workspace.chunks.own(&self.me);
-                // SAFETY: rows of this thread, which no other thread uses in this step.
+                // SAFETY: the rows belong to this thread, and no other thread uses them in this step.
                 unsafe { to.slice_mut(own.start, own.len()).copy_from_slice(from.slice(own.start, own.len())) };
             }
         }
@@ -98,7 +100,7 @@ impl System for General<'_> {
         Properties { beta, ..Properties::default() }
     }
 
-    /// Lines are chunks of a vector.
+    /// Returns the row of the matrix. Here, a line of the caller's arrays is a chunk of the vector.
     fn column(&self, i: usize, line: usize) -> usize {
         line * CHUNK + i
     }
@@ -107,8 +109,8 @@ impl System for General<'_> {
         m.times(m.system.operator.a, false, from, to);
     }
 
-    /// If the format allows this division, both results are computed chunk by chunk, so that the chunk of q is still in
-    /// the L1 cache for the sum.
+    /// If the format can compute the rows of a single chunk, q and <p, q> are computed chunk by chunk. The chunk of q
+    /// is then still in the L1 cache for the sum.
     fn multiply(m: &mut ThreadState<'_, Self>) -> f64 {
         let by_rows = match m.system.operator.a.by(false) {
             By::Rows(by_rows) if CHUNK.is_multiple_of(by_rows.grain()) => by_rows,
@@ -136,7 +138,7 @@ impl System for General<'_> {
         }
         Self::product(m, VectorId::X, VectorId::R);
         m.sums(|m, rows| {
-            // SAFETY: rows of this thread, which no other thread uses in this step.
+            // SAFETY: the rows belong to this thread, and no other thread uses them in this step.
             [unsafe { subtract_from(m.rows_of_mut(VectorId::R, &rows), m.rows_of(VectorId::B, &rows)) }]
         })[0]
     }
@@ -189,7 +191,7 @@ impl KrylovSteps for ThreadState<'_, General<'_>> {
             let sums = self.sums(|s, rows| {
                 let mut of_chunk = [0.0; GROUP];
                 for (product, &b) in of_chunk.iter_mut().zip(with) {
-                    // SAFETY: rows of this thread, which only this thread writes.
+                    // SAFETY: the rows belong to this thread, and only this thread writes them.
                     *product = unsafe { dot(s.rows_of(a, &rows), s.rows_of(b, &rows)) };
                 }
                 of_chunk
@@ -204,7 +206,7 @@ impl KrylovSteps for ThreadState<'_, General<'_>> {
 
     fn fill_random(&mut self, to: VectorId, seed: u64) {
         for rows in self.chunks() {
-            // SAFETY: rows of this thread, which no other thread uses in this step.
+            // SAFETY: the rows belong to this thread, and no other thread uses them in this step.
             let to = unsafe { self.rows_of_mut(to, &rows) };
             for (v, row) in to.iter_mut().zip(rows) {
                 let drawn = split_mix(seed.wrapping_add((row as u64 + 1).wrapping_mul(STEP))) >> 11;

@@ -2,7 +2,8 @@
 
 use crate::base::shared::Shared;
 
-/// A vector in which threads read and write single values; slices of several threads would overlap.
+/// A vector in which threads read and write single values. Slices cannot be used, because those of several threads
+/// would overlap.
 #[derive(Clone, Copy)]
 pub struct Values {
     first: *mut f64,
@@ -20,21 +21,25 @@ impl Values {
         self.count
     }
 
+    /// Returns value `i`.
+    ///
     /// # Safety
     /// `i` must be less than the number of values, and no thread may write value i during the call.
     #[inline(always)]
     pub unsafe fn get(self, i: usize) -> f64 {
         debug_assert!(i < self.count);
-        // SAFETY: inside the array and not written concurrently, as the caller guarantees.
+        // SAFETY: the caller guarantees that value i exists and that no thread writes it during the call.
         unsafe { *self.first.add(i) }
     }
 
+    /// Sets value `i`.
+    ///
     /// # Safety
     /// `i` must be less than the number of values, and no other thread may access value i during the call.
     #[inline(always)]
     pub unsafe fn set(self, i: usize, value: f64) {
         debug_assert!(i < self.count);
-        // SAFETY: inside the array and not accessed concurrently, as the caller guarantees.
+        // SAFETY: the caller guarantees that value i exists and that no other thread accesses it during the call.
         unsafe { *self.first.add(i) = value };
     }
 }

@@ -1,4 +1,5 @@
-//! The handle of family `sparse_`: a matrix, the vectors of its file, and the core with its format and factorization.
+//! The handle of family `sparse_`: a matrix, the vectors of its file, and the core. The core
+//! ([`Sparse`]) contains the storage format for products and the factorization.
 
 use super::arrays::{count, indices, read, written};
 
@@ -80,7 +81,7 @@ impl MatrixArguments {
     }
 }
 
-/// Returns the workers for `threads = 0`, for calls that create a handle.
+/// Returns the workers for a call that creates a handle. No option is set yet, so the number of threads is automatic.
 fn workers() -> Workers {
     Workers::asked(|| environment::threads(0))
 }
@@ -224,7 +225,8 @@ impl Handle<sparse_handle> {
         Ok(())
     }
 
-    /// Computes y = A x or y = A' x in the format of the options, which is created if it does not exist.
+    /// Computes y = A x or y = A' x in the storage format that the options select. Converts the matrix to this format
+    /// first, if necessary.
     ///
     /// # Safety
     /// The arrays must be NULL or have one value per column (x) and row (y) of the matrix, or of its transpose.
@@ -302,14 +304,15 @@ impl Handle<sparse_handle> {
         Ok((0, unsafe { written("y", y, count)? }))
     }
 
-    /// Returns the workers for work on the matrix outside of the core.
+    /// Returns the threads for calls that use only the matrix, without the core.
     fn workers(&self) -> Workers {
         let asked = self.base.options.int(opt::THREADS);
         let known = self.own.threads.filter(|(of, _)| *of == asked).map(|(_, threads)| threads);
         Workers::new(known.unwrap_or_else(|| environment::threads(asked as usize)))
     }
 
-    /// Returns the number of threads of the options. It is evaluated only if the option has changed.
+    /// Returns the number of threads that the option `threads` selects. The number is determined again only if the
+    /// option has changed.
     fn threads(&mut self) -> usize {
         let asked = self.base.options.int(opt::THREADS);
         match self.own.threads {
@@ -380,7 +383,7 @@ impl Handle<sparse_handle> {
     }
 }
 
-/// Returns the existing core, or creates one, for this machine and the caller's stream.
+/// Returns the existing core, or a new one if there is none, for this machine and the caller's stream.
 fn core(existing: Option<Sparse>, machine: Machine, stream: usize) -> Result<Sparse> {
     let mut core = Sparse::on(machine, existing, make_backend)?;
     core.engine_mut().use_stream(stream)?;

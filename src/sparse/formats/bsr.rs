@@ -15,7 +15,7 @@ const BSR: &str = "a matrix in format bsr";
 pub struct Bsr<I> {
     b: usize,
     cols: usize,
-    /// Start of each block row, and the end of the last one.
+    /// Index of the first block of each block row; one more element is the number of blocks.
     ptr: Vec<usize>,
     /// Block columns.
     col: Vec<I>,
@@ -119,7 +119,8 @@ impl<I: Index> Bsr<I> {
         Ok(Self { b, cols: a.cols, ptr, col, val })
     }
 
-    /// Iterates over the blocks of a range of block rows: block row relative to the range, block column, and values.
+    /// Iterates over the blocks of a range of block rows, as (block row minus the first block row of the range, block
+    /// column, values).
     fn blocks(&self, rows: Range<usize>) -> impl Iterator<Item = (usize, usize, &[f64])> {
         let size = self.b * self.b;
         let of_row = move |(i, row): (usize, &[usize])| {

@@ -1,5 +1,5 @@
-//! Diagonals (dia; Saad 2003, section 3.4): val[d][i] = a(i, i + offset[d]), with ascending offsets. Positions outside
-//! the matrix are zero. Then y_i = sum_d val[d][i] x[i + offset[d]].
+//! Diagonals (dia; Saad 2003, section 3.4): val[d][i] = a(i, i + offset[d]), with ascending offsets. The values at
+//! positions outside the matrix are zero. Then y_i = sum_d val[d][i] x[i + offset[d]].
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
@@ -117,8 +117,9 @@ fn add_terms<const N: usize>(y: &mut [f64], terms: [Term; N]) {
 }
 
 impl Dia {
-    /// Adds consecutive diagonals to y, beginning with diagonal `first`. The diagonals must have the same range of rows
-    /// inside the matrix; at most `DIAGONALS_AT_ONCE` are added. Returns their number.
+    /// Adds the products with consecutive diagonals, of which `first` is the first one, to y. Stops after
+    /// `DIAGONALS_AT_ONCE` diagonals, or before a diagonal that covers other rows than diagonal `first`. Returns the
+    /// number of diagonals that were added.
     fn add_several(&self, first: usize, rows: &Range<usize>, x: &[f64], y: &mut [f64]) -> usize {
         let (part, _) = self.part(first, rows.clone());
         let mut terms: [Term; DIAGONALS_AT_ONCE] = [(&[], &[]); DIAGONALS_AT_ONCE];

@@ -14,7 +14,7 @@ const JDS: &str = "a matrix in jagged diagonals";
 pub struct Jds<I> {
     /// Rows in descending order of their lengths.
     perm: Vec<I>,
-    /// Start of each jagged diagonal, and the end of the last one.
+    /// Index of the first entry of each jagged diagonal; one more element is the number of entries.
     ptr: Vec<usize>,
     col: Vec<I>,
     val: Vec<f64>,

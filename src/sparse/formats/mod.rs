@@ -41,7 +41,7 @@ pub enum Kind {
     Coo,
     Csr,
     Csc,
-    /// With the block size b.
+    /// Block sparse rows with this block size b.
     Bsr(usize),
     Dia,
     Ell,

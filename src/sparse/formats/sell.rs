@@ -56,7 +56,7 @@ pub struct Sell<I> {
     grain: usize,
     /// Row at each position; `None` if rows are not sorted.
     perm: Option<Vec<I>>,
-    /// Start of each slice, and the end of the last one.
+    /// Index in `col` and `val` of the first value of each slice; one more element is the number of values.
     offset: Vec<usize>,
     col: Vec<I>,
     val: Vec<f64>,
@@ -176,7 +176,7 @@ fn fill_slice<I: Index>(
 ) {
     for (slot, (col, val)) in col.chunks_exact_mut(slice).zip(val.chunks_exact_mut(slice)).enumerate() {
         for (lane, (col, val)) in col.iter_mut().zip(val).enumerate() {
-            // A position after the last row gets the padding of a row whose index is the position.
+            // A position after the last row is padded like an empty row with this position as its index.
             let i = rows.get(lane).copied().unwrap_or(first + lane);
             if lane < rows.len() && slot < length_in_slice(a, i, longest) {
                 (*col, *val) = (a.col[a.ptr[i] + slot], a.val[a.ptr[i] + slot]);

@@ -14,9 +14,11 @@ use crate::sparse::stored::{Arrays, By, ByOne, POINTER, Size, Stored};
 const SKYLINE: &str = "a matrix in format skyline";
 
 pub struct Skyline {
-    /// Start of each row of the lower triangle, and the end of the last one. The diagonal is the last value of a row.
+    /// Index in `val` of the first value of each row of the lower triangle; one more element is the end of the last
+    /// row. The last value of a row is the diagonal entry.
     lower: Vec<usize>,
-    /// Start of each column of the strict upper triangle, after the lower triangle. Empty for a symmetric matrix.
+    /// Index in `val` of the first value of each column of the strict upper triangle, and the end of the last column.
+    /// These values follow those of the lower triangle. Empty for a symmetric matrix.
     upper: Vec<usize>,
     val: Vec<f64>,
 }

@@ -1,5 +1,5 @@
-//! Formats by columns. csc is the format csr of A^T, and tjds is the format jds of A^T. The products with A and A^T are
-//! therefore exchanged.
+//! Formats that store a matrix A by columns. A in csc is A^T in csr, and A in tjds is A^T in jds. The products with A
+//! and A^T are therefore exchanged.
 
 use crate::sparse::stored::{Arrays, By, Stored};
 

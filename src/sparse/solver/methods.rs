@@ -20,7 +20,8 @@ const WHAT: &str = "workspace of a method";
 pub enum MethodWorkspace {
     Sweeps,
     Bicg,
-    /// The flag states whether the method has begun, because MINRES may be the second method of a solve.
+    /// The flag states whether the method has begun. If MINRES is the second method of a solve, it begins only after a
+    /// breakdown of the first method.
     Minres(AtomicBool),
     Bicgstab,
     SteepestDescent,

@@ -48,7 +48,7 @@ struct System {
 
 /// How products with A^T are computed.
 enum Transposed {
-    /// A^T = A.
+    /// A^T = A, or the method needs no products with A^T.
     Itself,
     /// A copy of A^T is multiplied. The second value is its size in bytes.
     Copy(Box<dyn Stored>, usize),
@@ -98,7 +98,8 @@ impl Sparse {
         self.backend.discard_format_data();
     }
 
-    /// Builds the format that the options request, unless it exists. Returns whether it was built.
+    /// Converts the matrix to the storage format that the options request, unless an earlier call has done this.
+    /// Returns whether the matrix was converted.
     pub fn make_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
         if self.product.as_ref().is_some_and(|product| product.matches_options(options)) {
             return Ok(false);
@@ -248,7 +249,8 @@ impl Sparse {
             return Err(Error::Unsupported(format!("solver={name}: {sentence}")));
         }
         let places = Entries;
-        // Bound: |p|^T |A| |p| <= ||A||_inf <p, p>. `MatrixProperties` states this bound as twice the largest center.
+        // The solve uses the bound |p|^T |A| |p| <= 2 `center_max` <p, p>. For a general matrix, the bound is
+        // ||A||_inf <p, p>, so `center_max` is half of this norm.
         let seen = MatrixProperties { center_max: system.largest_sum / 2.0, singular: 0, places: &places };
         let mut control = Control::new(options, seen, false, system.plan.definite, arrays.len);
         control.general = true;
@@ -309,7 +311,7 @@ fn own_vectors(plan: &Plan, options: &Options) -> usize {
     vectors(plan.solver, options).max(second)
 }
 
-/// Indices of vector entries in error messages: their rows.
+/// Locations in error messages. The location of a vector entry is its row.
 struct Entries;
 
 impl Locations for Entries {
@@ -364,7 +366,7 @@ impl Core for Sparse {
         }
     }
 
-    /// Allocates the vectors that the options require.
+    /// Allocates the vectors and scalars that the method needs with these options.
     fn prepare(&mut self, options: &Options) -> Result<()> {
         let Some(system) = &mut self.system else { return Ok(()) };
         self.backend.reserve(own_vectors(&system.plan, options))?;

@@ -19,9 +19,10 @@ pub struct Plan {
     pub precision: Precision,
     /// Preconditioner of MINRES, which continues if CG breaks down. Set only if CG was selected automatically.
     pub second: Option<Preconditioning>,
-    /// Sweeps of a relaxation method.
+    /// Parameters of the sweeps; `None` unless the method is a relaxation method.
     pub sweep_parameters: Option<SweepParameters>,
-    /// Whether M is positive definite if A is.
+    /// Whether M is considered positive definite: all diagonal entries of A are positive, and M is neither ilu0 nor
+    /// chebyshev.
     pub definite: bool,
 }
 
@@ -96,7 +97,7 @@ fn precision(preconditioner: Preconditioner, options: &Options) -> Precision {
 /// Default number of blocks of `ordering=blocks`.
 const BLOCKS: usize = 16;
 
-/// Returns the sweeps of a relaxation method.
+/// Returns the parameters of the sweeps, or `None` if the method is not a relaxation method.
 fn sweep_parameters(solver: Solver, options: &Options) -> Result<Option<SweepParameters>> {
     if !is_relaxation(solver) {
         return Ok(None);

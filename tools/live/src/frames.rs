@@ -5,8 +5,7 @@
 //! the heights to 4 bytes.
 
 use std::io::{self, BufRead, Read};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tungstenite::Bytes;
 
@@ -52,10 +51,7 @@ fn parse_head(head: &[u8]) -> Option<(&[u8], usize)> {
 
 /// The newest frame. A page that is slower than the simulator skips frames.
 #[derive(Default)]
-pub struct Newest {
-    state: Mutex<State>,
-    changed: Condvar,
-}
+pub struct Newest(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -71,13 +67,11 @@ impl Newest {
         let mut state = self.lock();
         state.count += 1;
         state.message = message;
-        self.changed.notify_all();
     }
 
     /// Marks the end of the simulation.
     pub fn end(&self) {
         self.lock().ended = true;
-        self.changed.notify_all();
     }
 
     /// Returns whether the simulation has ended.
@@ -85,20 +79,15 @@ impl Newest {
         self.lock().ended
     }
 
-    /// Returns the newest frame and the number of frames so far, if that number is larger than `seen`. Waits for at most
-    /// `patience`.
-    pub fn after(&self, seen: u64, patience: Duration) -> Option<(u64, Bytes)> {
-        let state = self
-            .changed
-            .wait_timeout_while(self.lock(), patience, |state| state.count <= seen && !state.ended)
-            .unwrap_or_else(PoisonError::into_inner)
-            .0;
+    /// Returns the newest frame and the number of frames so far, if that number is larger than `seen`.
+    pub fn after(&self, seen: u64) -> Option<(u64, Bytes)> {
+        let state = self.lock();
         (state.count > seen).then(|| (state.count, state.message.clone()))
     }
 
     /// No code that holds the lock can leave the state inconsistent, so the state is valid after a panic too.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -142,11 +131,11 @@ mod tests {
     #[test]
     fn the_newest_frame_replaces_the_older_ones() {
         let newest = Newest::default();
-        assert_eq!(newest.after(0, Duration::ZERO), None);
+        assert_eq!(newest.after(0), None);
         newest.put(Bytes::from_static(b"old"));
         newest.put(Bytes::from_static(b"new"));
-        assert_eq!(newest.after(0, Duration::ZERO), Some((2, Bytes::from_static(b"new"))));
-        assert_eq!(newest.after(2, Duration::ZERO), None);
+        assert_eq!(newest.after(0), Some((2, Bytes::from_static(b"new"))));
+        assert_eq!(newest.after(2), None);
         newest.end();
         assert!(newest.ended());
     }

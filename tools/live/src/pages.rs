@@ -39,8 +39,9 @@ fn reason(error: &tungstenite::Error) -> String {
     }
 }
 
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+/// Returns whether a call with a time limit may be repeated: its time is over, or a signal has interrupted it.
+pub fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
 /// Answers the request of a connection. Returns the bytes after the request if it has opened a WebSocket.
@@ -73,9 +74,13 @@ fn stream_frames(
             Err(tungstenite::Error::Io(error)) if is_timeout(&error) => {}
             Err(error) => return Err(error),
         }
-        if let Some((count, message)) = newest.after(seen, Duration::ZERO) {
+        if let Some((count, message)) = newest.after(seen) {
             seen = count;
-            socket.send(Message::Binary(message))?;
+            match socket.send(Message::Binary(message)) {
+                // The rest of the message is buffered, and the next call sends it.
+                Err(tungstenite::Error::Io(error)) if error.kind() == ErrorKind::Interrupted => {}
+                sent => sent?,
+            }
         }
     }
     socket.close(None)

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use tungstenite::handshake::derive_accept_key;
 
+use crate::pages::is_timeout;
+
 /// The page, with scripts and styles.
 const PAGE: &str = include_str!("page.html");
 /// Maximum length of a request in bytes.
@@ -44,7 +46,7 @@ pub fn read_request(stream: &mut TcpStream, patience: Duration) -> io::Result<Op
         let count = match stream.set_read_timeout(Some(left)).and_then(|()| stream.read(&mut part)) {
             Ok(count) => count,
             Err(_) if deadline <= Instant::now() => 0,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
+            Err(error) if is_timeout(&error) => continue,
             Err(error) => return Err(error),
         };
         if count == 0 && request.is_empty() {

@@ -35,9 +35,15 @@ impl Harbour {
     /// Receives a frame and returns its JSON.
     fn receive(&mut self) -> String {
         loop {
-            if let Message::Binary(bytes) = self.page.read().unwrap() {
-                let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
-                return String::from_utf8(bytes[4..4 + length].to_vec()).unwrap();
+            match self.page.read() {
+                Ok(Message::Binary(bytes)) => {
+                    let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
+                    return String::from_utf8(bytes[4..4 + length].to_vec()).unwrap();
+                }
+                Ok(_) => {}
+                // A system that pauses the process interrupts calls that have a time limit.
+                Err(tungstenite::Error::Io(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => panic!("{error}"),
             }
         }
     }

@@ -51,9 +51,13 @@ impl Simulator {
 }
 
 fn receive(page: &mut WebSocket<TcpStream>) -> Vec<u8> {
-    match page.read().unwrap() {
-        Message::Binary(bytes) => bytes.to_vec(),
-        other => panic!("{other:?}"),
+    loop {
+        match page.read() {
+            Ok(Message::Binary(bytes)) => return bytes.to_vec(),
+            // A system that pauses the process interrupts calls that have a time limit.
+            Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => panic!("{other:?}"),
+        }
     }
 }
 

@@ -23,15 +23,18 @@ pub mod kind {
     pub const ASCEND_FIRST: i32 = 9;
 }
 
-/// Bits of `Op::flags`; kernels/rrb/program.cuh explains them.
+/// Bits of `Op::flags`. In the comments, the words before a colon name the kinds of steps that use the flag: "forward"
+/// is `DESCEND`, "backward" is `ASCEND`, "product" is `MULTIPLY_INNER`, and "step" is `DIRECT_INNER` or
+/// `ADVANCE_INNER`. r is the residual, z the preconditioned residual, u the solution, d the direction and q = A d, each
+/// on the grid of the step.
 pub mod flag {
     /// Forward: r = right-hand side.
     pub const KEEP: i32 = 1;
-    /// Forward: also q = right-hand side.
+    /// Forward, with `KEEP`: also q = right-hand side.
     pub const KEEP_TOO: i32 = 2;
     /// The step computes a partial sum of <r, M^-1 r>.
     pub const RHO: i32 = 4;
-    /// The step has the last of these partial sums and updates the scalars.
+    /// The step computes the last partial sum of <r, M^-1 r> in the iteration. The update of the scalars follows.
     pub const UPDATE: i32 = 8;
     /// Backward or as a step: d = z, or with `WITH_BETA` d = z + beta d.
     pub const DIRECTED: i32 = 16;
@@ -53,13 +56,14 @@ pub mod flag {
     pub const CLUSTER_BARRIER: i32 = 4096;
     /// No barrier follows; the next step has one.
     pub const NO_BARRIER: i32 = 8192;
-    /// The step computes the last partial sum of rho in this kernel.
+    /// The step computes the last partial sum of <r, M^-1 r> in this kernel; further kernels may add others.
     pub const PART: i32 = 16384;
     /// The data are in the shared memory of the cluster.
     pub const IN_CLUSTER: i32 = 65536;
-    /// The first step in shared memory; its z is in device memory.
+    /// The first step in shared memory; its input z is in device memory.
     pub const ENTERS: i32 = 131_072;
-    /// Forward: z_b2 = kept / d; the couplings of b2 are ignored.
+    /// Forward: z_b2 = kept / d, where `kept` is the right-hand side of the next grid and d the center of b2. The
+    /// couplings of b2 are ignored.
     pub const ALONE: i32 = 262_144;
     /// Set by the host only, for `StepArgs::beside`; kernels do not read this bit.
     pub const BESIDE: i32 = 524_288;

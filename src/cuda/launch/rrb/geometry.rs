@@ -66,14 +66,14 @@ impl Geometry {
         Self { part_rows: 0, ..self }
     }
 
-    /// Returns the number of tiles with `rows` rows.
+    /// Returns the number of tiles into which the grid is divided if a tile has `rows` rows.
     fn big_tiles(&self, rows: i32) -> usize {
         (self.cx as usize).div_ceil(TILE.0 as usize) * (self.cy as usize).div_ceil(rows as usize)
     }
 
     /// Returns the tile height of the backward half on the first grid, which computes the values around a tile twice
-    /// (kernels/rrb/fused.cuh). The height minimizes (tiles per block) x (rows + 2). If a block has more than two tiles
-    /// of 16 rows, the height is 16.
+    /// (kernels/rrb/fused.cuh). The height minimizes (tiles per block) x (rows + 2). On a distributed grid, and if a
+    /// block has more than two tiles of 16 rows, the height is 16.
     pub fn big_rows(&self) -> i32 {
         if self.is_divided() {
             return BIG_ROWS[0];
@@ -93,7 +93,7 @@ impl Geometry {
         if few { rows } else { TILE.1 as i32 }
     }
 
-    /// Returns the blocks of a launch over tiles with `rows` rows.
+    /// Returns the blocks of a launch in which every tile has `rows` rows.
     pub fn first_blocks(&self, rows: i32) -> Blocks {
         self.on_all(self.big_tiles(rows).clamp(1, MOST_BLOCKS as usize) as u32)
     }

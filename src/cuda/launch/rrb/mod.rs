@@ -41,19 +41,19 @@ plain_kernels! {
     Excess excess(ExcessArgs) = "rrb_excess_f64", |a| a.g.blocks(), OVER_AREA;
     /// Computes the anisotropy in each of several windows of the grid.
     Windows windows(WindowArgs) = "rrb_windows_f64", |_a| (WINDOWS * WINDOWS) as u32, (WINDOW as u32, 1);
-    /// Finds the tiles of a grid, and the patches of the next grid, whose rows are equal.
+    /// Finds the tiles of a grid, and the patches of the next grid, in which all rows of the matrix are equal.
     Uniform uniform(UniformArgs) = "rrb_uniform_f64", |a| a.threads().div_ceil(THREADS as usize) as u32, OVER_AREA;
-    /// Joins the nodes of each segment to runs.
+    /// Joins coupled nodes to runs, within each segment of 32 consecutive nodes.
     HookNodes hook_nodes(ComponentArgs) = "rrb_hook_nodes_f64", |a| node_blocks(&a.g), (THREADS, 1);
-    /// Joins the runs to components.
+    /// Joins the runs of all segments to components.
     UniteNodes unite_nodes(ComponentArgs) = "rrb_unite_nodes_f64", |a| node_blocks(&a.g), (THREADS, 1);
     /// Counts the components.
     CountComponents count_components(ComponentArgs) = "rrb_count_components_f64", |a| node_blocks(&a.g), (THREADS, 1);
-    /// Copies the couplings that M starts from.
+    /// Copies the couplings with which the factorization of M begins.
     StartCouplings start_couplings(CouplingArgs) = "rrb_start_couplings_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Eliminates the red nodes (odd level).
     EliminateReds eliminate_reds(LevelArgs) = "rrb_eliminate_reds_f64", |a| a.k.g.blocks(), OVER_AREA;
-    /// Computes the skew stencil that the odd level leaves.
+    /// Computes the skew stencil that remains after the odd level.
     FormSkew form_skew(LevelArgs) = "rrb_form_skew_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Eliminates the black nodes that are not in the next grid (even level).
     EliminateDropped eliminate_dropped(LevelArgs) = "rrb_eliminate_dropped_f64", |a| a.k.g.blocks(), OVER_AREA;
@@ -63,7 +63,7 @@ plain_kernels! {
     SchurCenter schur_center(SchurCenterArgs) = "rrb_schur_center_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Eliminates every second remaining line of the coarsest system.
     EliminateLines eliminate_lines(LinesArgs) = "rrb_eliminate_lines_f64", |a| a.gone(), (LINE_THREADS, 1);
-    /// Computes the rows of the inverse for the lines of a step.
+    /// Computes the rows of the inverse that belong to the lines that a step eliminated.
     InvertLines invert_lines(LinesArgs) = "rrb_invert_lines_f64",
         |a| a.gone() * (a.gone() + a.stayed()), (LINE_THREADS, 1);
     /// Multiplies by the inverse of the coarsest system, in f64.
@@ -96,7 +96,7 @@ plain_kernels! {
     Advance advance(UpdateArgs) = "rrb_advance_f64", |a| a.g.blocks(), OVER_AREA;
     /// Computes x += alpha p and p = z + beta p, with z in f32.
     AdvanceShort advance_short(UpdateArgs) = "rrb_advance_f32", |a| a.g.blocks(), OVER_AREA;
-    /// Computes target = source / unit + factor target, with the source in f64.
+    /// Computes target = source / unit + factor target, with the source in f64. The short formats store M / unit.
     Direction direction(UpdateArgs) = "rrb_direction_f64", |a| a.g.blocks(), OVER_AREA;
     /// Computes target = source / unit + factor target, with the source in f32.
     DirectionShort direction_short(UpdateArgs) = "rrb_direction_f32", |a| a.g.blocks(), OVER_AREA;
@@ -112,7 +112,8 @@ plain_kernels! {
     Reduce reduce(ReduceArgs) = "rrb_reduce_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Computes red values of x: x_r = D_r^-1 (b_r - A_rb x_b).
     BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), OVER_AREA;
-    /// Start of a solve: inspects b and x, stores both by colour, and computes b1 and r of S1 and ||b - A x||_2^2.
+    /// Start of a solve: inspects b and x, and stores both by colour. Computes the right-hand side b1 and the residual
+    /// r of the system with S1, and ||b - A x||_2^2.
     Begin begin(EndArgs) = "rrb_begin_f64", |a| end_blocks(&a.k.g), OVER_AREA,
         or BeginUniform = "rrb_begin_uniform_f64" in a.k.g;
     /// Computes ||b - A x||_2^2 on all nodes.
@@ -126,11 +127,11 @@ plain_kernels! {
     /// Computes red values of x, and r of S1 as `eliminated_residual` does.
     FinishEliminated finish_eliminated(EndArgs) = "rrb_finish_eliminated_f64", |a| end_blocks(&a.k.g), OVER_AREA,
         or FinishEliminatedUniform = "rrb_finish_eliminated_uniform_f64" in a.k.g;
-    /// Stores the caller's x if the solve ends here.
+    /// Stores x in the caller's array if the solve will end with this x.
     Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| a.k.g.blocks_by_rows(), OVER_AREA;
     /// Writes the scalars to host memory.
     Report report(ReportArgs) = "rrb_report_f64", |_a| 1, (THREADS, 1);
-    /// Decides after a start whether the loop begins, and sets its stopping test.
+    /// After the start of a solve, decides whether the loop begins, and sets the stopping test of the loop.
     SetOut set_out(SetOutArgs) = "rrb_set_out_f64", |_a| 1, (32, 1);
     /// Synchronizes the devices that share grids.
     Meet meet(MeetArgs) = "rrb_meet_f64", |_a| 1, (32, 1);
@@ -179,8 +180,9 @@ pub fn allow_cluster(device: &Device, storage: Storage, bytes: u32) -> bool {
     cooperative_kernels(storage).into_iter().all(|kernel| device.allow_shared(kernel, bytes))
 }
 
-/// Returns the blocks of a sweep. With 132 multiprocessors, three blocks each are resident in f64, and four in other
-/// formats. No more blocks are launched, so that no block waits for another block to end.
+/// Returns the blocks of a sweep: one per tile and, if `beside` is 1, one block without tiles. At most as many blocks
+/// are launched as 132 multiprocessors can execute at once, so that no block waits for another block to end: three per
+/// multiprocessor in f64, and four in other formats.
 pub fn sweep_blocks(g: &Geometry, beside: i32, storage: Storage) -> Blocks {
     let most = if storage == Storage::F64 { MOST_BLOCKS / 4 * 3 } else { MOST_BLOCKS };
     g.on_all((g.blocks().count + beside as u32).min(most))
@@ -192,7 +194,8 @@ pub fn blocks_of_x(g: &Geometry) -> u32 {
     ((g.cx as u32).div_ceil(128) * g.cy as u32).div_ceil(CLUSTER_THREADS / 32)
 }
 
-/// Returns the blocks of the start and of the end of a solve: three per multiprocessor.
+/// Returns the blocks of the kernels at the start and at the end of a solve: one per tile, but at most three for each
+/// of 132 multiprocessors.
 fn end_blocks(g: &Geometry) -> Blocks {
     g.on_all(g.blocks().count.min(MOST_BLOCKS / 4 * 3))
 }

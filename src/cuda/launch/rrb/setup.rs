@@ -8,7 +8,7 @@ use crate::rrb::storage::Storage;
 pub const LINE: usize = 32;
 
 impl Findings {
-    /// Values before any inspection.
+    /// Findings before any kernel has inspected a matrix.
     pub const NONE: Self = Self {
         not_finite: u64::MAX,
         bad_center: u64::MAX,
@@ -58,12 +58,12 @@ impl LinesArgs {
         (self.n as u32).div_ceil((LINE as i32 / row * row) as u32) as i32
     }
 
-    /// Returns the number of lines that this step eliminates.
+    /// Returns the number of lines that the step of these arguments eliminates.
     pub(super) fn gone(&self) -> u32 {
         ((self.lines() + self.step) / (2 * self.step)) as u32
     }
 
-    /// Returns the number of lines that remain after this step.
+    /// Returns the number of lines that remain after the step of these arguments.
     pub(super) fn stayed(&self) -> u32 {
         (self.lines() / (2 * self.step)) as u32
     }

@@ -15,10 +15,10 @@ impl Scalars {
 pub enum How {
     /// The sums are stored, and no scalar is updated.
     Nothing = 0,
-    /// Start of a solve, without alpha and beta.
+    /// Start of a solve, when there are no alpha and beta yet.
     Start = 1,
     /// Iteration of the loop.
     Loop = 2,
-    /// As `Start`, after a loop that has ended.
+    /// As `Start`, but after a loop has ended. If the loop has only paused, no scalar is updated.
     Confirm = 3,
 }

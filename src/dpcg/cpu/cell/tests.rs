@@ -68,8 +68,8 @@ fn count<T: Real + Number>(problem: &TwoPhase, sweeps: usize, coarsest: usize) -
     iterations(problem, &mut preconditioner::<T>(&system, sweeps, coarsest))
 }
 
-/// Cells per direction, bubbles, sweeps and iterations, from an independent prototype. The contrast is 1e-3, the
-/// right-hand side is `rand`, and there is no deflation.
+/// Each entry contains the number of cells per direction, the set of bubbles, the number of sweeps, and the iteration
+/// count of an independent prototype. The contrast is 1e-3, the right-hand side is `rand`, and there is no deflation.
 const GOLDEN: [(usize, &str, usize, usize); 15] = [
     (64, "1", 2, 8),
     (64, "1", 1, 16),

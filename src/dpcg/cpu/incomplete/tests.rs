@@ -50,8 +50,9 @@ fn as_the_oracle_for_any_number_of_threads() {
     }
 }
 
-/// Cells per direction, bubbles, and iterations with IC(0) and with RIC(0.97), from an independent prototype. The
-/// contrast is 1e-3, the right-hand side is `rand`, and there is no deflation.
+/// Each entry contains the number of cells per direction, the set of bubbles, and the iteration counts of an
+/// independent prototype with IC(0) and with RIC(0.97). The contrast is 1e-3, the right-hand side is `rand`, and there
+/// is no deflation.
 const GOLDEN: [(usize, &str, usize, usize); 7] = [
     (64, "1", 134, 77),
     (64, "8", 197, 102),
@@ -110,7 +111,7 @@ fn obstacles_and_an_open_top_are_no_trouble() {
     }
 }
 
-/// In exact arithmetic, the last pivot is zero. It must be rejected whatever its rounding error is.
+/// In exact arithmetic, the last pivot is zero. The computed pivot must be rejected, whatever its rounding error is.
 #[test]
 fn omega_1_is_refused_where_the_matrix_is_singular() {
     let sets = [("1", 1.0), ("1", 1e-3), ("9", 1e-6), ("27t", 1e-3), ("r200", 1e-6), ("surf;obs=box", 1e-3)];

@@ -3,9 +3,10 @@
 //! coarse-grid correction.
 //!
 //! The sweeps before the correction start from zero and end with the black cells. The residual of black cells is then
-//! zero. The residual of a red cell is sum c d, where d is the last change of its black neighbours. The sweeps after
-//! the correction begin with the black cells and overwrite their values. The correction is therefore added to red cells
-//! only. Red cells have an even i + j + k. If all directions are coarsened, all coarse points are red.
+//! zero. The residual of a red cell is the sum of c d over its black neighbours, where c is the conductance to a
+//! neighbour and d the last change of x there. The sweeps after the correction begin with the black cells and overwrite
+//! their values. The correction is therefore added to red cells only. Red cells have an even i + j + k. If all
+//! directions are coarsened, all coarse points are red.
 //!
 //! A pass processes the planes in ascending order. In one step, the first colour is updated in plane k, the second
 //! colour in plane k - 1, and so on. Each thread has its own copy of a few planes, including planes of its neighbours
@@ -35,7 +36,7 @@ const BLACK: usize = 1;
 /// The finest grid.
 pub struct Finest<T> {
     pub a: Stencil<T>,
-    /// 1 / D.
+    /// Reciprocal diagonal entries 1 / D.
     pub inverse: Shared<T>,
     /// For each half, the distances in memory from a point to its conductances to east, west, north, south, top and
     /// bottom.
@@ -67,7 +68,8 @@ impl<T: Real + Number> Finest<T> {
     }
 }
 
-/// A few planes of a split grid, owned by one thread. Plane k is stored in slot k modulo `count`, a power of two.
+/// A few planes of a grid in the layout `Split`, owned by one thread. Plane k is stored in slot k modulo `count`, a
+/// power of two.
 struct Planes<T> {
     values: Shared<T>,
     split: Split,
@@ -104,7 +106,7 @@ impl<T: Number> Planes<T> {
     /// Returns the points of a half row for writing.
     ///
     /// # Safety
-    /// The points must not be read otherwise while the slice is in use.
+    /// The points must not be read or written except through the slice while it is in use.
     #[expect(clippy::mut_from_ref, reason = "rows of one thread, each written while others are read")]
     unsafe fn row_mut(&self, half: usize, j: usize, k: isize) -> &mut [T] {
         // SAFETY: guaranteed by the caller.
@@ -114,7 +116,7 @@ impl<T: Number> Planes<T> {
     /// Sets plane k to zero.
     ///
     /// # Safety
-    /// The plane must not be in use.
+    /// No slice of the plane may be in use.
     unsafe fn clear(&self, k: isize)
     where
         T: Default,
@@ -132,9 +134,10 @@ impl<T: Number> Planes<T> {
 pub struct PassWorkspace<T> {
     r: Planes<T>,
     x: Planes<T>,
-    /// The last change of black cells, and the residual of red cells.
+    /// In black cells, the last change of x; in red cells, the residual. With one sweep, the change is not stored here:
+    /// it is x itself, because the sweep starts from zero.
     residual: Planes<T>,
-    /// A row of the first coarse grid.
+    /// Workspace for a row of the first coarse grid.
     row: Shared<T>,
 }
 
@@ -147,8 +150,10 @@ impl<T: Real + Number> PassWorkspace<T> {
         Ok(Self { r: planes(2)?, x: planes(2)?, residual: planes(3)?, row: Shared::zeroed(cells.nx.div_ceil(2))? })
     }
 
+    /// Returns the row of the first coarse grid, as workspace.
+    ///
     /// # Safety
-    /// Only the owner thread may call this function, and only one such slice may be in use.
+    /// Only the thread that owns this workspace may call this function. Only one slice that it returns may be in use.
     #[expect(clippy::mut_from_ref, reason = "of one thread")]
     pub unsafe fn row(&self) -> &mut [T] {
         // SAFETY: guaranteed by the caller.
@@ -164,7 +169,7 @@ impl<T: Real + Number> PassWorkspace<T> {
 /// The passes of one thread. They multiply the right-hand side `r` by `scale`.
 pub struct Passes<'a, T> {
     pub finest: &'a Finest<T>,
-    /// Interpolation from the first coarse grid.
+    /// Weights of the interpolation from the first coarse grid.
     pub weights: &'a Weights<T>,
     pub workspace: &'a PassWorkspace<T>,
     pub sweeps: usize,

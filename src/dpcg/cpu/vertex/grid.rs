@@ -73,7 +73,7 @@ pub struct Grid<T> {
     pub x: Shared<T>,
 }
 
-/// Result that a pass over the matrix computes.
+/// What a pass over the matrix computes from x.
 enum PassOutput {
     Residual,
     /// The result of a Jacobi step, x + residual / divisor.
@@ -140,7 +140,8 @@ impl<T: Real + Number> Grid<T> {
         });
     }
 
-    /// Executes the sweeps from zero, and restricts the residual to `r` of the next coarser grid.
+    /// Executes the sweeps from zero, and restricts the residual to `r` of the next coarser grid. `row` is workspace
+    /// for a row of that grid.
     pub fn descend(&self, me: Me, sweeps: usize, weights: &Weights<T>, next: &Below<T>, row: &mut [T]) {
         self.first_sweep(me);
         me.barrier();

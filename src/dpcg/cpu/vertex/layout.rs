@@ -1,8 +1,8 @@
 //! Array layouts: of a grid, split by the parity of the column, and of its coarse points. Also constants of the method.
 //!
-//! *Split*: all points of even column are stored first, then all points of odd column, each half row by row. In a row,
-//! the points of one red-black colour are then consecutive, and so are the coarse points, and the points between coarse
-//! points. The neighbours of consecutive points of one half are also consecutive.
+//! *Split*: all points in even columns are stored first (half 0), then all points in odd columns (half 1). Each half is
+//! stored row by row. In a row, the points of one red-black colour are then consecutive, and so are the coarse points,
+//! and the points between coarse points. The neighbours of consecutive points of one half are also consecutive.
 //!
 //! At least one zero follows each half row. It represents the points outside the grid next to the last point of this
 //! row, and next to the first point of the next row. A row of zeros separates planes. A plane of zeros precedes and
@@ -39,7 +39,7 @@ impl Split {
         Self { cells, row, plane, half: plane * (cells.nz + 2) + row }
     }
 
-    /// Returns the length of an array.
+    /// Returns the number of values of an array in this layout.
     pub fn len(&self) -> usize {
         2 * self.half
     }
@@ -96,7 +96,7 @@ impl Coarse {
         Self { cells, row, half: if is_split { row * (cells.ny + 1) * (cells.nz + 1) } else { 0 } }
     }
 
-    /// Returns the length of an array.
+    /// Returns the number of values of an array in this layout.
     pub fn len(&self) -> usize {
         self.half + self.row * (self.cells.ny + 1) * (self.cells.nz + 1)
     }

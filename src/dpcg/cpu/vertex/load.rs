@@ -44,7 +44,7 @@ fn add_row_terms(lanes: &mut [Lane; 5], l: usize, parts: [f64; 3], diagonal: f64
     lanes[4][l] += if excess > 0.0 { 1.0 } else { 0.0 };
 }
 
-/// Returns the row sum, or zero if it is below the rounding level `ZERO_ROW_SUM` times the diagonal.
+/// Returns the row sum, or zero if it is at most the rounding level, `ZERO_ROW_SUM` times the diagonal.
 #[inline(always)]
 fn rounded_row_sum(excess: f64, diagonal: f64) -> f64 {
     if excess > ZERO_ROW_SUM * diagonal { excess } else { 0.0 }
@@ -52,7 +52,8 @@ fn rounded_row_sum(excess: f64, diagonal: f64) -> f64 {
 
 for_each_isa! {
     /// Computes 1/D and the row sums of a row of cells. On entry, `parts` contains the sums of conductances in x, y and
-    /// z. On return, the first two contain 1/D and the row sums.
+    /// z. On return, its first slice contains 1/D, and its second slice contains the row sums, both of `scale` times
+    /// the matrix.
     fn finish_row(parts: &mut [&mut [f64]; 3], center: &[f64], scale: f64) -> RowStatistics {
         let len = center.len();
         let mut lanes = [[0.0; LANES]; 5];
@@ -75,7 +76,8 @@ for_each_isa! {
         total(&lanes)
     }
 
-    /// Computes diagonals, reciprocal Jacobi divisors and row sums at points of a coarse grid from their conductances.
+    /// Computes diagonals and reciprocal Jacobi divisors at points of a coarse grid from their conductances and their
+    /// row sums `excess`. Sets row sums at the rounding level to zero.
     fn finish_points<R: Real>(
         diagonal: &mut [R], inverse: &mut [R], excess: &mut [R], c: &[&[R]; NEAR]
     ) -> RowStatistics {

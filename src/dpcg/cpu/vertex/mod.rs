@@ -195,7 +195,8 @@ impl<T: Real + Number> Vertex<T> {
         self.workspaces.iter_mut().try_for_each(|(_, sums)| sums.fit(coarse))
     }
 
-    /// Computes the interpolation weights and the matrix of coarse grid l. Returns the properties of the matrix.
+    /// Computes the interpolation weights and the matrix of coarse grid l. Returns statistics of the rows of this
+    /// matrix.
     fn coarsen(&self, me: Me, l: usize, has_excess: bool) -> RowStatistics {
         let Level { weights, types, cube, grid, .. } = &self.levels[l];
         let a = if l == 0 { &self.finest.a } else { &self.levels[l - 1].grid.a };
@@ -209,7 +210,7 @@ impl<T: Real + Number> Vertex<T> {
         self.sum(me, grid.a.split.cells.nz, |k| unsafe { load::finish(grid, k) })
     }
 
-    /// Loads the caller's matrix. Returns its properties.
+    /// Loads the caller's matrix. Returns statistics of its rows.
     fn load(&self, me: Me, a: &SevenPoints) -> RowStatistics {
         // SAFETY: the plane and the workspace belong to this thread.
         self.sum(me, a.cells.nz, |k| unsafe {
@@ -228,7 +229,7 @@ impl<T: Real + Number> Vertex<T> {
         max_abs(noted.all(Some(me))[0])
     }
 
-    /// Returns the sums of `of(k)` over planes.
+    /// Returns the sums of `of(k)` over all planes k.
     fn sum(&self, me: Me, planes: usize, mut of: impl FnMut(usize) -> RowStatistics) -> RowStatistics {
         let noted = self.noted.reduce(0, planes);
         for k in me.share(planes) {
@@ -316,7 +317,8 @@ fn couplings<T: Real + Number>(a: &Stencil<T>) -> Result<Couplings> {
     let c = |k: usize, p: usize| value(&a.c, k * split.len(), p);
     let mut matrix = Couplings::with_room(cells.count(), 2 * last * cells.count())?;
     for p in 0..cells.count() {
-        // Conductances that leave the grid are zero, also where p + step is a point on the opposite side of the grid.
+        // If an offset leaves the grid, p + step may be the index of a point on the opposite side. The conductance is
+        // zero in this case.
         let below = (0..last).rev().filter_map(|k| p.checked_add_signed(-step(k)).map(|q| (q, c(k, q))));
         let above = (0..last).filter_map(|k| p.checked_add_signed(step(k)).map(|q| (q, c(k, p))));
         below.chain(above).filter(|(_, c)| *c != 0.0).for_each(|(q, c)| matrix.push(q, c));

@@ -31,11 +31,12 @@ const ENTRIES: usize = 14;
 const BESIDE: usize = 4;
 const ROW_SUM: usize = 13;
 
-/// For each size of numbers in bytes, the distance from 1 up to which a sum of rounded weights counts as 1.
+/// Tolerance for each number type, which is given by its size in bytes. A sum of rounded weights counts as 1 if it
+/// differs from 1 by at most the tolerance.
 const NEAR_ONE: [(usize, f64); 2] = [(4, 2e-6), (8, 1e-12)];
 
 /// A pair of neighbouring fine points in a cube. Points are numbered x + 3 y + 9 z. In a direction that is not
-/// coarsened, the coordinates of both fine points are 0 and 2.
+/// coarsened, a fine point has the coordinate 0 or 2.
 struct Edge {
     offset: usize,
     /// The lower point of the pair.
@@ -62,7 +63,7 @@ impl Edge {
     }
 }
 
-/// The pairs within a coarse edge, face or cube, as a range of all pairs.
+/// The pairs within a coarse edge, face or cube, as a range of `Cube::edges`.
 struct Group {
     within: [usize; 2],
     edges: Range<usize>,
@@ -118,8 +119,8 @@ fn corners_of(p: usize) -> Corners {
     corners
 }
 
-/// Returns whether the fine point with the index bit(t, d) in each direction d belongs to a cube. In a direction that
-/// is not coarsened, a point with index 1 belongs to the next cube.
+/// Returns whether a fine point belongs to a cube. Bit d of `t` is the index of the point in direction d, relative to
+/// the lowest corner of the cube. In a direction that is not coarsened, a point with index 1 belongs to the next cube.
 fn exists(t: usize, ratio: [usize; 3]) -> bool {
     (0..3).all(|d| t >> d & 1 == 0 || ratio[d] == 2)
 }
@@ -158,8 +159,8 @@ impl Cube {
 const ROWS: usize = 4 * ENTRIES;
 
 /// Sums of a thread: the contributions of the current row of cubes to the adjacent coarse rows, and the contributions
-/// of the cubes below a coarse plane to the entries within this plane. A coarse row is complete after the next row of
-/// cubes.
+/// of the cubes below a coarse plane to the entries within this plane. A coarse row is complete after the contributions
+/// of the next row of cubes have been added.
 pub struct Sums {
     values: Shared,
     row: usize,
@@ -199,7 +200,7 @@ impl Sums {
     /// Returns all memory, as workspace for other purposes.
     ///
     /// # Safety
-    /// Only the owner thread may call this function, and only one such slice may be in use.
+    /// Only the thread that owns these sums may call this function. Only one slice that it returns may be in use.
     #[expect(clippy::mut_from_ref, reason = "of one thread")]
     pub unsafe fn all_values(&self) -> &mut [f64] {
         // SAFETY: guaranteed by the caller.
@@ -277,8 +278,8 @@ for_each_isa! {
 
 impl<T: Real> Cubes<'_, T> {
     /// Computes the weights of a point, and their sum. If the weights sum to one up to rounding, the sum is set to
-    /// exactly one, and the weights are corrected. Without this correction, strong couplings would lead to nonzero row
-    /// sums.
+    /// exactly one; in single precision, the weights are also corrected. Without this correction, strong couplings
+    /// would lead to nonzero row sums.
     #[inline(always)]
     fn weights(&self, p: usize, at: usize, n: usize, of: &mut [Lane; 8], total: &mut Lane) {
         let corners = &self.cube.corners[p];
@@ -371,8 +372,9 @@ impl<T: Real> Cubes<'_, T> {
     }
 }
 
-/// For `count` pairs of points, adds the products of the values at corner number A and at later corners. A is a
-/// constant, so that the loops have a fixed shape and the compiler keeps the sums in registers.
+/// Adds -c v_A v_b to the coupling of corners A and b, for each later corner b and for the first `count` pairs of
+/// points in the buffers. v is the difference P_p - P_q of a pair, and c is its conductance. A is a constant, so that
+/// the loops have a fixed shape and the compiler keeps the sums in registers.
 #[inline(always)]
 fn add_pairs_of<const N: usize, const A: usize>(added: &mut CubeContributions, corners: &[usize; N], count: usize) {
     let mut row = [[0.0; LANES]; N];
@@ -487,8 +489,8 @@ pub fn make<T: Real + Number>(
     }
 }
 
-/// Completes coarse row (j, k), and stores it if `store` is set. Also saves the contributions of these cubes to the
-/// entries within the plane above.
+/// Completes coarse row (j, k), and stores it if `store` is set. Also saves the contributions of the cubes above this
+/// coarse plane to the entries within the next coarse plane.
 fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, coarse: &Coarse, [j, k]: [usize; 2], store: bool) {
     let split = &to.split;
     for entry in 0..ENTRIES {
@@ -532,7 +534,8 @@ fn cubes_of_row<'a, T: Real + Number>(
     let (split, coarse, ratio) = (&fine.split, &weights.coarse, weights.ratio);
     let n = coarse.points(half);
     let bit = |t: usize, d: usize| t >> d & 1;
-    // The half of the coarse points with index x (0 or 1) in their cubes, and the index of the first of them.
+    // Returns, for the corners with index x (0 or 1) in their cubes, the half in which they are stored, and the index
+    // of the first of them in a row.
     let column = |x: usize| if coarse.is_split() { ((half + x) % 2, (half + x) / 2) } else { (0, x) };
     let places = std::array::from_fn(|a| {
         std::array::from_fn(|b| {

@@ -50,7 +50,8 @@ fn preconditioner<T: Real + Number>(
     move |r, z| z.copy_from_slice(&applied(&of, &mut team, r)[..r.len()])
 }
 
-/// Returns the largest difference from the plain loops of the oracle, relative to the largest value.
+/// Applies M^-1 to a random vector. Returns the largest difference from the result of the plain loops of the oracle,
+/// relative to the largest value.
 fn difference<T: Real + Number>(system: &System, sweeps: usize, bounds: Bounds) -> f64 {
     let r = random(system.count(), 11);
     let mut expected = vec![0.0; r.len()];

@@ -23,7 +23,8 @@ pub fn number(offset: Offset) -> usize {
     (9 * (offset[2] + 1) + 3 * (offset[1] + 1) + offset[0] + 1) as usize
 }
 
-/// Weights of all offsets except zero, whose weight is one. Components in directions that are not coarsened are zero.
+/// Weights of all offsets except zero, whose weight is one. An offset has zero components in directions that are not
+/// coarsened.
 pub struct Weights<T> {
     /// Extents of the fine grid.
     pub fine: Cells,
@@ -61,6 +62,8 @@ impl<T: Real + Number> Weights<T> {
         self.of.iter().map(Shared::bytes).sum()
     }
 
+    /// Returns the weights of an offset for a half row of coarse points.
+    ///
     /// # Safety
     /// No thread may write weights while the slice is in use.
     unsafe fn row(&self, offset: Offset, half: usize, j: usize, k: usize) -> &[T] {

@@ -186,11 +186,11 @@ struct Points<'a, T> {
     len: usize,
     /// Conductances, in the order of `PointType::towards`.
     towards: [&'a [T]; MAX_PARTS],
-    /// Weights of the points p + o_S, in the order of `PointType::paths`; `None`: the point is a corner with weight
-    /// one.
+    /// For each path of `PointType::paths`, the weights of its intermediate points p + o_S. `None`: the intermediate
+    /// point is the corner itself, whose weight is one.
     paths: [Option<&'a [T]>; MAX_PATHS],
     excess: &'a [T],
-    /// Weights to compute, by corner.
+    /// For each corner, the array to which the computed weights are written.
     to: [Option<&'a mut [T]>; 8],
 }
 
@@ -251,8 +251,9 @@ fn part_of(offset: Offset, of_type: usize) -> Offset {
     [0, 1, 2].map(|d| if of_type >> d & 1 == 1 { offset[d] } else { 0 })
 }
 
-/// Computes the weights of all points whose type has `order` odd indices, in the planes from each coarse plane of this
-/// thread to the next one. The weights of points with fewer odd indices must be complete.
+/// Computes the weights of all points whose type has `order` odd indices, for each coarse plane of this thread: in the
+/// fine plane of these coarse points and, if z is coarsened, in the following fine plane. The weights of points with
+/// fewer odd indices must be complete.
 pub fn make<T: Real + Number>(me: Me, types: &PointTypes, a: &Stencil<T>, weights: &Weights<T>, order: u32) {
     for coarse_k in me.share(weights.coarse.cells.nz) {
         for of in types.0.iter().filter(|of| of.bits.count_ones() == order) {

@@ -530,7 +530,8 @@ mod tests {
                 let v = random(&mut state);
                 let magnitude = if k == 0 { 0.1 * v } else { -v };
                 row.push(match (case, k) {
-                    // Nodes on land, and nodes without kept couplings, with and without a row sum.
+                    // Case 1: nodes on land. Cases 2 and 3: nodes without kept couplings, with a usual and with a small
+                    // row sum.
                     (1, _) => 0.0,
                     (2, 1..=4) => 0.0,
                     (3, 1..=4) => -0.0,

@@ -89,7 +89,7 @@ impl<F: Format> Packed<F> {
             let Some(short) = grid.short() else { return };
             for row in grid.rows_and(me, STORED) {
                 for area in [&short.pivot.r1, &short.pivot.r2, &short.pivot.b1].into_iter().filter(|a| a.bytes() > 0) {
-                    // SAFETY: rows of this thread, which no other thread uses before the barrier below.
+                    // SAFETY: the rows belong to this thread, and no other thread uses them before the barrier below.
                     unsafe { area.fill_row(row, grid.layout.to, F::write(1.0)) };
                 }
             }
@@ -200,11 +200,11 @@ struct Levels<'a, F: Format> {
     k: &'a Packed<F>,
     q: usize,
     grid: &'a PackedGrid<F>,
-    /// Whether the first elimination is exact (5 points). If so, centers and couplings are those of A, and black nodes
-    /// are not coupled.
+    /// Whether this is the first grid and CG runs on S1. The first elimination is then exact, centers and couplings are
+    /// those of A, and black nodes are not coupled.
     exact: bool,
-    /// The arrays of S1, if the first elimination is exact and CG runs in double precision. The rows of S1 are then
-    /// computed directly in these arrays.
+    /// The arrays of S1, if `exact` is set and CG runs in double precision. The rows of S1 are then computed directly
+    /// in these arrays.
     in_place: Option<Schur<Double>>,
     /// Row sums and 1 / d of the grid, in complete arrays or in rings of a few rows (see `form`).
     excess: Four,
@@ -224,8 +224,8 @@ impl<'a, F: Format> Levels<'a, F> {
     /// Copies A and computes S1, if CG runs on S1, but factorizes no level.
     fn form_system(&self, me: Me, scratch: &mut [f64]) {
         let (grid, rows) = (self.grid, self.grid.rows(me));
-        // SAFETY: rows belong to this thread, and a barrier separates the writes of a thread from the reads of other
-        // threads.
+        // SAFETY: the rows belong to this thread, and a barrier separates the writes of a thread from the reads of
+        // other threads.
         unsafe {
             rows.clone().for_each(|row| self.spread(row, None));
             grid.barrier(me);
@@ -242,7 +242,8 @@ impl<'a, F: Format> Levels<'a, F> {
     /// matrix of the next grid.
     fn form(&self, me: Me, scratch: &mut [f64], watch: Option<&SpeculativeInspection>) {
         let (grid, first, rows) = (self.grid, self.q == 0, self.grid.rows(me));
-        // Rows for which a formula reads no row of other threads.
+        // Returns the rows of this thread without the first `before` and the last `behind` rows. For these rows, the
+        // formula reads no rows of other threads.
         let inner = |before: usize, behind: usize| {
             let start = rows.start + before;
             start..rows.end.saturating_sub(behind).max(start)
@@ -251,8 +252,9 @@ impl<'a, F: Format> Levels<'a, F> {
         let (mut inside, mut done) =
             (Self::new(self.k, self.q, self.setup, self.context), [reds.clone(), skewed.clone()]);
         if self.exact && self.q + 1 < self.k.grids.len() && grid.halo.is_none() && rows.len() >= 4 * RING {
-            // Only this function reads row sums and 1 / d of this grid, except 1 / d of b1 in f64. The sweep therefore
-            // stores them in a ring of rows. After the sweep, the values that are needed again are recomputed.
+            // Only this function reads row sums and 1 / d of this grid, with one exception: in f64, solves also read
+            // 1 / d of b1. The sweep therefore stores all other values in a ring of rows. After the sweep, the values
+            // that are needed again are recomputed.
             let first = rows.start + 6;
             (inside.excess, inside.inverse) = (self.excess.with_ring(first), self.inverse.with_ring(first));
             if !F::SHORT {

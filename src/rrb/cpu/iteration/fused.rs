@@ -13,8 +13,8 @@
 //! are those of S1, and are stored only once. f32 and bf16 store both.
 //!
 //! Stages sweep over rows, so that rows needed by the next row are still in cache. In the downward sweep, z of
-//! eliminated nodes receives y instead of D^-1 y, so red rows change only in the upward sweep. The value rho = y' D^-1
-//! y is known before the upward sweep begins.
+//! eliminated nodes receives y instead of D^-1 y. At red nodes, y is the right-hand side, which z already contains. Red
+//! rows therefore change only in the upward sweep. The value rho = y' D^-1 y is known before the upward sweep begins.
 //!
 //! A stage needs at most one row of the previous and of the next thread. A thread notifies them when its first and its
 //! last row are complete. There is one barrier between grids, and one barrier per scalar.
@@ -120,7 +120,7 @@ impl<F: Format> Packed<F> {
         let grid = &self.grids[0];
         let Some(halo) = &grid.halo else { return };
         for row in grid.rows(me).filter(|&row| self.is_advanced(row)) {
-            // SAFETY: a row of this thread, which no other thread uses before the barrier.
+            // SAFETY: the row belongs to this thread, and no other thread uses it before the barrier.
             unsafe {
                 if let Some(alpha) = alpha {
                     combine(self.r.b1.row_mut(row, 0), 1.0, -alpha, self.q.b1.row(row, 0));
@@ -179,7 +179,7 @@ impl<F: Format> Packed<F> {
                         narrow_and_scale::<F>(end, pivot, a, self.r.b1.row(rows.end, 0));
                     }
                 }
-                // SAFETY: a halo row, received before this stage.
+                // SAFETY: this is a halo row, which was received before this stage.
                 None if grid.beside(me)[1] => unsafe {
                     let (pivot, a) = m.eliminated(Colour::B1, rows.end);
                     narrow_and_scale::<F>(end, pivot, a, self.r.b1.row(rows.end, 0));
@@ -200,7 +200,8 @@ impl<F: Format> Packed<F> {
     /// Rows J and `passing` must belong to this thread.
     unsafe fn descend_first_kept(&self, row: usize, passing: usize, alpha: Option<f64>, t: &Buffers<F::Real>) -> f64 {
         let (grid, n) = (&self.grids[0], self.grids[0].layout.cx);
-        // The values are read again if the coarsest system follows, or for <g, u> of a recursion on the next grid.
+        // The values are read again by `solve_natural` if no further grid is stored by colour, or for <g, u> if the
+        // next grid is a recursion grid.
         let read_again = self.grids.len() == 1 || self.sections.get(1) == Some(&1);
         let place = if read_again { row } else { passing };
         // SAFETY: the rows belong to this thread.

@@ -6,9 +6,9 @@
 //!     complete    x_r = D_r^-1 (b_r - A_rb x_b),  |b - A x|^2
 //! ```
 //!
-//! b is read from the caller's array and is usually not stored. With CG in single precision and without a guess,
-//! however, b_S = b_b - A_br D_r^-1 b_r, the right-hand side of S1, is stored in the black part of b. The memory
-//! traffic in words per black node is as follows, where w marks a write:
+//! b is read from the caller's array and is usually not stored. There is one exception: with CG in single precision and
+//! without a guess, the right-hand side of S1, b_S = b_b - A_br D_r^-1 b_r, is stored in the black part of b. The
+//! memory traffic in words per black node is as follows, where w marks a write:
 //!
 //! ```text
 //!     begin                  b 2, red center and couplings 5, black x w, r w, b_S w if stored
@@ -39,13 +39,13 @@ struct Rhs<'a> {
     scale: f64,
     r1: &'a mut [f64],
     b2: &'a mut [f64],
-    /// Buffers for even and for odd J.
+    /// Two rows per colour, which are used alternately: entry J mod 2 contains row J.
     b1: [&'a mut [f64]; 2],
     r2: [&'a mut [f64]; 2],
 }
 
 impl<'a> Rhs<'a> {
-    /// Takes buffers from the scratch space, and also returns the rest of it.
+    /// Creates the rows in the scratch space, and also returns the rest of the scratch space.
     fn new(caller: &'a Caller<'a>, layout: &'a Layout, scale: f64, scratch: &'a mut [f64]) -> (Self, &'a mut [f64]) {
         let (mine, rest) = scratch.split_at_mut(6 * layout.cx);
         mine.fill(0.0);
@@ -86,8 +86,8 @@ impl<'a> Rhs<'a> {
 /// Computation of the residual of S1 from b and, with an initial guess, from x.
 struct Start<'m, 'a, F: Format> {
     member: &'m ThreadState<'a, F>,
-    /// Whether the caller provides x. Rows of x are loaded one by one; the first and the last row of a thread are
-    /// loaded before the pass, because other threads read them. Without a guess, x = 0.
+    /// Whether the caller's x contains an initial guess. Rows of x are loaded one by one; the first and the last row of
+    /// a thread are loaded before the pass, because other threads read them. Without a guess, x = 0.
     guess: bool,
     rhs: Rhs<'m>,
     out: &'m mut [f64],
@@ -139,8 +139,8 @@ impl<F: Format> Start<'_, '_, F> {
         } else {
             difference::<Double>(out, b, a, y);
         }
-        // SAFETY: black rows of this thread, which no other thread reads in this stage. The partial sums of a row are
-        // stored once.
+        // SAFETY: the black rows belong to this thread, and no other thread reads them in this stage. The partial sums
+        // of a row are stored once.
         unsafe {
             combine(k.r[colour].row_mut(row, 0), 0.0, 1.0, out);
             let r = k.r[colour].row(row, 0);
@@ -166,7 +166,7 @@ impl<F: Format> ThreadState<'_, F> {
             self.load_guess(last..rows.end, scale);
         } else {
             self.each_row(k.system(), |colour, row| {
-                // SAFETY: a row of this thread, which no other thread reads in this stage.
+                // SAFETY: the row belongs to this thread, and no other thread reads it in this stage.
                 unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
             });
         }
@@ -221,8 +221,8 @@ impl<F: Format> ThreadState<'_, F> {
         let (mut rhs, rest) = Rhs::new(self.caller, layout, scale, &mut scratch);
         let out = &mut rest[..layout.cx];
         let solve = |rhs: &Rhs, colour: Colour, row: usize| {
-            // SAFETY: reads A and black x, which no thread writes in this stage. Writes a red row of this thread, which
-            // other threads read only after a barrier.
+            // SAFETY: this code reads A and black x, which no thread writes in this stage. It writes a red row of this
+            // thread, which other threads read only after a barrier.
             unsafe {
                 let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
                 let x = k.x[colour].row_mut(row, 0);
@@ -250,7 +250,7 @@ impl<F: Format> ThreadState<'_, F> {
                 self.residual_of_row(colour, row, rhs.row(colour, row), out);
                 square += dot(out, out);
             }
-            // SAFETY: rows of this thread, which only this thread writes.
+            // SAFETY: the rows belong to this thread, and only this thread writes them.
             let largest = max_abs(&Colour::ALL.map(|colour| unsafe { largest(k.x[colour].row(row, 0)) }));
             // SAFETY: the row belongs to this thread, and its partial sums are stored once.
             unsafe { noted.note(row, [largest, square]) };
@@ -282,7 +282,7 @@ mod tests {
         let (mut r, mut x) = (Vec::new(), Vec::new());
         for row in member.rows() {
             for colour in Colour::ALL.into_iter().filter(|&c| layout.rows(c).contains(&row)) {
-                // SAFETY: rows of this thread, which no thread writes now.
+                // SAFETY: the rows belong to this thread, and no thread writes them now.
                 unsafe {
                     x.extend_from_slice(&k.x[colour].row(row, 0)[layout.columns(colour)]);
                     if k.system().contains(&colour) {

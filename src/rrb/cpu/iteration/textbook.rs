@@ -61,8 +61,8 @@ impl<'a, F: Format> ThreadState<'a, F> {
         }
     }
 
-    /// Returns the colours on which both vectors have values: all colours for x and b, the colours of the CG unknowns
-    /// otherwise.
+    /// Returns the colours on which both vectors have values: all colours if both are x or b, otherwise the colours of
+    /// the unknowns of CG.
     fn colours_of(&self, a: VectorId, b: VectorId) -> &'static [Colour] {
         let is_whole = |v| matches!(v, VectorId::X | VectorId::B);
         if is_whole(a) && is_whole(b) { &Colour::ALL } else { self.k.system() }
@@ -82,7 +82,7 @@ impl<'a, F: Format> ThreadState<'a, F> {
         let colours = self.colours_of(v, v);
         with_vector!(self, v, |v| {
             self.each_row(colours, |colour, row| {
-                // SAFETY: a row of this thread, which no other thread reads in this step.
+                // SAFETY: the row belongs to this thread, and no other thread reads it in this step.
                 unsafe { v[colour].row_mut(row, 0).fill(Real::narrow(0.0)) };
             });
             // This call is needed because the next step reads rows of other threads.
@@ -95,7 +95,7 @@ impl<F: Format> VectorSteps for ThreadState<'_, F> {
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
         let (colours, unit) = (self.colours_of(a, b), self.unit_of(a) * self.unit_of(b));
         let product = with_vector!(self, a, |a| with_vector!(self, b, |b| self.sum(colours, |c, row| {
-            // SAFETY: rows of this thread, which only this thread writes.
+            // SAFETY: the rows belong to this thread, and only this thread writes them.
             unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) }
         })));
         unit * product
@@ -110,7 +110,7 @@ impl<F: Format> VectorSteps for ThreadState<'_, F> {
         let factor = factor * (self.unit_of(from) / self.unit_of(to));
         let colours = self.colours_of(to, from);
         with_vector!(self, to, |to| with_vector!(self, from, |from| self.each_row(colours, |colour, row| {
-            // SAFETY: rows of this thread; other threads read `to` only after a barrier.
+            // SAFETY: the rows belong to this thread; other threads read `to` only after a barrier.
             unsafe { combine(to[colour].row_mut(row, 0), scale, factor, from[colour].row(row, 0)) };
         })));
     }
@@ -119,7 +119,7 @@ impl<F: Format> VectorSteps for ThreadState<'_, F> {
         let (colours, unit) = (self.colours_of(v, v), self.unit_of(v));
         with_vector!(self, v, |v| unit
             * self.largest_of(|row| {
-                // SAFETY: rows of this thread, which only this thread writes.
+                // SAFETY: the rows belong to this thread, and only this thread writes them.
                 let of = |&colour: &Colour| unsafe { largest(v[colour].row(row, 0)) };
                 reduce::largest(colours.iter().map(of))
             }))
@@ -177,7 +177,7 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
     fn precondition(&mut self) -> f64 {
         let (k, me) = (self.k, self.me);
         self.each_row(self.k.system(), |colour, row| {
-            // SAFETY: rows of this thread; other threads read z only after the barriers of the sweeps.
+            // SAFETY: the rows belong to this thread; other threads read z only after the barriers of the sweeps.
             unsafe { combine(self.z()[colour].row_mut(row, 0), 0.0, 1.0, k.r[colour].row(row, 0)) };
         });
         k.singular.system().change(me, &self.rows(), self.z(), Means::Subtract);
@@ -251,7 +251,7 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
 }
 
 impl<F: Format> ThreadState<'_, F> {
-    /// Switches to aggregation if the estimated remaining work is then smaller.
+    /// Switches to aggregation if the estimated remaining work is then smaller. Returns whether it has switched.
     fn aggregate(&mut self, at: &State) -> bool {
         let (k, own) = (self.k, if self.k.fused() { 1.0 } else { COST.unfused });
         let cycle = Cycle { kind: Some(k.recursion().kind), ..k.shape.cycle };
@@ -278,7 +278,8 @@ impl<F: Format> ThreadState<'_, F> {
         changed
     }
 
-    /// Switches to the V-cycle if the cycle was selected automatically.
+    /// Switches to the V-cycle if the current cycle is recursive and was selected automatically. Returns whether it has
+    /// switched.
     fn fall_back(&mut self) -> bool {
         let changes = self.k.chose_recursion();
         self.me.barrier();
@@ -363,7 +364,7 @@ impl<F: Format> ThreadState<'_, F> {
                     solve_by_center(k.x[colour].row_mut(row, 0), center, b, a, k.x.straight(colour, row));
                 }
             }
-            // SAFETY: rows of this thread, which only this thread writes.
+            // SAFETY: the rows belong to this thread, and only this thread writes them.
             max_abs(&Colour::ALL.map(|colour| unsafe { largest(k.x[colour].row(row, 0)) }))
         })
     }
@@ -412,8 +413,8 @@ impl<F: Format> SolveSteps for ThreadState<'_, F> {
             return self.fused_begin(scale, guess);
         }
         let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
-        // Red x need not be cleared, because it is always written before it is read. The means of singular components
-        // are an exception.
+        // Red x need not be cleared, because it is always written before it is read. The means over singular components
+        // are an exception: they read x on all nodes.
         let cleared = if guess || k.singular.is_empty() { k.system() } else { &Colour::ALL };
         let caller = self.caller;
         self.not_loaded = None;
@@ -429,11 +430,11 @@ impl<F: Format> SolveSteps for ThreadState<'_, F> {
             }
             if !guess {
                 for &colour in cleared {
-                    // SAFETY: a row of this thread, which no other thread reads in this step.
+                    // SAFETY: the row belongs to this thread, and no other thread reads it in this step.
                     unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
                 }
             }
-            // SAFETY: rows of this thread, which only this thread writes.
+            // SAFETY: the rows belong to this thread, and only this thread writes them.
             Colour::ALL.iter().map(|&c| unsafe { dot(k.b[c].row(row, 0), k.b[c].row(row, 0)) }).sum()
         });
         (rhs_norm2, None)

@@ -92,7 +92,7 @@ impl<'a, F: Format> ThreadState<'a, F> {
         self.first().refresh(self.me, v);
     }
 
-    /// Calls `f` for this thread's rows of each colour.
+    /// Calls `f(colour, J)` for each row J of this thread and each of `colours`.
     pub(super) fn each_row(&self, colours: &[Colour], mut f: impl FnMut(Colour, usize)) {
         self.rows().for_each(|row| colours.iter().for_each(|&colour| f(colour, row)));
     }
@@ -115,12 +115,13 @@ impl<'a, F: Format> ThreadState<'a, F> {
         }
     }
 
-    /// Returns the sum of `of` over all rows of the colours.
+    /// Returns the sum of `of(colour, J)` over all rows J and over `colours`, including the rows of other threads and
+    /// ranks.
     pub(super) fn sum(&self, colours: &[Colour], mut of: impl FnMut(Colour, usize) -> f64) -> f64 {
         self.sum_rows(|row| colours.iter().map(|&colour| of(colour, row)).sum())
     }
 
-    /// Returns the sum of `of_row` over all rows.
+    /// Returns the sum of `of_row(J)` over all rows J, including those of other threads and ranks.
     pub(super) fn sum_rows(&self, mut of_row: impl FnMut(usize) -> f64) -> f64 {
         let noted = self.reduction();
         self.store_partials(noted, |row| [of_row(row)]);
@@ -136,13 +137,13 @@ impl<'a, F: Format> ThreadState<'a, F> {
 
     /// Returns <a, b> over all rows of the colours.
     pub(super) fn dot<R: Real + Number>(&self, a: &Four<R>, b: &Four<R>, colours: &[Colour]) -> f64 {
-        // SAFETY: rows of this thread, which only this thread writes.
+        // SAFETY: the rows belong to this thread, and only this thread writes them.
         self.sum(colours, |c, row| unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) })
     }
 
-    /// Calls `pass` for the black rows of this thread in order, and before each black row for those red rows around it
-    /// that have not been computed yet. Only a few red rows are stored at a time, in `buffers`, so that they stay in
-    /// cache.
+    /// Calls `pass` for the black rows of this thread in order. Before each black row, calls `pass` for those of the
+    /// four red rows around it that have not been computed yet. Only a few red rows are stored at a time, in `buffers`,
+    /// so that they stay in cache.
     pub(super) fn over_black_rows(&self, buffers: &mut [f64], mut pass: impl FnMut(BlackRowStep)) {
         use BlackRowStep::{Black, Red};
         let n = self.layout().cx;

@@ -29,7 +29,8 @@ struct Poison<'a> {
 }
 
 impl Poison<'_> {
-    /// The first and the last column are excluded, because couplings out of the grid are zeros that no thread writes.
+    /// Fills the halo rows of an array with NaN, except the first and the last column: couplings out of the grid are
+    /// zeros that no thread writes.
     fn area<T: Number>(&self, area: &ColourArray<T>, colour: Colour, nan: T) {
         let columns = self.layout.columns(colour);
         if area.bytes() == 0 || columns.len() < 3 {

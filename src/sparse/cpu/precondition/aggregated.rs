@@ -12,7 +12,7 @@ use crate::base::workers::Workers;
 use crate::direct::couplings::Couplings;
 use crate::error::{Error, Result};
 
-/// One multigrid cycle per application.
+/// Preconditioner whose application M^-1 r is one multigrid cycle for A z = r.
 pub struct Aggregated<V: Number> {
     cycle: Cycle<V>,
 }

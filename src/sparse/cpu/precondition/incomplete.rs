@@ -160,7 +160,7 @@ fn factorize<I: Index>(a: &Csr<I>, entries: usize, shift: f64) -> Result<Factore
     let rows = a.rows();
     let mut l = Part::with_room(rows, entries)?;
     let mut inverse = zeroed(rows, WHAT)?;
-    // l_ik d_k of the current row.
+    // For the current row i: `scaled[k]` is l_ik d_k if `is_in[k]` is true. Otherwise, l_ik is zero or not known yet.
     let (mut scaled, mut is_in) = (zeroed(rows, WHAT)?, zeroed(rows, WHAT)?);
     for i in 0..rows {
         let (col, val) = a.slices(i);

@@ -1,8 +1,8 @@
 //! Preconditioners for general matrices: z = M^-1 r and z = M^-T r by a thread team.
 //!
-//! Modules, each of which may use the previous ones: `apply`, `jacobi`, `split` (the common form of the following
-//! ones), `incomplete` (ic0, ilu0), `triangular` (triangular solves), `truncated` (Neumann series), `chebyshev`,
-//! `aggregated` (multigrid).
+//! Modules, each of which may use the previous ones: `apply`, `jacobi`, `split` (the common form of ssor, ic0, ilu0 and
+//! the Neumann series), `incomplete` (ic0, ilu0), `triangular` (triangular solves), `truncated` (Neumann series),
+//! `chebyshev`, `aggregated` (multigrid).
 
 mod aggregated;
 mod apply;
@@ -46,7 +46,7 @@ pub struct Preconditioner {
 }
 
 impl Preconditioner {
-    /// Computes to = M^-1 from, or to = M^-T from, under the conditions of [`Apply::apply`].
+    /// Computes `to` = M^-1 `from`, or `to` = M^-T `from`, under the conditions of [`Apply::apply`].
     pub fn apply(&self, me: &Me, from: &Shared, to: &Shared, transposed: bool) {
         let other = self.transposed.as_deref().filter(|_| transposed);
         other.unwrap_or(&*self.own).apply(me, from, to);
@@ -72,8 +72,9 @@ impl Preconditioner {
 pub struct Made {
     /// `None` means M = I.
     pub precondition: Option<Preconditioner>,
-    /// Shift of ic0, and the row and pivot that made it necessary.
+    /// Shift of ic0.
     pub shift: f64,
+    /// Row and value of the nonpositive pivot that made the shift necessary.
     pub pivot: Option<(usize, f64)>,
     /// Number of levels of the triangular solves.
     pub levels: usize,

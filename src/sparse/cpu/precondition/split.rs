@@ -132,7 +132,7 @@ impl<I: Index> Split<I> {
         Ok(Self { lower: self.upper.transposed()?, upper: self.lower.transposed()?, scale })
     }
 
-    /// Splits A = L + U + G^-1, for the Neumann series. The series of the transposed splitting is M^-T.
+    /// Splits A = L + U + G^-1, for the Neumann series. Applied to the transposed splitting, the series computes M^-T.
     pub fn plain(a: &Csr<I>) -> Result<Self> {
         let scale = inverse_diagonal(a)?;
         let lower = Part::of(a, |i, j| j < i, |_, _, entry| entry)?;

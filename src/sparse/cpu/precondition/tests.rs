@@ -8,7 +8,7 @@ use crate::base::workers::Workers;
 use crate::error::RRB_ERR_MATRIX;
 use crate::sparse::{AnyCsr, Entries, Matrix, Order};
 
-/// Team sizes for the application.
+/// Team sizes with which M^-1 is applied.
 const MEMBERS: [usize; 4] = [1, 2, 3, 7];
 /// Numbers of rows: odd ones, and those near a power of two.
 const SIZES: [usize; 7] = [1, 2, 3, 5, 17, 64, 65];
@@ -35,7 +35,8 @@ fn vector(n: usize, seed: usize) -> Vec<f64> {
     (0..n).map(|i| number(seed + 1 + i)).collect()
 }
 
-/// A diagonally dominant matrix with bands at distances 1, 4 and 11; symmetric, or with an unsymmetric pattern.
+/// A matrix with bands at distances 1, 4 and 11, which is diagonally dominant in almost all rows. It is symmetric, or
+/// has an unsymmetric pattern.
 fn entries(n: usize, symmetric: bool) -> Vec<(usize, usize, f64)> {
     let mut all = Vec::new();
     for i in 0..n {
@@ -64,7 +65,7 @@ fn times(a: &Dense, x: &[f64]) -> Vec<f64> {
     a.iter().map(|row| row.iter().zip(x).map(|(a, x)| a * x).sum()).collect()
 }
 
-/// Returns A' x, where A' consists of the entries of A with `is_in`.
+/// Returns B x, where B consists of the entries a_ij of A for which `is_in(i, j)` holds.
 fn times_part(a: &Dense, is_in: impl Fn(usize, usize) -> bool, x: &[f64]) -> Vec<f64> {
     let entry = |i: usize, j: usize| if is_in(i, j) { a[i][j] * x[j] } else { 0.0 };
     (0..x.len()).map(|i| (0..x.len()).map(|j| entry(i, j)).sum()).collect()
@@ -139,7 +140,8 @@ fn applied_by_all(a: &dyn Matrix, wanted: Preconditioning, symmetric: bool, r: &
     first
 }
 
-/// Tolerance: sums of a few products of numbers around 1 have less than a hundred rounding errors.
+/// Checks that each difference is at most 100 epsilon times the larger of 1 and the largest |wanted|. The compared
+/// values are sums of a few products of numbers around 1, with fewer than a hundred rounding errors.
 fn assert_near(found: &[f64], wanted: &[f64], what: &str) {
     let size = wanted.iter().fold(1.0_f64, |most, w| most.max(w.abs()));
     for (i, (f, w)) in found.iter().zip(wanted).enumerate() {
@@ -147,7 +149,7 @@ fn assert_near(found: &[f64], wanted: &[f64], what: &str) {
     }
 }
 
-/// The tolerance allows two rounding errors: of 1 / d, and of the product.
+/// The results are bitwise equal to r_i times the rounded 1 / d_i, or 1 / |d_i|.
 #[test]
 fn jacobi_divides_by_the_diagonal() {
     for n in [1, 2, 3, 5, 17, 64, 65, 5000] {
@@ -368,7 +370,7 @@ fn coloured_factors_are_those_of_the_permuted_matrix() {
     }
 }
 
-/// Rows 0, 2 and 3 have the first colour, and row 1 the second one. Errors and shifts name rows of A.
+/// Rows 0, 2 and 3 have the first colour, and row 1 the second one. The error and the reported pivot name rows of A.
 #[test]
 fn pivots_of_coloured_factors_are_named_by_their_rows() {
     let all = [(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 1.0), (2, 2, 1.0), (3, 3, 1.0)];

@@ -14,7 +14,7 @@ use crate::sparse::kept;
 
 /// M^-1 in the form of [`Split`], applied by triangular solves.
 pub struct Solved<I, V> {
-    /// Shared with M^-T.
+    /// Order of processing, which M^-1 and M^-T share.
     order: Counted<Order<I>>,
     stages: Stages,
     /// Number of rows plus entries of `lower` before each unit. The last element is the total.
@@ -60,9 +60,9 @@ impl<I: Index, V: Real + Send> Solved<I, V> {
 
 /// The rows of a triangular matrix in the order of processing.
 struct Triangle<I, V> {
-    /// The spans of each unit in turn, and a sentinel at the end.
+    /// The spans of all units, in the order of the units. An empty span at the end of all rows and entries follows.
     spans: Vec<Span>,
-    /// First span of each unit, and the end of the last one.
+    /// Index in `spans` of the first span of each unit; one more element is the index of the empty span.
     units: Vec<usize>,
     col: Vec<I>,
     val: Vec<V>,
@@ -73,8 +73,9 @@ struct Triangle<I, V> {
 struct Span {
     /// Entries per row.
     width: usize,
-    /// First position and first entry.
+    /// Position of the first of these rows in the order of processing.
     place: usize,
+    /// Index of the first entry in `col` and `val`.
     entry: usize,
 }
 
@@ -174,14 +175,15 @@ unsafe fn solve_row<I: Index, V: Real>(i: usize, col: &[I], val: &[V], x: Values
     // SAFETY: the columns were checked when the matrix was built; the matrix is square, and x has one value per row
     // (checked in `apply`). The caller excludes concurrent writes.
     let sum = col.iter().zip(val).fold(0.0, |sum, (j, t)| sum + t.wide() * unsafe { x.get(j.at()) });
-    // SAFETY: i is a row, and the caller excludes concurrent accesses; `first` reads no value of x except x_i.
+    // SAFETY: i is a row, so x_i exists. The caller excludes accesses by other threads. `first` reads no value of x
+    // except x_i.
     unsafe { x.set(i, first(i) - sum) };
 }
 
 impl<I: Index, V: Real + Send + Sync> Apply for Solved<I, V> {
     fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
         let x = Values::of(to);
-        // Rows and columns index this vector.
+        // The rows and columns of the matrix are used as indices into this vector.
         assert_eq!(x.count(), self.scale.len());
         // SAFETY: no thread writes `from` (`Apply::apply`).
         let from = unsafe { from.slice(0, self.scale.len()) };

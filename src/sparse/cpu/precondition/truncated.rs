@@ -53,9 +53,9 @@ struct Steps<'a, I, V> {
 }
 
 impl<'a, I: Index, V: Real> Steps<'a, I, V> {
-    /// Returns this thread's rows of a vector that no thread writes.
+    /// Returns this thread's rows of a vector. No other thread may write these rows.
     fn rows_of(&self, v: &'a Shared) -> &'a [f64] {
-        // SAFETY: r is not written (`Apply::apply`); in other vectors, only this thread writes these rows.
+        // SAFETY: no thread writes r (`Apply::apply`). In all other vectors, only this thread writes these rows.
         unsafe { v.slice(self.own.start, self.own.len()) }
     }
 

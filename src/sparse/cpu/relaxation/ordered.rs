@@ -56,7 +56,7 @@ impl<I: Index> Ordered<I> {
 impl<I: Index> Sweep for Ordered<I> {
     fn sweep(&self, me: &Me, x: &Shared, b: &Shared, _: &Shared) {
         let x = Values::of(x);
-        // Rows and columns index x, and the matrix is square.
+        // The rows and columns of the matrix, which is square, are used as indices into x.
         assert_eq!(x.count(), self.rows.count());
         // SAFETY: no thread writes b during a sweep (`Sweep::sweep`).
         let b = unsafe { b.slice(0, self.rows.count()) };

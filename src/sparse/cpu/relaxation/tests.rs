@@ -94,7 +94,7 @@ fn colours(rows: &Entries) -> Vec<usize> {
     colour
 }
 
-/// A sequential sweep, as in the algorithms of the thesis.
+/// Computes a sequential sweep, as in the thesis of 2008, algorithms 1 and 2.
 fn sweep(rows: &Entries, wanted: &SweepParameters, b: &[f64], x: &mut [f64]) {
     let (n, omega) = (rows.len(), wanted.omega);
     let old = x.to_vec();
@@ -222,7 +222,8 @@ fn levels_and_colours_are_counted() {
     for ordering in [Ordering::Natural, Ordering::Symmetric] {
         // A piece is a third of a grid line. It depends on the previous piece, and on the piece of the line below.
         assert_eq!(counts(&grid(9), ordering, false), (11, 0));
-        // The pieces are single rows. Each depends on the previous row, or all depend on the first row.
+        // The pieces are single rows. In `upper`, each row depends on the previous row. In `arrow`, all rows depend on
+        // the first row.
         assert_eq!(counts(&upper(33), ordering, false), (33, 0));
         assert_eq!(counts(&arrow(9), ordering, false), (2, 0));
         assert_eq!(of_team(&grid(9), ordering, false, 1), (1, 0));
