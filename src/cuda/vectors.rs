@@ -21,6 +21,11 @@ pub fn sum_to(partial: Address, scalars: Address, to: usize) -> Sum {
     Sum { partial, scalars, to: scalars + to as u64, how: Use::Kept as i32, in_loop: 0, conditional: 0 }
 }
 
+/// Returns the sum of a launch that belongs to the same loop and computes no sum.
+pub fn without_result(sum: Sum) -> Sum {
+    Sum { partial: 0, how: 0, conditional: 0, ..sum }
+}
+
 /// Returns the arguments of a copy between a vector and a caller's array.
 pub fn transfer(cells: CellBox, array: CellArray, vector: Address, factor: f64) -> CellTransferArgs {
     CellTransferArgs { cells, array, vector, factor, sum: Sum::default() }

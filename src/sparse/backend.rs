@@ -52,6 +52,16 @@ impl Preconditioning {
     pub fn of(kind: Preconditioner) -> Self {
         Self { kind, absolute: false, omega: 1.0, shift: 0.0, order: 0, degree: 0, multicolour: false }
     }
+
+    /// Returns whether M is symmetric for a symmetric or unsymmetric A. The M of ilu0 may be unsymmetric although A is
+    /// symmetric: an explicit zero may have no mirrored entry, and ILU(0) can turn it into a nonzero entry of L or U.
+    pub fn is_symmetric(&self, of_symmetric: bool) -> bool {
+        match self.kind {
+            Preconditioner::Ilu0 => false,
+            Preconditioner::Ic0 => true,
+            _ => of_symmetric,
+        }
+    }
 }
 
 /// Parameters of relaxation sweeps.

@@ -1,8 +1,8 @@
-//! Multicolouring: rows of the same colour are not coupled.
+//! Multicolouring: rows of the same colour are not coupled. Orders of rows by colour, and the matrix in such an order.
 
 use crate::base::csr::{Csr, accumulate, restart};
 use crate::base::index::Index;
-use crate::error::{Result, push, zeroed};
+use crate::error::{Result, push, reserve, zeroed};
 
 const WHAT: &str = "colours of rows";
 
@@ -52,4 +52,43 @@ fn readers_before<I: Index>(a: &Csr<I>) -> Result<Readers<I>> {
     }
     restart(&mut ptr);
     Ok(Readers { ptr, row })
+}
+
+/// Sorts the numbers of rows or pieces by level. Within a level, the numbers ascend. Returns the sorted numbers, and
+/// the position at which each level begins; one more entry is the end of the last level.
+pub fn by_level<I: Index>(level: &[I], levels: usize) -> Result<(Vec<I>, Vec<usize>)> {
+    let (mut sorted, mut starts) = (zeroed(level.len(), WHAT)?, zeroed(levels + 1, WHAT)?);
+    for level in level {
+        starts[level.at() + 1] += 1;
+    }
+    accumulate(&mut starts);
+    for (piece, level) in level.iter().enumerate() {
+        let place = &mut starts[level.at()];
+        sorted[*place] = I::of(piece);
+        *place += 1;
+    }
+    restart(&mut starts);
+    Ok((sorted, starts))
+}
+
+/// Returns P A P^T: row k is row `rows[k]` of A, and the columns have the same order as the rows.
+pub fn permuted<I: Index>(a: &Csr<I>, rows: &[I]) -> Result<Csr<I>> {
+    let mut place = zeroed::<I>(rows.len(), WHAT)?;
+    rows.iter().enumerate().for_each(|(k, row)| place[row.at()] = I::of(k));
+    let (mut ptr, mut col, mut val) = (Vec::new(), Vec::new(), Vec::new());
+    reserve(&mut ptr, rows.len() + 1, WHAT)?;
+    reserve(&mut col, a.col.len(), WHAT)?;
+    reserve(&mut val, a.val.len(), WHAT)?;
+    let mut sorted: Vec<(I, f64)> = Vec::new();
+    reserve(&mut sorted, a.longest_row(), WHAT)?;
+    ptr.push(0);
+    for row in rows {
+        sorted.clear();
+        sorted.extend(a.row(row.at()).map(|(j, value)| (place[j], value)));
+        sorted.sort_unstable_by_key(|&(j, _)| j.at());
+        col.extend(sorted.iter().map(|&(j, _)| j));
+        val.extend(sorted.iter().map(|&(_, value)| value));
+        ptr.push(col.len());
+    }
+    Ok(Csr { cols: a.cols, ptr, col, val })
 }

@@ -9,7 +9,7 @@ use crate::krylov::spectrum::lanczos_extremes;
 use crate::sparse::Stored;
 
 /// Name of an allocation in error messages.
-const WHAT: &str = "a preconditioner";
+pub const WHAT: &str = "a preconditioner";
 
 /// Returns 1 / a_ii for all rows.
 pub fn inverse_diagonal<I: Index>(a: &Csr<I>) -> Result<Vec<f64>> {

@@ -161,7 +161,10 @@ fn repeated_solves() {
         "cg preconditioner=neumann precision=f32",
         "cg preconditioner=chebyshev",
         "cg preconditioner=chebyshev precision=f32",
+        "cg preconditioner=ssor ordering=multicolour",
+        "cg preconditioner=ic0 ordering=multicolour precision=f32",
         "bicg preconditioner=neumann",
+        "bicg preconditioner=ilu0 ordering=multicolour",
         "steepest_descent preconditioner=jacobi",
         "minres preconditioner=jacobi",
         "bicgstab preconditioner=chebyshev",
@@ -170,7 +173,7 @@ fn repeated_solves() {
         "jacobi preconditioner=none max_iter=20",
         "gauss_seidel preconditioner=none ordering=multicolour max_iter=20",
     ] {
-        s.options(&format!("backend=cuda precision=auto max_iter=1000 solver={options}")).unwrap();
+        s.options(&format!("backend=cuda precision=auto ordering=natural max_iter=1000 solver={options}")).unwrap();
         s.factorize().unwrap();
         let mut expected = vec![0.0; n];
         let result = s.solve(&b, &mut expected).unwrap();
@@ -197,13 +200,17 @@ fn poisson(n: usize) -> System {
     system(&format!("poisson2d_{n}")).unwrap()
 }
 
+const TRIANGULAR: &str = "solver=bicg preconditioner=ilu0 ordering=multicolour";
+
 /// A factorization of new values gives results that are bitwise identical to those of a new handle.
 fn second_factorizations() {
     let a = poisson(9);
     let entries = Entries { rows: a.n, cols: a.n, entries: a.entries };
     let other: Vec<f64> = entries.entries.iter().map(|e| if e.0 == e.1 { 5.0 + e.0 as f64 } else { e.2 }).collect();
     let b = x_of(a.n);
-    for options in ["solver=cg preconditioner=jacobi", "solver=bicg preconditioner=neumann", "solver=idr format=csr"] {
+    for options in
+        ["solver=cg preconditioner=jacobi", "solver=bicg preconditioner=neumann", "solver=idr format=csr", TRIANGULAR]
+    {
         let options = format!("backend=cuda {options}");
         let solve = |s: &Solver| {
             s.factorize().unwrap();
@@ -270,6 +277,49 @@ fn multicolour_sweeps() {
     }
 }
 
+/// Triangular solves by colours have the same factors as on the CPU, except for rounding: M^-1 r, and the counts of
+/// methods with M^-1 and with M^-T. On the CPU, the tests of the preconditioners compare M with its definition.
+fn triangular_solves_by_colours() {
+    let mut failed = Rows::default();
+    for (matrix, methods) in [
+        ("poisson2d_24", &["cg", "bicg", "idr"][..]),
+        ("poisson3d_9", &["cg"]),
+        ("blocks3_24", &["cg"]),
+        ("random_dominant_2000_8", &["bicg", "bicgstab", "gmres"]),
+        ("convdiff2d_50_p0.5_q0.25", &["gmres"]),
+    ] {
+        let a = system(matrix).unwrap();
+        let s = Entries { rows: a.n, cols: a.n, entries: a.entries }.solver();
+        let b = x_of(a.n);
+        for (m, method) in ["ssor", "ssor sor_omega=1.3", "ic0", "ilu0", "ilu0 precision=f32"]
+            .iter()
+            .flat_map(|m| methods.iter().map(move |method| (m, method)))
+            .filter(|(m, method)| **m != "ic0" || **method == "cg")
+        {
+            failed.row(&format!("{matrix} {method} {m}"), || {
+                let [of_cpu, of_cuda] = ["cpu", "cuda"].map(|backend| {
+                    s.options(&format!("backend={backend} solver={method} sor_omega=0 precision=auto")).unwrap();
+                    s.options(&format!("ordering=multicolour preconditioner={m}")).unwrap();
+                    s.factorize().unwrap();
+                    let mut x = vec![0.0; a.n];
+                    assert_eq!(s.solve(&b, &mut x).unwrap(), status::OK);
+                    let reported = [key::COLOURS, key::SWEEP_LEVELS].map(|key| s.int(key));
+                    (s.apply(&b).unwrap(), s.int(key::ITERATIONS), reported)
+                });
+                assert_eq!(of_cpu.2, of_cuda.2);
+                assert!((of_cpu.1 - of_cuda.1).abs() <= 1, "{} iterations instead of {}", of_cuda.1, of_cpu.1);
+                let largest = of_cpu.0.iter().fold(0.0, |m: f64, v| m.max(v.abs()));
+                let error = of_cpu.0.iter().zip(&of_cuda.0).fold(0.0, |m: f64, (a, b)| m.max((a - b).abs()));
+                // A value has at most two roundings per entry of its row, in each of the two solves. The factors of
+                // these matrices amplify them by less than 100.
+                let entries = s.int(key::LONGEST_ROW) as f64;
+                assert!(error <= 400.0 * entries * f64::EPSILON * largest, "{error:e} of {largest:e}");
+            });
+        }
+    }
+    failed.end();
+}
+
 /// Formats, orderings and preconditioners without kernels, and arrays in another memory space, are errors.
 fn not_on_a_device() {
     let a = poisson(5);
@@ -284,9 +334,11 @@ fn not_on_a_device() {
         s.product(&vec![1.0; a.n], false).unwrap_err().expect(status::UNSUPPORTED, &["no kernel", "format=auto"]);
     }
     s.options("format=auto solver=cg").unwrap();
-    for m in ["ssor", "ic0", "ilu0", "amg"] {
-        refused(&format!("preconditioner={m}"), &[&format!("preconditioner={m}"), "jacobi, neumann or chebyshev"]);
+    for m in ["ssor", "ic0", "ilu0"] {
+        let words = [&*format!("preconditioner={m}"), "ordering=natural", "ordering=multicolour"];
+        refused(&format!("preconditioner={m}"), &words);
     }
+    refused("preconditioner=amg", &["preconditioner=amg", "chebyshev, ssor, ic0 or ilu0"]);
     s.options("preconditioner=none").unwrap();
     for ordering in ["natural", "blocks", "symmetric"] {
         refused(&format!("solver=sor ordering={ordering}"), &[&format!("ordering={ordering}"), "multicolour"]);
@@ -334,6 +386,7 @@ device::device_tests! { devices();
     second_factorizations
     indefinite_systems
     multicolour_sweeps
+    triangular_solves_by_colours
     not_on_a_device
     bad_values
 }

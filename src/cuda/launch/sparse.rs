@@ -24,6 +24,7 @@ pub enum What {
     Upper = 3,
     Chebyshev = 4,
     Relax = 5,
+    Scaled = 6,
 }
 
 /// Returns the number of blocks of a launch with `lanes` threads per row and one block per long row.

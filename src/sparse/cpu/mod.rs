@@ -2,14 +2,13 @@
 //!
 //! Modules, each of which may use the previous ones:
 //! - `parts`: products with A^T;
-//! - `stages`, `levels`, `colours`: level scheduling;
+//! - `stages`, `levels`: level scheduling;
 //! - `values`: access to vectors;
 //! - `precondition`: M^-1;
 //! - `relaxation`: sweeps;
 //! - `state`: shared data;
 //! - `steps`: matrix and preconditioner for the steps of a thread.
 
-mod colours;
 mod levels;
 mod parts;
 mod precondition;

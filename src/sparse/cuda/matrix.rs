@@ -25,19 +25,12 @@ enum Kernel {
     Bsr(BsrArgs),
 }
 
-/// Order of rows for a matrix in csr whose rows are stored by groups.
-pub struct Order<'a> {
-    /// Row at each position.
-    pub rows: &'a [u32],
-    /// First position of each group of rows, and the end of the last group.
-    pub groups: &'a [usize],
-}
-
-/// Group of an [`Order`]: its positions, and its long rows.
-pub struct Group {
-    first: i64,
-    end: i64,
-    separate: LongRows,
+/// A matrix in csr whose rows are stored by groups. A product computes the rows of one group.
+pub struct Ordered {
+    memory: Allocations,
+    groups: Vec<CsrArgs>,
+    /// The values are stored in f32.
+    single: bool,
 }
 
 /// Returns the largest number of entries of a row that is not a long row: 8 times the mean, and at least 64. A thread
@@ -47,9 +40,8 @@ fn longest(rows: Rows) -> usize {
 }
 
 /// Returns the number of threads per row in csr: a power of two of about half of the mean number of entries.
-fn lanes(rows: Rows) -> i32 {
-    let mean = rows.val.len() / (rows.ptr.len() - 1).max(1);
-    (mean / 2).max(1).next_power_of_two().min(32) as i32
+fn lanes(entries: usize, rows: usize) -> i32 {
+    (entries / rows.max(1) / 2).max(1).next_power_of_two().min(32) as i32
 }
 
 impl Matrix {
@@ -91,19 +83,6 @@ impl Matrix {
         Ok(Self { memory, kernel, single: single && !matches!(view, View::Bsr { .. }) })
     }
 
-    /// Copies a matrix whose row at each position is given by `order`. Also returns the groups of rows.
-    pub fn ordered(stream: &Stream, matrix: Rows, order: &Order) -> Result<(Self, Vec<Group>)> {
-        let mut memory = Allocations::new(MATRIX);
-        let mut kernel = csr(&mut memory, stream, matrix, false)?;
-        kernel.rows = memory.copy_of(stream, order.rows)?;
-        let mut groups = Vec::new();
-        for range in order.groups.windows(2) {
-            let separate = long_rows(&mut memory, stream, matrix, range[0]..range[1], |place| order.rows[place])?;
-            push(&mut groups, Group { first: range[0] as i64, end: range[1] as i64, separate }, MATRIX)?;
-        }
-        Ok((Self { memory, kernel: Kernel::Csr(kernel), single: false }, groups))
-    }
-
     /// Returns whether the kernel can compute products with A^T.
     pub fn transposes(&self) -> bool {
         matches!(self.kernel, Kernel::Dia(_))
@@ -126,13 +105,50 @@ impl Matrix {
         }
     }
 
+    /// Returns the bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+}
+
+impl Ordered {
+    /// Copies a matrix to the device, with values in f32 if `single` is set. The order consists of the row at each
+    /// position, and of the first position of each group and the end of the last group.
+    pub fn new(stream: &Stream, a: Rows, order: (&[u32], &[usize]), single: bool) -> Result<Self> {
+        let ((rows, starts), mut memory) = (order, Allocations::new(MATRIX));
+        let (mut ptr, mut col, mut val) = (zeroed(rows.len() + 1, MATRIX)?, Vec::new(), Vec::new());
+        reserve(&mut col, a.col.len(), MATRIX)?;
+        reserve(&mut val, a.val.len(), MATRIX)?;
+        for (place, row) in rows.iter().enumerate() {
+            let entries = a.ptr[*row as usize]..a.ptr[*row as usize + 1];
+            col.extend_from_slice(&a.col[entries.clone()]);
+            val.extend_from_slice(&a.val[entries]);
+            ptr[place + 1] = col.len();
+        }
+        let ordered = Rows { ptr: &ptr, col: &col, val: &val };
+        let whole = CsrArgs { rows: memory.copy_of(stream, rows)?, ..csr(&mut memory, stream, ordered, single)? };
+        let mut groups = Vec::new();
+        for range in starts.windows(2) {
+            let group = CsrArgs {
+                first: range[0] as i64,
+                end: range[1] as i64,
+                separate: long_rows(&mut memory, stream, ordered, range[0]..range[1], |place| rows[place])?,
+                lanes: lanes(ptr[range[1]] - ptr[range[0]], range[1] - range[0]),
+                ..whole
+            };
+            push(&mut groups, group, MATRIX)?;
+        }
+        Ok(Self { memory, groups, single })
+    }
+
+    /// Returns the number of groups.
+    pub fn count(&self) -> usize {
+        self.groups.len()
+    }
+
     /// Computes s = A x for the rows of a group, and uses s as `then` states.
-    pub fn multiply_group(&self, stream: &Stream, group: &Group, x: Address, then: Then) -> Result<()> {
-        let Kernel::Csr(a) = self.kernel else {
-            return Err(Error::Internal("only csr has groups of rows".to_owned()));
-        };
-        let &Group { first, end, separate } = group;
-        launch::csr_rows(stream, self.single, &CsrArgs { first, end, separate, x, then, ..a })
+    pub fn multiply(&self, stream: &Stream, group: usize, x: Address, then: Then) -> Result<()> {
+        launch::csr_rows(stream, self.single, &CsrArgs { x, then, ..self.groups[group] })
     }
 
     /// Returns the bytes of device memory.
@@ -180,7 +196,7 @@ fn csr(memory: &mut Allocations, stream: &Stream, matrix: Rows, single: bool) ->
         val: values(memory, stream, matrix.val, single)?,
         longest: longest(matrix) as i64,
         separate: long_rows(memory, stream, matrix, 0..rows, |place| place as u32)?,
-        lanes: lanes(matrix),
+        lanes: lanes(matrix.val.len(), rows),
         ..CsrArgs::default()
     })
 }

@@ -2,9 +2,8 @@
 //! the arrays of the format and the vectors, and computes all steps of a solve.
 //!
 //! Modules, each of which may use the modules before it in this list: `allocations` (memory), `matrix` (products),
-//! `precondition`
-//! and `relaxation` (M^-1 and sweeps), `state` (data of a factorization), `run` (steps), `solve` (start and end of a
-//! run).
+//! `triangular` and `precondition` (M^-1), `relaxation` (sweeps), `state` (data of a factorization), `run` (steps),
+//! `solve` (start and end of a run).
 
 mod allocations;
 mod matrix;
@@ -13,6 +12,7 @@ mod relaxation;
 mod run;
 pub mod solve;
 mod state;
+mod triangular;
 
 use crate::base::csr::Csr;
 use crate::base::engine::Engine;
@@ -152,21 +152,25 @@ impl SparseBackend for Cuda {
             None => State::new(stream, rows, 0)?,
         };
         state.reserve(stream, setup.own.max(PCG_VECTORS))?;
-        state.first = Preconditioner::new(stream, csr, setup, &setup.preconditioning)?;
+        let (first, mut result) = Preconditioner::new(stream, csr, setup, &setup.preconditioning)?;
+        state.first = first;
         if setup.second.kind != Kind::None {
-            state.second = Some(Preconditioner::new(stream, csr, setup, &setup.second)?);
+            state.second = Some(Preconditioner::new(stream, csr, setup, &setup.second)?.0);
         }
         state.relaxation = match &setup.sweep_parameters {
-            Some(sweeps) => Some(Relaxation::new(stream, csr, sweeps)?),
+            Some(sweeps) => {
+                let relaxation = Relaxation::new(stream, csr, sweeps)?;
+                result.colours = relaxation.colours();
+                Some(relaxation)
+            }
             None => None,
         };
         let a = of_products(&self.products, self.symmetric)?;
         if setup.sweep_parameters.is_none() {
             state.record(&self.session.device, &a)?;
         }
-        let colours = state.relaxation.as_ref().map_or(0, Relaxation::colours);
         self.state = Some(state);
-        Ok(SetupResult { colours, ..SetupResult::default() })
+        Ok(result)
     }
 
     fn reserve(&mut self, own: usize) -> Result<()> {

@@ -1,19 +1,21 @@
-//! Preconditioners on the device: none, jacobi, the Neumann series, and the Chebyshev polynomial. Their application
-//! consists of products and vector operations.
+//! Preconditioners on the device: none, jacobi, the Neumann series, the Chebyshev polynomial, and triangular solves by
+//! colours. Their application consists of products and vector operations.
 
 use super::allocations::Allocations;
 use super::matrix::{Matrix, Products};
+use super::triangular::Solved;
 use crate::base::csr::Csr;
 use crate::base::heap::boxed;
 use crate::base::workers::Workers;
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::{Address, DiagonalArgs, Sum, Then, What};
-use crate::error::{Error, Result, push, zeroed};
+use crate::cuda::vectors::without_result;
+use crate::error::{Error, Result};
 use crate::krylov::series::{SeriesSteps, series};
 use crate::options::{Format, Preconditioner as Kind};
-use crate::sparse::backend::{Preconditioning, Setup};
-use crate::sparse::{FormatRequest, Interval, Rows, Stored, View, inverse_diagonal};
+use crate::sparse::backend::{Preconditioning, Setup, SetupResult};
+use crate::sparse::{FormatRequest, Interval, Rows, Split, Stored, View, inverse_diagonal};
 
 const WHAT: &str = "a preconditioner on the device";
 
@@ -25,6 +27,7 @@ pub enum Preconditioner {
     Diagonal(Allocations, Address),
     Series(Box<Series>),
     Polynomial(Box<Polynomial>),
+    Triangular(Box<Solved>),
 }
 
 /// The truncated Neumann series ([`series`]).
@@ -72,24 +75,12 @@ fn part(stream: &Stream, a: &Csr<u32>, single: bool) -> Result<Matrix> {
     Matrix::new(stream, &view, [a.rows(), a.cols], single)
 }
 
-/// Returns the entries for which `is_in(i, j)` holds.
-fn entries_of(a: &Csr<u32>, is_in: impl Fn(usize, usize) -> bool) -> Result<Csr<u32>> {
-    let mut part = Csr { cols: a.cols, ptr: zeroed(a.rows() + 1, WHAT)?, col: Vec::new(), val: Vec::new() };
-    for i in 0..a.rows() {
-        for (j, value) in a.row(i).filter(|(j, _)| is_in(i, *j)) {
-            push(&mut part.col, j as u32, WHAT)?;
-            push(&mut part.val, value, WHAT)?;
-        }
-        part.ptr[i + 1] = part.col.len();
-    }
-    Ok(part)
-}
-
 impl Preconditioner {
     /// Sets up M on the device.
-    pub fn new(stream: &Stream, a: &Csr<u32>, setup: &Setup, wanted: &Preconditioning) -> Result<Self> {
+    pub fn new(stream: &Stream, a: &Csr<u32>, setup: &Setup, wanted: &Preconditioning) -> Result<(Self, SetupResult)> {
         let transposes = setup.transposes && !setup.symmetric;
-        Ok(match wanted.kind {
+        let mut result = SetupResult::default();
+        let own = match wanted.kind {
             Kind::None => Self::None,
             Kind::Jacobi => {
                 let (mut memory, mut d) = (Allocations::new(WHAT), inverse_diagonal(a)?);
@@ -105,8 +96,14 @@ impl Preconditioner {
             Kind::Chebyshev => {
                 Self::Polynomial(boxed(Polynomial::new(stream, a, setup, transposes, wanted.degree)?, WHAT)?)
             }
+            Kind::Ssor | Kind::Ic0 | Kind::Ilu0 => {
+                let (own, made) = Solved::new(stream, a, setup, wanted)?;
+                result = made;
+                Self::Triangular(boxed(own, WHAT)?)
+            }
             other => return Err(Error::Internal(format!("a device has no preconditioner {other:?}"))),
-        })
+        };
+        Ok((own, result))
     }
 
     /// Returns the address of d for M^-1 = diag(d), 0 for M = I, or `None` if M is not diagonal.
@@ -145,6 +142,7 @@ impl Preconditioner {
                 };
                 m.apply(stream, (matrix, flips), rows, [from, to], sum)
             }
+            Self::Triangular(m) => m.apply(stream, rows, [from, to], transposed, sum),
         }
     }
 
@@ -163,6 +161,7 @@ impl Preconditioner {
                 };
                 m.memory.bytes() + m.copies.as_ref().map_or(0, of_copies)
             }
+            Self::Triangular(m) => m.bytes(),
         }
     }
 }
@@ -175,17 +174,14 @@ fn scale(stream: &Stream, rows: usize, [d, v, out]: [Address; 3], sum: Sum) -> R
 impl Series {
     fn new(stream: &Stream, a: &Csr<u32>, (single, transposes): (bool, bool), order: usize) -> Result<Self> {
         let mut memory = Allocations::new(WHAT);
-        let d = memory.copy_of(stream, &inverse_diagonal(a)?)?;
-        let (lower, upper) = (entries_of(a, |i, j| j < i)?, entries_of(a, |i, j| j > i)?);
-        let transposed = match transposes {
-            true => {
-                let flipped = |t: &Csr<u32>| part(stream, &t.transposed(&mut Workers::alone())?, single);
-                Some([flipped(&upper)?, flipped(&lower)?])
-            }
-            false => None,
+        let split = Split::plain(a)?;
+        let d = memory.copy_of(stream, &split.scale)?;
+        let both = |Split { lower, upper, .. }: Split<u32>| {
+            Ok([part(stream, &lower.into_csr(), single)?, part(stream, &upper.into_csr(), single)?])
         };
+        let transposed = if transposes { Some(both(split.transposed()?)?) } else { None };
+        let [lower, upper] = both(split)?;
         let room = [memory.zeroed(stream, 8 * a.rows())?, memory.zeroed(stream, 8 * a.rows())?];
-        let (lower, upper) = (part(stream, &lower, single)?, part(stream, &upper, single)?);
         Ok(Self { memory, d, lower, upper, transposed, order, room })
     }
 }
@@ -203,7 +199,7 @@ struct Steps<'a> {
 
 impl Steps<'_> {
     fn sum(&self, last: bool) -> Sum {
-        if last { self.sum } else { Sum { partial: 0, how: 0, conditional: 0, ..self.sum } }
+        if last { self.sum } else { without_result(self.sum) }
     }
 }
 
@@ -257,9 +253,8 @@ impl Polynomial {
         [r, z]: [Address; 2],
         sum: Sum,
     ) -> Result<()> {
-        let none = Sum { partial: 0, how: 0, conditional: 0, ..sum };
         let [left, mut step, mut next] = self.room;
-        let of_step = |last: bool| if last { sum } else { none };
+        let of_step = |last: bool| if last { sum } else { without_result(sum) };
         launch::begin_chebyshev(
             stream,
             &DiagonalArgs {

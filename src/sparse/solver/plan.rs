@@ -195,10 +195,12 @@ fn chosen_on_device(solver: Solver, seen: &Inspection) -> Preconditioner {
 /// Fails if a device has no kernels for the order of the sweeps or for the preconditioner.
 fn check_kernels(solver: Solver, preconditioner: Preconditioner, options: &Options) -> Result<()> {
     let ordering: Ordering = options.choice(opt::ORDERING);
-    if matches!(solver, Solver::GaussSeidel | Solver::Sor) && ordering != Ordering::Multicolour {
-        let (name, solver) = (ordering.name(), solver.name());
+    let refused = |what: String| {
         let sentence = "has no kernel on a device; use ordering=multicolour";
-        return Err(Error::Unsupported(format!("solver={solver}: ordering={name} {sentence}")));
+        Err(Error::Unsupported(format!("{what}: ordering={} {sentence}", ordering.name())))
+    };
+    if matches!(solver, Solver::GaussSeidel | Solver::Sor) && ordering != Ordering::Multicolour {
+        return refused(format!("solver={}", solver.name()));
     }
     match preconditioner {
         Preconditioner::Auto
@@ -206,8 +208,14 @@ fn check_kernels(solver: Solver, preconditioner: Preconditioner, options: &Optio
         | Preconditioner::Jacobi
         | Preconditioner::Neumann
         | Preconditioner::Chebyshev => Ok(()),
+        Preconditioner::Ssor | Preconditioner::Ic0 | Preconditioner::Ilu0 if ordering == Ordering::Multicolour => {
+            Ok(())
+        }
+        one @ (Preconditioner::Ssor | Preconditioner::Ic0 | Preconditioner::Ilu0) => {
+            refused(format!("preconditioner={}", one.name()))
+        }
         other => Err(Error::Unsupported(format!(
-            "preconditioner={} has no kernel on a device; use none, jacobi, neumann or chebyshev",
+            "preconditioner={} has no kernel on a device; use none, jacobi, neumann, chebyshev, ssor, ic0 or ilu0",
             other.name()
         ))),
     }

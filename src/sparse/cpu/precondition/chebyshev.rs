@@ -1,7 +1,6 @@
 //! Preconditioner: a Chebyshev polynomial in D^-1 A.
 
 use super::apply::{Apply, WHAT};
-use super::split::Part;
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::number::Real;
@@ -10,7 +9,7 @@ use crate::base::team::Me;
 use crate::base::workers::Workers;
 use crate::error::{Result, reserve};
 use crate::krylov::cpu::chunks::Chunks;
-use crate::sparse::{Interval, inverse_diagonal};
+use crate::sparse::{Interval, Part, inverse_diagonal};
 
 /// M^-1 = p(D^-1 A) D^-1. The residual polynomial 1 - t p(t) is the Chebyshev polynomial of the interval [hi / 30, hi],
 /// scaled to 1 at t = 0 (Saad 2003, algorithm 12.1).

@@ -2,12 +2,11 @@
 //! diagonal G. ssor, ic0 and ilu0 have this form; M^-T has it, too. For the Neumann series, L and U are the triangles
 //! of A.
 
-use super::apply::WHAT;
+use super::preconditioning::{WHAT, inverse_diagonal, kept};
 use crate::base::csr::{Csr, accumulate, restart};
 use crate::base::index::Index;
 use crate::base::number::Real;
 use crate::error::{Result, reserve, zeroed};
-use crate::sparse::{inverse_diagonal, kept};
 
 /// Some entries of a matrix, stored by rows with ascending columns.
 pub struct Part<I, V = f64> {
@@ -74,6 +73,11 @@ impl<I: Index> Part<I> {
 
     pub fn rows(&self) -> usize {
         self.ptr.len() - 1
+    }
+
+    /// Returns the part as a square matrix.
+    pub fn into_csr(self) -> Csr<I> {
+        Csr { cols: self.rows(), ptr: self.ptr, col: self.col, val: self.val }
     }
 
     /// Iterates over columns and values of row i.
