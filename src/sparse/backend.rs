@@ -2,7 +2,7 @@
 //! products.
 
 use crate::base::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::options::{Ordering, Preconditioner};
 use crate::report::{Observer, Outcome};
@@ -112,6 +112,9 @@ pub struct SetupResult {
     pub aggregates_kept: usize,
 }
 
+/// Returns a matrix whose values are numbers ([`SparseBackend::replace_values`]).
+pub type Numbered<'a> = dyn Fn() -> Result<Option<Box<dyn Stored>>> + 'a;
+
 /// Backend with the vectors, the preconditioner and the thread team for one matrix.
 pub trait SparseBackend: Engine + Send {
     /// Computes M, allocates the vectors of the method, and creates the thread team.
@@ -123,6 +126,16 @@ pub trait SparseBackend: Engine + Send {
     /// Computes the product with at most `threads` threads. With `check`, returns an error if an x on a device contains
     /// NaN or infinity.
     fn multiply(&mut self, a: Factor, arrays: Arrays, check: bool, threads: usize) -> Result<()>;
+    /// Replaces the values of the matrix for products by `values`, in the order of csr. Returns `false` if the backend
+    /// has no such matrix or cannot replace its values. `numbered` returns the matrix in the same storage format, with
+    /// the value k + 1 in place of `values[k]`, or `None` if this format is csr.
+    fn replace_values(&mut self, _values: &[f64], _numbered: &Numbered) -> Result<bool> {
+        Ok(false)
+    }
+    /// Copies values from an array on the backend's device.
+    fn fetch(&mut self, _from: u64, _to: &mut [f64]) -> Result<()> {
+        Err(Error::Internal("the backend has no device".to_owned()))
+    }
     /// Discards the data that depends on the storage format of products. Called before the format changes.
     fn discard_format_data(&mut self);
     /// Runs `own` and `other`, concurrently if a matrix with `rows` rows is large enough for several threads.

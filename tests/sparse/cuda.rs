@@ -200,17 +200,24 @@ fn poisson(n: usize) -> System {
     system(&format!("poisson2d_{n}")).unwrap()
 }
 
-const TRIANGULAR: &str = "solver=bicg preconditioner=ilu0 ordering=multicolour";
-
-/// A factorization of new values gives results that are bitwise identical to those of a new handle.
+/// A factorization of new values gives results that are bitwise identical to those of a new handle. The values are on
+/// the host or on the device. The matrix contains duplicates, whose values are summed.
 fn second_factorizations() {
     let a = poisson(9);
-    let entries = Entries { rows: a.n, cols: a.n, entries: a.entries };
+    let mut entries = Entries { rows: a.n, cols: a.n, entries: a.entries };
+    entries.entries.extend((0..a.n).step_by(7).map(|i| (i, i, 0.5)));
     let other: Vec<f64> = entries.entries.iter().map(|e| if e.0 == e.1 { 5.0 + e.0 as f64 } else { e.2 }).collect();
     let b = x_of(a.n);
-    for options in
-        ["solver=cg preconditioner=jacobi", "solver=bicg preconditioner=neumann", "solver=idr format=csr", TRIANGULAR]
-    {
+    for options in [
+        "solver=cg preconditioner=jacobi",
+        "solver=bicg preconditioner=neumann",
+        "solver=bicg preconditioner=ilu0 ordering=multicolour",
+        "solver=idr format=csr",
+        "solver=idr format=ell",
+        "solver=idr format=sell slice=5 sigma=7",
+        "solver=idr format=bsr block_size=3",
+        "solver=bicg format=dia",
+    ] {
         let options = format!("backend=cuda {options}");
         let solve = |s: &Solver| {
             s.factorize().unwrap();
@@ -223,11 +230,21 @@ fn second_factorizations() {
         let first = solve(&s);
         s.set_values(&other).unwrap();
         s.solve(&b, &mut vec![0.0; b.len()]).unwrap_err().expect(status::STATE, &["values"]);
+        let product = bits(&s.product(&b, false).unwrap());
         let second = solve(&s);
+        for round in 0..3 {
+            let values = if round == 1 { entries.entries.iter().map(|e| e.2).collect() } else { other.clone() };
+            let there = DeviceArray::new(&values);
+            // SAFETY: a live handle; an array on the device with a value per entry.
+            outcome(unsafe { sparse_set_values(s.handle, there.0 as *const f64) }).unwrap();
+            assert!(s.real(info::SECONDS_TRANSFER) > 0.0);
+            assert_eq!(&solve(&s), if round == 1 { &first } else { &second }, "{options}");
+        }
         let mut changed = entries.clone();
         changed.entries.iter_mut().zip(&other).for_each(|(e, v)| e.2 = *v);
         let fresh = changed.solver();
         fresh.options(&options).unwrap();
+        assert_eq!(bits(&fresh.product(&b, false).unwrap()), product, "{options}");
         assert_eq!(solve(&fresh), second, "{options}");
         assert_ne!(first, second, "{options}");
     }

@@ -52,6 +52,8 @@ plain_kernels! {
     /// Computes x += alpha p and p = d r + beta p, as a step of the loop.
     AdvanceByDiagonal advance_by_diagonal(DiagonalArgs) = "sparse_advance_by_diagonal_f64",
         |a| cell_blocks(a.count), BLOCK;
+    /// Copies the values of a matrix to the places of its format.
+    Gather gather(GatherArgs) = "sparse_gather_f64", |a| cell_blocks(a.count), BLOCK;
     /// Fills a vector with random numbers.
     Random fill_random(RandomArgs) = "sparse_random_f64", |a| cell_blocks(a.count), BLOCK;
 }

@@ -1,11 +1,14 @@
 //! A matrix on the device in one of the formats that have kernels, and products with it.
 
 use super::allocations::Allocations;
-use crate::cuda::driver::Stream;
+use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, BsrArgs, CsrArgs, DiaArgs, LongRows, NOTHING_THERE, SellArgs, Then};
+use crate::cuda::launch::{Address, BsrArgs, CsrArgs, DiaArgs, GatherArgs, LongRows, NOTHING_THERE, SellArgs, Then};
+use crate::cuda::staging::{Copies, Job};
 use crate::error::{Error, Result, collected, extend, push, reserve, zeroed};
-use crate::sparse::{Rows, View, kept};
+use crate::sparse::backend::Numbered;
+use crate::sparse::{Rows, Stored, View, kept};
+use std::time::Instant;
 
 const MATRIX: &str = "a matrix on the device";
 
@@ -15,6 +18,9 @@ pub struct Matrix {
     kernel: Kernel,
     /// The values are stored in f32.
     single: bool,
+    /// For each value of the format, the number of the entry in the order of csr, or [`NOTHING_THERE`] for padding: the
+    /// address and the number of values. `None` until values are replaced.
+    order: Option<(Address, usize)>,
 }
 
 /// Arguments of the kernel of a product, without the vectors.
@@ -80,7 +86,7 @@ impl Matrix {
                 ..BsrArgs::default()
             }),
         };
-        Ok(Self { memory, kernel, single: single && !matches!(view, View::Bsr { .. }) })
+        Ok(Self { memory, kernel, single: single && !matches!(view, View::Bsr { .. }), order: None })
     }
 
     /// Returns whether the kernel can compute products with A^T.
@@ -105,10 +111,60 @@ impl Matrix {
         }
     }
 
+    /// Replaces the values by `values`, in the order of csr. The format has at most 2^32 - 1 entries.
+    pub fn replace_values(
+        &mut self,
+        stream: &Stream,
+        (copies, seconds): (&mut Copies, &mut f64),
+        values: &[f64],
+        numbered: &Numbered,
+    ) -> Result<()> {
+        let to = match &self.kernel {
+            Kernel::Csr(a) => a.val,
+            Kernel::Sell(a) => a.val,
+            Kernel::Dia(a) => a.val,
+            Kernel::Bsr(a) => a.val,
+        };
+        let is_csr = matches!(self.kernel, Kernel::Csr(_));
+        if values.is_empty() {
+            return Ok(());
+        }
+        if !is_csr && self.order.is_none() {
+            let stored = numbered()?;
+            let order = stored.as_deref().and_then(Stored::view).map(order_of).transpose()?;
+            let order = order.ok_or_else(|| Error::Internal("the format has no order of values".to_owned()))?;
+            self.order = Some((self.memory.copy_of(stream, &order)?, order.len()));
+        }
+        let staging =
+            if is_csr { None } else { Some(Memory::zeroed(stream.device(), stream, 8 * values.len(), MATRIX)?) };
+        let there = staging.as_ref().map_or(to, |memory| memory.address);
+        let start = Instant::now();
+        copies.send(stream, &[Job::all(values, there)])?;
+        stream.wait()?;
+        *seconds = start.elapsed().as_secs_f64();
+        if let (Some((order, count)), Some(_)) = (self.order, &staging) {
+            launch::gather(stream, &GatherArgs { count: count as i64, order, values: there, to })?;
+            // The staging memory is freed on return.
+            stream.wait()?;
+        }
+        Ok(())
+    }
+
     /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
         self.memory.bytes()
     }
+}
+
+/// Returns for each value of a format the number of the entry, from a matrix whose entry k has the value k + 1.
+fn order_of(view: View) -> Result<Vec<u32>> {
+    let (val, separate): (&[f64], &[f64]) = match view {
+        View::Csr(rows) | View::Bsr { rows, .. } => (rows.val, &[]),
+        View::Dia { val, .. } | View::Ell { val, .. } => (val, &[]),
+        View::Sell { val, separate: (_, rows), .. } => (val, rows.val),
+    };
+    let number = |value: &f64| if *value == 0.0 { NOTHING_THERE } else { (*value - 1.0) as u32 };
+    collected(val.iter().chain(separate).map(number), "the order of values")
 }
 
 impl Ordered {

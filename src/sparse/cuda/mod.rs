@@ -22,12 +22,13 @@ use crate::cuda::launch;
 use crate::cuda::launch::{Scalars, Then, What};
 use crate::cuda::looped::SharedScalars;
 use crate::cuda::session::Session;
+use crate::cuda::staging::Job;
 use crate::cuda::vectors::inspect;
 use crate::error::{Error, Place, Result};
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::options::Preconditioner as Kind;
 use crate::report::{Nobody, Observer, Outcome};
-use crate::sparse::backend::{Factor, Operator, Setup, SetupResult, SparseBackend};
+use crate::sparse::backend::{Factor, Numbered, Operator, Setup, SetupResult, SparseBackend};
 use crate::sparse::{AnyCsr, Stored};
 use crate::stencil::cells::Cells;
 use matrix::{Matrix, Products};
@@ -35,6 +36,7 @@ use precondition::Preconditioner;
 use relaxation::Relaxation;
 use run::Run;
 use state::{State, box_of};
+use std::time::Instant;
 
 /// Number of vectors of PCG in addition to x, b and r.
 const PCG_VECTORS: usize = 3;
@@ -245,7 +247,29 @@ impl SparseBackend for Cuda {
         let then = Then { what: What::Keep as i32, out: call.output.values, ..Then::default() };
         matrix.multiply(call.stream, a.transposed && !copies, call.input.values, then)?;
         call.output_has(Cells { nx: rows, ny: 1, nz: 1 });
-        call.fetch_output()
+        call.fetch_output()?;
+        call.count_sent()
+    }
+
+    fn replace_values(&mut self, values: &[f64], numbered: &Numbered) -> Result<bool> {
+        self.recover()?;
+        let _entered = self.session.device.clone().enter()?;
+        let [Some(own), copy] = &mut self.products else { return Ok(false) };
+        *copy = None;
+        let (stream, copies, seconds) = self.session.parts();
+        own.replace_values(stream, (copies, seconds), values, numbered)?;
+        Ok(true)
+    }
+
+    fn fetch(&mut self, from: u64, to: &mut [f64]) -> Result<()> {
+        self.recover()?;
+        let _entered = self.session.device.clone().enter()?;
+        let (stream, copies, seconds) = self.session.parts();
+        let start = Instant::now();
+        copies.fetch(stream, &[Job::all_to(to, from)])?;
+        stream.wait()?;
+        *seconds = start.elapsed().as_secs_f64();
+        Ok(())
     }
 
     fn discard_format_data(&mut self) {

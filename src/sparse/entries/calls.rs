@@ -13,9 +13,9 @@ use crate::sparse::entries::sparse_handle;
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
-/// - `values` (in): the new values, in host memory. Pass as many values as for the creation of the matrix, in the same
-///   order. For a matrix from a file, pass `RRB_INFO_NONZEROS` values in CSR order. NULL is allowed if the matrix has
-///   no entries.
+/// - `values` (in): the new values, in host memory or, with `backend=cuda`, on the device. Pass as many values as for
+///   the creation of the matrix, in the same order. For a matrix from a file, pass `RRB_INFO_NONZEROS` values in CSR
+///   order. NULL is allowed if the matrix has no entries.
 ///
 /// For a matrix from `sparse_create_from`, omit the zeros that `sparse_create_from` treated as padding. For a symmetric
 /// matrix in the format skyline, pass each off-diagonal value twice in succession.
@@ -25,12 +25,14 @@ use crate::sparse::entries::sparse_handle;
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or `values` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, is in device memory although `backend=cuda` is not set, is on
+///   another device than the option `device` selects, or is in host memory although `memory=device` is set.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but `backend=cuda` is not set.
 /// - `RRB_ERR_NOT_FINITE`: a value, or the sum of the values with the same row and column, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed. The call allocates memory only if the matrix was created from unsorted or
 ///   repeated entries.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
-/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `values`.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate or copy `values`.
 ///
 /// After an error the values are unchanged.
 ///
@@ -204,8 +206,9 @@ pub unsafe extern "C" fn sparse_arrays(
 ///   accept only `preconditioner=none`. The method minres accepts only `preconditioner=none` and
 ///   `preconditioner=jacobi`. The preconditioner amg requires the method cg.
 /// - `RRB_ERR_UNSUPPORTED`: the preconditioner is amg, but the matrix has 2^32 - 1 rows or more.
-/// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format, the preconditioner or the order of the
-///   sweeps has no kernel on a device. The message names those with kernels.
+/// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format, the preconditioner or the order of the rows
+///   has no kernel on a device. The methods gauss_seidel and sor and the preconditioners ssor, ic0 and ilu0 require
+///   `ordering=multicolour`. The message names what has kernels.
 /// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the matrix has 2^31 rows or more, or the library was built
 ///   without kernels.
 /// - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.

@@ -11,7 +11,7 @@ use crate::abi::system::Solving;
 use crate::base::heap::boxed;
 use crate::base::machine::{Core, Machine};
 use crate::base::workers::Workers;
-use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, push};
+use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, push, zeroed};
 use crate::files::{Loaded, Vectors, load};
 use crate::krylov::solve::Function;
 use crate::krylov::solve_steps;
@@ -143,13 +143,23 @@ pub(super) fn of_file(path: &CStr) -> Result<Handle<sparse_handle>> {
 }
 
 impl Handle<sparse_handle> {
-    /// Replaces the values of the matrix.
+    /// Replaces the values of the matrix. If they are on the device, copies them to the host, which inspects the matrix
+    /// and sets up the preconditioner.
     ///
     /// # Safety
     /// `values` must be NULL or hold as many values as the call that created the handle received.
     pub(super) unsafe fn set_values(&mut self, values: *const f64) -> Result<()> {
+        let (count, machine) = (self.own.matrix.facts().given, self.machine_of_options());
         // SAFETY: guaranteed by the caller.
-        let values = unsafe { read("values", values, self.own.matrix.facts().given)? };
+        let (there, mut values) = unsafe { self.input("values", values, count, machine)? };
+        let copied: Vec<f64>;
+        if there != 0 {
+            let core = core(self.base.core.take(), machine, self.base.stream as usize)?;
+            let mut fetched = zeroed(count, "values")?;
+            self.base.core.insert(core).fetch(there, &mut fetched)?;
+            copied = fetched;
+            values = &copied;
+        }
         check_values(values)?;
         self.own.matrix.set_values(values)?;
         self.base.given("values");
@@ -235,7 +245,7 @@ impl Handle<sparse_handle> {
         let (rows, cols) = if transposed { (facts.cols, facts.rows) } else { (facts.rows, facts.cols) };
         let machine = self.machine_of_options();
         // SAFETY: guaranteed by the caller; the addresses are null for arrays on the host.
-        let (device_input, input) = unsafe { self.input(x, cols, machine)? };
+        let (device_input, input) = unsafe { self.input("x", x, cols, machine)? };
         if rows > 0 && cols > 0 {
             Extent::new("x", x, cols, false)?.check_apart(&Extent::new("y", y, rows, true)?)?;
         }
@@ -272,20 +282,26 @@ impl Handle<sparse_handle> {
         Machine::new(&self.base.options, threads, 0, false)
     }
 
-    /// Returns x of a product: its device address and no values, or 0 and its values.
+    /// Returns an input array: its device address and no values, or 0 and its values.
     ///
     /// # Safety
     /// `x` must be NULL or hold `count` values for the duration of the call.
-    unsafe fn input<'a>(&self, x: *const f64, count: usize, machine: Machine) -> Result<(u64, &'a [f64])> {
+    unsafe fn input<'a>(
+        &self,
+        name: &'static str,
+        x: *const f64,
+        count: usize,
+        machine: Machine,
+    ) -> Result<(u64, &'a [f64])> {
         if count > 0 && machine.is_device() {
-            check_array("x", x)?;
-            let address = self.base.device_address("x", x, machine)?;
+            check_array(name, x)?;
+            let address = self.base.device_address(name, x, machine)?;
             if address != 0 {
                 return Ok((address, &[]));
             }
         }
         // SAFETY: guaranteed by the caller.
-        Ok((0, unsafe { read("x", x, count)? }))
+        Ok((0, unsafe { read(name, x, count)? }))
     }
 
     /// Returns y of a product, as `input` returns x.

@@ -88,7 +88,22 @@ impl Sparse {
     /// Discards everything that was computed from the values of the matrix.
     pub fn forget(&mut self) {
         self.system = None;
-        self.drop_product();
+        match &mut self.product {
+            // The device keeps the arrays of the format, and replaces their values.
+            Some(product) if self.machine.is_device() => product.forget_values(),
+            _ => self.drop_product(),
+        }
+    }
+
+    /// Returns whether the storage format that the options request exists, with the values of the matrix.
+    fn has_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
+        let (backend, threads) = (&mut *self.backend, self.machine.threads);
+        self.product.as_mut().map_or(Ok(false), |product| product.is_current(matrix, options, backend, threads))
+    }
+
+    /// Copies values from an array on the device of the backend.
+    pub fn fetch(&mut self, from: u64, to: &mut [f64]) -> Result<()> {
+        self.backend.fetch(from, to)
     }
 
     /// Frees the matrix in its storage format before another format is built, because both together may need too much
@@ -101,7 +116,7 @@ impl Sparse {
     /// Converts the matrix to the storage format that the options request, unless an earlier call has done this.
     /// Returns whether the matrix was converted.
     pub fn make_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
-        if self.product.as_ref().is_some_and(|product| product.matches_options(options)) {
+        if self.has_product(matrix, options)? {
             return Ok(false);
         }
         self.drop_product();
@@ -164,7 +179,7 @@ impl Sparse {
 
     /// Computes the properties of the matrix. Concurrently, builds its storage format if it does not exist.
     fn inspect(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<Inspection> {
-        if self.product.as_ref().is_some_and(|product| product.matches_options(options)) {
+        if self.has_product(matrix, options)? {
             return matrix.inspect();
         }
         self.drop_product();
