@@ -211,6 +211,79 @@ __device__ inline void largest(const CellLargestArgs &a) {
     note_largest(&a.scalars->largest, largest);
 }
 
+struct ScaleArgs {
+    int64_t count;
+    const double *v;
+    uint64_t *partial; // one value per thread block
+    double *scales;    // 1 / s and s
+    Scalars *scalars;
+};
+
+// Returns the maximum over the threads of a block.
+__device__ inline uint64_t block_largest(uint64_t mine) {
+    __shared__ unsigned long long largest;
+    __syncthreads();
+    if (threadIdx.x == 0) largest = 0;
+    __syncthreads();
+    if (mine) atomicMax(&largest, (unsigned long long)mine);
+    __syncthreads();
+    return largest;
+}
+
+// Computes s, the largest power of two not above max |v_i|, limited such that s and 1 / s are normal numbers.
+__device__ inline void find_scale(const ScaleArgs &a) {
+    uint64_t most = 0;
+    over_cells(a.count, [&](int64_t c) { most = max(most, magnitude(a.v[c])); });
+    most = block_largest(most);
+    if (threadIdx.x == 0) a.partial[blockIdx.x] = most;
+    if (!last_block(&a.scalars->ticket)) return;
+    most = 0;
+    for (unsigned k = threadIdx.x; k < gridDim.x; k += THREADS)
+        most = max(most, uint64_t(__ldcg(reinterpret_cast<const unsigned long long *>(a.partial) + k)));
+    most = block_largest(most);
+    if (threadIdx.x != 0) return;
+    const int64_t exponent = max(int64_t(2), min(int64_t(2045), int64_t(most >> 52)));
+    a.scales[0] = __longlong_as_double((2046 - exponent) << 52);
+    a.scales[1] = __longlong_as_double(exponent << 52);
+}
+
+// Arguments of take_cells and give_cells. take_cells divides r by the scale s and computes the first smoothing step.
+// give_cells computes z = factor * s * of_z and <r, z>.
+template <class V> struct CellCycleArgs {
+    int64_t count;
+    const double *r;
+    double *z;
+    const double *scales; // 1 / s and s, where s is a power of two near max |r_i|
+    const V *step;
+    V *of_r, *start;
+    const V *of_z;
+    double factor; // power of two by which the matrix of the cycle is multiplied
+    Sum sum;       // <r, z>
+};
+
+// Computes of_r = r / s and start = step * of_r.
+template <class V> __device__ inline void take_cells(const CellCycleArgs<V> &a) {
+    const double per_scale = a.scales[0];
+    over_cells(a.count, [&](int64_t c) {
+        const V r = V(a.r[c] * per_scale);
+        a.of_r[c] = r;
+        a.start[c] = a.step[c] * r;
+    });
+}
+
+// Computes z = factor * s * of_z, and the sum <r, z>.
+template <class V> __device__ inline void give_cells(const CellCycleArgs<V> &a) {
+    if (is_over(a.sum)) return;
+    const double factor = a.factor * a.scales[1];
+    double sum = 0.0;
+    over_cells(a.count, [&](int64_t c) {
+        const double z = factor * double(a.of_z[c]);
+        a.z[c] = z;
+        sum += a.r[c] * z;
+    });
+    finish_sum(a.sum, sum);
+}
+
 } // namespace vectors
 
 // Defines the kernel NAME, whose only argument is a struct ARGS of the namespace SPACE. The kernel passes it to the
@@ -229,4 +302,9 @@ __device__ inline void largest(const CellLargestArgs &a) {
     CELL_KERNEL(vectors, FAMILY##_inspect_f64, CellInspectArgs, inspect)                                               \
     CELL_KERNEL(vectors, FAMILY##_load_f64, CellTransferArgs, load)                                                    \
     CELL_KERNEL(vectors, FAMILY##_store_f64, CellTransferArgs, store)                                                  \
-    CELL_KERNEL(vectors, FAMILY##_largest_f64, CellLargestArgs, largest)
+    CELL_KERNEL(vectors, FAMILY##_largest_f64, CellLargestArgs, largest)                                               \
+    CELL_KERNEL(vectors, FAMILY##_find_scale_f64, ScaleArgs, find_scale)                                               \
+    CELL_KERNEL(vectors, FAMILY##_agg_take_f64, CellCycleArgs<double>, take_cells)                                     \
+    CELL_KERNEL(vectors, FAMILY##_agg_take_f32, CellCycleArgs<float>, take_cells)                                      \
+    CELL_KERNEL(vectors, FAMILY##_agg_give_f64, CellCycleArgs<double>, give_cells)                                     \
+    CELL_KERNEL(vectors, FAMILY##_agg_give_f32, CellCycleArgs<float>, give_cells)

@@ -5,7 +5,7 @@ use super::call::Call;
 use super::driver::Stream;
 use super::launch;
 use super::launch::{
-    Address, CellArray, CellBox, CellInspectArgs, CellLargestArgs, CellTransferArgs, Sum, Use, VectorArgs,
+    Address, CellArray, CellBox, CellInspectArgs, CellLargestArgs, CellTransferArgs, ScaleArgs, Sum, Use, VectorArgs,
 };
 use super::looped::SharedScalars;
 use crate::error::Result;
@@ -46,4 +46,23 @@ pub fn inspect(call: &mut Call, scalars: &mut SharedScalars, cells: CellBox, gue
     let args = CellInspectArgs { cells, input: call.input, output, scalars: scalars.at };
     launch::cell_inspect(call.stream, &args)?;
     call.inputs(scalars.fetch(call.stream)?)
+}
+
+/// Addresses for the computation of the scaling factor. In single precision, r is divided by a power of two near
+/// max |r|.
+#[derive(Clone, Copy)]
+pub struct Scale {
+    /// Partial results, one per thread block.
+    pub partial: Address,
+    /// Addresses of 1 / s and s, where s is the power of two.
+    pub scales: Address,
+    pub scalars: Address,
+}
+
+impl Scale {
+    /// Computes s from max |r|.
+    pub fn find(&self, stream: &Stream, r: Address, count: i64) -> Result<()> {
+        let Self { partial, scales, scalars } = *self;
+        launch::cell_scale(stream, &ScaleArgs { count, v: r, partial, scales, scalars })
+    }
 }

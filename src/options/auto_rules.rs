@@ -102,6 +102,9 @@ pub mod limits {
     /// keeps all entries of D and D^-1 finite.
     pub const PERMITTED_SCALING: f64 = 1e4;
 
+    /// `backend` of `sparse_`: smallest number of entries for which a device is used; `None` selects the CPU for every
+    /// matrix. The number must be measured: a device needs the time of the upload, and of launches per iteration.
+    pub const SPARSE_DEVICE_ENTRIES: Option<usize> = None;
     /// `preconditioner` of `sparse_`: smallest number of rows for which amg is used.
     ///
     /// Times relative to ic0, setup included: 1.33 for a cube of 47^3 nodes, 1 for 100^3 nodes, and 0.33 for a plane of

@@ -29,7 +29,7 @@ pub use import::import;
 pub use incomplete::{Factors, factors, factors_in_order};
 pub use inspection::{Asymmetry, Inspection};
 pub use matrix::{AnyCsr, Matrix, MatrixSizes};
-pub use preconditioning::{Interval, inverse_diagonal, kept};
+pub use preconditioning::{Interval, inverse_diagonal, kept, passes_of};
 pub use split::{Part, Split};
 pub use stored::{Arrays, By, ByParts, IndexArray, InputArrays, Rows, Size, Stored, View};
 

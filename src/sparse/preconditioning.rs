@@ -47,6 +47,16 @@ pub fn kept<V: Real>(values: impl Iterator<Item = f64>, count: usize) -> Result<
     Ok(all)
 }
 
+/// Selects the number of pairing passes of aggregation. Rows with few entries form aggregates of four (two passes).
+/// Rows with more entries form aggregates of eight (three passes), since aggregates of four would leave too many
+/// couplings on the coarse level.
+pub fn passes_of<I: Index>(a: &Csr<I>) -> usize {
+    /// Minimum average number of entries per row for three passes; a 7-point stencil has about 7 entries per row.
+    const MANY: f64 = 6.5;
+    let mean = a.col.len() as f64 / a.rows().max(1) as f64;
+    if mean < MANY { 2 } else { 3 }
+}
+
 /// Ratio hi / lo of the ends of the interval [lo, hi]. The polynomial damps error components with eigenvalues in this
 /// interval, but not those with smaller eigenvalues.
 const RATIO: f64 = 30.0;

@@ -161,6 +161,7 @@ fn repeated_solves() {
         "cg preconditioner=neumann precision=f32",
         "cg preconditioner=chebyshev",
         "cg preconditioner=chebyshev precision=f32",
+        "cg preconditioner=amg",
         "cg preconditioner=ssor ordering=multicolour",
         "cg preconditioner=ic0 ordering=multicolour precision=f32",
         "bicg preconditioner=neumann",
@@ -337,6 +338,50 @@ fn triangular_solves_by_colours() {
     failed.end();
 }
 
+/// Adds a node that is coupled to every second node, as a supply voltage in a circuit.
+fn with_hub(mut a: System) -> System {
+    let hub = a.n;
+    for i in (0..hub).step_by(2) {
+        a.entries.extend([(i, hub, -0.01), (hub, i, -0.01), (i, i, 0.01), (hub, hub, 0.01)]);
+    }
+    a.entries.push((hub, hub, 0.1));
+    a.n += 1;
+    a
+}
+
+/// Multigrid by aggregation: iteration counts within 3 of those of the CPU, which forms other aggregates and uses another
+/// cycle. A matrix has a long row. A second factorization keeps the aggregates.
+fn multigrid() {
+    let mut failed = Rows::default();
+    for (matrix, options) in [
+        ("poisson2d_40", "precision=auto"),
+        ("poisson2d_40", "precision=f64"),
+        ("poisson3d_14", "precision=auto"),
+        ("hub", "precision=auto"),
+    ] {
+        failed.row(&format!("{matrix} {options}"), || {
+            let a = if matrix == "hub" { with_hub(poisson(40)) } else { system(matrix).unwrap() };
+            let s = Entries { rows: a.n, cols: a.n, entries: a.entries }.solver();
+            let b = x_of(a.n);
+            let [of_cpu, of_cuda] = ["cpu", "cuda"].map(|backend| {
+                s.options(&format!("backend={backend} solver=cg preconditioner=amg {options}")).unwrap();
+                s.factorize().unwrap();
+                let mut x = vec![0.0; a.n];
+                assert_eq!(s.solve(&b, &mut x).unwrap(), status::OK);
+                assert!(s.real(key::FINAL_RESIDUAL) <= 1e-6);
+                s.int(key::ITERATIONS)
+            });
+            assert!((of_cpu - of_cuda).abs() <= 3, "{of_cuda} iterations instead of {of_cpu}");
+            s.factorize().unwrap();
+            let mut x = vec![0.0; a.n];
+            s.solve(&b, &mut x).unwrap();
+            assert_eq!(s.int(key::ITERATIONS), of_cuda);
+            assert!(a.n < 1000 || s.int(key::AGGREGATES_KEPT) > 0);
+        });
+    }
+    failed.end();
+}
+
 /// Formats, orderings and preconditioners without kernels, and arrays in another memory space, are errors.
 fn not_on_a_device() {
     let a = poisson(5);
@@ -355,7 +400,6 @@ fn not_on_a_device() {
         let words = [&*format!("preconditioner={m}"), "ordering=natural", "ordering=multicolour"];
         refused(&format!("preconditioner={m}"), &words);
     }
-    refused("preconditioner=amg", &["preconditioner=amg", "chebyshev, ssor, ic0 or ilu0"]);
     s.options("preconditioner=none").unwrap();
     for ordering in ["natural", "blocks", "symmetric"] {
         refused(&format!("solver=sor ordering={ordering}"), &[&format!("ordering={ordering}"), "multicolour"]);
@@ -404,6 +448,7 @@ device::device_tests! { devices();
     indefinite_systems
     multicolour_sweeps
     triangular_solves_by_colours
+    multigrid
     not_on_a_device
     bad_values
 }

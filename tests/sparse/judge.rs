@@ -240,11 +240,11 @@ impl<'c> Judge<'c> {
         self.on_device() && ["coo", "csc", "jds", "tjds", "skyline"].contains(&self.case.option("format", "auto"))
     }
 
-    /// Returns whether the device has no kernel for the order of the rows or for the preconditioner.
+    /// Returns whether the device has no kernel for the order of the rows.
     fn has_no_order(&self) -> bool {
         let (solver, m) = self.method();
         let by_rows = ["gauss_seidel", "sor"].contains(&solver) || ["ssor", "ic0", "ilu0"].contains(&m);
-        self.on_device() && (m == "amg" || by_rows && self.case.option("ordering", "natural") != "multicolour")
+        self.on_device() && by_rows && self.case.option("ordering", "natural") != "multicolour"
     }
 
     /// Returns the errors that factorize must return one of, and the other errors that it may return.

@@ -172,7 +172,6 @@ fn move_to_device(case: &mut Case) {
             format!("format={kernel}")
         }
         Some(("ordering", _)) => String::new(),
-        Some(("preconditioner", "amg")) => "preconditioner=neumann".to_owned(),
         Some(("transpose", "none")) => "transpose=copy".to_owned(),
         _ => word.to_owned(),
     };

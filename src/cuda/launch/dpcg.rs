@@ -206,8 +206,6 @@ plain_kernels! {
     /// Stores the region of each cell.
     CellNumbers number_cells(ClassArgs) = "dpcg_number_cells_f64",
         |a| cell_blocks(a.cells.count() + 2 * i64::from(a.guard)), BLOCK;
-    /// Computes a power of two near max |v|.
-    CellScale cell_scale(ScaleArgs) = "dpcg_scale_f64", |a| cell_blocks(a.count), BLOCK;
     /// Sums the couplings between regions exactly.
     AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Rounds the exact sums of `add_couplings` to the entries of E.
@@ -295,10 +293,6 @@ real_kernels! {
     CoarsenCells coarsen_cells(CellGridArgs) = "dpcg_coarsen_cells", |a| cell_blocks(a.coarse.count());
     /// Computes the centers of a grid and the strengths of its directions.
     LookAtCells look_at_cells(CellGridArgs) = "dpcg_look_at_cells", |a| cell_blocks(a.cells.count());
-    /// Copies a vector to the cycle of aggregation.
-    TakeCells take_cells(CellCycleArgs) = "dpcg_agg_take", |a| cell_blocks(a.count);
-    /// Copies a vector from the cycle of aggregation.
-    GiveCells give_cells(CellCycleArgs) = "dpcg_agg_give", |a| cell_blocks(a.count);
 }
 
 /// Returns the number of the cooperative kernel of the cycle below the finest grid.

@@ -33,7 +33,7 @@ pub static DPCG: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/dpcg.fatbin")),
     family: "dpcg",
     oldest: 0,
-    shared: &[aggregation::PLAIN, aggregation::REAL, labelled::PLAIN, labelled::REAL, vectors::PLAIN],
+    shared: &[aggregation::PLAIN, aggregation::REAL, labelled::PLAIN, labelled::REAL, vectors::PLAIN, vectors::REAL],
     kernels: &[dpcg::PLAIN, dpcg::REAL],
 };
 /// The kernels of `rrb` for one device.
@@ -61,6 +61,12 @@ pub static SPARSE: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/sparse.fatbin")),
     family: "sparse",
     oldest: 0,
-    shared: &[&[Kernel::ABSENT; labelled::COUNT], vectors::PLAIN],
+    shared: &[
+        aggregation::PLAIN,
+        aggregation::REAL,
+        &[Kernel::ABSENT; labelled::COUNT - aggregation::COUNT],
+        vectors::PLAIN,
+        vectors::REAL,
+    ],
     kernels: &[sparse::PLAIN, sparse::REAL],
 };

@@ -49,7 +49,17 @@ plain_kernels! {
     Store cell_store(CellTransferArgs) = "store_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes max |v|.
     Largest cell_largest(CellLargestArgs) = "largest_f64", |a| cell_blocks(a.count), BLOCK;
+    /// Computes a power of two near max |v|.
+    FindScale cell_scale(ScaleArgs) = "find_scale_f64", |a| cell_blocks(a.count), BLOCK;
+}
+
+real_kernels! {
+    RealNumber from COUNT + PLAIN.len(), in REAL:
+    /// Copies a vector to the cycle of aggregation.
+    TakeCells take_cells(CellCycleArgs) = "agg_take", |a| cell_blocks(a.count);
+    /// Copies a vector from the cycle of aggregation.
+    GiveCells give_cells(CellCycleArgs) = "agg_give", |a| cell_blocks(a.count);
 }
 
 /// Number of the first kernel of the family itself, in a family whose module includes these kernels.
-pub(super) const FIRST: usize = COUNT + PLAIN.len();
+pub(super) const FIRST: usize = COUNT + PLAIN.len() + REAL.len();

@@ -3,12 +3,13 @@
 
 use super::cell_grids::{Grid, make};
 use super::dense::Dense;
-use super::multigrid::{Made, Scale};
+use super::multigrid::Made;
 use super::source::Source;
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::{Address, CellArgs, DenseArgs, PairArgs};
+use crate::cuda::vectors::Scale;
 use crate::error::Result;
 
 /// The preconditioner: one V-cycle that starts from zero.

@@ -3,7 +3,6 @@
 use super::aggregated::Aggregated;
 use super::cell::CellCentred;
 use super::deflation::Deflation;
-use super::multigrid::Scale;
 use super::source::Source;
 use super::survey::Made;
 use super::vertex::Vertex;
@@ -13,7 +12,7 @@ use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::labelled::Labelled;
 use crate::cuda::launch::{Address, MOST_CELL_BLOCKS, MOST_FUSED_ORDER, Scalars, Sum};
 use crate::cuda::looped::{Recorded, SharedScalars};
-use crate::cuda::vectors::sum_to;
+use crate::cuda::vectors::{Scale, sum_to};
 use crate::dpcg::backend::{Preconditioner, Setup};
 use crate::error::{Error, Result};
 use crate::krylov::vectors::VectorId;

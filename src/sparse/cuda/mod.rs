@@ -2,9 +2,10 @@
 //! the arrays of the format and the vectors, and computes all steps of a solve.
 //!
 //! Modules, each of which may use the modules before it in this list: `allocations` (memory), `matrix` (products),
-//! `triangular` and `precondition` (M^-1), `relaxation` (sweeps), `state` (data of a factorization), `run` (steps),
-//! `solve` (start and end of a run).
+//! `triangular`, `aggregated` and `precondition` (M^-1), `relaxation` (sweeps), `state` (data of a factorization),
+//! `run` (steps), `solve` (start and end of a run).
 
+mod aggregated;
 mod allocations;
 mod matrix;
 mod precondition;
@@ -146,18 +147,21 @@ impl SparseBackend for Cuda {
         let stream = self.session.stream();
         // The memory of the previous factorization is freed before the new one is allocated. Vectors of the right
         // length are reused.
+        let mut before = None;
         let mut state = match self.state.take().filter(|state| state.rows == rows) {
             Some(mut state) => {
-                (state.first, state.second, state.relaxation) = (Preconditioner::None, None, None);
+                before = std::mem::take(&mut state.first).into_engine();
+                (state.second, state.relaxation) = (None, None);
                 state
             }
             None => State::new(stream, rows, 0)?,
         };
         state.reserve(stream, setup.own.max(PCG_VECTORS))?;
-        let (first, mut result) = Preconditioner::new(stream, csr, setup, &setup.preconditioning)?;
+        let scalars = state.scalars.at;
+        let (first, mut result) = Preconditioner::new(stream, csr, setup, &setup.preconditioning, (before, scalars))?;
         state.first = first;
         if setup.second.kind != Kind::None {
-            state.second = Some(Preconditioner::new(stream, csr, setup, &setup.second)?.0);
+            state.second = Some(Preconditioner::new(stream, csr, setup, &setup.second, (None, scalars))?.0);
         }
         state.relaxation = match &setup.sweep_parameters {
             Some(sweeps) => {

@@ -1,9 +1,11 @@
-//! Preconditioners on the device: none, jacobi, the Neumann series, the Chebyshev polynomial, and triangular solves by
-//! colours. Their application consists of products and vector operations.
+//! Preconditioners on the device: none, jacobi, the Neumann series, the Chebyshev polynomial, triangular solves by
+//! colours, and multigrid by aggregation. Their application consists of products and vector operations.
 
+use super::aggregated::Aggregated;
 use super::allocations::Allocations;
 use super::matrix::{Matrix, Products};
 use super::triangular::Solved;
+use crate::aggregation::cuda::Engine;
 use crate::base::csr::Csr;
 use crate::base::heap::boxed;
 use crate::base::workers::Workers;
@@ -20,14 +22,17 @@ use crate::sparse::{FormatRequest, Interval, Rows, Split, Stored, View, inverse_
 const WHAT: &str = "a preconditioner on the device";
 
 /// M^-1 and, if requested, M^-T.
+#[derive(Default)]
 pub enum Preconditioner {
     /// M = I.
+    #[default]
     None,
     /// M^-1 = diag(d).
     Diagonal(Allocations, Address),
     Series(Box<Series>),
     Polynomial(Box<Polynomial>),
     Triangular(Box<Solved>),
+    Aggregated(Box<Aggregated>),
 }
 
 /// The truncated Neumann series ([`series`]).
@@ -76,8 +81,15 @@ fn part(stream: &Stream, a: &Csr<u32>, single: bool) -> Result<Matrix> {
 }
 
 impl Preconditioner {
-    /// Sets up M on the device.
-    pub fn new(stream: &Stream, a: &Csr<u32>, setup: &Setup, wanted: &Preconditioning) -> Result<(Self, SetupResult)> {
+    /// Sets up M on the device. Multigrid by aggregation reuses the previous engine `before`, and uses the `scalars` of
+    /// the steps.
+    pub fn new(
+        stream: &Stream,
+        a: &Csr<u32>,
+        setup: &Setup,
+        wanted: &Preconditioning,
+        (before, scalars): (Option<Engine>, Address),
+    ) -> Result<(Self, SetupResult)> {
         let transposes = setup.transposes && !setup.symmetric;
         let mut result = SetupResult::default();
         let own = match wanted.kind {
@@ -101,9 +113,22 @@ impl Preconditioner {
                 result = made;
                 Self::Triangular(boxed(own, WHAT)?)
             }
+            Kind::Amg => {
+                let (own, made) = Aggregated::new(stream, a, setup, before, scalars)?;
+                result = made;
+                Self::Aggregated(boxed(own, WHAT)?)
+            }
             other => return Err(Error::Internal(format!("a device has no preconditioner {other:?}"))),
         };
         Ok((own, result))
+    }
+
+    /// Returns the engine of multigrid by aggregation, for the next setup.
+    pub fn into_engine(self) -> Option<Engine> {
+        match self {
+            Self::Aggregated(m) => Some(m.into_engine()),
+            _ => None,
+        }
     }
 
     /// Returns the address of d for M^-1 = diag(d), 0 for M = I, or `None` if M is not diagonal.
@@ -143,6 +168,7 @@ impl Preconditioner {
                 m.apply(stream, (matrix, flips), rows, [from, to], sum)
             }
             Self::Triangular(m) => m.apply(stream, rows, [from, to], transposed, sum),
+            Self::Aggregated(m) => m.apply(stream, [from, to], sum),
         }
     }
 
@@ -162,6 +188,7 @@ impl Preconditioner {
                 m.memory.bytes() + m.copies.as_ref().map_or(0, of_copies)
             }
             Self::Triangular(m) => m.bytes(),
+            Self::Aggregated(m) => m.bytes(),
         }
     }
 }

@@ -11,10 +11,12 @@ use crate::abi::system::Solving;
 use crate::base::heap::boxed;
 use crate::base::machine::{Core, Machine};
 use crate::base::workers::Workers;
+use crate::cuda::driver::device_count;
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, push, zeroed};
 use crate::files::{Loaded, Vectors, load};
 use crate::krylov::solve::Function;
 use crate::krylov::solve_steps;
+use crate::options::limits::SPARSE_DEVICE_ENTRIES;
 use crate::options::{self, Backend, Choice, Dominance, Format, Options, ResultEntry, Triangle, Vector, info, opt};
 use crate::report::{Observer, Outcome};
 use crate::sparse::backend::SparseBackend;
@@ -276,10 +278,12 @@ impl Handle<sparse_handle> {
         done
     }
 
-    /// Returns the resources that the options select. `backend=auto` selects the CPU.
+    /// Returns the resources that the options select. Looks for devices only if `backend=auto` may select one.
     fn machine_of_options(&mut self) -> Machine {
-        let threads = self.threads();
-        Machine::new(&self.base.options, threads, 0, false)
+        let (threads, entries) = (self.threads(), self.own.matrix.facts().nonzeros);
+        let worth_a_device = SPARSE_DEVICE_ENTRIES.is_some_and(|least| entries >= least);
+        let devices = if worth_a_device { device_count() } else { 0 };
+        Machine::new(&self.base.options, threads, devices, worth_a_device)
     }
 
     /// Returns an input array: its device address and no values, or 0 and its values.

@@ -192,7 +192,7 @@ fn chosen_on_device(solver: Solver, seen: &Inspection) -> Preconditioner {
     if is_relaxation(solver) || seen.zero_diagonal.is_some() { Preconditioner::None } else { Preconditioner::Jacobi }
 }
 
-/// Fails if a device has no kernels for the order of the sweeps or for the preconditioner.
+/// Fails if a device has no kernels for the order of the rows in sweeps or in triangular solves.
 fn check_kernels(solver: Solver, preconditioner: Preconditioner, options: &Options) -> Result<()> {
     let ordering: Ordering = options.choice(opt::ORDERING);
     let refused = |what: String| {
@@ -202,23 +202,11 @@ fn check_kernels(solver: Solver, preconditioner: Preconditioner, options: &Optio
     if matches!(solver, Solver::GaussSeidel | Solver::Sor) && ordering != Ordering::Multicolour {
         return refused(format!("solver={}", solver.name()));
     }
-    match preconditioner {
-        Preconditioner::Auto
-        | Preconditioner::None
-        | Preconditioner::Jacobi
-        | Preconditioner::Neumann
-        | Preconditioner::Chebyshev => Ok(()),
-        Preconditioner::Ssor | Preconditioner::Ic0 | Preconditioner::Ilu0 if ordering == Ordering::Multicolour => {
-            Ok(())
-        }
-        one @ (Preconditioner::Ssor | Preconditioner::Ic0 | Preconditioner::Ilu0) => {
-            refused(format!("preconditioner={}", one.name()))
-        }
-        other => Err(Error::Unsupported(format!(
-            "preconditioner={} has no kernel on a device; use none, jacobi, neumann, chebyshev, ssor, ic0 or ilu0",
-            other.name()
-        ))),
+    let factors = matches!(preconditioner, Preconditioner::Ssor | Preconditioner::Ic0 | Preconditioner::Ilu0);
+    if factors && ordering != Ordering::Multicolour {
+        return refused(format!("preconditioner={}", preconditioner.name()));
     }
+    Ok(())
 }
 
 /// Checks the requirements of a preconditioner on the matrix.
