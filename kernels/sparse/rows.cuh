@@ -3,8 +3,8 @@
 // Launch shape of all kernels of this family: at most MOST_BLOCKS blocks of THREADS threads, with a grid-stride loop.
 //
 // There are no races, because only the thread that computes the whole sum of a row writes the results of this row. In
-// RELAX, SCALED and in triangular solves, `out` is x. Rows of one launch are then not coupled, so a row reads only its
-// own x_i and values that this launch does not write.
+// RELAX and in triangular solves, `out` is x. Rows of one launch are then not coupled, so a row reads only its own x_i
+// and values that this launch does not write.
 #pragma once
 #include "../common/vectors.cuh"
 
@@ -20,7 +20,7 @@ enum What {
     UPPER,     // out_i = b_i - d_i s_i; sum = <other, out>
     CHEBYSHEV, // left_i -= d_i s_i, out_i = step x_i + rest left_i, z_i += out_i; sum = <other, z>
     RELAX,     // out_i += d_i (b_i - s_i)
-    SCALED     // out_i = d_i out_i - s_i
+    SCALED     // out_i = d_i b_i - s_i
 };
 
 // Use of the row sums of a launch. The enumeration defines the vectors that a use needs.
@@ -56,7 +56,7 @@ __device__ inline double finish_row(const Then &a, const double *x, unsigned i, 
         return sums ? a.other[i] * z : 0.0;
     }
     case RELAX: a.out[i] += a.d[i] * (a.b[i] - s); return 0.0;
-    default: a.out[i] = a.d[i] * a.out[i] - s; return 0.0;
+    default: a.out[i] = a.d[i] * a.b[i] - s; return 0.0;
     }
 }
 

@@ -54,11 +54,20 @@ impl Solved {
         sum: Sum,
     ) -> Result<()> {
         let [lower, upper] = self.transposed.as_ref().filter(|_| transposed).unwrap_or(&self.own);
-        let then = Then { d: self.scale, out: to, sum: without_result(sum), ..Then::default() };
-        let forward = Then { what: What::Residual as i32, b: from, ..then };
-        (0..lower.count()).try_for_each(|colour| lower.multiply(stream, colour, to, forward))?;
+        let then = Then { b: from, d: self.scale, out: to, sum: without_result(sum), ..Then::default() };
+        let last = lower.count() - 1;
+        let forward = Then { what: What::Residual as i32, ..then };
+        // With one or two colours, the last colour reads only values of the first colour, which L does not change.
+        let (colours, y) = if last < 2 { (0..0, from) } else { (0..last, to) };
+        for colour in colours {
+            lower.multiply(stream, colour, to, forward)?;
+        }
+        // The last colour has no entries of U.
+        lower.multiply(stream, last, y, Then { what: What::Lower as i32, ..then })?;
         let backward = Then { what: What::Scaled as i32, ..then };
-        (0..upper.count()).rev().try_for_each(|colour| upper.multiply(stream, colour, to, backward))?;
+        (0..last).rev().try_for_each(|colour| {
+            upper.multiply(stream, colour, to, Then { b: if colour == 0 { from } else { to }, ..backward })
+        })?;
         if sum.partial == 0 {
             return Ok(());
         }
