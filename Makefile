@@ -14,6 +14,7 @@ PREFIX ?= $(CURDIR)/install
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 PAPER_SIZE ?= 2047
 DATA   ?= tests/sparse/data
+WATERS  = examples/ship_waves/data
 FUZZ_SECONDS ?= 600
 BENCH   = cargo run --quiet --release --locked -p rrbsolver-benches --bin rrbsolver-bench --
 PLOT    = cargo run --quiet --release --locked -p rrbsolver-plot --
@@ -48,7 +49,8 @@ bubbles:
 	@scripts/bubbles
 
 paper: check-setup
-	$(BENCH) paper --size $(PAPER_SIZE) --data "$(DATA)" --output output/paper
+	$(BENCH) paper --size $(PAPER_SIZE) --data "$(DATA)" --output output/paper \
+	    --bathymetry $(WATERS)/swan_river/swan_river_8m.asc.gz --bathymetry $(WATERS)/coos_bay/coos_bay_10m.asc.gz
 	$(PLOT) bench output/paper/*.json --output output/paper
 
 performance: check-setup

@@ -230,19 +230,19 @@ pub enum Error {
         /// Error message after the location.
         then: &'static str,
     },
-    /// An extent below 1, or a product that overflows.
+    /// A size that is too small or too large, or sizes that do not fit together.
     #[error("{0}")]
     Dimension(String),
-    /// Unknown option key or name.
+    /// An unknown key, name or choice of an option, or a key that the call does not accept.
     #[error("{0}")]
     Option(String),
-    /// Calls in the wrong order.
+    /// A call that is not possible in the present state of the handle, for example before `factorize`.
     #[error("{0}")]
     State(String),
     /// A request that the library does not support.
     #[error("{0}")]
     Unsupported(String),
-    /// A quantity that is positive for definite matrices was not positive.
+    /// A quantity that is positive for definite matrices was not positive, or was infinite or NaN.
     #[error("{quantity} = {}", indefinite(*.value, *.iteration))]
     Breakdown {
         /// Name of the quantity, such as "p'Ap".
@@ -290,13 +290,13 @@ pub enum Error {
     /// A memory limit was exceeded, the device has too little memory, or a thread could not be started.
     #[error("{0}")]
     Memory(String),
-    /// A CUDA driver or device is missing.
+    /// The CUDA driver is missing or too old, or the requested device does not exist.
     #[error("{0}")]
     NoDevice(String),
     /// The CUDA driver reported an error.
     #[error("{0}")]
     Device(String),
-    /// A file could not be written.
+    /// A file could not be opened or written, or shared memory could not be created or opened.
     #[error("{0}")]
     Io(String),
     /// A file could not be read or parsed.
@@ -307,7 +307,8 @@ pub enum Error {
         /// Error message with file name and line.
         message: String,
     },
-    /// Other ranks did not join the call in time.
+    /// Other ranks did not join the call in time, or a function of the communicator returned an error. All later calls
+    /// with the communicator return the same error.
     #[error("{0}")]
     Communication(String),
     /// Another rank returned an error from the collective call.

@@ -95,8 +95,8 @@ pub enum Event {
 /// Receives the events of a solve in order, on the calling thread.
 pub trait Observer {
     /// Receives an event. Returns true to request a stop; only the result for an [`Event::Iteration`] has an effect.
-    fn see(&mut self, event: Event) -> bool;
-    /// Returns whether `see` may request a stop. If so, a parallel solver must wait for its return value.
+    fn receive(&mut self, event: Event) -> bool;
+    /// Returns whether `receive` may request a stop. If so, a parallel solver must wait for its return value.
     fn may_stop(&self) -> bool;
 }
 
@@ -104,7 +104,7 @@ pub trait Observer {
 pub struct Nobody;
 
 impl Observer for Nobody {
-    fn see(&mut self, _: Event) -> bool {
+    fn receive(&mut self, _: Event) -> bool {
         false
     }
 
@@ -113,12 +113,14 @@ impl Observer for Nobody {
     }
 }
 
-/// Residuals and CG coefficients of the last solve. Memory is allocated when `max_iter` is set.
+/// Residuals and CG coefficients of the last solve. Memory is allocated when `max_iter` is set; in `smoother_`, when a
+/// monitor is set.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     residuals: Vec<f64>,
     coefficients: Vec<(f64, f64)>,
-    first_run_ended: bool,
+    /// Further coefficients are ignored, because one was not positive.
+    coefficients_ended: bool,
 }
 
 /// Maximum number of residuals, and of coefficient pairs, that are stored, however large `max_iter` is.
@@ -143,7 +145,7 @@ impl History {
     pub fn clear(&mut self) {
         self.residuals.clear();
         self.coefficients.clear();
-        self.first_run_ended = false;
+        self.coefficients_ended = false;
     }
 
     /// Appends a residual if the allocated memory suffices.
@@ -158,8 +160,8 @@ impl History {
     /// nonpositive. Coefficients of later steps are ignored.
     pub fn push_coefficients(&mut self, alpha: f64, beta: f64) {
         let positive = |value: f64| value > 0.0 && value.is_finite();
-        self.first_run_ended |= !(positive(alpha) && (self.coefficients.is_empty() || positive(beta)));
-        if !self.first_run_ended && self.coefficients.len() < self.coefficients.capacity().min(HISTORY_LIMIT) {
+        self.coefficients_ended |= !(positive(alpha) && (self.coefficients.is_empty() || positive(beta)));
+        if !self.coefficients_ended && self.coefficients.len() < self.coefficients.capacity().min(HISTORY_LIMIT) {
             self.coefficients.push((alpha, beta));
         }
     }
@@ -169,7 +171,7 @@ impl History {
         &self.residuals
     }
 
-    /// Returns (alpha, beta) of the CG steps before the first restart.
+    /// Returns (alpha, beta) of the CG steps before the first restart and the first nonpositive coefficient.
     pub fn coefficients(&self) -> &[(f64, f64)] {
         &self.coefficients
     }

@@ -67,8 +67,9 @@ fn outward_couplings_are_logged_once() {
             (0..3).for_each(|_| assert!(solver.factorize(&a).is_ok()));
             assert_eq!(solver.solve_from_zero(&random_rhs(600, 1)).1, status::OK);
         }
-        let sentence = "rrb: east has 20 entries, north has 1 entry that point out of the grid; they are ignored: is the grid periodic?";
-        assert_eq!(lines.0, vec![(0, sentence.to_owned()); 2 * expected]);
+        let message = "rrb: east has 20 entries, north has 1 entry that point out of the grid; they are \
+                       ignored: is the grid periodic?";
+        assert_eq!(lines.0, vec![(0, message.to_owned()); 2 * expected]);
     }
     assert_eq!(rrbsolver_set_log(None, null_mut()), status::OK);
 }
@@ -601,7 +602,7 @@ fn fork_with(solver: Solver, a: &Stencil, b: &[f64]) {
         let mut x = vec![0.0; b.len()];
         let known = match solver.solve(b, &mut x) {
             Ok(_) => x == expected,
-            Err(failure) => failure.status == status::UNSUPPORTED && failure.sentence.contains("fork"),
+            Err(failure) => failure.status == status::UNSUPPORTED && failure.message.contains("fork"),
         };
         let mut handle = solver.handle;
         // SAFETY: the child ends with _exit, so `solver` itself is not dropped there.

@@ -251,7 +251,8 @@ fn listings_are_understood() {
         Some(("envelope", "forward", "avx2"))
     );
     assert_eq!(kernel("_ZN9rrbsolver3rrb3cpu5fused6avx51217h8658edb200ffb4e0E>:"), None);
-    let listing = "  10:\tvaddpd %zmm1,%zmm2,%zmm3\n  16:\tcall   40 <f>\n  1b:\tvmulsd (%rax),%xmm0,%xmm0\n  20:\tjne    16 <g+0x6>\n  22:\tret";
+    let listing = "  10:\tvaddpd %zmm1,%zmm2,%zmm3\n  16:\tcall   40 <f>\n\
+                   \x20 1b:\tvmulsd (%rax),%xmm0,%xmm0\n  20:\tjne    16 <g+0x6>\n  22:\tret";
     let body: Vec<Instruction> = listing.lines().filter_map(instruction).collect();
     let inner = loops(&body);
     assert_eq!(inner.len(), 1);

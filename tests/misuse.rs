@@ -371,8 +371,8 @@ fn refused(status: i32, name: &str) {
 
 #[track_caller]
 fn refused_address(status: i32, name: &str) {
-    let sentence = format!("{name} must be 8-byte aligned");
-    outcome(status).unwrap_err().expect(status::ARGUMENT, &[&sentence]);
+    let message = format!("{name} must be 8-byte aligned");
+    outcome(status).unwrap_err().expect(status::ARGUMENT, &[&message]);
 }
 
 #[test]
@@ -599,7 +599,7 @@ fn devices_that_are_not_there() {
             solver.options(&format!("{option} device={}", common::devices())).unwrap();
             let failure = outcome((family.factorize)(solver.handle, &solver.arrays())).unwrap_err();
             assert!([status::NO_DEVICE, status::UNSUPPORTED].contains(&failure.status), "{}: {failure:?}", family.name);
-            let named = ["device", "backend"].iter().any(|word| failure.sentence.contains(word));
+            let named = ["device", "backend"].iter().any(|word| failure.message.contains(word));
             assert!(named, "{}: {failure:?}", family.name);
             solver.work().unwrap_err().expect(status::STATE, &[family.prepare]);
             solver.options("backend=auto memory=auto device=0").unwrap();

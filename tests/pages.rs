@@ -52,7 +52,8 @@ fn words(page: &str) -> usize {
 
 #[test]
 fn words_are_counted_outside_code_formulas_and_tables() {
-    let page = "# One title\nTwo words, $x + y$ and `code` in\n```c\nint not_these;\n```\n| no | table |\n$$\na b c\n$$\n\
+    let page = "# One title\nTwo words, $x + y$ and `code` in\n```c\nint not_these;\n```\n| no | table |\n\
+                $$\na b c\n$$\n\
                 \x20   indented code\n<!-- no\ncomment --> last-word it's\n";
     assert_eq!(words(page), 2 + 5 + 2);
 }

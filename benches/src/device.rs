@@ -36,14 +36,14 @@ pub struct DeviceArray {
     values: CudaSlice<f64>,
 }
 
-fn sentence(error: DriverError) -> anyhow::Error {
+fn message(error: DriverError) -> anyhow::Error {
     anyhow!("CUDA: {error}")
 }
 
 impl Device {
     /// Opens a device in its primary context, which the library also uses.
     pub fn new(ordinal: usize) -> Result<Self> {
-        let context = CudaContext::new(ordinal).map_err(sentence)?;
+        let context = CudaContext::new(ordinal).map_err(message)?;
         Ok(Self { stream: context.default_stream() })
     }
 
@@ -54,12 +54,12 @@ impl Device {
         let mut seconds = Vec::new();
         // The first round is the warm-up.
         for _ in 0..=ROUNDS {
-            self.stream.synchronize().map_err(sentence)?;
+            self.stream.synchronize().map_err(message)?;
             let start = Instant::now();
             for _ in 0..COPIES {
-                self.stream.memcpy_dtod(&from.values, &mut to.values).map_err(sentence)?;
+                self.stream.memcpy_dtod(&from.values, &mut to.values).map_err(message)?;
             }
-            self.stream.synchronize().map_err(sentence)?;
+            self.stream.synchronize().map_err(message)?;
             seconds.push(start.elapsed().as_secs_f64() / COPIES as f64);
         }
         let samples = Samples::new(seconds.split_off(1));
@@ -79,14 +79,13 @@ impl Device {
         let mut device = self.zeros(values)?.values;
         let mut pageable = vec![0.0_f64; values];
         // SAFETY: the copy below sets all values before anything reads them.
-        let mut pinned =
-            unsafe { self.stream.context().alloc_pinned_with_flags::<f64>(values, 0) }.map_err(sentence)?;
-        self.stream.memcpy_dtoh(&device, &mut pinned).map_err(sentence)?;
+        let mut pinned = unsafe { self.stream.context().alloc_pinned_with_flags::<f64>(values, 0) }.map_err(message)?;
+        self.stream.memcpy_dtoh(&device, &mut pinned).map_err(message)?;
         let mut seconds = [(); 4].map(|()| Vec::new());
         // The first round is the warm-up.
         for _ in 0..=ROUNDS {
             for (kind, seconds) in seconds.iter_mut().enumerate() {
-                self.stream.synchronize().map_err(sentence)?;
+                self.stream.synchronize().map_err(message)?;
                 let start = Instant::now();
                 match kind {
                     0 => self.stream.memcpy_htod(&pageable, &mut device),
@@ -94,8 +93,8 @@ impl Device {
                     2 => self.stream.memcpy_htod(&pinned, &mut device),
                     _ => self.stream.memcpy_dtoh(&device, &mut pinned),
                 }
-                .map_err(sentence)?;
-                self.stream.synchronize().map_err(sentence)?;
+                .map_err(message)?;
+                self.stream.synchronize().map_err(message)?;
                 seconds.push(start.elapsed().as_secs_f64());
             }
         }
@@ -110,7 +109,7 @@ impl Device {
 
     /// Allocates an array of zeros.
     pub fn zeros(&self, len: usize) -> Result<DeviceArray> {
-        let values = self.stream.alloc_zeros(len).map_err(sentence)?;
+        let values = self.stream.alloc_zeros(len).map_err(message)?;
         Ok(DeviceArray { stream: Arc::clone(&self.stream), values })
     }
 }
@@ -118,20 +117,20 @@ impl Device {
 impl DeviceArray {
     /// Copies values from the host.
     pub fn set(&mut self, values: &[f64]) -> Result<()> {
-        self.stream.memcpy_htod(values, &mut self.values).map_err(sentence)?;
-        self.stream.synchronize().map_err(sentence)
+        self.stream.memcpy_htod(values, &mut self.values).map_err(message)?;
+        self.stream.synchronize().map_err(message)
     }
 
     /// Sets all values to zero.
     pub fn clear(&mut self) -> Result<()> {
-        self.stream.memset_zeros(&mut self.values).map_err(sentence)?;
-        self.stream.synchronize().map_err(sentence)
+        self.stream.memset_zeros(&mut self.values).map_err(message)?;
+        self.stream.synchronize().map_err(message)
     }
 
     /// Copies the values to the host.
     pub fn get(&self, values: &mut [f64]) -> Result<()> {
-        self.stream.memcpy_dtoh(&self.values, values).map_err(sentence)?;
-        self.stream.synchronize().map_err(sentence)
+        self.stream.memcpy_dtoh(&self.values, values).map_err(message)?;
+        self.stream.synchronize().map_err(message)
     }
 
     /// Returns the number of values.

@@ -28,11 +28,11 @@ pub(crate) fn checked(status: i32) -> Result<i32> {
     if status >= 0 {
         return Ok(status);
     }
-    let mut sentence = vec![0u8; 1024];
+    let mut message = vec![0u8; 1024];
     // SAFETY: the buffer has the length passed.
-    unsafe { rrbsolver_last_error(sentence.as_mut_ptr().cast(), sentence.len() as i64) };
-    let end = sentence.iter().position(|&c| c == 0).unwrap_or(0);
-    Err(anyhow!(String::from_utf8_lossy(&sentence[..end]).into_owned()))
+    unsafe { rrbsolver_last_error(message.as_mut_ptr().cast(), message.len() as i64) };
+    let end = message.iter().position(|&c| c == 0).unwrap_or(0);
+    Err(anyhow!(String::from_utf8_lossy(&message[..end]).into_owned()))
 }
 
 impl Solver {

@@ -173,7 +173,7 @@ impl PcgSteps for Clock<'_> {
 
     fn means(&mut self, v: VectorId, to: Means) {
         let name = match (to, v) {
-            (Means::Keep, _) => "keep_means",
+            (Means::Store, _) => "store_means",
             (_, VectorId::B) => "project_rhs",
             _ => "shift_means",
         };

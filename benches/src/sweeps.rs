@@ -140,11 +140,11 @@ pub fn over_levels(name: &str, sizes: &[usize], levels: &[usize], options: &str,
         for wanted in all {
             let text = format!("coarse_memory={COARSE_MEMORY} {options} {PAPERS_NORM} levels={wanted}");
             let mut solver = Solver::new(a.nx, a.ny, &text)?;
-            if let Err(sentence) = solver.factorize(a) {
-                if levels.is_empty() && sentence.to_string().contains("coarse_memory") {
+            if let Err(message) = solver.factorize(a) {
+                if levels.is_empty() && message.to_string().contains("coarse_memory") {
                     continue;
                 }
-                return Err(sentence);
+                return Err(message);
             }
             let done = solver.int(info::LEVELS) as usize;
             if rows.iter().any(|r| r.n == n && r.levels == done) {

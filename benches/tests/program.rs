@@ -175,7 +175,11 @@ fn a_bathymetry_is_a_problem() {
 #[test]
 fn all_measurements_of_the_papers_write_records() {
     let output = folder("paper");
-    let run = bench(&["paper", "-n", "127", "--output", output.to_str().unwrap(), "--quick"]);
+    let waters = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/ship_waves/data");
+    let swan = format!("{waters}/swan_river/swan_river_8m.asc.gz");
+    let coos = format!("{waters}/coos_bay/coos_bay_10m.asc.gz");
+    let grids = ["--bathymetry", &swan, "--bathymetry", &coos];
+    let run = bench(&[&["paper", "-n", "127", "--output", output.to_str().unwrap(), "--quick"], &grids[..]].concat());
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let read = |name: &str| -> Value {
         let text = std::fs::read_to_string(output.join(format!("{name}.json"))).expect(name);
@@ -184,6 +188,11 @@ fn all_measurements_of_the_papers_write_records() {
     for name in ["table_5_1", "stages", "table_5_3", "levels", "grids", "solve", "march", "thesis"] {
         let value = read(name);
         assert!(value["result"].is_object() && value["machine"]["cores"].as_u64() > Some(0), "{name}");
+    }
+    let waves = read("march");
+    let rows = waves["result"]["rows"].as_array().unwrap();
+    for problem in ["poisson_f", "swan_river_8m", "coos_bay_10m"] {
+        assert!(rows.iter().any(|row| row["problem"] == problem), "{problem}: {rows:?}");
     }
     // The tables of the slides and of the orders 0 to 5 are measured on a small box.
     for (name, methods) in [("slides_64", 3), ("slides_512", 3), ("orders", 6)] {
@@ -266,8 +275,8 @@ fn errors_cause_messages() {
         (&["page", "no_such_page.md"], "cannot read no_such_page.md"),
     ] {
         let run = bench(arguments);
-        let sentence = String::from_utf8_lossy(&run.stderr);
-        assert!(!run.status.success() && sentence.contains(words), "{arguments:?}: {sentence}");
+        let message = String::from_utf8_lossy(&run.stderr);
+        assert!(!run.status.success() && message.contains(words), "{arguments:?}: {message}");
     }
 }
 
@@ -304,8 +313,8 @@ fn hypre_runs_if_it_is_found() {
     let path = folder("hypre").join("record.json");
     let run = bench(&[&line[..], &["--json", path.to_str().unwrap()]].concat());
     if !run.status.success() {
-        let sentence = String::from_utf8_lossy(&run.stderr);
-        assert!(sentence.contains("install libhypre-dev") && sentence.contains("HYPRE_DIR"), "{sentence}");
+        let message = String::from_utf8_lossy(&run.stderr);
+        assert!(message.contains("install libhypre-dev") && message.contains("HYPRE_DIR"), "{message}");
         return;
     }
     let value: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
@@ -325,6 +334,6 @@ fn missing_hypre_causes_an_error() {
         .env("PATH", "")
         .output()
         .unwrap();
-    let sentence = String::from_utf8_lossy(&run.stderr);
-    assert!(!run.status.success() && sentence.contains("install libhypre-dev"), "{sentence}");
+    let message = String::from_utf8_lossy(&run.stderr);
+    assert!(!run.status.success() && message.contains("install libhypre-dev"), "{message}");
 }

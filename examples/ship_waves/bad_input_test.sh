@@ -98,6 +98,16 @@ refused 'south-west corner is (5, 0), but that of the depths is (0, 0)' --grid s
 grid fast.asc "$head" '1 1 1;1 fast 1'
 refused 'line 8: value 2 is not a number: "fast"' --grid small.asc --current-u fast.asc --current-v u.asc
 
+refused '--flow and --discharge need each other' --flow '100,700 2000,1400'
+refused '--flow and --discharge need each other' --discharge 100
+refused '--discharge must be positive, got -1' --discharge -1
+refused '--flow must be "x1,y1 x2,y2", got' --flow '100,700 2000,1400 2000,1500' --discharge 10
+refused '--flow excludes --current-u and --current-v' --flow '0,0 1,1' --discharge 1 --current-u u.asc --current-v u.asc
+refused '--flow: no water within 10 cells of (1000, 50)' --flow '1000,50 2000,1400' --discharge 10
+grid two.asc "$(echo "$head" | sed 's/ncols 3/ncols 40/;s/nrows 2/nrows 1/')" \
+  "$(printf '5 %.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20)0$(printf ' 5%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19)"
+refused '--flow: no water connects the two points' --grid two.asc --flow '2,2 198,2' --discharge 10
+
 # ships FILE LINES: lines separated by ;
 ships() {
   printf '%s\n' "$2" | tr ';' '\n' >"$1"
@@ -159,10 +169,19 @@ refused '--dt must be positive, got -0.1' --dt -0.1
 refused 'is unstable on this grid: it must be below' --dt 5
 refused '--steps must be a whole number' --steps 1.5
 refused '--steps must be a whole number' --steps 0
+refused '--refine must be a whole number from 1 to 16, got 0' --refine 0
+refused '--refine must be a whole number from 1 to 16, got 17' --refine 17
+refused '--refine must be a whole number from 1 to 16, got 1.5' --refine 1.5
+refused '--refine must be a number, got "fine"' --refine fine
+refused 'dt = 0.3 s is unstable on this grid' --refine 4 --dt 0.3
 refused '--length must be positive' --length 0
 refused '--live must be positive' --live 0
 refused '--live excludes --steps' --live 1 --steps 10
 refused '--live excludes --output' --live 1
+refused '--device must be a whole number' --device -1
+refused '--device needs --solver rrb' --device 0 --solver both
+# The rest of the message depends on nvcc, driver and devices.
+refused '--device 99: th' --device 99
 refused '--beam must be positive' --beam -3
 refused '--speed must not be negative' --speed -8
 refused '--tolerance must lie between 0 and 1' --tolerance 1

@@ -4,7 +4,7 @@ module bathymetry
    use host, only: dp, pi, refuse, text
    implicit none
    private
-   public :: depth_grid, read_esri_grid, read_matching_grid, synthetic_harbour, parse_real
+   public :: depth_grid, read_esri_grid, read_matching_grid, refine_grid, refined, synthetic_harbour, parse_real
 
    type :: depth_grid
       integer :: nx = 0, ny = 0
@@ -185,6 +185,70 @@ contains
                      //'), but that of the depths is ('//text(grid%x0)//', '//text(grid%y0)//')')
       call move_alloc(other%depth, values)
    end function read_matching_grid
+
+   ! Divide each cell into k x k cells. The coast does not change.
+   subroutine refine_grid(grid, k, h_min)
+      type(depth_grid), intent(inout) :: grid
+      integer, intent(in) :: k
+      real(dp), intent(in) :: h_min
+      grid%depth = refined(grid%depth, grid%depth >= h_min, k)
+      grid%nx = k*grid%nx
+      grid%ny = k*grid%ny
+      grid%cell = grid%cell/k
+   end subroutine refine_grid
+
+   ! Return values at the centers of k x k cells per cell. A new cell is wet if the cell around it is. Its value is
+   ! bilinear between the four nearest centers, restricted to wet cells:
+   !    sum w_q v_q / sum w_q,   w_q = (1 - |x - x_q|/dx) (1 - |y - y_q|/dy),   q: wet cells among the four.
+   ! The cell around it is one of them, and its weight is at least 1/4. New cells on land have the value of their cell.
+   function refined(values, wet, k) result(fine)
+      real(dp), intent(in) :: values(:, :)
+      logical, intent(in) :: wet(:, :)
+      integer, intent(in) :: k
+      real(dp), allocatable :: fine(:, :)
+      real(dp) :: x, y, sums(2)
+      integer :: i, j, i_side, j_side, a, b, status, nx, ny
+      nx = size(values, 1)
+      ny = size(values, 2)
+      allocate (fine(k*nx, k*ny), stat=status)
+      if (status /= 0) call refuse('no memory for '//text(k*nx)//' x '//text(k*ny)//' cells: choose a smaller --refine')
+      do j = 1, k*ny
+         call find_sides(j, y, j_side)
+         do i = 1, k*nx
+            call find_sides(i, x, i_side)
+            a = (i - 1)/k + 1
+            b = (j - 1)/k + 1
+            fine(i, j) = values(a, b)
+            if (.not. wet(a, b)) cycle
+            sums = 0
+            call add(a, b, (1 - x)*(1 - y))
+            call add(a + i_side, b, x*(1 - y))
+            call add(a, b + j_side, (1 - x)*y)
+            call add(a + i_side, b + j_side, x*y)
+            fine(i, j) = sums(1)/sums(2)
+         end do
+      end do
+
+   contains
+
+      ! away: distance from the center of the cell, in cell widths; side: direction of the next center.
+      subroutine find_sides(number, away, side)
+         integer, intent(in) :: number
+         real(dp), intent(out) :: away
+         integer, intent(out) :: side
+         away = (modulo(number - 1, k) + 0.5_dp)/k - 0.5_dp
+         side = merge(1, -1, away > 0)
+         away = abs(away)
+      end subroutine find_sides
+
+      subroutine add(m, n, weight)
+         integer, intent(in) :: m, n
+         real(dp), intent(in) :: weight
+         if (m < 1 .or. m > nx .or. n < 1 .or. n > ny) return
+         if (wet(m, n)) sums = sums + weight*[values(m, n), 1.0_dp]
+      end subroutine add
+
+   end function refined
 
    subroutine load(name, file)
       character(*), intent(in) :: name

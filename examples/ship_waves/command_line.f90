@@ -14,11 +14,15 @@ module command_line
    type :: settings
       character(:), allocatable :: grid_file      ! empty: the embedded harbour
       character(:), allocatable :: current_u, current_v      ! files of the current, both empty: no current
+      real(dp), allocatable :: flow(:, :)         ! ends of a computed current [m]; not allocated: none
+      real(dp) :: discharge = 0                   ! of the computed current [m^3/s]
       character(:), allocatable :: output_folder, rrb_options
       integer :: steps = 350, write_interval = 0, sponge_cells = 15
+      integer :: refine = 1                       ! cells per cell of the grid file, in each direction
       integer :: profile = profile_parabola, solver = use_both
       real(dp) :: dt = 0                          ! 0: by the rule
       real(dp) :: h_min = 0.3_dp, rel_tol = 1e-6_dp
+      integer :: device = -1                      ! number of a CUDA device; -1: the CPU
       real(dp) :: live = 0                        ! simulated seconds per second of the live view; 0: no live view
       character(:), allocatable :: ships_file       ! empty: the one ship of the options
       type(ship) :: vessel
@@ -74,11 +78,14 @@ contains
       end do
       if (set%ships_file /= '' .and. of_one_ship /= '') &
          call refuse('--ships excludes '//of_one_ship//': the file describes all ships')
-      if (set%live > 0 .and. .not. solver_given) set%solver = use_rrb
+      if ((set%live > 0 .or. set%device >= 0) .and. .not. solver_given) set%solver = use_rrb
+      if (set%device >= 0 .and. set%solver /= use_rrb) call refuse('--device needs --solver rrb')
       if (set%live > 0 .and. of_files /= '') &
          call refuse('--live excludes '//of_files//': a live view ends with its standard input, and writes no files')
       if (set%current_u /= '' .and. set%current_v == '') call refuse('--current-u needs --current-v')
       if (set%current_v /= '' .and. set%current_u == '') call refuse('--current-v needs --current-u')
+      if (allocated(set%flow) .neqv. set%discharge > 0) call refuse('--flow and --discharge need each other')
+      if (allocated(set%flow) .and. set%current_u /= '') call refuse('--flow excludes --current-u and --current-v')
    end subroutine read_command_line
 
    subroutine argument(k, value)
@@ -93,9 +100,9 @@ contains
    subroutine known(name)
       character(*), intent(in) :: name
       select case (name)
-      case ('--grid', '--current-u', '--current-v', '--steps', '--dt', '--ships', '--length', '--beam', '--draft', &
-            '--speed', '--track', '--hull', '--profile', '--h-min', '--sponge', '--solver', '--rrb-options', '--tolerance', &
-            '--output', '--write-interval', '--live')
+      case ('--grid', '--refine', '--current-u', '--current-v', '--flow', '--discharge', '--steps', '--dt', '--ships', &
+            '--length', '--beam', '--draft', '--speed', '--track', '--hull', '--profile', '--h-min', '--sponge', '--solver', &
+            '--rrb-options', '--tolerance', '--output', '--write-interval', '--live', '--device')
       case default
          call refuse('unknown option "'//name//'", see --help')
       end select
@@ -117,6 +124,8 @@ contains
       case ('--ships')
          if (value == '') call refuse('--ships needs the name of a file')
          set%ships_file = value
+      case ('--refine')
+         set%refine = whole(name, value, 1, 16)
       case ('--steps')
          set%steps = whole(name, value, 1, 100000000)
       case ('--dt')
@@ -131,7 +140,12 @@ contains
          set%vessel%speed = number(name, value)
          if (set%vessel%speed < 0) call refuse('--speed must not be negative, got '//value)
       case ('--track')
-         call read_track(value, set%vessel%track)
+         call read_track(name, value, set%vessel%track)
+      case ('--flow')
+         call read_track(name, value, set%flow)
+         if (size(set%flow, 2) /= 2) call refuse('--flow must be "x1,y1 x2,y2", got "'//value//'"')
+      case ('--discharge')
+         set%discharge = positive(name, value)
       case ('--hull')
          select case (value)
          case ('cosine')
@@ -175,6 +189,8 @@ contains
          set%output_folder = value
       case ('--live')
          set%live = positive(name, value)
+      case ('--device')
+         set%device = whole(name, value, 0, 1023)
       case ('--write-interval')
          set%write_interval = whole(name, value, 0, 100000000)
       end select
@@ -204,11 +220,12 @@ contains
    end function whole
 
    ! "x1,y1 x2,y2 ...": at least two different points.
-   subroutine read_track(value, track)
-      character(*), intent(in) :: value
+   subroutine read_track(name, value, track)
+      character(*), intent(in) :: name, value
       real(dp), allocatable, intent(out) :: track(:, :)
-      character(*), parameter :: form = '--track must be "x1,y1 x2,y2 ..." with at least two different points'
+      character(:), allocatable :: form
       logical :: ok
+      form = name//' must be "x1,y1 x2,y2 ..." with at least two different points'
       call read_pairs(value, track, ok)
       if (.not. ok) call refuse(form//', got "'//value//'"')
       track = without_repetitions(track)
@@ -224,6 +241,8 @@ contains
          '  --grid FILE            ESRI ASCII grid of depths [m], positive down; without: an embedded harbour', &
          '  --current-u FILE, --current-v FILE   grids of a mean current to the east and north [m/s], with the cells of', &
          '                         the depths; without: no current', &
+         '  --flow "x,y x,y" --discharge Q   instead: a potential flow of Q m^3/s from the first point to the second', &
+         '  --refine K             K x K cells per cell, with the same coast (1)', &
          '  --track "x,y x,y ..."  way points in the coordinates of the grid [m]; without: the longest straight line', &
          '                         of deep water (embedded harbour: along its fairway)', &
          '  --length --beam --draft L   ship [m] (110, 24, 1)', &
@@ -242,6 +261,7 @@ contains
          '  --write-interval N     a wave field every N steps (0: the last one only)', &
          '  --live F               frames for rrbsolver-live on standard output, commands from standard input, F simulated', &
          '                         seconds per second; the default solver is rrb; no files', &
+         '  --device N             compute the waves and solve on CUDA device N (needs --solver rrb, the default then)', &
          '', &
          'Writes waves.vti (ParaView), convergence_iccg.csv, convergence_rrb.csv (first step), forces.csv and table.csv.', &
          'Exit code 0: done; 1: a solver failed or the waves blew up; 2: bad input or unwritable output.'

@@ -11,58 +11,91 @@ module currents
    public :: current_field, most_sweeps, set_current, implicit_half, energy_of_current
 
    integer, parameter :: most_sweeps = 1000
+   real(dp), parameter :: largest_ratio = 0.9_dp          ! of the current's speed to that of the shortest waves
 
    type :: current_field
       real(dp), allocatable :: east(:, :), north(:, :)    ! c_f = dt U_f/(4 dx) and dt V_f/(4 dy) on faces
       real(dp), allocatable :: right(:, :)                ! right-hand side of the sweeps
       integer :: sweeps = 0
       real(dp) :: fastest = 0                             ! face speed before the limit [m/s]
-      integer :: limited = 0                              ! faces at the limit
+      integer :: limited = 0                              ! faces whose speed is reduced
    end type current_field
 
 contains
 
    ! u, v: components to the east and north at cell centers [m/s]. A face between two wet cells has the mean of both cells;
-   ! all other faces are closed. The waves of grid size have the phase speed sqrt(g h/6); a faster current would carry
-   ! them downstream on both branches, and H would not be positive. Therefore face speeds are at most 0.9 times this speed.
+   ! all other faces are closed. Face speeds are reduced where H could be negative, because nothing would bound the waves.
+   ! With K = L_h - L_hD S^-1 L_hD, phi the mean of the potentials before and after the step, and y = g zeta + G phi,
+   !    2 H = A |y|^2/g - dt^2 y.K y/4 + phi.K phi - A |G phi|^2/g.
+   ! The first difference is positive for dt omega_max < 2, with or without a current. In the second one, each face
+   ! contributes at least w_f s_f^2 (phi_nb - phi_P)^2/g to phi.K phi, where s_f is the phase speed of the shortest waves.
+   ! By the inequality of Cauchy, the second difference is positive if in each cell
+   !    r^2 = sum over faces of (U_f/s_f)^2/2
+   ! is below 1. In a uniform current, r = |U|/s. Each face speed is multiplied by a factor such that r <= 0.9.
    subroutine set_current(current, model, u, v, dt)
       type(current_field), intent(out) :: current
       type(wave_model), intent(in) :: model
       real(dp), intent(in) :: u(:, :), v(:, :), dt
-      integer :: i, j
-      allocate (current%east(model%nx, model%ny), current%north(model%nx, model%ny), &
-                current%right(model%nx, model%ny), source=0.0_dp)
-      do j = 1, model%ny
-         do i = 1, model%nx
-            if (i < model%nx) current%east(i, j) = dt/(4*model%dx)*face_speed(i + 1, j, u)
-            if (j < model%ny) current%north(i, j) = dt/(4*model%dy)*face_speed(i, j + 1, v)
+      real(dp), allocatable :: r_squared(:, :), factor(:, :)
+      real(dp) :: ratio
+      integer :: i, j, nx, ny
+      nx = model%nx
+      ny = model%ny
+      allocate (current%east(nx, ny), current%north(nx, ny), current%right(nx, ny), r_squared(nx, ny), source=0.0_dp)
+      do j = 1, ny
+         do i = 1, nx
+            if (i < nx) call set_face(i + 1, j, u, model%east(i, j)/model%weight(1), current%east(i, j))
+            if (j < ny) call set_face(i, j + 1, v, model%north(i, j)/model%weight(2), current%north(i, j))
          end do
       end do
+      factor = min(1.0_dp, largest_ratio/sqrt(max(r_squared, tiny(1.0_dp))))
+      do j = 1, ny
+         do i = 1, nx
+            if (i < nx) call limit(min(factor(i, j), factor(i + 1, j)), current%east(i, j))
+            if (j < ny) call limit(min(factor(i, j), factor(i, j + 1)), current%north(i, j))
+         end do
+      end do
+      current%east = dt/(4*model%dx)*current%east
+      current%north = dt/(4*model%dy)*current%north
       current%sweeps = sweeps_for(contraction(current))
 
    contains
 
-      ! Of the face between (i, j) and (i2, j2).
-      real(dp) function face_speed(i2, j2, speed)
+      ! The speed of the face between (i, j) and (i2, j2). minus_n: -N_f, an entry of S without its weight.
+      subroutine set_face(i2, j2, component, minus_n, speed)
          integer, intent(in) :: i2, j2
-         real(dp), intent(in) :: speed(:, :)
-         real(dp) :: most
-         face_speed = 0
+         real(dp), intent(in) :: component(:, :), minus_n
+         real(dp), intent(inout) :: speed
          if (.not. (model%wet(i, j) .and. model%wet(i2, j2))) return
-         face_speed = (speed(i, j) + speed(i2, j2))/2
-         most = 0.9_dp*sqrt(gravity*(model%h(i, j) + model%h(i2, j2))/12)
-         current%fastest = max(current%fastest, abs(face_speed))
-         if (abs(face_speed) > most) then
-            current%limited = current%limited + 1
-            face_speed = sign(most, face_speed)
-         end if
-      end function face_speed
+         speed = (component(i, j) + component(i2, j2))/2
+         current%fastest = max(current%fastest, abs(speed))
+         ratio = speed**2/speed_of_short_waves_squared((model%h(i, j) + model%h(i2, j2))/2, &
+                                                       (model%hd(i, j) + model%hd(i2, j2))/2, -minus_n)
+         r_squared(i, j) = r_squared(i, j) + ratio/2
+         r_squared(i2, j2) = r_squared(i2, j2) + ratio/2
+      end subroutine set_face
+
+      subroutine limit(by, speed)
+         real(dp), intent(in) :: by
+         real(dp), intent(inout) :: speed
+         if (by < 1 .and. abs(speed) > 0) current%limited = current%limited + 1
+         speed = by*speed
+      end subroutine limit
 
    end subroutine set_current
 
+   ! s^2 = g (h - (hD)^2/N), which is g h/6 for the parabola and a constant depth. phi.K phi is the minimum over psi of
+   ! the sum of w_f (h a^2 - 2 hD a b + N b^2) over faces, with the differences a of phi and b of psi, plus A M psi^2. The
+   ! minimum over b is s^2 a^2/g. Rounding must not make it negative.
+   pure real(dp) function speed_of_short_waves_squared(h, hd, n) result(s_squared)
+      real(dp), intent(in) :: h, hd, n
+      s_squared = gravity*max(h - hd**2/n, epsilon(h)*h)
+   end function speed_of_short_waves_squared
+
    ! A bound of the sweeps' contraction: the largest absolute row sum of t, which is (|U|/dx + |V|/dy) dt/2 where the
-   ! current varies slowly. For any current, it is below 0.9 with the default time step: |c_f| <= 0.111 then, and
-   ! a row sum is at most 8 max |c_f|. With a larger time step, it can exceed 1, and the sweeps may diverge.
+   ! current varies slowly. For any current, it is below 0.7 with the parabola and the default time step: the sum of
+   ! |U_f|/s_f over four faces is at most 2.55, s_f <= 0.51 sqrt(g h_max) <= 0.51 dx/dt, and a row sum is at most
+   ! 2 sum |c_f|. With a larger time step, it can exceed 1, and the sweeps may diverge.
    pure real(dp) function contraction(current) result(largest)
       type(current_field), intent(in) :: current
       real(dp) :: e, w, n, s

@@ -8,7 +8,7 @@ module fleet
    use ship_pressure, only: add_hull, check_depth, check_track, hull_force, ship
    implicit none
    private
-   public :: fleet_ship, most_ships, on_track, moored, steered, check_fleet, place_fleet, sail
+   public :: fleet_ship, most_ships, on_track, moored, steered, check_fleet, follow_tracks, place_fleet, sail
    public :: angle_of_bow
 
    integer, parameter :: most_ships = 16
@@ -99,17 +99,28 @@ contains
             pressure(box(1):box(2), box(3):box(4)) = 0
          end associate
       end do
+      call follow_tracks(ships, time)
       do k = 1, size(ships)
          associate (s => ships(k))
-            if (s%motion == on_track) then
-               s%position = s%hull%position(s%hull%speed*time)
-               s%heading = angle_of_bow(s%hull%heading(s%hull%speed*time))
-            end if
             call add_hull(s%hull, grid, wet, s%position, s%bow(), s%strength(time), pressure, s%box)
             s%force = hull_force(s%hull, grid, wet, s%position, s%bow(), s%strength(time), zeta)
          end associate
       end do
    end subroutine place_fleet
+
+   ! Position and heading of the ships on tracks.
+   subroutine follow_tracks(ships, time)
+      type(fleet_ship), intent(inout) :: ships(:)
+      real(dp), intent(in) :: time
+      integer :: k
+      do k = 1, size(ships)
+         associate (s => ships(k))
+            if (s%motion /= on_track) cycle
+            s%position = s%hull%position(s%hull%speed*time)
+            s%heading = angle_of_bow(s%hull%heading(s%hull%speed*time))
+         end associate
+      end do
+   end subroutine follow_tracks
 
    ! Move the steered ships from `time` to time + dt. The rate of turn is exact for a constant rudder angle; the position
    ! is of second order: the ship sails along the mean of the old and the new heading.

@@ -76,8 +76,8 @@ contains
    subroutine report_current(sim)
       type(simulated), intent(in) :: sim
       if (.not. allocated(sim%state%current)) return
-      if (sim%state%current%limited > 0) call log_line('the current is limited to 0.9 sqrt(g h/6) at ' &
-         //text(sim%state%current%limited)//' faces; it is up to '//text(sim%state%current%fastest)//' m/s')
+      if (sim%state%current%limited > 0) call log_line('the current is reduced at ' &
+         //text(sim%state%current%limited)//' faces, where it is faster than 0.9 of the speed of the shortest waves')
    end subroutine report_current
 
    ! Let the simulation continue from now on.
@@ -320,6 +320,10 @@ contains
       type(simulated), intent(in) :: sim
       integer :: i, j, k
       real(dp), parameter :: limit = huge(0_int16) - 1
+      if (sim%device%used) then
+         call sim%device%frame(view%first, (view%last - view%first)/view%stride + 1, view%stride, unit, view%heights)
+         return
+      end if
       k = 0
       do j = view%first(2), view%last(2), view%stride
          do i = view%first(1), view%last(1), view%stride

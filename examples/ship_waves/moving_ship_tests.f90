@@ -7,7 +7,7 @@ module moving_ship_tests
    use psi_solver, only: psi_system, setup_psi, use_iccg, use_rrb
    use ship_pressure, only: hull_cosine, hull_gaussian, place_ship, ship
    use spectral_ship, only: spectral_elevation
-   use test_report, only: random_depth, report, start_random
+   use test_report, only: in_short_runs, keep, options_of_library, random_depth, report, run_length, start_random
    use time_stepping, only: advance, safe_time_step, start_at_rest, use_current, use_sponge, wave_state
    implicit none
    private
@@ -71,13 +71,16 @@ contains
       dt = half_time_step(model)
       if (step == 2) dt = safe_time_step(model)
       allocate (system)
-      call setup_psi(system, model, solver, 1e-8_dp, '')
+      call setup_psi(system, model, solver, 1e-8_dp, options_of_library())
       call start_at_rest(state, model, dt)
       box = 1
-      do n = 1, nint(duration/dt)
+      do n = 1, run_length(nint(duration/dt))
          call place_ship(vessel, grid, model%wet, merge(dt/4, state%time, n == 1), pressure, box)
          call advance(state, model, system, pressure)
       end do
+      call keep(state%zeta)
+      error = 0
+      if (in_short_runs()) return
       exact = spectral_elevation(vessel, grid%nx, grid%ny, dx, depth, x0, state%time)
       error = norm2(state%zeta - exact)/norm2(exact)
    end function error_of_wake

@@ -60,12 +60,13 @@ contains
       close (unit, status='delete')
    end subroutine prepare_folder
 
-   ! VTK image data, one value a cell, row by row from the south-west: zeta [m], depth [m] (0 on land) and the ship as its
-   ! draft [m]. Values as 32-bit floats in base64, which keeps the file valid XML.
-   subroutine write_vti(name, grid, depth, zeta, draft, time)
+   ! VTK image data, one value a cell, row by row from the south-west: zeta [m], depth [m] (0 on land), the ship as its
+   ! draft [m], and the current [m/s] if there is one (arguments that are not allocated are absent). Values as 32-bit floats in base64, which keeps the file valid XML.
+   subroutine write_vti(name, grid, depth, zeta, draft, time, current_u, current_v)
       character(*), intent(in) :: name
       type(depth_grid), intent(in) :: grid
       real(dp), intent(in) :: depth(:, :), zeta(:, :), draft(:, :), time
+      real(dp), optional, intent(in) :: current_u(:, :), current_v(:, :)
       type(text_file) :: file
       character(:), allocatable :: extent
       character(80) :: origin
@@ -84,6 +85,8 @@ contains
       call write_array(file, 'zeta', zeta)
       call write_array(file, 'depth', depth)
       call write_array(file, 'draft', draft)
+      if (present(current_u)) call write_array(file, 'current_u', current_u)
+      if (present(current_v)) call write_array(file, 'current_v', current_v)
       call file%put('</CellData>')
       call file%put('</Piece>')
       call file%put('</ImageData>')

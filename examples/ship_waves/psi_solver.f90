@@ -1,6 +1,7 @@
 ! S psi = b, the linear system of every time step: by the in-house ICCG(0), by rrbsolver, or by both side by side.
 ! The switch is the `call` in solve_psi; all the rest is timing and counting.
 module psi_solver
+   use, intrinsic :: iso_c_binding, only: c_ptr
    use rrbsolver
    use boussinesq, only: wave_model
    use host, only: dp, give_up, refuse, seconds, text
@@ -31,13 +32,16 @@ module psi_solver
 
 contains
 
-   ! rrb_options: "levels=12 threads=1", as rrbsolver reads them.
-   subroutine setup_psi(system, model, solver, rel_tol, rrb_options)
+   ! rrb_options: "levels=12 threads=1", as rrbsolver reads them. device, stream: rrbsolver uses this CUDA device, and the
+   ! arrays of all solves are in its memory.
+   subroutine setup_psi(system, model, solver, rel_tol, rrb_options, device, stream)
       type(psi_system), intent(inout) :: system
       type(wave_model), intent(in) :: model
       integer, intent(in) :: solver
       real(dp), intent(in) :: rel_tol
       character(*), intent(in) :: rrb_options
+      integer, intent(in), optional :: device
+      type(c_ptr), intent(in), optional :: stream
       character(512) :: message
       integer :: status
       real(dp) :: start
@@ -49,6 +53,10 @@ contains
          call system%rrb%create(model%nx, model%ny)
          call system%rrb%set(RRB_OPT_REL_TOL, rel_tol)
          call system%rrb%set(RRB_OPT_MAX_ITER, max_iterations)
+         if (present(device)) then
+            call system%rrb%set('backend=cuda device='//text(device))
+            call system%rrb%set_stream(stream)
+         end if
          if (rrb_options /= '') then
             call system%rrb%set(rrb_options, stat=status, errmsg=message)
             if (status < 0) call refuse('--rrb-options: '//trim(message))

@@ -4,7 +4,7 @@ module ship_pressure
    use host, only: dp, gravity, pi, refuse, text
    implicit none
    private
-   public :: ship, hull_cosine, hull_gaussian, hull_shape, place_ship, add_hull, hull_force
+   public :: ship, hull_cosine, hull_gaussian, hull_shape, place_ship, add_hull, cells_of_hull, hull_force
    public :: check_track, check_depth, longest_straight_track
 
    integer, parameter :: hull_cosine = 1, hull_gaussian = 2
@@ -236,13 +236,14 @@ contains
       real(dp), intent(in) :: wanted
       logical, intent(out) :: found
       integer, parameter :: directions = 24, starts = 80
-      real(dp) :: direction(2), side(2), point(2), best, length
+      real(dp) :: direction(2), side(2), point(2), best, length, reach
       integer :: i, j, k, stride, step
       real(dp) :: first(2), last(2)
 
       first = 0
       last = 0
-      best = min(wanted, self%length)/2
+      reach = max(wanted, grid%cell)        ! a ship at rest needs a direction too
+      best = min(reach, self%length)/2
       found = .false.
       stride = max(1, max(grid%nx, grid%ny)/starts)
       do k = 0, directions - 1
@@ -251,7 +252,7 @@ contains
          do j = 1, grid%ny, stride
             do i = 1, grid%nx, stride
                point = [grid%x0 + (i - 0.5_dp)*grid%cell, grid%y0 + (j - 0.5_dp)*grid%cell]
-               do step = 0, ceiling((wanted + self%length)/grid%cell)
+               do step = 0, ceiling((reach + self%length)/grid%cell)
                   if (.not. (afloat(point) .and. afloat(point + side) .and. afloat(point - side))) exit
                   point = point + grid%cell*direction
                end do

@@ -21,7 +21,7 @@ program ship_waves
    call prepare(sim, set)
    if (set%live > 0) then
       call run_live(sim, set%live)
-      call sim%system%rrb%destroy()
+      call sim%finish()
       stop
    end if
    call prepare_folder(set%output_folder)
@@ -36,10 +36,7 @@ program ship_waves
       call sim%place_ships()
       call put_forces()
       call sim%make_step()
-      if (sim%state%blown_up) then
-         call forces%finish()
-         call give_up('the waves blew up at step '//text(n)//', t = '//text(sim%state%time)//' s')
-      end if
+      call stop_if_blown_up()
       if (set%write_interval > 0) then
          if (mod(n, set%write_interval) == 0) call write_field('waves_'//six_digits(n)//'.vti')
       end if
@@ -48,6 +45,8 @@ program ship_waves
    loop_seconds = seconds() - start
    if (terminal) write (output_unit, '(a)', advance='no') achar(13)//repeat(' ', 78)//achar(13)
 
+   call sim%fetch_fields()
+   call stop_if_blown_up()
    call forces%finish()
    call write_field('waves.vti')
    if (set%solver /= use_rrb) &
@@ -56,7 +55,7 @@ program ship_waves
       call write_history(set%output_folder//'/convergence_rrb.csv', sim%system%of_rrb%first_history)
    call print_table()
    call write_table()
-   call sim%system%rrb%destroy()      ! what a main program holds is not finalized at its end
+   call sim%finish()
 
 contains
 
@@ -76,16 +75,23 @@ contains
       end do
       write (output_unit, '(a)') 'time         '//text(set%steps)//' steps of '//text(sim%state%dt)//' s'
       if (allocated(sim%state%current)) write (output_unit, '(a)') &
-         'current      up to '//text(sim%state%current%fastest)//' m/s; '//text(sim%state%current%limited) &
-         //' faces limited to 0.9 sqrt(g h/6); '//text(sim%state%current%sweeps)//' sweeps'
+         'current      up to '//text(sim%state%current%fastest)//' m/s, reduced at ' &
+         //text(sim%state%current%limited)//' faces to 0.9 of the speed of the shortest waves; ' &
+         //text(sim%state%current%sweeps)//' sweeps'
    end subroutine print_head
+
+   subroutine stop_if_blown_up()
+      if (.not. sim%state%blown_up) return
+      call forces%finish()
+      call give_up('the waves blew up at step '//text(sim%state%step)//', t = '//text(sim%state%time)//' s')
+   end subroutine stop_if_blown_up
 
    subroutine show_progress()
       character(:), allocatable :: line
       if (seconds() - shown < 0.1_dp) return
       shown = seconds()
       line = 'step '//text(n)//' of '//text(set%steps)//', t = '//text(nint(sim%state%time))//' s, highest wave '
-      line = line//text(nint(100*maxval(abs(sim%state%zeta))))//' cm, iterations'
+      line = line//text(nint(100*sim%highest_wave()))//' cm, iterations'
       if (set%solver /= use_rrb) line = line//' iccg '//text(sim%system%of_iccg%last_iterations)
       if (set%solver /= use_iccg) line = line//' rrb '//text(sim%system%of_rrb%last_iterations)
       line = line//repeat(' ', max(0, 78 - len(line)))
@@ -95,7 +101,9 @@ contains
 
    subroutine write_field(name)
       character(*), intent(in) :: name
-      call write_vti(set%output_folder//'/'//name, sim%grid, sim%model%h, sim%state%zeta, sim%pressure/gravity, sim%state%time)
+      call sim%fetch_fields()
+      call write_vti(set%output_folder//'/'//name, sim%grid, sim%model%h, sim%state%zeta, sim%pressure/gravity, sim%state%time, &
+                     sim%current_u, sim%current_v)
    end subroutine write_field
 
    ! The state of each ship at t^n, and the force of the waves on it.
@@ -139,7 +147,7 @@ contains
       write (output_unit, '(a)') ''
       if (set%solver == use_both) write (output_unit, '(a, es8.1)') &
          'largest difference of the two solutions, relative to max |psi|:', sim%system%largest_difference
-      write (output_unit, '(a, f8.3, a)') 'highest wave:', maxval(abs(sim%state%zeta)), ' m'
+      write (output_unit, '(a, f8.3, a)') 'highest wave:', sim%highest_wave(), ' m'
       write (output_unit, '(a)') 'files: '//set%output_folder//'/'
    end subroutine print_table
 

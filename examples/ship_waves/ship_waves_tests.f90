@@ -1,37 +1,37 @@
 ! Tests of the model and of both solvers in it; each prints one line, and the program fails if one of them does.
 program ship_waves_tests
-   use bathymetry, only: depth_grid, synthetic_harbour
+   !$ use omp_lib, only: omp_get_max_threads, omp_set_num_threads
+   use bathymetry, only: depth_grid, refine_grid, refined, synthetic_harbour
    use boussinesq
-   use current_tests, only: test_energy_in_current, test_limit_of_speeds, test_wave_packet, test_work_of_ship
+   use current_tests, only: test_energy_in_current, test_fast_currents, test_flow, test_limit_of_speeds, &
+                            test_wave_packet, test_work_of_ship
    use fleet_tests, only: test_ships_file, test_steering, test_sum_of_ships, test_wave_resistance
    use host, only: dp, gravity, pi, text
    use iccg_solver, only: ic0_factorize, iccg
    use psi_solver, only: psi_system, setup_psi, solve_psi, use_iccg, use_rrb
    use ship_pressure, only: hull_cosine, longest_straight_track, place_ship, ship
    use moving_ship_tests, only: half_time_step, test_moving_ship, test_threads
-   use test_report, only: failed_tests, random_depth, report, start_random
+   use test_report, only: end_short_runs, failed_tests, keep, options_of_library, random_depth, report, run_length, &
+                          start_random, start_short_runs
    use time_stepping, only: advance, energy, safe_time_step, start_at_rest, use_sponge, wave_state
    implicit none
 
    integer, parameter :: solvers(2) = [use_iccg, use_rrb]
    character(*), parameter :: solver_name(2) = ['ICCG', 'RRB ']
 
-   call test_dispersion()
-   call test_energy_and_mass()
+   call test_model()
    call test_matrix()
-   call test_manufactured_solve()
-   call test_wet_and_dry()
-   call test_static_ship()
-   call test_sponge()
+   call test_refined_grid()
    call test_profiles()
-   call test_stability_limit()
    call test_harbour()
-   call test_moving_ship()
    call test_threads()
+   call test_threads_of_model()
    call test_wave_packet()
    call test_energy_in_current()
    call test_work_of_ship()
    call test_limit_of_speeds()
+   call test_fast_currents()
+   call test_flow()
    call test_sum_of_ships()
    call test_ships_file()
    call test_steering()
@@ -39,6 +39,39 @@ program ship_waves_tests
    if (failed_tests() > 0) error stop 1
 
 contains
+
+   ! The tests that solve systems or make steps.
+   subroutine test_model()
+      call test_dispersion()
+      call test_energy_and_mass()
+      call test_manufactured_solve()
+      call test_wet_and_dry()
+      call test_static_ship()
+      call test_sponge()
+      call test_stability_limit()
+      call test_moving_ship()
+   end subroutine test_model
+
+   ! The states of short runs of all these tests with 2, 3 and 7 threads are bitwise those with one thread.
+   subroutine test_threads_of_model()
+      integer, parameter :: threads(4) = [1, 2, 3, 7]
+      real(dp), allocatable :: one(:), states(:)
+      integer :: k, before
+      before = 1
+      allocate (one(0))
+      !$ before = omp_get_max_threads()
+      do k = 1, size(threads)
+         !$ call omp_set_num_threads(threads(k))
+         call start_short_runs(threads(k))
+         call test_model()
+         call end_short_runs(states)
+         if (k == 1) one = states
+         call report('threads', 'T1 to T9 with '//text(threads(k))//' threads, values that differ from one thread', &
+                     real(count(transfer(states, [0_8]) /= transfer(one, [0_8])), dp), 0.0_dp)
+      end do
+      call report('threads', '- number of values', -real(size(one), dp), -5e5_dp)
+      !$ call omp_set_num_threads(before)
+   end subroutine test_threads_of_model
 
    ! A channel of constant depth, closed at both ends, with zeta = cos(k x), k = pi m/L: an exact eigenvector.
    ! The frequency comes from 4 sin^2(omega dt/2) = -sum c d2c / sum c^2 over the amplitudes c^n of the mode.
@@ -63,17 +96,19 @@ contains
             h = depth(c)
             call build_model(h, dx, dx, 0.3_dp, profile(c), frequency, model)
             allocate (system)
-            call setup_psi(system, model, solvers(s), 1e-14_dp, '')
+            call setup_psi(system, model, solvers(s), 1e-14_dp, options_of_library())
             ! A step in which the wave turns by an angle of order one: the measurement is then good to rounding.
             call start_at_rest(state, model, 1.8_dp/model%omega_max)
             shape_of_mode = spread([(cos(pi*mode(c)*(i - 0.5_dp)/nx), i=1, nx)], 2, ny)
             state%zeta = shape_of_mode
             pressure = 0
+            amplitude = 0
             amplitude(0) = 1
-            do k = 1, steps
+            do k = 1, run_length(steps)
                call advance(state, model, system, pressure)
                amplitude(k) = sum(state%zeta*shape_of_mode)/sum(shape_of_mode**2)
             end do
+            call keep(state%zeta)
             above = 0
             below = 0
             do k = 1, steps - 1
@@ -111,7 +146,7 @@ contains
       call build_model(depth, 5.0_dp, 4.0_dp, 0.3_dp, profile_parabola, 0.0_dp, model)
       do s = 1, 2
          allocate (system)
-         call setup_psi(system, model, solvers(s), 1e-12_dp, '')
+         call setup_psi(system, model, solvers(s), 1e-12_dp, options_of_library())
          call start_at_rest(state, model, half_time_step(model))
          do j = 1, ny
             do i = 1, nx
@@ -122,7 +157,7 @@ contains
          pressure = 0
          first = 0
          drift = 0
-         do k = 1, steps
+         do k = 1, run_length(steps)
             zeta = state%zeta
             phi = state%phi
             call advance(state, model, system, pressure)
@@ -131,6 +166,7 @@ contains
             if (k == 2) first = e
             drift = max(drift, abs(e/first - 1))
          end do
+         call keep(state%zeta)
          mass = sum(state%zeta)
          ! Each step's solve leaves 1e-12 of the potential energy.
          call report('T2', trim(solver_name(s))//' drift of the energy in 600 steps', drift, 1e-11_dp)
@@ -216,6 +252,57 @@ contains
       y(:, 2:) = y(:, 2:) + model%north(:, :ny - 1)*x(:, :ny - 1)
    end subroutine multiply
 
+   ! Depths that are linear in x and y remain so away from the coast; the coast and the corner of the grid do not move.
+   subroutine test_refined_grid()
+      integer, parameter :: nx = 21, ny = 17, factors(3) = [2, 3, 8]
+      type(depth_grid) :: grid, fine
+      real(dp) :: worst, moved, outside, point(2)
+      integer :: i, j, k, a, b, c
+      grid%nx = nx
+      grid%ny = ny
+      grid%cell = 8
+      grid%x0 = 100
+      grid%y0 = 200
+      grid%depth = reshape([((linear(grid%center_of(i, j)), i=1, nx), j=1, ny)], [nx, ny])
+      grid%depth(5, 6) = -3
+      grid%depth(12:14, 9) = 0
+      worst = 0
+      moved = 0
+      outside = 0
+      do c = 1, size(factors)
+         k = factors(c)
+         fine = grid
+         call refine_grid(fine, k, 0.3_dp)
+         do j = 1, fine%ny
+            do i = 1, fine%nx
+               a = (i - 1)/k + 1
+               b = (j - 1)/k + 1
+               point = fine%center_of(i, j)
+               if ((fine%depth(i, j) >= 0.3_dp) .neqv. (grid%depth(a, b) >= 0.3_dp)) moved = moved + 1
+               if (grid%depth(a, b) < 0.3_dp) cycle
+               outside = max(outside, abs(fine%depth(i, j) - linear(point)))
+               if (a == 1 .or. a == nx .or. b == 1 .or. b == ny) cycle
+               if (all(grid%depth(a - 1:a + 1, b - 1:b + 1) >= 0.3_dp)) &
+                  worst = max(worst, abs(fine%depth(i, j) - linear(point)))
+            end do
+         end do
+         point = abs(fine%center_of(fine%nx, fine%ny) + fine%cell/2 - grid%center_of(nx, ny) - grid%cell/2)
+         moved = moved + merge(1, 0, maxval(point) > 1e-12_dp)
+      end do
+      ! Rounding of depths up to 13 m, eight operations.
+      call report('refine', 'linear depths away from the coast', worst, 2e-14_dp)
+      ! At the coast and the edge, the value is that of a cell at most half a cell away in each direction.
+      call report('refine', 'change at the coast over that between two cells', outside/(0.02_dp*8 + 0.03_dp*8), 0.5_dp)
+      call report('refine', 'cells whose coast moves', moved, 0.0_dp)
+      call report('refine', 'factor 1, values that differ', &
+                  maxval(abs(refined(grid%depth, grid%depth > 0, 1) - grid%depth)), 0.0_dp)
+   end subroutine test_refined_grid
+
+   pure real(dp) function linear(point)
+      real(dp), intent(in) :: point(2)
+      linear = 2 + 0.02_dp*(point(1) - 100) + 0.03_dp*(point(2) - 200)
+   end function linear
+
    ! Constant depth: products of cosines are eigenvectors, S psi = (A M + A N (Kx^2 + Ky^2)) psi.
    subroutine test_manufactured_solve()
       integer, parameter :: nx = 96, ny = 71
@@ -238,9 +325,10 @@ contains
       b = eigenvalue*exact
       do s = 1, 2
          allocate (system)
-         call setup_psi(system, model, solvers(s), 1e-12_dp, '')
+         call setup_psi(system, model, solvers(s), 1e-12_dp, options_of_library())
          psi = 0
          call solve_psi(system, model, b, psi)
+         call keep(psi)
          ! |error| <= |r|_2/lambda_min <= 1e-12 (eigenvalue/A M) |exact|_2, which is below 1e-12 * 1.3 * sqrt(nx ny)/2.
          call report('T5', trim(solver_name(s))//' error of the manufactured solution', maxval(abs(psi - exact)), 5e-11_dp)
          deallocate (system)
@@ -270,15 +358,17 @@ contains
       call build_model(wide_depth, 5.0_dp, 5.0_dp, 0.3_dp, profile_parabola, 0.0_dp, surrounded)
       do s = 1, 2
          allocate (system)
-         call setup_psi(system, alone, solvers(s), tolerance, '')
+         call setup_psi(system, alone, solvers(s), tolerance, options_of_library())
          psi = 0
          call solve_psi(system, alone, b, psi)
+         call keep(psi)
          counts(1) = system%of_iccg%last_iterations
          deallocate (system)
          allocate (system)
-         call setup_psi(system, surrounded, solvers(s), tolerance, '')
+         call setup_psi(system, surrounded, solvers(s), tolerance, options_of_library())
          wide_psi = 0
          call solve_psi(system, surrounded, wide_b, wide_psi)
+         call keep(wide_psi)
          counts(2) = system%of_iccg%last_iterations
          deallocate (system)
          largest = maxval(abs(psi))
@@ -320,16 +410,17 @@ contains
       call build_model(grid%depth, grid%cell, grid%cell, 0.3_dp, profile_parabola, 0.0_dp, model)
       do s = 1, 2
          allocate (system)
-         call setup_psi(system, model, solvers(s), 1e-8_dp, '')
+         call setup_psi(system, model, solvers(s), 1e-8_dp, options_of_library())
          call start_at_rest(state, model, half_time_step(model))
          call use_sponge(state, model, 15)
          if (allocated(pressure)) deallocate (pressure)
          allocate (pressure(n, n), source=0.0_dp)
          box = 1
-         do while (state%time < 160)
+         do while (state%step < run_length(ceiling(160/state%dt)))
             call place_ship(vessel, grid, model%wet, state%time, pressure, box)
             call advance(state, model, system, pressure)
          end do
+         call keep(state%zeta)
          ! What the sponge has not yet taken of the waves of lowering: half a percent of the draft after 160 s.
          call report('T7', trim(solver_name(s))//' zeta under a ship at rest, error over draft', &
                      maxval(abs(state%zeta + pressure/gravity))/vessel%draft, 1e-2_dp)
@@ -352,7 +443,7 @@ contains
       do s = 1, 2
          do k = 1, 2
             allocate (system)
-            call setup_psi(system, model, solvers(s), 1e-8_dp, '')
+            call setup_psi(system, model, solvers(s), 1e-8_dp, options_of_library())
             call start_at_rest(state, model, half_time_step(model))
             if (k == 1) call use_sponge(state, model, 15)
             do j = 1, n
@@ -360,9 +451,10 @@ contains
                   state%zeta(i, j) = exp(-(25.0_dp*(i - 40.5_dp)**2 + 25*(j - 40.5_dp)**2)/(2*20.0_dp**2))
                end do
             end do
-            do while (state%time < 80)
+            do while (state%step < run_length(ceiling(80/state%dt)))
                call advance(state, model, system, pressure)
             end do
+            call keep(state%zeta)
             left(k) = maxval(abs(state%zeta))
             deallocate (system)
          end do
@@ -423,12 +515,13 @@ contains
       do s = 1, 2
          do k = 1, 3
             allocate (system)
-            call setup_psi(system, model, solvers(s), 1e-10_dp, '')
+            call setup_psi(system, model, solvers(s), 1e-10_dp, options_of_library())
             call start_at_rest(state, model, dt(k))
             state%zeta = noise
-            do n = 1, steps
+            do n = 1, run_length(steps)
                call advance(state, model, system, pressure)
             end do
+            call keep(state%zeta)
             growth(k) = maxval(abs(state%zeta))
             deallocate (system)
          end do
@@ -455,6 +548,8 @@ contains
       grid = synthetic_harbour()
       call build_model(grid%depth, grid%cell, grid%cell, 0.3_dp, profile_parabola, 0.0_dp, model)
       vessel%hull = hull_cosine
+      call longest_straight_track(vessel, grid, 0.0_dp, found)
+      call report('harbour', 'no place found for a ship at rest', merge(0.0_dp, 1.0_dp, found), 0.0_dp)
       call longest_straight_track(vessel, grid, 800.0_dp, found)
       call report('harbour', 'no track found', merge(0.0_dp, 1.0_dp, found), 0.0_dp)
       allocate (system(2))

@@ -1,15 +1,17 @@
 ! Grid, model, solver, waves and ships of a run, and one time step.
 module simulation
-   use bathymetry, only: depth_grid, read_esri_grid, read_matching_grid, synthetic_harbour
+   use bathymetry, only: depth_grid, read_esri_grid, read_matching_grid, refine_grid, refined, synthetic_harbour
    use boussinesq, only: build_model, profile_cosh, wave_model
    use command_line, only: settings
    use currents, only: most_sweeps
+   use device_waves, only: of_pressure, of_zeta, waves_on_device
    use fleet, only: angle_of_bow, check_fleet, fleet_ship, place_fleet, sail, steered
    use fleet_file, only: read_ships
    use host, only: dp, gravity, refuse, text
+   use potential_flow, only: flow_between
    use psi_solver, only: psi_system, setup_psi
    use ship_pressure, only: longest_straight_track
-   use time_stepping, only: advance, safe_time_step, start_at_rest, use_current, use_sponge, wave_state
+   use time_stepping, only: absurd_height, advance, safe_time_step, start_at_rest, use_current, use_sponge, wave_state
    implicit none
    private
    public :: simulated, prepare
@@ -21,10 +23,15 @@ module simulation
       type(wave_state) :: state
       type(fleet_ship), allocatable :: ships(:)
       real(dp), allocatable :: pressure(:, :)        ! P_s/rho [m^2/s^2]
+      real(dp), allocatable :: current_u(:, :), current_v(:, :)      ! to the east and north [m/s]; not allocated: none
       real(dp) :: h_min = 0
+      type(waves_on_device) :: device                ! used or not
    contains
       procedure :: place_ships
       procedure :: make_step
+      procedure :: fetch_fields
+      procedure :: highest_wave
+      procedure :: finish
    end type simulated
 
    real(dp), parameter :: fairway(2, 4) = reshape([2020.0_dp, 1370.0_dp, 1490.0_dp, 990.0_dp, &     ! of the harbour [m]
@@ -36,7 +43,7 @@ contains
    subroutine prepare(self, set)
       type(simulated), intent(inout) :: self
       type(settings), intent(inout) :: set
-      real(dp), allocatable :: current_u(:, :), current_v(:, :)
+      character(:), allocatable :: problem
       real(dp) :: dt
 
       if (set%grid_file == '') then
@@ -46,9 +53,12 @@ contains
          self%grid = read_esri_grid(set%grid_file)
       end if
       if (set%current_u /= '') then
-         current_u = read_matching_grid(set%current_u, self%grid)
-         current_v = read_matching_grid(set%current_v, self%grid)
+         self%current_u = read_matching_grid(set%current_u, self%grid)
+         self%current_v = read_matching_grid(set%current_v, self%grid)
+         self%current_u = refined(self%current_u, self%grid%depth >= set%h_min, set%refine)
+         self%current_v = refined(self%current_v, self%grid%depth >= set%h_min, set%refine)
       end if
+      call refine_grid(self%grid, set%refine, set%h_min)
       if (set%ships_file == '') then
          self%ships = [fleet_ship(name='ship', hull=set%vessel)]
       else
@@ -56,6 +66,8 @@ contains
       end if
       self%h_min = set%h_min
       call set_up_model(self, set)
+      if (allocated(set%flow)) &
+         call flow_between(self%model, self%grid, set%flow, set%discharge, self%current_u, self%current_v)
       dt = time_step(self%model, set)
       if (set%ships_file == '') then
          if (set%live > 0) then
@@ -66,16 +78,22 @@ contains
          end if
       end if
       call check_fleet(self%ships, self%grid, set%h_min)
-      call setup_psi(self%system, self%model, set%solver, set%rel_tol, set%rrb_options)
       call start_at_rest(self%state, self%model, dt)
-      if (allocated(current_u)) then
-         call use_current(self%state, self%model, current_u, current_v)
+      if (allocated(self%current_u)) then
+         call use_current(self%state, self%model, self%current_u, self%current_v)
          if (self%state%current%sweeps >= most_sweeps) &
             call refuse('dt = '//text(dt)//' s is too large for this current, which varies too fast from cell to cell: try ' &
                         //text(safe_time_step(self%model))//' s')
       end if
       if (set%sponge_cells > 0) call use_sponge(self%state, self%model, set%sponge_cells)
       allocate (self%pressure(self%model%nx, self%model%ny), source=0.0_dp)
+      if (set%device >= 0) then
+         call self%device%open(set%device, self%grid, self%model, self%state, problem)
+         if (problem /= '') call refuse('--device '//text(set%device)//': '//problem)
+         call setup_psi(self%system, self%model, set%solver, set%rel_tol, set%rrb_options, set%device, self%device%stream)
+      else
+         call setup_psi(self%system, self%model, set%solver, set%rel_tol, set%rrb_options)
+      end if
    end subroutine prepare
 
    subroutine set_up_model(self, set)
@@ -124,20 +142,56 @@ contains
       deallocate (s%hull%track)
    end subroutine take_helm
 
-   ! Pressure of the ships at t^n, and the forces of the waves on them.
+   ! Pressure of the ships at t^n, and the forces of the waves on them. A device begins the step of the waves.
    subroutine place_ships(self)
       class(simulated), intent(inout) :: self
       real(dp) :: time
       time = self%state%time
       if (self%state%step == 0) time = self%state%dt/4
-      call place_fleet(self%ships, self%grid, self%model%wet, time, self%state%zeta, self%pressure)
+      if (self%device%used) then
+         call self%device%place(self%ships, self%grid, time, self%state%blown_up)
+         if (.not. self%state%blown_up) call self%device%begin_step(self%state)
+      else
+         call place_fleet(self%ships, self%grid, self%model%wet, time, self%state%zeta, self%pressure)
+      end if
    end subroutine place_ships
 
    ! Ships and waves from t^n to t^(n+1).
    subroutine make_step(self)
       class(simulated), intent(inout) :: self
       call sail(self%ships, self%grid, self%h_min, self%state%time, self%state%dt)
-      call advance(self%state, self%model, self%system, self%pressure)
+      if (self%device%used) then
+         if (self%state%blown_up) return      ! place_ships has found this
+         call self%device%end_step(self%state, self%model, self%system)
+      else
+         call advance(self%state, self%model, self%system, self%pressure)
+      end if
    end subroutine make_step
+
+   ! Copy zeta and pressure from a device, if one is used.
+   subroutine fetch_fields(self)
+      class(simulated), intent(inout) :: self
+      if (.not. self%device%used) return
+      call self%device%fetch(of_zeta, self%state%zeta)
+      if (.not. all(abs(self%state%zeta) < absurd_height)) self%state%blown_up = .true.
+      call self%device%fetch(of_pressure, self%pressure)
+   end subroutine fetch_fields
+
+   ! max |zeta|
+   real(dp) function highest_wave(self)
+      class(simulated), intent(in) :: self
+      if (self%device%used) then
+         highest_wave = self%device%highest()
+      else
+         highest_wave = maxval(abs(self%state%zeta))
+      end if
+   end function highest_wave
+
+   ! What a main program holds is not finalized at its end. The solver uses the stream of the device.
+   subroutine finish(self)
+      class(simulated), intent(inout) :: self
+      call self%system%rrb%destroy()
+      call self%device%close()
+   end subroutine finish
 
 end module simulation

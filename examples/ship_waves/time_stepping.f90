@@ -11,6 +11,7 @@ module time_stepping
    implicit none
    private
    public :: wave_state, start_at_rest, use_current, use_sponge, advance, safe_time_step, energy
+   public :: absurd_height, extrapolation
 
    real(dp), parameter :: absurd_height = 1e3_dp          ! m: the computation has blown up
 

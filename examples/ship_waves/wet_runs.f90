@@ -1,5 +1,6 @@
 ! Runs of wet cells: the loops of a time step visit water only.
 module wet_runs
+   use, intrinsic :: iso_c_binding, only: c_int64_t
    use, intrinsic :: iso_fortran_env, only: int64
    implicit none
    private
@@ -8,9 +9,9 @@ module wet_runs
    ! Neighbouring wet cells of one row. Cell (i, j) has the number i + nx (j - 1). Its neighbours have the numbers
    ! p + west, p + east, p + south and p + north. Beyond the edge of the grid, the offset is 0: the neighbour is the cell
    ! itself, and a difference across this face is 0. Therefore the cells of the first and last column are runs of their own.
-   type :: run
-      integer(int64) :: first, last
-      integer(int64) :: west, east, south, north
+   type, bind(c) :: run
+      integer(c_int64_t) :: first, last
+      integer(c_int64_t) :: west, east, south, north
    end type run
 
    ! Short runs balance the threads; the rows of 256 cells of a run remain in the first-level cache.

@@ -36,7 +36,7 @@
     AGGREGATION_KERNEL(FAMILY##_agg_sum_couplings_f64, GalerkinArgs, aggregation::THREADS, sum_couplings)              \
     AGGREGATION_KERNEL(FAMILY##_agg_spread_f64, SpreadArgs, aggregation::THREADS, spread_rows)                         \
     AGGREGATION_KERNEL(FAMILY##_agg_leave_out_f64, SpreadArgs, inverse::MOST_UNKNOWNS, leave_out)                      \
-    INVERSE_KERNEL(FAMILY##_take_means_f64, NullArgs, take_means)                                                      \
+    INVERSE_KERNEL(FAMILY##_project_inverse_f64, NullArgs, project_inverse)                                            \
     INVERSE_KERNEL(FAMILY##_invert_step_f64, InverseArgs, step)                                                        \
     AGGREGATION_IN_FORMATS(FAMILY##_agg_take_lengths, TakeArgs, aggregation::THREADS, take_lengths)                    \
     AGGREGATION_IN_FORMATS(FAMILY##_agg_take_rows, TakeArgs, aggregation::THREADS, take_rows)                          \

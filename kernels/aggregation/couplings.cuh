@@ -19,14 +19,14 @@ constexpr int THREADS = 256;
 constexpr int MOST_BLOCKS = 1056;
 // Value that represents no row, or no aggregate.
 constexpr uint32_t NONE = ~0u;
-// A row sum below this fraction of the diagonal entry is a rounding error and is set to zero.
+// A row sum whose magnitude is below this fraction of the diagonal entry is a rounding error and is set to zero.
 constexpr double ROUNDING = 1e-12;
 
 struct Couplings {
     uint32_t *first, *length;
     uint32_t *col;
     double *a;
-    double *excess, *diagonal;
+    double *row_sum, *diagonal;
     uint32_t rows, unused;
 };
 
@@ -57,13 +57,13 @@ template <int ROW, class V> __device__ inline V lane_sum(V v) {
     return v;
 }
 
-// Ends row i: stores its length, its row sum `excess` and its diagonal entry. A row sum at the rounding level is set to
+// Ends row i: stores its length, its row sum and its diagonal entry. A row sum at the rounding level is set to
 // zero. `sum` is the sum of the couplings of the row.
-__device__ inline void end_row(const Couplings &c, uint32_t i, uint32_t length, double excess, double sum) {
-    if (fabs(excess) < ROUNDING * (excess + sum)) excess = 0.0;
+__device__ inline void end_row(const Couplings &c, uint32_t i, uint32_t length, double row_sum, double sum) {
+    if (fabs(row_sum) < ROUNDING * (row_sum + sum)) row_sum = 0.0;
     c.length[i] = length;
-    c.excess[i] = excess;
-    c.diagonal[i] = excess + sum;
+    c.row_sum[i] = row_sum;
+    c.diagonal[i] = row_sum + sum;
 }
 
 } // namespace aggregation

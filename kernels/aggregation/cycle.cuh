@@ -24,7 +24,7 @@ constexpr uint32_t SLICE = 32;
 template <class V> struct Level {
     const uint32_t *first; // slice s has the entries first[s] .. first[s + 1] - 1
     const Entry<V> *entries;
-    const V *excess, *step; // excess: row sums e_i; step: omega / d_i
+    const V *row_sum, *step; // row_sum: e_i; step: omega / d_i
     const uint32_t *aggregate; // aggregate of each row, or NONE; a null pointer on the coarsest level
     const uint32_t *nodes;     // rows of the finer level that form each row: `width` entries, padded with NONE
     V *r, *start;              // r: right-hand side; start: step_i r_i, the first Jacobi step from zero
@@ -40,7 +40,7 @@ template <class V> struct Level {
 // couplings. The threads that share a row each compute a part of the sum.
 template <int ROW, class V, class X>
 __device__ inline V product(const Level<V> &k, uint32_t i, uint32_t lane, V own, X x) {
-    V sum = lane == 0 ? k.excess[i] * own : V(0);
+    V sum = lane == 0 ? k.row_sum[i] * own : V(0);
     constexpr uint32_t ROWS = ROW == 1 ? SLICE : 1;
     const uint32_t slice = i / ROWS, start = k.first[slice], length = (k.first[slice + 1] - start) / ROWS;
     const Entry<V> *row = k.entries + start + i % ROWS;
@@ -73,8 +73,8 @@ template <int ROW, class V> __device__ inline void descend(const DescendArgs<V> 
         for (uint32_t w = slot; w - slot < width; w += 32 / ROW) {
             const uint32_t i = is && w < width ? coarse.nodes[to * width + w] : NONE;
             const uint32_t of = i == NONE ? 0 : i;
-            const V spent = product<ROW>(k, of, lane, k.start[of], [&](uint32_t j) { return k.start[j]; });
-            if (i != NONE && lane == 0) left += k.r[i] - spent;
+            const V product_of_row = product<ROW>(k, of, lane, k.start[of], [&](uint32_t j) { return k.start[j]; });
+            if (i != NONE && lane == 0) left += k.r[i] - product_of_row;
         }
         for (uint32_t by = together / 2; by > 0; by /= 2) left += __shfl_xor_sync(0xffffffffu, left, by);
         if (is && thread % together == 0) {
@@ -123,9 +123,9 @@ template <int ROW, class V> __device__ inline void subtract(const SubtractArgs<V
     const Level<V> &k = a.k;
     const V factor = V(a.factor);
     over_rows<ROW>(k.rows, [&](uint32_t i, uint32_t lane, bool is) {
-        const V spent = product<ROW>(k, i, lane, k.c[i], [&](uint32_t j) { return k.c[j]; });
+        const V product_of_row = product<ROW>(k, i, lane, k.c[i], [&](uint32_t j) { return k.c[j]; });
         if (!is || lane != 0) return;
-        const V r = k.r[i] - factor * spent;
+        const V r = k.r[i] - factor * product_of_row;
         k.r[i] = r;
         k.start[i] = k.step[i] * r;
     });
@@ -165,9 +165,11 @@ template <class V> __device__ inline void narrow(const NarrowArgs<V> &a) {
 // the cycle.
 template <class V> struct TakeArgs {
     Couplings c;
-    uint32_t *first; // entries per slice, later their prefix sums; then the numbers of all entries and couplings
+    // One number per slice, its number of entries and later the sum for the previous slices. Two further numbers
+    // follow: the total numbers of entries and of couplings.
+    uint32_t *first;
     Entry<V> *entries;
-    V *excess, *step;
+    V *row_sum, *step;
     uint64_t *bound; // bits of max_i (1 + sum_j |a_ij| / d_i), an upper bound of the eigenvalues of D^-1 A
     uint32_t slice, unused; // `slice`: rows per slice, SLICE or 1
 };
@@ -181,7 +183,7 @@ template <class V> __device__ inline void take_lengths(const TakeArgs<V> &t) {
         const double bound = 1.0 + lane_sum<LANES>(sum) / t.c.diagonal[i];
         if (is_finite(bound)) most = max(most, magnitude(bound));
     });
-    note_largest(t.bound, most);
+    update_largest(t.bound, most);
     const uint32_t slices = (t.c.rows + t.slice - 1) / t.slice;
     over_rows<1>(t.c.rows, [&](uint32_t i, uint32_t, bool is) {
         const uint32_t length = is ? t.c.length[i] : 0, couplings = warp_sum(length);
@@ -207,7 +209,7 @@ template <class V> __device__ inline void take_rows(const TakeArgs<V> &t) {
             t.entries[start + i % t.slice + t.slice * w] = entry;
         }
         if (!is || lane != 0) return;
-        t.excess[i] = V(t.c.excess[i]);
+        t.row_sum[i] = V(t.c.row_sum[i]);
         const V step = V(omega / t.c.diagonal[i]);
         t.step[i] = is_finite(double(step)) ? step : V(0);
     });

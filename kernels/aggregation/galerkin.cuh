@@ -103,12 +103,13 @@ __device__ inline void make_room(const GalerkinArgs &g) {
     });
 }
 
-// The following functions compute P^T S P with one warp per row: sums of couplings and of row sums over aggregates.
-// Couplings to nodes outside all aggregates are added to the row sum. Terms are added in the order of the nodes of an
-// aggregate, and of the columns within a node. `coarse.first` must contain the start of each coarse row. `sum_together`
-// can process coarse rows with up to MOST_TOGETHER fine couplings. The functions sum_... store the couplings of a
-// coarse row, and return their number. They add these couplings to `sum`, and couplings to nodes outside all aggregates
-// to `excess`. If a warp executes them, each lane adds its part only.
+// The following functions compute P^T S P with one warp per row, where P is piecewise constant (1 for each node and its
+// aggregate, 0 elsewhere): sums of couplings and of row sums over aggregates. Couplings to nodes outside all aggregates
+// are added to the row sum. Terms are added in the order of the nodes of an aggregate, and of the columns within a
+// node. `coarse.first` must contain the start of each coarse row. `sum_together` can process coarse rows with up to
+// MOST_TOGETHER fine couplings. The functions sum_... store the couplings of a coarse row, and return their number.
+// They add these couplings to `sum`, and couplings to nodes outside all aggregates to `row_sum`. If a warp executes
+// them, each lane adds its part only.
 constexpr int MOST_TOGETHER = 64;
 // A fine coupling, and the aggregate of its column.
 struct Summed {
@@ -118,8 +119,8 @@ struct Summed {
 
 // Returns coupling number k of aggregate `row`; the couplings of all its nodes are counted consecutively. `to` is NONE
 // if there is no such coupling, if it is inside the aggregate, or if it leads to a node outside all aggregates. In the
-// last case, adds it to `excess`.
-__device__ inline Summed coupling_of(const GalerkinArgs &g, uint32_t row, uint32_t k, double &excess) {
+// last case, adds it to `row_sum`.
+__device__ inline Summed coupling_of(const GalerkinArgs &g, uint32_t row, uint32_t k, double &row_sum) {
     for (int w = 0; w < g.width; ++w) {
         const uint32_t i = g.nodes[uint64_t(row) * g.width + w];
         if (i == NONE) break;
@@ -130,19 +131,19 @@ __device__ inline Summed coupling_of(const GalerkinArgs &g, uint32_t row, uint32
         }
         const uint32_t e = g.fine.first[i] + k, to = g.of[g.fine.col[e]];
         const double a = g.fine.a[e];
-        if (to == NONE) excess += a;
+        if (to == NONE) row_sum += a;
         return {to == row ? NONE : to, a};
     }
     return {NONE, 0.0};
 }
 
 // Sums the couplings of a coarse row with one thread, for rows with more than MOST_TOGETHER fine couplings.
-__device__ inline uint32_t sum_one_by_one(const GalerkinArgs &g, uint32_t row, uint32_t count, double &excess,
+__device__ inline uint32_t sum_one_by_one(const GalerkinArgs &g, uint32_t row, uint32_t count, double &row_sum,
     double &sum) {
     uint32_t *col = g.coarse.col + g.coarse.first[row], length = 0;
     double *a = g.coarse.a + g.coarse.first[row];
     for (uint32_t k = 0; k < count; ++k) {
-        const Summed s = coupling_of(g, row, k, excess);
+        const Summed s = coupling_of(g, row, k, row_sum);
         if (s.to == NONE) continue;
         uint32_t at = 0;
         while (at < length && col[at] < s.to) ++at;
@@ -164,7 +165,7 @@ __device__ inline uint32_t sum_one_by_one(const GalerkinArgs &g, uint32_t row, u
 // Sums the couplings of a coarse row with one warp. Each lane has up to two fine couplings. For each neighbouring
 // aggregate, the lane that has the first coupling to it adds all couplings to it. The position of a sum in the row is
 // the number of neighbouring aggregates with a lower number.
-__device__ inline uint32_t sum_together(const GalerkinArgs &g, uint32_t row, uint32_t count, double &excess,
+__device__ inline uint32_t sum_together(const GalerkinArgs &g, uint32_t row, uint32_t count, double &row_sum,
     double &sum) {
     constexpr int EACH = MOST_TOGETHER / 32;
     const uint32_t lane = threadIdx.x % 32, first = g.coarse.first[row];
@@ -175,7 +176,7 @@ __device__ inline uint32_t sum_together(const GalerkinArgs &g, uint32_t row, uin
 #pragma unroll
     for (int q = 0; q < EACH; ++q) {
         const uint32_t k = q * 32 + lane;
-        own[q] = k < count ? coupling_of(g, row, k, excess) : Summed{NONE, 0.0};
+        own[q] = k < count ? coupling_of(g, row, k, row_sum) : Summed{NONE, 0.0};
         leads[q] = own[q].to != NONE;
         all[q] = 0.0;
         place[q] = 0;
@@ -223,7 +224,7 @@ struct Node {
 // neighbouring aggregate, the first lane with a coupling to it adds all couplings to it, in the order of the lanes. The
 // position of a sum in the row is the number of neighbouring aggregates with a lower number.
 __device__ inline uint32_t sum_by_lanes(const GalerkinArgs &g, uint32_t row, uint32_t count, const Node &node,
-    double &excess, double &sum) {
+    double &row_sum, double &sum) {
     const uint32_t lane = threadIdx.x % 32, first = g.coarse.first[row];
     uint32_t e = 0;
     for (int w = 0; w < g.width; ++w) {
@@ -235,7 +236,7 @@ __device__ inline uint32_t sum_by_lanes(const GalerkinArgs &g, uint32_t row, uin
     const bool has = lane < count;
     const uint32_t of = has ? g.of[g.fine.col[e]] : NONE;
     const double a = has ? g.fine.a[e] : 0.0;
-    if (has && of == NONE) excess += a;
+    if (has && of == NONE) row_sum += a;
     const uint32_t to = of == row ? NONE : of;
     const unsigned same = __match_any_sync(0xffffffffu, to);
     const bool leads = to != NONE && __ffs(same) - 1 == int(lane);
@@ -263,22 +264,22 @@ __device__ inline void sum_couplings(const GalerkinArgs &g) {
     for (uint64_t row = (blockIdx.x * blockDim.x + threadIdx.x) / 32; row < g.coarse.rows; row += warps) {
         const uint32_t i = lane < g.width ? g.nodes[row * g.width + lane] : NONE;
         Node node{i == NONE ? 0 : g.fine.first[i], i == NONE ? 0 : g.fine.length[i], 0};
-        const double of_node = i == NONE ? 0.0 : g.fine.excess[i];
-        double excess = 0.0, sum = 0.0;
+        const double of_node = i == NONE ? 0.0 : g.fine.row_sum[i];
+        double row_sum = 0.0, sum = 0.0;
         uint32_t count = 0;
         for (int w = 0; w < g.width; ++w) {
             if (w == int(lane)) node.before = count;
             count += __shfl_sync(0xffffffffu, node.length, w);
             const double e = __shfl_sync(0xffffffffu, of_node, w);
-            if (lane == 0) excess += e;
+            if (lane == 0) row_sum += e;
         }
         uint32_t length = 0;
-        if (count <= 32) length = sum_by_lanes(g, uint32_t(row), count, node, excess, sum);
-        else if (count <= MOST_TOGETHER) length = sum_together(g, uint32_t(row), count, excess, sum);
-        else if (lane == 0) length = sum_one_by_one(g, uint32_t(row), count, excess, sum);
-        excess = warp_sum(excess);
+        if (count <= 32) length = sum_by_lanes(g, uint32_t(row), count, node, row_sum, sum);
+        else if (count <= MOST_TOGETHER) length = sum_together(g, uint32_t(row), count, row_sum, sum);
+        else if (lane == 0) length = sum_one_by_one(g, uint32_t(row), count, row_sum, sum);
+        row_sum = warp_sum(row_sum);
         sum = warp_sum(sum);
-        if (lane == 0) end_row(g.coarse, uint32_t(row), length, excess, sum);
+        if (lane == 0) end_row(g.coarse, uint32_t(row), length, row_sum, sum);
     }
 }
 
@@ -287,7 +288,7 @@ __device__ inline void sum_couplings(const GalerkinArgs &g) {
 struct SpreadArgs {
     Couplings c;
     double *to;
-    uint32_t *null_of; // null vector of each row
+    uint32_t *null_of; // null vector of each row, as in kernels/common/inverse.cuh; only for leave_out
 };
 __device__ inline void spread_rows(const SpreadArgs &s) {
     over(s.c.rows, [&](uint32_t i) {
@@ -300,7 +301,7 @@ __device__ inline void spread_rows(const SpreadArgs &s) {
 // Removes one unknown of each null vector (kernels/common/inverse.cuh): sets its row and column to zero.
 __device__ inline void leave_out(const SpreadArgs &s) {
     const uint32_t n = s.c.rows, i = threadIdx.x, first = i < n ? s.c.first[i] : 0, length = i < n ? s.c.length[i] : 0;
-    const uint32_t *null = inverse::find_nulls(int(n), i < n && s.c.excess[i] != 0.0, [&](auto f) {
+    const uint32_t *null = inverse::find_nulls(int(n), i < n && s.c.row_sum[i] != 0.0, [&](auto f) {
         for (uint32_t k = first; k < first + length; ++k)
             if (s.c.a[k] != 0.0) f(s.c.col[k]);
     });

@@ -1,23 +1,26 @@
 // Aggregates by passes of pairwise matching (Napov and Notay 2012) with handshakes. Each unpaired node points at its
-// unpaired neighbour with the smallest key, and two nodes that point at each other form a pair. The upper bits of a key
-// are mu, rounded down to a mantissa of two bits. The lower bits are a hash of the two nodes, which orders pairs with
-// equal rounded values. If keys contained all digits of mu, there would be chains of nodes in which each node points at
-// the next one, and a round would find only one pair per chain.
+// unpaired neighbour with the smallest key, and two nodes that point at each other form a pair. mu is the quality of a
+// pair (`quality`), and kappa its upper bound. The upper bits of a key are mu, rounded down to a mantissa of two bits.
+// The lower bits are a hash of the two nodes, which orders pairs with equal rounded values. If keys contained all
+// digits of mu, there would be chains of nodes in which each node points at the next one, and a round would find only
+// one pair per chain.
 #pragma once
 #include "couplings.cuh"
 
 namespace aggregation {
 
-// A pivot below this value counts as negative. If the row sums of the nodes are zero, one eigenvalue is zero. The last
-// pivot is then zero in exact arithmetic, and may be slightly negative because of rounding errors.
+// A pivot of the scaled matrix in `accepts` counts as negative if it is below this value, and as zero from this value
+// to -NEGATIVE. If the row sums e_i of all nodes of G are zero, this matrix is singular, because the unscaled matrix
+// maps the constant vector to zero. The last pivot is then zero in exact arithmetic, but rounding errors may make it
+// slightly negative or positive.
 constexpr double NEGATIVE = -1e-9;
 
 struct PairArgs {
     Couplings c; // matrix of this pass
     double kappa;
-    uint32_t *partner;  // partner of each row; NONE: not yet paired; the row itself: it remains without a partner
+    uint32_t *partner;  // partner of each row; NONE: it has none (yet); the row itself: it is excluded from pairing
     uint32_t *pointed;  // for each node, index in c.col of its coupling to the node at which it points, or NONE
-    uint8_t *struck;    // per coupling: 1 if the quality test has rejected the union of its two rows
+    uint8_t *rejected;  // per coupling: 1 if the quality test has rejected the union of its two rows
     uint32_t *of;       // first pass: NONE for rows outside all aggregates, otherwise 0; null in later passes
     Couplings fine;     // matrix of the level. The first pass uses neither `fine` nor `nodes`
     const uint32_t *nodes; // rows of `fine` in each row of c: `width` entries, ascending, padded with NONE
@@ -27,7 +30,7 @@ struct PairArgs {
 // Computes mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))), which is small for strongly coupled
 // pairs (Napov and Notay 2012). The last fraction is replaced by 0 unless e_i and e_j are positive.
 __device__ inline double quality(const Couplings &c, uint32_t i, uint32_t j, double a) {
-    const double di = c.diagonal[i], dj = c.diagonal[j], ei = c.excess[i], ej = c.excess[j];
+    const double di = c.diagonal[i], dj = c.diagonal[j], ei = c.row_sum[i], ej = c.row_sum[j];
     const double series = ei > 0.0 && ej > 0.0 ? ei * ej / (ei + ej) : 0.0;
     return 2.0 * di * dj / ((di + dj) * (a + series));
 }
@@ -54,7 +57,7 @@ __device__ inline void set_free(const PairArgs &p) {
         double sum = 0.0;
         for (uint32_t k = c.first[i] + lane; k < c.first[i] + c.length[i]; k += LANES) {
             sum += fabs(c.a[k]);
-            if (is) p.struck[k] = 0;
+            if (is) p.rejected[k] = 0;
         }
         sum = lane_sum<LANES>(sum);
         if (!is || lane != 0) return;
@@ -74,7 +77,7 @@ __device__ inline void point(const PairArgs &p) {
         const bool free = p.partner[i] == NONE;
         for (uint32_t k = c.first[i] + lane; free && k < c.first[i] + c.length[i]; k += LANES) {
             const uint32_t j = c.col[k];
-            if (p.partner[j] != NONE || !(c.a[k] > 0.0) || p.struck[k]) continue;
+            if (p.partner[j] != NONE || !(c.a[k] > 0.0) || p.rejected[k]) continue;
             const double mu = quality(c, i, j, c.a[k]);
             if (!(mu <= p.kappa)) continue;
             const uint64_t of = key(i, j, mu);
@@ -121,7 +124,7 @@ template <int N> __device__ inline bool accepts(const Couplings &c, const uint32
             for (int l = 0; l < N; ++l)
                 if (l < n && nodes[l] == j) m[k][l] = c.a[e];
         }
-        double inside = c.excess[nodes[k]];
+        double inside = c.row_sum[nodes[k]];
 #pragma unroll
         for (int l = 0; l < N; ++l) {
             if (l == k || l >= n) continue;
@@ -202,7 +205,7 @@ template <int N> __device__ inline void match(const PairArgs &p) {
         if (back == NONE || c.col[back] != i) return;
         if constexpr (N > 2) {
             if (!is_good_union<N>(p, i, j)) {
-                p.struck[at] = p.struck[back] = 1;
+                p.rejected[at] = p.rejected[back] = 1;
                 return;
             }
         }

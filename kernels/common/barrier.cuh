@@ -7,21 +7,21 @@
 struct BarrierCounts {
     unsigned arrived;
     unsigned epoch;  // number of products with the coarsest inverse in all launches with a cluster (rrb/cluster.cuh)
-    unsigned summed; // number of calls of `bring_parts` in this launch
+    unsigned summed; // number of calls of `wait_for_parts` in this launch
 };
 
 #ifdef RRB_EMULATED
 __device__ inline unsigned arrive(unsigned *place) { return atomicAdd(place, 1u); }
-__device__ inline unsigned look(const unsigned *place) { return *place; }
+__device__ inline unsigned load_acquire(const unsigned *place) { return *place; }
 #else
-// `arrive` releases and `look` acquires: a thread that reads the new value with `look` also sees all earlier writes of
-// the thread block that called `arrive`.
+// `arrive` releases and `load_acquire` acquires: a thread that reads the new value with `load_acquire` also sees all
+// earlier writes of the thread block that called `arrive`.
 __device__ inline unsigned arrive(unsigned *place) {
     unsigned old;
     asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], 1;" : "=r"(old) : "l"(place) : "memory");
     return old;
 }
-__device__ inline unsigned look(const unsigned *place) {
+__device__ inline unsigned load_acquire(const unsigned *place) {
     unsigned v;
     asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(v) : "l"(place) : "memory");
     return v;
@@ -35,12 +35,13 @@ __device__ inline void grid_barrier(BarrierCounts *m, unsigned &phase, unsigned 
     __syncthreads();
     if (thread_of_block() == 0) {
         arrive(&m->arrived);
-        while (look(&m->arrived) < count * phase) {}
+        while (load_acquire(&m->arrived) < count * phase) {}
     }
     __syncthreads();
 }
 
 // Waits until all thread blocks of the cluster have called this function; it is 3 times faster than grid_barrier.
+// Before compute capability 9.0, there are no clusters, and it synchronizes the threads of this block.
 __device__ inline void cluster_barrier() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" : : : "memory");
@@ -51,11 +52,11 @@ __device__ inline void cluster_barrier() {
 
 // Reports that this thread block has written its partial sums for the scalar update number `updates`, counted from 1.
 // The thread block with the largest index waits until all `count` thread blocks have reported this.
-__device__ inline void bring_parts(BarrierCounts *m, unsigned updates, unsigned count) {
+__device__ inline void wait_for_parts(BarrierCounts *m, unsigned updates, unsigned count) {
     __syncthreads();
     if (thread_of_block() == 0) {
         arrive(&m->summed);
-        while (blockIdx.x == count - 1 && look(&m->summed) < count * updates) {}
+        while (blockIdx.x == count - 1 && load_acquire(&m->summed) < count * updates) {}
     }
     __syncthreads();
 }

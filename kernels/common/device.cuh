@@ -7,14 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 
-// Reads a value in device memory that no kernel of a solve writes. The compiler may therefore reorder the read with
-// writes.
+// Reads a value in device memory that no thread writes while the kernel runs. The compiler may therefore reorder the
+// read with writes.
 template <class T> __device__ inline T fixed(const T &v) { return __ldg(&v); }
 
-// Accesses to values that a pass reads or writes only once. If ONCE is set, the L2 cache evicts their lines before
-// others. The compiler may reorder reads by `fixed_once` with writes, like reads by `fixed`.
+// Accesses to values that a pass reads or writes only once. If ONCE is set, and the device has compute capability 8.0
+// or higher, the L2 cache evicts their lines before others. The compiler may reorder reads by `fixed_once` with writes,
+// like reads by `fixed`.
 #if !defined(RRB_EMULATED) && __CUDA_ARCH__ >= 800
-__device__ inline uint64_t given_up_first() {
+__device__ inline uint64_t evict_first() {
     uint64_t policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
     return policy;
@@ -22,13 +23,13 @@ __device__ inline uint64_t given_up_first() {
 template <bool ONCE> __device__ inline double fixed_once(const double &v) {
     if (!ONCE) return fixed(v);
     double r;
-    asm("ld.global.nc.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(given_up_first()));
+    asm("ld.global.nc.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(evict_first()));
     return r;
 }
 template <bool ONCE> __device__ inline double read_once(const double &v) {
     if (!ONCE) return v;
     double r;
-    asm volatile("ld.global.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(given_up_first()) : "memory");
+    asm volatile("ld.global.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(evict_first()) : "memory");
     return r;
 }
 template <bool ONCE> __device__ inline void write_once(double &to, double v) {
@@ -36,7 +37,7 @@ template <bool ONCE> __device__ inline void write_once(double &to, double v) {
     else
         asm volatile("st.global.L2::cache_hint.f64 [%0], %1, %2;"
             :
-            : "l"(&to), "d"(v), "l"(given_up_first())
+            : "l"(&to), "d"(v), "l"(evict_first())
             : "memory");
 }
 #else
@@ -108,8 +109,8 @@ __device__ inline bool last_block(unsigned *ticket) {
     return last;
 }
 
-// Computes the sum of those elements of an array that belong to this thread, in a fixed order, with eight loads in
-// flight.
+// Computes this thread's part of the sum of an array: the thread with index t in its block of T threads adds the
+// elements t, t + T, t + 2 T, ... in this order, with eight loads in flight.
 __device__ inline double part_of(const double *values, int count) {
     const int step = blockDim.x * blockDim.y;
     double sum = 0.0;
@@ -150,8 +151,9 @@ __device__ inline void atomic_add(uint64_t *place, uint64_t v) {
     if (v) atomicAdd_system(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
 }
 
-// Replaces the value at `place` by the maximum of this value and of v over all threads of the thread block.
-__device__ inline void note_largest(uint64_t *place, uint64_t v) {
+// Replaces the value at `place` by the maximum of this value and of v over all threads of the thread block. All threads
+// of the block call this function.
+__device__ inline void update_largest(uint64_t *place, uint64_t v) {
     __shared__ unsigned long long largest;
     if (thread_of_block() == 0) largest = 0;
     __syncthreads();
@@ -165,7 +167,8 @@ __device__ inline bool is_finite(double v) { return magnitude(v) < 0x7ff00000000
 __device__ inline double sum4(double a, double b, double c, double d) { return (a + b) + (c + d); }
 __device__ inline double sum4(const double a[4]) { return sum4(a[0], a[1], a[2], a[3]); }
 
-// Computes n / d for small integers with fewer instructions than an integer division.
+// Computes n / d with fewer instructions than an integer division, for n >= 0 and d > 0. The quotient must be so small
+// that its approximation in single precision is off by at most 1.
 __device__ inline int quotient(int n, int d) {
 #ifdef RRB_EMULATED
     return n / d;

@@ -9,10 +9,10 @@
 // block reads values that others write. The thread block whose tile contains the next pivot block also inverts this
 // block, in 16 dependent steps.
 //
-// For each null vector u of the matrix, the caller removes one unknown by setting its row and column to zero. Let G be
-// the inverse for the remaining unknowns, and let k = u^T u. Then (I - u u^T / k) G (I - u u^T / k) is the
-// pseudoinverse. Without the projections, G would treat the sum of a right-hand side, which is a rounding error, as a
-// source at the removed unknown.
+// For each null vector u of the matrix, whose entries are 0 and 1, the caller removes one unknown by setting its row
+// and column to zero. Let G be the inverse for the remaining unknowns, let k = u^T u, and let Q be the product of the
+// projections I - u u^T / k. Then Q G Q is the pseudoinverse. Without the projections, G would treat the sum of a
+// right-hand side, which is a rounding error, as a source at the removed unknown.
 #pragma once
 #include "device.cuh"
 
@@ -26,9 +26,9 @@ constexpr double ZERO_PIVOT = 1e-14;
 struct InverseArgs {
     const double *from;
     double *to;
-    const double *diagonal;
-    double *pivots; // two buffers for inverses of pivot blocks; step k uses buffer k % 2 and writes the other one
-    int n, step;    // step -1 only inverts the first pivot block
+    const double *diagonal; // of the matrix before the elimination
+    double *pivots;         // two buffers for inverses of pivot blocks; step k reads buffer k % 2, writes the other one
+    int n, step;            // step -1 only inverts the first pivot block
 };
 
 // Inverse of the 2 x 2 matrix [a b; b d]; entries of an unknown whose pivot is too small are zero.
@@ -174,10 +174,11 @@ constexpr uint32_t LEFT_OUT = 1u << 31;
 // Largest number of unknowns for `find_nulls`, which uses one thread per unknown.
 constexpr int MOST_UNKNOWNS = 1024;
 
-// Finds the null vectors of a matrix: the components of at least two unknowns in which all row sums are zero. Returns
-// `null_of` of all unknowns, in shared memory. Executed by one thread block with one thread per unknown. `regular`:
-// whether the row sum of this thread's unknown is not zero. If the thread has an unknown, each(f) must call f(q) for
-// each unknown q that is coupled to it.
+// Finds the null vectors of a matrix. There is one for each component of at least two unknowns in which all row sums
+// are zero; its entries are 1 in this component, and 0 elsewhere. Returns `null_of` of all unknowns, in shared memory.
+// Executed by one thread block of MOST_UNKNOWNS threads; thread k < n has unknown k. `regular`: whether the row sum of
+// this thread's unknown is not zero. If the thread has an unknown, each(f) must call f(q) for each unknown q that is
+// coupled to it.
 template <class Each> __device__ inline const uint32_t *find_nulls(int n, bool regular, Each each) {
     __shared__ unsigned root[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS], with_sums[MOST_UNKNOWNS], moved;
     const unsigned p = threadIdx.x;
@@ -222,8 +223,8 @@ struct NullArgs {
 
 // Processes the rows whose unknown belongs to a null vector u. Of such a row, only the entries in the columns of the
 // unknowns of u change: their mean is subtracted from them and, with `add`, 1 / (c k^2) is added. Stores the transpose
-// of the result for all rows. One thread block processes a row.
-__device__ inline void take_means(const NullArgs &a) {
+// of the result for all rows, so that a second call does the same for the columns. One thread block processes a row.
+__device__ inline void project_inverse(const NullArgs &a) {
     for (int row = blockIdx.x; row < a.n; row += gridDim.x) {
         const double *from = a.from + int64_t(row) * a.n;
         const uint32_t own = a.null_of[row] & ~LEFT_OUT;

@@ -3,12 +3,12 @@
 #include "device.cuh"
 
 // State of the PCG loop; the numbers are those of src/krylov/state.rs.
-enum Code { RUNNING, MET, MAX_ITER, SPENT, SIGMA_VANISHED, RHO_NEGATIVE, RHO_BAD, SIGMA_BAD, PAUSED };
+enum Code { RUNNING, CONVERGED, MAX_ITER, NEEDS_RESTART, SIGMA_VANISHED, RHO_NEGATIVE, RHO_BAD, SIGMA_BAD, PAUSED };
 
 // Number of iterations that the ring buffer records. When it is full, the loop pauses so that the host can read it.
 constexpr int RING = 1024;
 
-// Record of one iteration: tested norm, alpha and beta.
+// Record of one iteration: tested norm of its residual, and the alpha and beta from which the iterate was computed.
 struct Step {
     double norm, alpha, beta;
 };
@@ -32,17 +32,20 @@ struct Standing {
     double sum;                  // result of the last dot product
     int64_t direction;           // index (0 or 1) of the current array p, for which alpha was computed
     double b_norm2, whole_norm2; // <b, b>; ||b - A x||_2^2 or a part of this sum (rrb/solve.cuh)
+    // Bit patterns: `largest` of max |b| at the start and of max |x| at the end of a solve, `largest_guess` of max |x|
+    // of the initial guess.
     uint64_t largest, largest_guess;
-    uint64_t not_finite; // bitwise complement of the index of the first value that is not finite; 0: none
-    unsigned ticket;
-    unsigned lost; // 1 if the devices that share a grid failed to synchronize (kernels/rrb/divided.cuh)
+    uint64_t not_finite;  // bitwise complement of the index of the first value that is not finite; 0: none
+    unsigned ticket;      // counter of `last_block`
+    unsigned sync_failed; // 1 if the devices that share a grid failed to synchronize (kernels/rrb/divided.cuh)
 };
 struct Scalars : Standing {
     Step ring[RING];
 };
 
-// Copies the fields that are changed by a scalar update and at the end of an iteration. The first threads of a thread
-// block copy one field each. If one thread copied all of them, each write would delay the next read.
+// Copies all fields before `b_norm2`. They include all fields that a scalar update and the end of an iteration change.
+// The first threads of a thread block copy 8 bytes each. If one thread copied all of them, each write would delay the
+// next read.
 __device__ inline void copy_standing(Standing &to, const Standing &from) {
     const int t = threadIdx.x + blockDim.x * threadIdx.y;
     if (t < int(offsetof(Standing, b_norm2) / sizeof(uint64_t)))
@@ -52,14 +55,16 @@ __device__ inline void copy_standing(Standing &to, const Standing &from) {
 // Stage of a solve. It selects what a kernel does with its sums. CONFIRM is like START, but after the end of a loop.
 enum Stage { NOTHING, START, LOOP, CONFIRM };
 
-// The following functions are those of src/krylov/decisions.rs. One thread executes them.
+// The following functions are those of src/krylov/decisions.rs. One thread executes them. Those with the result Code
+// return RUNNING, or the reason for which the loop ends.
 
 // Returns whether `square` is not positive and may have underflowed, because the residual norm is at most `vanishing`.
 __device__ inline bool vanished(const Standing &s, double square) {
     return square <= 0.0 && sqrt(s.norm2) <= s.vanishing;
 }
 
-// Computes the tested norm: from <r, r>, or from rho = <r, M^-1 r> for the preconditioned norm.
+// Computes the tested norm: from <r, r>, or from rho = <r, M^-1 r> for the preconditioned norm, which requires a finite
+// rho that is not negative.
 __device__ inline Code set_norm(Standing &s, double rho) {
     if (vanished(s, rho)) rho = 0.0;
     s.norm = sqrt(s.preconditioned ? rho : s.norm2);
@@ -68,13 +73,13 @@ __device__ inline Code set_norm(Standing &s, double rho) {
 
 // Checks convergence and the iteration limit.
 __device__ inline Code check_convergence(const Standing &s) {
-    if (s.norm <= s.threshold) return MET;
+    if (s.norm <= s.threshold) return CONVERGED;
     return s.iterations >= s.max_iter ? MAX_ITER : RUNNING;
 }
 
 // Updates rho = <r, M^-1 r> and computes beta = rho / rho_old.
 __device__ inline Code set_rho(Standing &s, double rho) {
-    if (vanished(s, rho)) return SPENT;
+    if (vanished(s, rho)) return NEEDS_RESTART;
     if (!(rho > 0.0 && is_finite(rho))) return RHO_BAD;
     s.beta = rho / s.rho;
     s.rho = rho;
@@ -90,7 +95,8 @@ __device__ inline Code set_sigma(Standing &s, double sigma) {
 }
 
 // Updates the scalars between the forward and the backward half of the cycle, when <r, M^-1 r> and <r, r> are known.
-// `ring` is the ring buffer in the thread that writes it, and null in all other threads.
+// Outside a loop, only stores these two values; with CONFIRM, only if the loop has ended. `ring` is the ring buffer in
+// the thread that writes it, and null in all other threads.
 __device__ inline void update(Standing &s, Step *ring, double rho, double norm2, int how) {
     if (how == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
     s.norm2 = norm2;
@@ -103,7 +109,7 @@ __device__ inline void update(Standing &s, Step *ring, double rho, double norm2,
     if (ring) ring[s.ring_used] = {s.norm, s.alpha, s.beta};
     s.ring_used += 1;
     s.sum = rho;
-    if (code == RUNNING) code = s.met ? MET : check_convergence(s);
+    if (code == RUNNING) code = s.met ? CONVERGED : check_convergence(s);
     if (code == RUNNING) code = set_rho(s, rho);
     if (code != RUNNING) s.code = code;
 }

@@ -168,8 +168,8 @@ __device__ inline void inspect(const CellInspectArgs &a) {
             }
         }
     });
-    note_largest(&a.scalars->largest, largest[0]);
-    note_largest(&a.scalars->largest_guess, largest[1]);
+    update_largest(&a.scalars->largest, largest[0]);
+    update_largest(&a.scalars->largest_guess, largest[1]);
 }
 
 struct CellTransferArgs {
@@ -208,7 +208,7 @@ struct CellLargestArgs {
 __device__ inline void largest(const CellLargestArgs &a) {
     uint64_t largest = 0;
     over_cells(a.count, [&](int64_t c) { largest = max(largest, magnitude(a.v[c])); });
-    note_largest(&a.scalars->largest, largest);
+    update_largest(&a.scalars->largest, largest);
 }
 
 struct ScaleArgs {
@@ -249,7 +249,7 @@ __device__ inline void find_scale(const ScaleArgs &a) {
 
 // Arguments of take_cells and give_cells. take_cells divides r by the scale s and computes the first smoothing step.
 // give_cells computes z = factor * s * of_z and <r, z>.
-template <class V> struct CellCycleArgs {
+template <class V> struct CycleTransferArgs {
     int64_t count;
     const double *r;
     double *z;
@@ -262,7 +262,7 @@ template <class V> struct CellCycleArgs {
 };
 
 // Computes of_r = r / s and start = step * of_r.
-template <class V> __device__ inline void take_cells(const CellCycleArgs<V> &a) {
+template <class V> __device__ inline void take_cells(const CycleTransferArgs<V> &a) {
     const double per_scale = a.scales[0];
     over_cells(a.count, [&](int64_t c) {
         const V r = V(a.r[c] * per_scale);
@@ -272,7 +272,7 @@ template <class V> __device__ inline void take_cells(const CellCycleArgs<V> &a) 
 }
 
 // Computes z = factor * s * of_z, and the sum <r, z>.
-template <class V> __device__ inline void give_cells(const CellCycleArgs<V> &a) {
+template <class V> __device__ inline void give_cells(const CycleTransferArgs<V> &a) {
     if (is_over(a.sum)) return;
     const double factor = a.factor * a.scales[1];
     double sum = 0.0;
@@ -304,7 +304,7 @@ template <class V> __device__ inline void give_cells(const CellCycleArgs<V> &a) 
     CELL_KERNEL(vectors, FAMILY##_store_f64, CellTransferArgs, store)                                                  \
     CELL_KERNEL(vectors, FAMILY##_largest_f64, CellLargestArgs, largest)                                               \
     CELL_KERNEL(vectors, FAMILY##_find_scale_f64, ScaleArgs, find_scale)                                               \
-    CELL_KERNEL(vectors, FAMILY##_agg_take_f64, CellCycleArgs<double>, take_cells)                                     \
-    CELL_KERNEL(vectors, FAMILY##_agg_take_f32, CellCycleArgs<float>, take_cells)                                      \
-    CELL_KERNEL(vectors, FAMILY##_agg_give_f64, CellCycleArgs<double>, give_cells)                                     \
-    CELL_KERNEL(vectors, FAMILY##_agg_give_f32, CellCycleArgs<float>, give_cells)
+    CELL_KERNEL(vectors, FAMILY##_agg_take_f64, CycleTransferArgs<double>, take_cells)                                 \
+    CELL_KERNEL(vectors, FAMILY##_agg_take_f32, CycleTransferArgs<float>, take_cells)                                  \
+    CELL_KERNEL(vectors, FAMILY##_agg_give_f64, CycleTransferArgs<double>, give_cells)                                 \
+    CELL_KERNEL(vectors, FAMILY##_agg_give_f32, CycleTransferArgs<float>, give_cells)

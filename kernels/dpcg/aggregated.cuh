@@ -28,18 +28,18 @@ __device__ inline void take_couplings(const CellCouplingsArgs &a) {
         const uint32_t first = 6 * uint32_t(c);
         uint32_t length = 0;
         const double center = a.scale * fixed(a.m.center[c]);
-        double excess = center, sum = 0.0;
+        double row_sum = center, sum = 0.0;
         for (int k = 0; k < 6; ++k) {
             if (entries[k] == 0.0) continue;
             const double coupling = -a.scale * entries[k];
             a.c.col[first + length] = uint32_t(beside[k]);
             a.c.a[first + length++] = coupling;
-            excess -= coupling;
+            row_sum -= coupling;
             sum += coupling;
         }
-        if (fabs(excess) <= a.zero_row_sum * center) excess = 0.0;
+        if (fabs(row_sum) <= a.zero_row_sum * center) row_sum = 0.0;
         a.c.first[c] = first;
-        aggregation::end_row(a.c, uint32_t(c), length, excess, sum);
+        aggregation::end_row(a.c, uint32_t(c), length, row_sum, sum);
     });
 }
 

@@ -11,6 +11,8 @@
 namespace dpcg {
 
 using namespace vectors;
+using vectors::THREADS;
+using vectors::WARPS;
 
 // Calls f(c) for those cells of this thread whose colour (i + j + k) % 2 is `colour`.
 template <class F> __device__ inline void over_colour(const CellBox &box, int colour, F f) {

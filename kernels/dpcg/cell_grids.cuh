@@ -2,8 +2,8 @@
 // couplings. The formulas are in src/dpcg/cell_grids.rs. Each value is summed in f64 in the same order as on the CPU,
 // so the matrices are bitwise identical. box.cuh describes the storage.
 //
-// Bytes per cell for T of 4 bytes: look_at_cells 40 on the finest grid and 24 on coarse grids; coarsen_cells 32, and 20
-// per coarse cell.
+// Bytes per cell for T of 4 bytes: centers_and_strengths 40 on the finest grid and 24 on coarse grids; coarsen_cells
+// 32, and 20 per coarse cell.
 #include "box.cuh"
 
 namespace dpcg {
@@ -18,9 +18,9 @@ struct CellGridArgs {
     void *coarse_forward[3];
     double *coarse_excess;
     double factor;       // power of two by which the coarse matrix is multiplied
-    double zero_row_sum; // row sums below this fraction of the center count as zero
+    double zero_row_sum; // row sums of at most this fraction of the center, also negative ones, count as zero
     double *partial;     // 3 values per block
-    double *strengths;   // sum over rows of |couplings| / center, per direction
+    double *strengths;   // per direction d: sum over rows of |sum of the couplings in d| / center
     Scalars *scalars;
 };
 
@@ -29,7 +29,7 @@ struct CellGridArgs {
 // be positive is set to 1, for example in a row without couplings and with a zero row sum. On all grids, computes the
 // strengths of the directions. The smoother solves the equation of a cell without couplings exactly. The row sum of
 // such a cell is set to zero, so that coarse grids omit it.
-template <class T, bool FINEST> __device__ inline void look_at_cells(const CellGridArgs &a) {
+template <class T, bool FINEST> __device__ inline void centers_and_strengths(const CellGridArgs &a) {
     const int64_t steps[3] = {1, a.cells.north(), a.cells.top()};
     T *center = static_cast<T *>(a.center);
     double strengths[3] = {0.0, 0.0, 0.0};
@@ -88,9 +88,9 @@ template <class Fine, class T> __device__ inline void coarsen_cells(const CellGr
 
 } // namespace dpcg
 
-DPCG_KERNEL(dpcg_look_at_finest_f64, CellGridArgs, look_at_cells<double, true>)
-DPCG_KERNEL(dpcg_look_at_cells_f32, CellGridArgs, look_at_cells<float, false>)
-DPCG_KERNEL(dpcg_look_at_cells_f64, CellGridArgs, look_at_cells<double, false>)
+DPCG_KERNEL(dpcg_row_sums_of_finest_f64, CellGridArgs, centers_and_strengths<double, true>)
+DPCG_KERNEL(dpcg_centers_and_strengths_f32, CellGridArgs, centers_and_strengths<float, false>)
+DPCG_KERNEL(dpcg_centers_and_strengths_f64, CellGridArgs, centers_and_strengths<double, false>)
 DPCG_KERNEL(dpcg_coarsen_cells_to_f32, CellGridArgs, coarsen_cells<double, float>)
 DPCG_KERNEL(dpcg_coarsen_cells_f32, CellGridArgs, coarsen_cells<float, float>)
 DPCG_KERNEL(dpcg_coarsen_cells_f64, CellGridArgs, coarsen_cells<double, double>)

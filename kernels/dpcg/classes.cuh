@@ -1,8 +1,8 @@
-// Classes of cells, from which deflation regions are formed (src/deflation/regions.rs). A class is the set of cells of
-// one component, one box and one phase. The keys of the classes are stored in a hash table with open addressing, whose
-// size is a power of two. The slot of a class may differ from run to run, but the data of the class do not. A warp
-// processes 32 consecutive cells, run by run. A run consists of consecutive cells with equal keys, of which either all
-// or none are in strong groups.
+// Classes of cells, from which deflation regions are formed (src/deflation/regions.rs). The phase of a cell is its
+// label or, without labels, its strong group. A class is the set of cells of one component, one box and one phase. The
+// keys of the classes are stored in a hash table with open addressing, whose size is a power of two. The slot of a
+// class may differ from run to run, but the data of the class do not. A warp processes 32 consecutive cells, run by
+// run. A run consists of consecutive cells with equal keys, of which either all or none are in strong groups.
 //
 // Memory traffic per cell, in bytes: 8; 4 more with labels; 4 more with several components; 6 more for the region
 // numbers.
@@ -25,14 +25,14 @@ struct ClassArgs {
     const uint32_t *group;     // root of the strong group of each cell (survey.cuh)
     const int32_t *labels; // the caller's labels; null: strong groups are the phases
     int boxes[3];     // number of boxes in each direction
-    int by_phase;     // 1: classes distinguish phases; 0: there is a single phase
+    int by_phase;     // 1: classes distinguish phases; 0: all cells count as cells without phase
     int labelled;     // 1: cells without label belong to no class
     int dilation;     // 1: labels also apply to coupled neighbours without label
     int slots, guard; // size of the hash table; number of guard cells before and after `regions`
     uint64_t *keys;
     uint32_t *first, *first_heavy, *of_class; // per slot: first, first_heavy and cells of its class (see CellClass)
     uint32_t *place;                       // number of the class in each slot, in the order of insertion
-    uint32_t *slot_of;                     // slot of each cell
+    uint32_t *slot_of;                     // slot of each cell; NO_SLOT for cells in no class
     CellClass *classes;
     const uint16_t *numbers; // region number of each class, by its number in `place`
     uint16_t *regions;       // region of each cell
@@ -88,7 +88,8 @@ __device__ inline uint64_t key_of(const ClassArgs &a, int64_t c) {
     return uint64_t(component * boxes_of(a) + (z * a.boxes[1] + y) * a.boxes[0] + x) << 32 | phase;
 }
 
-// Returns the slot of a key; inserts the key if it is new.
+// Returns the slot of a key; inserts the key if it is new. After there are too many classes, returns an arbitrary slot
+// for a new key.
 __device__ inline uint32_t slot_of(const ClassArgs &a, uint64_t key) {
     const uint32_t mask = uint32_t(a.slots) - 1;
     uint32_t slot = uint32_t(key * 0x9e3779b97f4a7c15ull >> 32);
@@ -109,7 +110,7 @@ __device__ inline uint32_t slot_of(const ClassArgs &a, uint64_t key) {
 }
 
 // Replaces `first` by the minimum of it and c.
-__device__ inline void note_first(uint32_t *first, int64_t c) {
+__device__ inline void update_first(uint32_t *first, int64_t c) {
     const volatile uint32_t &seen = *first;
     if (uint32_t(c) < seen) atomicMin(first, uint32_t(c));
 }
@@ -129,8 +130,8 @@ __device__ inline void classify(const ClassArgs &a) {
         if (!goes_on && key != NO_KEY) {
             slot = slot_of(a, key);
             atomicAdd(a.of_class + slot, unsigned(run_length(starts)));
-            note_first(a.first + slot, c);
-            if (heavy) note_first(a.first_heavy + slot, c);
+            update_first(a.first + slot, c);
+            if (heavy) update_first(a.first_heavy + slot, c);
         }
         slot = __shfl_sync(ALL_LANES, slot, lane() - lanes_back(starts));
         if (c < count) a.slot_of[c] = slot;

@@ -4,11 +4,11 @@
 // unrounded weights and products have arrays of their own.
 //
 // An edge is a pair (p, q) of neighbouring fine points. Each edge is assigned to one cube between 8 coarse points. The
-// lowest corner of this cube is the last coarse point at or before the componentwise minimum of p and q. A cube has 8
-// such edges of each offset. A thread or a group of 8 lanes computes the 8 x 8 matrix of a cube. The thread of a coarse
-// point then adds the matrices of its cubes one after the other. The sum for a pair of coarse points therefore has the
-// same order in the threads of both points. Cubes are computed and added by slabs. A slab consists of as many planes of
-// points as the workspace allows, and of the planes of cubes next to them.
+// lowest corner of this cube is the last coarse point at or before the componentwise minimum of p and q. A cube has up
+// to 8 such edges of each offset. A thread or a group of 8 lanes computes the 8 x 8 matrix of a cube. The thread of a
+// coarse point then adds the matrices of its cubes in the order of the cubes. The sum for a pair of coarse points
+// therefore has the same order in the threads of both points. Cubes are computed and added by slabs. A slab consists of
+// as many planes of points as the workspace allows, and of the planes of cubes next to them.
 //
 // Bytes per fine point for T of 4 bytes: conductances 64, strengths 20 on the finest grid and 60 on other grids,
 // weights 100 in three launches. The product moves 80 bytes on the finest grid and 240 on other grids through the L1
@@ -68,7 +68,7 @@ __device__ inline int64_t step_of_offset(const CellBox &box, const Offset &o) {
     return o.d[0] + o.d[1] * box.north() + o.d[2] * box.top();
 }
 
-// Calls f(offset, conductance) for the neighbours of p.
+// Calls f(offset, conductance) for the neighbours of p with a nonzero conductance.
 template <class T, bool FINEST, class F>
 __device__ inline void each_neighbour(const CoarseningArgs &a, int64_t p, F f) {
     const T *c = static_cast<const T *>(a.c) + p;
@@ -179,8 +179,8 @@ __device__ inline void take_weights_of(const CoarseningArgs &a, int type, int64_
 }
 
 // Computes the interpolation weights of the points that have `which` odd indices in coarsened directions, from the
-// weights of points with fewer odd indices.
-// A warp processes points of one type. Neighbouring warps process the other types at the same coarse points.
+// weights of points with fewer odd indices. A warp processes points of one type (see weight_at). Neighbouring warps
+// process the other types at the same coarse points.
 template <class T, bool FINEST> __device__ inline void take_weights(const CoarseningArgs &a) {
     const int all = a.coarsened[0] | a.coarsened[1] << 1 | a.coarsened[2] << 2, types = a.which == 3 ? 1 : 3;
     const unsigned count = unsigned(a.coarse.count());
@@ -203,8 +203,10 @@ constexpr int CUBE_ENTRIES = 36;
 __device__ constexpr int entry_of(int first, int second) {
     return first == second ? first : 8 + 7 * first - first * (first - 1) / 2 + second - first - 1;
 }
+// The matrix of a cube. Off-diagonal entries are stored with the opposite sign, as conductances.
 struct CubeMatrix {
     double entries[CUBE_ENTRIES];
+    // Adds c v v^T.
     __device__ void add(double c, const double (&v)[8]) {
 #pragma unroll
         for (int first = 0; first < 8; ++first) {

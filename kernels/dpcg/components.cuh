@@ -1,11 +1,11 @@
 // Numbering of the components, for matrices with several components or with cells without couplings. Components are
 // numbered in the order of their first cells, which are the roots of survey.cuh. list_components is executed twice:
-// first it counts the roots in each chunk of cells, then it numbers them. Afterwards each cell copies the number of its
-// root. The data of a component are integer sums or flags, so they do not depend on the order of the threads.
+// first it counts the roots in each chunk of CHUNK cells, then it numbers them. Afterwards each cell copies the number
+// of its root. The data of a component are integer sums or flags, so they do not depend on the order of the threads.
 //
 // Bytes per cell: 4 to count the roots, 4 to number them, 40 to number the other cells, 8 for the labels.
 #pragma once
-#include "../common/labelled.cuh"
+#include "labelled.cuh"
 #include "survey.cuh"
 
 namespace dpcg {

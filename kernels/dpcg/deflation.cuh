@@ -3,13 +3,14 @@
 //     E_rs = sum of a_ij,   E_rr = sum of e_i - sum of a_ij over all couplings that leave r,
 //
 // with cell i in region r, cell j in region s != r, and the row sum e_i of row i of A. e_i is set to zero in singular
-// components, and where it is a rounding error. Sums are exact up to 2^-94 times the largest center. Each value is
-// split into three integers that are added to integer sums, so the order of additions does not matter.
+// components, and where it is a rounding error. Each value is split into three integers that are added to integer sums,
+// so the order of additions does not matter. Each value is exact up to 2^-94 times a power of two near the largest
+// center.
 //
 // Memory traffic: 34 bytes read per cell, and an atomic addition to 24 bytes for each coupling between regions.
 #pragma once
-#include "../common/labelled.cuh"
 #include "dense.cuh"
+#include "labelled.cuh"
 
 namespace dpcg {
 
@@ -22,7 +23,7 @@ struct CoarseMatrixArgs {
     CellLabels singular;    // singular component of each cell
     double scale;           // 1 / s, where s is a power of two near the largest center
     unsigned long long *sums; // 3 words at 3 (r (n + 1) + s): sum of -a_ij for r < s, of e_i for r = s
-    const uint32_t *null_of;  // null vector of each unknown (LEFT_OUT in inverse.cuh)
+    const uint32_t *null_of;  // null vector of each unknown, 0: none; LEFT_OUT is set for removed unknowns
     double *matrix, *diagonal;
     int n, unused;
 };
@@ -38,6 +39,7 @@ __device__ inline void add_exactly(unsigned long long *words, double v) {
     }
 }
 
+// A sum of values that `add_exactly` has split.
 struct Words {
     uint64_t of[3];
     __device__ void add(const unsigned long long *words) {
@@ -176,4 +178,3 @@ DPCG_KERNEL(dpcg_dense_f64, DenseArgs, dense_product<double>)
 DPCG_KERNEL(dpcg_dense_f32, DenseArgs, dense_product<float>)
 DPCG_KERNEL(dpcg_subtract_deflated_f64, DeflatedArgs, subtract_deflated)
 DPCG_KERNEL(dpcg_add_deflated_f64, DeflatedArgs, add_deflated)
-LABELLED_KERNELS(dpcg)

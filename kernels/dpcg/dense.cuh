@@ -1,6 +1,7 @@
-// Dense symmetric positive definite matrices in f64, inverted by kernels/common/inverse.cuh: E with up to MOST_VECTORS
-// unknowns, and the coarsest matrix of multigrid with up to MOST_UNKNOWNS unknowns. For each null vector u of E, E + c
-// u u^T is inverted: the term u u^T / (c k^2), with k = u^T u, is added to the pseudoinverse.
+// Dense symmetric positive semidefinite matrices in f64, inverted by kernels/common/inverse.cuh: E with up to
+// MOST_VECTORS unknowns (src/cuda/launch/dpcg.rs), and the coarsest matrix of multigrid with up to MOST_UNKNOWNS
+// unknowns. For each null vector u of E, E + c u u^T is inverted: the term u u^T / (c k^2), with k = u^T u, is added to
+// the pseudoinverse.
 #pragma once
 #include "../common/inverse.cuh"
 #include "box.cuh"
@@ -11,9 +12,10 @@ using inverse::LEFT_OUT;
 using inverse::MOST_UNKNOWNS;
 using inverse::NullArgs;
 
-// Computes c for each null vector. c k^2 is the sum of the diagonal entries of E on the null vector, so c u u^T is
-// about as large as E. For a null vector that is a single deflation vector, these entries are zero, and the entry of t
-// = E^-1 Z^T A p for this vector is set to 0. Any other value would amplify the rounding error of u^T Z^T A p.
+// Computes c for each null vector, with one thread block. c k^2 is the sum of the diagonal entries of E on the null
+// vector, so c u u^T is about as large as E. For a null vector that is a single deflation vector, these entries are
+// zero, and the entry of t = E^-1 Z^T A p for this vector is set to 0. Any other value would amplify the rounding error
+// of u^T Z^T A p.
 __device__ inline void find_shifts(const NullArgs &a) {
     for (uint32_t u = 1; u <= *a.nulls; ++u) {
         double size = 0.0, sum = 0.0;
@@ -40,8 +42,8 @@ __device__ inline void find_condition(const NullArgs &a) {
         const uint32_t u = a.null_of[k] & ~LEFT_OUT;
         diagonal = max(diagonal, magnitude(a.diagonal[k] + (u > 0 ? a.shift[2 * u - 1] : 0.0)));
     });
-    note_largest(a.largest, inverse);
-    note_largest(a.largest + 1, diagonal);
+    update_largest(a.largest, inverse);
+    update_largest(a.largest + 1, diagonal);
 }
 
 } // namespace dpcg

@@ -50,8 +50,8 @@ struct FinestSweepArgs {
     Sum sum;              // <r, z>
 };
 
-// Returns the power of two s by which the residual is divided. In a loop, |r| is known, and s satisfies s^2 <= |r|^2 <
-// 4 s^2.
+// Returns the power of two s by which the residual is divided; 1 in double precision. In a loop, |r| is known, and s
+// satisfies s^2 <= |r|^2 < 4 s^2; s is 1 if |r|^2 is zero, subnormal or not finite.
 template <class T> __device__ inline double scale_of(const FinestSweepArgs &a) {
     if constexpr (OF_SOLVER<T, true>) return 1.0;
     if (!a.sum.in_loop) return a.scales[1];
@@ -111,6 +111,7 @@ template <class T, Start START> struct Column {
         return v;
     }
 
+    // Returns the initial x of the cell of the second colour in plane k, and its correction.
     __device__ Given<T> given(int k) const {
         Given<T> v = {};
         const int q = (a.colour + 1 + j + k) & 1;
@@ -123,20 +124,22 @@ template <class T, Start START> struct Column {
             const int x = (i + q) & g.coarsened[0], y = j & g.coarsened[1], z = k & g.coarsened[2];
             const int ci = (i + q) >> g.coarsened[0], cj = j >> g.coarsened[1], ck = k >> g.coarsened[2];
             const bool is[4] = {true, (x | y | z) != 0, x + y + z > 1, x + y + z > 1};
-            // In each coarsened direction in which its index is odd, the cell is between two coarse points. `low`:
-            // distance in memory between these two points, in the first such direction. `high`: the same in the last
-            // such direction; it is used only if there are two such directions. `w_low` and `w_high`: distances between
-            // the weights of the two points.
-            const int64_t low = x ? 1 : y ? g.coarse.north() : g.coarse.top();
-            const int64_t high = z ? g.coarse.top() : g.coarse.north();
-            const int64_t w_low = x ? s.of[0] : y ? s.of[1] : s.of[2], w_high = z ? s.of[2] : s.of[1];
+            // In each coarsened direction in which its index is odd, the cell is between two coarse points.
+            // `first_step`: distance in memory between these two points, in the first such direction. `last_step`: the
+            // same in the last such direction; it is used only if there are two such directions. `first_weight_step`
+            // and `last_weight_step`: distances between the weights of the two points.
+            const int64_t first_step = x ? 1 : y ? g.coarse.north() : g.coarse.top();
+            const int64_t last_step = z ? g.coarse.top() : g.coarse.north();
+            const int64_t first_weight_step = x ? s.of[0] : y ? s.of[1] : s.of[2];
+            const int64_t last_weight_step = z ? s.of[2] : s.of[1];
             const int64_t c = ck * g.coarse.top() + cj * g.coarse.north() + ci;
             const T *weights = static_cast<const T *>(g.weights) + s.place(ci, cj, ck) + s.at(x | y << 1 | z << 2, 0);
 #pragma unroll
             for (int m = 0; m < 4; ++m) {
                 if (!is[m]) continue;
-                v.weight[m] = is[1] ? fixed(weights[(m & 1 ? w_low : 0) + (m & 2 ? w_high : 0)]) : T(1);
-                const int64_t at = c + (m & 1 ? low : 0) + (m & 2 ? high : 0);
+                v.weight[m] =
+                    is[1] ? fixed(weights[(m & 1 ? first_weight_step : 0) + (m & 2 ? last_weight_step : 0)]) : T(1);
+                const int64_t at = c + (m & 1 ? first_step : 0) + (m & 2 ? last_step : 0);
                 v.coarse[m] = g.wide ? coarse_solution<T, true>(g, at) : coarse_solution<T, false>(g, at);
             }
         }
@@ -168,8 +171,8 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
     Row<T> second = column.row(
         low - 1, 1 - q, column.has(low - 2, 1 - q) ? column.c(2, 0, column.place(low - 2, 1 - q)) : T(0));
     Row<T> kept = {};
-    // `given` is x of the second colour in planes k - 1, k and k + 1. `relaxed` is x of the first colour in planes
-    // k - 2, k - 1 and k.
+    // `kept` is the equation of the second colour in plane k - 1. `given` is the initial x of the second colour in
+    // planes k - 1, k and k + 1. `relaxed` is the new x of the first colour in planes k - 2, k - 1 and k.
     T given[3] = {column.given(low - 2).value(), column.given(low - 1).value(), column.given(low).value()};
     T relaxed[3] = {0, 0, 0};
     double sum = 0.0;
@@ -230,7 +233,8 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
     return sum;
 }
 
-// Computes x = D^-1 (r - (A - D) x) in the cells of one colour, then in the cells of the other colour.
+// Computes x = D^-1 (r - (A - D) x) in the cells of one colour, then in the cells of the other colour. START selects
+// the initial x. With LAST, stores z instead of x, and computes the sum <r, z>.
 template <class T, Start START, bool LAST> __device__ inline void sweep(const FinestSweepArgs &a) {
     __shared__ T planes[2][2][TILE_THREADS];
     double sum = 0.0;

@@ -1,5 +1,5 @@
-// A PCG iteration in two passes over memory, with a Neumann series of order ORDER (0: Jacobi), as in
-// src/dpcg/cpu/fused.rs:
+// A PCG iteration in two passes over memory, with a Neumann series K = sum_{m=0..ORDER} (-L D^-1)^m of A = L + D + L^T
+// and M^-1 = K^T D^-1 K (ORDER = 0: Jacobi), as in src/dpcg/cpu/fused.rs:
 //
 //     descend, planes upwards:    r = r - alpha P A p,  v = D^-1 K r,  <r, r>,  <r, M^-1 r> = <v, D v>
 //     ascend, planes downwards:   z = K^T v,  x = x + alpha p,  p = z + beta p,  q = A p,  <p, q>
@@ -11,12 +11,12 @@
 // A thread block processes tiles of ACROSS x DOWN columns, with one thread per column of the tile and of its
 // neighbourhood. A piece consists of `chunk` planes of a tile, which the block processes plane by plane. Each term of
 // the series needs one more plane, column and row next to the piece, and so do A Z t and A p. The block computes the
-// values there itself, so it reads no values that another block writes. There are therefore two arrays p, and with a
-// series two arrays r; `direction` and `parity` of the scalars select the current one. The current plane is in shared
+// values there itself, so it reads no values that another block writes. There are therefore two arrays p and, for ORDER
+// > 0, two arrays r; `direction` and `parity` of the scalars select the current one. The current plane is in shared
 // memory, the previous plane is in registers, and the next plane is being loaded.
 //
-// Memory traffic per cell, in bytes: descend 66 (reads r, q, region and 4 couplings; writes r and v), ascend 80 (reads
-// v, p, x and 4 couplings; writes p, x and q).
+// Memory traffic per cell, in bytes: descend 66 (reads r, q, region and 4 matrix entries; writes r and v), ascend 80
+// (reads v, p, x and 4 matrix entries; writes p, x and q).
 //
 // At the start of a solve, when `sum.in_loop` is 0, r is the input and p = z. r and x are then not updated, and rho,
 // <p, q> and <Z^T q, t> are stored.
@@ -30,8 +30,8 @@ namespace dpcg {
 
 constexpr int ACROSS = 32, DOWN = 16;
 
-// Columns of a tile and of its neighbourhood, which consists of ORDER + 1 columns at one end and one column at the
-// other end.
+// Columns of a tile and of its neighbourhood, which in x and in y consists of ORDER + 1 columns at one end and one
+// column at the other end.
 template <int ORDER> struct Tile {
     static constexpr int WIDTH = ACROSS + ORDER + 2, HEIGHT = DOWN + ORDER + 2;
     static constexpr int THREADS = (WIDTH * HEIGHT + 31) / 32 * 32;
@@ -45,7 +45,7 @@ struct FusedArgs {
     CellMatrix m;
     double *r[2], *p[2]; // the two addresses of r are equal if r is not read at neighbours
     double *q, *x;
-    double *v;              // null: v is not computed (in a loop only)
+    double *v;              // null: v is not computed; permitted only in a loop
     const uint16_t *region; // null: no deflation
     const double *t;
     double *norm_partial; // one value per thread block
@@ -87,8 +87,8 @@ __device__ inline int pieces_of(const FusedArgs &a) {
         ((a.cells.nz + a.chunk - 1) / a.chunk);
 }
 
-// Data of a cell: its matrix row without the coupling to the plane below, and two vector values. They are zero outside
-// the box.
+// Data of a cell: its matrix row without the coupling to the plane below, and two vector values, r and q in `descend`,
+// v (or z) and p in `ascend`. They are zero outside the box.
 struct CellRow {
     double center, east, west, north, south, top, first, second;
 };
@@ -102,7 +102,7 @@ __device__ inline void read_row(const FusedArgs &a, int64_t c, CellRow &cell) {
 }
 
 // Ends `descend`: adds <r, r> and <r, M^-1 r> over all thread blocks. In a loop, the last block then updates the
-// scalars; at the start of a solve, it stores <r, M^-1 r>.
+// scalars or, if v is not computed, stores <r, r>. At the start of a solve, it stores <r, M^-1 r>.
 __device__ inline void finish_residual(const FusedArgs &a, double norm2, double rho) {
     Scalars &s = *a.sum.scalars;
     norm2 = block_sum(norm2);
@@ -124,7 +124,7 @@ __device__ inline void finish_residual(const FusedArgs &a, double norm2, double 
     else s.norm2 = norm2;
 }
 
-// Computes r = r - alpha P A p, and v = D^-1 K r if requested.
+// Computes r = r - alpha P A p and <r, r>; with `v`, also v = D^-1 K r and <r, M^-1 r>.
 template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
     using T = Tile<ORDER>;
     __shared__ double deflated[2][T::ROOM], terms[ORDER > 2 ? ORDER : 2][T::ROOM];
@@ -211,7 +211,7 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
     finish_residual(a, norm2, rho);
 }
 
-// Computes r = r - alpha q.
+// Computes r = r - alpha q and <r, r>.
 __device__ inline void advance_residual(const FusedArgs &a) {
     if (is_over(a.sum)) return;
     const double alpha = a.sum.scalars->alpha;
@@ -224,7 +224,8 @@ __device__ inline void advance_residual(const FusedArgs &a) {
     finish_residual(a, norm2, 0.0);
 }
 
-// Computes z = K^T v, x = x + alpha p, p = z + beta p, q = A p. If the loop has ended, only updates x.
+// Computes z = K^T v, x = x + alpha p, p = z + beta p, q = A p, and the sum <p, q>. If the loop has ended, only updates
+// x.
 template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
     using T = Tile<ORDER>;
     __shared__ double directions[2][T::ROOM], terms[ORDER > 0 ? ORDER : 1][T::ROOM];

@@ -1,7 +1,8 @@
 // Steps of PCG on A x = b, each of which is one pass over memory: products, residuals, and the truncated Neumann
 // series. Vector updates are in kernels/common/vectors.cuh.
 //
-// A kernel moves 8 bytes per cell for each vector in its description, and 24 bytes for the couplings.
+// D is the diagonal and L the strictly lower triangle of A. A kernel moves 8 bytes per cell for each vector that it
+// reads or writes and for D, 24 bytes for L or L^T, and 32 bytes for A.
 #include "box.cuh"
 
 namespace dpcg {

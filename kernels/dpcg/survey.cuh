@@ -1,19 +1,22 @@
 // Survey of a matrix. These kernels copy the caller's arrays, and find components, strong groups and extreme values.
 //
-// Components, and groups of cells that strong couplings connect, are found by kernels/common/components.cuh.
+// Components, and groups of cells that strong couplings connect, are trees of parents over the cells
+// (kernels/common/forest.cuh). The root of a cell is the first cell of its component or group.
 //
-// Memory traffic per cell of the kernels, in bytes: take 64, look 40, unite 24, settle 16, extents 4, hidden 12.
+// A warp processes segments of 32 consecutive cells. `inspect_rows` joins the cells of each segment to runs, and
+// `unite` joins the runs. If several couplings connect two runs, only one of these contacts is used. Couplings that
+// leave the box are zero, so segments may extend over the ends of rows.
+//
+// Memory traffic per cell of the kernels, in bytes: copy 64, inspect_rows 40, unite 24, settle 16, extents 4, hidden
+// 12.
 #pragma once
-#include "../common/components.cuh"
+#include "../common/forest.cuh"
 #include "box.cuh"
 
 namespace dpcg {
 
-using components::ALL_LANES;
-using components::lane;
-using components::lanes_back;
-using components::over_segments;
-using components::run_length;
+using forest::join;
+using forest::root_of;
 
 // Results of the survey. Magnitudes are stored as bit patterns.
 struct CellFindings {
@@ -41,7 +44,7 @@ struct SurveyArgs {
     uint32_t *extents;           // extents of the first MOST_GROUPS groups
     double *partial;             // 3 values per thread block
     CellFindings *findings;
-    uint32_t *seen;   // at the root of each group: coarsest grid with points in it, and their number
+    uint32_t *coarsest_points; // at the root of each group: coarsest grid with points in it, and their number
     int grids, step;  // number of coarse grids; step of `hidden`
     __device__ CellMatrix matrix() const { return {to[0], to[1], to[2], to[3]}; }
 };
@@ -56,9 +59,27 @@ constexpr double STRONG = 30.0;
 constexpr uint32_t IS_GROUP = forest::IS_ROOT;
 
 constexpr uint64_t INFINITE = 0x7ff0000000000000ull, SMALLEST_NORMAL = 1ull << 52;
+constexpr unsigned ALL_LANES = 0xffffffffu;
+
+__device__ inline int lane() { return threadIdx.x % 32; }
+// Finds the last lane up to and including this lane whose bit is set, and returns the distance from it to this lane.
+__device__ inline int lanes_back(uint32_t bits) { return __clz(bits << (31 - lane())); }
+
+// Returns the length of the run that starts at this lane; the bits of `starts` mark the first lanes of runs.
+__device__ inline int run_length(uint32_t starts) {
+    const uint32_t after = lane() == 31 ? 0 : starts >> (lane() + 1);
+    return after ? __ffs(after) : 32 - lane();
+}
+
+// Calls f(c) for the cells of the segments of this warp. f must ignore indices c >= `count`.
+template <class F> __device__ inline void over_segments(int64_t count, F f) {
+    for (int64_t first = 32 * (int64_t(blockIdx.x) * WARPS + threadIdx.x / 32); first < count;
+         first += 32 * int64_t(gridDim.x) * WARPS)
+        f(first + lane());
+}
 
 // Adds the sum of n over the threads of a thread block to the value at `place`.
-__device__ inline void note_count(unsigned long long *place, unsigned n) {
+__device__ inline void add_count(unsigned long long *place, unsigned n) {
     __shared__ unsigned sum;
     __syncthreads();
     if (threadIdx.x == 0) sum = 0;
@@ -69,7 +90,7 @@ __device__ inline void note_count(unsigned long long *place, unsigned n) {
 }
 
 // Replaces the value at `place` by the minimum of it and of v over all threads of the thread block.
-__device__ inline void note_smallest(uint64_t *place, uint64_t v) {
+__device__ inline void update_smallest(uint64_t *place, uint64_t v) {
     __shared__ unsigned long long smallest;
     __syncthreads();
     if (threadIdx.x == 0) smallest = ~0ull;
@@ -80,7 +101,7 @@ __device__ inline void note_smallest(uint64_t *place, uint64_t v) {
 }
 
 // Copies the caller's arrays; entries that leave the box become zero. Also finds extreme and unusual entries.
-__device__ inline void take(const SurveyArgs &a) {
+__device__ inline void copy_matrix(const SurveyArgs &a) {
     CellFindings &f = *a.findings;
     const int size[3] = {a.cells.nx, a.cells.ny, a.cells.nz};
     uint64_t center_max = 0, smallest[3], largest[3] = {0, 0, 0}, first_outward = ~0ull;
@@ -108,12 +129,12 @@ __device__ inline void take(const SurveyArgs &a) {
         }
     });
     if (unusual) f.unusual = 1;
-    note_largest(&f.center_max, center_max);
-    note_smallest(&f.first_outward, first_outward);
+    update_largest(&f.center_max, center_max);
+    update_smallest(&f.first_outward, first_outward);
     for (int d = 0; d < 3; ++d) {
-        note_largest(&f.largest[d], largest[d]);
-        note_smallest(&f.smallest[d], smallest[d]);
-        note_count(reinterpret_cast<unsigned long long *>(&f.outward[d]), outward[d]);
+        update_largest(&f.largest[d], largest[d]);
+        update_smallest(&f.smallest[d], smallest[d]);
+        add_count(reinterpret_cast<unsigned long long *>(&f.outward[d]), outward[d]);
     }
 }
 
@@ -148,10 +169,16 @@ __device__ inline MatrixRow row_of(const CellBox &box, const CellMatrix &m, int6
         {fixed(m.east[c - 1]), fixed(m.north[c - n]), fixed(m.top[c - t])}};
 }
 
+// Returns the first cell of the run that contains the cell of this lane. `joined`: whether this cell is joined to the
+// previous cell.
+__device__ inline uint32_t run_start(int64_t c, bool joined) {
+    return uint32_t(c) - lanes_back(~__ballot_sync(ALL_LANES, joined && lane() > 0));
+}
+
 // Computes the statistics of the rows (`row_sum`, `strength`, `alone` and `regular` of CellFindings). Also joins
 // adjacent connected cells into runs: a warp processes a segment of 32 consecutive cells, and joins cells of this
 // segment only.
-__device__ inline void look(const SurveyArgs &a) {
+__device__ inline void inspect_rows(const SurveyArgs &a) {
     CellFindings &f = *a.findings;
     const Forest forests[2] = {forest_of(a, COMPONENTS), forest_of(a, GROUPS)};
     const CellMatrix m = a.matrix();
@@ -178,17 +205,31 @@ __device__ inline void look(const SurveyArgs &a) {
         }
 #pragma unroll
         for (const Forest &forest : forests) {
-            const bool west = fabs(back[0]) > forest.limit[0], south = fabs(back[1]) > forest.limit[1];
-            components::hook(forest.parent, c, count, {n, t}, west, south, fabs(back[2]) > forest.limit[2]);
+            const bool west = fabs(back[0]) > forest.limit[0];
+            const uint32_t start = run_start(c, west);
+            if (c >= count) continue;
+            // The cells of a run become children of its first cell. If the first cell is joined to its neighbour to the
+            // south or to the bottom, or to the west in the previous segment, it becomes a child of this neighbour.
+            forest.parent[c] = start != uint32_t(c) ? start
+                : fabs(back[1]) > forest.limit[1]   ? uint32_t(c - n)
+                : fabs(back[2]) > forest.limit[2]   ? uint32_t(c - t)
+                : west                              ? uint32_t(c - 1)
+                                                    : uint32_t(c);
         }
     });
-    note_largest(&f.row_sum, row_sum);
-    note_count(&f.alone, alone);
-    note_count(&f.regular, regular);
+    update_largest(&f.row_sum, row_sum);
+    add_count(&f.alone, alone);
+    add_count(&f.regular, regular);
     sums_of_blocks(strength, a.partial, &f.ticket, f.strength);
 }
 
-// Joins the runs into components and groups.
+// Joins the trees that `inspect_rows` has not joined. A contact is a coupling that joins two cells. A contact between
+// two cells may be omitted if both cells are joined to preceding cells between which there is another contact. The
+// preceding cells are:
+// - for a contact within a plane: the previous cells of the two segments;
+// - for a contact between planes: the previous cells of the two segments, or the cells of the previous row;
+// - for a contact between segments: the cells of the previous row or plane.
+// No two contacts are omitted because of each other.
 __device__ inline void unite(const SurveyArgs &a) {
     const Forest forests[2] = {forest_of(a, COMPONENTS), forest_of(a, GROUPS)};
     const CellMatrix m = a.matrix();
@@ -208,9 +249,30 @@ __device__ inline void unite(const SurveyArgs &a) {
             auto x = [&](int64_t cell) { return fabs(fixed(m.east[cell])) > limit[0]; };
             auto y = [&](int64_t cell) { return fabs(fixed(m.north[cell])) > limit[1]; };
             auto z = [&](int64_t cell) { return fabs(fixed(m.top[cell])) > limit[2]; };
-            const components::Contacts to = {
-                west > limit[0], north > limit[1], top > limit[2], west_north > limit[0], west_top > limit[0]};
-            components::unite(forest.parent, c, {n, t}, to, x, y, z);
+            const bool joined = west > limit[0], to_north = north > limit[1], to_top = top > limit[2];
+            // Whether this cell is in the same run as the previous cell. The next two variables state the same for its
+            // neighbours to the north and to the top.
+            const bool goes_on = lane() > 0 && joined;
+            const bool north_goes_on = (c + n) % 32 > 0 && west_north > limit[0];
+            const bool top_goes_on = (c + t) % 32 > 0 && west_top > limit[0];
+            const uint32_t norths = __ballot_sync(ALL_LANES, to_north), tops = __ballot_sync(ALL_LANES, to_top);
+            const int before = lane() > 0 ? lane() - 1 : 0;
+            // If the neighbour to the north is the first cell of a run, `inspect_rows` has already joined it to this
+            // cell.
+            if (to_north && north_goes_on && !(goes_on && (norths >> before & 1)))
+                join(forest.parent, uint32_t(c), uint32_t(c + n));
+            if (to_top && !(top_goes_on && goes_on && (tops >> before & 1))) {
+                const bool from_south = y(c + t - n);
+                const bool hooked = !top_goes_on && !from_south;
+                if (!hooked && !(from_south && y(c - n) && z(c - n))) join(forest.parent, uint32_t(c), uint32_t(c + t));
+            }
+            if (lane() == 0 && joined) {
+                const bool from_south = y(c - n), from_bottom = z(c - t);
+                const bool hooked = !from_south && !from_bottom;
+                const bool known = (from_south && y(c - n - 1) && x(c - n - 1)) ||
+                    (from_bottom && z(c - t - 1) && x(c - t - 1));
+                if (!hooked && !known) join(forest.parent, uint32_t(c - 1), uint32_t(c));
+            }
         }
     });
 }
@@ -221,14 +283,14 @@ __device__ inline bool joins_ahead(const CellMatrix &m, int64_t c, const Forest 
         fabs(fixed(m.top[c])) > forest.limit[2];
 }
 
-// Returns the root of a cell. Within a segment, only the first cell of a run searches for the root, and the other cells
-// use the result.
+// Returns the root of a cell. If its parent is the first cell of a run in the same segment, the cell uses the root that
+// the parent finds.
 __device__ inline uint32_t root_in_segment(uint32_t *parent, int64_t c, int64_t count) {
     const int64_t first = c - lane();
     const uint32_t up = c < count ? parent[c] : 0;
     const uint32_t inside = __ballot_sync(ALL_LANES, c < count && up >= first && up < c);
     const bool asks = (inside >> lane() & 1) && !(inside >> (up - first) & 1);
-    const uint32_t root = asks || c >= count ? 0 : components::root_of(parent, uint32_t(c));
+    const uint32_t root = asks || c >= count ? 0 : root_of(parent, uint32_t(c));
     return __shfl_sync(ALL_LANES, root, asks ? int(up - first) : lane());
 }
 
@@ -253,7 +315,7 @@ __device__ inline void settle(const SurveyArgs &a) {
             else forest.parent[c] = IS_GROUP | min(uint32_t(atomicAdd(&f.groups, 1ull)), MOST_GROUPS);
         });
     }
-    note_count(&f.components, components);
+    add_count(&f.components, components);
 }
 
 // Returns the root of a cell's group, or the cell itself if it is in no group.
@@ -285,7 +347,9 @@ __device__ inline void extents(const SurveyArgs &a) {
 
 // Counts the hidden groups (src/stencil/cell_components.rs). A group is hidden if a coarse grid has several points in
 // it, and the next coarser grid has none. Step 0 finds, for each group, the coarsest grid with points in the group.
-// Step 1 counts these points, but only distinguishes one from several. Step 2 counts the hidden groups.
+// Step 1 counts these points, but only distinguishes one from several. Step 2 counts the hidden groups. At the root of
+// a group, the upper bits of `coarsest_points` contain the number of the grid, and the lower GRID_SHIFT bits the number
+// of points.
 constexpr int GRID_SHIFT = 27;
 constexpr uint32_t POINTS = (1u << GRID_SHIFT) - 1;
 __device__ inline void hidden(const SurveyArgs &a) {
@@ -293,25 +357,25 @@ __device__ inline void hidden(const SurveyArgs &a) {
     over_places(a.cells, [&](int64_t c, int i, int j, int k) {
         if (!in_group(a.group, c)) return;
         if (a.step == 2) {
-            const uint32_t seen = a.group[c] & IS_GROUP ? a.seen[c] : 0;
-            const int grid = int(seen >> GRID_SHIFT);
-            found += grid > 0 && grid < a.grids && (seen & POINTS) > 1;
+            const uint32_t points = a.group[c] & IS_GROUP ? a.coarsest_points[c] : 0;
+            const int grid = int(points >> GRID_SHIFT);
+            found += grid > 0 && grid < a.grids && (points & POINTS) > 1;
             return;
         }
         const int all = i | j | k, grid = all ? min(__ffs(all) - 1, a.grids) : a.grids;
         if (grid == 0) return;
-        uint32_t *seen = a.seen + group_root(a.group, c);
-        const uint32_t now = *static_cast<volatile uint32_t *>(seen), least = uint32_t(grid) << GRID_SHIFT;
-        if (a.step == 0 && now < least) atomicMax(seen, least);
-        if (a.step == 1 && now >> GRID_SHIFT == uint32_t(grid) && (now & POINTS) < 2) atomicAdd(seen, 1u);
+        uint32_t *points = a.coarsest_points + group_root(a.group, c);
+        const uint32_t now = *static_cast<volatile uint32_t *>(points), least = uint32_t(grid) << GRID_SHIFT;
+        if (a.step == 0 && now < least) atomicMax(points, least);
+        if (a.step == 1 && now >> GRID_SHIFT == uint32_t(grid) && (now & POINTS) < 2) atomicAdd(points, 1u);
     });
-    note_count(&a.findings->hidden, found);
+    add_count(&a.findings->hidden, found);
 }
 
 } // namespace dpcg
 
-DPCG_KERNEL(dpcg_take_f64, SurveyArgs, take)
-DPCG_KERNEL(dpcg_look_f64, SurveyArgs, look)
+DPCG_KERNEL(dpcg_copy_f64, SurveyArgs, copy_matrix)
+DPCG_KERNEL(dpcg_inspect_rows_f64, SurveyArgs, inspect_rows)
 DPCG_KERNEL(dpcg_unite_f64, SurveyArgs, unite)
 DPCG_KERNEL(dpcg_settle_f64, SurveyArgs, settle)
 DPCG_KERNEL(dpcg_extents_f64, SurveyArgs, extents)

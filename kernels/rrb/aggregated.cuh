@@ -39,7 +39,7 @@ struct CouplingsArgs {
     const double *excess;
     double scale;
     aggregation::Couplings c; // eight entries per row are allocated
-    uint32_t *place;          // for each row, index of its node in the planes of all colours
+    uint32_t *node_index;     // for each row, index of its node in the planes of all colours
     uint64_t *bad;            // smallest row whose diagonal entry is negative or not finite
 };
 
@@ -61,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(aggregation::THREADS) rrb_agg_coupl
             straight_couplings(g, a.m.straight, colour, c, straight);
             if (a.m.black) diagonal_couplings(g, colour <= R2 ? a.m.red : a.m.black, colour, c, diagonal);
         }
-        a.place[k] = uint32_t(colour * p + c);
+        a.node_index[k] = uint32_t(colour * p + c);
         const uint32_t first = 8 * k;
         a.c.first[k] = first;
         uint32_t length = 0;
@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(aggregation::THREADS) rrb_agg_coupl
 // Arguments for the permutation of vectors between the storage by colour and the order of the rows. `take_residual`
 // also computes the first smoothing step. `give_solution` also multiplies z by `factor`.
 template <class V> struct RowsArgs {
-    const uint32_t *place;
+    const uint32_t *node_index;
     double *by_colour;
     V *z_by_colour;
     const V *step;
@@ -102,14 +102,14 @@ template <class V> struct RowsArgs {
 
 template <class V> __device__ inline void take_residual(const RowsArgs<V> &a) {
     aggregation::over(a.rows, [&](uint32_t k) {
-        const V r = V(a.by_colour[a.place[k]]);
+        const V r = V(a.by_colour[a.node_index[k]]);
         a.r[k] = r;
         if (a.start) a.start[k] = a.step[k] * r;
     });
 }
 
 template <class V> __device__ inline void give_solution(const RowsArgs<V> &a) {
-    aggregation::over(a.rows, [&](uint32_t k) { a.z_by_colour[a.place[k]] = V(a.factor * double(a.z[k])); });
+    aggregation::over(a.rows, [&](uint32_t k) { a.z_by_colour[a.node_index[k]] = V(a.factor * double(a.z[k])); });
 }
 
 RRB_KERNEL(rrb_agg_take_f64, RowsArgs<double>, aggregation::THREADS, 1, take_residual)

@@ -109,8 +109,8 @@ template <class F> struct Window {
     }
 
     // Stores v[k] in plane k of a vector, for k = 0 .. COUNT - 1. `at` points to the entry of plane 0, in row `row` of
-    // the window. Row 1 is the first row of this thread block. Also stores the values in all other thread blocks whose
-    // windows contain this row.
+    // the window. Row 1 is the first row of this thread block, whose index is `block`. Also stores the values in all
+    // other thread blocks whose windows contain this row.
     template <int COUNT> __device__ void put(Real *at, int row, const Real *v, int block) const {
         for (int k = 0; k < COUNT; ++k) at[k * plane] = v[k];
         if (row == 1 && rows_before > 0) {
@@ -326,7 +326,7 @@ template <class F> __device__ inline double ascend_in_cluster(const Cluster<F> &
     Up<Real> up = {0, 0, 0, 0, 0, {0, 0}, {0, 0}};
     if (row <= k.rows) {
         if (op.grid == a.last) {
-            const Slot *slots = a.slots + a.rest.n;
+            const Slot *slots = a.slots + a.coarsest.n;
             const int here = j * from.nx + i;
             const bool x = i < from.nx, y = j < from.ny, x1 = i > 0 && i <= from.nx, y1 = j > 0 && j <= from.ny;
             const bool is[4] = {x1 && y1, x && y1, x1 && y, x && y};

@@ -16,7 +16,7 @@ template <class F> struct CycleArgs {
     int count;
     int base; // number of the grid grids[0]
     Level<F> grids[MOST_GRIDS];
-    Rest<typename F::Real> rest;
+    CoarsestSystem<typename F::Real> coarsest;
     double *rho_partial; // partial sums of rho; those of a step begin at index Op::partial
     double *norm_partial, *sigma_partial;
     ScalarArgs scalar;
@@ -92,13 +92,13 @@ template <class F> __device__ inline double serve(const CycleArgs<F> &a, State &
     const Team team{a.team() > a.cluster ? a.cluster : 0, a.team()};
     const unsigned epoch = ++state.epoch;
     if (!team.is_mine()) return 0.0;
-    return multiply_remainder<128 / sizeof(Real)>(
-        a.rest, team, [] { __syncthreads(); },
+    return multiply_coarsest<128 / sizeof(Real)>(
+        a.coarsest, team, [] { __syncthreads(); },
         [&](Real *r) {
             // Each thread copies up to two values. Both loads are in flight at the same time.
-            static_assert(MOST_REMAINDER <= 2 * CLUSTER_THREADS, "every value of r has a thread");
-            const int k = thread_of_block(), other = min(k + CLUSTER_THREADS, a.rest.n - 1);
-            if (k >= a.rest.n) return;
+            static_assert(MOST_INVERTED <= 2 * CLUSTER_THREADS, "every value of r has a thread");
+            const int k = thread_of_block(), other = min(k + CLUSTER_THREADS, a.coarsest.n - 1);
+            if (k >= a.coarsest.n) return;
             Real v, w;
             bool here, there;
             do {
@@ -108,7 +108,7 @@ template <class F> __device__ inline double serve(const CycleArgs<F> &a, State &
             r[k] = v;
             r[other] = w;
         },
-        [&](int row, Real sum) { a.slots[a.rest.n + row].put(sum, epoch); });
+        [&](int row, Real sum) { a.slots[a.coarsest.n + row].put(sum, epoch); });
 }
 
 // Updates the scalars in every thread block, with identical results.
@@ -117,10 +117,10 @@ template <class F> __device__ inline void update_everywhere(const CycleArgs<F> &
     __syncthreads();
 }
 
-// Barrier of all thread blocks. `state.due` states whether this block must also update the scalars, which takes as long
-// as several steps. If no other block waits for the result, this block computes it after its arrival at the barrier. If
-// all blocks need the result (`state.whole`), all of them compute it after the barrier. Each block then reads the
-// partial sums once, which is faster than waiting for the result of one block.
+// Barrier of all thread blocks. `state.due` states whether this block must also update the scalars. If no other block
+// waits for the result, this block computes it between its arrival at the barrier and its wait, so that no other block
+// waits for the update. If all blocks need the result (`state.whole`), all of them compute it after the barrier. Each
+// block then reads the partial sums once, which is faster than waiting for the result of one block.
 template <class F> __device__ inline void barrier_with_update(const CycleArgs<F> &a, State &state, Standing &now) {
     const bool due = state.due;
     state.due = false;
@@ -134,7 +134,7 @@ template <class F> __device__ inline void barrier_with_update(const CycleArgs<F>
     if (thread_of_block() == 0) arrive(&a.barrier->arrived);
     update_scalars(a.scalar);
     if (thread_of_block() == 0) {
-        while (look(&a.barrier->arrived) < a.team() * state.phase) {}
+        while (load_acquire(&a.barrier->arrived) < a.team() * state.phase) {}
     }
     __syncthreads();
 }
@@ -147,21 +147,22 @@ template <class F> __device__ inline void take_step(
     const bool in_cluster = op.flags & IN_CLUSTER, sums = a.scalar.how != NOTHING;
     const bool mine = in_cluster ? cluster.mine() : !(op.flags & CLUSTER_ONLY) || int(blockIdx.x) < a.cluster;
     double part = 0.0;
-    if (in_cluster && op.kind == REMAINDER) {
+    if (in_cluster && op.kind == COARSEST) {
         part = serve(a, state);
-    } else if (op.kind == REMAINDER) {
-        // If enough thread blocks are idle in the previous step, they execute this step. They load their rows during
-        // the previous step.
-        const int rows = blockDim.x / 32, needed = (a.rest.n + rows - 1) / rows;
+    } else if (op.kind == COARSEST) {
+        // The thread blocks after those of the first cluster execute this step or, if they are too few, as many blocks
+        // of the first cluster as are needed in addition. Blocks that are idle in the previous step load their rows
+        // meanwhile.
+        const int rows = blockDim.x / 32, needed = (a.coarsest.n + rows - 1) / rows;
         const Team team{max(0, min(a.cluster, a.team() - needed)), a.team()};
-        part = multiply_remainder(a.rest, team, [&] { grid_barrier(a.barrier, state.phase, a.team()); });
+        part = multiply_coarsest(a.coarsest, team, [&] { grid_barrier(a.barrier, state.phase, a.team()); });
     } else if (in_cluster && mine) {
         if (op.flags & ENTERS) enter(cluster);
         if (op.kind == DESCEND) part = descend_in_cluster(cluster, op, state.epoch + 1);
         else if (op.kind == ASCEND) part = ascend_in_cluster(cluster, op, state.epoch);
         else iterate_in_cluster(cluster, op);
     } else if (mine) {
-        // If there are enough thread blocks outside the cluster, they execute this step.
+        // If there are enough thread blocks outside the cluster for one tile each, they execute this step.
         const Level<F> &k = a.grids[op.grid - a.base];
         const int tiles = (k.g.cx + TILE_X - 1) / TILE_X * ((k.g.cy + TILE_Y - 1) / TILE_Y);
         const bool beside = a.members > 0 && !(op.flags & CLUSTER_ONLY) && a.cluster + tiles <= a.team();
@@ -177,7 +178,7 @@ template <class F> __device__ inline void take_step(
     if (updates && state.whole) {
         state.due = true;
     } else if (updates && in_cluster) {
-        bring_parts(a.barrier, ++state.updates, a.team());
+        wait_for_parts(a.barrier, ++state.updates, a.team());
         state.due = updates_here;
     }
     if (op.flags & CLUSTER_BARRIER) {

@@ -3,13 +3,13 @@
 // kernel has ended on all devices.
 //
 // Rows are divided into PARTS parts, regardless of the number of devices. The thread blocks of a part store one partial
-// sum each. The last thread block of all devices adds these partial sums in a fixed order, block by block and part by
-// part. The sums are therefore bitwise identical for any number of devices.
+// sum each. The last thread block of all devices adds the partial sums of all parts in a fixed order. The sums are
+// therefore bitwise identical for any number of devices.
 #pragma once
 
-// Index of this device among `count` devices. The host writes it into the module that it loads for the device.
+// Index of this device among `count` devices. The host writes both into the module of the device.
 struct Share {
-    int place, count;
+    int index, count;
 };
 #ifdef RRB_EMULATED
 inline Share rrb_share{0, 1};
@@ -60,9 +60,9 @@ template <class F> __device__ inline void over_parts(const Geometry &g, int rows
     if constexpr (!MAY_BE_DIVIDED) return f(0, all_tiles(g, rows));
     int part = 0, end = 1;
     if (is_divided(g)) {
-        if (rrb_share.place >= g.sharers) return;
-        part = PARTS * rrb_share.place / g.sharers;
-        end = PARTS * (rrb_share.place + 1) / g.sharers;
+        if (rrb_share.index >= g.sharers) return;
+        part = PARTS * rrb_share.index / g.sharers;
+        end = PARTS * (rrb_share.index + 1) / g.sharers;
     }
     for (; part < end; ++part) {
         Tiles tiles = all_tiles(g, rows);
@@ -77,12 +77,12 @@ template <class F> __device__ inline void over_parts(const Geometry &g, int rows
 // Calls f(i, row) for those nodes of the caller's arrays whose rows belong to this device.
 template <class F> __device__ inline void over_own_rows(const Geometry &g, F f) {
     if (!is_divided(g)) return over_rows(g.nx, 0, g.ny, f);
-    if (rrb_share.place >= g.sharers) return;
+    if (rrb_share.index >= g.sharers) return;
     const auto first = [&](int place) {
         const int row = first_row(g, PARTS * place / g.sharers);
         return min(max(2 * row - g.shift_y, 0), g.ny);
     };
-    over_rows(g.nx, first(rrb_share.place), first(rrb_share.place + 1), f);
+    over_rows(g.nx, first(rrb_share.index), first(rrb_share.index + 1), f);
 }
 
 // A thread block processes the tiles whose number modulo the size of the team equals its index. `first_tile` returns
@@ -100,7 +100,7 @@ __device__ inline int last_tile(const Tiles &tiles, Team team) {
 }
 
 // Ends a part: stores the sum of `sum` over the threads of this block, and sets `sum` to zero for the next part.
-__device__ inline void note_part(double *partial, int part, double &sum) {
+__device__ inline void store_part_sum(double *partial, int part, double &sum) {
     const double all = block_sum(sum);
     if (thread_of_block() == 0) partial[part * gridDim.x + blockIdx.x] = all;
     sum = 0.0;
@@ -137,23 +137,23 @@ struct MeetArgs {
     Scalars *scalars;
 };
 
-// SLOTS_APART: distance between the slots of consecutive devices in words, one GRANULE of
-// src/cuda/driver/memory.rs. MEETS_WITHIN: timeout in nanoseconds.
-constexpr int64_t SLOTS_APART = (1 << 21) / sizeof(uint64_t);
-constexpr uint64_t MEETS_WITHIN = 10000000000ull;
+// SLOT_DISTANCE: distance between the slots of consecutive devices in words, one GRANULE of
+// src/cuda/driver/memory.rs. MEET_TIMEOUT: timeout in nanoseconds.
+constexpr int64_t SLOT_DISTANCE = (1 << 21) / sizeof(uint64_t);
+constexpr uint64_t MEET_TIMEOUT = 10000000000ull;
 
 // Synchronizes all devices. Afterwards, each device sees the earlier writes of the others. Each device launches one
 // warp. The memory of a device contains one slot per device, into which that device writes its number of arrivals. A
 // further slot contains the number of completed calls. On an emulated device, launches run one after the other.
 extern "C" __global__ void __launch_bounds__(32) rrb_meet_f64(MeetArgs a) {
 #ifndef RRB_EMULATED
-    const int t = threadIdx.x, place = rrb_share.place;
-    uint64_t *own = a.slots + place * SLOTS_APART;
+    const int t = threadIdx.x, index = rrb_share.index;
+    uint64_t *own = a.slots + index * SLOT_DISTANCE;
     const uint64_t turn = own[PARTS] + 1;
     // After a timeout, no device waits any longer.
-    bool waits = !a.scalars->lost;
+    bool waits = !a.scalars->sync_failed;
     if (t < rrb_share.count) {
-        uint64_t *theirs = a.slots + t * SLOTS_APART + place;
+        uint64_t *theirs = a.slots + t * SLOT_DISTANCE + index;
         __threadfence_system();
         asm volatile("st.release.sys.u64 [%0], %1;" : : "l"(theirs), "l"(turn) : "memory");
         const uint64_t begun = nanoseconds();
@@ -161,8 +161,8 @@ extern "C" __global__ void __launch_bounds__(32) rrb_meet_f64(MeetArgs a) {
             uint64_t there;
             asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(there) : "l"(own + t) : "memory");
             waits = there < turn;
-            if (waits && nanoseconds() - begun > MEETS_WITHIN) {
-                a.scalars->lost = 1;
+            if (waits && nanoseconds() - begun > MEET_TIMEOUT) {
+                a.scalars->sync_failed = 1;
                 waits = false;
             }
         }

@@ -1,5 +1,5 @@
-// First grid if CG runs on S1: the fused stages F0 (forward half) and B0 (backward half), and the unfused steps on b1
-// and b2 (src/rrb/cpu/iteration/fused.rs).
+// First grid if CG runs on S1, the Schur complement of A on the black nodes: the fused stages F0 (forward half) and B0
+// (backward half), and the unfused steps on b1 and b2 (src/rrb/cpu/iteration/fused.rs).
 //
 // There are two arrays for r of b1, because the forward half reads the old r of neighbours that other threads update.
 // `parity` in the scalars is the index of the current array. There are also two arrays for p, because the backward half
@@ -32,7 +32,7 @@ template <class F> struct FirstArgs {
     double *partial, *norm_partial; // partial sums of rho and of <r, r>; null: none
     double *sigma_partial;
     int how;              // START: r does not change; LOOP: first computes r -= alpha q
-    int once;             // 1: the L2 cache can hold the data of an iteration, except those that are read once
+    int once;             // 1: L2 can hold the data of an iteration only without those that are read once
     int rows, rows_down;  // numbers of rows of a tile of B0, and of F0
     int with_x;           // 1: B0 also updates x
     uint64_t conditional; // condition handle of the WHILE node of the graph; 0: none
@@ -55,7 +55,7 @@ __device__ inline auto uniform_big_tiles(const Geometry &g, int first, int step,
     });
 }
 
-// Here and below, UNIFORM selects the variant for matrices with tiles in which all rows are equal. In such a tile, the
+// Here and below, UNIFORM selects the variant for matrices with uniform tiles (uniform.cuh). In such a tile, the
 // couplings are read at its first (I, J) only.
 
 // F0, the forward half on the first grid. Computes r -= alpha q, y_b1 = r_b1, kept = r_b2 - A_b2,b1 D^-1 r_b1, and
@@ -173,8 +173,8 @@ template <bool UNIFORM, class F> __device__ inline void descend_first_step(const
         double rho = 0.0, norm2 = 0.0;
         descend_first<true, UNIFORM>(a, tiles, *a.v.scalars, rho, norm2);
         if (!a.partial) return;
-        note_part(a.partial, part, rho);
-        note_part(a.norm_partial, part, norm2);
+        store_part_sum(a.partial, part, rho);
+        store_part_sum(a.norm_partial, part, norm2);
     });
 }
 
@@ -304,7 +304,7 @@ template <bool UNIFORM, class F> __device__ inline void advance_first_step(const
     over_parts(a.v.g, a.rows, [&](int part, const Tiles &tiles) {
         double sigma = SHORT && a.once ? advance_first<MOST_ROWS, THREADS, SHORT, UNIFORM>(a, tiles, s, p1, p2)
                                        : advance_first<MOST_ROWS, THREADS, false, UNIFORM>(a, tiles, s, p1, p2);
-        if (!ended) note_part(a.sigma_partial, part, sigma);
+        if (!ended) store_part_sum(a.sigma_partial, part, sigma);
     });
     if (!ended) {
         end_by_last(a, a.sigma_partial);
@@ -379,7 +379,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_fir
             a.v.q_b2[c] = q2;
             sigma += p1[c] * q1 + p2[c] * q2;
         },
-        [&](int part) { note_part(a.partial, part, sigma); });
+        [&](int part) { store_part_sum(a.partial, part, sigma); });
     end_by_last(a, a.partial);
 }
 
@@ -403,7 +403,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_fir
             a.v.r_b2[c] = q2;
             norm2 += q1 * q1 + q2 * q2;
         },
-        [&](int part) { note_part(a.partial, part, norm2); });
+        [&](int part) { store_part_sum(a.partial, part, norm2); });
     sum_parts(a.v.g, a.partial, &s.ticket, [&](double all) {
         s.norm2 = all;
         s.parity = 0;

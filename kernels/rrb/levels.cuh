@@ -57,7 +57,9 @@ template <class Real> struct Down {
     Real scaled, kept, near[4];
 };
 
-// Computes y_b1, and `kept` without its terms of b1. `own`: whether this thread writes b2.
+// Computes y_b1, and `kept` without its terms of b1. `own`: whether (I, J) belongs to the tile, or in a cluster to the
+// rows, of this thread block. Only then, the thread adds to rho and copies the right-hand side (STORE_RHS,
+// STORE_RHS_IN_Q).
 template <class Place, class F>
 __device__ inline Down<typename F::Real> begin_down(const Spot<F> &k, const Op &op, bool own, double &rho) {
     using Real = typename F::Real;
@@ -81,11 +83,11 @@ __device__ inline Down<typename F::Real> begin_down(const Spot<F> &k, const Op &
     if (own || !Place::TILES) k.y[0] = y;
     if (!own) return v;
     rho += (double(own1) * in1 + double(own2) * in2) + double(y) * v.scaled;
-    if (op.flags & KEEP) {
+    if (op.flags & STORE_RHS) {
         const Real all[4] = {in1, in2, b1, b2};
         for (int colour = 0; colour < 4; ++colour) {
             k.r[colour * p] = all[colour];
-            if (op.flags & KEEP_TOO) k.q[colour * p] = all[colour];
+            if (op.flags & STORE_RHS_IN_Q) k.q[colour * p] = all[colour];
         }
     }
     return v;
@@ -170,8 +172,8 @@ template <class F> __device__ inline Before<typename F::Real> before(const Spot<
 }
 
 // Ends the backward half for one colour. On entry, v contains z. The flags of the step determine whether the direction
-// d and the solution u of the inner iteration are also computed. Returns `true` if v contains the new z: the old z
-// without DIRECTED, or u with TAKE. Otherwise returns `false`, and v contains d.
+// d and the solution u of the inner iteration are also computed. Returns `true` if v is to be stored in z: the given z
+// without DIRECTED, or u with Z_IS_U. Otherwise returns `false`, and v contains d.
 template <class F> __device__ inline bool finish(
     const Spot<F> &k, const Op &op, int colour, const Before<typename F::Real> &b, typename F::Real &v, double &rho) {
     using Real = typename F::Real;
@@ -180,9 +182,9 @@ template <class F> __device__ inline bool finish(
     if (!(op.flags & ADVANCED)) return false;
     const Real u = Real(op.alpha) * v + b.u;
     rho += double(b.g) * u;
-    if (op.flags & TAKE) v = u;
+    if (op.flags & Z_IS_U) v = u;
     else k.u[colour * k.p] = u;
-    return op.flags & TAKE;
+    return op.flags & Z_IS_U;
 }
 
 // Values of the backward half before z_b1 of the neighbours is known: z_b1, r_red - A_red,b2 z_b2, pivots, and the
@@ -220,8 +222,8 @@ template <class Real> __device__ inline void end_up(const Up<Real> &v, const Rea
     z[B2] = here;
 }
 
-// Computes the backward half of both levels. Returns the partial sum of <g, u> of this thread, where g is the
-// right-hand side, which the forward half has stored in q.
+// Computes the backward half of both levels. With RHO, returns the partial sum of <g, u> of this thread, where g is the
+// right-hand side, which the forward half has stored in q; otherwise 0. `over` is as in `descend`.
 template <bool UNIFORM = false, class F>
 __device__ inline double ascend(const Level<F> &k, const Tiles &tiles, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
@@ -295,8 +297,8 @@ template <class F, class Place> __device__ inline void inner_rows(const typename
 
 // Executes a step of the inner iteration at one (I, J). MULTIPLY_INNER (with PRODUCT) computes A_k d, and stores it in
 // q if the flag STORE is set. DIRECT_INNER computes d = z or d = z + beta d, and ADVANCE_INNER updates u with d. With
-// the flag GO_ON, the step also computes r -= alpha A_k d and z = r. put(vector, v) stores the values v of all colours
-// in a vector.
+// the flag UPDATE_RESIDUAL, the step also computes r -= alpha A_k d and z = r. put(vector, v) stores the values v of
+// all colours in a vector.
 template <class Place, bool PRODUCT, class F, class Put>
 __device__ inline void iterate_at(const Spot<F> &k, const Op &op, Put put) {
     using Real = typename F::Real;
@@ -319,11 +321,11 @@ __device__ inline void iterate_at(const Spot<F> &k, const Op &op, Put put) {
     } else {
         for (int colour = 0; colour < 4; ++colour) {
             Real &u = k.u[colour * p];
-            q[colour] = op.flags & GO_ON ? k.q[colour * p] : Real(0);
+            q[colour] = op.flags & UPDATE_RESIDUAL ? k.q[colour * p] : Real(0);
             u = op.flags & FIRST_STEP ? alpha * k.direction[colour * p] : u + alpha * k.direction[colour * p];
         }
     }
-    if (!(op.flags & GO_ON)) return;
+    if (!(op.flags & UPDATE_RESIDUAL)) return;
     for (int colour = 0; colour < 4; ++colour) r[colour] = k.r[colour * p] - alpha * q[colour];
     for (int colour = 0; colour < 4; ++colour) k.r[colour * p] = r[colour];
     put(k.z, r);
@@ -349,12 +351,13 @@ template <class F> struct StepArgs {
                 // the backward half it updates the scalars
 };
 
-// Executes a step part by part. step(tiles) executes it on tiles and returns a partial sum of rho.
+// Executes a step part by part. step(tiles) executes it on tiles and returns a partial sum of rho, which is stored with
+// the flag RHO. With UPDATE, the last thread block then updates the scalars. If `how` is NOTHING, neither is done.
 template <class F, class Do> __device__ inline void over_parts_of_rho(const StepArgs<F> &a, const Op &op, Do step) {
     const bool sums = (op.flags & RHO) && a.scalar.how != NOTHING;
     over_parts(a.k.g, TILE_Y, [&](int part, const Tiles &tiles) {
         double rho = step(tiles);
-        if (sums) note_part(a.partial, part, rho);
+        if (sums) store_part_sum(a.partial, part, rho);
     });
     if (sums && (op.flags & UPDATE) && last_block_over(a.k.g, &a.scalar.scalars->ticket)) update_scalars(a.scalar);
 }
@@ -413,7 +416,7 @@ template <class F> __device__ inline void inner_product(const InnerProductArgs<F
             for (int colour = 0; colour < 4; ++colour)
                 sum += double(v[colour * a.k.g.plane + c]) * w[colour * a.k.g.plane + c];
         },
-        [&](int part) { note_part(a.partial, part, sum); });
+        [&](int part) { store_part_sum(a.partial, part, sum); });
     sum_parts(a.k.g, a.partial, &a.scalars->ticket, [&](double all) { a.scalars->sum = all; });
 }
 

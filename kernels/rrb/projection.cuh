@@ -1,32 +1,52 @@
-// Labels of the nodes of singular components, for the means over these (docs/theory/rrb.md, singular systems;
-// kernels/common/labelled.cuh). A run is a sequence of consecutive nodes of one component and one colour.
+// Sums over the nodes of singular components (docs/theory/rrb.md, singular systems; kernels/common/labelled.cuh). A
+// slot is a run: at most 512 consecutive nodes of one row, one colour and one component (src/rrb/cuda/projection.rs).
+// The sums therefore do not depend on the distances between rows and between planes in memory. A warp processes a run.
 #include "../common/labelled.cuh"
 #include "storage.cuh"
 
-struct Run {
-    int32_t colour, row, start, len, component;
-};
+namespace labelled {
 
-struct RunArgs {
-    Geometry g;
-    const Run *runs;
-    int count;
-    int wide;     // 1: labels have 32 bits; 0: 16 bits
-    void *labels; // 4 planes; initially all bits are 1, which means no label
-};
+// Calls f(k, run, lane) for each run k of this warp.
+template <class F> __device__ inline void over_runs(const LabelledArgs &a, F f) {
+    for (int64_t k = int64_t(blockIdx.x) * WARPS + threadIdx.x / 32; k < a.of; k += int64_t(gridDim.x) * WARPS)
+        f(k, a.runs[k], int(threadIdx.x % 32));
+}
 
-// Stores, as the label of each node, the number of its component. There is one warp per run.
-__device__ inline void label_runs(const RunArgs &a) {
-    const int warps = THREADS / 32, lane = thread_of_block() % 32;
-    for (int k = blockIdx.x * warps + thread_of_block() / 32; k < a.count; k += gridDim.x * warps) {
-        const Run run = a.runs[k];
-        const int64_t first = run.colour * a.g.plane + a.g.at(run.start, run.row);
-        for (int64_t node = first + lane; node < first + run.len; node += 32) {
-            if (a.wide) static_cast<uint32_t *>(a.labels)[node] = uint32_t(run.component);
-            else static_cast<uint16_t *>(a.labels)[node] = uint16_t(run.component);
+// Calls f(value, index) for each value of a run that this lane processes. `v` is the first value of the run.
+template <class Real, class F> __device__ inline void over_values(const Real *v, uint32_t len, int lane, F f) {
+    // Number of values whose loads are issued together.
+    constexpr int AT_ONCE = 8;
+    for (uint32_t first = lane; first < len; first += 32 * AT_ONCE) {
+        Real value[AT_ONCE];
+#pragma unroll
+        for (uint32_t u = 0; u < AT_ONCE; ++u) value[u] = first + 32 * u < len ? v[first + 32 * u] : Real(0);
+#pragma unroll
+        for (uint32_t u = 0; u < AT_ONCE; ++u) {
+            if (first + 32 * u < len) f(value[u], first + 32 * u);
         }
     }
 }
 
-RRB_KERNEL(rrb_label_runs_f64, RunArgs, THREADS, 1, label_runs)
-LABELLED_KERNELS(rrb)
+// Computes the sum over each run.
+template <class Real> __device__ inline void run_sums(const LabelledArgs &a) {
+    over_runs(a, [&](int64_t k, const Run &run, int lane) {
+        double sum = 0.0;
+        over_values(static_cast<const Real *>(a.v) + run.first, run.len, lane,
+            [&](Real v, uint32_t) { sum += summand(a, double(v)); });
+        sum = warp_sum(sum);
+        if (lane == 0) a.sums[k] = sum;
+    });
+}
+
+// Subtracts from each node of v the mean of its component. With `restore`, also adds the stored mean.
+template <class Real> __device__ inline void shift_runs(const LabelledArgs &a) {
+    over_runs(a, [&](int64_t, const Run &run, int lane) {
+        const double by = shift_of(a, run.label);
+        Real *to = static_cast<Real *>(a.v) + run.first;
+        over_values(to, run.len, lane, [&](Real v, uint32_t i) { to[i] = Real(v + by); });
+    });
+}
+
+} // namespace labelled
+
+LABELLED_KERNELS(rrb, run_sums, shift_runs, 4)

@@ -2,7 +2,7 @@
 #include "storage.cuh"
 #include "setup.cuh"
 #include "components.cuh"
-#include "remainder.cuh"
+#include "coarsest.cuh"
 #include "levels.cuh"
 #include "fused.cuh"
 #include "cycle.cuh"

@@ -11,7 +11,7 @@ constexpr int WINDOWS = 8;
 // Number of nodes of a window, and of its parts, per direction, and a factor that allows for rounding errors: WINDOW,
 // PART and ROUNDING_FACTOR of src/rrb/anisotropy.rs.
 constexpr int WINDOW = 32, WINDOW_PART = 4, WINDOW_PARTS = WINDOW / WINDOW_PART;
-constexpr double BELOW = 0.999;
+constexpr double ROUNDING_FACTOR = 0.999;
 
 // Results of the inspection of the matrix and of the eliminations.
 struct Findings {
@@ -19,15 +19,15 @@ struct Findings {
     uint64_t bad_center; // smallest j * nx + i of a center that is not a positive normal number
     uint64_t positive;   // number of positive couplings
     uint64_t center_max, center_min, coupling_max; // as bit patterns
-    uint64_t uncoupled;                            // number of nodes whose east or north coupling is zero
+    uint64_t zero_couplings;                       // number of nodes whose east or north coupling is zero
     uint64_t outward[4];    // number of couplings that point out of the grid and are neither 0 nor NaN, per array
                             // (src/stencil/outward.rs)
     uint64_t first_outward; // index of the first of them, as in `not_finite`
     uint64_t excess;        // 1 if a node with couplings has a nonzero row sum
     uint64_t bad_pivot;     // smallest (level << 40 | node of the finest grid) of a rejected pivot
     uint64_t components, regular_components; // components of two nodes or more: kernels/rrb/components.cuh
-    uint64_t remainder_inverse,
-        remainder_pivot;          // largest entry of the inverse of the coarsest system and largest of its pivots, bit
+    uint64_t coarsest_inverse,
+        coarsest_pivot;           // largest entry of the inverse of the coarsest system and largest of its pivots, bit
                                   // patterns
     uint64_t uniform[MOST_LEFT];  // number of uniform tiles of each grid: kernels/rrb/uniform.cuh
     uint64_t coupling[MOST_LEFT]; // for the matrix after each grid: largest ratio of the sum of |couplings| of a row to
@@ -99,7 +99,7 @@ struct CopyArgs {
 };
 
 // Counts the nonzero entries of node (i, j) that point out of the grid. Only boundary nodes have such entries.
-__device__ inline void note_outward(const CopyArgs &a, int i, int j, int row) {
+__device__ inline void count_outward(const CopyArgs &a, int i, int j, int row) {
     const Geometry &g = a.g;
     const bool east_is = i + 1 < g.nx, north_is = j + 1 < g.ny;
     if (east_is && north_is && i > 0) return;
@@ -112,10 +112,11 @@ __device__ inline void note_outward(const CopyArgs &a, int i, int j, int row) {
     }
 }
 
-// Copies A from the caller's arrays, and inspects it, with one thread per node.
+// Copies A from the caller's arrays, and inspects it, with one thread per node. Entries that point out of the grid are
+// stored as zero.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(CopyArgs a) {
     const Geometry &g = a.g;
-    uint64_t positive = 0, uncoupled = 0, largest = 0, smallest = ~0ull, coupling = 0;
+    uint64_t positive = 0, zero_couplings = 0, largest = 0, smallest = ~0ull, coupling = 0;
     over_rows(g.nx, 0, a.rows, [&](int i, int row) {
         const int j = a.first_row + row;
         const auto at = [&](int e) { return row * a.ld[e] + i; };
@@ -133,8 +134,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(Cop
         if (!(v[0] >= 2.2250738585072014e-308)) atomic_min(&a.findings->bad_center, uint64_t(j) * g.nx + i);
         largest = max(largest, magnitude(v[0]));
         smallest = min(smallest, magnitude(v[0]));
-        uncoupled += (east_is && v[1] == 0.0) || (north_is && v[2] == 0.0);
-        note_outward(a, i, j, row);
+        zero_couplings += (east_is && v[1] == 0.0) || (north_is && v[2] == 0.0);
+        count_outward(a, i, j, row);
         spread(g, i, j, a.m.center, a.m.straight, a.m.red, a.m.black, v[0], v[1], v[2], v[3], v[4]);
     });
     // The combined values are integers and maxima, so the result does not depend on the order.
@@ -145,18 +146,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(Cop
     if (smallest != ~0ull) atomicMin(&block[1], (unsigned long long)smallest);
     if (coupling) atomicMax(&block[2], (unsigned long long)coupling);
     if (positive) atomicAdd(&block[3], (unsigned long long)positive);
-    if (uncoupled) atomicAdd(&block[4], (unsigned long long)uncoupled);
+    if (zero_couplings) atomicAdd(&block[4], (unsigned long long)zero_couplings);
     __syncthreads();
     if (thread_of_block() == 0) {
         atomic_max(&a.findings->center_max, block[0]);
         atomic_min(&a.findings->center_min, block[1]);
         atomic_max(&a.findings->coupling_max, block[2]);
         atomic_add(&a.findings->positive, block[3]);
-        atomic_add(&a.findings->uncoupled, block[4]);
+        atomic_add(&a.findings->zero_couplings, block[4]);
     }
 }
 
-struct ExcessArgs {
+struct RowSumArgs {
     Geometry g;
     Matrix m;
     double *excess; // 4 planes
@@ -173,8 +174,8 @@ __device__ inline uint64_t difference(const double *plane, int64_t c, int64_t n)
 }
 
 // Computes the row sums of M: s_k = c_k + sum_l a_kl, or 0 if this sum has a magnitude of at most zero_row_sum c_k. The
-// compensation of positive couplings does not change row sums.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_excess_f64(ExcessArgs a) {
+// compensation of positive couplings does not change row sums. Also sets `same` and `Findings::excess`.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_row_sums_f64(RowSumArgs a) {
     const Geometry &g = a.g;
     const int64_t p = g.plane;
     bool counts = false;
@@ -256,10 +257,11 @@ struct Conductances {
 };
 
 // Computes the anisotropy in windows of 32 x 32 nodes (docs/theory/aggregation.md, cost model; src/rrb/anisotropy.rs).
-// The ratio of a set of nodes is that of its conductances in x and y. The ratio of a part of 4 x 4 nodes must favour
+// The anisotropy of a window is the larger of its conductances in x and y, divided by the sum of the smaller one and
+// the mean row sum (or 0 if this mean is negative). The ratio of the conductances of a part of 4 x 4 nodes must favour
 // the same direction as the ratio of the window, and be at least its square root. If less than a quarter of the parts
-// satisfy this condition, or if a coupling is zero or positive, the anisotropy is 1. There is one thread block of one
-// warp per window, and one lane per column.
+// satisfy this condition, or if a coupling is zero or positive, the anisotropy is 1. It is also 1 if the quotient is
+// smaller than 1. There is one thread block of one warp per window, and one lane per column.
 extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs a) {
     const int lane = thread_of_block(), window = blockIdx.x;
     const auto start = [](int n, int k) { return 1 + int(int64_t(n - 2 - WINDOW) * k / (WINDOWS - 1)); };
@@ -284,7 +286,8 @@ extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs 
     const double ratio = fmax(along_x, along_y) / (fmin(along_x, along_y) + mean), own = along_x / along_y;
     int enough = 0;
     for (int part = 0; part < WINDOW_PARTS; ++part)
-        enough += own >= 1.0 ? ratios[part] >= BELOW * sqrt(own) : ratios[part] <= sqrt(own) / BELOW;
+        enough +=
+            own >= 1.0 ? ratios[part] >= ROUNDING_FACTOR * sqrt(own) : ratios[part] <= sqrt(own) / ROUNDING_FACTOR;
     // The columns of a part are assigned to WINDOW_PART lanes, each of which counts the part once. The number of all
     // parts, counted in this way, is WINDOW * WINDOW_PARTS.
     const bool counts = !__any_sync(~0u, missing) && ratio >= 1.0 && 4 * warp_sum(enough) >= WINDOW * WINDOW_PARTS;
@@ -321,7 +324,7 @@ __device__ inline double rounded(const Format &f, double v) {
 }
 
 // Stores a number of M in the storage format, if the array is not null.
-__device__ inline void keep(const Format &f, void *place, int64_t at, double v) {
+__device__ inline void store_rounded(const Format &f, void *place, int64_t at, double v) {
     if (!place) return;
     if (f.storage == F64) static_cast<double *>(place)[at] = v;
     else if (f.storage == F32) static_cast<float *>(place)[at] = flushed(v * f.per_unit);
@@ -355,7 +358,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_start_coupli
 
 struct Rules {
     double one_minus_omega;
-    double black_keeps; // kept fraction of the couplings between black nodes: 1 (M1) or 0 (M2)
+    double kept_fraction; // kept fraction of the couplings between black nodes: 1 (M1) or 0 (M2)
     int level;
     int x0, y0, step; // node (i, j) is node (x0 + step i, y0 + step j) of the finest grid
     int fine_nx, fine_ny;
@@ -372,13 +375,15 @@ constexpr double ROW_SUM_WORTH = 0.1;
 constexpr double EPSILON = 2.220446049250313e-16;
 
 struct Pivoted {
-    double inverse, handed; // 1 / d and excess / d, where d is the pivot
+    double inverse, sum_over_pivot; // 1 / d and excess / d, where d is the pivot
 };
 
-// Checks the pivot d = stored - kept: rejects it if it is at most eps * center or is not finite. If it is the last
-// pivot of a singular component of M, replaces it by the center instead (src/rrb/backend.rs, Pivot::checked). Then
-// rounds the row sum to the storage format, and also rejects the pivot if it underflows in this format. For a rejected
-// pivot, returns d and the center instead of 1 / d and excess / d, for the error message.
+// Checks the pivot d = stored - kept of node (i, j), where `stored` is the row sum that sweeps read, and `kept` the sum
+// of the kept couplings: rejects it if it is at most eps * center or is not finite. If it is the last pivot of a
+// singular component of M, which requires a node without kept couplings (`floating`), replaces it by the center of A
+// instead (src/rrb/backend.rs, Pivot::checked). Then rounds the row sum to the storage format, and also rejects the
+// pivot if it underflows in this format. For a rejected pivot, returns d and the center instead of 1 / d and excess /
+// d, for the error message.
 __device__ inline Pivoted checked(
     const Rules &rules, int i, int j, double stored, double kept, double excess, double center, bool floating) {
     const int fi = rules.x0 + rules.step * i, fj = rules.y0 + rules.step * j;
@@ -429,19 +434,20 @@ struct LevelArgs {
 };
 
 // Odd level: lumps and eliminates r1 and r2. With M2, couplings between black nodes are dropped, too; 1 - omega times
-// these couplings is subtracted from the row sums of the black nodes.
+// these couplings is subtracted from the row sums of the black nodes. Also stores the copies of the matrix that sweeps
+// in short formats and recursions read.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_reds_f64(LevelArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;
-    const double black_loss = (1.0 - a.rules.black_keeps) * a.rules.one_minus_omega;
+    const double black_loss = (1.0 - a.rules.kept_fraction) * a.rules.one_minus_omega;
     const Format &format = a.rules.format;
     over_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
-        for (int e = 0; e < 8 && a.k.short_s; ++e) keep(format, a.k.short_s, e * p + c, a.k.s[e * p + c]);
+        for (int e = 0; e < 8 && a.k.short_s; ++e) store_rounded(format, a.k.short_s, e * p + c, a.k.s[e * p + c]);
         for (int e = 0; e < 4 && a.k.kept_excess; ++e) {
-            keep(format, a.k.kept_excess, e * p + c, a.k.excess[e * p + c]);
-            keep(format, a.k.kept_corners, e * p + c, a.k.corners[e * p + c]);
-            keep(format, a.k.kept_black, e * p + c, a.k.d[e * p + c]);
+            store_rounded(format, a.k.kept_excess, e * p + c, a.k.excess[e * p + c]);
+            store_rounded(format, a.k.kept_corners, e * p + c, a.k.corners[e * p + c]);
+            store_rounded(format, a.k.kept_black, e * p + c, a.k.d[e * p + c]);
         }
         for (int colour = R1; colour <= R2; ++colour) {
             if (!is_node(g, colour, i, j)) continue;
@@ -456,7 +462,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_re
             if (a.corners) diagonal_couplings(g, a.k.corners, colour, c, t);
             const Pivoted v = eliminate(a.rules, column(g, colour, i), line(g, colour, j), *excess, kept, sum4(t));
             *h = v.inverse;
-            *excess = v.handed;
+            *excess = v.sum_over_pivot;
             if (a.k.short_h) a.k.short_h[colour * p + c] = float(v.inverse * format.unit);
         }
         if (black_loss > 0.0 && a.black) {
@@ -470,11 +476,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_re
 }
 
 // Computes the matrix on black nodes after the odd level, a skew 9-point stencil: a_bb' -= sum_k a_bk a_kb' / d_k over
-// the red nodes k, and s_b -= sum_k a_bk s_k / d_k.
+// the red nodes k, and s_b -= sum_k a_bk s_k / d_k. Diagonal couplings are stored in `d`, those at distance two in
+// `far`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_skew_f64(LevelArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
-    const double keeps = a.rules.black_keeps;
+    const double kept_fraction = a.rules.kept_fraction;
     const double *r1 = a.k.s, *r2 = a.k.s + 4 * p, *h1 = a.k.h + R1 * p, *h2 = a.k.h + R2 * p;
     over_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
@@ -486,11 +493,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_skew_f6
         const double south = r1[N * p + c - n] * h1[c - n], north = r1[S * p + c] * h1[c];
         double *d = a.k.d + c;
         if (!a.black) d[SW * p] = d[SE * p] = d[NW * p] = d[NE * p] = 0.0;
-        d[SW * p] = keeps * d[SW * p] - west * r2[S * p + c - 1] - south * r1[W * p + c - n];
-        d[SE * p] = keeps * d[SE * p] - east * r2[S * p + c] - south * r1[E * p + c - n];
-        d[NW * p] = keeps * d[NW * p] - west * r2[N * p + c - 1] - north * r1[W * p + c];
-        d[NE * p] = keeps * d[NE * p] - east * r2[N * p + c] - north * r1[E * p + c];
-        for (int e = 0; e < 4 && a.k.short_d; ++e) keep(a.rules.format, a.k.short_d, e * p + c, d[e * p]);
+        d[SW * p] = kept_fraction * d[SW * p] - west * r2[S * p + c - 1] - south * r1[W * p + c - n];
+        d[SE * p] = kept_fraction * d[SE * p] - east * r2[S * p + c] - south * r1[E * p + c - n];
+        d[NW * p] = kept_fraction * d[NW * p] - west * r2[N * p + c - 1] - north * r1[W * p + c];
+        d[NE * p] = kept_fraction * d[NE * p] - east * r2[N * p + c] - north * r1[E * p + c];
+        for (int e = 0; e < 4 && a.k.short_d; ++e) store_rounded(a.rules.format, a.k.short_d, e * p + c, d[e * p]);
         a.k.far[B1_EAST * p + c] = -east * r2[E * p + c];
         a.k.far[B1_NORTH * p + c] = -north * r1[N * p + c];
         a.k.far[B2_EAST * p + c] = -(r1[W * p + c + 1] * h1[c + 1]) * r1[E * p + c + 1];
@@ -513,7 +520,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_dr
         double *excess = a.k.excess + B1 * p + c;
         const Pivoted v = eliminate(a.rules, column(g, B1, i), line(g, B1, j), *excess, kept, lumped);
         a.k.h[B1 * p + c] = v.inverse;
-        *excess = v.handed;
+        *excess = v.sum_over_pivot;
         if (a.k.short_h) a.k.short_h[B1 * p + c] = float(v.inverse * a.rules.format.unit);
     });
 }
@@ -531,12 +538,14 @@ struct CoarseArgs {
 __device__ inline double weight(const double v[4]) { return sum4(fabs(v[0]), fabs(v[1]), fabs(v[2]), fabs(v[3])); }
 
 // Computes the matrix of the next grid and stores it by colour, or row by row for the coarsest system. If `weigh` is
-// not -1, also stores the reciprocal of the center of b2 in h. The sum of the couplings of a b2 node through its
-// neighbour b in b1 is -a_b (sum of the other couplings of b) / d_b, where a_b couples the two.
+// not -1, also stores the reciprocal of its centers, which are those of b2, in h, and the largest ratio of a sum of
+// |couplings| to its center in `Findings::coupling`. The elimination of b, a neighbour of a b2 node in b1, adds
+// couplings to this node whose sum is -a_b (sum of the other couplings of b) / d_b, where a_b is the coupling between
+// the two.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_f64(CoarseArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
-    const double keeps = a.rules.black_keeps, black_loss = (1.0 - keeps) * a.rules.one_minus_omega;
+    const double kept_fraction = a.rules.kept_fraction, black_loss = (1.0 - kept_fraction) * a.rules.one_minus_omega;
     const Format &format = a.rules.format;
     const double *d = a.k.d, *h = a.k.h + B1 * p, *far_east = a.k.far + B2_EAST * p,
                  *far_north = a.k.far + B2_NORTH * p;
@@ -547,13 +556,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
         const auto at = [&](int to, int64_t from) { return rounded(format, d[to * p + from]); };
         const double own[4] = {at(NE, c), at(NW, se), at(SE, nw), at(SW, ne)};
         const double *e1 = a.k.excess + B1 * p;
-        const double handed = (own[0] * e1[c] + own[1] * e1[c + 1]) + (own[2] * e1[c + n] + own[3] * e1[c + n + 1]);
+        const double from_eliminated =
+            (own[0] * e1[c] + own[1] * e1[c + 1]) + (own[2] * e1[c + n] + own[3] * e1[c + n + 1]);
         const double lumped = sum4(far_east[c - 1], far_east[c], far_north[c - n], far_north[c]);
         const double through_ne = own[3] * h[ne], through_nw = own[2] * h[nw];
-        const double excess = a.k.excess[B2 * p + c] - black_loss * lumped - handed;
+        const double excess = a.k.excess[B2 * p + c] - black_loss * lumped - from_eliminated;
         const double east =
-            rounded(format, keeps * far_east[c] - through_ne * at(SE, ne) - (own[1] * h[se]) * at(NE, se));
-        const double north = rounded(format, keeps * far_north[c] - through_ne * at(NW, ne) - through_nw * at(NE, nw));
+            rounded(format, kept_fraction * far_east[c] - through_ne * at(SE, ne) - (own[1] * h[se]) * at(NE, se));
+        const double north =
+            rounded(format, kept_fraction * far_north[c] - through_ne * at(NW, ne) - through_nw * at(NE, nw));
         const double northeast = -through_ne * at(NE, ne), northwest = -through_nw * at(NW, nw);
         if (a.natural) {
             const int64_t k = int64_t(j) * a.nx + i, m = int64_t(a.nx) * a.ny;
@@ -565,9 +576,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
         }
         if (a.weigh < 0) return;
         const int64_t through[4] = {c, se, nw, ne};
-        double couplings = keeps * lumped;
+        double couplings = kept_fraction * lumped;
         double weighed =
-            keeps * sum4(fabs(far_east[c - 1]), fabs(far_east[c]), fabs(far_north[c - n]), fabs(far_north[c]));
+            kept_fraction * sum4(fabs(far_east[c - 1]), fabs(far_east[c]), fabs(far_north[c - n]), fabs(far_north[c]));
         for (int u = 0; u < 4; ++u) {
             const double v[4] = {at(SW, through[u]), at(SE, through[u]), at(NW, through[u]), at(NE, through[u])};
             const double part = own[u] * h[through[u]];
@@ -579,7 +590,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
         a.k.h[B2 * p + c] = inverse;
         if (a.k.short_h) a.k.short_h[B2 * p + c] = float(inverse * format.unit);
     });
-    if (a.weigh >= 0) note_largest(&a.rules.findings->coupling[a.weigh], largest);
+    if (a.weigh >= 0) update_largest(&a.rules.findings->coupling[a.weigh], largest);
 }
 
 struct SchurCenterArgs {

@@ -1,12 +1,13 @@
-// Start and end of a solve if CG runs on S1. Each is one pass over the caller's arrays. The start replaces rrb_inspect,
-// rrb_load and rrb_reduce; the end replaces rrb_back_substitute, rrb_load and rrb_residual (kernels/rrb/steps.cuh).
+// Start and end of a solve if CG runs on S1, the Schur complement of A on the black nodes. Each is one pass over the
+// caller's arrays. The start replaces rrb_inspect, rrb_load and rrb_reduce; the end replaces rrb_back_substitute,
+// rrb_load and rrb_residual (kernels/rrb/steps.cuh).
 //
 // The start reads and writes 56 bytes per node; its results include r of S1 and |b - A x|. The end reads and writes 44
 // bytes per node, and another 16 bytes per node for the caller's x. rrb_set_out sets the stopping test of the loop on
 // the device, and writes the scalars to host memory without a copy. The loop can therefore begin without the host.
 #include "storage.cuh"
 
-// UNIFORM selects the variant for matrices with uniform tiles (storage.cuh). In the kernels below, `m` is the index
+// UNIFORM selects the variant for matrices with uniform tiles (uniform.cuh). In the kernels below, `m` is the index
 // from which the couplings of an (I, J) are read.
 
 struct EndArgs {
@@ -29,11 +30,12 @@ __device__ inline double scaled(const EndArgs &a, int i, int j) {
     return i >= 0 && j >= 0 && i < a.k.g.nx && j < a.k.g.ny ? a.scale * a.input[j * a.input_ld + i] : 0.0;
 }
 
-// Stores the largest magnitudes, and the squared norms of b and b - A x, in the scalars.
-__device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2]) {
+// Stores the largest magnitudes of b and x, and the squared norms of b and b - A x, in the scalars. The array 0 of r on
+// b1 becomes the current one.
+__device__ inline void store_findings(const EndArgs &a, const uint64_t largest[2]) {
     Scalars &s = *a.scalars;
-    note_largest(&s.largest, largest[0]);
-    note_largest(&s.largest_guess, largest[1]);
+    update_largest(&s.largest, largest[0]);
+    update_largest(&s.largest_guess, largest[1]);
     if (!last_block_over(a.k.g, &s.ticket)) return;
     const double sum = sum_over(a.k.g, a.partial), whole = sum_over(a.k.g, a.whole_partial);
     if (thread_of_block() == 0) {
@@ -78,25 +80,25 @@ template <class F> __device__ inline void around_tile(int I0, int J0, F f) {
 }
 
 // Largest magnitudes of the caller's b and x, and <b, b> of the scaled b.
-struct Seen {
+struct InputFindings {
     uint64_t largest[2];
     double sum;
 };
 
-// Loads the caller's b and x at (i, j), scales them, and updates `seen`.
-__device__ inline void see(const EndArgs &a, int i, int j, Seen &seen, double &b, double &x) {
+// Loads the caller's b and x at (i, j), scales them, and updates `findings`.
+__device__ inline void inspect_inputs(const EndArgs &a, int i, int j, InputFindings &findings, double &b, double &x) {
     const Geometry &g = a.k.g;
     const bool inside = unsigned(i) < unsigned(g.nx) && unsigned(j) < unsigned(g.ny);
     const double given_b = inside ? fixed(a.input[j * a.input_ld + i]) : 0.0;
     const double given_x = inside ? fixed(a.output[j * a.output_ld + i]) : 0.0;
     const uint64_t of_b = magnitude(given_b), of_x = magnitude(given_x), line = uint64_t(j) * 2;
-    seen.largest[0] = max(seen.largest[0], of_b);
-    seen.largest[1] = max(seen.largest[1], of_x);
+    findings.largest[0] = max(findings.largest[0], of_b);
+    findings.largest[1] = max(findings.largest[1], of_x);
     if (of_b >= 0x7ff0000000000000ull) atomic_max(&a.scalars->not_finite, ~(line * g.nx + i));
     if (of_x >= 0x7ff0000000000000ull) atomic_max(&a.scalars->not_finite, ~((line + 1) * g.nx + i));
     b = a.scale * given_b;
     x = a.scale * given_x;
-    seen.sum += b * b;
+    findings.sum += b * b;
 }
 
 // For the red nodes in and around a tile, the values that their black neighbours read: D_r^-1 b_r in `b`, D_r^-1 A_rb
@@ -104,7 +106,7 @@ __device__ inline void see(const EndArgs &a, int i, int j, Seen &seen, double &b
 struct RedRows {
     double b[HALO], near[HALO], x[HALO];
 
-    __device__ void keep(int e, double center, double of_b, double of_near, double of_x) {
+    __device__ void store(int e, double center, double of_b, double of_near, double of_x) {
         const double h = center != 0.0 ? 1.0 / center : 0.0;
         b[e] = of_b * h;
         near[e] = h * of_near;
@@ -130,7 +132,7 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
     };
     const auto guess = [&](int i, int j) { return a.scale * value(a.output, a.output_ld, i, j); };
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
-    Seen seen{};
+    InputFindings findings{};
     double whole = 0.0;
     const auto begin_tile = [&](int I0, int J0, bool uniform) {
         __syncthreads();
@@ -140,10 +142,10 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
         double b1 = 0.0, b2 = 0.0, x1 = 0.0, x2 = 0.0, center1 = 0.0, center2 = 0.0, v[8];
         if (own) {
             double b_r1, b_r2, x_r1, x_r2;
-            see(a, i, j, seen, b1, x1);
-            see(a, i + 1, j, seen, b_r2, x_r2);
-            see(a, i, j + 1, seen, b_r1, x_r1);
-            see(a, i + 1, j + 1, seen, b2, x2);
+            inspect_inputs(a, i, j, findings, b1, x1);
+            inspect_inputs(a, i + 1, j, findings, b_r2, x_r2);
+            inspect_inputs(a, i, j + 1, findings, b_r1, x_r1);
+            inspect_inputs(a, i + 1, j + 1, findings, b2, x2);
             const int64_t m = uniform ? g.at(I0, J0) : c;
             const double *center = a.center + m;
             v[3] = fixed(to_r1[S * p + m]);
@@ -160,8 +162,8 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
             const double on_r1 = residual_of_row(b_r1, center_r1, x_r1, t1, u1),
                          on_r2 = residual_of_row(b_r2, center_r2, x_r2, t2, u2);
             whole += on_r1 * on_r1 + on_r2 * on_r2;
-            red1.keep((tj + 1) * ACROSS + ti, center_r1, b_r1, near1, x_r1);
-            red2.keep(tj * ACROSS + ti + 1, center_r2, b_r2, near2, x_r2);
+            red1.store((tj + 1) * ACROSS + ti, center_r1, b_r1, near1, x_r1);
+            red2.store(tj * ACROSS + ti + 1, center_r2, b_r2, near2, x_r2);
             a.b[R1 * p + c] = b_r1;
             a.b[R2 * p + c] = b_r2;
             v[0] = fixed(to_r2[E * p + m - 1]);
@@ -172,19 +174,19 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
             center2 = fixed(center[B2 * p]);
         } else if (t < THREADS) {
             // Couplings to points outside the grid are zero, but the values at these points must be finite.
-            red1.keep((tj + 1) * ACROSS + ti, 0.0, 0.0, 0.0, 0.0);
-            red2.keep(tj * ACROSS + ti + 1, 0.0, 0.0, 0.0, 0.0);
+            red1.store((tj + 1) * ACROSS + ti, 0.0, 0.0, 0.0, 0.0);
+            red2.store(tj * ACROSS + ti + 1, 0.0, 0.0, 0.0, 0.0);
         }
         around_tile(I0, J0, [&](bool first, int I, int J, int to) {
             RedRows &red = first ? red1 : red2;
-            if (I < 0 || J < 0 || I >= g.cx || J >= g.cy) return red.keep(to, 0.0, 0.0, 0.0, 0.0);
+            if (I < 0 || J < 0 || I >= g.cx || J >= g.cy) return red.store(to, 0.0, 0.0, 0.0, 0.0);
             const int64_t c = g.at(I, J);
             const int i = 2 * I - g.shift_x + !first, j = 2 * J - g.shift_y + first;
             const double *s = first ? to_r1 : to_r2;
             const double near = (fixed(s[W * p + c]) * guess(i - 1, j) + fixed(s[E * p + c]) * guess(i + 1, j)) +
                 (fixed(s[S * p + c]) * guess(i, j - 1) + fixed(s[N * p + c]) * guess(i, j + 1));
             const double center = fixed(a.center[(first ? R1 : R2) * p + c]);
-            red.keep(to, center, a.scale * value(a.input, a.input_ld, i, j), near, guess(i, j));
+            red.store(to, center, a.scale * value(a.input, a.input_ld, i, j), near, guess(i, j));
         });
         __syncthreads();
         if (!own) return;
@@ -210,10 +212,10 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
         a.r_b2[c] = b2 - (center2 * x2 - near_b2(red1.near, red2.near));
     };
     over_tiles<UNIFORM>(g, begin_tile, [&](int part) {
-        note_part(a.partial, part, seen.sum);
-        note_part(a.whole_partial, part, whole);
+        store_part_sum(a.partial, part, findings.sum);
+        store_part_sum(a.whole_partial, part, whole);
     });
-    note_inputs(a, seen.largest);
+    store_findings(a, findings.largest);
 }
 
 RRB_KERNEL(rrb_begin_f64, EndArgs, THREADS, END_RESIDENT, begin<false>)
@@ -240,8 +242,8 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
     const int64_t p = g.plane, n = g.stride;
     const double *to_r1 = a.k.s, *to_r2 = a.k.s + 4 * p, *b1 = a.x + B1 * p, *b2 = a.x + B2 * p;
     // Values of x_r and of D_r^-1 r_r in a tile and around it.
-    constexpr int LEFT = GIVES == ELIMINATED ? HALO : 1;
-    __shared__ double red1[HALO], red2[HALO], left1[LEFT], left2[LEFT];
+    constexpr int LEFT_VALUES = GIVES == ELIMINATED ? HALO : 1;
+    __shared__ double red1[HALO], red2[HALO], left1[LEFT_VALUES], left2[LEFT_VALUES];
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
     const auto red = [&](int colour, int64_t c, int64_t m, double b) {
         const double *to = colour == R1 ? to_r1 : to_r2;
@@ -323,8 +325,8 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
             a.x[R2 * p + c] = r2.x;
         }
     };
-    over_tiles<UNIFORM>(g, end_tile, [&](int part) { note_part(a.partial, part, norm2); });
-    if (SUBSTITUTE) note_largest(&s.largest, largest);
+    over_tiles<UNIFORM>(g, end_tile, [&](int part) { store_part_sum(a.partial, part, norm2); });
+    if (SUBSTITUTE) update_largest(&s.largest, largest);
     sum_parts(g, a.partial, &s.ticket, [&](double all) {
         s.whole_norm2 = all;
         if (GIVES == ELIMINATED) s.parity = 0;
@@ -344,7 +346,7 @@ RRB_KERNEL(rrb_finish_eliminated_uniform_f64, EndArgs, THREADS, END_RESIDENT, (w
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(EndArgs a) {
     const Scalars &s = *a.scalars;
     const double square = s.preconditioned ? s.whole_norm2 + fabs(s.rho) : s.whole_norm2;
-    const bool ends = s.code == MAX_ITER || (s.code == MET && sqrt(square) <= s.threshold);
+    const bool ends = s.code == MAX_ITER || (s.code == CONVERGED && sqrt(square) <= s.threshold);
     const double largest = __longlong_as_double(s.largest);
     if (!ends || !(largest >= a.least && largest <= a.limit)) return;
     TransferArgs t{};
@@ -374,7 +376,7 @@ struct SetOutArgs {
     Scalars *scalars;
     uint64_t *found; // all scalars except the ring buffer, in host memory
     // Fields of `Criterion` (src/krylov/solve_steps.rs); abs_tol is scaled.
-    double scale, rel_tol, abs_tol, futile, vanishing, baseless;
+    double scale, rel_tol, abs_tol, futile, vanishing, rounding_fraction;
     int64_t max_iter, pause_at;
     int preconditioned, of_initial;
 };
@@ -395,7 +397,7 @@ __device__ inline void set_out(const SetOutArgs &a) {
     const bool expected = largest >= 1.0 && largest < 2.0 * NEAR_SCALE && s.not_finite == 0;
     // With an initial guess and the preconditioned norm, the reference value requires an additional start from b.
     const bool referred = !(a.preconditioned && guess);
-    const bool based = !a.preconditioned || sqrt(s.norm2) > a.baseless * b;
+    const bool based = !a.preconditioned || sqrt(s.norm2) > a.rounding_fraction * b;
     const bool misses = norm > threshold && initial > asked;
     const bool begins = expected && referred && positive && based && misses && a.max_iter > 0;
     s.threshold = threshold;

@@ -1,7 +1,7 @@
 // Unfused steps on the first grid: permutation between the caller's arrays and the storage by colour, products with A,
-// reduction to S1, back-substitution, and vector updates. Each kernel is one pass over memory. The thread of an (I, J)
-// or (i, j) writes its values, and no thread reads values that another thread of the kernel writes. Each array of a
-// kernel is read or written once.
+// reduction to S1 (the Schur complement on the black nodes), back-substitution, and vector updates. Each kernel is one
+// pass over memory. The thread of an (I, J) or (i, j) writes its values, and no thread reads values that another thread
+// of the kernel writes. Each array of a kernel is read or written once.
 #include "storage.cuh"
 
 struct InspectArgs {
@@ -29,8 +29,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(
                 atomic_max(&a.scalars->not_finite, ~((uint64_t(a.first_row + row) * 2 + k) * a.nx + i));
         }
     });
-    note_largest(&a.scalars->largest, largest[0]);
-    note_largest(&a.scalars->largest_guess, largest[1]);
+    update_largest(&a.scalars->largest, largest[0]);
+    update_largest(&a.scalars->largest_guess, largest[1]);
     if (!a.partial) return;
     sum_blocks(sum, a.partial, &a.scalars->ticket, [&](double all) { a.scalars->b_norm2 = all; });
 }
@@ -45,7 +45,7 @@ struct TransferArgs {
 };
 
 template <bool STORE> __device__ inline void transfer(const TransferArgs &a) {
-    if (a.guard && a.guard->code != MET) return;
+    if (a.guard && a.guard->code != CONVERGED) return;
     over_own_rows(a.g, [&](int i, int row) {
         double *natural = a.natural + row * a.ld + i, *place = a.colours + a.g.place_of(i, row);
         if (STORE) *natural = *place * a.scale;
@@ -69,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_largest_f64(
         const int64_t c = a.g.at(i, j);
         for (int colour = 0; colour < 4; ++colour) largest = max(largest, magnitude(a.v[colour * a.g.plane + c]));
     });
-    note_largest(&a.scalars->largest, largest);
+    update_largest(&a.scalars->largest, largest);
 }
 
 struct DotArgs {
@@ -95,7 +95,7 @@ template <class Real> __device__ inline void dot(const DotArgs &a) {
             const int64_t c = a.g.at(i, j), first = a.first * a.g.plane + c;
             for (int k = 0; k < a.count; ++k) sum += a.a[first + k * a.g.plane] * b[first + k * a.g.plane];
         },
-        [&](int part) { note_part(a.partial, part, sum); });
+        [&](int part) { store_part_sum(a.partial, part, sum); });
     if (!last_block_over(a.g, &a.scalars->ticket)) return;
     sum = sum_over(a.g, a.partial) * (a.how == NOTHING ? a.factor : a.scalars->per_unit);
     const double norm2 = a.how == NOTHING ? 0.0 : sum_of(a.norm_partial, a.norm_count);
@@ -119,8 +119,8 @@ struct UpdateArgs {
     const Scalars *scalars;
 };
 
-// Computes target += factor * source. In a loop, the factor is -alpha from the scalars, for r -= alpha q. Also computes
-// partial sums of <target, target>.
+// Computes target += factor * source. With `scalars`, the factor is -alpha of the loop, for r -= alpha q. With
+// `partial`, also computes partial sums of <target, target>.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f64(UpdateArgs a) {
     const double factor = a.scalars ? -a.scalars->alpha : a.factor;
     double norm2 = 0.0;
@@ -136,7 +136,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f
             }
         },
         [&](int part) {
-            if (a.partial) note_part(a.partial, part, norm2);
+            if (a.partial) store_part_sum(a.partial, part, norm2);
         });
 }
 
@@ -238,7 +238,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64
             }
         },
         [&](int part) {
-            if (a.partial) note_part(a.partial, part, sigma);
+            if (a.partial) store_part_sum(a.partial, part, sigma);
         });
     if (!a.partial) return;
     sum_parts(a.g, a.partial, &a.scalars->ticket, [&](double all) {
@@ -252,7 +252,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64(ProductArgs a) {
     // The kernel does nothing if the loop continues or, without `out`, if the loop has not converged.
     if (a.how == LOOP &&
-        (a.scalars->code == PAUSED || a.scalars->code == RUNNING || (!a.out && a.scalars->code != MET)))
+        (a.scalars->code == PAUSED || a.scalars->code == RUNNING || (!a.out && a.scalars->code != CONVERGED)))
         return;
     double norm2 = 0.0;
     over_area(
@@ -265,7 +265,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64
                 norm2 += r * r;
             }
         },
-        [&](int part) { note_part(a.partial, part, norm2); });
+        [&](int part) { store_part_sum(a.partial, part, norm2); });
     sum_parts(a.g, a.partial, &a.scalars->ticket,
         [&](double all) { (a.out ? a.scalars->norm2 : a.scalars->whole_norm2) = all; });
 }
@@ -284,7 +284,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_rhs_to_resid
                 if (colour < B1 && a.m.center[e] != 0.0) on_red += r * (r / a.m.center[e]);
             }
         },
-        [&](int part) { note_part(a.partial, part, on_red); });
+        [&](int part) { store_part_sum(a.partial, part, on_red); });
     sum_parts(a.g, a.partial, &a.scalars->ticket, [&](double all) { a.scalars->sum = all; });
 }
 
@@ -296,7 +296,7 @@ struct ReduceArgs {
 };
 
 // Replaces b_b in the black planes by b_b - A_br D_r^-1 b_r, the right-hand side of S1 (report 16-06, equation 2.10).
-// The result is also stored in r, because it is the residual of S1 for x = 0.
+// Unless `r_b1` is null, the result is also stored in r, because it is the residual of S1 for x = 0.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(ReduceArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -328,12 +328,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_back_substit
     uint64_t largest = 0;
     over_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
-        const double r1 = a.k.h[R1 * p + c] * (a.b[R1 * p + c] - straight_product_r1(a.k, a.x, c));
+        const double r1 = a.k.h[R1 * p + c] * (a.b[R1 * p + c] - straight_r1(a.k, a.x, c));
         const double r2 = a.k.h[R2 * p + c] * (a.b[R2 * p + c] - straight_r2(a.k, a.x, c));
         a.x[R1 * p + c] = r1;
         a.x[R2 * p + c] = r2;
         largest = max(max(largest, max(magnitude(r1), magnitude(r2))),
             max(magnitude(a.x[B1 * p + c]), magnitude(a.x[B2 * p + c])));
     });
-    note_largest(&a.scalars->largest, largest);
+    update_largest(&a.scalars->largest, largest);
 }

@@ -26,8 +26,9 @@ constexpr int THREADS = TILE_X * TILE_Y;
 // Number of (I, J) per direction in a patch. For each patch, one byte states whether the rows of the matrix in it are
 // equal (kernels/rrb/uniform.cuh).
 constexpr int PATCH = 8;
-// Maximum number of thread blocks of a launch: four (RESIDENT) on each of 132 multiprocessors. All of them are then
-// resident at the same time. The number does not depend on the device, so that sums have the same order on all devices.
+// Maximum number of thread blocks of a launch: four (RESIDENT) on each of the 132 multiprocessors of an H200, where all
+// of them are resident at the same time. The number does not depend on the device, so that sums have the same order on
+// all devices.
 constexpr int MOST_BLOCKS = 528;
 constexpr int RESIDENT = 4;
 // Number of (I, J) of a tile in a sweep, including the additional row and column of b1. There is one thread per (I, J).
@@ -43,11 +44,11 @@ enum Far { B1_EAST, B1_NORTH, B2_EAST, B2_NORTH };
 __device__ inline int colour_of(int ii, int jj) { return (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1); }
 
 struct Geometry {
-    int nx, ny;
-    int cx, cy;
-    int shift_x, shift_y;
-    int stride, block;
-    int64_t plane;
+    int nx, ny;           // numbers of nodes
+    int cx, cy;           // numbers of (I, J) in the compute area, which contains all nodes
+    int shift_x, shift_y; // i' - i and j' - j
+    int stride, block;    // values from one row to the next; values before the first column
+    int64_t plane;        // values from one plane to the next
     // One byte per tile of TILE_X x TILE_Y: 1 if all rows of the matrix in the tile and around it are equal, separately
     // for each colour. Null if there are few such tiles.
     const uint8_t *uniform;
@@ -78,7 +79,7 @@ struct Single {
     static __device__ float read(const float &v) { return fixed(v); }
     static __device__ float widen(float v) { return v; }
 };
-// The upper half of a float.
+// bf16: the upper half of a float.
 struct Brain {
     struct Stored {
         uint16_t bits;
@@ -115,8 +116,9 @@ struct Grid {
     void *kept_excess, *kept_corners, *kept_black;
 };
 
-// Storage of the kept values of a grid: the four colours of the next grid, or the vectors of the coarsest system.
-// Values outside the nodes are zero in this storage, so `get` needs no test at the boundary.
+// Storage of the values at the nodes that a grid keeps (b2): the four colours of the next grid, or the vectors of the
+// coarsest system. (i, j) is the (I, J) of the b2 node. Values outside the nodes are zero in this storage, so `get`
+// needs no test at the boundary.
 template <class Real> struct Kept {
     Geometry g;
     Real *to;
@@ -227,7 +229,7 @@ __device__ inline double straight_b2(const Grid &k, const double *v, int64_t c) 
         (r2[N * p + c] * v2[c] + r2[S * p + c + n] * v2[c + n]);
 }
 
-__device__ inline double straight_product_r1(const Grid &k, const double *v, int64_t c) {
+__device__ inline double straight_r1(const Grid &k, const double *v, int64_t c) {
     const int64_t p = k.g.plane, n = k.g.stride;
     const double *a = k.s, *v1 = v + B1 * p, *v2 = v + B2 * p;
     return (a[W * p + c] * v2[c - 1] + a[E * p + c] * v2[c]) + (a[S * p + c] * v1[c] + a[N * p + c] * v1[c + n]);

@@ -1,10 +1,10 @@
 // Dense inverses of blocks of 8^3 cells: the product of a 512 x 512 and a 512 x COLUMNS matrix on the tensor cores.
-// Persistent thread blocks process groups of COLUMNS blocks one after the other.
+// Persistent thread blocks process groups of COLUMNS blocks one after the other, one group per round.
 //
 // Roles of the warps: eight warps multiply, two per quarter of a multiprocessor. Each of them has 64 rows of the result
 // in registers. Four helper warps compute right-hand sides, load the inverse, and write results. One step consists of
 // eight columns of the inverse (32 KB) and the right-hand sides of a row of eight cells. Shared memory has room for the
-// data of STAGES steps. The memory of one step is called a stage.
+// data of BUFFERS steps. In this file, the memory of one step is called a buffer.
 //
 // The inverse is loaded by bulk copies. Each of the two thread blocks of a cluster loads one half for both. The inverse
 // is therefore read from L2 once per 64 columns, which is 16 flops per byte. The helpers load the operands of
@@ -14,8 +14,8 @@
 // group. The others are written immediately. There is no barrier of the whole thread block. Instead, barriers in shared
 // memory signal which data are available and which have been read.
 //
-// The result is the new u itself, so that u need not be read when the result is written. The right-hand side omits A_b
-// u_b:
+// The result is the new u itself, so that u need not be read when the result is written. The right-hand side contains
+// (1 - omega) A_b u_b instead of -omega A_b u_b:
 //     u_b + omega A_b^-1 (f - A u)_b = A_b^-1 (omega (f_b - contribution from outside b) + (1 - omega) A_b u_b).
 // With omega = 1 and 7 points (ONE), only f and the faces around a block are read.
 //
@@ -29,12 +29,14 @@
 namespace blocks {
 
 constexpr int COLUMNS = 32, WARPS = 8, HELPERS = 4, DENSE_THREADS = (WARPS + HELPERS) * 32, TILES = 32 / WARPS;
-constexpr int STEP = 8 * TILE_CELLS, RIGHT = 8 * COLUMNS, STEPS = TILE_CELLS / 8, STAGES = HELPERS, LATER = 40,
+constexpr int STEP = 8 * TILE_CELLS, RIGHT = 8 * COLUMNS, STEPS = TILE_CELLS / 8, BUFFERS = HELPERS, LATER = 40,
               CLUSTER = 2;
-// Sizes in shared memory, in values. PLACES: all stages. RESULTS: the results that are written during the next group.
-constexpr int PLACES = STAGES * (STEP + RIGHT), RESULTS = LATER * WARPS * 32;
-// AT_ONCE: number of results per step that a helper writes for each of two threads. PAUSE: number of steps of the next
-// group before a helper writes the first results. During these steps, the multiplying warps still store their results.
+// Sizes in shared memory, in values. BUFFER_VALUES: all buffers. RESULTS: the results that are written during the next
+// group.
+constexpr int BUFFER_VALUES = BUFFERS * (STEP + RIGHT), RESULTS = LATER * WARPS * 32;
+// A turn of a helper warp is its work for one step, every HELPERS-th step. AT_ONCE: number of results per turn that a
+// helper writes for each of two threads. PAUSE: number of turns of the next group before a helper writes the first
+// results. During these turns, the multiplying warps still store their results.
 constexpr int AT_ONCE = 4, PAUSE = 2;
 
 #if defined(RRB_EMULATED) || __CUDA_ARCH__ >= 900
@@ -64,10 +66,11 @@ __device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4
 #endif
 }
 
-// Barriers. FULL and EMPTY: one barrier per stage. FULL: the inverse and the right-hand sides of the stage are
-// available. EMPTY: the multiplying warps of both thread blocks have read the stage. THERE: the LATER results of each
-// thread are in shared memory. GONE: the helpers have read these results from shared memory.
-constexpr int FULL = 0, EMPTY = STAGES, THERE = 2 * STAGES, GONE = THERE + 1, BARRIERS = GONE + 1;
+// Barriers. FULL and EMPTY: one barrier per buffer. FULL: the inverse and the right-hand sides of the buffer are
+// available. EMPTY: the multiplying warps of both thread blocks have read the buffer. RESULTS_STORED: the LATER results
+// of each thread are in shared memory. RESULTS_READ: the helpers have read these results from shared memory.
+constexpr int FULL = 0, EMPTY = BUFFERS, RESULTS_STORED = 2 * BUFFERS, RESULTS_READ = RESULTS_STORED + 1;
+constexpr int BARRIERS = RESULTS_READ + 1;
 
 #ifdef RRB_EMULATED
 #define RRB_CLUSTER
@@ -83,7 +86,7 @@ struct Pipeline {
     static void meet() {}
     // Waits until use number `use` of a barrier is complete. The lanes of a warp continue together.
     void until(int barrier, unsigned use) const {
-        const unsigned count = barrier < EMPTY ? 1 : barrier == GONE ? HELPERS : WARPS;
+        const unsigned count = barrier < EMPTY ? 1 : barrier == RESULTS_READ ? HELPERS : WARPS;
         while (!__shfl_sync(0xffffffffu, arrived[barrier] >= count * (use + 1ull), 0)) {}
     }
     void arrive(int barrier) const {
@@ -91,11 +94,11 @@ struct Pipeline {
         if (threadIdx.x % 32 == 0) ++arrived[barrier];
         __syncwarp();
     }
-    void release(int place, unsigned) const { arrive(EMPTY + place); }
+    void release(int buffer, unsigned) const { arrive(EMPTY + buffer); }
     void fetch(unsigned, int) const {}
-    void put(int place, int at, double r) const { memory[place * (STEP + RIGHT) + STEP + at] = r; }
-    void load(unsigned q, int place, int at, double &first, double &second) const {
-        const double *from = at < STEP ? packed + q % STEPS * STEP + at : memory + place * (STEP + RIGHT) + at;
+    void put(int buffer, int at, double r) const { memory[buffer * (STEP + RIGHT) + STEP + at] = r; }
+    void load(unsigned q, int buffer, int at, double &first, double &second) const {
+        const double *from = at < STEP ? packed + q % STEPS * STEP + at : memory + buffer * (STEP + RIGHT) + at;
         first = from[0];
         second = from[1];
     }
@@ -115,12 +118,12 @@ struct Pipeline {
                 asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barriers + 8 * barrier), "r"(count)
                     : "memory");
             };
-            for (int place = 0; place < STAGES; ++place) {
-                begin(FULL + place, 2);
-                begin(EMPTY + place, CLUSTER * WARPS);
+            for (int buffer = 0; buffer < BUFFERS; ++buffer) {
+                begin(FULL + buffer, 2);
+                begin(EMPTY + buffer, CLUSTER * WARPS);
             }
-            begin(THERE, WARPS);
-            begin(GONE, HELPERS);
+            begin(RESULTS_STORED, WARPS);
+            begin(RESULTS_READ, HELPERS);
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         }
         meet();
@@ -146,42 +149,43 @@ struct Pipeline {
             asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barriers + 8 * barrier) : "memory");
     }
 
-    // Signals to both thread blocks of the cluster, which write to each other's stages, that this warp has read a
-    // stage. `zero` is computed from the last values read. Without this dependence, the compiler moves the signal
+    // Signals to both thread blocks of the cluster, which write to each other's buffers, that this warp has read a
+    // buffer. `zero` is computed from the last values read. Without this dependence, the compiler moves the signal
     // before the reads.
-    __device__ __forceinline__ void release(int place, unsigned zero) const {
+    __device__ __forceinline__ void release(int buffer, unsigned zero) const {
         __syncwarp();
         const int lane = threadIdx.x & 31;
         if (lane < CLUSTER) {
             asm volatile(
                 "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-                "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barriers + 8 * (EMPTY + place) + zero),
+                "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barriers + 8 * (EMPTY + buffer) + zero),
                 "r"(lane)
                 : "memory");
         }
     }
 
-    // Called by one thread: loads this thread block's half of the inverse for both thread blocks.
-    __device__ __forceinline__ void fetch(unsigned q, int place) const {
+    // Called by one thread: loads this thread block's half of the inverse's columns of step q into the buffers of both
+    // thread blocks.
+    __device__ __forceinline__ void fetch(unsigned q, int buffer) const {
         constexpr unsigned HALF = 8 * STEP / CLUSTER;
-        const unsigned full = barriers + 8 * (FULL + place);
+        const unsigned full = barriers + 8 * (FULL + buffer);
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full), "n"(8 * STEP) : "memory");
         asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-                     "[%0], [%1], %2, [%3], %4;" ::"r"(memory + place * BYTES + rank * HALF),
+                     "[%0], [%1], %2, [%3], %4;" ::"r"(memory + buffer * BYTES + rank * HALF),
             "l"(packed + q % STEPS * STEP + rank * (STEP / CLUSTER)), "n"(HALF), "r"(full),
             "h"(static_cast<uint16_t>((1 << CLUSTER) - 1))
             : "memory");
     }
 
-    __device__ __forceinline__ void put(int place, int at, double r) const {
-        asm volatile("st.shared.f64 [%0], %1;" ::"r"(memory + place * BYTES + 8 * (STEP + at)), "d"(r) : "memory");
+    __device__ __forceinline__ void put(int buffer, int at, double r) const {
+        asm volatile("st.shared.f64 [%0], %1;" ::"r"(memory + buffer * BYTES + 8 * (STEP + at)), "d"(r) : "memory");
     }
 
     // Reads two adjacent values of a step. The values of the inverse are stored before the right-hand sides.
-    __device__ __forceinline__ void load(unsigned, int place, int at, double &first, double &second) const {
+    __device__ __forceinline__ void load(unsigned, int buffer, int at, double &first, double &second) const {
         asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];"
             : "=d"(first), "=d"(second)
-            : "r"(memory + place * BYTES + 8 * at));
+            : "r"(memory + buffer * BYTES + 8 * at));
     }
 };
 #endif
@@ -302,7 +306,7 @@ template <int POINTS, bool ONE> __device__ __forceinline__ void help(const Relax
                 patch.u[a.to] + at, stride, plane, patch.nx, f_plane};
             __syncwarp();
         }
-        // A helper warp has its own stage, and processes every fourth row of cells.
+        // A helper warp has its own buffer, and processes every fourth row of cells.
 #pragma unroll 1
         for (int turn = 0; turn < STEPS / HELPERS; ++turn) {
             const int s = turn * HELPERS + warp, j = s % 8, k = s / 8;
@@ -324,13 +328,13 @@ template <int POINTS, bool ONE> __device__ __forceinline__ void help(const Relax
             pipeline.arrive(FULL + warp);
             const int first = (turn - PAUSE) * AT_ONCE;
             if (round > 0 && first >= 0 && first < LATER) {
-                if (first == 0) pipeline.until(THERE, round - 1);
+                if (first == 0) pipeline.until(RESULTS_STORED, round - 1);
                 write(round - 1, first);
-                if (first + AT_ONCE == LATER) pipeline.arrive(GONE);
+                if (first + AT_ONCE == LATER) pipeline.arrive(RESULTS_READ);
             }
         }
     }
-    pipeline.until(THERE, rounds - 1);
+    pipeline.until(RESULTS_STORED, rounds - 1);
 #pragma unroll 1
     for (int first = 0; first < LATER; first += AT_ONCE) write(rounds - 1, first);
 }
@@ -345,7 +349,7 @@ __device__ __forceinline__ void multiply(
     auto load_left = [&](int s, int m) {
 #pragma unroll
         for (int h = 0; h < 2; ++h)
-            pipeline.load(s, s % STAGES, (((warp * TILES + m) * 2 + h) * 32 + lane) * 2, left[m % 2][2 * h],
+            pipeline.load(s, s % BUFFERS, (((warp * TILES + m) * 2 + h) * 32 + lane) * 2, left[m % 2][2 * h],
                 left[m % 2][2 * h + 1]);
     };
 #pragma unroll 1
@@ -360,11 +364,11 @@ __device__ __forceinline__ void multiply(
         }
 #pragma unroll 1
         for (int s = 0; s < STEPS; ++s) {
-            const int place = s % STAGES;
-            pipeline.until(FULL + place, round * (STEPS / STAGES) + s / STAGES);
+            const int buffer = s % BUFFERS;
+            pipeline.until(FULL + buffer, round * (STEPS / BUFFERS) + s / BUFFERS);
 #pragma unroll
             for (int c = 0; c < COLUMNS / 8; ++c)
-                pipeline.load(s, place, STEP + (c * 8 + g) * 8 + 2 * t, right[c][0], right[c][1]);
+                pipeline.load(s, buffer, STEP + (c * 8 + g) * 8 + 2 * t, right[c][0], right[c][1]);
             load_left(s, 0);
 #pragma unroll
             for (int m = 0; m < TILES; ++m) {
@@ -373,16 +377,16 @@ __device__ __forceinline__ void multiply(
                 for (int c = 0; c < COLUMNS / 8; ++c) multiply_add(sum[m][c], left[m % 2], right[c]);
             }
             const double *last = left[(TILES - 1) % 2];
-            pipeline.release(place, (__double2hiint(last[1]) ^ __double2hiint(last[3])) & zero);
+            pipeline.release(buffer, (__double2hiint(last[1]) ^ __double2hiint(last[3])) & zero);
         }
-        if (round > 0) pipeline.until(GONE, round - 1);
+        if (round > 0) pipeline.until(RESULTS_READ, round - 1);
 #pragma unroll
         for (int n = 0; n < COLUMNS / 4; ++n) {
             auto result = [&](int j) { return sum[j / 2][n / 2][j % 2 * 2 + n % 2]; };
             if (8 * n < LATER) {
 #pragma unroll
                 for (int j = 0; j < 8; ++j) results[(8 * n + j) * WARPS * 32 + threadIdx.x] = result(j);
-                if (8 * n + 8 == LATER) pipeline.arrive(THERE);
+                if (8 * n + 8 == LATER) pipeline.arrive(RESULTS_STORED);
             } else {
                 const Line line(a, columns[round % 3], round, n, lane, warp);
                 if (line.out) {
@@ -394,25 +398,25 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// Relaxes all items of a launch. The caller provides shared memory: PLACES + RESULTS values at `memory`, the columns of
-// three groups, the weights, and the barriers.
+// Relaxes all items of a launch. The caller provides shared memory: BUFFER_VALUES + RESULTS values at `memory`, the
+// columns of three groups, the weights, and the barriers.
 __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *memory, Column (*columns)[COLUMNS],
     double (*weights)[2], unsigned long long *barriers) {
     const unsigned groups = (a.count + COLUMNS - 1) / COLUMNS, rounds = (groups + gridDim.x - 1) / gridDim.x;
     const Pipeline pipeline(memory, barriers, a.tables[TILE_CELLS - 1].packed);
-    double *const results = memory + PLACES;
+    double *const results = memory + BUFFER_VALUES;
     wait_for_previous();
     if (threadIdx.x < WARPS * 32) multiply(a, pipeline, results, columns, rounds);
     else if (a.points == 7 && a.omega == 1.0) help<7, true>(a, pipeline, results, columns, weights, rounds);
     else if (a.points == 7) help<7, false>(a, pipeline, results, columns, weights, rounds);
     else help<27, false>(a, pipeline, results, columns, weights, rounds);
     // No thread block exits while the other one may still write to its shared memory. __syncwarp() is required because
-    // lanes may have diverged at the last columns of a group.
+    // lanes may have diverged: those beyond the last block write no results.
     __syncwarp();
     Pipeline::meet();
 }
 #else
-// The kernel is empty, because it is never launched on these architectures (`allow_dense`).
+// The kernel only traps, because it is never launched on these architectures (`allow_dense`).
 #define RRB_CLUSTER
 #endif
 

@@ -4,35 +4,36 @@
 // sine transforms. Stencils without such a factorization use a dense inverse.
 //
 // Layout: u of a patch is u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1], f is f[(k*ny + j)*nx + i]. A work item is a tile of at
-// most 8 x 8 x 8 cells: one block of 8^3 cells, or as many smaller blocks of one shape as fit. The smaller blocks are
-// adjacent or, with eight colours, every other block. The tables of a shape are: 1 / Lambda times the factors of the
-// inverse transforms, at index (r*by + q)*bx + p; the diagonals of D^-1 and D, in the order of the cells; or the dense
-// inverse, by columns.
+// most 8 x 8 x 8 cells, or every other block of a tile. A tile is one block of 8^3 cells, or as many smaller blocks of
+// one shape as fit. The smaller blocks are adjacent or, with eight colours, every other block. The tables of a shape of
+// bx x by x bz cells are: 1 / Lambda times the factors of the inverse transforms, at index (r*by + q)*bx + p; the
+// diagonals of D^-1 and D, in the order of the cells; or the dense inverse, by columns.
 //
-// Launch: one thread block of 64 threads per item. A thread holds a line of eight cells in registers, along z, x or y.
-// The line of thread t has the indices (t & 7, t >> 3) in the other two directions. Lines are transposed through shared
-// memory, 4 KB per tile. The index of a cell is permuted so that all transposes are free of bank conflicts:
+// Launch: one thread block of 64 threads per item; dense.cuh describes `smoother_relax_dense_f64`. A thread holds a
+// line of eight cells in registers, along z, x or y. The line of thread t has the indices (t & 7, t >> 3) in the other
+// two directions. Lines are transposed through shared memory, 4 KB per tile. The index of a cell is permuted so that
+// all transposes are free of bank conflicts:
 //     place(x, y, z) = z*64 + ((y & 6) | ((y ^ z) & 1))*8 + ((x ^ y) & 7)      (16 banks of 8 bytes)
 // Global memory is accessed in rows of eight cells, 64 bytes.
 //
-// One launch per sweep. Items are sorted by stages (colours) and chunks (about 64 tiles, whole layers of tiles of a
-// patch): stage 0 of chunk c, stage 1 of chunk c - lag, ... An item of stage s waits until all lower stages of the
-// previous, own and next chunk are complete. `progress` counts these items over all launches. u and f of a chunk are
-// therefore read from memory once, and from the L2 cache for the later colours. A chunk may lack a stage (patches of
-// one block along an axis), so waiting for the previous stage alone would not suffice. The kernel assumes that thread
-// blocks start in the order of their numbers, as the scans of CUB do. An item waits only for items with lower numbers,
-// so a deadlock cannot occur.
+// One launch per sweep; `smoother_relax_dense_f64` is launched once per stage. Items are sorted by stages (colours) and
+// chunks (at least 64 tiles, whole layers of tiles of a patch): stage 0 of chunk c, stage 1 of chunk c - lag, and so
+// on. Therefore u and f of a chunk are read from memory once, and from the L2 cache for the later colours. An item of
+// stage s waits until all lower stages of the previous, own and next chunk are complete. `progress` counts the finished
+// items of each chunk over all launches. A chunk may lack a stage (patches of one block along an axis), so waiting for
+// the previous stage alone would not suffice. The kernel assumes that thread blocks start in the order of their
+// numbers, as the scans of CUB do. An item waits only for items with lower numbers, so a deadlock cannot occur.
 //
-// A separate launch exchanges ghost cells before the first sweep of a call. In each sweep, whole tiles at the edge of a
-// patch write their faces to a buffer (`leave`). The adjacent tiles read this buffer in the next sweep (`around`). Two
-// such buffers are used alternately. Each tile is relaxed once per sweep, so the buffer contains the values that an
-// exchange before the next sweep would copy. The last sweep also writes the faces that it reads to the ghost cells. A
-// launch begins while the previous one ends (`let_next_begin`).
+// A separate launch exchanges ghost cells before the first sweep of a call. In each sweep but the last, whole tiles at
+// the edge of a patch write their faces to a buffer (`store_faces`). The adjacent tiles read this buffer in the next
+// sweep (`around`). Two such buffers are used alternately. Each tile is relaxed once per sweep, so the buffer contains
+// the values that an exchange before the next sweep would copy. The last sweep also writes the faces that it reads to
+// the ghost cells. A launch begins while the previous one ends (`let_next_begin`).
 //
 // Memory traffic per cell and sweep: f is read, u is read and written, together 24 bytes. The traffic through L2 with
-// 8^3 blocks is 37 bytes, because a row of u occupies sectors of 96 bytes and faces are read twice. Faces between
-// patches need 16 bytes per value. A separate buffer for the west and east faces of all tiles (512 contiguous bytes
-// instead of 64 sectors) was slower, because the data that later colours read must stay in L2.
+// 8^3 blocks is 37 bytes, because a row of u in a block occupies three sectors of 32 bytes, and faces are read twice.
+// Faces between patches need 16 bytes per value. A separate buffer for the west and east faces of all tiles (512
+// contiguous bytes instead of 64 sectors) was slower, because the data that later colours read must stay in L2.
 //
 // Races: an item reads its own cells, cells of blocks of other colours, and ghost cells. Blocks of one colour are not
 // adjacent. The writes of an earlier stage are released by `advance`, after a barrier of the thread block, and acquired
@@ -62,7 +63,8 @@ __device__ __forceinline__ bool whole(unsigned shape) {
     return all;
 }
 
-// Copies a box of ghost cells from another patch, x fastest. Each thread reads all its values before it writes them.
+// Copies a box of ghost cells from another patch in the arrays u[which]; with `both`, also to u[1 - which]. Each thread
+// reads all its values before it writes them.
 __device__ __forceinline__ void exchange(const BlockPatch *patches, const BlockCopy &c, int which, bool both) {
     const BlockPatch &to = patches[c.to_patch], &from = patches[c.from_patch];
     const int64_t to_row = to.nx + 2, to_plane = to_row * (to.ny + 2);
@@ -118,7 +120,7 @@ struct BlockRegion {
     int64_t number; // number of the first value of the patch: first the cells of u, then those of f
 };
 
-struct LookArgs {
+struct PatchArgs {
     const BlockPatch *patches;
     const BlockRegion *regions;
     int which;
@@ -172,7 +174,7 @@ extern "C" __global__ void RRB_CLUSTER __launch_bounds__(blocks::DENSE_THREADS, 
     smoother_relax_dense_f64(const blocks::RelaxArgs a) {
 #if defined(RRB_EMULATED) || __CUDA_ARCH__ >= 900
 #ifdef RRB_EMULATED
-    static double memory[blocks::PLACES + blocks::RESULTS];
+    static double memory[blocks::BUFFER_VALUES + blocks::RESULTS];
 #else
     extern __shared__ __align__(128) double memory[];
 #endif
@@ -212,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(blocks::SEGMENT_THREADS) smoother_c
 
 // Finds the first value of u (without ghost cells) or f that is not finite, and stores its number in `bad`. Values are
 // numbered patch by patch, u before f.
-extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_inspect_f64(const blocks::LookArgs a) {
+extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_inspect_f64(const blocks::PatchArgs a) {
     const blocks::BlockRegion region = a.regions[blockIdx.x];
     const blocks::BlockPatch &patch = a.patches[region.patch];
     const int x = region.x + (threadIdx.x & 7), y = region.y + (threadIdx.x >> 3);
@@ -229,7 +231,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_insp
 }
 
 // Computes r = f - A u, and the sums of (scale r)^2 per tile in a fixed order.
-extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_residual_f64(const blocks::LookArgs a) {
+extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_residual_f64(const blocks::PatchArgs a) {
     __shared__ double half[2];
     const blocks::BlockRegion region = a.regions[blockIdx.x];
     const blocks::BlockPatch &patch = a.patches[region.patch];

@@ -73,21 +73,21 @@ struct Around {
 };
 
 // Reads the six faces around a tile: a face that a tile of another patch wrote in the previous sweep from the buffer,
-// and each other face from u. `corner` is the index of the tile's first cell in u. With `a.keep`, the faces from the
-// buffer are also written to the ghost cells.
+// and each other face from u. `corner` is the index of the tile's first cell in u. With `a.store_ghosts`, the
+// faces from the buffer are also written to the ghost cells.
 __device__ __forceinline__ Around around(
     const RelaxArgs &a, const BlockItem &item, const BlockPatch &patch, int64_t corner) {
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3, row = patch.nx + 2;
     const int64_t plane = int64_t(row) * (patch.ny + 2);
-    const unsigned sides = a.arrived ? item.faces & SIDES : 0;
+    const unsigned sides = a.faces_read ? item.faces & SIDES : 0;
     const double *u = patch.u[a.from] + corner;
     const int64_t x = t * plane + s * row, y = t * plane + s, z = t * row + s;
     auto load = [&](int side, int64_t cell) {
-        return load_relaxed(sides >> side & 1 ? a.arrived + face_of(item.faces, side) + threadIdx.x : u + cell);
+        return load_relaxed(sides >> side & 1 ? a.faces_read + face_of(item.faces, side) + threadIdx.x : u + cell);
     };
     const Around v = {load(0, x - 1), load(1, x + 8), load(2, y - row), load(3, y + 8 * row), load(4, z - plane),
         load(5, z + 8 * plane)};
-    if (a.keep && sides) {
+    if (a.store_ghosts && sides) {
         double *ghosts = patch.u[a.to] + corner;
         if (sides & 1) store_relaxed(ghosts + x - 1, v.west);
         if (sides & 2) store_relaxed(ghosts + x + 8, v.east);
@@ -100,20 +100,21 @@ __device__ __forceinline__ Around around(
 }
 
 // Reads the numbers of the adjacent faces of this tile, early enough to hide the latency. The caller executes a barrier
-// of the thread block before `leave`.
+// of the thread block before `store_faces`.
 __device__ __forceinline__ void find_partners(const RelaxArgs &a, const BlockItem &item, int *partners) {
-    if (a.leaving && threadIdx.x < bits(item.faces & SIDES))
+    if (a.faces_written && threadIdx.x < bits(item.faces & SIDES))
         partners[threadIdx.x] = __ldg(a.partners + (item.faces >> FIRST_FACE) + threadIdx.x);
 }
 
-// Writes the relaxed values of the line along z at (x, y) = (s, t) to the faces for adjacent tiles of other patches.
-// The adjacent tiles read the faces in the next sweep. Each cell is relaxed once per sweep.
-__device__ __forceinline__ void leave(
+// Writes the active cells of the line along z at (x, y) = (s, t) to the faces for adjacent tiles of other patches,
+// which read the faces in the next sweep. Each cell is active in one item of a sweep, so the faces are complete after
+// the sweep.
+__device__ __forceinline__ void store_faces(
     const RelaxArgs &a, const BlockItem &item, const int *partners, const double (&v)[8], unsigned active) {
     const unsigned sides = item.faces & SIDES;
-    if (!a.leaving || !sides) return;
+    if (!a.faces_written || !sides) return;
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
-    auto face = [&](int side) { return a.leaving + int64_t(FACE) * partners[bits(sides & ((1u << side) - 1))]; };
+    auto face = [&](int side) { return a.faces_written + int64_t(FACE) * partners[bits(sides & ((1u << side) - 1))]; };
     auto line = [&](double *to) {
 #pragma unroll
         for (int k = 0; k < 8; ++k) {
@@ -132,7 +133,7 @@ __device__ __forceinline__ void leave(
 //     u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b + omega A_b^-1 (f_b - contribution of the cells outside b).
 // If omega is 1, only the six faces around the block are therefore read from u. In `halo`, west and east faces are
 // stored at z*8 + y, south and north faces at z*8 + x.
-constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264; // west and east of a lane use different banks
+constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264; // EAST is not 64: west and east use different banks
 
 __device__ __forceinline__ void relax_cube(
     const RelaxArgs &a, const BlockItem &item, double *tile, double *halo, int *partners) {
@@ -207,7 +208,7 @@ __device__ __forceinline__ void relax_cube(
 #pragma unroll
     for (int k = 0; k < 8; ++k) store_relaxed(out + k * plane, v[k]);
     advance(a, item);
-    leave(a, item, partners, v, 255);
+    store_faces(a, item, partners, v, 255);
 }
 
 // Cells of an item along one direction. `length`: cells of a block. `cells`: cells of all blocks. `pitch`: distance in
@@ -425,7 +426,7 @@ __device__ __forceinline__ void relax_tile(
         if (active >> k & 1) store_relaxed(out + k * plane, v[k]);
     }
     advance(a, item);
-    leave(a, item, partners, v, active);
+    store_faces(a, item, partners, v, active);
 }
 
 } // namespace blocks

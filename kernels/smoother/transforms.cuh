@@ -6,7 +6,8 @@ namespace blocks {
 // Sk = sin(20 k degrees), k = 1, 2, 3. The value for k = 4 is S1 + S2, so it is not stored.
 constexpr double S1 = 0.34202014332566873304, S2 = 0.64278760968653932632, S3 = 0.86602540378443864676;
 
-// Sine transform of length 8 in 36 operations: sums and differences of mirror images, then two transforms of length 4.
+// Sine transform of length 8 in 34 operations: sums and differences of mirror images, then two transforms of length 4.
+// A fused multiply-add counts as one operation.
 __device__ __forceinline__ void transform8(double (&v)[8]) {
     const double p1 = v[0] + v[7], p2 = v[1] + v[6], p3 = v[2] + v[5], p4 = v[3] + v[4];
     const double m1 = v[0] - v[7], m2 = v[1] - v[6], m3 = v[2] - v[5], m4 = v[3] - v[4];

@@ -13,14 +13,14 @@ struct BlockPatch {
     int nx, ny, nz, unused;
 };
 
-// An item: cx x cy x cz blocks of lx x ly x lz cells, beginning at the cell (x, y, z). `shape` contains lx, ly, lz, cx,
-// cy, cz in four bits each, then flags. STRIDED: the item consists of every other block along each axis. MASKED: only
-// every other block of the item is relaxed, namely those whose indices (ix, iy, iz) in the item have an even sum or,
-// with PHASE, an odd sum.
+// An item: cx x cy x cz blocks of lx x ly x lz cells, beginning at the cell (x, y, z) of the patch. `shape` contains
+// lx, ly, lz, cx, cy, cz in four bits each, then flags. STRIDED: the item consists of every other block along each
+// axis. MASKED: only every other block of the item is relaxed, namely those whose indices (ix, iy, iz) in the item have
+// an even sum or, with PHASE, an odd sum.
 struct BlockItem {
     int patch, x, y, z;
     unsigned shape;
-    int wait; // index in `totals` of the required counts of the previous, own and next chunk; -1: no wait
+    int wait; // index in `totals` of the three required counts: previous, own and next chunk; -1: no wait
     int done; // index of the own chunk in `progress` and `totals`
     unsigned
         faces; // SIDES that are adjacent to a tile of another patch; ADVANCES; from bit 7 on, number of the first face
@@ -37,7 +37,7 @@ struct BlockTables {
 // Box of ghost cells of one patch that another patch covers, at most BOX_CELLS cells.
 struct BlockCopy {
     int to_patch, from_patch;
-    int64_t to, from;
+    int64_t to, from; // indices of the first cell in u of the two patches
     int nx, ny, nz, unused;
 };
 constexpr int BOX_CELLS = 512;
@@ -47,8 +47,9 @@ struct RelaxArgs {
     const BlockItem *items;
     const BlockTables *tables;
     unsigned *progress;
-    // For each chunk, the number of its items that increment `progress` in one launch. Then, for each stage and chunk,
-    // the number of items of lower stages.
+    // `progress`: for each chunk, the number of its finished items of all stages but the last, over all launches.
+    // `totals`: for each chunk, the number of items that increment `progress` in one launch. Then, for each stage and
+    // chunk, the number of items of lower stages.
     const unsigned *totals;
     unsigned launches;      // number of launches with this list of items, including this one
     int from, to;           // indices of the arrays that are read and written
@@ -59,13 +60,13 @@ struct RelaxArgs {
     double eigenvalues[24]; // of 8^3 blocks with a 7-point stencil: Lambda = x[p] + y[q] + z[r]
     double weight;          // product of the factors 2 / (b + 1) of three inverse transforms
     int points, dense;      // 7 or 27; whether the inverses are dense
-    // Faces between tiles of different patches, 64 values each. `arrived`: the previous sweep has written these faces,
-    // and this sweep reads them instead of ghost cells. `leaving`: this sweep writes these faces for the next sweep.
-    // Both may be NULL. `partners`: for each face, the number of the adjacent face.
-    const double *arrived;
-    double *leaving;
+    // Faces between tiles of different patches, 64 values each. `faces_read`: the previous sweep has written these
+    // faces, and this sweep reads them instead of ghost cells. `faces_written`: this sweep writes these faces for the
+    // next sweep. Both may be NULL. `partners`: for each face, the number of the adjacent face.
+    const double *faces_read;
+    double *faces_written;
     const int *partners;
-    int keep; // write the arrived faces to the ghost cells, too
+    int store_ghosts; // 1: also write the faces that are read to the ghost cells
 };
 constexpr int FACE = 64;
 

@@ -11,6 +11,8 @@
 namespace sparse {
 
 using namespace vectors;
+using vectors::THREADS;
+using vectors::WARPS;
 
 // Use of the sum s_i = sum_j a_ij x_j of a row.
 enum What {

@@ -234,7 +234,7 @@ macro_rules! entries {
                 // Invalid UTF-8 must not be replaced, because a modified path would name another file.
                 let wrong = |_| Error::range("text", format!("'{}'", text.to_string_lossy()), "be UTF-8");
                 let text = text.to_str().map_err(wrong)?;
-                h.base.set(|o| o.set_text(text))
+                h.base.set_options(|o| o.set_text(text))
             };
             // SAFETY: guaranteed by the caller.
             unsafe { with_ok(h, set) }

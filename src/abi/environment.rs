@@ -32,7 +32,7 @@ pub fn threads(requested: usize) -> usize {
     THREAD_VARIABLES.iter().find_map(|name| with_text(name, count).flatten()).unwrap_or_else(cores_now)
 }
 
-/// Parses a positive count. In a list (OMP_NUM_THREADS=4,2), the first value counts.
+/// Parses a positive count, limited to 4096. In a list (OMP_NUM_THREADS=4,2), the first value counts.
 fn count(text: &str) -> Option<usize> {
     let first = text.split(',').next().unwrap_or("");
     first.trim().parse().ok().filter(|&n| n > 0).map(|n: usize| n.min(4096))
@@ -41,7 +41,7 @@ fn count(text: &str) -> Option<usize> {
 /// Variable with options for all handles of the process.
 const OPTIONS_VARIABLE: &CStr = c"RRBSOLVER_OPTIONS";
 
-/// Returns the value of `RRBSOLVER_OPTIONS`.
+/// Returns the value of `RRBSOLVER_OPTIONS`, or `None` if the variable is not set or not UTF-8.
 pub fn options() -> Result<Option<String>> {
     with_text(OPTIONS_VARIABLE, |text| formatted(text, "the value of RRBSOLVER_OPTIONS")).transpose()
 }

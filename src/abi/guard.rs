@@ -19,13 +19,16 @@ thread_local! {
     /// The last error, if its message contains an index. The reader of the message selects the base of the index (0 or
     /// 1).
     static LAST_ERROR: RefCell<Option<Error>> = const { RefCell::new(None) };
+    /// Whether this thread runs `quietly`.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// Source location of the last panic on this thread.
     static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// Runs the body of an entry point in the library's floating-point mode.
 ///
-/// Returns the status of the body or of its error, or `RRB_ERR_INTERNAL` after a panic.
+/// Returns the status of the body or of its error, or `RRB_ERR_INTERNAL` after a panic. Stores the message of the
+/// error.
 pub fn entry(body: impl FnOnce() -> Result<i32>) -> i32 {
     let _own = Own::new();
     match quietly(body) {
@@ -33,10 +36,10 @@ pub fn entry(body: impl FnOnce() -> Result<i32>) -> i32 {
         Err(error) => {
             let status = error.status();
             if error.has_index() {
-                note("");
+                store_message("");
                 LAST_ERROR.set(Some(error));
             } else {
-                note(error);
+                store_message(error);
             }
             status
         }
@@ -74,7 +77,7 @@ fn quietly<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// Stores the message of a call that does not return `RRB_OK`, truncated to the buffer.
-pub fn note(message: impl Display) {
+pub fn store_message(message: impl Display) {
     MESSAGE.with_borrow_mut(|line| {
         *line = Line::new();
         let _ = write!(line, "{message}");
@@ -96,7 +99,7 @@ pub fn last_error<T>(base: i64, read: impl FnOnce(&str) -> T) -> T {
 
 /// Installs a panic hook, because the default hook would print to the host's stderr.
 ///
-/// The hook forwards panics outside of our calls to the previous hook. In a shared library, the hook belongs to the
+/// The hook forwards panics outside of library calls to the previous hook. In a shared library, the hook belongs to the
 /// library's own copy of std and is invisible to the host.
 fn install_hook() {
     type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;

@@ -1,9 +1,9 @@
 //! The handle of all families, and functions that run the body of an entry point on a handle.
 //!
-//! A handle holds the options (those of the environment take precedence), log, monitor, history, stream, times and
+//! A handle contains the options (those of the environment take precedence), log, monitor, history, stream, times and
 //! results. It also records which call must come first, and the process that created it.
 
-use crate::abi::guard::{entry, entry_ok, note};
+use crate::abi::guard::{entry, entry_ok, store_message};
 use crate::abi::log::Log;
 use crate::abi::messages;
 use crate::abi::messages::Stale;
@@ -59,6 +59,7 @@ pub struct Base<C> {
     pub outcome: Outcome,
     /// The solver. `set_up` replaces it.
     pub core: Option<C>,
+    /// Why a call that needs a core must fail; `None` if the core is up to date.
     stale: Option<Stale>,
     seconds_setup: f64,
     seconds_solve: f64,
@@ -66,6 +67,7 @@ pub struct Base<C> {
     warned: bool,
     /// Whether couplings that point out of the grid have been logged.
     pub outward_seen: bool,
+    /// Process that created the handle.
     process: u32,
 }
 
@@ -101,7 +103,7 @@ impl<F: Family> Handle<F> {
             outward_seen: false,
             process: std::process::id(),
         };
-        base.set(|_| Ok(()))?;
+        base.set_options(|_| Ok(()))?;
         Ok(Self { base, own })
     }
 
@@ -139,8 +141,9 @@ impl<F: Family> Handle<F> {
 }
 
 impl<C: Core> Base<C> {
-    /// Changes options.
-    pub fn set(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
+    /// Changes options. Options that take effect immediately are applied to the core if it is up to date. A change of
+    /// an option that acts at the setup makes the core stale. After an error, all options are unchanged.
+    pub fn set_options(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
         let changed = self.changed(change)?;
         let same = changed.options.same_setup(&self.options);
         if self.family != options::Family::Smoother {
@@ -152,14 +155,14 @@ impl<C: Core> Base<C> {
         if !same && self.stale.is_none() {
             self.stale = Some(Stale::Changed);
         }
-        self.take(changed);
+        self.adopt(changed);
         Ok(())
     }
 
     /// Returns the options after `change`, with `RRBSOLVER_OPTIONS` applied last so that it takes precedence.
     ///
     /// Checks the options that the program has set, and opens their log. Invalid entries of `RRBSOLVER_OPTIONS` become
-    /// warnings. `take` adopts the new options after all allocations that they need have succeeded.
+    /// warnings. `adopt` stores the new options after all allocations that they need have succeeded.
     fn changed(&self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<Changed> {
         let mut next = self.options.clone();
         change(&mut next)?;
@@ -187,7 +190,7 @@ impl<C: Core> Base<C> {
     }
 
     /// Adopts the options and their log, and logs the warnings.
-    fn take(&mut self, changed: Changed) {
+    fn adopt(&mut self, changed: Changed) {
         self.options = changed.options;
         if let Some(log) = changed.log {
             self.log = log;
@@ -206,12 +209,12 @@ impl<C: Core> Base<C> {
     }
 
     /// Returns whether this process created the handle. The threads of the pool do not exist after a fork.
-    pub fn in_their_process(&self) -> bool {
+    pub fn is_in_creating_process(&self) -> bool {
         self.process == std::process::id()
     }
 
     fn check_process(&self) -> Result<()> {
-        if self.in_their_process() { Ok(()) } else { Err(messages::forked()) }
+        if self.is_in_creating_process() { Ok(()) } else { Err(messages::forked()) }
     }
 
     /// Sets the monitor of later calls.
@@ -246,8 +249,8 @@ impl<C: Core> Base<C> {
     }
 
     /// Marks the core as stale: the caller has set `what`, which takes effect at the next setup.
-    pub fn given(&mut self, what: &'static str) {
-        self.stale.get_or_insert(Stale::Given(what));
+    pub fn mark_set(&mut self, what: &'static str) {
+        self.stale.get_or_insert(Stale::Set(what));
     }
 
     /// Stores the setup time, which a result of the handle reports.
@@ -255,7 +258,7 @@ impl<C: Core> Base<C> {
         self.seconds_setup = taken.as_secs_f64();
     }
 
-    /// Creates a core from the previous one, and measures the time.
+    /// Creates a core from the previous one, and measures the time. If `make` fails, the handle has no core.
     pub fn set_up(&mut self, make: impl FnOnce(&mut Self, Option<C>) -> Result<C>) -> Result<()> {
         let start = Instant::now();
         let previous = self.core.take();
@@ -270,7 +273,7 @@ impl<C: Core> Base<C> {
         environment::threads(self.options.int(opt::THREADS) as usize)
     }
 
-    /// Returns the resources that the core uses.
+    /// Returns the resources that the core uses, or one host thread without a core.
     pub fn machine(&self) -> Machine {
         self.core.as_ref().map_or(Machine::HOST, Core::machine)
     }
@@ -281,7 +284,8 @@ impl<C: Core> Base<C> {
         self.core.as_mut().map_or(Ok(()), |core| core.engine_mut().use_stream(stream))
     }
 
-    /// Runs the core on the caller's stream, with history, log and monitor.
+    /// Runs the core on the caller's stream, with history, log and monitor. If a callback panics, returns this error
+    /// instead of the result.
     pub fn run<T>(&mut self, work: impl FnOnce(&mut C, &Options, &mut Watch) -> Result<T>) -> Result<T> {
         self.check_stream()?;
         let Some(core) = &mut self.core else { return Err(messages::stale(self.family, Stale::New)) };
@@ -323,7 +327,8 @@ impl<C: Core> Base<C> {
         }
     }
 
-    /// Solves, with history, log and monitor. Returns the status.
+    /// Solves, with history, log and monitor. Stores outcome and time, and the message if the solve did not converge.
+    /// Returns the status.
     pub fn solve(&mut self, call: impl FnOnce(&mut C, &Options, &mut Watch) -> Result<Outcome>) -> Result<i32> {
         let start = self.begin_solve();
         let result = self.run(call);
@@ -346,7 +351,7 @@ impl<C: Core> Base<C> {
             _ => return Ok(RRB_OK),
         };
         let (rel_tol, abs_tol) = (self.options.real(opt::REL_TOL), self.options.real(opt::ABS_TOL));
-        note(Unfinished::new(outcome, rel_tol, abs_tol));
+        store_message(Unfinished::new(outcome, rel_tol, abs_tol));
         Ok(status)
     }
 
@@ -432,7 +437,8 @@ pub unsafe fn create<F: Family>(out: *mut *mut F, make: impl FnOnce() -> Result<
     })
 }
 
-/// Frees a handle, and sets the caller's pointer to NULL.
+/// Frees a handle, and sets the caller's pointer to NULL. After a fork, the child process does not free a handle that
+/// its parent created.
 ///
 /// # Safety
 /// `h` must be NULL or point to NULL or to a handle that no other thread uses.
@@ -443,7 +449,7 @@ pub unsafe fn destroy<F: Family>(h: *mut *mut F) -> rrb_status {
         if !inner.is_null() {
             // SAFETY: `create` made the handle. The caller's pointer is NULL now, so the handle is freed once.
             let handle = unsafe { Box::from_raw(inner.cast::<Handle<F>>()) };
-            if !handle.base.in_their_process() {
+            if !handle.base.is_in_creating_process() {
                 // After a fork, the threads of the pool do not exist and cannot be joined.
                 std::mem::forget(handle);
             }
@@ -459,7 +465,7 @@ pub unsafe fn destroy<F: Family>(h: *mut *mut F) -> rrb_status {
 pub unsafe fn set<F: Family>(h: *mut F, key: i32, change: impl FnOnce(&mut Options) -> Result<()>) -> rrb_status {
     let set = |h: &mut Handle<F>| match h.result(key) {
         Some((result, _)) => Err(messages::is_result(result.name)),
-        None => h.base.set(change),
+        None => h.base.set_options(change),
     };
     // SAFETY: guaranteed by the caller.
     unsafe { with_ok(h, set) }

@@ -101,8 +101,9 @@ impl Shared {
         &self.running[generation % 2]
     }
 
-    /// Selects a new sink, begins a new generation, and returns its number. If a call of the previous generation is
-    /// still running, does nothing and returns `None`.
+    /// Selects a new sink, begins generation g + 1, where g is the current generation, and returns g + 1. If a call of
+    /// generation g - 1 is still running, does nothing and returns `None`, because the calls of g + 1 and of g - 1 have
+    /// the same counter.
     fn replaced(&self, callback: rrb_log_fn, user: *mut c_void) -> Option<usize> {
         let next = self.generation.load(Relaxed).wrapping_add(1);
         (self.running_of(next).load(Relaxed) == 0).then(|| {

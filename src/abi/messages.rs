@@ -6,11 +6,14 @@ use crate::options::Family;
 /// Why a call requires an earlier call that creates a core.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Stale {
+    /// No setup yet.
     New,
+    /// The last setup failed.
     Failed,
+    /// An option that acts at the setup has changed since.
     Changed,
     /// The caller set this after the last setup.
-    Given(&'static str),
+    Set(&'static str),
 }
 
 /// Error of a call that needs a current core.
@@ -22,7 +25,7 @@ pub fn stale(family: Family, stale: Stale) -> Error {
         Stale::Changed => {
             format!("an option that acts at {at} has changed: {prefix}{at} must come before this call")
         }
-        Stale::Given(what) => {
+        Stale::Set(what) => {
             format!("{what} were set after the last {prefix}{at}: {prefix}{at} must come before this call")
         }
     })
@@ -30,8 +33,8 @@ pub fn stale(family: Family, stale: Stale) -> Error {
 
 /// Error of a call in another process. The threads of a handle belong to the process that created it.
 pub fn forked() -> Error {
-    let sentence = "the handle was created before a fork: create a new one in the child process";
-    formatted(sentence, MESSAGE).map_or_else(|error| error, Error::Unsupported)
+    let message = "the handle was created before a fork: create a new one in the child process";
+    formatted(message, MESSAGE).map_or_else(|error| error, Error::Unsupported)
 }
 
 /// Error of setting a result.

@@ -1,15 +1,17 @@
 //! Memory spaces of the arrays of a call, and the check that written arrays overlap no other array. Among
 //! the entry points, only this module uses device memory functions of the CUDA driver.
 
-pub use crate::cuda::driver::{ExportedMemory, HANDLE, Opened, Plain, Primary, Rows};
+pub use crate::cuda::driver::{ExportedMemory, HANDLE, Opened, Plain, PrimaryContext, Rows};
 
 use crate::cuda::driver::{Space, device_count, is_open_to_others, space_of};
 use crate::error::{Error, Name, Result};
 use crate::options::{Devices, Memory};
 
-/// Returns whether an array resides on the handle's device `device` or on one of the devices `others`.
+/// Returns true if an array resides on the handle's device `device` or on one of the devices `others`, and false if it
+/// resides in host memory. With `memory=host`, returns false without a query of the driver.
 ///
-/// The option `memory` states which memory spaces are allowed. An array in another memory space is an error.
+/// The option `memory` states which memory spaces are allowed. An array in another memory space is an error. With
+/// several devices, an array that not all of them can read is also an error.
 pub fn on_device(name: Name, address: usize, device: i64, others: Devices, memory: Memory) -> Result<bool> {
     let several = others.ordinals().nth(1).is_some();
     let own = || if several { format!("devices {others}") } else { format!("device {device}") };

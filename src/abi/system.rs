@@ -123,8 +123,8 @@ impl<C: Core> Base<C> {
         }
     }
 
-    /// Creates a core from the previous one. The option `check_input` selects whether couplings that point out of the
-    /// grid are an error or a log line.
+    /// Creates a core from the previous one with `make`. Couplings that point out of the grid, which `outward` finds,
+    /// are an error with `check_input=2`, and with `check_input=1` a log line, once per handle.
     pub fn factorize(
         &mut self,
         make: impl FnOnce(Option<C>, &Options, usize) -> Result<C>,
@@ -198,7 +198,7 @@ pub unsafe fn solve_once<F: Solving>(
 ) -> rrb_status {
     entry(|| {
         let mut h = make()?;
-        h.base.set(|o| o.set_real(opt::REL_TOL, rel_tol).and_then(|()| o.set_int(opt::MAX_ITER, max_iter)))?;
+        h.base.set_options(|o| o.set_real(opt::REL_TOL, rel_tol).and_then(|()| o.set_int(opt::MAX_ITER, max_iter)))?;
         let len = h.base.layout()?.len;
         for input in [("b", b)].into_iter().chain(matrix) {
             check_pair(input, ("x", x), len)?;

@@ -23,7 +23,7 @@ pub struct Watch<'a> {
 impl Watch<'_> {
     /// Returns whether the return value `answer` of a callback stops the call. A panic of the callback also stops the
     /// call; its error message begins with `what`.
-    pub fn answer(&mut self, what: std::fmt::Arguments, answer: Result<i32>) -> bool {
+    pub fn stops(&mut self, what: std::fmt::Arguments, answer: Result<i32>) -> bool {
         match answer {
             Ok(stop) => stop != 0,
             Err(error) => {
@@ -35,7 +35,7 @@ impl Watch<'_> {
 }
 
 impl Observer for Watch<'_> {
-    fn see(&mut self, event: Event) -> bool {
+    fn receive(&mut self, event: Event) -> bool {
         let (name, step) = (self.family.name(), self.family.step());
         match event {
             Event::Iteration(iteration, residual) | Event::Passed(iteration, residual) => {
@@ -47,7 +47,7 @@ impl Observer for Watch<'_> {
                     let user = self.user;
                     // SAFETY: the caller of set_monitor has passed a function of this signature that accepts `user`.
                     let answer = callback(|| unsafe { monitor(user, iteration as i64, residual) });
-                    return self.answer(format_args!("the monitor failed in {step} {iteration}"), answer);
+                    return self.stops(format_args!("the monitor failed in {step} {iteration}"), answer);
                 }
             }
             Event::Coefficients(alpha, beta) => self.history.push_coefficients(alpha, beta),
@@ -59,9 +59,9 @@ impl Observer for Watch<'_> {
                 ),
             ),
             Event::Widened(iterations) if self.verbosity >= 1 => {
-                let sentence = "continues with precision=bf16, also for later matrices";
+                let message = "continues with precision=bf16, also for later matrices";
                 let after = format_args!("precision=mixed stagnates after {iterations} {step}s");
-                self.log.line(1, format_args!("{name}: {after}: {sentence}"));
+                self.log.line(1, format_args!("{name}: {after}: {message}"));
             }
             Event::Changed(..) | Event::Widened(_) => {}
         }

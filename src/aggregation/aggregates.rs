@@ -36,8 +36,9 @@ pub struct Aggregates {
 }
 
 impl Aggregates {
-    /// Returns whether the aggregates are suitable for another matrix. With kappa = `KAPPA_FOR_REUSE`, each aggregate
-    /// must pass the quality test, and each node without aggregate must satisfy the condition of `is_only_smoothed`.
+    /// Returns whether the aggregates are suitable for another matrix. The number of rows must be the same. With kappa
+    /// = `KAPPA_FOR_REUSE`, each aggregate must pass the quality test, and each node without aggregate must satisfy the
+    /// condition of `is_only_smoothed`.
     pub fn are_suitable(&self, c: &Couplings, workers: &mut Workers) -> Result<bool> {
         if self.of.len() != c.rows() {
             return Ok(false);

@@ -13,7 +13,7 @@ use crate::error::{Result, collected, push};
 const MAX_ROW_FRACTION: f64 = 0.9;
 /// Largest number of rows of a coarsest system that is factorized. A larger coarsest system is solved approximately by
 /// smoothing.
-pub const MOST_INVERTED: usize = 1500;
+pub const MOST_FACTORIZED: usize = 1500;
 
 /// Coarsening stops at this number of rows or fewer.
 pub const COARSEST: usize = 128;
@@ -74,7 +74,7 @@ impl Hierarchy {
                 // There were too few pairs. If the matrix is too large to be factorized, aggregation is repeated with a
                 // larger kappa.
                 let weaker = Rules { kappa: 2.0 * rules.kappa, ..rules };
-                if matrix.rows() <= MOST_INVERTED || weaker.kappa > 4.0 * MAX_KAPPA {
+                if matrix.rows() <= MOST_FACTORIZED || weaker.kappa > 4.0 * MAX_KAPPA {
                     break;
                 }
                 rules = weaker;
@@ -89,8 +89,9 @@ impl Hierarchy {
 
     /// Builds the hierarchy with the aggregates of an earlier matrix if all of them are suitable, otherwise with new
     /// aggregates. The test is necessary: if a strong coupling inside an aggregate has disappeared, for example because
-    /// a coastline has moved, the aggregate joins two uncoupled regions. The error then differs between the two
-    /// regions, and neither the coarse correction nor the smoother reduces it.
+    /// a coastline has moved, the aggregate joins two uncoupled regions. An error that is a different constant in each
+    /// region then converges slowly: the coarse correction adds the same value in both regions, and the smoother hardly
+    /// changes constants.
     pub fn reusing(
         mut matrix: Couplings,
         scale: f64,

@@ -16,7 +16,7 @@ mod quality;
 
 pub use aggregates::{KAPPA_FOR_REUSE, Rules};
 pub use choices::{Choices, TwoSteps};
-pub use hierarchy::{COARSEST, Hierarchy, Kept, MOST_INVERTED};
+pub use hierarchy::{COARSEST, Hierarchy, Kept, MOST_FACTORIZED};
 #[cfg(test)]
 pub use order::Order;
 pub use order::Ordered;

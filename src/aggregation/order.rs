@@ -34,8 +34,8 @@ impl Ordered {
         }
     }
 
-    /// Orders the rows by colours, which the caller has computed. Rows of one colour must not be coupled, because
-    /// sweeps ignore couplings within a group.
+    /// Orders the rows by N colours, which the caller has computed; `colours` contains the colour of each row, from 0.
+    /// Rows of one colour must not be coupled, because sweeps ignore couplings within a group.
     pub fn coloured<const N: usize>(colours: impl Iterator<Item = u32>) -> Result<Self> {
         let colour = collected(colours, WHAT)?;
         let mut sizes = [0; N];

@@ -4,9 +4,10 @@ use super::quality::of_pair;
 use crate::direct::couplings::{Couplings, NONE, WHAT};
 use crate::error::{Result, push};
 
-/// Pairs rows. Each free row i, in ascending order, gets the free row j with the smallest mu(i, j) <= kappa for which
-/// `suits(i, j)` holds. Free rows are those with the value `NONE` in `partner`. If there is no such row j, row i
-/// becomes its own partner. The entries of all other rows in `partner` do not change.
+/// Pairs rows. Each free row i, in ascending order, gets a free row j with a_ij > 0 and mu(i, j) <= kappa for which
+/// `suits(i, j)` holds; of these rows, the one with the smallest mu (`quality::of_pair`). Free rows are those with the
+/// value `NONE` in `partner`. If there is no such row j, row i becomes its own partner. The entries of rows that are
+/// not free do not change.
 pub fn pairs(c: &Couplings, kappa: f64, suits: impl Fn(usize, usize) -> bool, partner: &mut [u32]) -> Result<()> {
     let mut candidates = Vec::new();
     for i in 0..c.rows() {

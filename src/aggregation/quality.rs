@@ -5,15 +5,17 @@ use crate::direct::couplings::Couplings;
 /// Largest number of nodes of an aggregate. Three passes of pairing produce aggregates of this size.
 pub const MAX_NODES: usize = 8;
 
-/// A pivot below this value counts as negative. If the row sums of the nodes are zero, one eigenvalue is zero. The last
-/// pivot is then zero in exact arithmetic, and may be slightly negative because of rounding errors.
+/// A pivot of the scaled matrix in [`accepts`] counts as negative if it is below this value, and as zero from this
+/// value to -NEGATIVE. If the row sums e_i of all nodes of G are zero, this matrix is singular, because the unscaled
+/// matrix maps the constant vector to zero. The last pivot is then zero in exact arithmetic, but rounding errors may
+/// make it slightly negative or positive.
 const NEGATIVE: f64 = -1e-9;
 
 /// Returns mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))), the smallest kappa for which the pair
 /// passes the quality test. `a` is a_ij. If a row sum is not positive, the fraction e_i e_j / (e_i + e_j) is replaced
 /// by zero.
 pub fn of_pair(c: &Couplings, i: usize, j: usize, a: f64) -> f64 {
-    let (d, e) = ([c.diagonal[i], c.diagonal[j]], [c.excess[i], c.excess[j]]);
+    let (d, e) = ([c.diagonal[i], c.diagonal[j]], [c.row_sum[i], c.row_sum[j]]);
     let series = if e[0] > 0.0 && e[1] > 0.0 { e[0] * e[1] / (e[0] + e[1]) } else { 0.0 };
     2.0 * d[0] * d[1] / ((d[0] + d[1]) * (a + series))
 }
@@ -28,7 +30,7 @@ pub fn accepts(c: &Couplings, nodes: &[u32], kappa: f64) -> bool {
     let d = |k: usize| c.diagonal[nodes[k] as usize];
     let total: f64 = (0..n).map(d).sum();
     for k in 0..n {
-        let mut inside = c.excess[nodes[k] as usize];
+        let mut inside = c.row_sum[nodes[k] as usize];
         for l in (0..n).filter(|&l| l != k) {
             let a = c.between(nodes[k] as usize, nodes[l] as usize);
             inside += a;

@@ -23,7 +23,7 @@ pub fn cores_once() -> usize {
     *CORES.get_or_init(cores_now)
 }
 
-/// Returns the number of cores in the affinity mask.
+/// Returns the number of cores in the affinity mask. If the mask is unknown, returns the number of online cores, or 1.
 fn cores_in_mask() -> usize {
     let mut mask = [0_u64; 512];
     // SAFETY: the call writes at most the size passed, which is the size of the mask.
@@ -37,7 +37,8 @@ fn cores_in_mask() -> usize {
 
 /// Returns the smallest quota, in cores, of the control group in `line` of /proc/self/cgroup and of its parents. The
 /// groups are mounted at `root`. The line is `hierarchy:controllers:path`; in version 2 of control groups, the field
-/// `controllers` is empty.
+/// `controllers` is empty. Returns `None` if there is no quota, or if the line does not describe the controller of
+/// cores.
 fn quota(line: &str, root: &str) -> Option<usize> {
     let (controllers, mut group) = line.split_once(':')?.1.split_once(':')?;
     let version_2 = controllers.is_empty();
@@ -75,7 +76,7 @@ fn quota_1(root: &str, folder: &str, group: &str) -> Option<usize> {
     cores(quota.trim(), period.trim())
 }
 
-/// Returns quota / period, rounded down.
+/// Returns quota / period, rounded down, or `None` if the quota is not a number.
 fn cores(quota: &str, period: &str) -> Option<usize> {
     quota.parse::<usize>().ok()?.checked_div(period.parse().ok()?)
 }

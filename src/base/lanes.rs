@@ -3,6 +3,10 @@
 //! blocks of at most eight cells per side, whose lines along x are transposed in registers.
 
 /// Vector of eight doubles.
+///
+/// # Safety of the unsafe methods
+/// The pointers must be valid for the values that are read or written, and aligned to doubles. With `n` (at most 8),
+/// these are only the first `n` values.
 pub trait Lanes: Copy {
     /// Sets all eight values to `x`.
     fn splat(x: f64) -> Self;
@@ -239,7 +243,7 @@ mod x86 {
                 // `even` returns the even 128-bit parts of both operands, and `odd` the odd parts.
                 let even = |a, b| _mm512_shuffle_f64x2::<0x88>(a, b);
                 let odd = |a, b| _mm512_shuffle_f64x2::<0xdd>(a, b);
-                // e02 holds columns 0 and 4 of rows 0..3; the others follow the same scheme.
+                // e02 contains columns 0 and 4 of rows 0..3; the others follow the same scheme.
                 let (e02, o02) = (even(a0, a2), odd(a0, a2));
                 let (e13, o13) = (even(a1, a3), odd(a1, a3));
                 let (e46, o46) = (even(a4, a6), odd(a4, a6));

@@ -22,7 +22,7 @@ impl Machine {
     pub const HOST: Self = Self { backend: Backend::Cpu, threads: 1, device: -1, devices: Devices::NONE };
 
     /// Selects the resources for `options`, given the numbers of threads and CUDA devices. With `worth_a_device`,
-    /// `auto` selects the devices if they exist.
+    /// `backend=auto` selects CUDA if all devices that the options name exist.
     pub fn new(options: &Options, threads: usize, devices: i32, worth_a_device: bool) -> Self {
         let shared = options.devices();
         let device = shared.ordinals().next().unwrap_or_else(|| options.int(opt::DEVICE));

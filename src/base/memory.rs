@@ -48,9 +48,9 @@ enum Block {
 impl Memory {
     /// Allocates `bytes` zeros.
     pub fn zeroed(bytes: u128) -> Result<Self> {
-        // Each array starts in another cache set. Kernels read the same row of about twenty arrays at once. Without
-        // these offsets, all large blocks would start at the beginning of a page, and the rows would compete for the
-        // same cache sets.
+        // Consecutive large arrays start in different cache sets. Kernels read the same row of about twenty arrays at
+        // once. Without these offsets, all large blocks would start at the beginning of a page, and the rows would
+        // compete for the same cache sets.
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let no_memory = || Error::NoMemory(Refused { bytes, what: "the solver's arrays" });
         let wanted = usize::try_from(bytes).ok().filter(|&b| b <= isize::MAX as usize / 2).ok_or_else(no_memory)?;
@@ -72,6 +72,9 @@ impl Memory {
     }
 
     /// Sets all bytes to zero.
+    ///
+    /// # Safety
+    /// The memory must not be in use.
     pub unsafe fn clear(&self) {
         // SAFETY: the block owns `bytes` bytes from `data` on; the caller excludes concurrent use.
         unsafe { std::ptr::write_bytes(self.data(), 0, self.bytes) };
@@ -140,15 +143,15 @@ impl Drop for Block {
 /// would succeed, but the system ends a process that writes to pages without memory.
 pub fn check_available(bytes: u128, what: &'static str) -> Result<()> {
     const LARGE: u128 = 1 << 30;
-    if bytes > LARGE && left().is_some_and(|left| bytes > left.into()) {
+    if bytes > LARGE && available_bytes().is_some_and(|available| bytes > available.into()) {
         return Err(Error::NoMemory(Refused { bytes, what }));
     }
     Ok(())
 }
 
-/// Returns the bytes that this process can still allocate, if known: the minimum over the machine and its control
-/// group.
-fn left() -> Option<u64> {
+/// Returns the bytes that this process can still allocate, if known: the minimum over the machine and the control group
+/// at /sys/fs/cgroup, which is the group of the container inside a container.
+fn available_bytes() -> Option<u64> {
     let mut buffer = [0; 512];
     // 512 bytes suffice: `MemAvailable` is the third line.
     let of_machine = start_of("/proc/meminfo", &mut buffer).and_then(|text| {
@@ -174,8 +177,8 @@ fn are_lines<T>(values: &[T]) -> bool {
     (values.as_ptr() as usize).is_multiple_of(LINE) && size_of_val(values).is_multiple_of(LINE)
 }
 
-/// Copies source to target, with non-temporal stores if possible. Call [`fence_copies`] before other threads read
-/// the target.
+/// Copies source to target, with non-temporal stores if the target occupies whole cache lines. Call [`fence_copies`]
+/// before other threads read the target.
 pub fn copy_past_caches(target: &mut [f64], source: &[f64]) {
     assert_eq!(target.len(), source.len());
     #[cfg(target_arch = "x86_64")]
@@ -237,7 +240,7 @@ mod tests {
         // Whole cache lines, parts of cache lines, and positions where non-temporal stores are impossible.
         for (start, len) in [(0, 64), (0, 16), (4, 8), (1, 16), (3, 5), (0, 0), (8, 100)] {
             let memory = Memory::zeroed(200 * 8).unwrap();
-            // SAFETY: 200 doubles, or the first 200 floats of this memory, which only this test uses.
+            // SAFETY: the memory has room for 200 doubles, and only this test uses it.
             let wide = unsafe { std::slice::from_raw_parts_mut(memory.data().cast::<f64>(), 200) };
             copy_past_caches(&mut wide[start..start + len], &source[..len]);
             fence_copies();
@@ -250,7 +253,7 @@ mod tests {
     fn too_much_is_an_error() {
         assert!(check_available(1 << 20, "a test").is_ok());
         if cfg!(target_os = "linux") {
-            assert!(left().is_some_and(|bytes| bytes > 1 << 20));
+            assert!(available_bytes().is_some_and(|bytes| bytes > 1 << 20));
             let error = check_available(1 << 60, "a test").unwrap_err().to_string();
             assert_eq!(error, "failed to allocate 1152921504606846976 bytes for a test");
         }

@@ -60,8 +60,8 @@ pub fn power_of_two_below(v: f64) -> f64 {
 ///
 /// Replaces `f64::hypot`, which calls the C library: its `hypot` requires GLIBC_2.35 and rounds differently per
 /// version. Both operands are divided by a power of two near the larger operand. This division is exact wherever it
-/// affects the result. The squares, their sum, and the root then round once each, by at most d = u / (1 + u) with u =
-/// 2^-53. Together, these errors are below (1 + d)^2 - 1 < 2 u.
+/// affects the result. The squares, their sum, and the root then round once each. With u = 2^-53, the relative error of
+/// one rounding is at most d = u / (1 + u). Together, these errors are below (1 + d)^2 - 1 < 2 u.
 pub fn hypot(a: f64, b: f64) -> f64 {
     let (a, b) = (a.abs(), b.abs());
     let largest = a.max(b);
@@ -80,7 +80,7 @@ pub fn hypot(a: f64, b: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Returns (h - sqrt(a^2 + b^2)) / h to first order, from the exact squares of operands between about 1 and 2^26.
+    /// Returns (h - sqrt(a^2 + b^2)) / h to first order, from exact squares.
     fn relative_error(a: f64, b: f64, h: f64) -> f64 {
         // A product and its rounding error, both exact (Dekker 1971).
         let square = |v: f64| (v * v, v.mul_add(v, -(v * v)));

@@ -31,7 +31,7 @@ const ROWS: &str = "rows of all ranks";
 pub struct SharedAddress {
     pub process: u64,
     pub file: u64,
-    /// Signature that is stored at the start of the block.
+    /// Signature that is stored at the start of the block: [`own_number`] of the owner.
     pub sign: u64,
 }
 
@@ -90,7 +90,8 @@ impl Mapped {
         Ok(made)
     }
 
-    /// Maps the memory block of another process.
+    /// Maps the memory block of another process, which has `values` values. Returns an error if the block has another
+    /// size or another signature.
     pub fn open(address: &SharedAddress, values: usize) -> Result<Self> {
         use std::os::unix::fs::FileExt;
         let path = format!("/proc/{}/fd/{}", address.process, address.file);
@@ -157,12 +158,18 @@ impl Mapped {
     }
 
     /// Returns the values start .. start + len.
+    ///
+    /// # Safety
+    /// No thread of any process may write these values while the slice is in use.
     pub unsafe fn slice(&self, start: usize, len: usize) -> &[f64] {
         // SAFETY: `place` checks the bounds; the caller excludes concurrent writes.
         unsafe { std::slice::from_raw_parts(self.place(start, len), len) }
     }
 
     /// Returns the values start .. start + len for writing.
+    ///
+    /// # Safety
+    /// No thread of any process may use these values in another way while the slice is in use.
     #[expect(clippy::mut_from_ref, reason = "shared by processes that write disjoint parts")]
     pub unsafe fn slice_mut(&self, start: usize, len: usize) -> &mut [f64] {
         // SAFETY: `place` checks the bounds; the caller excludes concurrent accesses.

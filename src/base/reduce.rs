@@ -9,8 +9,9 @@ use crate::error::Result;
 /// two doubles.
 const LANES: usize = 16;
 
-/// Returns sum_i a_i b_i, computed in the type of b. Lane l sums the products with indices l, l + 16, ...; then the
-/// lanes are added pairwise by halves, and the tail is added last.
+/// Returns sum_i a_i b_i over the length n of the shorter array, computed in the type of b. Lane l sums the products
+/// with indices l, l + 16, ...; then the lanes are added pairwise by halves. The sum of the last n mod 16 products is
+/// added last.
 #[inline(always)]
 pub fn dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
     let n = a.len().min(b.len());
@@ -114,7 +115,8 @@ pub trait OtherRanks: Send + Sync {
 /// Workspace for the partial results of a reduction, with several numbers per row. A row may be any unit of work that
 /// one thread owns.
 pub struct Partials {
-    /// Two buffers, used alternately: a reduction may be written while the previous one is still read.
+    /// Two buffers, used alternately: a reduction may be written while the previous one is still read. After `once`,
+    /// both are the same buffer.
     values: [Shared; 2],
     rows: usize,
 }
@@ -137,7 +139,7 @@ impl Partials {
         self.rows
     }
 
-    /// Returns the size in bytes of a workspace made by [`Self::once`].
+    /// Returns the size in bytes of one buffer: the whole size after [`Self::once`], half of it after [`Self::new`].
     pub fn bytes(&self) -> usize {
         self.values[0].bytes()
     }
@@ -162,20 +164,24 @@ pub struct Reduce<'a, const N: usize> {
 
 impl<'a, const N: usize> Reduce<'a, N> {
     /// Stores the partial results of a row.
-    pub unsafe fn note(&self, row: usize, values: [f64; N]) {
+    ///
+    /// # Safety
+    /// The row must belong to the calling thread. After the last read of the previous results in this buffer, all
+    /// threads must have passed a barrier.
+    pub unsafe fn store(&self, row: usize, values: [f64; N]) {
         for (k, value) in values.into_iter().enumerate() {
             // SAFETY: the caller owns the row; a barrier separates this write from the reads of the previous reduction.
             unsafe { self.values.slice_mut(k * self.room + row, 1)[0] = value };
         }
     }
 
-    /// Returns this reduction with the partial results of other ranks included.
+    /// Returns this reduction with the partial results of other ranks included, if there are other ranks.
     pub fn over(self, other_ranks: Option<&'a dyn OtherRanks>) -> Self {
         Self { other_ranks, ..self }
     }
 
     /// Returns all partial results, one slice per number. With `me`, waits at a barrier first. `me` may be `None` if
-    /// the caller has already passed a barrier, or if only one thread runs.
+    /// only one thread runs, or if the caller has already passed a barrier and there are no other ranks.
     pub fn all(&self, me: Option<Me>) -> [&'a [f64]; N] {
         self.filled(me, |other_ranks, numbers| other_ranks.fill(numbers))
     }

@@ -54,6 +54,9 @@ impl<T: Number> Shared<T> {
     }
 
     /// Sets all values to zero.
+    ///
+    /// # Safety
+    /// No thread may use the values during the call.
     pub unsafe fn clear(&self) {
         // SAFETY: guaranteed by the caller.
         unsafe { self.memory.clear() };
@@ -70,6 +73,9 @@ impl<T: Number> Shared<T> {
     }
 
     /// Returns the values start .. start + len.
+    ///
+    /// # Safety
+    /// No thread may write these values while the slice is in use.
     pub unsafe fn slice(&self, start: usize, len: usize) -> &[T] {
         assert!(start.checked_add(len).is_some_and(|end| end <= self.len));
         // SAFETY: the assertion checks the bounds; the caller excludes concurrent writes.
@@ -77,6 +83,9 @@ impl<T: Number> Shared<T> {
     }
 
     /// Returns the values start .. start + len for writing.
+    ///
+    /// # Safety
+    /// No other slice of these values may be in use, on any thread, while the slice is in use.
     #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint parts")]
     pub unsafe fn slice_mut(&self, start: usize, len: usize) -> &mut [T] {
         assert!(start.checked_add(len).is_some_and(|end| end <= self.len));

@@ -30,9 +30,9 @@ pub fn yield_core() {
 /// Number of polls before a waiting thread yields its core. They take about 10 microseconds, longer than the usual time
 /// between the first and the last arrival at a barrier.
 const POLLS: usize = 400;
-/// Time for which a thread polls and yields before it sleeps. The time is longer than the serial work of one thread in
-/// an iteration (small grids, the exact factorization), since waking a thread takes 50 microseconds. It is shorter than
-/// a time slice of the system.
+/// Time for which a thread polls and yields before it sleeps. Waking a sleeping thread takes 50 microseconds. The time
+/// is therefore longer than the serial work of one thread in an iteration (small grids, the exact factorization), so
+/// that the waiting threads do not sleep. It is shorter than a time slice of the operating system.
 const POLLING_TIME: Duration = Duration::from_micros(500);
 
 /// Polling state of one wait.
@@ -44,8 +44,8 @@ struct Polls {
 
 impl Polls {
     /// Returns whether the thread may poll again. After the first `POLLS` polls, yields the core before each further
-    /// poll.
-    fn again(&mut self) -> bool {
+    /// poll. Returns false after `POLLING_TIME`, and always if threads of this team may not poll.
+    fn may_poll(&mut self) -> bool {
         if self.may_spin && self.done < POLLS {
             self.done += 1;
             std::hint::spin_loop();
@@ -89,7 +89,7 @@ impl Me<'_> {
             if self.barrier.broken.load(Ordering::Acquire) {
                 resume_unwind(Box::new(Abandoned));
             }
-            if !polls.again() {
+            if !polls.may_poll() {
                 yield_core();
             }
         }
@@ -134,8 +134,11 @@ struct Barrier {
     /// Whether a waiting thread may poll. False if there are more threads than cores, because a polling thread would
     /// occupy the core that another thread needs.
     may_spin: bool,
+    /// Number of threads that have arrived in this round.
     arrived: AtomicUsize,
+    /// Number of completed rounds.
     round: AtomicUsize,
+    /// A thread has panicked, so the round will not be completed.
     broken: AtomicBool,
     posts: Vec<Posts>,
     asleep: Mutex<()>,
@@ -159,7 +162,7 @@ impl Barrier {
             if self.broken.load(Ordering::Acquire) {
                 resume_unwind(Box::new(Abandoned));
             }
-            if polls.again() {
+            if polls.may_poll() {
                 continue;
             }
             let guard = lock(&self.asleep);
@@ -207,7 +210,7 @@ struct RunRequest {
 struct Shared {
     barrier: Barrier,
     request: Mutex<RunRequest>,
-    given: Condvar,
+    request_changed: Condvar,
     /// Number of threads other than 0 that have not finished the current run.
     running: AtomicUsize,
     finished: Condvar,
@@ -246,7 +249,7 @@ impl Team {
                 wake: Condvar::new(),
             },
             request: Mutex::new(RunRequest { number: 0, function: None, end: false }),
-            given: Condvar::new(),
+            request_changed: Condvar::new(),
             running: AtomicUsize::new(0),
             finished: Condvar::new(),
             panic: Mutex::new(None),
@@ -282,7 +285,8 @@ impl Team {
     }
 
     /// Runs `others` on threads 1.. and `own` on the calling thread, and waits for all. A panic on any thread releases
-    /// the other threads from their barriers and ends the run; the team is unusable afterwards.
+    /// the other threads from their barriers and ends the run; the team is unusable afterwards. A panic of the calling
+    /// thread is resumed; after a panic of another thread, returns an internal error.
     pub fn run<R>(&mut self, others: impl Fn(Me) + Sync, own: impl FnOnce(Me) -> R) -> Result<R> {
         let shared = &*self.shared;
         if shared.barrier.broken.load(Ordering::Acquire) {
@@ -304,7 +308,7 @@ impl Team {
             request.number += 1;
             request.function = Some(function);
             drop(request);
-            shared.given.notify_all();
+            shared.request_changed.notify_all();
         }
         let result = catch_unwind(AssertUnwindSafe(|| own(me)));
         if result.is_err() {
@@ -355,7 +359,7 @@ impl Team {
 impl Drop for Team {
     fn drop(&mut self) {
         self.shared.request().end = true;
-        self.shared.given.notify_all();
+        self.shared.request_changed.notify_all();
         self.threads.clear();
     }
 }
@@ -364,7 +368,7 @@ impl Shared {
     fn wait_until_finished(&self) {
         let mut polls = self.barrier.polls();
         while self.running.load(Ordering::Acquire) > 0 {
-            if polls.again() {
+            if polls.may_poll() {
                 continue;
             }
             let request = self.request();
@@ -392,7 +396,7 @@ fn thread_main(shared: &Shared, index: usize) {
     loop {
         let mut request = shared.request();
         while request.number == done && !request.end {
-            request = shared.given.wait(request).unwrap_or_else(PoisonError::into_inner);
+            request = shared.request_changed.wait(request).unwrap_or_else(PoisonError::into_inner);
         }
         if request.end {
             return;

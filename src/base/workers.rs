@@ -8,9 +8,9 @@ use std::ops::Range;
 /// Pieces per thread. With more than one piece per thread, a thread that finishes early can process pieces of slower
 /// threads.
 const PIECES_OF_A_THREAD: usize = 4;
-/// Minimum work in bytes for which threads are started. Starting a thread takes as long as reading about 20 kB of text,
-/// or moving about 200 kB.
-const WORTH_A_TEAM: usize = 1 << 20;
+/// Minimum work in bytes for which threads are started. Such work takes at least 5 times as long as the start of a
+/// thread, which takes as long as reading about 20 kB of text, or moving about 200 kB.
+const TEAM_BYTES: usize = 1 << 20;
 /// Minimum number of values per part of a lane. [`across`] divides lanes into such parts.
 const LEAST_ACROSS: usize = 1024;
 /// Name of an allocation in error messages.
@@ -19,26 +19,27 @@ const PIECES: &str = "pieces of work";
 /// Maximum number of threads, and the thread team once it is started.
 pub struct Workers {
     threads: Threads,
-    worth: usize,
+    /// Minimum work in bytes for which threads are started.
+    min_bytes: usize,
     team: Option<Team>,
 }
 
-/// Number of threads, or a function that determines this number at first use.
+/// Number of threads, or a function that returns this number whenever it is needed.
 #[derive(Clone, Copy)]
 enum Threads {
-    Known(usize),
-    Asked(fn() -> usize),
+    Count(usize),
+    Function(fn() -> usize),
 }
 
 impl Workers {
     /// Uses at most `threads` threads, including the calling thread.
     pub fn new(threads: usize) -> Self {
-        Self { threads: Threads::Known(threads), worth: WORTH_A_TEAM, team: None }
+        Self { threads: Threads::Count(threads), min_bytes: TEAM_BYTES, team: None }
     }
 
     /// Uses at most `ask()` threads. Calls `ask` only if there is enough work for several threads.
-    pub fn asked(ask: fn() -> usize) -> Self {
-        Self { threads: Threads::Asked(ask), worth: WORTH_A_TEAM, team: None }
+    pub fn from_function(ask: fn() -> usize) -> Self {
+        Self { threads: Threads::Function(ask), min_bytes: TEAM_BYTES, team: None }
     }
 
     /// Uses the calling thread only.
@@ -48,18 +49,18 @@ impl Workers {
 
     /// Starts threads for any amount of work; for tests.
     pub fn eager(threads: usize) -> Self {
-        Self { worth: 0, ..Self::new(threads) }
+        Self { min_bytes: 0, ..Self::new(threads) }
     }
 
     /// Returns the number of threads for work on `bytes` bytes.
     pub fn threads(&self, bytes: usize) -> usize {
-        if bytes < self.worth { 1 } else { self.most() }
+        if bytes < self.min_bytes { 1 } else { self.max_threads() }
     }
 
-    fn most(&self) -> usize {
+    fn max_threads(&self) -> usize {
         match self.threads {
-            Threads::Known(threads) => threads.max(1),
-            Threads::Asked(ask) => ask().max(1),
+            Threads::Count(threads) => threads.max(1),
+            Threads::Function(ask) => ask().max(1),
         }
     }
 
@@ -85,12 +86,12 @@ impl Workers {
         work: impl Fn(T) -> R + Sync,
     ) -> Result<Vec<R>> {
         let pieces = collected(pieces, PIECES)?;
-        if pieces.len() <= 1 || self.most() == 1 {
+        if pieces.len() <= 1 || self.max_threads() == 1 {
             return collected(pieces.into_iter().map(work), PIECES);
         }
         let team = match self.team.take() {
             Some(team) => team,
-            None => Team::new(self.most()).or_else(|_| Team::new(1))?,
+            None => Team::new(self.max_threads()).or_else(|_| Team::new(1))?,
         };
         self.team.insert(team).map(pieces, work)
     }
@@ -171,8 +172,8 @@ mod tests {
             let lengths = workers.map(pieces, |piece| piece.len()).unwrap();
             (lengths, workers.team.is_some())
         };
-        assert_eq!(lengths(WORTH_A_TEAM - 1), (vec![100], false));
-        let (pieces, started) = lengths(WORTH_A_TEAM);
+        assert_eq!(lengths(TEAM_BYTES - 1), (vec![100], false));
+        let (pieces, started) = lengths(TEAM_BYTES);
         assert_eq!((pieces.len(), pieces.iter().sum(), started), (12, 100, true));
         assert_eq!(workers.team.as_ref().map(Team::members), Some(3));
     }

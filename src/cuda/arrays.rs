@@ -31,7 +31,7 @@ impl Padded {
         Self::zeroed_in(&mut Pool::default(), stream, arrays, count, guard, value, what)
     }
 
-    /// Like `zeroed`, but takes the memory from a pool.
+    /// Like `zeroed`, but uses memory of a pool if it has a block of the required size.
     pub fn zeroed_in(
         pool: &mut Pool,
         stream: &Stream,
@@ -84,14 +84,14 @@ pub struct MemoryRange {
 }
 
 /// Memory for reuse: blocks of the previous factorization, and blocks that the current factorization has returned by
-/// `give`. An allocation gets the first free block of exactly the requested size.
+/// `release`. An allocation gets the first free block of exactly the requested size, or new memory.
 #[derive(Default)]
 pub struct Pool {
     free: Vec<Memory>,
     /// Memory that the current factorization must not reuse, but the next one may.
-    kept: Vec<Memory>,
-    /// Memory of the vectors of the solver, which is workspace during a factorization. It contains zeros before and
-    /// after the factorization.
+    for_next: Vec<Memory>,
+    /// Memory of the vectors of the solver, which a factorization uses as workspace. It contains zeros before the
+    /// factorization, and again after `next`.
     workspace: MemoryRange,
     /// Number of bytes at the beginning of `workspace` that were overwritten.
     written: usize,
@@ -99,13 +99,13 @@ pub struct Pool {
 
 impl Pool {
     /// Adds memory to the pool, for this factorization.
-    pub fn give(&mut self, memory: Memory) -> Result<()> {
+    pub fn release(&mut self, memory: Memory) -> Result<()> {
         push(&mut self.free, memory, LIST)
     }
 
     /// Adds memory that this factorization no longer needs, for the next factorization.
-    pub fn keep(&mut self, memory: Memory) -> Result<()> {
-        push(&mut self.kept, memory, LIST)
+    pub fn save_for_next(&mut self, memory: Memory) -> Result<()> {
+        push(&mut self.for_next, memory, LIST)
     }
 
     /// Sets the workspace, which must contain zeros.
@@ -128,29 +128,31 @@ impl Pool {
         })
     }
 
-    /// Returns the addresses of two arrays in the workspace, with one f64 per cell each.
+    /// Returns the addresses of two arrays in the workspace, with one f64 per cell each. Returns an error if the
+    /// workspace is too small.
     pub fn borrow_pair(&mut self, cells: usize) -> Result<[Address; 2]> {
         let no_room = || Error::Internal("the vectors of the solver are in use".to_owned());
         let at = self.borrow(2 * 8 * cells).ok_or_else(no_room)?;
         Ok([at, at + 8 * cells as u64])
     }
 
-    /// Returns the pool for the next factorization, and frees unused memory. Sets the workspace to zero.
+    /// Returns the pool for the next factorization, which contains the memory from `save_for_next`. Frees the other
+    /// unused memory, and sets the workspace to zero.
     pub fn next(self, stream: &Stream) -> Result<Self> {
         if self.written > 0 {
             stream.fill(self.workspace.at, 0, self.written)?;
         }
-        Ok(Self { free: self.kept, ..Self::default() })
+        Ok(Self { free: self.for_next, ..Self::default() })
     }
 
-    /// Returns the size of the device memory that is not in use, in bytes.
+    /// Returns the size in bytes of the free memory, without the memory from `save_for_next`.
     pub fn bytes(&self) -> usize {
         self.free.iter().map(|memory| memory.bytes).sum()
     }
 
     /// Returns `bytes` of zeroed memory. `what` is the name of the memory in the error message.
     pub fn zeroed(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Memory> {
-        match self.found(bytes) {
+        match self.take_free(bytes) {
             Some(memory) => stream.fill(memory.address, 0, bytes).map(|()| memory),
             None => Memory::zeroed(stream.device(), stream, bytes, what),
         }
@@ -158,14 +160,14 @@ impl Pool {
 
     /// Returns `bytes` of memory, whose content is arbitrary.
     fn any(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Memory> {
-        match self.found(bytes) {
+        match self.take_free(bytes) {
             Some(memory) => Ok(memory),
             None => Memory::zeroed(stream.device(), stream, bytes, what),
         }
     }
 
     /// Removes and returns the first free memory of exactly `bytes` bytes.
-    fn found(&mut self, bytes: usize) -> Option<Memory> {
+    fn take_free(&mut self, bytes: usize) -> Option<Memory> {
         self.free.iter().position(|memory| memory.bytes == bytes).map(|k| self.free.remove(k))
     }
 
@@ -183,8 +185,8 @@ impl Pool {
             offset as u64
         });
         let memory = self.any(stream, bytes, what)?;
-        let places = offsets.map(|offset| memory.address + offset);
-        Ok((memory, places))
+        let addresses = offsets.map(|offset| memory.address + offset);
+        Ok((memory, addresses))
     }
 }
 

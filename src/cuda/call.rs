@@ -23,6 +23,7 @@ pub struct Call<'a> {
     pub output: CellArray,
     /// First error of the CUDA driver. After an error, later steps do nothing.
     pub failed: Option<Error>,
+    /// Extents of the arrays.
     pub(super) of: Cells,
     pub(super) copies: &'a mut Copies,
     pub(super) watch: &'a Watch,
@@ -33,7 +34,7 @@ pub struct Call<'a> {
 
 /// Returns the address and the layout of an array on the device: of the caller's array at `device`, or, if `device` is
 /// 0, of its staged copy at `staged`. A staged copy has contiguous rows and planes.
-pub fn place(device: u64, staged: Address, of: Cells, (ld, plane): (usize, usize)) -> CellArray {
+pub fn array_on_device(device: u64, staged: Address, of: Cells, (ld, plane): (usize, usize)) -> CellArray {
     let (values, ld, plane) = if device != 0 { (device, ld, plane) } else { (staged, of.nx, of.plane()) };
     CellArray { values, ld: ld as i64, plane: plane as i64 }
 }
@@ -41,7 +42,7 @@ pub fn place(device: u64, staged: Address, of: Cells, (ld, plane): (usize, usize
 /// Returns how an array is copied: the number of host values from one copy to the next, the number of rows per copy,
 /// and the number of bytes on the device from the start of a copy to the start of the next one. An array with
 /// contiguous planes needs one copy; any other array needs one copy per plane.
-fn planes(of: Cells, (ld, plane): (usize, usize), len: usize) -> (usize, usize, usize) {
+fn copy_shape(of: Cells, (ld, plane): (usize, usize), len: usize) -> (usize, usize, usize) {
     if of.nz == 1 || plane == of.ny * ld { (len, of.rows(), 0) } else { (plane, of.ny, 8 * of.plane()) }
 }
 
@@ -53,9 +54,9 @@ pub fn push_reads<'v>(
     shape: (usize, usize),
     to: Address,
 ) -> Result<()> {
-    let (plane, rows, apart) = planes(of, shape, values.len());
+    let (plane, rows, step) = copy_shape(of, shape, values.len());
     for (k, values) in values.chunks(plane).enumerate() {
-        push(jobs, Job::read(values, (shape.0, of.nx, rows), to + (k * apart) as u64), PLANES)?;
+        push(jobs, Job::read(values, (shape.0, of.nx, rows), to + (k * step) as u64), PLANES)?;
     }
     Ok(())
 }
@@ -74,13 +75,13 @@ impl Call<'_> {
         if output_here {
             push_reads(&mut jobs, self.arrays.output, self.of, shape, self.output.values)?;
         }
-        self.watch.note(0, self.stream)?;
+        self.watch.record(0, self.stream)?;
         self.copies.send(self.stream, &jobs)?;
         self.sent = true;
-        self.watch.note(1, self.stream)
+        self.watch.record(1, self.stream)
     }
 
-    /// Copies the output to the host if the caller's array is there, and waits until the output is visible.
+    /// Copies the output to the caller's array if this is in host memory, and waits until the output is visible.
     pub fn fetch_output(&mut self) -> Result<()> {
         self.stream.wait()?;
         if self.arrays.device_output != 0 {
@@ -90,9 +91,9 @@ impl Call<'_> {
         let start = Instant::now();
         let mut jobs = Vec::new();
         let shape = (self.arrays.ld, self.arrays.plane);
-        let (plane, rows, apart) = planes(self.of, shape, self.arrays.output.len());
+        let (plane, rows, step) = copy_shape(self.of, shape, self.arrays.output.len());
         for (k, values) in self.arrays.output.chunks_mut(plane).enumerate() {
-            let from = self.output.values + (k * apart) as u64;
+            let from = self.output.values + (k * step) as u64;
             push(&mut jobs, Job::write(values, (shape.0, self.of.nx, rows), from), PLANES)?;
         }
         self.copies.fetch(self.stream, &jobs)?;
@@ -134,9 +135,9 @@ impl Call<'_> {
     /// Returns the entry (i, row) of a caller's array; `row` counts the rows of all planes.
     fn value(&self, array: CellArray, i: usize, row: usize) -> Result<f64> {
         let ny = self.of.ny;
-        let place = (row / ny) as u64 * array.plane as u64 + (row % ny) as u64 * array.ld as u64 + i as u64;
+        let index = (row / ny) as u64 * array.plane as u64 + (row % ny) as u64 * array.ld as u64 + i as u64;
         let mut value = [0.0];
-        self.stream.fetch(&mut value, array.values + 8 * place)?;
+        self.stream.fetch(&mut value, array.values + 8 * index)?;
         self.stream.wait()?;
         Ok(value[0])
     }

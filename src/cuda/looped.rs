@@ -55,7 +55,8 @@ impl SharedScalars {
         stream.send_start(self.at, &self.here, bytes)
     }
 
-    /// Queues a copy of the scalars to the host, with at most `steps` ring entries.
+    /// Queues a copy of the scalars to the host, with at most `steps` ring entries. The kernel `report`, if there is
+    /// one, then also resets the scalars that `reset_findings` resets.
     fn start_fetch(&mut self, stream: &Stream, steps: usize) -> Result<()> {
         if let Some(report) = self.report {
             return report(stream, &ReportArgs { scalars: self.at, found: self.copy_at(), steps: steps as i32 });
@@ -84,7 +85,7 @@ impl SharedScalars {
     }
 
     /// Sets the largest magnitudes and the index of the first non-finite entry to zero, on the device.
-    pub fn forget_seen(&self, stream: &Stream) -> Result<()> {
+    pub fn reset_findings(&self, stream: &Stream) -> Result<()> {
         let (start, end) = (offset_of!(Scalars, largest), offset_of!(Scalars, ticket));
         stream.fill(self.at + start as u64, 0, end - start)
     }
@@ -149,7 +150,8 @@ pub trait Looped {
     /// Returns the recorded loop and the stream on which to launch it, or `None` if the host launches the iterations.
     fn graph(&self) -> Option<(&Loop, &Stream)>;
 
-    /// Launches one iteration. It computes the next p, q, rho = <r, M^-1 r> and sigma = <p, A p>, or ends the loop.
+    /// Launches one iteration, or the whole loop if one kernel executes it. An iteration computes the next p, q, rho =
+    /// <r, M^-1 r> and sigma = <p, A p>, or ends the loop.
     fn iteration(&mut self) -> Result<()>;
 
     /// Launches the loop.
@@ -163,8 +165,8 @@ pub trait Looped {
     /// Returns the largest number of iterations before the loop pauses.
     fn lag(&self) -> i64;
 
-    /// Prepares the loop. Returns true if the device is already running a loop that has the limits of `_at` and begins
-    /// at its iteration. `run` then does not launch the loop.
+    /// Prepares the loop. Returns true if a loop with the limits of `_at` has already been launched, and begins at the
+    /// iteration of `_at`. `run` then does not launch the loop.
     fn begin(&mut self, _at: &State) -> Result<bool> {
         Ok(false)
     }
@@ -197,12 +199,14 @@ pub fn launch(of: &mut impl Looped) -> Result<()> {
     }
 }
 
-/// Returns the iterations until the loop pauses for the observer, or because the ring is full.
+/// Returns the number of iterations after which the loop pauses: for the observer, or because the ring is full.
 pub fn observed_lag(observer: &dyn Observer) -> i64 {
     if observer.may_stop() { MONITOR_LAG } else { RING as i64 }
 }
 
-/// Runs the PCG loop from the current p, q, rho and sigma, until the loop ends.
+/// Runs the PCG loop from the current p, q, rho and sigma until it ends, and returns the reason. `Code::Paused` means
+/// that the observer has stopped the loop, or that `is_slow` has returned true. In the second case, `end` is not
+/// called.
 pub fn run(of: &mut impl Looped, at: &mut State) -> Result<Code> {
     let mut begun = of.begin(at)?;
     if !begun {
@@ -248,26 +252,28 @@ pub fn has_limits(s: &Scalars, at: &State) -> bool {
         && s.preconditioned == i32::from(test.norm == Norm::Preconditioned)
 }
 
-/// Notifies the observer of the iterations in the ring.
+/// Notifies the observer of the iterations in the ring. Updates the norm, the number of iterations and the observer's
+/// stop request in `at`. The last iteration has no norm if its <r, M^-1 r> is negative.
 fn report_iterations(s: &Scalars, observer: &mut dyn Observer, at: &mut State) {
     let used = s.ring_used as usize;
     at.norm = s.norm;
     for (k, step) in s.ring[..used].iter().enumerate() {
-        observer.see(Event::Coefficients(step.alpha, step.beta));
+        observer.receive(Event::Coefficients(step.alpha, step.beta));
         at.iterations += 1;
         if s.code == Code::RhoNegative as i32 && k + 1 == used {
             break;
         }
         let relative = step.norm / at.test.reference;
         if at.stopped {
-            observer.see(Event::Passed(at.iterations, relative));
+            observer.receive(Event::Passed(at.iterations, relative));
         } else {
-            at.stopped = observer.see(Event::Iteration(at.iterations, relative));
+            at.stopped = observer.receive(Event::Iteration(at.iterations, relative));
         }
     }
 }
 
-/// Returns the code with which the loop ended, and stores the scalars of a breakdown in `at`.
+/// Returns the code with which the loop ended. Stores <r, M^-1 r> and <p, A p> in `at`, also those that caused a
+/// breakdown.
 fn end_code(s: &Scalars, at: &mut State) -> Result<Code> {
     (at.rho, at.sigma) = (s.sum, s.sigma);
     let code = Code::OF_DEVICE.into_iter().find(|code| *code != Code::Running && *code as i32 == s.code);

@@ -1,7 +1,7 @@
 //! Device resources of a handle of any family: the device, its stream, and the copies of host arrays. Creates the
 //! [`Call`]s of the handle.
 
-use super::call::{Call, place};
+use super::call::{Call, array_on_device};
 use super::driver::{Device, Entered, Module, Share, Stream, Watch};
 use super::launch::Address;
 use super::staging::Copies;
@@ -11,13 +11,13 @@ use crate::report::Observer;
 use crate::stencil::cells::Cells;
 use std::sync::Arc;
 
-/// A device with the kernels of a family, used by one handle.
+/// The device, or the devices, of one handle, with the kernels of its family.
 pub struct Session {
     /// The handle's own stream, used if the caller provides none.
     own: Stream,
     /// The caller's stream as an integer, or 0 if the caller has set none.
-    number: usize,
-    /// The stream `number`. `None` if the caller has set no stream, and after a reset of the device.
+    caller_stream: usize,
+    /// The stream `caller_stream`. `None` if the caller has set no stream, and after a reset of the device.
     caller: Option<Stream>,
     copies: Copies,
     /// Measures the time of copies to the device.
@@ -41,8 +41,8 @@ impl Session {
     pub fn open_all(ordinals: &[i64], family: &'static Module, threads: usize) -> Result<Self> {
         let mut others = Vec::new();
         reserve(&mut others, ordinals.len(), "devices")?;
-        for (place, ordinal) in ordinals.iter().enumerate() {
-            let share = Share { place: place as i32, count: ordinals.len() as i32 };
+        for (index, ordinal) in ordinals.iter().enumerate() {
+            let share = Share { index: index as i32, count: ordinals.len() as i32 };
             others.push(Device::open(*ordinal, family, share)?);
         }
         for device in &others {
@@ -51,7 +51,7 @@ impl Session {
         let device = others.remove(0);
         let own = Stream::new(&device)?.with(&others)?;
         let (caller, copies, watch) = (None, Copies::new(threads), Watch::new(&device)?);
-        Ok(Self { own, number: 0, caller, copies, watch, family, device, others, seconds_transfer: 0.0 })
+        Ok(Self { own, caller_stream: 0, caller, copies, watch, family, device, others, seconds_transfer: 0.0 })
     }
 
     /// Returns the ordinals of all devices in order.
@@ -70,27 +70,27 @@ impl Session {
         self.device.was_reset() || self.others.iter().any(|device| device.was_reset())
     }
 
-    /// Returns a new session on the same devices if the program has reset one of them. The reset has freed all memory
-    /// of that device.
+    /// Returns a new session on the same devices if the program has reset one of them, else `None`. The reset has freed
+    /// all memory of that device.
     pub fn after_reset(&self) -> Result<Option<Self>> {
         if !self.was_reset() {
             return Ok(None);
         }
         let ordinals: Vec<i64> = collected(self.ordinals().map(i64::from), "devices")?;
         let mut session = Self::open_all(&ordinals, self.family, self.copies.threads())?;
-        session.use_stream(self.number)?;
+        session.use_stream(self.caller_stream)?;
         Ok(Some(session))
     }
 
-    /// Selects the caller's stream, or the handle's own stream for 0. After a reset no work is queued until
-    /// `after_reset` has reopened the devices.
+    /// Selects the caller's stream, or the handle's own stream for 0. If a device was reset, only stores the number of
+    /// the stream; `after_reset` then selects the stream in the new session.
     pub fn use_stream(&mut self, stream: usize) -> Result<()> {
         if stream == 0 || self.was_reset() {
             self.caller = None;
-        } else if self.caller.is_none() || self.number != stream {
+        } else if self.caller.is_none() || self.caller_stream != stream {
             self.caller = Some(Stream::borrowed(&self.device, stream)?.with(&self.others)?);
         }
-        self.number = stream;
+        self.caller_stream = stream;
         Ok(())
     }
 
@@ -114,8 +114,8 @@ impl Session {
         staged: [Address; 2],
     ) -> Call<'a> {
         let shape = (arrays.ld, arrays.plane);
-        let input = place(arrays.device_input, staged[0], of, shape);
-        let output = place(arrays.device_output, staged[1], of, shape);
+        let input = array_on_device(arrays.device_input, staged[0], of, shape);
+        let output = array_on_device(arrays.device_output, staged[1], of, shape);
         let (stream, copies) = (self.caller.as_ref().unwrap_or(&self.own), &mut self.copies);
         let (watch, seconds_transfer) = (&self.watch, &mut self.seconds_transfer);
         *seconds_transfer = 0.0;

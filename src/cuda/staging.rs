@@ -1,6 +1,9 @@
 //! Copies of host arrays to the device and back through page-locked memory. The driver stages pageable arrays with one
 //! thread, at 1/4 of the bus bandwidth. Here a thread team copies pieces to and from a few buffers while the device
 //! copies other buffers. Arrays that the caller has page-locked are copied directly by the device.
+//!
+//! A job is the copy of rows of one array. It is divided into chunks, each of which the device copies at once to or
+//! from a buffer. A chunk is divided into pieces, each of which one thread copies.
 
 use super::driver::{Device, Event, Locked, Stream, is_page_locked};
 use crate::base::memory::{copy_past_caches, fence_copies};
@@ -10,13 +13,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Number of values that a thread copies at a time: 128 kB, which takes about 10 us. With twice this number, copies are
+/// Number of values of a piece: 128 kB, which a thread copies in about 10 us. With twice this number, copies are
 /// 2 to 24 % slower (docs/benchmarks/gpu.md).
 const PIECE: usize = 16 * 1024;
-/// Largest number of values of one device copy: 4 MB, so that its launch takes only a small part of its time.
+/// Largest number of values of a chunk: 4 MB, so that the launch takes only a small part of the time of the copy.
 const CHUNK: usize = 32 * PIECE;
-/// Number of values of a short device copy. The first copies to the device are short, because the device waits for
-/// them. The last copies to the host are short, because the host waits for them.
+/// Number of values of a short chunk. The first copies to the device are short, because the device waits for them. The
+/// last copies to the host are short, because the host waits for them.
 const SHORT: usize = 2 * PIECE;
 /// Number of page-locked buffers. With three buffers, copies are 5 % slower on an H200.
 const BUFFERS: usize = 6;
@@ -26,11 +29,11 @@ const MOST_COPYING_THREADS: usize = 8;
 /// Values per cache line.
 const LINE: usize = 8;
 /// Below this number of values, the calling thread copies alone, because waking another thread would take longer.
-const WORTH_A_TEAM: usize = 6 * PIECE;
+const TEAM_BYTES: usize = 6 * PIECE;
 /// Number of polls before a waiting thread yields its core.
 const SPINS: usize = 1000;
 
-/// Rows of a host array, and the address of their contiguous copy on the device.
+/// A copy between rows of a host array and contiguous values on the device.
 pub struct Job<'a> {
     host: *mut f64,
     ld: usize,
@@ -109,8 +112,10 @@ impl<'a> Job<'a> {
 #[derive(Clone, Copy)]
 struct Chunk {
     job: usize,
+    /// First value, counted without the gaps between rows.
     first: usize,
     count: usize,
+    /// Number of pieces of all previous chunks.
     first_piece: usize,
 }
 
@@ -199,6 +204,7 @@ struct Run<'a> {
     open: AtomicUsize,
     /// Pieces copied so far of the chunk in each buffer.
     done: [AtomicUsize; BUFFERS],
+    /// Whether an operation of the driver has failed. The waiting threads then return.
     failed: AtomicBool,
 }
 
@@ -239,7 +245,8 @@ impl Run<'_> {
         self.done[chunk % BUFFERS].fetch_add(1, Ordering::Release);
     }
 
-    /// Copies pieces until none is left; run by all threads except the calling thread.
+    /// Copies pieces until none is left, or until a copy on the device has failed; run by all threads except the
+    /// calling thread.
     fn copy_pieces(&self) {
         let mut chunk = 0;
         loop {
@@ -260,7 +267,8 @@ impl Run<'_> {
         }
     }
 
-    /// Copies the next piece if its chunk is open.
+    /// Copies the next piece if its chunk is open; run by the calling thread. `chunk` is the chunk of the last piece
+    /// that this function has copied, and is updated.
     fn copy_next_piece(&self, chunk: &mut usize) {
         let piece = self.next.load(Ordering::Relaxed);
         if piece < self.pieces {
@@ -283,7 +291,8 @@ impl Run<'_> {
         self.open.fetch_add(1, Ordering::Release);
     }
 
-    /// Sends filled buffers to the device and opens buffers that the device has read; run by the calling thread.
+    /// Sends filled buffers to the device, and opens the next chunk when the device has read the buffer that this chunk
+    /// reuses; run by the calling thread.
     fn send(&self, stream: &Stream, copied: &[Event; BUFFERS]) -> Result<()> {
         let (mut sent, mut open, mut near) = (0, BUFFERS.min(self.chunks.len()), 0);
         self.open.store(open, Ordering::Release);
@@ -293,7 +302,7 @@ impl Run<'_> {
                 let to = self.jobs[chunk.job].device + 8 * chunk.first as u64;
                 // SAFETY: the buffer is full, and no thread writes to it before the event has occurred.
                 unsafe { stream.send_locked(to, self.buffers[sent % BUFFERS], chunk.count)? };
-                copied[sent % BUFFERS].note(stream)?;
+                copied[sent % BUFFERS].record(stream)?;
                 sent += 1;
             } else if open < self.chunks.len() && sent + BUFFERS > open && copied[open % BUFFERS].is_complete()? {
                 self.done[open % BUFFERS].store(0, Ordering::Relaxed);
@@ -316,7 +325,7 @@ impl Run<'_> {
                 self.done[asked % BUFFERS].store(0, Ordering::Relaxed);
                 // SAFETY: the buffer has been emptied, and no thread reads it before the event has occurred.
                 unsafe { stream.fetch_locked(self.buffers[asked % BUFFERS], from, chunk.count)? };
-                copied[asked % BUFFERS].note(stream)?;
+                copied[asked % BUFFERS].record(stream)?;
                 asked += 1;
             } else if emptied < open && self.is_done(emptied) {
                 emptied += 1;
@@ -374,7 +383,7 @@ impl Carrier {
             run.failed.store(result.is_err(), Ordering::Relaxed);
             result
         };
-        if jobs.iter().map(Job::staged).sum::<usize>() < WORTH_A_TEAM {
+        if jobs.iter().map(Job::staged).sum::<usize>() < TEAM_BYTES {
             return own();
         }
         team.run(|_: Me| run.copy_pieces(), |_| own())?

@@ -33,7 +33,7 @@ pub fn transfer(cells: CellBox, array: CellArray, vector: Address, factor: f64) 
 
 /// Returns max |v| of `count` values, or NaN if any value is NaN.
 pub fn largest(stream: &Stream, scalars: &mut SharedScalars, v: Address, count: usize) -> Result<f64> {
-    scalars.forget_seen(stream)?;
+    scalars.reset_findings(stream)?;
     launch::cell_largest(stream, &CellLargestArgs { count: count as i64, v, scalars: scalars.at })?;
     Ok(f64::from_bits(scalars.fetch(stream)?.largest))
 }
@@ -42,7 +42,7 @@ pub fn largest(stream: &Stream, scalars: &mut SharedScalars, v: Address, count: 
 pub fn inspect(call: &mut Call, scalars: &mut SharedScalars, cells: CellBox, guess: bool) -> Result<Inputs> {
     call.send_arrays(guess)?;
     let output = if guess { call.output } else { CellArray::default() };
-    scalars.forget_seen(call.stream)?;
+    scalars.reset_findings(call.stream)?;
     let args = CellInspectArgs { cells, input: call.input, output, scalars: scalars.at };
     launch::cell_inspect(call.stream, &args)?;
     call.inputs(scalars.fetch(call.stream)?)

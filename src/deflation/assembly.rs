@@ -1,11 +1,12 @@
-//! Assembly of the coarse matrix E = Z^T A Z from the couplings of A between regions (docs/theory/dpcg.md, the coarse
-//! matrix E). The rows of cells are divided into a fixed number of blocks. Contributions are summed per block, and then
-//! over the blocks in order. E is therefore bitwise identical for any number of threads.
+//! Assembly of the coarse matrix E = Z^T A Z from the row sums of A and the couplings between regions
+//! (docs/theory/dpcg.md, the coarse matrix E). A coupling is an off-diagonal entry of A. The rows of cells are divided
+//! into a fixed number of blocks. Contributions are summed per block, and then over the blocks in order. E is therefore
+//! bitwise identical for any number of threads.
 
 use crate::deflation::regions::{NONE, Regions};
 use crate::direct::couplings::Couplings;
 use crate::error::{Result, collected, extend, insert, zeroed};
-use crate::stencil::cell_components::{CellComponents, row_excess};
+use crate::stencil::cell_components::{CellComponents, regular_row_sums};
 use crate::stencil::cells::{Cells, SevenPoints};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -23,10 +24,10 @@ fn block_rows(cells: Cells, block: usize) -> Range<usize> {
     rows * block / BLOCKS..rows * (block + 1) / BLOCKS
 }
 
-/// Contribution of one block to one entry of E.
+/// Contribution of one block to the entry E_rs with r < s, or to the row sum of row r of E; then s = r.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entry {
-    /// Row (16 bits), column (16 bits) and block (32 bits). Sorting by this key fixes the order of additions.
+    /// r (16 bits), s (16 bits) and block (32 bits). Sorting by this key fixes the order of additions.
     key: u64,
     value: f64,
 }
@@ -48,8 +49,8 @@ struct Pending {
     sum: f64,
 }
 
-/// Contribution of one block to E. For r < s, the key r << 16 | s belongs to the couplings between the regions r and s.
-/// For r = s, it belongs to the row sum of region r.
+/// Contribution of one block to E. For r < s, the key r << 16 | s belongs to the sum of the couplings between the
+/// regions r and s. For r = s, it belongs to the row sum of row r of E.
 #[derive(Default)]
 struct Part {
     sums: HashMap<u32, f64>,
@@ -67,18 +68,20 @@ impl Part {
         Ok(())
     }
 
+    /// Adds the pending sum to this part and sets it to zero.
     fn finish(&mut self, pending: &mut Pending) -> Result<()> {
         let ((r, s), sum) = (pending.pair, std::mem::take(&mut pending.sum));
         match [r, s] {
             _ if sum == 0.0 => Ok(()),
-            // A coupling between a region and cells without a vector is subtracted from the row sum of the region.
+            // Couplings to cells without region are subtracted from the row sum of the region.
             [NONE, NONE] => Ok(()),
             [NONE, one] | [one, NONE] => self.add(one, one, -sum),
             [r, s] => self.add(r, s, sum),
         }
     }
 
-    /// Adds `value` to the coupling of vectors r and s, or to the row sum if r = s. Neither r nor s may be `NONE`.
+    /// Adds `value` to the sum of the couplings between the regions r and s, or to the row sum if r = s. Neither r nor
+    /// s may be `NONE`.
     fn add(&mut self, r: u16, s: u16, value: f64) -> Result<()> {
         let key = u32::from(r.min(s)) << 16 | u32::from(r.max(s));
         if let Some(sum) = self.sums.get_mut(&key) {
@@ -89,8 +92,8 @@ impl Part {
     }
 }
 
-/// Appends the contributions of a block to `entries`: those of its couplings to the east, north and top, and of its row
-/// sums.
+/// Appends the contributions of a block to `entries`: those of the couplings of its cells to the east, north and top,
+/// and of the row sums of its cells.
 pub fn assemble_block(
     a: &SevenPoints,
     components: &CellComponents,
@@ -102,7 +105,7 @@ pub fn assemble_block(
     let mut part = Part::default();
     let of = |row: usize| &regions.of[row * nx..][..nx];
     let along = |d: usize, row: usize| &a.forward[d][row * nx..][..nx];
-    let mut excess = zeroed(nx, COARSE_MATRIX)?;
+    let mut row_sums = zeroed(nx, COARSE_MATRIX)?;
     // In x, the couplings at one column often connect the same two regions in many rows, so there is one pending sum
     // per column. In y and z, consecutive couplings of a row often connect the same two regions, so one pending sum is
     // sufficient.
@@ -123,8 +126,8 @@ pub fn assemble_block(
                 part.couple(&mut across_x, r, s, coupling)?;
             }
         }
-        if row_excess(a, components, row, &mut excess) {
-            add_excess(own, &excess, &mut part)?;
+        if regular_row_sums(a, components, row, &mut row_sums) {
+            add_row_sums(own, &row_sums, &mut part)?;
         }
     }
     for pending in along_x.iter_mut().chain([&mut across_x]) {
@@ -137,12 +140,12 @@ pub fn assemble_block(
     )
 }
 
-/// Adds the row sums of A in one row of cells to the row sums of E.
-fn add_excess(of: &[u16], excess: &[f64], part: &mut Part) -> Result<()> {
+/// Adds the row sums of A in one row of cells to the row sums of E. `of` contains the regions of these cells.
+fn add_row_sums(of: &[u16], row_sums: &[f64], part: &mut Part) -> Result<()> {
     let mut start = 0;
     // Consecutive cells of the same region are summed first.
     for cells in of.chunk_by(|r, s| r == s) {
-        let sum: f64 = excess[start..start + cells.len()].iter().sum();
+        let sum: f64 = row_sums[start..start + cells.len()].iter().sum();
         if sum != 0.0 && cells[0] != NONE {
             part.add(cells[0], cells[0], sum)?;
         }
@@ -151,7 +154,8 @@ fn add_excess(of: &[u16], excess: &[f64], part: &mut Part) -> Result<()> {
     Ok(())
 }
 
-/// Returns E for `n` vectors. Contributions to the same entry are summed in the order of their blocks.
+/// Returns E for `n` deflation vectors. Sorts `entries`, sums the contributions to the same entry in the order of their
+/// blocks, and stores the sums at the beginning of `entries`.
 pub fn sum_entries(entries: &mut [Entry], n: usize) -> Result<Couplings> {
     // All keys differ, because they include the block. The unstable sort is therefore deterministic.
     entries.sort_unstable_by_key(|entry| entry.key);
@@ -166,7 +170,7 @@ pub fn sum_entries(entries: &mut [Entry], n: usize) -> Result<Couplings> {
     }
     let sums = &entries[..sums];
     let mut matrix =
-        Couplings { diagonal: zeroed(n, COARSE_MATRIX)?, excess: zeroed(n, COARSE_MATRIX)?, ..Couplings::default() };
+        Couplings { diagonal: zeroed(n, COARSE_MATRIX)?, row_sum: zeroed(n, COARSE_MATRIX)?, ..Couplings::default() };
     let mut next: Vec<usize> = zeroed(n + 1, COARSE_MATRIX)?;
     for entry in sums.iter().filter(|e| e.row() != e.column()) {
         next[entry.row() + 1] += 1;
@@ -186,10 +190,10 @@ pub fn sum_entries(entries: &mut [Entry], n: usize) -> Result<Couplings> {
     couplings().for_each(|entry| set(entry.column(), entry.row(), entry.value));
     couplings().for_each(|entry| set(entry.row(), entry.column(), entry.value));
     for entry in sums.iter().filter(|e| e.row() == e.column()) {
-        matrix.excess[entry.row()] = entry.value;
+        matrix.row_sum[entry.row()] = entry.value;
     }
     for r in 0..n {
-        matrix.diagonal[r] = matrix.excess[r] + matrix.row(r).map(|(_, a)| a).sum::<f64>();
+        matrix.diagonal[r] = matrix.row_sum[r] + matrix.row(r).map(|(_, a)| a).sum::<f64>();
     }
     Ok(matrix)
 }

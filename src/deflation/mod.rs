@@ -5,19 +5,21 @@
 //! P = I - A Z E^-1 Z^T,   E_rs = sum over cells i in r, j in s of a_ij
 //! ```
 //!
-//! A column of Z is one on a region and zero elsewhere. E therefore depends only on couplings of A between regions, and
-//! on the row sums e_i of A. Row sums are zero in singular components. With r != s, i in r and j in s:
+//! Each deflation vector is a column of Z. It is one on a region and zero elsewhere. E therefore depends only on the
+//! entries a_ij between cells of different regions, and on the row sums e_i = sum_j a_ij of A, which are zero in
+//! singular components:
 //!
 //! ```text
-//! E_rs = sum of a_ij,   E_rr = sum of e_i - sum of a_ij over all couplings that leave r.
+//! E_rs = sum over i in r, j in s of a_ij   (r != s),
+//! E_rr = sum over i in r of e_i - sum over i in r, j not in r of a_ij.
 //! ```
 //!
-//! E is stored in row-sum form. The row sum of region r in E is the sum of its e_i, minus its couplings to cells
-//! without a region.
+//! E is stored in row-sum form. Row r of E has the row sum (sum over i in r of e_i) - (sum over i in r and cells j
+//! without region of a_ij).
 //!
 //! If all deflation vectors are kept and some of them add up to a null vector of A, E is singular. The vector u that is
-//! one for these deflation vectors and zero for the others satisfies E u = 0. E + c u u^T is then regular, and gives
-//! the same projection P.
+//! one for these deflation vectors and zero for the others is a null vector of E. E + c u u^T replaces E, and results
+//! in the same projection P. With several null vectors, one such term is added for each (`Shift`).
 
 mod assembly;
 pub mod cpu;
@@ -33,17 +35,18 @@ use crate::direct::solver::{Direct, envelope_order};
 use crate::error::{Error, Result, collected, reset, zeroed};
 use assembly::{COARSE_MATRIX, multiply, sum_entries};
 
-/// The inverse of E is used if the condition (max_r E_rr) (max_rs |E^-1_rs|) is at most this number. If E is singular,
-/// E + c u u^T replaces E in this formula. A product with the inverse multiplies the rounding error of A Z E^-1 g by up
-/// to the condition; a solve with L D L^T does not. The limit is exceeded if row sums of E are tiny, or if bubbles are
-/// divided into several regions at contrasts below 1e-6.
+/// Largest condition number (max_r E_rr) (max_rs |E^-1_rs|) at which the inverse of E is used. If E is singular, E + c
+/// u u^T replaces E in this formula. A product with the inverse increases the rounding error of A Z E^-1 Z^T v by up to
+/// this condition number, that is, from 1e-16 to at most about 1e-8; a solve with L D L^T does not. The limit is
+/// exceeded if row sums of E are nonzero but tiny. It is also exceeded if the couplings of the two phases differ by
+/// more than a factor of 1e6, and bubbles are divided into several regions.
 pub const LARGEST_CONDITION: f64 = 1e8;
 
 /// Method that solves systems with E.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solver {
-    /// Product with the dense inverse, which has k^2 entries for k vectors. If the inverse is too inaccurate, the
-    /// factorization L D L^T is used instead.
+    /// Product with the dense inverse, which has k^2 entries for k deflation vectors. If the condition number exceeds
+    /// `LARGEST_CONDITION`, the factorization L D L^T is used instead.
     Inverse,
     /// Factorization L D L^T within the envelope of E.
     Cholesky,
@@ -66,16 +69,18 @@ enum Method {
 }
 
 /// Workspace of `solve`. `vectors` have one entry per deflation vector, and are empty unless the method is conjugate
-/// gradients. `means` have one entry per null vector.
+/// gradients. `means` have one entry per null vector u.
 pub struct Scratch {
     vectors: [Vec<f64>; 3],
     means: [Vec<f64>; 2],
 }
 
 impl CoarseMatrix {
-    /// Factorizes E. `entries` contains the entries of all blocks of rows, in any order. `tolerance` is the relative
-    /// tolerance of conjugate gradients, |r| <= tolerance |g|. With `Solver::Inverse`, only L D L^T is computed here.
-    /// The caller then computes the inverse with `columns` and `invert`.
+    /// Assembles E and prepares `solver`. `entries` contains the results of `assemble_block` for all blocks, in any
+    /// order; they are sorted and summed in place. `tolerance` is the relative tolerance of conjugate gradients, |g - E
+    /// t| <= tolerance |g|. With `Solver::Inverse`, only L D L^T is computed here. The caller then computes the inverse
+    /// with `columns` and `invert`. Returns an error if E is not positive semidefinite; conjugate gradients do not
+    /// check this.
     pub fn factorize(entries: &mut [Entry], regions: &Regions, solver: Solver, tolerance: f64) -> Result<Self> {
         let matrix = sum_entries(entries, regions.count)?;
         let shift = Shift::new(&matrix, regions)?;
@@ -92,8 +97,8 @@ impl CoarseMatrix {
         Ok(Self { matrix, shift, method })
     }
 
-    /// Computes those columns of the inverse that belong to thread `member` of `members` threads. Returns no columns if
-    /// there is no factor.
+    /// Computes those columns of the inverse that belong to thread `member` of `members` threads, from the factor L D
+    /// L^T. Returns no columns if the method is conjugate gradients.
     pub fn columns(&self, member: usize, members: usize) -> Result<Vec<f64>> {
         let mut columns = Vec::new();
         if let Method::Cholesky(factor) = &self.method {
@@ -103,8 +108,9 @@ impl CoarseMatrix {
         Ok(columns)
     }
 
-    /// Replaces the factor by the inverse. `columns` contains the columns of all threads in order. If the condition of
-    /// E exceeds `LARGEST_CONDITION`, the factor remains in use.
+    /// Replaces the factor by the inverse. `columns` contains the columns of all threads in order. If the condition
+    /// number of E exceeds `LARGEST_CONDITION`, the factor remains in use. Does nothing if the method is conjugate
+    /// gradients.
     pub fn invert<'a>(&mut self, columns: impl Iterator<Item = &'a [f64]>) -> Result<()> {
         if let Method::Cholesky(factor) = &self.method {
             let mut inverse = factor.inverse(columns)?;
@@ -122,7 +128,8 @@ impl CoarseMatrix {
         self.matrix.rows()
     }
 
-    /// Returns the method in use. It is `Cholesky` instead of `Inverse` if the inverse was too inaccurate.
+    /// Returns the method in use. It is `Cholesky` instead of `Inverse` before `invert`, and if the condition number
+    /// exceeds `LARGEST_CONDITION`.
     pub fn solver(&self) -> Solver {
         match self.method {
             Method::Inverse(_) => Solver::Inverse,
@@ -156,7 +163,8 @@ impl CoarseMatrix {
         Ok(Scratch { vectors, means: [zeroed(nulls, COARSE_MATRIX)?, zeroed(nulls, COARSE_MATRIX)?] })
     }
 
-    /// Computes t = E^-1 g, or t = (E + c u u^T)^-1 g if E is singular.
+    /// Computes t = E^-1 g, or t = (E + c u u^T)^-1 g if E is singular. With conjugate gradients, t is accurate to the
+    /// tolerance of `factorize`.
     pub fn solve(&self, g: &[f64], t: &mut [f64], scratch: &mut Scratch) {
         match &self.method {
             Method::Inverse(inverse) => multiply_rows(inverse, g, t),
@@ -174,8 +182,9 @@ impl CoarseMatrix {
         }
     }
 
-    /// Solves for t by conjugate gradients (Hestenes and Stiefel 1952), with t = 0 as initial guess. Stops if |r| <=
-    /// tolerance |g|, or if the step length is not finite.
+    /// Solves (E + c u u^T) t = g by conjugate gradients (Hestenes and Stiefel 1952), preconditioned with the diagonal
+    /// D, from t = 0. Stops if the residual r satisfies |r| <= tolerance |g|, if the step length is not finite, or
+    /// after 2 k + 1 iterations for k deflation vectors.
     fn conjugate_gradients(
         &self,
         inverse_diagonal: &[f64],
@@ -189,7 +198,7 @@ impl CoarseMatrix {
         r.copy_from_slice(g);
         let enough = tolerance * tolerance * dot(g, g);
         let mut rho_before = 0.0;
-        // In exact arithmetic, one iteration per vector suffices; rounding errors may require more.
+        // In exact arithmetic, k iterations suffice; rounding errors may require more.
         for iteration in 0..=2 * g.len() {
             if dot(r, r) <= enough {
                 break;
@@ -227,8 +236,9 @@ impl CoarseMatrix {
     }
 }
 
-/// Factorizes E. A pivot of at most 1e-14 times its diagonal entry is rounding error. The deflation vector then depends
-/// linearly on the others, and its entry of t is set to zero.
+/// Factorizes E, without the shifts. A pivot whose absolute value is at most 1e-14 times the diagonal entry is a
+/// rounding error. The deflation vector then depends linearly on the others, and its entry of every solution is set to
+/// zero. Any other pivot that is not positive and finite is an error.
 fn factor(matrix: &Couplings) -> Result<Direct> {
     const NEGLIGIBLE: f64 = 1e-14;
     Direct::of(matrix, envelope_order(matrix)?, None, |vector, d| match matrix.diagonal[vector] {
@@ -256,15 +266,17 @@ for_each_isa! {
 }
 
 /// Shifts c u u^T, one for each null vector u of E. The entries of u are 1 for the deflation vectors whose sum is a
-/// null vector of A, and 0 for all others. With the pseudo-inverse E^+ and k = u^T u,
+/// null vector of A, and 0 for all others. No deflation vector belongs to two null vectors. With the pseudo-inverse E^+
+/// and k = u^T u,
 ///
 /// ```text
 /// (E + c u u^T)^-1 g = E^+ (g - u u^T g / k) + u u^T g / (c k^2).
 /// ```
 ///
-/// E^+ is applied only to vectors v orthogonal to u. The code solves E y = v with one entry of y fixed at zero, and
-/// then subtracts from y its mean over those entries for which u is one. If u is one for a single deflation vector, the
-/// row of E and the column of A Z that belong to this vector are zero. Its entry of t is then set to zero.
+/// E^+ is applied only to vectors v orthogonal to u. With the factor, E y = v is solved with one entry of y fixed at
+/// zero, because its pivot is zero. Then the mean of y over those entries for which u is one is subtracted from these
+/// entries. If u is one for a single deflation vector, the row of E and the column of A Z that belong to this vector
+/// are zero. Then c is zero, and the entry of this vector in every solution is set to zero.
 #[derive(Default)]
 struct Shift {
     /// For each deflation vector, number of its null vector, counted from 1; 0: none.
@@ -289,12 +301,14 @@ impl Shift {
                 shift.c[of as usize - 1] += matrix.diagonal[r];
             }
         }
-        // c is the mean diagonal entry of E divided by k, so that c u u^T and E have similar magnitude.
+        // c is the mean of E_rr over the k deflation vectors of u, divided by k. c u u^T and E then have similar
+        // magnitude.
         shift.c.iter_mut().zip(&shift.size).for_each(|(c, k)| *c /= k * k);
         Ok(shift)
     }
 
-    /// Returns 1 / (c k) for a null vector; zero if c is zero, because the null vector is a single deflation vector.
+    /// Returns 1 / (c k) for a null vector; zero if c is zero, that is, if the null vector is a single deflation
+    /// vector.
     fn inverse(&self, null: usize) -> f64 {
         let c = self.c[null] * self.size[null];
         if c > 0.0 { 1.0 / c } else { 0.0 }
@@ -345,11 +359,12 @@ impl Shift {
         self.add(q, |null| self.c[null] * self.size[null] * means[null]);
     }
 
-    /// Transforms G to (I - u u^T / k) G (I - u u^T / k) + u u^T / (c k^2). G is the inverse computed with the factor,
-    /// in which the row and column of one deflation vector are zero.
+    /// Replaces G = `inverse` by (I - u u^T / k) G (I - u u^T / k) + u u^T / (c k^2). G is the inverse computed with
+    /// the factor; for each null vector u, the row and the column of one deflation vector are zero in G.
     fn complete(&self, inverse: &mut [f64]) -> Result<()> {
         let n = self.of.len();
         let mut means = zeroed(self.size.len(), COARSE_MATRIX)?;
+        // Each pass subtracts the means from the rows and transposes the matrix.
         for _ in 0..if n > 0 { 2 } else { 0 } {
             for row in inverse.chunks_exact_mut(n) {
                 self.remove_means(row, &mut means);

@@ -1,11 +1,18 @@
 //! Deflation regions: the cells on which a column of Z is one (Nicolaides 1987 for boxes; Tang and Vuik 2007 for level
 //! sets).
 //!
+//! A component consists of the cells that nonzero couplings of the matrix A connect. A group consists of the cells that
+//! strong couplings connect (`Strong`). Cells in groups belong to the light phase, all others to the heavy phase. The
+//! cells of a region are in one component.
+//!
 //! A deflation vector is one on its region and zero elsewhere. If some vectors add up to the constant vector on a
-//! singular component of the matrix, E = Z^T A Z is singular. Then one of these vectors is dropped. Its region contains
-//! cells of the heavy phase, if the component has such cells. If the caller asks for all vectors, none is dropped. In
-//! this case, E is shifted by c u u^T, where u is one for these vectors and zero for the others. The projection is the
-//! same (docs/theory/dpcg.md).
+//! singular component, E = Z^T A Z is singular. Then one of these vectors is dropped. Its region contains cells of the
+//! heavy phase, if the component has such cells. With level sets and without labels, the heavy phase of each component
+//! counts as a region, whose vector is also dropped.
+//!
+//! If the caller requests all vectors, none is dropped. If E is then singular, it is shifted by c u u^T, where u is one
+//! for the vectors that add up to the constant vector, and zero for the others. The projection is the same
+//! (docs/theory/dpcg.md).
 
 use crate::error::{Error, Result, collected, insert, push, reset, zeroed};
 use crate::stencil::cell_components::{CellComponents, ComponentList, Strong};
@@ -34,14 +41,16 @@ pub enum Kind {
 pub struct Choice<'a> {
     /// Definition of a region.
     pub kind: Kind,
-    /// Number of boxes in x, y and z: cell i of n in a direction with d boxes belongs to box floor(i d / n).
+    /// Number of boxes in x, y and z: cell i of n in a direction with d boxes belongs to box floor(i d / n). Not used
+    /// with `Kind::LevelSet`.
     pub boxes: [usize; 3],
     /// The caller's label of each cell, from 0 on; -1: none.
     pub labels: Option<&'a [i32]>,
-    /// Whether labels spread to adjacent cells without label. This is necessary if the couplings across an interface
-    /// are as large as those of the light phase, as with arithmetic means of 1/rho.
+    /// Whether a cell without label gets the label of a cell to which it is coupled. This is necessary if the couplings
+    /// across an interface are as large as those within the light phase, for example if they are arithmetic means of
+    /// the reciprocal densities on both sides.
     pub dilation: bool,
-    /// Whether all vectors are kept.
+    /// Whether no vector is dropped, even if E is then singular.
     pub keep_all: bool,
 }
 
@@ -77,10 +86,10 @@ pub struct Class {
     pub component: usize,
     /// Number of its cells.
     pub cells: usize,
-    /// Whether the class contains only cells of the heavy phase. Such a class gets a vector only if all vectors are
-    /// kept.
+    /// With level sets and without labels, whether the class is the heavy phase of its component; otherwise false. Such
+    /// a class gets a vector only if all vectors are kept.
     pub heavy: bool,
-    /// Its first cell that is in no group of strong couplings.
+    /// Its first cell of the heavy phase, if any.
     pub first_heavy: Option<usize>,
 }
 
@@ -93,14 +102,15 @@ struct CellProperties {
     /// with `Kind::Subdomain`.
     phase: u32,
     /// Number of the box.
-    domain: u32,
+    box_number: u32,
 }
 
 /// Key of a class: component, box, and `CellProperties::phase`.
 type Key = (u32, u32, u32);
 
 impl Regions {
-    /// Computes the regions of a matrix.
+    /// Computes the regions of a matrix. Returns an error if a number of boxes is out of range, or if there are too
+    /// many regions.
     pub fn find(a: &SevenPoints, components: &CellComponents, strong: &Strong, choice: &Choice) -> Result<Self> {
         check(a.cells, choice)?;
         let mut of = zeroed(a.cells.count(), REGIONS)?;
@@ -129,13 +139,13 @@ impl Regions {
         Ok((regions, vector))
     }
 
-    /// Returns the numbers of vectors and regions, and the regions themselves, or `None` if there is no vector.
+    /// Returns the numbers of vectors and regions, and the regions themselves (`None` if there is no vector).
     pub fn with_counts(self) -> (RegionCount, Option<Self>) {
         let count = RegionCount { vectors: self.count, found: self.found };
         (count, Some(self).filter(|regions| regions.count > 0))
     }
 
-    /// Sets the class of each cell and returns the classes.
+    /// Stores the class of each cell in `of`, and returns the classes.
     fn classify(
         of: &mut [u16],
         a: &SevenPoints,
@@ -147,18 +157,18 @@ impl Regions {
         let boxes = Boxes::new(a.cells, choice)?;
         let mut numbers = HashMap::new();
         let mut classes = Vec::new();
-        let mut kinds: Vec<CellProperties> = zeroed(nx, REGIONS)?;
-        // For each column i: the key and the class of the latest group of equal cells that began at i. The group that
-        // begins at i in the next row usually has the same key.
+        let mut properties: Vec<CellProperties> = zeroed(nx, REGIONS)?;
+        // For each column i: the key and the class of the latest run of cells with equal properties that began at i.
+        // The run that begins at i in the next row usually has the same key.
         let mut known = zeroed(nx, REGIONS)?;
         known.fill(((u32::MAX, 0, 0), NONE));
         for row in 0..ny * nz {
             for (run, group) in strong.joined.runs(row) {
                 let group = group.map_or(0, |group| group as u32 + 1);
-                kinds[run].iter_mut().for_each(|kinds| kinds.group = group);
+                properties[run].iter_mut().for_each(|cell| cell.group = group);
             }
-            phases(a, choice, row, &mut kinds);
-            boxes.of_row(row, &mut kinds);
+            phases(a, choice, row, &mut properties);
+            boxes.of_row(row, &mut properties);
             let of = &mut of[row * nx..][..nx];
             for (run, component) in components.runs(row) {
                 let Some(component) = component else {
@@ -167,9 +177,9 @@ impl Regions {
                 };
                 let mut start = run.start;
                 // Consecutive cells with equal properties have the same class.
-                for cells in kinds[run].chunk_by(|a, b| a == b) {
-                    let CellProperties { group, phase, domain } = cells[0];
-                    let key = (component as u32, domain, phase);
+                for cells in properties[run].chunk_by(|a, b| a == b) {
+                    let CellProperties { group, phase, box_number } = cells[0];
+                    let key = (component as u32, box_number, phase);
                     if known[start].0 != key {
                         known[start] = (key, class_of(key, choice, &mut numbers, &mut classes)?);
                     }
@@ -204,9 +214,9 @@ impl Regions {
     }
 }
 
-/// Returns a surplus class for each singular component whose cells are all in classes with a vector. The vector of this
-/// class is dropped unless all vectors are kept. The surplus class contains the component's first cell of the heavy
-/// phase or, if it has no such cell, the component's first cell.
+/// Returns a surplus class for each singular component whose cells are all in classes with a vector, and `None` for all
+/// other components. The vector of the surplus class is dropped unless all vectors are kept. The surplus class contains
+/// the component's first cell of the heavy phase or, if it has no such cell, the component's first cell.
 fn surplus_classes(classes: &[Class], components: ComponentList, keep_all: bool) -> Result<Vec<Option<u16>>> {
     let mut covered: Vec<usize> = zeroed(components.count(), REGIONS)?;
     let mut heavy: Vec<Option<(usize, u16)>> = zeroed(components.count(), REGIONS)?;
@@ -245,18 +255,18 @@ fn class_of(key: Key, choice: &Choice, numbers: &mut HashMap<Key, u16>, classes:
 }
 
 /// Sets the phases of the cells in a row.
-fn phases(a: &SevenPoints, choice: &Choice, row: usize, kinds: &mut [CellProperties]) {
+fn phases(a: &SevenPoints, choice: &Choice, row: usize, properties: &mut [CellProperties]) {
     match (choice.kind, choice.labels) {
         (Kind::Subdomain, _) => {}
-        (_, None) => kinds.iter_mut().for_each(|kinds| kinds.phase = kinds.group),
+        (_, None) => properties.iter_mut().for_each(|cell| cell.phase = cell.group),
         (_, Some(labels)) => {
-            let first = row * kinds.len();
-            for (i, kinds) in kinds.iter_mut().enumerate() {
+            let first = row * properties.len();
+            for (i, cell) in properties.iter_mut().enumerate() {
                 let mut label = labels[first + i];
                 if label < 0 && choice.dilation {
                     label = adjacent_label(a, labels, first + i);
                 }
-                kinds.phase = (label as u32).wrapping_add(1);
+                cell.phase = (label as u32).wrapping_add(1);
             }
         }
     }
@@ -298,12 +308,12 @@ impl Boxes {
     }
 
     /// Sets the boxes of the cells in a row.
-    fn of_row(&self, row: usize, kinds: &mut [CellProperties]) {
+    fn of_row(&self, row: usize, properties: &mut [CellProperties]) {
         let [x, y, z] = &self.of;
         let (nx, ny) = (self.count[0] as u32, self.count[1] as u32);
         let first = (z[row / self.ny] * ny + y[row % self.ny]) * nx;
-        for (kinds, x) in kinds.iter_mut().zip(x) {
-            kinds.domain = first + x;
+        for (cell, x) in properties.iter_mut().zip(x) {
+            cell.box_number = first + x;
         }
     }
 }

@@ -14,7 +14,7 @@ use std::ops::Range;
 /// Name of these arrays in error messages about failed allocations.
 pub const WHAT: &str = "an aggregation hierarchy";
 
-/// A row sum below this fraction of the diagonal entry is a rounding error and is set to zero.
+/// A row sum whose magnitude is below this fraction of the diagonal entry is a rounding error and is set to zero.
 const ROUNDING: f64 = 1e-12;
 
 /// A symmetric matrix as couplings and row sums.
@@ -27,7 +27,7 @@ pub struct Couplings {
     /// Couplings a_ij = -s_ij; positive where S has a negative entry.
     pub a: Vec<f64>,
     /// Row sums e_i.
-    pub excess: Vec<f64>,
+    pub row_sum: Vec<f64>,
     /// Diagonal entries d_i.
     pub diagonal: Vec<f64>,
 }
@@ -39,29 +39,29 @@ impl Couplings {
         Self::in_pieces(pieces, workers, |rows| {
             let mut c = Self::with_room(rows.len(), s.ptr[rows.end] - s.ptr[rows.start])?;
             for i in rows {
-                let mut excess = 0.0;
+                let mut row_sum = 0.0;
                 for (j, value) in s.row(i) {
-                    excess += scale * value;
+                    row_sum += scale * value;
                     if j != i && value != 0.0 {
                         c.push(j, -scale * value);
                     }
                 }
-                c.end_row(excess);
+                c.end_row(row_sum);
             }
             Ok(c)
         })
     }
 
-    /// Converts a symmetric matrix, multiplied by the power of two that makes the largest diagonal entry at most 2.
-    /// Also returns this factor.
+    /// Converts a symmetric matrix, multiplied by the power of two with which the largest magnitude of a diagonal entry
+    /// is at least 1 and below 2. Also returns this factor.
     pub fn scaled<I: Index>(s: &Csr<I>, workers: &mut Workers) -> Result<(Self, f64)> {
         let largest = (0..s.rows()).filter_map(|i| s.get(i, i)).fold(0.0, |most: f64, d| most.max(d.abs()));
         let scale = power_of_two_below(largest).recip();
         Ok((Self::of(s, scale, workers)?, scale))
     }
 
-    /// Converts `scale` times the matrix of a box of cells. A row sum of at most `zero_row_sum` times the center
-    /// becomes zero.
+    /// Converts `scale` times the matrix of a box of cells. A row sum becomes zero if its magnitude is at most
+    /// `zero_row_sum` times the center.
     pub fn of_cells(a: &SevenPoints, scale: f64, zero_row_sum: f64) -> Result<Self> {
         let (n, steps) = (a.cells.count(), a.cells.steps());
         if n > u32::MAX as usize - 1 {
@@ -70,15 +70,15 @@ impl Couplings {
         let mut c = Self::with_room(n, 6 * n)?;
         for i in 0..n {
             let center = scale * a.center[i];
-            let mut excess = center;
+            let mut row_sum = center;
             // Entries of `forward` that leave the box are zero, so `above` needs no condition.
             let below = (0..3).rev().filter(|&d| i >= steps[d]).map(|d| (i - steps[d], a.forward[d][i - steps[d]]));
             let above = (0..3).map(|d| (i + steps[d], a.forward[d][i]));
             for (j, value) in below.chain(above).filter(|(_, value)| *value != 0.0) {
-                excess += scale * value;
+                row_sum += scale * value;
                 c.push(j, -scale * value);
             }
-            c.end_row(if excess.abs() <= zero_row_sum * center { 0.0 } else { excess });
+            c.end_row(if row_sum.abs() <= zero_row_sum * center { 0.0 } else { row_sum });
         }
         Ok(c)
     }
@@ -89,7 +89,7 @@ impl Couplings {
         reserve(&mut c.ptr, rows + 1, WHAT)?;
         reserve(&mut c.col, entries, WHAT)?;
         reserve(&mut c.a, entries, WHAT)?;
-        reserve(&mut c.excess, rows, WHAT)?;
+        reserve(&mut c.row_sum, rows, WHAT)?;
         reserve(&mut c.diagonal, rows, WHAT)?;
         c.ptr.push(0);
         Ok(c)
@@ -102,9 +102,9 @@ impl Couplings {
     }
 
     /// Ends the current row, whose couplings have all been appended. A row sum at the rounding level is set to zero.
-    pub fn end_row(&mut self, excess: f64) {
-        let is_rounding = excess.abs() < ROUNDING * (excess + self.sum());
-        self.end_exact_row(if is_rounding { 0.0 } else { excess });
+    pub fn end_row(&mut self, row_sum: f64) {
+        let is_rounding = row_sum.abs() < ROUNDING * (row_sum + self.sum());
+        self.end_exact_row(if is_rounding { 0.0 } else { row_sum });
     }
 
     /// Returns the sum of the couplings of the current row.
@@ -113,23 +113,23 @@ impl Couplings {
     }
 
     /// Ends the current row with exactly this row sum, even if it is at the rounding level.
-    pub fn end_exact_row(&mut self, excess: f64) {
+    pub fn end_exact_row(&mut self, row_sum: f64) {
         let sum = self.sum();
         self.ptr.push(self.col.len());
-        self.excess.push(excess);
-        self.diagonal.push(excess + sum);
+        self.row_sum.push(row_sum);
+        self.diagonal.push(row_sum + sum);
     }
 
     pub fn rows(&self) -> usize {
-        self.excess.len()
+        self.row_sum.len()
     }
 
     /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
-        let Self { ptr, col, a, excess, diagonal } = self;
+        let Self { ptr, col, a, row_sum, diagonal } = self;
         size_of_val(&**ptr)
             + size_of_val(&**col)
-            + [a, excess, diagonal].map(|v| size_of_val(&**v)).iter().sum::<usize>()
+            + [a, row_sum, diagonal].map(|v| size_of_val(&**v)).iter().sum::<usize>()
     }
 
     /// Returns the columns and couplings of row i.
@@ -144,8 +144,9 @@ impl Couplings {
         self.col[range.clone()].binary_search(&(j as u32)).map_or(0.0, |k| self.a[range][k])
     }
 
-    /// Computes the Galerkin matrix P^T S P for `count` aggregates; `of` is the aggregate of each row. An entry of `of`
-    /// is `NONE` for a row outside all aggregates. Couplings to such rows are added to the row sum of the aggregate.
+    /// Computes the Galerkin matrix P^T S P for `count` aggregates. Column k of P is 1 on the rows of aggregate k and 0
+    /// elsewhere; `of` is the aggregate of each row. An entry of `of` is `NONE` for a row outside all aggregates.
+    /// Couplings to such rows are added to the row sum of the aggregate.
     pub fn galerkin(&self, of: &[u32], count: usize, workers: &mut Workers) -> Result<Self> {
         let (starts, members) = members(of, count)?;
         // Each piece allocates an array of `count` entries, so there are at most as many pieces as threads.
@@ -169,12 +170,12 @@ impl Couplings {
         let mut row: Vec<(u32, f64)> = Vec::new();
         for k in rows {
             row.clear();
-            let mut excess = 0.0;
+            let mut row_sum = 0.0;
             for &i in &members[starts[k]..starts[k + 1]] {
-                excess += self.excess[i as usize];
+                row_sum += self.row_sum[i as usize];
                 for (j, a) in self.row(i as usize) {
                     match of[j] {
-                        NONE => excess += a,
+                        NONE => row_sum += a,
                         to if to as usize == k => {}
                         to if place[to as usize] > 0 => row[place[to as usize] as usize - 1].1 += a,
                         to => {
@@ -187,7 +188,7 @@ impl Couplings {
             row.iter().for_each(|&(to, _)| place[to as usize] = 0);
             row.sort_unstable_by_key(|&(to, _)| to);
             row.iter().for_each(|&(to, a)| coarse.push(to as usize, a));
-            coarse.end_row(excess);
+            coarse.end_row(row_sum);
         }
         Ok(coarse)
     }
@@ -205,7 +206,7 @@ impl Couplings {
             extend(&mut all.ptr, part.ptr[1..].iter().map(|at| end + at), WHAT)?;
             extend(&mut all.col, part.col.iter().copied(), WHAT)?;
             extend(&mut all.a, part.a.iter().copied(), WHAT)?;
-            extend(&mut all.excess, part.excess.iter().copied(), WHAT)?;
+            extend(&mut all.row_sum, part.row_sum.iter().copied(), WHAT)?;
             extend(&mut all.diagonal, part.diagonal.iter().copied(), WHAT)?;
         }
         Ok(all)

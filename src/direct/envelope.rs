@@ -29,7 +29,8 @@ const WHAT: &str = "the exact factor of the coarsest system";
 
 for_each_isa! {
     /// Computes column `at` of the block after the elimination of the block's previous nodes: subtracts `factors[m]`
-    /// times column m for each m < `at`. Each column has `length` entries. Returns the sum of the new column.
+    /// times column m for each m < `at`. Each column has `length` entries; `gather` describes `columns` and `stride`.
+    /// Returns the sum of the new column.
     fn update_column(columns: &mut [f64], stride: usize, at: usize, length: usize, factors: [f64; 4]) -> f64 {
         let (before, own) = columns.split_at_mut(at * stride);
         let own = &mut own[LANES..][..length];
@@ -40,24 +41,24 @@ for_each_isa! {
     }
 
     /// Eliminates the nodes k of a block from the later rows i: l_ik = a_ik / d_k, a_ij -= l_ik a_kj, s_i -= l_ik s_k.
-    /// `excess` contains s_i, `inverse` contains 1 / d_k, and `sums` contains s_k. `gather` describes `rows`, `start`
-    /// and `columns`.
+    /// l_ik replaces a_ik in `rows`. `row_sum` contains s_i, `inverse` contains 1 / d_k, and `sums` contains s_k.
+    /// `gather` describes `rows`, `start`, `columns` and `stride`.
     fn eliminate(
         rows: &mut [f64],
         start: &[usize],
-        excess: &mut [f64],
+        row_sum: &mut [f64],
         columns: &[f64],
         stride: usize,
         inverse: [f64; 4],
         sums: [f64; 4],
     ) {
-        let column = |at: usize| &columns[at * stride..][..LANES + excess.len()];
+        let column = |at: usize| &columns[at * stride..][..LANES + row_sum.len()];
         // The slices have equal length, so the compiler checks bounds only once.
         let [c0, c1, c2, c3] = [column(0), column(1), column(2), column(3)];
         let factors = |i: usize| [c0[i] * inverse[0], c1[i] * inverse[1], c2[i] * inverse[2], c3[i] * inverse[3]];
-        for (i, excess) in (LANES..).zip(excess) {
+        for (i, row_sum) in (LANES..).zip(row_sum) {
             let l = factors(i);
-            *excess = *excess - l[0] * sums[0] - l[1] * sums[1] - l[2] * sums[2] - l[3] * sums[3];
+            *row_sum = *row_sum - l[0] * sums[0] - l[1] * sums[1] - l[2] * sums[2] - l[3] * sums[3];
         }
         for (i, bounds) in start.windows(2).enumerate() {
             let (l, end) = (factors(LANES + i), bounds[1]);
@@ -127,8 +128,9 @@ for_each_isa! {
 }
 
 /// Copies the columns of a block from the later rows to `columns`; entries outside the envelope are zero. Row i
-/// consists of the entries `start[i] .. start[i + 1]` of `rows`. Column c begins at `c * stride`, with `LANES` zeros
-/// before its first entry.
+/// consists of the entries `start[i] .. start[i + 1]` of `rows`; its last i entries belong to columns after the block.
+/// At `c * stride`, `columns` contains `LANES` zeros, followed by the entries of column c of the block, one per later
+/// row.
 fn gather(columns: &mut [f64], stride: usize, rows: &[f64], start: &[usize]) {
     let (c0, rest) = columns.split_at_mut(stride);
     let (c1, rest) = rest.split_at_mut(stride);
@@ -151,7 +153,7 @@ pub struct Candidate {
     /// Number of the node.
     pub k: usize,
     /// Row sum s_k.
-    pub excess: f64,
+    pub row_sum: f64,
     /// Sum of the couplings to later nodes, sum_l a_kl.
     pub couplings: f64,
     /// Whether the node has no couplings to later nodes.
@@ -168,7 +170,7 @@ pub struct Envelope {
     /// Couplings before `factorize`; afterwards the entries of L.
     rows: Vec<f64>,
     /// Row sums s_k. After `factorize`, s_k is the row sum at the elimination of node k.
-    excess: Vec<f64>,
+    row_sum: Vec<f64>,
     /// 1 / d_k.
     inverse: Vec<f64>,
     /// Workspace for the columns of one block.
@@ -196,7 +198,7 @@ impl Envelope {
             rows: zeroed(start[n], WHAT)?,
             start,
             end,
-            excess: zeroed(n, WHAT)?,
+            row_sum: zeroed(n, WHAT)?,
             inverse: zeroed(n, WHAT)?,
             columns: zeroed(BLOCK * (LANES + widest), WHAT)?,
         })
@@ -214,12 +216,13 @@ impl Envelope {
     }
 
     /// Sets the row sum s_k.
-    pub fn set_excess(&mut self, k: usize, value: f64) {
-        self.excess[k] = value;
+    pub fn set_row_sum(&mut self, k: usize, value: f64) {
+        self.row_sum[k] = value;
     }
 
-    /// Factorizes the matrix. Calls `accepted` for the pivot of each node k, in ascending order of k. This function
-    /// must return 1 / d_k or an error. If it returns 0, x_k is zero in every solution.
+    /// Factorizes the matrix. Calls `accepted` for the pivot of each node k, in ascending order of k. `accepted` must
+    /// return 1 / d_k or an error. If it returns 0, x_k is zero in every solution. If it returns an error, this
+    /// function returns the error and leaves the factor incomplete.
     pub fn factorize(&mut self, mut accepted: impl FnMut(Candidate) -> Result<f64>) -> Result<()> {
         let (n, stride) = (self.inverse.len(), self.columns.len() / BLOCK);
         for block in (0..n).step_by(BLOCK) {
@@ -232,20 +235,20 @@ impl Envelope {
                 let factors = [0, 1, 2, 3].map(|before| own[before][at] * inverse[before]);
                 let length = later.len();
                 for before in 0..at {
-                    self.excess[block + at] -= factors[before] * sums[before];
+                    self.row_sum[block + at] -= factors[before] * sums[before];
                     (at + 1..count).for_each(|behind| own[at][behind] -= factors[before] * own[before][behind]);
                 }
                 let couplings =
                     own[at].iter().sum::<f64>() + update_column(&mut self.columns, stride, at, length, factors);
                 let column = &self.columns[at * stride + LANES..][..length];
                 let is_last = couplings == 0.0 && own[at].iter().chain(column).all(|&c| c == 0.0);
-                sums[at] = self.excess[block + at];
-                inverse[at] = accepted(Candidate { k: block + at, excess: sums[at], couplings, is_last })?;
+                sums[at] = self.row_sum[block + at];
+                inverse[at] = accepted(Candidate { k: block + at, row_sum: sums[at], couplings, is_last })?;
             }
             self.inverse[block..][..count].copy_from_slice(&inverse[..count]);
             self.store_within(block, count, &own);
-            let (start, excess) = (&self.start[later.start..=later.end], &mut self.excess[later]);
-            eliminate(&mut self.rows, start, excess, &self.columns, stride, inverse, sums);
+            let (start, row_sum) = (&self.start[later.start..=later.end], &mut self.row_sum[later]);
+            eliminate(&mut self.rows, start, row_sum, &self.columns, stride, inverse, sums);
         }
         Ok(())
     }
@@ -297,7 +300,7 @@ mod tests {
     struct System {
         first: Vec<u32>,
         couplings: Vec<Vec<f64>>,
-        excess: Vec<f64>,
+        row_sum: Vec<f64>,
     }
 
     impl System {
@@ -310,7 +313,7 @@ mod tests {
                 }
             }
             let first = (0..n).map(|k| couplings[k][..k].iter().position(|&c| c != 0.0).unwrap_or(k) as u32).collect();
-            Self { first, couplings, excess: (0..n).map(|_| 0.01 + generator.unit()).collect() }
+            Self { first, couplings, row_sum: (0..n).map(|_| 0.01 + generator.unit()).collect() }
         }
 
         fn factor(&self) -> Envelope {
@@ -320,10 +323,10 @@ mod tests {
             factor.columns.fill(0.0);
             factor.clear();
             for (k, row) in self.couplings.iter().enumerate() {
-                factor.set_excess(k, self.excess[k]);
+                factor.set_row_sum(k, self.row_sum[k]);
                 (0..k).filter(|&l| row[l] != 0.0).for_each(|l| factor.couple(l, k, row[l]));
             }
-            let inverse = |pivot: Candidate| match pivot.excess - pivot.couplings {
+            let inverse = |pivot: Candidate| match pivot.row_sum - pivot.couplings {
                 0.0 => Ok(0.0),
                 d => Ok(1.0 / d),
             };
@@ -334,7 +337,7 @@ mod tests {
         fn multiply(&self, x: &[f64]) -> Vec<f64> {
             let row = |k: usize| {
                 let others = self.couplings[k].iter().zip(x);
-                others.fold(self.excess[k] * x[k], |sum, (c, v)| sum + c * (v - x[k]))
+                others.fold(self.row_sum[k] * x[k], |sum, (c, v)| sum + c * (v - x[k]))
             };
             (0..x.len()).map(row).collect()
         }
@@ -344,7 +347,7 @@ mod tests {
             let n = b.len();
             let mut a: Vec<Vec<f64>> = self.couplings.clone();
             for k in 0..n {
-                a[k][k] = self.excess[k] - self.couplings[k].iter().sum::<f64>();
+                a[k][k] = self.row_sum[k] - self.couplings[k].iter().sum::<f64>();
                 a[k].push(b[k]);
             }
             for k in 0..n {
@@ -383,7 +386,7 @@ mod tests {
     fn solves_what_gauss_solves() {
         let mut generator = SplitMix(6);
         for (name, system) in systems() {
-            let b: Vec<f64> = system.excess.iter().map(|_| generator.unit() - 0.5).collect();
+            let b: Vec<f64> = system.row_sum.iter().map(|_| generator.unit() - 0.5).collect();
             let (factor, expected) = (system.factor(), system.solve(&b));
             let mut x = b.clone();
             factor.solve(&mut x);
@@ -395,7 +398,7 @@ mod tests {
     #[test]
     fn several_right_hand_sides_are_solved_as_one_is() {
         for (name, system) in systems() {
-            let (factor, n) = (system.factor(), system.excess.len());
+            let (factor, n) = (system.factor(), system.row_sum.len());
             for from in [0, n / 2, n - 1] {
                 let width = 3.min(n - from);
                 let mut together = vec![0.0; n * width];
@@ -419,8 +422,8 @@ mod tests {
     fn row_sums_below_rounding_are_kept() {
         for (name, mut system) in systems() {
             for scale in [1e-10, 1e-30] {
-                system.excess.iter_mut().for_each(|e| *e *= scale);
-                let mut x = system.excess.clone();
+                system.row_sum.iter_mut().for_each(|e| *e *= scale);
+                let mut x = system.row_sum.clone();
                 system.factor().solve(&mut x);
                 let off = largest(x.iter().map(|x| x - 1.0));
                 assert!(off <= 1e-11, "{name}, {scale:e}: {off:e}");
@@ -434,7 +437,7 @@ mod tests {
     fn null_vectors_have_pivots_of_zero() {
         let mut generator = SplitMix(7);
         for (name, mut system) in systems() {
-            system.excess.fill(0.0);
+            system.row_sum.fill(0.0);
             let b = system.multiply(&system.first.iter().map(|_| generator.unit()).collect::<Vec<_>>());
             let factor = system.factor();
             assert!(factor.inverse.last() == Some(&0.0), "{name}");
@@ -458,10 +461,10 @@ mod tests {
         let again = {
             factor.clear();
             for (k, row) in system.couplings.iter().enumerate() {
-                factor.set_excess(k, system.excess[k]);
+                factor.set_row_sum(k, system.row_sum[k]);
                 (0..k).filter(|&l| row[l] != 0.0).for_each(|l| factor.couple(l, k, row[l]));
             }
-            factor.factorize(|pivot| Ok(1.0 / (pivot.excess - pivot.couplings))).unwrap();
+            factor.factorize(|pivot| Ok(1.0 / (pivot.row_sum - pivot.couplings))).unwrap();
             factor.rows
         };
         assert_eq!(again[LANES..], expected[LANES..]);

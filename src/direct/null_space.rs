@@ -23,7 +23,7 @@ pub struct Means {
     /// Number of rows of each component.
     sizes: Vec<usize>,
     /// For each component, the sum of its row sums, or 0 if this sum is negative. It is 0 for a singular component.
-    excess: Vec<f64>,
+    row_sum: Vec<f64>,
     /// Buffer for sums over the components.
     sums: Vec<f64>,
 }
@@ -39,7 +39,7 @@ impl Means {
     /// component and its largest diagonal entry. Returns `None` if there are no such components.
     pub fn of(c: &Couplings, least: impl Fn(usize, f64) -> f64) -> Result<Option<Self>> {
         let mut component: Vec<u32> = collected(repeat_n(NONE, c.rows()), WHAT)?;
-        let (mut sizes, mut excesses, mut reached) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut sizes, mut row_sums, mut reached) = (Vec::new(), Vec::new(), Vec::new());
         let mut seen = zeroed(c.rows(), WHAT)?;
         for start in 0..c.rows() {
             if seen[start] {
@@ -48,12 +48,12 @@ impl Means {
             reached.clear();
             seen[start] = true;
             push(&mut reached, start, WHAT)?;
-            let (mut next, mut excess, mut sizes_of, mut largest) = (0, 0.0, 0.0, 0.0f64);
+            let (mut next, mut row_sum, mut sizes_of, mut largest) = (0, 0.0, 0.0, 0.0f64);
             while next < reached.len() {
                 let i = reached[next];
                 next += 1;
-                excess += c.excess[i];
-                sizes_of += c.excess[i].abs();
+                row_sum += c.row_sum[i];
+                sizes_of += c.row_sum[i].abs();
                 largest = largest.max(c.diagonal[i]);
                 for (j, _) in c.row(i) {
                     if !std::mem::replace(&mut seen[j], true) {
@@ -62,16 +62,17 @@ impl Means {
                 }
             }
             if sizes_of <= least(reached.len(), largest) {
-                push(&mut excesses, excess.max(0.0), WHAT)?;
+                push(&mut row_sums, row_sum.max(0.0), WHAT)?;
                 reached.iter().for_each(|&i| component[i] = sizes.len() as u32);
                 push(&mut sizes, reached.len(), WHAT)?;
             }
         }
         let sums = zeroed(sizes.len(), WHAT)?;
-        Ok((!sizes.is_empty()).then_some(Self { component, sizes, excess: excesses, sums }))
+        Ok((!sizes.is_empty()).then_some(Self { component, sizes, row_sum: row_sums, sums }))
     }
 
-    /// Returns the components of the rows of the next coarser level. Each aggregate must be inside one component.
+    /// Returns the components of the rows of the next coarser level. `aggregate` contains the aggregate of each row, or
+    /// `NONE`. Each aggregate must be inside one component.
     pub fn on_aggregates(&self, aggregate: &[u32]) -> Result<Self> {
         let count = aggregate.iter().filter(|&&k| k != NONE).max().map_or(0, |&k| k as usize + 1);
         let mut component: Vec<u32> = collected(repeat_n(NONE, count), WHAT)?;
@@ -80,8 +81,8 @@ impl Means {
         }
         let mut sizes = zeroed(self.sizes.len(), WHAT)?;
         component.iter().filter(|&&of| of != NONE).for_each(|&of| sizes[of as usize] += 1);
-        let excess = collected(self.excess.iter().copied(), WHAT)?;
-        Ok(Self { component, sizes, excess, sums: zeroed(self.sizes.len(), WHAT)? })
+        let row_sum = collected(self.row_sum.iter().copied(), WHAT)?;
+        Ok(Self { component, sizes, row_sum, sums: zeroed(self.sizes.len(), WHAT)? })
     }
 
     /// Permutes the rows: row k of the result is row `rows[k]`.
@@ -103,7 +104,7 @@ impl Means {
     /// Returns whether there is a nearly singular component, whose row sums have a positive sum. On a singular
     /// component, this sum is 0.
     pub fn has_nearly_singular(&self) -> bool {
-        self.excess.iter().any(|e| *e > 0.0)
+        self.row_sum.iter().any(|e| *e > 0.0)
     }
 
     /// Computes r_i = from(i) - (mean of `from` on the component of row i), and stores the sum of `from` over each
@@ -120,12 +121,12 @@ impl Means {
         }
     }
 
-    /// Computes for each component the constant that `constant` returns: (stored sum) / (sum of the row sums) - (mean
-    /// of z), where z = B r. For a singular component, the first term is replaced by zero.
+    /// Computes for each component the constant that `constant` returns: (sum stored by `load_without_means`) / (sum of
+    /// the row sums) - (mean of z), where z = B r. For a singular component, the first term is replaced by zero.
     pub fn compute_constants<V: Real>(&mut self, z: &[V]) {
-        let Self { component, sizes, excess, sums } = self;
+        let Self { component, sizes, row_sum, sums } = self;
         let ratio = |(sum, e): (&mut f64, &f64)| *sum = if *e > 0.0 { *sum / *e } else { 0.0 };
-        sums.iter_mut().zip(&*excess).for_each(ratio);
+        sums.iter_mut().zip(&*row_sum).for_each(ratio);
         for (z, &of) in z.iter().zip(&*component).filter(|(_, of)| **of != NONE) {
             sums[of as usize] -= z.wide() / sizes[of as usize] as f64;
         }
@@ -142,7 +143,7 @@ impl Means {
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.component)
             + size_of_val(&*self.sizes)
-            + size_of_val(&*self.excess)
+            + size_of_val(&*self.row_sum)
             + size_of_val(&*self.sums)
     }
 }

@@ -27,9 +27,9 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// Factorizes a matrix with its rows in the order `row`. `accepted` receives a row i and its pivot d, and returns 1
-    /// / d or an error. If it returns 0, x_i is zero in every solution. `means` contains the singular components, if
-    /// there are any.
+    /// Factorizes a matrix with its rows in the order `row`. For a row i with pivot d, `accepted` returns 1 / d or an
+    /// error. If it returns 0, x_i is zero in every solution. `means` contains the singular components, if there are
+    /// any.
     pub fn of(
         c: &Couplings,
         row: Vec<u32>,
@@ -44,11 +44,11 @@ impl Direct {
         }
         let mut factor = Envelope::new(&first)?;
         for (k, &i) in row.iter().enumerate() {
-            factor.set_excess(k, c.excess[i as usize]);
+            factor.set_row_sum(k, c.row_sum[i as usize]);
             let earlier = c.row(i as usize).map(|(j, a)| (place[j] as usize, a)).filter(|&(l, _)| l < k);
             earlier.for_each(|(l, a)| factor.couple(l, k, -a));
         }
-        factor.factorize(|pivot| accepted(row[pivot.k] as usize, pivot.excess - pivot.couplings))?;
+        factor.factorize(|pivot| accepted(row[pivot.k] as usize, pivot.row_sum - pivot.couplings))?;
         let means = means.map(|means| means.in_order(&row)).transpose()?;
         Ok(Self { row, factor, state: Mutex::new((means, zeroed(n, WHAT)?)) })
     }
@@ -68,8 +68,8 @@ impl Direct {
         self.row.len().div_ceil(GROUP)
     }
 
-    /// Appends the columns of A^-1 that belong to `groups`, in the order of the factor. Unlike `solve`, does not remove
-    /// means.
+    /// Appends the columns of A^-1 that belong to `groups`, in the order of the factor. The entries of a column are in
+    /// the order of the matrix. Unlike `solve`, does not remove means.
     pub fn append_columns(&self, groups: Range<usize>, columns: &mut Vec<f64>) -> Result<()> {
         let n = self.row.len();
         let mut x = zeroed(n * GROUP, WHAT)?;
@@ -89,7 +89,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Returns A^-1, stored by rows. `columns` contains the columns of all groups, in order.
+    /// Returns A^-1, stored by rows in the order of the matrix. `columns` contains the columns of all groups, in order.
     pub fn inverse<'a>(&self, columns: impl Iterator<Item = &'a [f64]>) -> Result<Vec<f64>> {
         let n = self.row.len();
         let mut inverse = zeroed(n * n, "the inverse of the coarse matrix")?;
@@ -136,9 +136,9 @@ impl Search<'_> {
         (self.matrix.ptr[i as usize + 1] - self.matrix.ptr[i as usize], i)
     }
 
-    /// Appends the rows that are connected to `root`, level by level; within a level, the new neighbours of a row are
-    /// sorted by degree. Returns the position in `order` of the first row of the last level, and the number of levels,
-    /// not counting the level that consists of the root.
+    /// Appends `root` and the rows that are connected to it to `order`, level by level; within a level, the new
+    /// neighbours of a row are in ascending order of their degrees. Returns the position in `order` of the first row of
+    /// the last level, and the number of levels, not counting the level that consists of the root.
     fn spread(&mut self, root: u32, order: &mut Vec<u32>) -> Result<(usize, usize)> {
         self.searches += 1;
         self.found[root as usize] = self.searches;
@@ -220,7 +220,7 @@ mod tests {
     }
 
     fn residual(c: &Couplings, x: &[f64], b: &[f64]) -> f64 {
-        let of = |i: usize| c.row(i).fold(b[i] - c.excess[i] * x[i], |r, (j, a)| r + a * (x[j] - x[i]));
+        let of = |i: usize| c.row(i).fold(b[i] - c.row_sum[i] * x[i], |r, (j, a)| r + a * (x[j] - x[i]));
         (0..x.len()).map(of).fold(0.0, |most, r: f64| most.max(r.abs()))
     }
 
@@ -252,7 +252,7 @@ mod tests {
     fn columns_of_the_inverse_are_solutions() {
         for n in [1, 31, 32, 33, 65] {
             let mut c = matrix(n, n, &mut SplitMix(10));
-            c.excess.fill(0.3);
+            c.row_sum.fill(0.3);
             let direct = Direct::of(&c, envelope_order(&c).unwrap(), None, |_, d| accepted(d)).unwrap();
             let mut columns = Vec::new();
             (0..direct.groups()).for_each(|k| direct.append_columns(k..k + 1, &mut columns).unwrap());

@@ -1,6 +1,6 @@
-//! Transfer of arrays from the boxes of the ranks to rows of the whole grid, and back. A rank computes rows [start,
-//! end) with all their columns. In the rows, grid points outside all boxes become land: they have a positive center, no
-//! couplings, and zeros in vectors.
+//! Transfer of arrays from the boxes of the ranks to rows of the whole grid, and back. A rank stores consecutive rows
+//! with all their columns, and computes some of them. In the rows, nodes that are in no box become land: they have a
+//! positive center, no couplings, and zeros in vectors.
 
 use crate::base::heap::Counted;
 use crate::distributed::boxes::{GridBox, gaps};
@@ -62,8 +62,9 @@ impl Boxes {
         self.all.iter().map(|b| b.extents().nodes()).sum::<usize>() == self.grid.nodes()
     }
 
-    /// Stores `center` at the nodes of rows `own` that are in no box, and rejects couplings to these nodes. `rows`
-    /// contains center, east, north and, with 9 points, northeast and northwest.
+    /// Stores `center` at the nodes of the grid rows `own` that are in no box. Returns an error if `rows` has a nonzero
+    /// coupling to such a node. `rows` contains the arrays center, east, north and, with 9 points, northeast and
+    /// northwest, each for the rows `own`.
     pub fn make_land(&self, own: Range<usize>, center: f64, rows: &mut [&mut [f64]]) -> Result<()> {
         let nx = self.grid.nx;
         if self.is_whole() {
@@ -167,6 +168,7 @@ pub struct BoxTransfer {
     rank: usize,
     send_to_rows: Vec<Exchange>,
     send_to_boxes: Exchange,
+    /// For each other rank, its parts of a transfer of one array: to rows, and to boxes.
     parts: Vec<[Part; 2]>,
 }
 
@@ -226,8 +228,9 @@ impl BoxTransfer {
         self.rows().len() * self.boxes.grid.nx
     }
 
-    /// Transfers the values of all boxes to the rows of this rank, with plan `k`. For each array, `given` contains one
-    /// entry per box of this rank. Nodes that are in no box keep their values.
+    /// Transfers the values of all boxes to the rows that the ranks store, with plan `k`. For each array, `given`
+    /// contains one entry per box of this rank, and `rows` the rows of this rank. Nodes that are in no box keep their
+    /// values.
     pub fn send_to_rows(&mut self, k: usize, given: &[Vec<BoxInput>], rows: &mut [&mut [f64]]) -> Result<()> {
         let (boxes, slabs, rank, own) = (&*self.boxes, &*self.slabs, self.rank, self.rows());
         let arrays = given.len();
@@ -246,14 +249,14 @@ impl BoxTransfer {
         }
         plan.run()?;
         let nx = boxes.grid.nx;
-        let place = |b: &GridBox, j: usize| {
+        let range = |b: &GridBox, j: usize| {
             let start = (j - own.start) * nx;
             start + b.lower[0]..start + b.upper[0]
         };
         for (array, rows) in given.iter().zip(rows.iter_mut()) {
             for (b, given) in boxes.of(rank).iter().zip(array) {
                 for j in b.rows_in(&own) {
-                    rows[place(b, j)].copy_from_slice(given.row(j - b.lower[1], b.columns().len()));
+                    rows[range(b, j)].copy_from_slice(given.row(j - b.lower[1], b.columns().len()));
                 }
             }
         }
@@ -264,7 +267,7 @@ impl BoxTransfer {
                     for j in b.rows_in(&own) {
                         let row;
                         (row, from) = from.split_at(b.columns().len());
-                        rows[place(b, j)].copy_from_slice(row);
+                        rows[range(b, j)].copy_from_slice(row);
                     }
                 }
             }
@@ -272,11 +275,12 @@ impl BoxTransfer {
         Ok(())
     }
 
-    /// Transfers the computed rows to the boxes of this rank.
-    pub fn send_to_boxes(&mut self, rows: &[f64], taken: &mut [BoxOutput]) -> Result<()> {
+    /// Transfers the computed rows to the boxes of all ranks. `rows` are the rows that this rank stores. `outputs` has
+    /// one entry per box of this rank.
+    pub fn send_to_boxes(&mut self, rows: &[f64], outputs: &mut [BoxOutput]) -> Result<()> {
         let (boxes, slabs, rank, own) = (&*self.boxes, &*self.slabs, self.rank, self.rows());
         let nx = boxes.grid.nx;
-        let place = |b: &GridBox, j: usize| {
+        let range = |b: &GridBox, j: usize| {
             let start = (j - own.start) * nx;
             start + b.lower[0]..start + b.upper[0]
         };
@@ -287,25 +291,25 @@ impl BoxTransfer {
                 for j in slabs.given(rank, *peer, b.rows()) {
                     let row;
                     (row, to) = std::mem::take(&mut to).split_at_mut(b.columns().len());
-                    row.copy_from_slice(&rows[place(b, j)]);
+                    row.copy_from_slice(&rows[range(b, j)]);
                 }
             }
         }
         self.send_to_boxes.run()?;
         let computed = slabs.rows[rank][1].clone();
-        for (b, taken) in boxes.of(rank).iter().zip(taken.iter_mut()) {
+        for (b, output) in boxes.of(rank).iter().zip(outputs.iter_mut()) {
             for j in b.rows_in(&computed) {
-                let row = &mut taken.values[(j - b.lower[1]) * taken.ld..][..b.columns().len()];
-                row.copy_from_slice(&rows[place(b, j)]);
+                let row = &mut output.values[(j - b.lower[1]) * output.ld..][..b.columns().len()];
+                row.copy_from_slice(&rows[range(b, j)]);
             }
         }
         for [_, Part { peer, receive, .. }] in &self.parts {
             let mut from = &self.send_to_boxes.received()[receive.clone()];
-            for (b, taken) in boxes.of(rank).iter().zip(taken.iter_mut()) {
+            for (b, output) in boxes.of(rank).iter().zip(outputs.iter_mut()) {
                 for j in slabs.given(*peer, rank, b.rows()) {
                     let row;
                     (row, from) = from.split_at(b.columns().len());
-                    taken.values[(j - b.lower[1]) * taken.ld..][..row.len()].copy_from_slice(row);
+                    output.values[(j - b.lower[1]) * output.ld..][..row.len()].copy_from_slice(row);
                 }
             }
         }

@@ -12,7 +12,8 @@ pub struct GridBox {
 }
 
 impl GridBox {
-    /// Returns the box of `size` nodes from `lower` on. Error messages name the box by `number`.
+    /// Returns the box of `size` nodes from `lower` on. Returns an error, which names the box by `number`, if the box
+    /// is empty or extends beyond the grid.
     pub fn new(grid: Grid, lower: [i64; 2], size: [i64; 2], number: usize) -> Result<Self> {
         let extents = [("x", grid.nx), ("y", grid.ny)];
         for (d, (direction, nodes)) in extents.into_iter().enumerate() {
@@ -47,18 +48,18 @@ impl GridBox {
         start..self.upper[1].min(rows.end).max(start)
     }
 
-    fn meets(&self, other: &Self) -> bool {
+    fn overlaps(&self, other: &Self) -> bool {
         (0..2).all(|d| self.lower[d] < other.upper[d] && other.lower[d] < self.upper[d])
     }
 }
 
 /// Returns the numbers of two boxes that have common nodes, if there are any.
-pub fn first_overlap(boxes: &[GridBox]) -> Result<Option<(usize, usize)>> {
+pub fn find_overlap(boxes: &[GridBox]) -> Result<Option<(usize, usize)>> {
     let mut order = collected(0..boxes.len(), "boxes")?;
     order.sort_unstable_by_key(|&k| boxes[k].lower[1]);
-    for (place, &k) in order.iter().enumerate() {
-        let mut above = order[place + 1..].iter().take_while(|&&other| boxes[other].lower[1] < boxes[k].upper[1]);
-        if let Some(&other) = above.find(|&&other| boxes[other].meets(&boxes[k])) {
+    for (i, &k) in order.iter().enumerate() {
+        let mut above = order[i + 1..].iter().take_while(|&&other| boxes[other].lower[1] < boxes[k].upper[1]);
+        if let Some(&other) = above.find(|&&other| boxes[other].overlaps(&boxes[k])) {
             return Ok(Some((k.min(other), k.max(other))));
         }
     }
@@ -79,20 +80,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn boxes_are_told_apart() {
+    fn overlaps_and_gaps() {
         let grid = Grid { nx: 10, ny: 8 };
         let of = |lower, size| GridBox::new(grid, lower, size, 0);
         for (lower, size) in [([-1, 0], [2, 2]), ([0, 0], [0, 2]), ([9, 0], [2, 1]), ([0, 7], [1, i64::MAX])] {
             assert!(of(lower, size).is_err());
         }
         let [a, b, c] = [([0, 0], [5, 4]), ([5, 0], [5, 4]), ([2, 4], [8, 4])].map(|(l, s)| of(l, s).unwrap());
-        assert_eq!(first_overlap(&[a, b, c]).unwrap(), None);
-        assert_eq!(first_overlap(&[c, b, a, of([4, 3], [1, 2]).unwrap()]).unwrap(), Some((2, 3)));
-        let first = |boxes: &[GridBox], j| gaps(boxes, grid, j).unwrap().first().cloned();
-        assert_eq!(first(&[c, b, a], 3), None);
-        assert_eq!(first(&[c, b, a], 5), Some(0..2));
-        assert_eq!(first(&[b], 5), Some(0..10));
-        assert_eq!(first(&[], 5), Some(0..10));
+        assert_eq!(find_overlap(&[a, b, c]).unwrap(), None);
+        assert_eq!(find_overlap(&[c, b, a, of([4, 3], [1, 2]).unwrap()]).unwrap(), Some((2, 3)));
+        let first_gap = |boxes: &[GridBox], j| gaps(boxes, grid, j).unwrap().first().cloned();
+        assert_eq!(first_gap(&[c, b, a], 3), None);
+        assert_eq!(first_gap(&[c, b, a], 5), Some(0..2));
+        assert_eq!(first_gap(&[b], 5), Some(0..10));
+        assert_eq!(first_gap(&[], 5), Some(0..10));
         assert_eq!(a.rows_in(&(2..9)), 2..4);
         assert!(a.rows_in(&(6..9)).is_empty());
     }

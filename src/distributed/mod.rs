@@ -1,14 +1,14 @@
-//! Communication between the ranks of a domain: plans on a table of functions of the host program. Send and receive
-//! buffers belong to the plan and never move.
+//! Communication between the ranks of a domain. A plan is a communication that can be repeated with the same buffers.
+//! Functions of the host program create and start plans. Send and receive buffers belong to the plan and never move.
 //!
-//! The table is defined in `vtable`; `threads` implements it for ranks that are threads of one process. `strips` and
-//! `boxes` divide a grid among ranks, and `rows` contains the row arrays of the whole grid. If a rank waits longer than
-//! `comm_timeout`, or a function of the table fails, the communicator has failed. Every later call then returns
-//! [`Error::Communication`] without waiting.
+//! The table of these functions is defined in `vtable`; `threads` implements it for ranks that are threads of one
+//! process. `strips` and `boxes` divide a grid among ranks, and `rows` contains the row arrays of the whole grid. If a
+//! rank waits longer than `comm_timeout`, or a function of the table fails, the communicator has failed. Every later
+//! call then returns [`Error::Communication`] without waiting.
 
 pub mod box_transfer;
 pub mod boxes;
-pub mod refusal;
+pub mod error_messages;
 pub mod rows;
 pub mod strips;
 pub mod threads;
@@ -47,11 +47,12 @@ unsafe impl Send for Comm {}
 // SAFETY: as above.
 unsafe impl Sync for Comm {}
 
-/// Polls before a waiting rank yields its core.
+/// Number of polls before a waiting rank yields its core.
 const POLLS: usize = 1000;
 
 impl Comm {
-    /// Creates a communicator on a table; checks that the table is complete.
+    /// Creates a communicator on a table. Returns an error if a function is missing, or if the size of the structure,
+    /// the rank, the flags or the reserved field is invalid.
     pub fn new(table: &rrbsolver_comm) -> Result<Counted<Self>> {
         let rrbsolver_comm { struct_size, rank, size, flags, reserved, .. } = *table;
         let expected = size_of::<rrbsolver_comm>() as i64;
@@ -101,7 +102,8 @@ impl Comm {
         self.timeout.store(nanoseconds.max(u64::from(seconds > 0.0)), Ordering::Relaxed);
     }
 
-    /// Returns the numbers of messages and bytes that this rank has sent. A collective call counts as one message.
+    /// Returns the numbers of messages and bytes that this rank has sent. A collective call counts as one message, or
+    /// as none if there is only one rank.
     pub fn sent(&self) -> [u64; 2] {
         [self.messages.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed)]
     }
@@ -143,7 +145,8 @@ unsafe impl Send for Plan {}
 unsafe impl Sync for Plan {}
 
 impl Plan {
-    /// Creates a plan. `make` receives the table, and the address at which it must store the plan.
+    /// Creates a plan. `make` receives the table, and the address at which it must store the plan. `what` is the name
+    /// of the function that creates the plan, for error messages.
     fn new(
         comm: &Counted<Comm>,
         what: &str,
@@ -177,7 +180,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Waits until the plan is complete. Fails after the timeout.
+    /// Waits until the plan is complete, if it was started. Fails after the timeout, or if the function `test` fails.
     fn wait(&mut self) -> Result<()> {
         if !self.in_progress.get() {
             return Ok(());
@@ -223,8 +226,8 @@ impl Drop for Plan {
     }
 }
 
-/// Send and receive buffers of a plan. If the communicator has failed, other ranks may still access the buffers, so
-/// they are not freed.
+/// Send and receive buffers of a plan. If the communicator has failed, messages from or to the buffers may still be in
+/// transit, so the buffers are not freed.
 struct Buffers {
     comm: Counted<Comm>,
     values: [Option<Shared>; 2],
@@ -267,8 +270,8 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Creates an exchange with one part per peer. `tag` distinguishes exchanges that may be in progress at the same
-    /// time.
+    /// Creates an exchange with at most one part per peer. `tag` distinguishes exchanges that may be in progress at the
+    /// same time.
     pub fn new(comm: &Counted<Comm>, tag: i32, parts: &[Part]) -> Result<Self> {
         let end = |of: fn(&Part) -> &Range<usize>| parts.iter().map(|part| of(part).end).max().unwrap_or(0);
         let buffers = Buffers::new(comm, [end(|part| &part.send), end(|part| &part.receive)])?;
@@ -300,19 +303,20 @@ impl Exchange {
         self.plan.comm.check()
     }
 
-    /// Returns the send buffer.
+    /// Returns the send buffer. The communicator must not have failed (see `check`).
     pub fn outgoing(&mut self) -> &mut [f64] {
         debug_assert!(!self.plan.in_progress.get());
         let values = self.buffers.of(SEND);
-        // SAFETY: `self` is borrowed mutably, and no communication is in progress.
+        // SAFETY: `self` is borrowed mutably. No communication is in progress, because `run` waits for its completion,
+        // and the communicator has not failed.
         unsafe { values.slice_mut(0, values.len()) }
     }
 
-    /// Returns the receive buffer.
+    /// Returns the receive buffer. The communicator must not have failed (see `check`).
     pub fn received(&self) -> &[f64] {
         debug_assert!(!self.plan.in_progress.get());
         let values = self.buffers.of(RECEIVE);
-        // SAFETY: no communication is in progress.
+        // SAFETY: no communication is in progress, as in `outgoing`.
         unsafe { values.slice(0, values.len()) }
     }
 
@@ -354,7 +358,8 @@ impl Gather {
     pub fn run(&mut self, own: impl FnOnce(&mut [f64])) -> Result<&[f64]> {
         self.plan.comm.check()?;
         let (send, receive) = (self.buffers.of(SEND), self.buffers.of(RECEIVE));
-        // SAFETY: `self` is borrowed mutably, and no communication is in progress.
+        // SAFETY: `self` is borrowed mutably. No communication is in progress, because `run` waits for its completion,
+        // and the communicator has not failed.
         own(unsafe { send.slice_mut(0, send.len()) });
         self.plan.start()?;
         self.plan.wait()?;
@@ -386,7 +391,8 @@ impl Largest {
     pub fn run(&mut self, own: &[f64]) -> Result<&[f64]> {
         self.plan.comm.check()?;
         let values = self.buffers.of(SEND);
-        // SAFETY: `self` is borrowed mutably, and no communication is in progress.
+        // SAFETY: `self` is borrowed mutably. No communication is in progress, because `run` waits for its completion,
+        // and the communicator has not failed.
         unsafe { values.slice_mut(0, values.len()) }.copy_from_slice(own);
         self.plan.start()?;
         self.plan.wait()?;

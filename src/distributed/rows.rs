@@ -36,13 +36,14 @@ pub const MOST_ARRAYS: usize = 5;
 /// Number of 8-byte words that identify the shared memory of rank 0: host, process, file descriptor, signature.
 const WORDS: usize = 4;
 
-/// Creates the communication plan of [`shared_rows`].
-pub fn search(comm: &Counted<Comm>) -> Result<Gather> {
+/// Creates the plan by which [`shared_rows`] sends the identification of rank 0's shared memory to all ranks.
+pub fn address_plan(comm: &Counted<Comm>) -> Result<Gather> {
     Gather::new(comm, &collected((0..comm.size()).map(|rank| if rank == 0 { WORDS } else { 0 }), ROWS)?)
 }
 
 /// Allocates shared memory for `arrays[0] + arrays[1]` arrays of `len` values, as two groups. Returns `None` on all
-/// ranks unless all ranks run on one host and can map the memory. Collective.
+/// ranks unless rank 0 can allocate the memory, all ranks run on one host, and all of them can map the memory. `gather`
+/// is the plan that `address_plan` returns, and `agree` a maximum of two values. Collective.
 pub fn shared_rows(
     comm: &Comm,
     gather: &mut Gather,
@@ -99,7 +100,8 @@ impl Rows {
         }
     }
 
-    /// Returns all arrays for writing, as the first elements of the result. The other elements are empty slices.
+    /// Returns all arrays for writing, as the first elements of the result. The other elements are empty slices. If the
+    /// rows are shared, all slices are empty on all ranks except rank 0.
     pub fn arrays_mut(&mut self) -> [&mut [f64]; MOST_ARRAYS] {
         let mut all: [&mut [f64]; MOST_ARRAYS] = Default::default();
         match self {

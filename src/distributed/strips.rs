@@ -1,6 +1,7 @@
-//! Distribution of the first grids among the ranks: every rank has a strip of consecutive rows. A strip has all
-//! columns, so that one rank computes the sum over a row. A strip begins at a multiple of 2^depth rows. A node that
-//! remains in the next grid therefore stays on the same rank.
+//! Distribution of the first `depth` grids of a chain, from fine to coarse (`Grid::chain`), among the ranks: every rank
+//! has a strip of consecutive rows. A strip has all columns, so that one rank computes the sum over a row. A strip
+//! begins at a multiple of 2^depth rows of the first grid. A node that remains in the next grid therefore stays on the
+//! same rank.
 
 use crate::error::{Result, collected};
 use crate::stencil::levels::Grid;
@@ -24,6 +25,7 @@ pub struct Strips {
 
 impl Strips {
     /// Distributes at most `deepest` grids over `ranks` ranks. Returns `None` if no grid is large enough to be shared.
+    /// If the first grid has too few rows for all ranks, only this grid is shared, and the last ranks have no rows.
     pub fn new(grid: Grid, ranks: usize, deepest: usize) -> Result<Option<Self>> {
         // A grid of one row cannot be divided. In addition, its layout shifts the rows (`Layout::shift_y`).
         let shared = grid.chain().take(deepest).take_while(|g| g.nodes() >= WORTH_MESSAGES && g.ny > 1);
@@ -49,7 +51,7 @@ impl Strips {
         self.rows[rank].clone()
     }
 
-    /// Returns the rows J of 2 x 2 groups of grid q that a rank has.
+    /// Returns the rows J of 2 x 2 groups that a rank has in grid q; the first grid has q = 0.
     pub fn rows(&self, q: usize, rank: usize) -> Range<usize> {
         let Range { start, end } = self.natural(rank);
         let cy = self.grid.chain().nth(q).map_or(1, |grid| grid.ny.div_ceil(2));
@@ -57,7 +59,8 @@ impl Strips {
         of(start)..of(end)
     }
 
-    /// Returns the ranks that have the rows before and the rows after those of rank `rank`.
+    /// Returns the ranks that have the rows before and the rows after those of rank `rank`, if it has rows and these
+    /// ranks exist.
     pub fn neighbours(&self, rank: usize) -> [Option<usize>; 2] {
         let Range { start, end } = self.natural(rank);
         if start == end {

@@ -69,7 +69,8 @@ impl Rank {
         }
     }
 
-    fn give(&self, values: Vec<u8>) -> u64 {
+    /// Adds the contribution of this rank to its next collective call, and returns the number of the call.
+    fn contribute(&self, values: Vec<u8>) -> u64 {
         let mut round = lock(&self.rounds);
         *round += 1;
         let mut mail = lock(&self.mail);
@@ -80,7 +81,7 @@ impl Rank {
 
     /// Returns the contributions of all ranks to the collective call with number `round`, or `None` if some are still
     /// missing. Frees the contributions after all ranks have read them.
-    fn take(&self, round: u64) -> Option<Vec<Vec<u8>>> {
+    fn contributions(&self, round: u64) -> Option<Vec<Vec<u8>>> {
         let mut mail = lock(&self.mail);
         let slots = mail.rounds.get_mut(&round)?;
         let all: Vec<Vec<u8>> = slots.0.iter().cloned().collect::<Option<_>>()?;
@@ -173,11 +174,11 @@ unsafe extern "C" fn start(context: *mut c_void, plan: *mut c_void, _: *mut c_vo
         }
         Plan::Reduce { values, count, round, .. } => {
             // SAFETY: the buffer has `count` doubles.
-            *round = rank.give(unsafe { copied(values.cast_const().cast(), *count * size_of::<f64>()) });
+            *round = rank.contribute(unsafe { copied(values.cast_const().cast(), *count * size_of::<f64>()) });
         }
         Plan::Gather { send, bytes, round, .. } => {
             // SAFETY: the send buffer has `bytes[rank]` bytes.
-            *round = rank.give(unsafe { copied(*send, bytes[rank.rank as usize]) });
+            *round = rank.contribute(unsafe { copied(*send, bytes[rank.rank as usize]) });
         }
     }
     0
@@ -222,7 +223,7 @@ unsafe extern "C" fn test(context: *mut c_void, plan: *mut c_void, done: *mut i3
             }
             !waits.iter().any(|&waits| waits)
         }
-        Plan::Reduce { values, count, operation, round } => match rank.take(*round) {
+        Plan::Reduce { values, count, operation, round } => match rank.contributions(*round) {
             None => false,
             Some(all) if all.iter().any(|given| given.len() != *count * size_of::<f64>()) => return 1,
             Some(all) => {
@@ -232,7 +233,7 @@ unsafe extern "C" fn test(context: *mut c_void, plan: *mut c_void, done: *mut i3
                 true
             }
         },
-        Plan::Gather { receive, bytes, round, .. } => match rank.take(*round) {
+        Plan::Gather { receive, bytes, round, .. } => match rank.contributions(*round) {
             None => false,
             Some(all) if all.iter().zip(&*bytes).any(|(given, &bytes)| given.len() != bytes) => return 1,
             Some(all) => {

@@ -29,7 +29,7 @@ pub enum Preconditioner {
         /// Fraction of the dropped fill that is subtracted from the diagonal.
         omega: f64,
     },
-    /// One V-cycle of geometric multigrid.
+    /// One V-cycle of geometric multigrid from zero.
     Multigrid {
         /// Whether coarsening is vertex-centered, so that every second cell is a coarse point. Otherwise, two cells per
         /// direction form a coarse cell.
@@ -53,12 +53,13 @@ pub enum Preconditioner {
     },
 }
 
-/// Number of cells of the coarsest grid in the published method, 4 x 4 x 4, with cell-centered coarsening. This grid
-/// does not resolve bubbles: its couplings connect the water on opposite sides of a bubble. For nine bubbles, 64^3
-/// cells and density ratio 1e-6, V(2,2) then needs 37 iterations. With a coarsest grid that resolves the bubbles,
-/// V(2,2) needs 8 iterations.
+/// Number of cells of the coarsest grid in the published method with cell-centered coarsening, 4 x 4 x 4. It is used if
+/// the caller sets `coarsening`. This grid does not resolve bubbles: its couplings connect the water on opposite sides
+/// of a bubble.
 pub const PUBLISHED_COARSEST: usize = 64;
-/// Maximum number of cells of a coarsest grid that resolves the bubbles.
+/// Maximum number of cells of the coarsest grid if `auto` selects cell-centered coarsening. With at most this many
+/// cells, the grid usually still resolves the bubbles. For nine bubbles, 64^3 cells and density ratio 1e-6, PCG with
+/// two sweeps then needs 8 iterations instead of 37 with `PUBLISHED_COARSEST`.
 pub const RESOLVING_COARSEST: usize = 1000;
 
 /// Parameters of `factorize`.
@@ -68,7 +69,7 @@ pub struct Setup {
     pub preconditioner: Preconditioner,
     /// Solver of systems with E.
     pub coarse_solver: Solver,
-    /// Tolerance of an iterative solver of systems with E.
+    /// Relative tolerance of conjugate gradients for systems with E.
     pub coarse_tolerance: f64,
     /// Whether fused passes are used, if the backend has them.
     pub fused: bool,
@@ -87,9 +88,11 @@ pub trait DpcgBackend: Engine + Send {
     /// Determines the properties of the matrix on which automatic choices depend. A component is singular if the
     /// magnitudes of its row sums are at most `zero_row_sum` times the center.
     fn survey(&mut self, zero_row_sum: f64) -> Result<Survey>;
-    /// Determines the deflation regions; must be called after `survey`. Without regions, `factorize` uses no deflation.
+    /// Determines the deflation regions and returns the numbers of vectors and regions; must be called after `survey`.
+    /// `factorize` uses no deflation if there are no vectors, or if this function was not called after `survey`.
     fn find_regions(&mut self, choice: &Choice) -> Result<RegionCount>;
-    /// Computes M and E; must be called after `survey`. Returns the solver of systems with E.
+    /// Computes M and E; must be called after `survey`. Returns the solver of systems with E, or `None` without
+    /// deflation.
     fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>>;
     /// Returns the time in seconds that the last `factorize` spent on Z and E.
     fn seconds_of_e(&self) -> f64;

@@ -25,14 +25,15 @@ pub struct Points<'a, T> {
 }
 
 impl<'a> Points<'a, f64> {
-    /// Returns the caller's matrix.
+    /// Wraps the caller's matrix.
     pub fn finest(a: &SevenPoints<'a>) -> Self {
         Self { cells: a.cells, center: a.center, forward: a.forward }
     }
 }
 
 impl<T: Real> Points<'_, T> {
-    /// Returns the couplings of a cell to the previous and the next cell in x, y and z, and the indices of these cells.
+    /// Returns the matrix entries between a cell and the previous and the next cell in x, y and z, and the indices of
+    /// these cells. Cells outside the box are omitted.
     pub fn couplings(&self, cell: usize) -> impl DoubleEndedIterator<Item = (T, usize)> + '_ {
         let (place, size, steps) = (self.cells.place(cell), self.cells.size(), self.cells.steps());
         (0..3).flat_map(move |d| {
@@ -77,7 +78,7 @@ impl RowCouplings {
     }
 
     /// Computes the sums for row number `row` = k ny + j. Returns its cells.
-    fn look<T: Real>(&mut self, cells: Cells, forward: [&[T]; 3], row: usize) -> Range<usize> {
+    fn sum_row<T: Real>(&mut self, cells: Cells, forward: [&[T]; 3], row: usize) -> Range<usize> {
         let here = row * cells.nx..(row + 1) * cells.nx;
         for (d, sums) in self.0.iter_mut().enumerate() {
             let after = &forward[d][here.clone()];
@@ -99,23 +100,28 @@ impl RowCouplings {
         x[i] + y[i] + z[i]
     }
 
-    /// Returns whether a cell has couplings. Coarse grids omit cells without couplings, because the smoother solves
-    /// their equations.
+    /// Returns whether a cell has couplings. The row sum of a cell without couplings is not added to the coarse grid,
+    /// because the smoother solves the equation of this cell.
     fn any(&self, i: usize) -> bool {
         self.0.iter().any(|v| v[i] != 0.0)
     }
 }
 
-/// Computes the strength of each direction: the sum over all cells of |s| / center, where s is the sum of the couplings
-/// of the cell in this direction. For each cell, calls `see(cell, sum, any)`, which must return the center. `sum` is
-/// the negative sum of all couplings of the cell, and `any` states whether it has couplings.
-fn look<T: Real>(cells: Cells, forward: [&[T]; 3], mut see: impl FnMut(usize, f64, bool) -> f64) -> Result<[f64; 3]> {
+/// Computes the strength of each direction: the sum over all cells of |s| / center, where s is the sum of the
+/// off-diagonal entries of the cell in this direction. For each cell, calls `see(cell, sum, any)`, which must return
+/// the center. `sum` is the negative sum of all off-diagonal entries of the cell, and `any` states whether s is nonzero
+/// in some direction.
+fn strengths_of<T: Real>(
+    cells: Cells,
+    forward: [&[T]; 3],
+    mut see: impl FnMut(usize, f64, bool) -> f64,
+) -> Result<[f64; 3]> {
     let mut couplings = RowCouplings::new(cells.nx)?;
     let mut strength: [Vec<f64>; 3] =
         [zeroed(cells.rows(), WHAT)?, zeroed(cells.rows(), WHAT)?, zeroed(cells.rows(), WHAT)?];
     for row in 0..cells.rows() {
         let mut sums = [0.0; 3];
-        for (i, cell) in couplings.look(cells, forward, row).enumerate() {
+        for (i, cell) in couplings.sum_row(cells, forward, row).enumerate() {
             let center = see(cell, couplings.sum(i), couplings.any(i));
             (0..3).for_each(|d| sums[d] += couplings.0[d][i].abs() / center);
         }
@@ -124,10 +130,10 @@ fn look<T: Real>(cells: Cells, forward: [&[T]; 3], mut see: impl FnMut(usize, f6
     Ok(strength.map(|rows| pairwise(&rows)))
 }
 
-/// Computes the row sums of the caller's matrix. Sets them to zero at the rounding level and in cells without
-/// couplings. Returns the strength of each direction.
-fn look_at_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
-    look(a.cells, a.forward, |cell, couplings, any| {
+/// Computes the row sums of the caller's matrix. Row sums of at most `ZERO_ROW_SUM` times the center, including all
+/// negative ones, and those of cells without couplings are set to zero. Returns the strength of each direction.
+fn row_sums_of_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
+    strengths_of(a.cells, a.forward, |cell, couplings, any| {
         let center = a.center[cell];
         let more = center - couplings;
         excess[cell] = if any && more > ZERO_ROW_SUM * center { more } else { 0.0 };
@@ -136,8 +142,8 @@ fn look_at_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
 }
 
 impl<T: Real> Grid<T> {
-    /// Computes the next coarser grid, whose matrix is divided by `unit`. `excess` contains the fine row sums on entry,
-    /// and the coarse row sums on return.
+    /// Computes the next coarser grid except its center, which `set_center` computes. The matrix is divided by `unit`.
+    /// `excess` contains the fine row sums on entry, and the coarse row sums on return.
     fn coarser<F: Real>(fine: Points<F>, ratio: [usize; 3], excess: &mut Vec<f64>, unit: f64) -> Result<Self> {
         let (size, cells) = (fine.cells.size(), coarse_cells(fine.cells, ratio));
         let Cells { nx, ny, .. } = cells;
@@ -170,13 +176,13 @@ impl<T: Real> Grid<T> {
         Ok(grid)
     }
 
-    /// Sets each center to the row sum minus the rounded couplings, so that constants remain in the null space of a
-    /// singular matrix. A center that would not be positive is set to 1, for example in a row without couplings and
-    /// with a zero row sum. Sets the row sums of cells without couplings to zero. Returns the strength of each
-    /// direction.
+    /// Sets each center to the row sum minus the rounded off-diagonal entries, so that constants remain in the null
+    /// space of a singular matrix. A center that would not be positive is set to 1, for example in a row without
+    /// couplings and with a zero row sum. Sets the row sums of cells without couplings to zero. Returns the strength of
+    /// each direction.
     fn set_center(&mut self, excess: &mut [f64]) -> Result<[f64; 3]> {
         let Self { cells, center, forward: [x, y, z], .. } = self;
-        look(*cells, [x, y, z], |cell, couplings, any| {
+        strengths_of(*cells, [x, y, z], |cell, couplings, any| {
             let own = couplings + excess[cell];
             let own = if own > 0.0 { own } else { 1.0 };
             if !any {
@@ -221,7 +227,7 @@ impl<T: Real> Hierarchy<T> {
     pub fn new(a: &SevenPoints, coarsest: usize) -> Result<Self> {
         let finest = Points::finest(a);
         let mut excess: Vec<f64> = zeroed(a.cells.count(), WHAT)?;
-        let mut strength = look_at_finest(a, &mut excess)?;
+        let mut strength = row_sums_of_finest(a, &mut excess)?;
         let unit = power_of_two_below(max_abs(a.center));
         let mut grids: Vec<Grid<T>> = Vec::new();
         loop {
@@ -251,9 +257,10 @@ impl<T: Real> Hierarchy<T> {
     }
 }
 
-/// Factorizes a matrix with the row sums `excess`. A pivot d counts as a rounding error if its ratio to the diagonal
-/// entry is in `ZERO_PIVOT`. The unknown of this pivot is then zero in every solution. The rounding error grows with
-/// the contrast if only cells of the light phase have nonzero row sums.
+/// Factorizes a matrix with the row sums `excess`. A pivot d counts as a rounding error if it is zero, or if its ratio
+/// to the diagonal entry is in `ZERO_PIVOT`. The unknown of this pivot is then zero in every solution. The lower limit
+/// is far below zero, because the rounding error may be large: if only cells of the light phase have nonzero row sums,
+/// it grows with the ratio of the couplings of the two phases.
 fn coarsest_solver<T: Real>(a: Points<T>, excess: &[f64]) -> Result<Direct> {
     const ZERO_PIVOT: Range<f64> = -1e-3..1e-14;
     let c = a.in_row_sum_form(excess)?;

@@ -538,7 +538,7 @@ impl Handle<dpcg_handle> {
             let given = unsafe { std::slice::from_raw_parts(labels, layout.len) };
             dense_labels(given, self.base.shape.cells, &layout)?
         };
-        self.base.given("regions");
+        self.base.mark_set("regions");
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Deflated PCG on boxes of cells: factorization of a matrix, and calls that use the factorization. `plan` selects the
-//! methods. `krylov/solve` then solves P A x^ = P b with P = I - A Z E^-1 Z^T and E = Z^T A Z.
+//! methods. `krylov/solve` then solves P A x^ = P b with P = I - A Z E^-1 Z^T and E = Z^T A Z. Without deflation, P is
+//! the identity.
 
 pub mod backend;
 pub mod cell_grids;
@@ -46,7 +47,8 @@ pub type MakeBackend = fn(Machine) -> Result<Box<dyn DpcgBackend>>;
 
 impl Dpcg {
     /// Factorizes `a`; reuses the memory of `previous` where it fits. `labels` contains the caller's label of each
-    /// cell.
+    /// cell. `stream` is the caller's stream on a device, or 0. `make` creates the backend if `previous` has none for
+    /// this machine.
     pub fn factorize(
         previous: Option<Self>,
         a: &CellView,
@@ -77,7 +79,8 @@ impl Dpcg {
         plan::check_null_space(&survey, options)?;
         let plan = Plan::new(self.cells, options, self.machine, &survey, labels.is_some())?;
         match self.factorize_planned(&plan, &mut survey, labels, started) {
-            // The factorization is repeated with multigrid, which needs a third of the memory of aggregation.
+            // If the memory is insufficient for aggregation, the factorization is repeated with multigrid, which needs
+            // a third of this memory.
             Err(error) if plan.aggregates_automatically() && error.is_too_much() => {
                 let plan = plan.without_aggregates(&survey, labels.is_some());
                 let made = self.factorize_planned(&plan, &mut survey, labels, started);
@@ -128,7 +131,8 @@ impl Dpcg {
     }
 
     /// Computes output from input: solves A x = b to the tolerance of `options`, or applies M^-1 or A. With deflation,
-    /// P^T M^-1 P + Z E^-1 Z^T is applied instead of M^-1; it is symmetric and positive definite.
+    /// P^T M^-1 P + Z E^-1 Z^T is applied instead of M^-1. This operator is symmetric and positive definite if M is a
+    /// fixed matrix.
     pub fn call(
         &mut self,
         what: Function,
@@ -138,8 +142,8 @@ impl Dpcg {
     ) -> Result<Outcome> {
         let started = Instant::now();
         let places = CellPlaces { cells: self.cells, singular: &self.singular };
-        let seen = MatrixProperties { center_max: self.center_max, singular: self.singular.len(), places: &places };
-        let control = Control::new(options, seen, false, true, arrays.len);
+        let matrix = MatrixProperties { center_max: self.center_max, singular: self.singular.len(), places: &places };
+        let control = Control::new(options, matrix, false, true, arrays.len);
         let outcome = self.backend.run(arrays, observer, &|s| what.run(s, &control));
         if what == Function::Solve {
             let seconds = &mut self.done.seconds;

@@ -9,7 +9,7 @@ use crate::dpcg::survey::{MANY, Survey};
 use crate::error::{Error, Result};
 use crate::krylov::solve::check_all_singular;
 use crate::options::limits::{
-    DPCG_DEVICE_CELLS, INVERTED, INVERTED_ON_DEVICE, LARGE_CONTRAST, MANY_UNRESOLVED, THIN_CELLS,
+    DPCG_DEVICE_CELLS, INVERTED, INVERTED_ON_DEVICE, MANY_UNRESOLVED, SMALL_COUPLING_RATIO, THIN_CELLS,
 };
 use crate::options::{
     AutoReason, Backend, CoarseSolver, Coarsening, Deflation, Fusion, NullSpace, Options, Precision, Preconditioner,
@@ -19,8 +19,9 @@ use crate::stencil::cells::Cells;
 use crate::stencil::coarsening::is_flat;
 use crate::stencil::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 
-/// Defaults for boxes: at most `BOXES` boxes per direction, each with at least `CELLS_OF_A_BOX` cells. With 8 boxes per
-/// direction, each of nine bubbles intersects about 8 boxes, as in the slides of Vuik and others (2013).
+/// Defaults for boxes: at most `BOXES` boxes per direction, each with at least `CELLS_OF_A_BOX` cells; a direction with
+/// fewer cells has one box. `BOXES` is the largest number of boxes per direction in the slides of Vuik and others
+/// (2013), where it resulted in the fewest iterations.
 const BOXES: usize = 8;
 const CELLS_OF_A_BOX: usize = 8;
 
@@ -50,7 +51,8 @@ fn unsupported_on_device(options: &Options) -> Option<&'static str> {
 }
 
 /// Returns the tolerance, relative to the center, below which a row sum counts as zero. `null_space=none` has the same
-/// tolerance as `null_space=auto`, because E is singular whenever the matrix is.
+/// tolerance as `null_space=auto`: the null space is not projected out, but the singular components must be known,
+/// because their deflation vectors may make E singular.
 pub fn zero_row_sum(options: &Options) -> f64 {
     match options.choice(opt::NULL_SPACE) {
         NullSpace::Auto | NullSpace::None => ZERO_ROW_SUM,
@@ -89,7 +91,7 @@ pub struct FactorizationResults {
     pub singular_components: usize,
     /// Number of aggregates reused from the previous matrix.
     pub aggregates_kept: usize,
-    /// Largest row sum of |L D^-1|.
+    /// Largest row sum of |L D^-1|, where L is the strictly lower triangle of A, and D its diagonal.
     pub row_sum: f64,
     /// Reason for the selection by `auto`.
     pub reason: AutoReason,
@@ -125,9 +127,10 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Selects the methods. `labelled`: whether the caller provides labels.
+    /// Selects the methods. `labelled`: whether the caller provides labels. Returns an error if the machine does not
+    /// support the requested options, or if a direction has more boxes than cells.
     pub fn new(cells: Cells, options: &'a Options, machine: Machine, survey: &Survey, labelled: bool) -> Result<Self> {
-        let (preconditioner, left) = match options.choice(opt::PRECONDITIONER) {
+        let (preconditioner, preconditioner_reason) = match options.choice(opt::PRECONDITIONER) {
             Preconditioner::Auto if may_aggregate(options, machine, labelled) && prefers_aggregation(cells, survey) => {
                 (Preconditioner::Amg, AutoReason::Crowded)
             }
@@ -138,12 +141,12 @@ impl<'a> Plan<'a> {
             return Err(Error::Unsupported(why.to_owned()));
         }
         if preconditioner == Preconditioner::Amg && machine.backend == Backend::Reference {
-            let sentence = "preconditioner=amg is not available with backend=reference: use backend=cpu, or \
+            let message = "preconditioner=amg is not available with backend=reference: use backend=cpu, or \
                             preconditioner=multigrid";
-            return Err(Error::Unsupported(sentence.to_owned()));
+            return Err(Error::Unsupported(message.to_owned()));
         }
         check_boxes(options, cells)?;
-        Ok(Self::with(cells, (options, machine), (preconditioner, left), survey, labelled))
+        Ok(Self::with(cells, (options, machine), (preconditioner, preconditioner_reason), survey, labelled))
     }
 
     /// Returns the plan in which multigrid replaces the aggregation that `auto` selected.
@@ -155,15 +158,15 @@ impl<'a> Plan<'a> {
     fn with(
         cells: Cells,
         (options, machine): (&'a Options, Machine),
-        (preconditioner, left): (Preconditioner, AutoReason),
+        (preconditioner, preconditioner_reason): (Preconditioner, AutoReason),
         survey: &Survey,
         labelled: bool,
     ) -> Self {
-        let (coarsening, flat) = match preconditioner {
+        let (coarsening, coarsening_reason) = match preconditioner {
             Preconditioner::Multigrid => choose_coarsening(cells, options, survey),
             _ => (Coarsening::Auto, AutoReason::Asked),
         };
-        let (deflation, worth) = match options.choice(opt::DEFLATION) {
+        let (deflation, deflation_reason) = match options.choice(opt::DEFLATION) {
             Deflation::Auto if preconditioner == Preconditioner::Multigrid => {
                 deflation_with_multigrid(survey, coarsening, labelled)
             }
@@ -175,7 +178,7 @@ impl<'a> Plan<'a> {
             Deflation::Auto => deflation_with_others(survey, labelled),
             asked => (asked, AutoReason::Asked),
         };
-        let reason = first_reason([flat, worth, left]);
+        let reason = first_reason([coarsening_reason, deflation_reason, preconditioner_reason]);
         let passes = passes(cells, survey);
         Self { options, cells, machine, preconditioner, coarsening, passes, deflation, reason }
     }
@@ -307,8 +310,8 @@ fn check_boxes(options: &Options, cells: Cells) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of pairing passes. It is three (aggregates of eight cells), or two (aggregates of four cells) in
-/// a plane or with flat cells.
+/// Returns the number of pairing passes of aggregation. It is three (aggregates of eight cells), or two (aggregates of
+/// four cells) if the box has a single cell in some direction or is not coarsened in some direction.
 fn passes(cells: Cells, survey: &Survey) -> usize {
     let coarsened = |d: &usize| cells.size()[*d] > 1 && survey.coarsened[*d];
     if (0..3).filter(coarsened).count() == 3 { 3 } else { 2 }
@@ -318,19 +321,21 @@ fn passes(cells: Cells, survey: &Survey) -> usize {
 /// options must not set the coarsening or the sweeps of multigrid. The caller must not provide labels, and the backend
 /// must support aggregation.
 fn may_aggregate(options: &Options, machine: Machine, labelled: bool) -> bool {
-    let left = matches!(options.choice(opt::DEFLATION), Deflation::Auto | Deflation::None);
+    let may_omit_deflation = matches!(options.choice(opt::DEFLATION), Deflation::Auto | Deflation::None);
     let of_multigrid = !options.is(opt::COARSENING, Coarsening::Auto) || options.int(opt::SWEEPS) != 0;
-    left && !labelled && !of_multigrid && machine.backend != Backend::Reference
+    may_omit_deflation && !labelled && !of_multigrid && machine.backend != Backend::Reference
 }
 
-/// Returns whether aggregation is expected to converge faster than multigrid. Bubbles must be hidden from the coarse
-/// grids. In addition, either there are more groups than deflation can use and the contrast is large, or the cells are
-/// flat. On flat cells, coarse grids connect the liquid around hidden bubbles even with deflation.
+/// Returns whether aggregation is expected to converge faster than multigrid. At least `MANY_UNRESOLVED` groups of
+/// strong couplings must be hidden from the coarse grids (`Survey::hidden`). In addition, either there are more groups
+/// than deflation can use and the phases differ strongly, or the cells are flat (`is_flat`). On flat cells, coarse
+/// grids connect the liquid around hidden bubbles even with deflation.
 fn prefers_aggregation(cells: Cells, survey: &Survey) -> bool {
-    let left_alone = survey.strong > MANY && survey.contrast <= LARGE_CONTRAST;
+    let left_alone = survey.strong > MANY && survey.coupling_ratio <= SMALL_COUPLING_RATIO;
     survey.hidden >= MANY_UNRESOLVED && (left_alone || is_flat(cells, survey.coarsened))
 }
 
+/// Selects the coarsening for `preconditioner=multigrid`, and returns the reason.
 fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coarsening, AutoReason) {
     match options.choice(opt::COARSENING) {
         Coarsening::Auto => {
@@ -346,8 +351,8 @@ fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coars
 
 /// Selects the deflation for `preconditioner=multigrid`, and returns the reason. If there are labels, they define the
 /// regions. Otherwise, each group of strong couplings gets a vector if there are 2 to `MANY` groups and one of these
-/// conditions holds: the contrast is at most `LARGE_CONTRAST`, a group is thinner than `THIN_CELLS` cells, or the grids
-/// are coarsened by cells.
+/// conditions holds: the coupling ratio is at most `SMALL_COUPLING_RATIO`, a group is thinner than `THIN_CELLS` cells,
+/// or the grids are coarsened by cells.
 fn deflation_with_multigrid(survey: &Survey, coarsening: Coarsening, labelled: bool) -> (Deflation, AutoReason) {
     if labelled {
         return (Deflation::Levelset, AutoReason::Labels);
@@ -355,7 +360,7 @@ fn deflation_with_multigrid(survey: &Survey, coarsening: Coarsening, labelled: b
     if !(2..=MANY).contains(&survey.strong) {
         return (Deflation::None, AutoReason::Plain);
     }
-    if survey.contrast <= LARGE_CONTRAST {
+    if survey.coupling_ratio <= SMALL_COUPLING_RATIO {
         return (Deflation::Levelset, AutoReason::Contrast);
     }
     if survey.thinnest < THIN_CELLS {
@@ -380,9 +385,9 @@ fn deflation_with_others(survey: &Survey, labelled: bool) -> (Deflation, AutoRea
 /// Returns the first specific reason, that is, the first one other than `Asked` and `Plain`. Without a specific reason,
 /// returns `Plain` if it occurs. Otherwise, the options determine all methods, and the result is `Asked`.
 fn first_reason(reasons: [AutoReason; 3]) -> AutoReason {
-    let tells = |reason: &AutoReason| !matches!(reason, AutoReason::Asked | AutoReason::Plain);
-    let left = if reasons.contains(&AutoReason::Plain) { AutoReason::Plain } else { AutoReason::Asked };
-    reasons.into_iter().find(tells).unwrap_or(left)
+    let is_specific = |reason: &AutoReason| !matches!(reason, AutoReason::Asked | AutoReason::Plain);
+    let fallback = if reasons.contains(&AutoReason::Plain) { AutoReason::Plain } else { AutoReason::Asked };
+    reasons.into_iter().find(is_specific).unwrap_or(fallback)
 }
 
 #[cfg(test)]
@@ -393,10 +398,10 @@ mod tests {
 
     const CUBE: Cells = Cells { nx: 24, ny: 24, nz: 24 };
 
-    /// Returns the survey of a cube of water with the given contrast and `strong` bubbles. The thinnest bubble has
-    /// `thinnest` cells across.
-    fn bubbly(strong: usize, thinnest: usize, contrast: f64) -> Survey {
-        Survey { coarsened: [true; 3], contrast, components: 1, strong, thinnest, ..Survey::default() }
+    /// Returns the survey of a cube of water with the given coupling ratio and `strong` bubbles. The thinnest bubble
+    /// has `thinnest` cells across.
+    fn bubbly(strong: usize, thinnest: usize, coupling_ratio: f64) -> Survey {
+        Survey { coarsened: [true; 3], coupling_ratio, components: 1, strong, thinnest, ..Survey::default() }
     }
 
     /// Returns the results for the options in `text`, with nine deflation vectors.
@@ -413,12 +418,12 @@ mod tests {
         assert_eq!((done.coarsening, done.deflation, done.reason), (coarsening, deflation, reason));
     }
 
-    /// With multigrid, deflation depends on the number of groups, the contrast and the thinnest group.
+    /// With multigrid, deflation depends on the number of groups, the coupling ratio and the thinnest group.
     #[test]
     fn groups_that_are_worth_vectors() {
         use AutoReason::{Contrast, Plain, Thin};
         use Deflation::{Levelset, None};
-        for (strong, thinnest, contrast, deflation, reason) in [
+        for (strong, thinnest, coupling_ratio, deflation, reason) in [
             (0, 0, 1.0, None, Plain),
             (9, 4, 1e-3, None, Plain),
             (9, 4, 1.01e-4, None, Plain),
@@ -432,7 +437,7 @@ mod tests {
             (1000, 3, 1e-3, Levelset, Thin),
             (1001, 3, 1e-3, None, Plain),
         ] {
-            let survey = bubbly(strong, thinnest, contrast);
+            let survey = bubbly(strong, thinnest, coupling_ratio);
             check(planned_results("", CUBE, &survey, false), Coarsening::Vertex, deflation, reason);
             // `coarsening=cell` needs deflation vectors for groups of any size.
             let deflation = if (2..=1000).contains(&strong) { Levelset } else { None };
@@ -466,12 +471,12 @@ mod tests {
     }
 
     /// Aggregation is selected if many groups are hidden from the coarse grids and one more condition is true: the
-    /// cells are flat, or there are too many groups for deflation and the contrast is large. It is not selected if
-    /// there are labels, if an option of multigrid or of deflation is set, or if the backend does not support it.
+    /// cells are flat, or there are too many groups for deflation and the phases differ strongly. It is not selected if
+    /// there are labels, if an option of multigrid or a deflation is set, or if the backend does not support it.
     #[test]
     fn many_groups_select_aggregation() {
-        let of = |text: &str, (strong, hidden): (usize, usize), contrast: f64, flat: bool, labelled: bool| {
-            let survey = Survey { coarsened: [true, !flat, true], hidden, ..bubbly(strong, 1, contrast) };
+        let of = |text: &str, (strong, hidden): (usize, usize), coupling_ratio: f64, flat: bool, labelled: bool| {
+            let survey = Survey { coarsened: [true, !flat, true], hidden, ..bubbly(strong, 1, coupling_ratio) };
             let done = planned_results(text, CUBE, &survey, labelled);
             assert_eq!(done.preconditioner == Preconditioner::Amg, done.reason == AutoReason::Crowded, "{text}");
             assert!(done.preconditioner != Preconditioner::Amg || done.deflation == Deflation::None, "{text}");
@@ -582,16 +587,16 @@ mod tests {
         (cells, SurveyData::of(&a, ZERO_ROW_SUM).unwrap().1)
     }
 
-    /// The same rules, tested with matrices: `blocks` blocks of air in a box of water. A block has `side` cells in x,
-    /// 8 cells in y and 7 cells in z.
+    /// The rules for deflation and coarsening, tested with matrices: `blocks` blocks of air in a box of water. A block
+    /// has `side` cells in x, 8 cells in y and 7 cells in z.
     #[test]
     fn rules_by_matrices() {
-        let of = |side: usize, blocks: usize, contrast: f64, faces: [f64; 3]| {
+        let of = |side: usize, blocks: usize, coupling_ratio: f64, faces: [f64; 3]| {
             let (cells, survey) = survey([12 * blocks, 16, 14], faces, |[i, j, k]| {
                 let air = i % 12 >= 3 && i % 12 < 3 + side && (2..10).contains(&j) && (4..11).contains(&k);
-                if air { 1.0 / contrast } else { 1.0 }
+                if air { 1.0 / coupling_ratio } else { 1.0 }
             });
-            assert_eq!(survey.strong, if contrast < 1.0 { blocks } else { 0 });
+            assert_eq!(survey.strong, if coupling_ratio < 1.0 { blocks } else { 0 });
             let done = planned_results("", cells, &survey, false);
             (done.coarsening, done.deflation, done.reason)
         };
@@ -602,7 +607,7 @@ mod tests {
         assert_eq!(of(3, 2, 1e-3, cubes), (Vertex, Deflation::Levelset, AutoReason::Thin));
         assert_eq!(of(4, 2, 1e-5, cubes), (Vertex, Deflation::Levelset, AutoReason::Contrast));
         assert_eq!(of(3, 1, 1e-5, cubes), (Vertex, Deflation::None, AutoReason::Plain));
-        // The contrast is computed per direction, so anisotropic faces do not increase it.
+        // The coupling ratio is computed per direction, so anisotropic faces do not reduce it.
         assert_eq!(of(4, 2, 1e-3, [1.0, 1.0, 16.0]), (Cell, Deflation::Levelset, AutoReason::Anisotropic));
         assert_eq!(of(4, 2, 1e-3, [0.5, 1.0, 1.0]), (Vertex, Deflation::None, AutoReason::Plain));
     }

@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 /// Name of the memory in error messages about failed allocations.
 const PARTS: &str = "parts of a thread team";
 
-/// Calls `make` on each thread, and returns the results in the order of the threads.
+/// Calls `make` on each thread, and returns the results in the order of the threads, or the first error in this order.
 pub fn on_each_thread<T: Default + Send>(team: &mut Team, make: impl Fn(Me) -> Result<T> + Sync) -> Result<Vec<T>> {
     let mut made: Vec<Mutex<Result<T>>> = Vec::new();
     reserve(&mut made, team.members(), PARTS)?;
@@ -32,7 +32,7 @@ pub fn on_each_thread<T: Default + Send>(team: &mut Team, make: impl Fn(Me) -> R
     Ok(all)
 }
 
-/// Copies a matrix and inspects it. Returns the largest center.
+/// Copies a matrix to `kept` and inspects it, as `DpcgBackend::load` states. Returns the largest center.
 pub fn load(team: &mut Team, kept: &mut StoredMatrix, a: &CellView, finite: bool) -> Result<f64> {
     let (rows, members) = (a.cells.rows(), team.members());
     let mut parts = Vec::new();
@@ -49,7 +49,7 @@ pub fn load(team: &mut Team, kept: &mut StoredMatrix, a: &CellView, finite: bool
     InspectedRows::center_max(a, seen)
 }
 
-/// Determines the components of a matrix and the properties on which automatic choices depend.
+/// Determines the components and groups of a matrix, and the properties on which automatic choices depend.
 pub fn survey(team: &mut Team, a: &SevenPoints, zero_row_sum: f64) -> Result<(SurveyData, Survey)> {
     let rows = a.cells.rows();
     let parts = on_each_thread(team, |me| SurveyedRows::of(a, zero_row_sum, me.share(rows)))?;
@@ -58,7 +58,7 @@ pub fn survey(team: &mut Team, a: &SevenPoints, zero_row_sum: f64) -> Result<(Su
     SurveyData::of_parts(a.cells, &parts, &strong)
 }
 
-/// Assembles the coarse matrix E = Z^T A Z of the regions, and factorizes or inverts it.
+/// Assembles the coarse matrix E = Z^T A Z of the regions, and prepares `solver` for systems with E.
 pub fn coarse_matrix(
     team: &mut Team,
     a: &SevenPoints,

@@ -20,14 +20,14 @@ pub use crate::options::limits::MANY_COMPONENTS as MANY;
 /// Properties of a matrix on which the choice of the method depends.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Survey {
-    /// Largest row sum of |L D^-1|, where L is the strictly lower triangle of A: the couplings to the west, south and
-    /// bottom. The Neumann series converges if this row sum is below 1.
+    /// Largest row sum of |L D^-1|, where D is the diagonal and L is the strictly lower triangle of A: the couplings to
+    /// the west, south and bottom. If this row sum is below 1, the terms of the Neumann series decrease.
     pub row_sum: f64,
     /// Whether multigrid coarsens the finest grid in each direction.
     pub coarsened: [bool; 3],
-    /// Contrast of the phases: the ratio of the smallest to the largest coupling of a direction, minimized over the
-    /// directions.
-    pub contrast: f64,
+    /// Ratio of the smallest nonzero coupling to the largest coupling of a direction, minimized over the directions.
+    /// The descriptions of options and the reason `contrast` name this ratio the contrast of the couplings.
+    pub coupling_ratio: f64,
     /// Number of connected components of two cells or more.
     pub components: usize,
     /// First cell of each singular component.
@@ -41,16 +41,15 @@ pub struct Survey {
     pub hidden: usize,
 }
 
-/// Returns whether the choice of the method depends on groups that coarse grids do not represent. This is the case if
-/// there are more groups than deflation can use, or if the finest grid is not coarsened in a direction with more than
-/// one cell.
+/// Returns whether the choice of the method depends on the number of hidden groups. This is the case if there are more
+/// groups than deflation can use, or if the finest grid is not coarsened in a direction with more than one cell.
 pub fn needs_hidden_groups(cells: Cells, coarsened: [bool; 3], strong: usize) -> bool {
     strong > MANY || is_flat(cells, coarsened)
 }
 
-/// Returns the contrast for the smallest and the largest coupling of each direction. For a direction without couplings,
-/// these are infinity and zero.
-pub fn contrast(smallest: [f64; 3], largest: [f64; 3]) -> f64 {
+/// Returns the ratio of the smallest to the largest coupling, minimized over the directions. A direction without
+/// couplings, for which these are infinity and zero, is ignored. The ratio is 1 if there are no couplings.
+pub fn coupling_ratio(smallest: [f64; 3], largest: [f64; 3]) -> f64 {
     let of = |d: usize| if largest[d] > 0.0 { smallest[d] / largest[d] } else { 1.0 };
     [0, 1, 2].map(of).into_iter().fold(1.0, f64::min)
 }
@@ -75,8 +74,10 @@ for_each_isa! {
 #[derive(Clone, Debug, Default)]
 pub struct SurveyedRows {
     components: ComponentRows,
+    /// Smallest nonzero and largest magnitude of the couplings in each direction.
     smallest: [f64; 3],
     largest: [f64; 3],
+    /// As in [`Survey::row_sum`].
     row_sum: f64,
     /// For each row of cells and each direction, the negative sum over the cells of (couplings in this direction) /
     /// center.
@@ -165,8 +166,8 @@ impl SurveyData {
         Self::of_parts(a.cells, &parts, &joins)
     }
 
-    /// Combines the results of all threads. `parts` contains the results of `SurveyedRows::of`, and `strong` the
-    /// strong couplings. Both are in the order of the rows.
+    /// Combines the results of all threads. `parts` contains the results of `SurveyedRows::of`, and `strong` those of
+    /// `JoiningCouplings::of_rows`. Both are in the order of the rows.
     pub fn of_parts(cells: Cells, parts: &[SurveyedRows], strong: &[JoiningCouplings]) -> Result<(Self, Survey)> {
         let components = CellComponents::of_parts(cells, &collected(parts.iter().map(|part| &part.components), ROWS)?)?;
         let strong = Strong::of_parts(cells, &collected(strong.iter(), ROWS)?)?;
@@ -177,21 +178,21 @@ impl SurveyData {
         }
         let most = [0, 1, 2].map(|d| parts.iter().fold(0.0, |most: f64, part| most.max(part.largest[d])));
         let coarsened = coarsened(cells, strength, SEMI);
-        let asks = needs_hidden_groups(cells, coarsened, strong.count());
+        let counts_hidden = needs_hidden_groups(cells, coarsened, strong.count());
         let survey = Survey {
             row_sum: parts.iter().fold(0.0, |most, part| most.max(part.row_sum)),
             coarsened,
-            contrast: contrast(smallest_of(parts), most),
+            coupling_ratio: coupling_ratio(smallest_of(parts), most),
             components: components.count(),
             singular: first_cells_of_singular(cells, &components)?,
             strong: strong.count(),
             thinnest: strong.thinnest,
-            hidden: if asks { strong.hidden(cells, COARSEST)? } else { 0 },
+            hidden: if counts_hidden { strong.hidden(cells, COARSEST)? } else { 0 },
         };
         Ok((Self { components, strong, regions: None }, survey))
     }
 
-    /// Computes the deflation regions, and returns their number.
+    /// Computes and stores the deflation regions, and returns the numbers of vectors and regions.
     pub fn find_regions(&mut self, a: &SevenPoints, choice: &Choice) -> Result<RegionCount> {
         let regions = Regions::find(a, &self.components, &self.strong, choice)?;
         let (count, regions) = regions.with_counts();
@@ -258,7 +259,8 @@ mod tests {
         let (found, survey) = SurveyData::of(&a, ZERO_ROW_SUM).unwrap();
         assert_eq!(survey.strong, 4);
         assert_eq!(found.strong.hidden(cells, 64).unwrap(), 1);
-        // With an additional coarser grid, the third box has one point of a grid that is not the last.
+        // With an additional coarser grid, the third box has no point of the last grid. It is not hidden, because the
+        // previous grid has only one point in it.
         assert_eq!(found.strong.hidden(cells, 8).unwrap(), 1);
         // The second grid is the last grid.
         assert_eq!(found.strong.hidden(cells, 512).unwrap(), 0);

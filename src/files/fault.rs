@@ -1,4 +1,4 @@
-//! Errors about a file. If memory for an error message cannot be allocated, the error is about memory instead.
+//! Errors about a file. If memory for an error message cannot be allocated, the functions return `Error::NoMemory`.
 
 use crate::base::file::Reason;
 use crate::error::{Error, MESSAGE, RRB_ERR_IO, RRB_ERR_PARSE, Refused, formatted};
@@ -11,11 +11,11 @@ pub fn at(line: usize, reason: impl Display) -> Error {
 
 /// Returns an error about a line, with another status.
 pub fn status_at(status: i32, line: usize, reason: impl Display) -> Error {
-    whole(status, format_args!("line {line}: {reason}"))
+    file_error(status, format_args!("line {line}: {reason}"))
 }
 
 /// Returns an error about the whole file.
-pub fn whole(status: i32, reason: impl Display) -> Error {
+pub fn file_error(status: i32, reason: impl Display) -> Error {
     formatted(reason, MESSAGE).map_or_else(|error| error, |message| Error::File { status, message })
 }
 
@@ -30,7 +30,7 @@ pub fn io_fault(what: &str, error: std::io::Error) -> Error {
     if error.kind() == std::io::ErrorKind::OutOfMemory {
         return Error::NoMemory(Refused { bytes: 0, what: "access to a file" });
     }
-    whole(RRB_ERR_IO, format_args!("cannot be {what}: {}", Reason(&error)))
+    file_error(RRB_ERR_IO, format_args!("cannot be {what}: {}", Reason(&error)))
 }
 
 /// Error message for complex matrices.

@@ -3,13 +3,13 @@
 use super::number::{field_number, whole_number};
 use crate::error::{Error, Result, push};
 
-/// A field of a card: start column from 0, width in columns, type (whole: I, otherwise E, D, F or G), digits after the
-/// point, and scale factor of the P edit descriptor.
+/// A field of a card: start column from 0, width in columns, type (integer: I, otherwise E, D, F or G), digits after
+/// the point, and scale factor of the P edit descriptor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Field {
     start: usize,
     width: usize,
-    whole: bool,
+    is_integer: bool,
     decimals: i32,
     scale: i32,
 }
@@ -18,7 +18,7 @@ pub struct Field {
 const MOST_FIELDS: usize = 1000;
 const MOST_COLUMNS: usize = 10_000;
 const DEEPEST: usize = 8;
-/// Maximum length of a format in characters; a format has at most 20 columns on its card.
+/// Maximum number of nonblank characters of a format. On its card, a format has at most 20 columns.
 const LONGEST: usize = 80;
 
 impl Field {
@@ -34,15 +34,15 @@ impl Field {
     }
 
     /// Returns the integer in this field; blanks mean 0.
-    pub fn whole(&self, card: &[u8]) -> Option<i64> {
+    pub fn integer(&self, card: &[u8]) -> Option<i64> {
         let text = self.of(card).trim_ascii();
         if text.is_empty() { Some(0) } else { whole_number(text) }
     }
 }
 
-/// Returns the fields of a card, or `None` if the format is not supported. `whole` requires that all fields have type
-/// I.
-pub fn fields(text: &[u8], whole: bool) -> Result<Option<Vec<Field>>> {
+/// Returns the fields of a card, or `None` if the format is not supported. `integers` requires that all fields have
+/// type I. Returns an error only if an allocation fails.
+pub fn fields(text: &[u8], integers: bool) -> Result<Option<Vec<Field>>> {
     let (mut buffer, mut len) = ([0; LONGEST], 0);
     for c in text.iter().filter(|c| !c.is_ascii_whitespace()) {
         let Some(to) = buffer.get_mut(len) else { return Ok(None) };
@@ -56,7 +56,7 @@ pub fn fields(text: &[u8], whole: bool) -> Result<Option<Vec<Field>>> {
         return Err(error);
     }
     let fits = read.is_some() && reader.text.is_empty() && !reader.fields.is_empty();
-    let fits = fits && reader.fields.iter().all(|field| field.whole || !whole);
+    let fits = fits && reader.fields.iter().all(|field| field.is_integer || !integers);
     Ok(fits.then_some(reader.fields))
 }
 
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         (self.column <= MOST_COLUMNS).then_some(())
     }
 
-    /// Parses width and decimals of a field, and appends `count` equal fields.
+    /// Parses width and decimals of a field, and appends `count` such fields, one after the other.
     fn fields(&mut self, kind: u8, count: usize) -> Option<()> {
         let width = self.number()?.filter(|&w| w > 0)?;
         let mut decimals = 0;
@@ -145,13 +145,13 @@ impl<'a> Reader<'a> {
                 self.number()??;
             }
         }
-        let whole = kind == b'I';
+        let is_integer = kind == b'I';
         for _ in 0..count {
             if self.fields.len() == MOST_FIELDS || self.column > MOST_COLUMNS {
                 return None;
             }
-            let (decimals, scale) = if whole { (0, 0) } else { (decimals, self.scale) };
-            let field = Field { start: self.column, width, whole, decimals, scale };
+            let (decimals, scale) = if is_integer { (0, 0) } else { (decimals, self.scale) };
+            let field = Field { start: self.column, width, is_integer, decimals, scale };
             self.refused = push(&mut self.fields, field, "fields of a card").err();
             if self.refused.is_some() {
                 return None;
@@ -189,8 +189,8 @@ mod tests {
     #[test]
     fn short_cards_and_touching_numbers() {
         let all = fields(b"(4I3)", true).unwrap().unwrap();
-        let read = |card: &[u8]| all.iter().map(|f| f.whole(card).unwrap()).collect::<Vec<_>>();
+        let read = |card: &[u8]| all.iter().map(|f| f.integer(card).unwrap()).collect::<Vec<_>>();
         assert_eq!(read(b"100200  3"), [100, 200, 3, 0]);
-        assert_eq!(all[0].whole(b" 1x"), None);
+        assert_eq!(all[0].integer(b" 1x"), None);
     }
 }

@@ -23,7 +23,7 @@ pub struct Step {
     /// Number of input bytes consumed.
     pub used: usize,
     /// Number of output bytes written.
-    pub made: usize,
+    pub written: usize,
     /// Whether the stream has ended.
     pub ended: bool,
 }
@@ -41,7 +41,7 @@ impl Unpacker {
         // SAFETY: the stream has its default values, so zlib uses its own allocators. The version and the size of
         // the structure are those of the linked library.
         let code = unsafe { inflateInit2_(&raw mut *stream, WINDOW_BITS, zlibVersion(), size_of::<z_stream>() as i32) };
-        made(code)?;
+        check_start(code)?;
         Ok(Self { stream })
     }
 
@@ -97,7 +97,7 @@ impl Packer {
                 size_of::<z_stream>() as i32,
             )
         };
-        made(code)?;
+        check_start(code)?;
         Ok(Self { stream })
     }
 
@@ -121,7 +121,7 @@ impl Drop for Packer {
     }
 }
 
-fn made(code: i32) -> Result<()> {
+fn check_start(code: i32) -> Result<()> {
     match code {
         Z_OK => Ok(()),
         Z_MEM_ERROR => Err(Error::NoMemory(STATE)),
@@ -136,11 +136,11 @@ fn run(stream: &mut z_stream, input: &[u8], output: &mut [u8], call: impl FnOnce
     (stream.next_in, stream.avail_in) = (input.as_ptr().cast_mut(), before);
     (stream.next_out, stream.avail_out) = (output.as_mut_ptr(), room);
     let code = call(stream);
-    let (used, made) = ((before - stream.avail_in) as usize, (room - stream.avail_out) as usize);
+    let (used, written) = ((before - stream.avail_in) as usize, (room - stream.avail_out) as usize);
     // The borrows of input and output end here, so the stream must not keep their addresses.
     (stream.next_in, stream.avail_in) = (std::ptr::null_mut(), 0);
     (stream.next_out, stream.avail_out) = (std::ptr::null_mut(), 0);
-    (Step { used, made, ended: code == Z_STREAM_END }, code)
+    (Step { used, written, ended: code == Z_STREAM_END }, code)
 }
 
 #[cfg(test)]
@@ -153,7 +153,7 @@ mod tests {
         loop {
             let piece = rest.len().min(1000);
             let step = packer.step(&rest[..piece], &mut output, piece == rest.len());
-            packed.extend(&output[..step.made]);
+            packed.extend(&output[..step.written]);
             rest = &rest[step.used..];
             if step.ended {
                 return packed;
@@ -172,7 +172,7 @@ mod tests {
                 let mut rest = &packed[..];
                 loop {
                     let step = unpacker.step(&rest[..at_once.min(rest.len())], &mut output).unwrap();
-                    back.extend_from_slice(&output[..step.made]);
+                    back.extend_from_slice(&output[..step.written]);
                     rest = &rest[step.used..];
                     if step.ended {
                         break;

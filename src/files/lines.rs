@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 #[derive(Clone, Copy)]
 pub struct Lines<'a> {
     rest: &'a [u8],
-    /// Number of the latest line.
+    /// Number of the line that `next` has returned last; 0 before the first line.
     pub number: usize,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Returns the words of a line, separated by blanks.
+/// Returns the words of a line, separated by white space.
 pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }

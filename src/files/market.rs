@@ -157,7 +157,8 @@ impl Read<'_> {
         Ok(Loaded::of(boxed(matrix, "a matrix")?))
     }
 
-    /// Divides the lines into pieces for the threads. Returns each piece with its number of entries.
+    /// Divides the lines into pieces for the threads. Returns each piece with its number of entries. The entries of a
+    /// single piece are not counted; their number is then the announced one.
     fn pieces(&self, workers: &mut Workers) -> Result<Vec<(Lines<'_>, usize)>> {
         let mut pieces = Vec::new();
         let count = workers.pieces(self.lines.left());
@@ -182,8 +183,8 @@ impl Read<'_> {
     }
 
     /// Calls `take` with the words and the line number of each entry. For each piece of the file, `part` returns the
-    /// destination of its entries. `take` receives this destination and the entry's index in it. Returns an error if
-    /// the number of entries is not as announced.
+    /// destination of this number of entries. `take` receives the destination and the entry's index in it. Returns an
+    /// error if the number of entries is not as announced, or if a line has more words than `take` reads.
     fn each<T: Send>(
         &self,
         workers: &mut Workers,
@@ -290,11 +291,11 @@ impl Read<'_> {
                 line,
                 format_args!("{} is not finite in double precision", shown(word)),
             )),
-            None => Err(at(line, format_args!("{} is no {}number", shown(word), self.whole()))),
+            None => Err(at(line, format_args!("{} is no {}number", shown(word), self.integer_word()))),
         }
     }
 
-    fn whole(&self) -> &'static str {
+    fn integer_word(&self) -> &'static str {
         if self.banner.field == Field::Integer { "whole " } else { "" }
     }
 

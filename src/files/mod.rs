@@ -23,7 +23,7 @@ use crate::options::FileFormat;
 use crate::sparse::matrix::Matrix;
 pub use loaded::{Loaded, Vectors};
 
-use fault::{io_fault, whole};
+use fault::{file_error, io_fault};
 use output::Output;
 use std::borrow::Borrow;
 use std::ffi::{CStr, OsStr};
@@ -40,14 +40,14 @@ fn shown(path: &CStr) -> impl Display {
     OsStr::from_bytes(&path[path.len().saturating_sub(file::LONGEST_PATH)..]).display()
 }
 
-/// Adds the path to an error. If memory is exhausted, the error is returned unchanged.
+/// Adds the path to an error. `Error::NoMemory` is returned unchanged, because a new message would need memory.
 fn about(path: &CStr, mut error: Error) -> Error {
     if let Error::NoMemory(_) = error {
         return error;
     }
     // File formats count rows and entries from 1.
     error.set_base(1);
-    whole(error.status(), format_args!("{}: {error}", shown(path)))
+    file_error(error.status(), format_args!("{}: {error}", shown(path)))
 }
 
 /// Reads a matrix and the vectors that the file contains.
@@ -62,7 +62,7 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
         return market::parse(text, workers);
     }
     harwell::parse(text, workers).unwrap_or_else(|| {
-        Err(whole(
+        Err(file_error(
             RRB_ERR_PARSE,
             "neither MatrixMarket, whose first line is such as '%%MatrixMarket matrix coordinate real general', nor \
              Harwell- or Rutherford-Boeing, whose second line is 5 or 4 counts",
@@ -93,10 +93,10 @@ struct Partial {
     file: Option<File>,
 }
 
-/// Maximum number of names that are tried for the incomplete file. A name may already
-/// belong to a file of a killed process or of another thread.
+/// Maximum number of names that are tried for the incomplete file. A name may already belong to a file of a killed
+/// process or of another thread.
 const NAMES: usize = 100;
-/// Maximum number of bytes appended to a name, including NUL.
+/// Maximum number of bytes appended to the target name, including NUL.
 const ENDING: usize = 64;
 
 impl Partial {
@@ -104,7 +104,7 @@ impl Partial {
         const NAME: &str = "the name of a file";
         let mut buffer = zeroed(file::LONGEST_PATH, NAME)?;
         // Symbolic links are resolved, so that their target is replaced and the links remain. A name that cannot be
-        // resolved is the name of a new file.
+        // resolved is used unchanged, as the name of a new file.
         let target = match file::resolved(path, &mut buffer) {
             Ok(target) => target,
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {
@@ -136,7 +136,7 @@ impl Partial {
                 Err(error) => {
                     let (name, error) = (shown(partial.name()), Reason(&error));
                     let reason = format_args!("cannot be written, since {name} cannot: {error}");
-                    return Err(about(path, whole(RRB_ERR_IO, reason)));
+                    return Err(about(path, file_error(RRB_ERR_IO, reason)));
                 }
             }
         }
@@ -151,7 +151,8 @@ impl Partial {
     }
 
     fn file(&self) -> Result<&File> {
-        self.file.as_ref().ok_or_else(|| Error::Internal("a file that is written has ended".to_owned()))
+        let closed = "a file was closed before all its data were written: write it again, and report this defect";
+        self.file.as_ref().ok_or_else(|| Error::Internal(closed.to_owned()))
     }
 
     /// Copies the permissions of an existing target to this file, and replaces the target by this file.

@@ -12,7 +12,7 @@ const BUFFER: &str = "the buffer of a file";
 /// Buffered output. All memory is allocated by `new`.
 pub struct Output<'a> {
     file: &'a File,
-    /// Data that was not written yet.
+    /// Data that has not been written or compressed yet.
     buffer: Vec<u8>,
     /// Compressor and the buffer of its output, if the file is compressed.
     packed: Option<(Packer, Vec<u8>)>,
@@ -42,11 +42,11 @@ impl<'a> Output<'a> {
         loop {
             let step = packer.step(rest, output, last);
             rest = &rest[step.used..];
-            self.file.write_all(&output[..step.made])?;
+            self.file.write_all(&output[..step.written])?;
             if step.ended || !last && rest.is_empty() {
                 break;
             }
-            if step.used + step.made == 0 {
+            if step.used + step.written == 0 {
                 return Err(io::ErrorKind::Other.into());
             }
         }

@@ -139,8 +139,8 @@ fn a_team_reads_cards_as_one_thread_does() {
     assert!(same_for_any_threads(short).starts_with(&format!("line {}: the file ends ", short.len())));
 }
 
-/// The file stores an upper triangle. If each entry is followed by its mirror image, the positions of this sequence
-/// ascend.
+/// Files with an upper triangle. If each entry is followed by its mirror image, the positions (row, column) of this
+/// sequence ascend.
 #[test]
 fn mirrors_that_ascend() {
     let bits = |values: [f64; 3]| values.map(f64::to_bits);

@@ -1,6 +1,6 @@
 //! Reads the text of a file, and decompresses it if it begins with the signature of gzip.
 
-use super::fault::{read_fault, whole};
+use super::fault::{file_error, read_fault};
 use super::gz::Unpacker;
 use crate::base::file::{is_ordinary, open};
 use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Refused, Result, zeroed};
@@ -15,15 +15,16 @@ const GZ: [u8; 2] = [0x1f, 0x8b];
 pub const PIECE: usize = 1 << 16;
 const TEXT: &str = "the text of a file";
 
-/// Reads the text of a file, without a byte order mark of UTF-8.
+/// Reads and decompresses the text of a file, without a byte order mark of UTF-8. Returns an error for files that
+/// `check` rejects.
 pub fn text(path: &CStr) -> Result<Vec<u8>> {
     if path == c"-" {
-        return Err(whole(RRB_ERR_IO, "the standard input is not read; give a file"));
+        return Err(file_error(RRB_ERR_IO, "the standard input is not read; give a file"));
     }
     let mut file = open(path).map_err(read_fault)?;
     let status = file.metadata().map_err(read_fault)?;
     if status.is_dir() {
-        return Err(whole(RRB_ERR_IO, "is a folder; give a file in it"));
+        return Err(file_error(RRB_ERR_IO, "is a folder; give a file in it"));
     }
     // The buffer has one byte more than the file, so that the end of the file is detected without another allocation.
     let expected = if is_ordinary(status.mode()) { usize::try_from(status.len()).unwrap_or(0) } else { 0 };
@@ -54,11 +55,11 @@ pub fn text(path: &CStr) -> Result<Vec<u8>> {
     check(text)
 }
 
-/// Ensures room for `more` bytes after the first `len`.
+/// Ensures that `text` has room for `more` bytes after the first `len` bytes, which are in use.
 fn room(text: &mut Vec<u8>, len: usize, more: usize) -> Result<()> {
     let missing = more.saturating_sub(text.len() - len);
     if missing > 0 {
-        // `try_reserve` at least doubles the capacity of the vector.
+        // `try_reserve` at least doubles the capacity of the vector, so repeated calls copy each byte a few times only.
         let bytes = text.len() as u128 + missing as u128;
         text.try_reserve(missing).map_err(|_| Error::NoMemory(Refused { bytes, what: TEXT }))?;
         text.resize(text.capacity(), 0);
@@ -99,28 +100,28 @@ fn unpacked(file: &mut File, head: Vec<u8>) -> Result<Vec<u8>> {
         }
         room(&mut text, len, PIECE)?;
         let step = unpacker.step(&packed[given..available], &mut text[len..]).map_err(damaged)?;
-        if (step.used, step.made, step.ended) == (0, 0, false) {
+        if (step.used, step.written, step.ended) == (0, 0, false) {
             return Err(damaged("no progress"));
         }
-        (given, len) = (given + step.used, len + step.made);
+        (given, len) = (given + step.used, len + step.written);
         within = !step.ended;
     }
     if within {
-        return Err(whole(RRB_ERR_PARSE, "the gz data end too early: the file is not whole, fetch it again"));
+        return Err(file_error(RRB_ERR_PARSE, "the gz data end too early: the file is not whole, fetch it again"));
     }
     text.truncate(len);
     Ok(text)
 }
 
 fn damaged(reason: &str) -> Error {
-    whole(RRB_ERR_PARSE, format_args!("the gz data are damaged: {reason}"))
+    file_error(RRB_ERR_PARSE, format_args!("the gz data are damaged: {reason}"))
 }
 
 /// Removes a byte order mark of UTF-8. Rejects text in UTF-16, tar and zip archives, empty files, and text whose lines
 /// end with CR alone.
 fn check(mut text: Vec<u8>) -> Result<Vec<u8>> {
     const UTF8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
-    let other = |reason: &str| Err(whole(RRB_ERR_PARSE, reason));
+    let other = |reason: &str| Err(file_error(RRB_ERR_PARSE, reason));
     if text.starts_with(&UTF8_MARK) {
         text.drain(..UTF8_MARK.len());
     }

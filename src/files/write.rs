@@ -75,8 +75,8 @@ fn line(i: usize, j: usize, value: f64) -> io::Result<Short<LINE>> {
     Ok(line)
 }
 
-/// Returns the fewest digits that are read back as the same double. The text contains a point. Without it, a reader
-/// would insert a point according to the format of the field.
+/// Returns the shortest decimal text with a point and an exponent that is read back as the same double. Without the
+/// point, a reader would insert one according to the format of the field.
 fn with_point(value: f64) -> io::Result<Short<NUMBER>> {
     let mut text = Short::default();
     write!(text, "{value:E}").map_err(io::Error::other)?;
@@ -90,13 +90,13 @@ fn with_point(value: f64) -> io::Result<Short<NUMBER>> {
 }
 
 /// Returns the digits of an integer.
-fn whole(number: usize) -> io::Result<Short<NUMBER>> {
+fn integer_text(number: usize) -> io::Result<Short<NUMBER>> {
     let mut text = Short::default();
     write!(text, "{number}").map_err(io::Error::other)?;
     Ok(text)
 }
 
-/// Layout of a matrix, stored by columns, on cards.
+/// Layout of a matrix on cards. The rows of `a` are the columns of the matrix.
 struct Cards<'a, I> {
     a: &'a Csr<I>,
     symmetric: bool,
@@ -167,11 +167,11 @@ impl<'a, I: Index> Cards<'a, I> {
         let mut end = 1;
         for j in 0..cols {
             end += self.a.row(j).filter(|&(i, _)| !self.symmetric || i >= j).count();
-            ends.put(whole(end)?.bytes())?;
+            ends.put(integer_text(end)?.bytes())?;
         }
         ends.finish()?;
         let mut places = Card::new(to, row);
-        self.entries().try_for_each(|(_, i, _)| places.put(whole(i + 1)?.bytes()))?;
+        self.entries().try_for_each(|(_, i, _)| places.put(integer_text(i + 1)?.bytes()))?;
         places.finish()?;
         let mut values = Card::new(to, val);
         self.entries().try_for_each(|(.., value)| values.put(with_point(value)?.bytes()))?;

@@ -18,7 +18,7 @@ const Z: VectorId = VectorId::own(4);
 /// Number of vectors in addition to x, b and r.
 pub const BICGSTAB_VECTORS: usize = 5;
 
-/// Runs BiCGSTAB from x and r = b - A x; r~ = r at the start. With rho = <r~, r>, one iteration computes
+/// Runs BiCGSTAB from x and r = b - A x. With the initial residual r~ and rho = <r~, r>, one iteration computes
 ///
 /// ```text
 /// beta = (rho / rho_old) (alpha / omega),   p = r + beta (p - omega v)     (first iteration: p = r)

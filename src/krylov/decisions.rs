@@ -1,24 +1,24 @@
 //! Decisions of a solve: how PCG continues after each test (docs/theory/rrb.md, stopping test).
 //!
 //! The functions depend only on the [`State`] and on the scalars that the steps return. Within its loop, a device
-//! decides about convergence, `max_iter` and breakdown by the same functions in `kernels/common/scalars.cuh`. The
-//! results on the host and on a device must be bitwise identical.
+//! decides about convergence, `max_iter` and breakdown by functions with the same formulas in
+//! `kernels/common/scalars.cuh`. The results on the host and on a device must be bitwise identical.
 //!
 //! | state | condition | [`Code`] | [`Next`] |
 //! |---|---|---|---|
-//! | start, r = b - A x | norm <= threshold | `Met` | end, converged |
-//! | | r or r'M^-1 r is below the rounding level | `Spent` | end, stagnated |
-//! | | fourth restart, or the last restart did not halve the norm | `Spent` | end, stagnated |
+//! | start, r = b - A x | norm <= threshold | `Converged` | end, converged |
+//! | | r, r'M^-1 r or p'Ap is below the rounding level | `NeedsRestart`, `SigmaVanished` | end, stagnated |
 //! | | the observer requested a stop | `Paused` | end |
+//! | | fourth restart, or the last restart did not halve the norm | `NeedsRestart` | end, stagnated |
 //! | | iterations >= `max_iter` | `MaxIter` | end |
 //! | | r'M^-1 r or p'Ap is not positive | `RhoBad`, `SigmaBad` | breakdown |
-//! | iteration | norm <= threshold | `Met` | restart if `Test::confirms`, else end |
+//! | iteration | norm <= threshold | `Converged` | restart if `Test::confirms`, else end |
 //! | | iterations >= `max_iter` | `MaxIter` | end |
 //! | | the observer requested a stop | `Paused` | end |
 //! | | norm > divergence | `Diverged` | end |
-//! | | r'M^-1 r or p'Ap is below the rounding level | `Spent`, `SigmaVanished` | restart |
-//! | | the residual stagnates, or a replacement found drift | `Spent` | restart |
+//! | | r'M^-1 r or p'Ap is below the rounding level | `NeedsRestart`, `SigmaVanished` | restart |
 //! | | another preconditioner needs less estimated work | `Changed` | start with the new preconditioner |
+//! | | the residual stagnates, or a replacement found drift | `NeedsRestart` | restart |
 //! | | r'M^-1 r or p'Ap is not positive | `RhoNegative`, `RhoBad`, `SigmaBad` | breakdown |
 //!
 //! After a breakdown, or if x fails the test on the whole grid, the caller may begin another run ([`super::Caller`]).
@@ -38,7 +38,8 @@ pub enum Next {
     Iterate,
     /// Recompute r = b - A x, count a restart, and start.
     Restart,
-    /// Recompute r = b - A x and start with another preconditioner. The restarts of the previous one do not count.
+    /// Recompute r = b - A x and start with another preconditioner. From then on, the norms at restarts with the
+    /// previous one are not compared, but these restarts still count for [`MOST_RESTARTS`].
     Change,
     /// End of the run. The caller may begin another run.
     End(StopReason),
@@ -49,57 +50,63 @@ pub enum Next {
 /// Largest number of restarts per solve. Each restart reduces the rounding errors that the initial guess causes by a
 /// factor of about 1e15. After three restarts, even a guess 1e45 times too large no longer affects the residual.
 pub const MOST_RESTARTS: usize = 3;
-/// Another restart is allowed if the last restart reduced the norm to at most this fraction. At the rounding level, a
-/// restart reproduces the previous residual.
+/// PCG starts after a restart only if the recomputed norm is at most this fraction of the norm at the previous restart
+/// of the run. At the rounding level, the recomputed norm no longer decreases from one restart to the next.
 pub const RESTART_REDUCTION: f64 = 0.5;
 
 /// Relative decrease of <r, r> or r'M^-1 r that triggers a residual replacement in single precision. The next iteration
 /// then replaces r by b - A x (docs/theory/rrb.md, conjugate gradients in single precision).
 ///
 /// - <r, r> is compared with its largest value since the last replacement, because rounding is relative to this value.
-/// - r'M^-1 r is compared with its value at the last replacement. On a nearly singular system, r'M^-1 r falls at once,
-///   together with the constant component of r. The rounding errors of A p are then large and add another constant to
-///   r, which <r, r> does not show.
+/// - r'M^-1 r is compared with its value at the last replacement. On a nearly singular system, M^-1 amplifies a
+///   constant component of r. r'M^-1 r therefore shows this component, while <r, r> may not. The first iterations
+///   remove the constant, and r'M^-1 r falls. Their rounding errors leave another constant in r.
 pub(super) const REPLACEMENT_DECREASE: f64 = 1e-8;
 /// Largest number of iterations between two residual replacements. Rounding errors accumulate even if <r, r> does not
 /// decrease.
 pub(super) const REPLACEMENT_INTERVAL: usize = 40;
-/// If threshold^2 >= `NEAR_THRESHOLD` times the largest <r, r>, a decrease of <r, r> triggers no replacement. Rounding
-/// then stays a small part of the residual until convergence. An occasional failed confirmation costs less than the
-/// replacements.
+/// If threshold^2 >= `NEAR_THRESHOLD` times the largest <r, r>, a decrease of <r, r> triggers no replacement (2-norm
+/// only). The rounding errors, about 6e-8 of the largest norm, then stay a small part of the residual until
+/// convergence. If the confirmation fails occasionally, the restart costs less than the replacements.
 pub(super) const NEAR_THRESHOLD: f64 = 1e-12;
-/// The residual has drifted if the recurred and the recomputed <r, r> differ by more than this factor. Rounding is then
-/// about one third of the residual, since sqrt(0.1) = 0.32, and p is no longer useful.
+/// The residual has drifted if the recurred and the recomputed <r, r> differ by more than this factor. If the rounding
+/// error is orthogonal to the residual, its norm is then about one third of the norm of the residual, since
+/// sqrt(0.1) = 0.32, and p is no longer useful.
 pub(super) const DRIFT: f64 = 1.1;
 /// The residual has also drifted if r'M^-1 r exceeds its value before the replacement by this factor.
 pub(super) const RHO_DRIFT: f64 = 2.0;
-/// After drift, CG continues with p = z if <r, r> is at most this fraction of its value at the last replacement.
+/// After drift, CG continues with p = z if <r, r> is at most this fraction of its value at the previous replacement.
 /// Otherwise CG restarts.
 pub(super) const SUFFICIENT_DECREASE: f64 = 0.25;
 /// If a replacement leaves r'M^-1 r at or below this fraction of its previous value, CG converges fast enough, and
 /// `UNPREDICTED_GROWTH` is not tested.
 pub(super) const FAST_DECREASE: f64 = 0.25;
-/// CG continues with p = z if r'M^-1 r exceeds the value predicted by the previous beta by this factor. Most of r is
-/// then rounding error, to which p is not conjugate. Further steps along p may diverge.
+/// CG continues with p = z if r'M^-1 r exceeds the predicted value, the previous beta times the previous r'M^-1 r, by
+/// this factor. Most of r is then rounding error, to which p is not conjugate. Further steps along p may diverge.
 pub(super) const UNPREDICTED_GROWTH: f64 = 8.0;
 /// CG continues with p = z if <r, r> exceeds its value at the previous replacement by this factor.
 pub(super) const EXCESSIVE_GROWTH: f64 = 100.0;
 
 /// Number of iterations without a lower residual after which the residual counts as stagnant. Applies only to
-/// preconditioners that reduce the error quickly for all coefficients. With an aggregation cycle, CG needs three or
-/// four iterations per decimal digit. With coefficients that differ by factors of 1e6, the first twenty iterations may
-/// not reduce the residual. At the rounding level, the recurred residual may stay just above the threshold, and grow
-/// after 50 or more iterations.
+/// preconditioners that reduce the error quickly for all coefficients (`Properties::contracts_quickly`).
+///
+/// - The number is far above the three or four iterations per decimal digit that CG needs with an aggregation cycle.
+/// - It exceeds 20, because the first twenty iterations may not reduce the residual if the coefficients differ by
+///   factors of 1e6.
+/// - It is below 50, because at the rounding level the recurred residual may stay just above the threshold and grow
+///   after 50 or more iterations.
 pub(super) const STAGNATION_ITERATIONS: usize = 40;
-/// A residual counts as lower if its norm is at most this fraction of the smallest norm so far.
+/// A residual counts as lower if its norm is at most this fraction of the smallest norm since the start
+/// (`State::smallest`).
 pub(super) const LOWER_NORM: f64 = 0.7;
 /// A residual counts as stagnant only if its norm is at most this fraction of the reference. Above this limit, the
 /// 2-norm may be constant while the energy norm of the error decreases.
 pub(super) const STAGNATION_NORM: f64 = 1e-4;
 
-/// Magnitude below which a nonpositive square is attributed to rounding, relative to the largest r'M^-1 r. An
-/// indefinite matrix causes a nonpositive square before the residual has decreased by five digits. On a singular
-/// system, rounding also leaves a constant in r, which P M^-1 P maps to zero (P: see `PcgSteps::precondition`).
+/// Magnitude below which a nonpositive square is attributed to rounding, relative to the largest r'M^-1 r. The value is
+/// the square of 1e-5: an indefinite matrix causes a nonpositive square before the residual has decreased by five
+/// digits. On a singular system, rounding also leaves a constant in r. P M^-1 P (see `PcgSteps::precondition`) maps it
+/// to zero, so that r'M^-1 r may become nonpositive.
 pub(super) const NEGLIGIBLE: f64 = 1e-10;
 /// A nonpositive p'Ap is attributed to rounding if |p'Ap| <= `ROUNDING_FACTOR` epsilon |p|'|A||p|. A is then nearly
 /// singular.
@@ -110,10 +117,10 @@ pub(super) const ROUNDING_FACTOR: f64 = 64.0;
 pub(super) struct Replaced {
     /// The recurred and the recomputed <r, r> differ by more than the factor [`DRIFT`].
     pub(super) drifted: bool,
-    /// <r, r> is at most [`SUFFICIENT_DECREASE`] times its value at the last replacement.
+    /// <r, r> is at most [`SUFFICIENT_DECREASE`] times its value at the previous replacement.
     pub(super) decreased: bool,
-    /// <r, r> has grown by more than the factor [`EXCESSIVE_GROWTH`] since the last replacement. False if r was not
-    /// replaced since the start.
+    /// <r, r> has grown by more than the factor [`EXCESSIVE_GROWTH`] since the previous replacement. False for the
+    /// first replacement since the start.
     pub(super) grown: bool,
 }
 
@@ -138,8 +145,8 @@ impl State {
         match code {
             Code::Running => Next::Iterate,
             Code::Changed => Next::Change,
-            Code::Met if self.recurred && self.test.confirms => Next::Restart,
-            Code::Spent | Code::SigmaVanished if self.recurred => Next::Restart,
+            Code::Converged if self.recurred && self.test.confirms => Next::Restart,
+            Code::NeedsRestart | Code::SigmaVanished if self.recurred => Next::Restart,
             // With the preconditioned norm, an iteration with a negative rho has no norm and is not reported to the
             // observer. The error therefore contains the number of the previous iteration.
             Code::RhoNegative => breakdown(SQUARE, self.rho, self.iterations.saturating_sub(1)),
@@ -154,8 +161,8 @@ impl State {
     fn reason(&self, code: Code) -> StopReason {
         match code {
             Code::Diverged => StopReason::Diverged,
-            Code::Spent | Code::SigmaVanished => StopReason::Stagnated,
-            Code::Met if !(self.recurred && self.stopped) => StopReason::Converged,
+            Code::NeedsRestart | Code::SigmaVanished => StopReason::Stagnated,
+            Code::Converged if !(self.recurred && self.stopped) => StopReason::Converged,
             _ if self.stopped => StopReason::Monitor,
             _ => StopReason::MaxIter,
         }
@@ -181,8 +188,9 @@ impl State {
         self.restarts <= MOST_RESTARTS && !fruitless
     }
 
-    /// Returns whether `Caller::keep` receives the x of this restart. A restart at the rounding level may increase the
-    /// residual, so x must have a smaller norm than the stored iterate. The caller already has the first x of the run.
+    /// Returns whether `Caller::store_if_better` receives the x of this restart. A restart at the rounding level may
+    /// increase the residual, so the residual norm of x must be below that of the stored iterate. The caller already
+    /// has the first x of the run. Records the restart, so that its x is passed only once.
     pub(super) fn passes_iterate(&mut self) -> bool {
         let passes_iterate = self.restarts_of_run > self.last_passed && self.norm < self.stored_norm;
         if passes_iterate {
@@ -191,13 +199,13 @@ impl State {
         passes_iterate
     }
 
-    /// Tests r = b - A x in the 2-norm, which does not require M^-1 r.
+    /// Tests r = b - A x in the 2-norm, which does not require M^-1 r. With the preconditioned norm, returns `Running`.
     pub(super) fn test_residual(&mut self) -> Code {
         let test = &self.test;
         (self.norm, self.recurred) = (self.norm2.sqrt(), false);
         match test.norm {
-            Norm::True2 if self.norm <= test.threshold => Code::Met,
-            Norm::True2 if self.norm <= test.rounding => Code::Spent,
+            Norm::True2 if self.norm <= test.threshold => Code::Converged,
+            Norm::True2 if self.norm <= test.rounding => Code::NeedsRestart,
             _ => Code::Running,
         }
     }
@@ -208,29 +216,29 @@ impl State {
         // On a singular system, the residual of a guess may consist only of rounding errors. A nonpositive rho is
         // attributed to them.
         let constant = test.rounding > 0.0 && rho <= 0.0 && rho.is_finite();
-        let spent = self.norm <= test.rounding || constant || rounding;
+        let below_rounding = self.norm <= test.rounding || constant || rounding;
         self.rho = rho;
-        if !spent && !is_positive(rho) {
+        if !below_rounding && !is_positive(rho) {
             return Code::RhoBad;
         }
         self.largest_rho = self.largest_rho.max(rho);
         if test.norm == Norm::Preconditioned {
             self.norm = rho.abs().sqrt();
             if self.norm <= test.threshold {
-                return Code::Met;
+                return Code::Converged;
             }
         }
-        match (spent, self.stopped) {
-            (true, _) => Code::Spent,
+        match (below_rounding, self.stopped) {
+            (true, _) => Code::NeedsRestart,
             (_, true) => Code::Paused,
-            _ if !self.may_start() => Code::Spent,
+            _ if !self.may_start() => Code::NeedsRestart,
             _ if self.iterations >= test.max_iter => Code::MaxIter,
             _ => Code::Running,
         }
     }
 
-    /// Records the norm and <r, r> at a start of PCG, for later comparisons. At a start, r is b - A x, not a recurred
-    /// residual.
+    /// Records the iteration, the norm, <r, r> and rho at a start of PCG, for later comparisons; sets beta = 0. At a
+    /// start, r is b - A x, not a recurred residual.
     pub(super) fn begin(&mut self) {
         let Self { iterations, norm, norm2, rho, .. } = *self;
         self.start = Mark { iterations, norm };
@@ -239,7 +247,9 @@ impl State {
         self.beta = 0.0;
     }
 
-    /// Computes the tested norm: sqrt(<r, r>), or sqrt(rho) with rho = <r, M^-1 r> in the preconditioned norm.
+    /// Computes the tested norm: sqrt(<r, r>), or sqrt(rho) with rho = <r, M^-1 r> in the preconditioned norm. Returns
+    /// `RhoNegative` if sqrt(rho) is needed but rho is negative, infinite or NaN. A negative rho counts as 0 if squares
+    /// may underflow.
     pub(super) fn set_norm(&mut self, rho: f64) -> Code {
         let preconditioned = self.test.norm == Norm::Preconditioned;
         let rho = if self.vanished(rho) { 0.0 } else { rho };
@@ -250,7 +260,7 @@ impl State {
     /// Tests convergence and the iteration limit.
     pub(super) fn check_convergence(&self) -> Code {
         if self.norm <= self.test.threshold {
-            Code::Met
+            Code::Converged
         } else if self.iterations >= self.test.max_iter {
             Code::MaxIter
         } else {
@@ -275,10 +285,11 @@ impl State {
         (code != Code::Running).then(|| self.reason(code))
     }
 
-    /// Stores rho = <r, M^-1 r> and beta(rho, previous rho).
+    /// Stores rho = <r, M^-1 r> and beta(rho, previous rho). If rho is not positive and finite, returns `NeedsRestart`
+    /// or `RhoBad` and stores nothing.
     pub(super) fn set_rho(&mut self, rho: f64, beta: impl FnOnce(f64, f64) -> f64) -> Code {
         if self.vanished(rho) {
-            return Code::Spent;
+            return Code::NeedsRestart;
         }
         if !is_positive(rho) {
             return Code::RhoBad;
@@ -288,7 +299,8 @@ impl State {
         Code::Running
     }
 
-    /// Stores sigma = <p, A p> and alpha = rho / sigma of the next iteration.
+    /// Stores sigma = <p, A p> and alpha = rho / sigma of the next iteration. Returns `SigmaVanished` or `SigmaBad` if
+    /// sigma is not positive and finite.
     pub(super) fn set_sigma(&mut self, sigma: f64) -> Code {
         self.sigma = sigma;
         self.alpha = self.rho / sigma;
@@ -350,8 +362,9 @@ impl State {
     }
 
     /// Returns whether a nonpositive `square` is attributed to rounding without further computation. This is the case
-    /// if squares of the residual may underflow, or if |square| <= `NEGLIGIBLE` times the largest r'M^-1 r. In single
-    /// precision, every nonpositive square after the first iteration is attributed to rounding.
+    /// if squares of the residual may underflow, or if |square| <= `NEGLIGIBLE` times the largest r'M^-1 r (for p'Ap
+    /// only with `Test::same_unit`). In single precision, every nonpositive square is attributed to rounding, except
+    /// before the first iteration.
     pub(super) fn is_negligible(&self, quantity: &str, square: f64, single: bool) -> bool {
         let compares = quantity != ENERGY || self.test.same_unit;
         square <= 0.0

@@ -109,11 +109,11 @@ fn v(k: usize) -> VectorId {
 /// ```
 ///
 /// Givens rotations transform H to R and g = norm(r) e_0 to the right-hand side of R y = g. The magnitude of the last
-/// entry of g is the norm of the residual. At the end of a cycle, x = x + M^-1 V y and r = b - A x. The product with A
-/// in this residual does not count as an iteration.
+/// entry of g is the norm of the residual. At the end of a cycle, x = x + M^-1 V y, where V has the columns v_i, and r
+/// is computed as b - A x. The product with A in this residual does not count as an iteration.
 ///
 /// Cost of iteration j: one product with A, one application of M^-1, and j + 1 inner products in each of two passes.
-/// Returns `Stagnated` if R is singular.
+/// Returns `Stagnated` if a diagonal entry of R is zero or not finite, or if w = 0 and the test is not satisfied.
 pub fn gmres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, scalars: &mut GmresScalars) -> Result<StopReason> {
     loop {
         let (columns, end) = cycle(s, at, scalars);

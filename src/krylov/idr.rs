@@ -70,7 +70,7 @@ impl IdrScalars {
         VectorId::own(2 * self.shadow + k)
     }
 
-    /// First work vector: M^-1 times a vector.
+    /// First work vector: B^-1 times a vector, with the preconditioner B.
     fn v(&self) -> VectorId {
         VectorId::own(3 * self.shadow)
     }
@@ -93,7 +93,7 @@ impl IdrScalars {
     }
 
     /// Sets `terms` to `factor` * c_i times the vector of(i), for i >= k.
-    fn take_terms(&mut self, k: usize, factor: f64, of: fn(&Self, usize) -> VectorId) {
+    fn set_terms(&mut self, k: usize, factor: f64, of: fn(&Self, usize) -> VectorId) {
         self.terms.clear();
         for i in k..self.shadow {
             self.terms.push((factor * self.c[i], of(self, i)));
@@ -187,14 +187,14 @@ fn next_direction<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &mut IdrScalars, 
     let n = scalars.shadow;
     let (g, u, v, t) = (scalars.g(k), scalars.u(k), scalars.v(), scalars.t());
     scalars.solve(k);
-    scalars.take_terms(k, -1.0, IdrScalars::g);
+    scalars.set_terms(k, -1.0, IdrScalars::g);
     scalars.terms.push((1.0, VectorId::R));
     s.combine(t, 0.0, &scalars.terms);
     let z = if s.is_unpreconditioned() { t } else { v };
     if z == v {
         s.precondition_vector(t, v);
     }
-    scalars.take_terms(k + 1, 1.0, IdrScalars::u);
+    scalars.set_terms(k + 1, 1.0, IdrScalars::u);
     scalars.terms.push((omega, z));
     s.combine(u, scalars.c[k], &scalars.terms);
     s.product(u, g);
@@ -212,8 +212,8 @@ fn next_direction<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &mut IdrScalars, 
     }
 }
 
-/// Computes r = r - omega A B^-1 r and x = x + omega B^-1 r with the preconditioner B. Returns omega and <r, r>, or
-/// `None` if omega or <t, t> is zero or not finite.
+/// Computes r = r - omega A B^-1 r and x = x + omega B^-1 r with the preconditioner B. Returns omega and <r, r> of the
+/// new r, or `None` if omega or <t, t> is zero or not finite. `norm` is the norm of the given r.
 fn reduce_dimension<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &IdrScalars, norm: f64) -> Option<(f64, f64)> {
     let (v, t) = (scalars.v(), scalars.t());
     let z = if s.is_unpreconditioned() { VectorId::R } else { v };

@@ -21,7 +21,7 @@ const Y: usize = 5;
 /// Number of vectors in addition to x, b and r.
 pub const MINRES_VECTORS: usize = 7;
 
-/// Givens rotation k, and its effect on column k + 1 of T.
+/// Givens rotation k, and two entries of column k + 1 of T to which rotation k - 1 has been applied.
 struct Rotation {
     cosine: f64,
     sine: f64,
@@ -112,6 +112,7 @@ fn next_lanczos_vector<S: KrylovSteps + ?Sized>(s: &mut S, k: usize, beta: f64, 
     let (y, next) = (y(s, k), u(k + 1));
     s.product(y, next);
     if k >= 1 {
+        // u(k + 2) is u_k-1, since indices are modulo 3.
         s.combine(next, 1.0 / beta, &[(-beta / beta_old, u(k + 2))]);
     } else {
         s.combine(next, 1.0 / beta, &[]);

@@ -52,9 +52,10 @@ pub trait Caller<S: ?Sized> {
     /// Stores x in the user's array if its residual norm is below `best`, the residual norm of the iterate that was
     /// stored last. `norm` is the tested norm of r = b - A x in PCG. Returns the residual norm of the stored x, or
     /// `None` if x was not stored. May overwrite r.
-    fn keep(&mut self, s: &mut S, best: f64, norm: f64) -> Option<f64>;
+    fn store_if_better(&mut self, s: &mut S, best: f64, norm: f64) -> Option<f64>;
 
-    /// Runs another Krylov method instead of PCG. Returns `None` if PCG is to run.
+    /// Runs another Krylov method instead of PCG, and returns its stop reason or its error. Returns `None` if PCG is to
+    /// run.
     fn method(&mut self, _s: &mut S, _at: &mut State) -> Option<Result<StopReason>> {
         None
     }
@@ -77,9 +78,12 @@ pub trait Caller<S: ?Sized> {
 /// Runs PCG from x and r = b - A x until the caller ends the solve. Returns the stop reason; x and `at` contain the
 /// final iterate and its state.
 ///
-/// If `Test::confirms` is set, convergence of the recurred residual is confirmed with the recomputed residual. PCG
-/// restarts from the recomputed residual if this residual fails the test. PCG also restarts if <r, M^-1 r> or <p, A p>
-/// is below the rounding level.
+/// If `Test::confirms` is set, convergence of the recurred residual is confirmed with the recomputed residual: if the
+/// recomputed residual fails the test, PCG restarts from it. The table in `decisions` lists the other reasons for a
+/// restart.
+///
+/// # Errors
+/// Returns the errors from which `Caller::recover` does not recover.
 pub fn pcg<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Caller<S>) -> Result<StopReason> {
     let mut next = Next::Start;
     loop {
@@ -120,12 +124,13 @@ pub fn pcg<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Cal
     }
 }
 
-/// Starts PCG from r = b - A x: z = M^-1 r, rho = <r, z>, p = z, q = A p, sigma = <p, q>. If the backend runs the loop
-/// itself, returns the code at the end of that loop.
+/// Tests r = b - A x and starts PCG: z = M^-1 r, rho = <r, z>, p = z, q = A p, sigma = <p, q>. After a restart, first
+/// passes x to `Caller::store_if_better`. Returns the code of the last test; if the backend runs the loop itself, the
+/// code at the end of that loop.
 fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Caller<S>) -> Code {
     loop {
-        // The means of r over singular components do not count in the test. The means of x are prescribed, so no
-        // iteration can reduce those of r.
+        // The test ignores the means of r over singular components. No iteration changes them, because the sum of A p
+        // over a singular component is zero up to rounding.
         if at.test.centers {
             at.norm2 = center_residual(s).1.unwrap_or(at.norm2);
         }
@@ -142,8 +147,8 @@ fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Calle
         if !at.passes_iterate() {
             break;
         }
-        at.stored_norm = caller.keep(s, at.stored_norm, at.norm).unwrap_or(at.stored_norm);
-        // `keep` may shift x by a constant and overwrite r. r must be the residual of the stored x.
+        at.stored_norm = caller.store_if_better(s, at.stored_norm, at.norm).unwrap_or(at.stored_norm);
+        // `store_if_better` may shift x by a constant and overwrite r, so r is recomputed and tested again.
         at.norm2 = s.residual(Iterate::X);
     }
     at.begin();
@@ -153,25 +158,28 @@ fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Calle
     }
 }
 
-/// Runs the loop on the backend until it ends. Returns `Running` if the backend has no loop of its own.
+/// Runs the loop on the backend until it ends. Returns `Running` if the backend has no loop of its own. Otherwise,
+/// returns the code at the end of the loop, except that `Changed` or `NeedsRestart` replaces the code of a pause
+/// without a request of the observer, and `NeedsRestart` the code of a nonpositive square that rounding explains.
 fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     let Some(code) = s.iterate(at) else { return Code::Running };
-    // The backend does not return <r, r> of its last iteration.
+    // The backend does not return <r, r> of its last iteration. With infinity, no test relative to `Test::vanishing`
+    // applies.
     (at.recurred, at.norm2) = (true, f64::INFINITY);
     match code {
         Code::Paused if !at.stopped && changes_preconditioner(s, at) => Code::Changed,
-        Code::Paused if !at.stopped => Code::Spent,
-        Code::SigmaBad if is_rounding(s, at, ENERGY, at.sigma) => Code::Spent,
+        Code::Paused if !at.stopped => Code::NeedsRestart,
+        Code::SigmaBad if is_rounding(s, at, ENERGY, at.sigma) => Code::NeedsRestart,
         Code::RhoNegative | Code::RhoBad if is_rounding(s, at, SQUARE, at.rho) => {
             at.stopped = at.stopped || code == Code::RhoNegative && s.observe(Event::Iteration(at.iterations, 0.0));
-            Code::Spent
+            Code::NeedsRestart
         }
         code => code,
     }
 }
 
-/// Computes one iteration. After the last iteration of a run, x includes the update alpha p, except after divergence or
-/// a breakdown.
+/// Computes one iteration and returns the code of its last test. At the end of a run, x includes the update alpha p,
+/// except after divergence or a breakdown of r'M^-1 r.
 fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     let alpha = at.alpha;
     let replaces = at.is_replacement_due() && s.properties().single;
@@ -196,7 +204,7 @@ fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
         return code;
     }
     let Some(conjugate) = replaced.map_or(Some(true), |replaced| at.stays_conjugate(replaced, rho)) else {
-        return Code::Spent;
+        return Code::NeedsRestart;
     };
     let beta = |rho, rho_old| if conjugate { beta(s, alpha, rho, rho_old) } else { 0.0 };
     if at.set_rho(rho, beta) != Code::Running {
@@ -211,8 +219,8 @@ fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     ascend(s, at, conjugate.then_some((at.alpha, at.beta)))
 }
 
-/// Checks convergence. With the preconditioned norm, the test needs rho = <r, M^-1 r>. With the 2-norm, rho is
-/// computed only if the iteration continues.
+/// Computes the tested norm, reports it to the observer, and applies the tests that follow the update of r. Stores <r,
+/// M^-1 r> in `rho`. With the 2-norm, `rho` is computed only if the norm does not end the iteration.
 fn check<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, rho: &mut f64) -> Code {
     let preconditioned = at.test.norm == Norm::Preconditioned;
     if preconditioned {
@@ -234,17 +242,18 @@ fn check<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, rho: &mut f64) -> Code
         *rho = s.preconditioned_square();
     }
     if is_rounding(s, at, SQUARE, *rho) {
-        Code::Spent
+        Code::NeedsRestart
     } else if changes_preconditioner(s, at) {
         Code::Changed
     } else if at.stagnates() && s.properties().contracts_quickly {
-        Code::Spent
+        Code::NeedsRestart
     } else {
         Code::Running
     }
 }
 
 /// Returns beta of the next direction, where r is the residual that `descend` computed with the step length `alpha`.
+/// `rho` and `rho_old` are <r, z> of this residual and of the previous one.
 fn beta<S: PcgSteps + ?Sized>(s: &mut S, alpha: f64, rho: f64, rho_old: f64) -> f64 {
     let fixed = rho / rho_old;
     let limit = match s.properties().beta {
@@ -256,7 +265,8 @@ fn beta<S: PcgSteps + ?Sized>(s: &mut S, alpha: f64, rho: f64, rho_old: f64) -> 
     limit.map_or(flexible, |limit| flexible.clamp(0.0, limit))
 }
 
-/// Computes the next direction p, q = A p and sigma = <p, q>. `step` is (alpha, beta); `None` selects p = z.
+/// Computes x = x + alpha p, p = z + beta p, q = A p and sigma = <p, q>. `step` is (alpha, beta); with `None`, p = z
+/// and x is unchanged. Returns the result of the test of sigma.
 fn ascend<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, step: Option<(f64, f64)>) -> Code {
     let sigma = s.ascend(step);
     match at.set_sigma(sigma) {
@@ -273,10 +283,15 @@ fn changes_preconditioner<S: PcgSteps + ?Sized>(s: &mut S, at: &State) -> bool {
 }
 
 /// Returns whether rounding can explain a nonpositive `square`, which then does not indicate an indefinite matrix
-/// (docs/theory/rrb.md, breakdown). Rounding can explain a square for which `State::is_negligible` holds. For other
-/// squares r'M^-1 r, the condition is that M is definite. For other squares p'Ap, the condition is
-/// |p'Ap| <= 128 epsilon max(center) <p, p>, because |p|'|A||p| <= 2 max(center) <p, p>. At the start, p'Ap = 0 is
-/// excluded if `Test::general` is set.
+/// (docs/theory/rrb.md, breakdown). `quantity` is [`ENERGY`] or [`SQUARE`]. May overwrite q. The first rule that
+/// applies decides:
+///
+/// - p'Ap = 0 before the first iteration: no, if `Test::general` is set.
+/// - A square for which `State::is_negligible` holds: yes.
+/// - A positive, infinite or NaN square: no.
+/// - r'M^-1 r: yes, if M is definite.
+/// - p'Ap: yes, if |p'Ap| <= 128 epsilon max(center) <p, p>. This is the limit of `ROUNDING_FACTOR` with the
+///   bound |p|'|A||p| <= 2 max(center) <p, p>.
 fn is_rounding<S: PcgSteps + ?Sized>(s: &mut S, at: &State, quantity: &str, square: f64) -> bool {
     let test = &at.test;
     if test.general && quantity == ENERGY && square == 0.0 && at.iterations == 0 {
@@ -315,8 +330,8 @@ pub fn not_negative(quantity: &'static str, value: f64, iteration: usize) -> Res
 }
 
 impl State {
-    /// Counts one iteration of a method other than PCG and notifies the observer. `norm` is the norm of the recurred
-    /// residual. Returns the stop reason if the run ends.
+    /// Counts one iteration of a method other than PCG and notifies the observer. `norm` is the norm of its residual,
+    /// which is treated as recurred. Returns the stop reason if the run ends.
     fn observe<S: KrylovSteps + ?Sized>(&mut self, s: &mut S, norm: f64) -> Option<StopReason> {
         self.iterations += 1;
         (self.norm, self.recurred) = (norm, true);

@@ -1,5 +1,5 @@
 //! Steps of preconditioned conjugate gradients (`PcgSteps`) for all families, and the interface of a loop that runs on
-//! a device. Provided bodies are the reference formulation.
+//! a device. The provided bodies of `PcgSteps` are the reference formulation.
 
 use super::state::{Code, State};
 use super::vectors::{Iterate, VectorId, VectorSteps};
@@ -12,17 +12,18 @@ pub trait PcgSteps: VectorSteps {
     fn properties(&self) -> Properties {
         Properties::default()
     }
-    /// Computes z = P M^-1 P r; returns rho = <r, z>. P subtracts the means over singular components; if nothing is
-    /// singular, P = I. P is necessary because rounding errors move r out of the range of A. The last pivot of a
-    /// singular component is zero up to rounding and is replaced. Without P, this pivot would turn the errors of r into
-    /// large local values of z.
+    /// Computes z = P M^-1 P r, or z = M^-1 r if `Properties::centers` is set or CG runs on a deflated system. Returns
+    /// rho = <r, z>. P subtracts the means over singular components; if nothing is singular, P = I. P is necessary
+    /// because rounding errors move r out of the range of A. The last pivot of a singular component is zero up to
+    /// rounding and is replaced. Without P, this pivot would turn the errors of r into large local values of z.
     fn precondition(&mut self) -> f64;
     /// Computes q = A p; returns sigma = <p, q>.
     fn multiply(&mut self) -> f64;
     /// Subtracts, stores or restores the means of v on the singular components, as `to` selects.
     fn means(&mut self, _v: VectorId, _to: Means) {}
     /// Returns the sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes of the system that CG
-    /// solves. This is the squared D^-1 norm of the means, which P M^-1 P maps to zero. Zero if nothing is singular.
+    /// solves. With D = diag(center) and the vector m of the means, which P M^-1 P maps to zero, this sum is <m, D^-1
+    /// m>. Zero if nothing is singular.
     fn square_of_means(&mut self) -> f64 {
         0.0
     }
@@ -52,10 +53,10 @@ pub trait PcgSteps: VectorSteps {
     }
 
     /// Runs the PCG loop on the backend, starting from p, q = A p, rho and sigma; returns `None` if the backend has no
-    /// such loop. This loop replaces the loop on the host and makes identical decisions. x includes all its updates.
-    /// Sets `iterations`, `norm` and `stopped`, and `rho` or `sigma` after a breakdown. Returns the code at the end of
-    /// the loop. The code is `Paused` if the observer stopped the loop, or if another preconditioner may need less
-    /// work.
+    /// such loop. This loop replaces the loop on the host, and decides about convergence, `max_iter` and breakdown
+    /// exactly as that loop. x includes all its updates. Sets `iterations`, `norm` and `stopped`, and `rho` or `sigma`
+    /// after a breakdown. Returns the code at the end of the loop. The code is `Paused` if the observer stopped the
+    /// loop, or if another preconditioner may need less work.
     fn iterate(&mut self, _at: &mut State) -> Option<Code> {
         None
     }
@@ -69,15 +70,16 @@ pub struct Properties {
     pub eliminates: bool,
     /// CG runs on a deflated system, and `SolveSteps::back_substitute` adds the deflated part of x.
     pub deflates: bool,
-    /// CG runs in single precision. The recurred residual is then replaced by b - A x whenever it has fallen by several
-    /// digits.
+    /// CG runs in single precision. The recurred residual is then replaced by b - A x from time to time
+    /// (`State::is_replacement_due`).
     pub single: bool,
-    /// M reduces the error quickly for all coefficients. A small residual that stagnates for many iterations is then
-    /// attributed to rounding.
+    /// M reduces the error quickly for all matrix coefficients. A small residual that stagnates for many iterations is
+    /// then attributed to rounding.
     pub contracts_quickly: bool,
-    /// The means over singular components must be subtracted from r before M^-1 is applied. False if the steps compute
-    /// P M^-1 P r themselves (P: see `PcgSteps::precondition`). Also false with deflation, where r satisfies Z^T r = 0
-    /// for the deflation vectors Z and the subtraction would violate this equation.
+    /// The steps apply M^-1 without P (see `PcgSteps::precondition`). <r, M^-1 r> is then <r, P M^-1 P r> only after
+    /// `center_residual` has subtracted the means over singular components from r. False if the steps themselves
+    /// compute P M^-1 P r. Also false with deflation, where r satisfies Z^T r = 0 for the deflation vectors Z and the
+    /// subtraction would violate this equation.
     pub centers: bool,
     /// Formula of beta.
     pub beta: Beta,
@@ -108,7 +110,7 @@ pub enum Beta {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
     /// Stores the means of x. The vector is unchanged.
-    Keep,
+    Store,
     /// Subtracts the means.
     Subtract,
     /// Adds a constant on each component, such that the means equal the stored means.
@@ -161,8 +163,8 @@ pub fn direction_norm2<S: PcgSteps + ?Sized>(s: &mut S, factor: f64) -> f64 {
     s.inner(VectorId::Q, VectorId::Q)
 }
 
-/// Subtracts the means over singular components, r = P r, so that <r, M^-1 r> equals <r, P M^-1 P r>. Returns
-/// `PcgSteps::square_of_means` of the given r, and <r, r> if r has changed.
+/// If `Properties::centers` is set, subtracts the means over singular components, r = P r, so that <r, M^-1 r> equals
+/// <r, P M^-1 P r>. Returns `PcgSteps::square_of_means` of the given r, and <r, r> if r has changed.
 pub fn center_residual<S: PcgSteps + ?Sized>(s: &mut S) -> (f64, Option<f64>) {
     let removed = s.square_of_means();
     if !s.properties().centers {

@@ -20,7 +20,7 @@ pub trait SeriesSteps {
 /// SIAM J. Sci. Stat. Comput. 3, 1982). Order 0 is Jacobi. In exact arithmetic, a symmetric diagonal scaling of A does
 /// not change the iterates.
 ///
-/// The arrays `room` are two work vectors.
+/// `room` contains two work vectors.
 ///
 /// Horner's rule: v = D^-1 r, then `order` times v = D^-1 (r - L v). After that z = v, then `order` times z = v - D^-1
 /// U z.

@@ -1,5 +1,5 @@
 //! Steps before and after PCG in a solve (`SolveSteps`), for all families: from the caller's arrays to the system that
-//! CG solves, and back. Provided bodies are the reference formulation.
+//! CG solves, and back. The provided bodies of `SolveSteps` are the reference formulation.
 
 use super::pcg::PcgSteps;
 use super::vectors::KrylovSteps;
@@ -25,14 +25,14 @@ impl Inputs {
         Self { rhs_max: 0.0, guess_max: 0.0, not_finite: None, scale: None }
     }
 
-    /// Updates the magnitudes with row `j` of the array `name`, which is the input if `rhs` is true and the guess
-    /// otherwise. `largest` is the largest magnitude in the row, or NaN if any value is NaN.
-    pub fn look_at_row(&mut self, name: &'static str, row: &[f64], largest: f64, j: usize, rhs: bool) {
+    /// Updates the magnitudes and `not_finite` with row `j` of the array `name`, which is the input if `rhs` is true
+    /// and the guess otherwise. `largest` is the largest magnitude in the row, or NaN if any value is NaN.
+    pub fn inspect_row(&mut self, name: &'static str, row: &[f64], largest: f64, j: usize, rhs: bool) {
         let max = if rhs { &mut self.rhs_max } else { &mut self.guess_max };
         *max = larger(*max, largest);
         if !largest.is_finite() {
             for (i, &value) in row.iter().enumerate() {
-                self.look(name, value, i, j);
+                self.inspect(name, value, i, j);
             }
         }
     }
@@ -50,14 +50,14 @@ impl Inputs {
     }
 
     /// Records `value` if it is the first value that is not finite.
-    fn look(&mut self, name: &'static str, value: f64, i: usize, j: usize) {
+    fn inspect(&mut self, name: &'static str, value: f64, i: usize, j: usize) {
         if !value.is_finite() && self.not_finite.is_none() {
             self.not_finite = Some((name, value, i, j));
         }
     }
 }
 
-/// Returns the larger of two magnitudes, or NaN if either is NaN, so that no NaN becomes zero. Compares bit patterns,
+/// Returns the larger of two magnitudes, or NaN if either is NaN, which `f64::max` would ignore. Compares bit patterns,
 /// see [`crate::base::reduce::max_abs`].
 fn larger(a: f64, b: f64) -> f64 {
     f64::from_bits(a.to_bits().max(b.to_bits()))
@@ -106,16 +106,16 @@ pub struct Criterion {
     pub abs_tol: f64,
     /// Iteration limit.
     pub max_iter: usize,
-    /// The threshold of the recurred residual is at least this fraction of |b|.
+    /// The threshold of the recurred residual is at least this fraction of the norm of b, in the tested norm.
     pub futile: f64,
     /// Squares may underflow if the norm is at most this fraction of max(|b|, 1).
     pub vanishing: f64,
     /// Used with the preconditioned norm. If the 2-norm of the right-hand side of the system that CG solves is at most
     /// this fraction of |b|, it is only rounding error. A device does not begin the loop in this case.
-    pub baseless: f64,
+    pub rounding_fraction: f64,
     /// If the threshold divided by the scale is below this value, the host checks x before x is stored. Rounding to
     /// subnormal numbers may then change the residual too much.
-    pub lost: f64,
+    pub check_below: f64,
 }
 
 impl Criterion {
@@ -137,15 +137,15 @@ pub enum Load {
     Rhs,
     /// b and x.
     System(bool),
-    /// b and x of a regular system with the 2-norm. A backend may also run the steps up to PCG (`begin`). It may load
-    /// the parts of b that these steps do not read only when a later step needs them.
+    /// b and x of a regular system with the 2-norm. A backend may also run the steps up to PCG (`begin`). Parts of b
+    /// that these steps do not read may be loaded later, when a step needs them.
     Start(bool),
     /// b and x. The later steps are separate: no step does work of another step, and the host runs the loop.
     Separate(bool),
 }
 
 impl Load {
-    /// Returns whether x is the guess, or `None` if x is unchanged.
+    /// Returns true if x becomes the guess, false if x becomes 0, and `None` if x is unchanged.
     pub fn guess(self) -> Option<bool> {
         match self {
             Self::Rhs => None,
@@ -200,13 +200,14 @@ pub trait SolveSteps: PcgSteps {
     /// Returns |b - A x|^2 on the whole grid. Called before `reduce`, or after `back_substitute` and `load`. If `scale`
     /// is given, the residual is that of b = input * `scale`. A backend may then load the vector b again.
     fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64;
-    /// Computes b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10); no effect if CG runs on A. Returns <b_r,
-    /// D_r^-1 b_r> for `Eliminated::Residual`, else an unspecified value.
+    /// Computes b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10); no effect if CG runs on A. For
+    /// `Eliminated::Residual`, returns <b_r, D_r^-1 b_r>, else an unspecified value.
     fn reduce(&mut self, _what: Eliminated) -> f64 {
         0.0
     }
     /// Completes x. If CG runs on S1, computes x_r = D_r^-1 (b_r - A_rb x_b). If CG runs on a deflated system, adds the
-    /// deflated part of x. Returns max |x|, or NaN if any value is NaN.
+    /// deflated part of x. Returns max |x|, or NaN if any value is NaN. On a singular system, this value is
+    /// unspecified, because the caller then changes the means of x and computes max |x| itself.
     ///
     /// Also returns the square of the tested norm of input * scale - A x, if the backend has computed it. A backend may
     /// fuse this computation if `scale` is given, for a regular system with the 2-norm.

@@ -79,7 +79,7 @@ mod tests {
             }
         }
         let (low, high) = lanczos_extremes(&coefficients).unwrap();
-        // Bisection resolves 1e-18 of the interval; the coefficients carry a few rounding errors.
+        // Bisection resolves 1e-18 of the interval; the coefficients contain a few rounding errors.
         assert!((low - 1.0).abs() < 1e-14 && (high - 4.0).abs() < 1e-14, "{low} {high}");
         assert!(lanczos_extremes(&coefficients[..1]).is_none());
     }

@@ -66,15 +66,15 @@ pub struct State {
     pub recurred: bool,
     /// Last start of PCG.
     pub start: Mark,
-    /// Iteration with the smallest residual since the start. Updated only after a decrease by a fixed factor.
+    /// Iteration with the smallest residual since the start. Updated only after a decrease by the factor `LOWER_NORM`.
     pub smallest: Mark,
     /// Last residual that was computed as b - A x.
     pub exact: Exact,
     /// Number of restarts in the solve.
     pub restarts: usize,
-    /// Number of restarts in this run.
+    /// Number of restarts since the run began or the preconditioner changed.
     pub restarts_of_run: usize,
-    /// Tested norm at the last restart but one of this run; infinite if the run has had fewer than two restarts.
+    /// Tested norm at the last but one of these restarts; infinite if there were fewer than two.
     pub previous_restart_norm: f64,
     /// Residual norm of the iterate that the caller has stored; infinite if there is none.
     pub stored_norm: f64,
@@ -110,12 +110,12 @@ pub enum Code {
     /// The iteration continues.
     Running,
     /// Converged: norm <= threshold.
-    Met,
+    Converged,
     /// The iteration limit `max_iter` is reached.
     MaxIter,
     /// The residual must be recomputed before further iterations can reduce it. For example, r'M^-1 r is below the
     /// rounding level.
-    Spent,
+    NeedsRestart,
     /// p'Ap is nonpositive and below the rounding level.
     SigmaVanished,
     /// With the preconditioned norm: r'M^-1 r is negative, infinite or NaN. The iteration has no norm, so it was not
@@ -125,7 +125,7 @@ pub enum Code {
     RhoBad,
     /// p'Ap is nonpositive, infinite or NaN.
     SigmaBad,
-    /// The observer requested a stop.
+    /// The observer requested a stop, or a backend left its loop because another preconditioner may need less work.
     Paused,
     /// norm > divergence.
     Diverged,
@@ -137,9 +137,9 @@ impl Code {
     /// Codes that a device returns, in the order of their numbers.
     pub const OF_DEVICE: [Self; 9] = [
         Self::Running,
-        Self::Met,
+        Self::Converged,
         Self::MaxIter,
-        Self::Spent,
+        Self::NeedsRestart,
         Self::SigmaVanished,
         Self::RhoNegative,
         Self::RhoBad,
@@ -197,6 +197,6 @@ impl State {
 
     /// Reports that the solve switches to another preconditioner.
     pub fn report_change(&self, observer: &mut dyn Observer) {
-        observer.see(Event::Changed(self.since_start(), self.norm / self.start.norm, self.iterations_left()));
+        observer.receive(Event::Changed(self.since_start(), self.norm / self.start.norm, self.iterations_left()));
     }
 }

@@ -26,7 +26,8 @@ pub const STEEPEST_DESCENT_VECTORS: usize = 2;
 /// `Stagnated` if <r, z> or <z, A z> is zero or not finite, or is negative but explained by rounding.
 ///
 /// # Errors
-/// Returns `Error::Breakdown` if <z, A z> or <r, z> is negative, since A or M is then indefinite.
+/// Returns `Error::Breakdown` if <z, A z> or <r, z> is negative and rounding does not explain it. A or M is then
+/// indefinite.
 pub fn steepest_descent<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
     let z = if s.is_unpreconditioned() { VectorId::R } else { Z };
     let mut norm2 = at.norm2;

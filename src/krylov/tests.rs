@@ -137,7 +137,7 @@ impl Line {
 struct Offered(Vec<f64>);
 
 impl Caller<Line> for Offered {
-    fn keep(&mut self, s: &mut Line, _: f64, norm: f64) -> Option<f64> {
+    fn store_if_better(&mut self, s: &mut Line, _: f64, norm: f64) -> Option<f64> {
         self.0.push(norm);
         // The caller may overwrite r.
         s.v[R].fill(f64::NAN);
@@ -289,7 +289,7 @@ fn restarts_of_several_runs_count_together() {
     let mut at = State { norm: 1.0, ..somewhere() };
     for run in 0..=MOST_RESTARTS {
         at = at.again(1.0, 0);
-        assert!(at.may_start(), "a run has previous_restart_norm nothing when it begins");
+        assert!(at.may_start(), "a run begins without a previous restart norm");
         at.begin();
         at.count_restart();
         at.norm = 0.9;
@@ -401,13 +401,13 @@ fn codes_lead_to_the_same_next_step_in_every_state() {
         for code in [Code::RhoNegative, Code::RhoBad, Code::SigmaBad] {
             assert!(matches!(at.next(code), Next::Fail(Error::Breakdown { .. })), "{case}");
         }
-        for code in [Code::Spent, Code::SigmaVanished] {
+        for code in [Code::NeedsRestart, Code::SigmaVanished] {
             assert_eq!(restarts(&at, code), recurred, "{case}");
             assert_eq!(end(&at, code), (!recurred).then_some(StopReason::Stagnated), "{case}");
         }
         let met = if recurred && stopped { StopReason::Monitor } else { StopReason::Converged };
-        assert_eq!(restarts(&at, Code::Met), recurred && confirms, "{case}");
-        assert_eq!(end(&at, Code::Met), (!(recurred && confirms)).then_some(met), "{case}");
+        assert_eq!(restarts(&at, Code::Converged), recurred && confirms, "{case}");
+        assert_eq!(end(&at, Code::Converged), (!(recurred && confirms)).then_some(met), "{case}");
         let limit = if stopped { StopReason::Monitor } else { StopReason::MaxIter };
         assert_eq!(end(&at, Code::MaxIter), Some(limit), "{case}");
         assert_eq!(end(&at, Code::Diverged), Some(StopReason::Diverged), "{case}");
@@ -423,8 +423,8 @@ fn residual_replacement_is_due_after_a_fall_and_after_many_iterations() {
     assert!(State { rho: fallen, ..at }.is_replacement_due(), "r'M^-1 r has fallen");
     assert!(!State { iterations: 6 + REPLACEMENT_INTERVAL, ..at }.is_replacement_due());
     assert!(State { iterations: 7 + REPLACEMENT_INTERVAL, ..at }.is_replacement_due(), "many iterations");
-    // If the threshold is near the current norm, a small norm causes no replacement, because CG converges before
-    // rounding errors matter.
+    // If the threshold is at least 1e-6 times the largest norm, a small norm causes no replacement, because CG
+    // converges before rounding errors matter.
     let near = State { test: Test { threshold: 1.1 * NEAR_THRESHOLD.sqrt(), ..at.test }, ..at };
     assert!(!State { norm2: fallen, ..near }.is_replacement_due());
     assert!(State { rho: fallen, ..near }.is_replacement_due(), "of r'M^-1 r that says nothing");
@@ -452,7 +452,7 @@ fn decrease_is_relative_to_the_largest_residual() {
 }
 
 /// Returns the decision after a replacement. The recomputed <r, r> is `norm2`, and the recurred value is 1. At the
-/// previous replacement, <r, r> was `before`. rho changes from 1 to `rho`.
+/// previous replacement, <r, r> was `before`. rho changes from 1 to `rho`. The previous direction had `beta`.
 fn direction(norm2: f64, before: f64, rho: f64, beta: f64) -> Option<bool> {
     let mut at = State { norm2: before, beta, ..started(State { norm2: before, ..somewhere() }) };
     let replaced = at.replace(1.0, norm2);
@@ -478,7 +478,7 @@ fn unpredicted_growth_resets_the_direction() {
     let (rho, beta) = (1.01 * FAST_DECREASE, 0.99 * FAST_DECREASE / UNPREDICTED_GROWTH);
     assert_eq!(direction(1.0, 1.0, rho, beta), Some(false));
     assert_eq!(direction(1.0, 1.0, 0.98 * rho, beta), Some(true), "it has fallen");
-    assert_eq!(direction(1.0, 1.0, rho, 1.1 * beta), Some(true), "beta has told");
+    assert_eq!(direction(1.0, 1.0, rho, 1.1 * beta), Some(true), "beta predicted the growth");
     assert_eq!(direction(1.0, 1.0, rho, 0.0), Some(true), "p was z");
 
     // `grown` compares <r, r> with its value at the previous replacement. It is false if r was not replaced since the
@@ -517,7 +517,8 @@ fn squares_that_are_rounding_are_no_breakdown() {
     assert!(explains(&Test { definite: true, ..test }, &at, SQUARE, -1.0), "M is known");
     assert!(!explains(&Test { definite: true, ..test }, &at, ENERGY, -1.0), "of A that says nothing");
 
-    // The terms of p'Ap are about 1 / epsilon times larger than p'Ap.
+    // The magnitudes of the terms of p'Ap sum to at most `terms`. p'Ap is within, or just above, the rounding error of
+    // this sum.
     line.v[P].fill(1.0);
     let terms = 2.0 * test.center_max * 30.0;
     let energy = |part: f64| -part * terms * ROUNDING_FACTOR * f64::EPSILON;

@@ -58,7 +58,7 @@ pub enum Iterate {
 }
 
 /// Additional steps of the methods for general matrices: products, preconditioning and inner products. No step reads a
-/// vector that it writes, except `combine`, which reads and writes `to`.
+/// vector that it writes, except `combine` and `combine_norm2`, which read and write `to`.
 pub trait KrylovSteps: VectorSteps {
     /// Returns the length of a vector, over all threads.
     fn rows(&self) -> usize;
@@ -74,7 +74,7 @@ pub trait KrylovSteps: VectorSteps {
     fn sweeps(&mut self) -> Option<&mut dyn SweepSteps> {
         None
     }
-    /// Returns whether M is the identity. A method then uses `from` instead of M^-1 `from`.
+    /// Returns whether M is the identity. A method then uses v itself instead of M^-1 v.
     fn is_unpreconditioned(&self) -> bool;
     /// Computes products[k] = <a, with[k]> in one pass.
     fn inners(&mut self, a: VectorId, with: &[VectorId], products: &mut [f64]);
@@ -84,8 +84,8 @@ pub trait KrylovSteps: VectorSteps {
         self.inner(to, to)
     }
     /// Fills `to` with random numbers 2 u - 1, where u = (next() >> 11) 2^-53 of the generator SplitMix64. `seed` is
-    /// the state of the generator before it computes the number for row 0. Row i receives the i-th number, independent
-    /// of the thread that processes the row.
+    /// the state of the generator before it computes the number for row 0. Row i receives number i, counted from 0,
+    /// whichever thread processes the row.
     fn fill_random(&mut self, to: VectorId, seed: u64);
 }
 

@@ -1,5 +1,5 @@
 //! Tests of the Krylov methods for general matrices. Iteration counts are compared with the golden table
-//! (golden/sparse.csv).
+//! (tests/golden/sparse.csv).
 
 use super::bicg::bicg;
 use super::bicgstab::bicgstab;
@@ -19,7 +19,7 @@ struct System {
     rows: Vec<Vec<(usize, f64)>>,
     m: Option<Vec<f64>>,
     vectors: Vec<Vec<f64>>,
-    told: Vec<f64>,
+    reported: Vec<f64>,
     stop_at: usize,
 }
 
@@ -111,7 +111,7 @@ impl System {
         let mut vectors = vec![vec![f64::NAN; n]; 3 + own];
         vectors[0].fill(0.0);
         vectors[1] = rows.iter().map(|row| row.iter().map(|entry| entry.1).sum()).collect();
-        Self { rows, m, vectors, told: Vec::new(), stop_at: usize::MAX }
+        Self { rows, m, vectors, reported: Vec::new(), stop_at: usize::MAX }
     }
 
     fn times(&self, v: &[f64]) -> Vec<f64> {
@@ -176,7 +176,7 @@ impl VectorSteps for System {
 
     fn observe(&mut self, event: Event) -> bool {
         let Event::Iteration(iteration, relative_residual) = event else { return false };
-        self.told.push(relative_residual);
+        self.reported.push(relative_residual);
         iteration >= self.stop_at
     }
 }
@@ -271,13 +271,13 @@ fn compare(name: &str, rows: &[Vec<(usize, f64)>], expected: &[(&str, Counts)]) 
             let met = norm <= 1.01 * s.test().threshold;
             // Rule of the golden table: `low` - 1 iterations are allowed if the residual of the last iteration is
             // within 5 % of the tolerance.
-            let close = end.iterations + 1 == low && s.told[end.iterations - 1] >= 0.95e-6;
+            let close = end.iterations + 1 == low && s.reported[end.iterations - 1] >= 0.95e-6;
             let counted = (low..=high).contains(&end.iterations) || close;
             if end.reason != StopReason::Converged || !met || !counted {
                 let relative = norm / s.test().reference;
                 wrong.push(format!("{name} {method} jacobi={jacobi}: {end:?}, true {relative:e}, not {low}-{high}"));
             }
-            assert_eq!(s.told.len(), end.iterations);
+            assert_eq!(s.reported.len(), end.iterations);
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -411,6 +411,8 @@ fn steepest_descent_has_the_rate_of_the_theory() {
         assert_eq!((end.reason, end.iterations), (StopReason::Converged, if jacobi { 1 } else { 62 }));
         let rate = |count: usize| if jacobi { 0.0 } else { ((k - 1.0) / (k + 1.0)).powi(count as i32) };
         // Tolerance: a few roundings per iteration, relative to the largest residual.
-        assert!(s.told.iter().enumerate().all(|(i, told)| (told - rate(i + 1)).abs() <= 1e-15 * (i + 2) as f64));
+        assert!(
+            s.reported.iter().enumerate().all(|(i, reported)| (reported - rate(i + 1)).abs() <= 1e-15 * (i + 2) as f64)
+        );
     }
 }

@@ -2,7 +2,8 @@
 
 use super::table::{Family, opt};
 
-/// Limits that the choices of `auto` depend on. The deciding code and the documentation both use these constants.
+/// Limits that the choices of `auto` depend on. The deciding code and the documentation both use these constants. M is
+/// the preconditioner, and E is the coarse matrix of the deflation.
 pub mod limits {
     /// `backend` of `rrb_`: smallest number of nodes for which a device is used.
     ///
@@ -73,8 +74,9 @@ pub mod limits {
     /// E costs more time than it saves.
     pub const MANY_COMPONENTS: usize = 1000;
     /// `deflation` of `dpcg_`: largest ratio of the smallest to the largest coupling of a direction for which
-    /// components are deflated. At such contrasts, multigrid alone needs more iterations.
-    pub const LARGE_CONTRAST: f64 = 1e-4;
+    /// components are deflated. At such ratios, multigrid alone needs more iterations. The texts on `auto` and the
+    /// reason `contrast` name this ratio the contrast.
+    pub const SMALL_COUPLING_RATIO: f64 = 1e-4;
     /// `deflation` of `dpcg_`: thickness in cells below which coarse grids may not resolve a component.
     pub const THIN_CELLS: usize = 4;
     /// `preconditioner` of `dpcg_`: smallest number of unresolved components for which amg is faster than
@@ -107,8 +109,8 @@ pub mod limits {
     pub const SPARSE_DEVICE_ENTRIES: Option<usize> = None;
     /// `preconditioner` of `sparse_`: smallest number of rows for which amg is used.
     ///
-    /// Times relative to ic0, setup included: 1.33 for a cube of 47^3 nodes, 1 for 100^3 nodes, and 0.33 for a plane of
-    /// 320^2 nodes.
+    /// Time of setup and solve with amg, relative to ic0: near this number of rows, 1.33 for a cube of 47^3 nodes
+    /// and 0.33 for a plane of 320^2 nodes. For a cube of 100^3 nodes, it is 1.
     pub const AMG_ROWS: usize = 100_000;
     /// `format` of `sparse_`: largest number of diagonals for which dia is used.
     pub const MOST_DIAGONALS: usize = 64;
@@ -116,8 +118,8 @@ pub mod limits {
 
 use limits::{
     AMG_ROWS, AMLI_CONDITION, AMLI_GROWTH, AMLI_JUMP_CONDITION, AMLI_JUMP_NODES, AMLI_LEAST_CONDITION, BF16_CONTRAST,
-    BF16_CONTRAST_SINGULAR, DPCG_DEVICE_CELLS, INVERTED, INVERTED_ON_DEVICE, LARGE_CONTRAST, MANY_COMPONENTS,
-    MANY_UNRESOLVED, MOST_DIAGONALS, MOST_SCALING, RRB_DEVICE_NODES, SEMI, SMALL_GRID, STRONG, SWITCH_ITERATIONS,
+    BF16_CONTRAST_SINGULAR, DPCG_DEVICE_CELLS, INVERTED, INVERTED_ON_DEVICE, MANY_COMPONENTS, MANY_UNRESOLVED,
+    MOST_DIAGONALS, MOST_SCALING, RRB_DEVICE_NODES, SEMI, SMALL_COUPLING_RATIO, SMALL_GRID, STRONG, SWITCH_ITERATIONS,
     SWITCH_ITERATIONS_ON_DEVICE, THIN_CELLS, ZERO_ROW_SUM,
 };
 
@@ -296,8 +298,8 @@ fn dpcg_preconditioner() -> AutoRule {
             ),
             &format!(
                 "Components are not deflated if there are more than {} components of strong couplings and the contrast \
-                 is at most {LARGE_CONTRAST:e}. The contrast is the ratio of the smallest to the largest coupling of a \
-                 direction.",
+                 is at most {SMALL_COUPLING_RATIO:e}. The contrast is the ratio of the smallest to the largest \
+                 coupling of a direction.",
                 grouped(MANY_COMPONENTS)
             ),
             "If the allocation of memory for `amg` fails, `multigrid` is used instead.",
@@ -348,7 +350,7 @@ fn dpcg() -> [AutoRule; 6] {
                 ),
                 (
                     "levelset",
-                    &format!("the preconditioner is multigrid, and the contrast is at most {LARGE_CONTRAST:e}"),
+                    &format!("the preconditioner is multigrid, and the contrast is at most {SMALL_COUPLING_RATIO:e}"),
                 ),
                 (
                     "levelset",

@@ -152,7 +152,7 @@ choices! {
         /// The strictly upper triangle only:
         Upper = 2 "upper",
     }
-    /// Vector that a file holds in addition to the matrix.
+    /// Vector that a file contains in addition to the matrix.
     Vector { Rhs = 0 "rhs", Guess = 1 "guess", Solution = 2 "solution", }
     /// File format of a matrix.
     FileFormat {
@@ -177,7 +177,8 @@ choices! {
         Anisotropic = 4 "anisotropic",
         /// Labels of the caller are deflated:
         Labels = 5 "labels",
-        /// More components of strong couplings exist than multigrid resolves and deflation supports:
+        /// There are more components of strong couplings than multigrid resolves and deflation supports, or flat cells
+        /// hide the components:
         Crowded = 6 "crowded",
     }
     /// Why a solve ended.
@@ -188,7 +189,7 @@ choices! {
         Converged = 1 "converged",
         /// The initial guess already satisfies the stopping test:
         InitialGuess = 2 "initial_guess",
-        /// b = 0:
+        /// b = 0, or b is in the null space of A:
         ZeroRhs = 3 "zero_rhs",
         /// `max_iter` was reached:
         MaxIter = 4 "max_iter",
@@ -207,7 +208,7 @@ choices! {
 
 /// CUDA ordinals of the devices that share grids, in the order of the option.
 ///
-/// Byte n holds the ordinal of device n plus one; 0 ends the list. An empty list means one device, selected by the
+/// Byte n contains the ordinal of entry n plus one; 0 ends the list. An empty list means one device, selected by the
 /// option `device`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Devices(u64);
@@ -218,7 +219,7 @@ impl Devices {
     /// The empty list.
     pub const NONE: Self = Self(0);
 
-    /// Parses `none`, or ordinals separated by `+`.
+    /// Parses `none`, or up to `MOST` different ordinals separated by `+`. Returns `None` for other text.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text == "none" {
             return Some(Self(0));

@@ -67,14 +67,14 @@ impl Options {
     }
 
     /// Returns the names of those options in `keys` whose value differs from the default.
-    pub fn changed(&self, keys: &[i32]) -> impl Iterator<Item = &'static str> {
+    pub fn names_of_non_default(&self, keys: &[i32]) -> impl Iterator<Item = &'static str> {
         let default = Self::new(self.family);
         let places = keys.iter().filter_map(|key| OPTIONS.iter().position(|o| o.key == *key));
         let changed = places.filter(move |&p| self.ints[p] != default.ints[p] || self.reals[p] != default.reals[p]);
         changed.map(|p| OPTIONS[p].name)
     }
 
-    /// Returns a hash of the values of all options except those in `but`.
+    /// Returns a hash of the values of all options except the log target and those in `but`.
     #[must_use]
     pub fn fingerprint(&self, but: &[i32]) -> u64 {
         // FNV-1a hash (Fowler, Noll, Vo) over 64-bit words.
@@ -211,8 +211,8 @@ impl Options {
     }
 
     /// Applies the valid entries of `text`, the content of the environment variable `RRBSOLVER_OPTIONS`. Ignores
-    /// options that only other families have. Calls `complain` with an error for each wrong entry. If `complain`
-    /// returns an error, this function returns it.
+    /// options that only other families have. Calls `complain` with an error for each wrong entry, and for options that
+    /// only the program may set. If `complain` returns an error, this function returns it.
     pub fn set_text_leniently(&mut self, text: &str, mut complain: impl FnMut(Error) -> Result<()>) -> Result<()> {
         for entry in entries(text) {
             let name = entry.split('=').next().unwrap_or("");
@@ -422,24 +422,24 @@ mod tests {
     #[test]
     fn ranges_are_named() {
         let mut o = Options::new(Family::Rrb);
-        let sentence = |e: Error| e.to_string();
-        assert_eq!(sentence(o.set_real(opt::REL_TOL, -1.0).unwrap_err()), "rel_tol must lie in (0, 1), got -1");
-        assert_eq!(sentence(o.set_real(opt::REL_TOL, -1e-9).unwrap_err()), "rel_tol must lie in (0, 1), got -1e-9");
+        let message = |e: Error| e.to_string();
+        assert_eq!(message(o.set_real(opt::REL_TOL, -1.0).unwrap_err()), "rel_tol must lie in (0, 1), got -1");
+        assert_eq!(message(o.set_real(opt::REL_TOL, -1e-9).unwrap_err()), "rel_tol must lie in (0, 1), got -1e-9");
         assert!(o.set_real(opt::REL_TOL, f64::NAN).is_err());
         assert_eq!(
-            sentence(o.set_int(opt::COMPUTE_BLOCK, 12).unwrap_err()),
+            message(o.set_int(opt::COMPUTE_BLOCK, 12).unwrap_err()),
             "compute_block must be a multiple of 8 in [8, 4096], got 12"
         );
         assert_eq!(
-            sentence(o.set_int(opt::CYCLE, 9).unwrap_err()),
+            message(o.set_int(opt::CYCLE, 9).unwrap_err()),
             "cycle must be one of 0 (auto), 1 (v), 2 (amli), 3 (k), 4 (aggregation), got 9"
         );
         assert_eq!(
-            sentence(o.set_text("backend=cdua").unwrap_err()),
+            message(o.set_text("backend=cdua").unwrap_err()),
             "backend must be one of auto, cpu, cuda, reference, got 'cdua'; did you mean 'cuda'?"
         );
         assert_eq!(
-            sentence(o.set_int(201_000, 1).unwrap_err()),
+            message(o.set_int(201_000, 1).unwrap_err()),
             "unknown option key 201000; did you mean RRB_OPT_DEVICES = 220?"
         );
     }
@@ -447,16 +447,16 @@ mod tests {
     #[test]
     fn values_that_no_double_means() {
         let mut o = Options::new(Family::Rrb);
-        let mut sentences = Vec::new();
+        let mut messages = Vec::new();
         for text in ["rel_tol=1e-400", "rel_tol=1e400", "abs_tol=0.001e-400", "abs_tol=1e400", "abs_tol=2e-310"] {
-            sentences.push(o.set_text(text).unwrap_err().to_string());
+            messages.push(o.set_text(text).unwrap_err().to_string());
         }
         // The bits of 1e-6 in single precision, read as a double whose upper half is zero.
         let single = f64::from_bits(u64::from(1e-6f32.to_bits()));
         for value in [single, f64::NAN] {
-            sentences.push(o.set_real(opt::REL_TOL, value).unwrap_err().to_string());
+            messages.push(o.set_real(opt::REL_TOL, value).unwrap_err().to_string());
         }
-        sentences.push(o.set_real(opt::ABS_TOL, f64::INFINITY).unwrap_err().to_string());
+        messages.push(o.set_real(opt::ABS_TOL, f64::INFINITY).unwrap_err().to_string());
         let (rel_tol, abs_tol) = ("rel_tol must lie in (0, 1)", "abs_tol must be >= 0 and finite");
         let expected = [
             (rel_tol, "1e-400"),
@@ -468,8 +468,8 @@ mod tests {
             (rel_tol, "NaN"),
             (abs_tol, "inf"),
         ];
-        for (sentence, (range, value)) in sentences.iter().zip(expected) {
-            assert_eq!(*sentence, format!("{range}, got {value}: is it double precision?"));
+        for (message, (range, value)) in messages.iter().zip(expected) {
+            assert_eq!(*message, format!("{range}, got {value}: is it double precision?"));
         }
         o.set_text("abs_tol=0 abs_tol=0.0e-400 abs_tol=0e400 abs_tol=2.3e-308").unwrap();
         let mut smoother = Options::new(Family::Smoother);
@@ -488,9 +488,9 @@ mod tests {
             (RRB_ERR_ARGUMENT, "precision must be one of 0 (auto), 1 (f64), 2 (f32), got 3".to_owned())
         );
         for number in 8..=10 {
-            let (status, sentence) = refused(o.set_int(opt::PRECONDITIONER, number).unwrap_err());
+            let (status, message) = refused(o.set_int(opt::PRECONDITIONER, number).unwrap_err());
             assert_eq!(status, RRB_ERR_ARGUMENT);
-            assert!(sentence.ends_with(&format!("7 (amg), got {number}")), "{sentence}");
+            assert!(message.ends_with(&format!("7 (amg), got {number}")), "{message}");
         }
         assert!(refused(o.set_text("preconditioner=ssor").unwrap_err()).1.contains("got 'ssor'"));
         assert!(
@@ -513,10 +513,10 @@ mod tests {
         assert_eq!(o.choice::<Solver>(opt::SOLVER), Solver::Sor);
         assert!(Options::new(Family::Rrb).set_text("it_max=3").is_err());
         // This preconditioner exists only for grids.
-        let sentence = o.set_text("preconditioner=multigrid").unwrap_err().to_string();
+        let message = o.set_text("preconditioner=multigrid").unwrap_err().to_string();
         assert!(
-            sentence.starts_with("preconditioner must be one of auto, none, jacobi, neumann, ic0, amg"),
-            "{sentence}"
+            message.starts_with("preconditioner must be one of auto, none, jacobi, neumann, ic0, amg"),
+            "{message}"
         );
     }
 

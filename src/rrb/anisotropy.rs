@@ -31,7 +31,7 @@ const OUTLIERS: usize = WINDOWS * WINDOWS / 10;
 /// Number of nodes of a part in each direction.
 const PART: usize = 4;
 const PARTS: usize = WINDOW / PART;
-/// Factor by which the square root is reduced, to allow for rounding errors.
+/// Factor by which the square root of the window's E / N is reduced, to allow for rounding errors.
 const ROUNDING_FACTOR: f64 = 0.999;
 
 /// Computes the anisotropy of a matrix in host memory. Row sums of at most `zero_row_sum` times the center count as
@@ -62,9 +62,9 @@ pub fn percentile(mut windows: [[f64; WINDOWS]; WINDOWS]) -> f64 {
     windows[OUTLIERS]
 }
 
-/// Computes the anisotropy of the window that begins at (i, j). Returns `None` if the window counts as isotropic. This
-/// is also the case if a coupling is zero or positive: the flow can then avoid this coupling, so the model of series
-/// and parallel conductances does not apply.
+/// Computes the anisotropy of the window that begins at (i, j). Returns `None` if the window counts as isotropic: by
+/// the test of its parts, or because a coupling is zero, positive or NaN. The flow can avoid such a coupling, so the
+/// model of series and parallel conductances does not apply.
 fn of_window(a: &StencilView, (i, j): (usize, usize), zero_row_sum: f64) -> Option<f64> {
     let (mut east, mut north) = ([[0.0; WINDOW]; WINDOW], [[0.0; WINDOW]; WINDOW]);
     let mut excess = 0.0;
@@ -91,12 +91,13 @@ fn of_window(a: &StencilView, (i, j): (usize, usize), zero_row_sum: f64) -> Opti
     let excess = f64::max(excess, 0.0) / (WINDOW * WINDOW) as f64;
     let ratio = whole[better] / (whole[1 - better] + excess);
     let enough = ROUNDING_FACTOR * (whole[better] / whole[1 - better]).sqrt();
-    let is_so = |part: usize| {
+    let conducts_like_window = |part: usize| {
         let of = conductances(part % PARTS * PART, part / PARTS * PART, PART);
         of[better] >= enough * of[1 - better]
     };
     // The comparison is false if the ratio is NaN, which infinite entries cause.
-    (ratio >= 1.0 && 4 * (0..PARTS * PARTS).filter(|&part| is_so(part)).count() >= PARTS * PARTS).then_some(ratio)
+    (ratio >= 1.0 && 4 * (0..PARTS * PARTS).filter(|&part| conducts_like_window(part)).count() >= PARTS * PARTS)
+        .then_some(ratio)
 }
 
 /// Entries of a row of a window. The east couplings begin one node before the window.

@@ -51,8 +51,8 @@ pub struct Setup {
     pub fused: bool,
     /// Storage format of the preconditioner.
     pub storage: Storage,
-    /// Power of two near the largest center; f32 and bf16 store M / unit. The unit is 1 with f64. It is also 1 if
-    /// aggregation replaces the levels from the start.
+    /// Largest power of two up to the largest center; f32 and bf16 store M / unit. The unit is 1 with f64. It is also 1
+    /// if aggregation replaces the levels from the start.
     pub unit: f64,
     /// Parameters of the cycle.
     pub cycle: Cycle,
@@ -121,8 +121,8 @@ pub struct Prediction {
 /// fused V-cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
-    /// Number of CG iterations. With levels, it is (sqrt(kappa) / 2) ln(2 / reduction), where kappa is the condition
-    /// number of M^-1 A. With aggregation, it is ln(reduction) / ln(contraction).
+    /// Number of CG iterations. With levels, it is (sqrt(kappa) / 2) ln(2 / reduction), where kappa = `CONDITION`
+    /// times the anisotropy is the condition number of M^-1 A. With aggregation, it is ln(reduction) / ln(contraction).
     pub iterations: f64,
     /// Cost of setup and iterations.
     pub cost: f64,
@@ -136,7 +136,8 @@ impl Prediction {
 }
 
 impl CostOfAggregation {
-    /// Predicts the cost of a solve that reduces the residual norm to `reduction` times its first value.
+    /// Predicts the cost of a solve that reduces the residual norm to `reduction` times its first value. `fused`:
+    /// whether the iterations with the levels are fused.
     pub fn predict(&self, anisotropy: f64, reduction: f64, fused: bool) -> Prediction {
         let own = if fused { 1.0 } else { self.unfused };
         let expected = |setup, iterations: f64, own| Expected { iterations, cost: setup + own * iterations };
@@ -149,8 +150,8 @@ impl CostOfAggregation {
         }
     }
 
-    /// Returns whether a switch to aggregation in state `at` of a solve reduces the remaining cost. `own` is the cost
-    /// of an iteration with the current preconditioner.
+    /// Returns whether a switch to aggregation in state `at` of a solve reduces the remaining cost; `false` in the
+    /// first [`SWITCH_ITERATIONS`] iterations. `own` is the cost of an iteration with the current preconditioner.
     pub fn is_worthwhile(&self, at: &State, own: f64) -> bool {
         let iterations = (at.norm / at.test.threshold).ln() / -self.contraction.ln();
         at.since_start() >= SWITCH_ITERATIONS && own * at.iterations_left() > self.setup + self.iteration * iterations
@@ -190,12 +191,13 @@ impl Setup {
     }
 
     /// Returns a coupling of M rounded to the storage format.
-    pub fn kept(&self, coupling: f64) -> f64 {
+    pub fn rounded(&self, coupling: f64) -> f64 {
         self.storage.round(coupling / self.unit) * self.unit
     }
 
-    /// Returns the fraction of the couplings between black nodes that is kept: 1 in M1, 0 in M2.
-    pub fn black_keeps(&self) -> f64 {
+    /// Returns the fraction of the existing couplings between remaining (black) nodes that an elimination keeps: 1 in
+    /// M1, 0 in M2.
+    pub fn kept_fraction(&self) -> f64 {
         if self.lumping == Lumping::Red { 1.0 } else { 0.0 }
     }
 }
@@ -245,7 +247,8 @@ pub trait RrbBackend: Engine + Send {
     fn shares_grids(&self) -> bool {
         false
     }
-    /// Inspects a matrix before its factorization. The caller next calls `factorize` for the same matrix, or stops.
+    /// Inspects a matrix before its factorization, and stores the results in `inspection`. The caller next calls
+    /// `factorize` for the same matrix, or stops.
     fn examine(
         &mut self,
         a: &StencilView,
@@ -276,12 +279,12 @@ pub trait RrbBackend: Engine + Send {
         work(0, 0..grid.ny);
         Ok(())
     }
-    /// Frees memory that is not needed with the current options.
-    fn forget(&mut self) {}
+    /// Frees the memory that is kept for matrices with other options. The caller calls it when options have changed.
+    fn release_spare(&mut self) {}
     /// Discards the last factorization and frees its memory.
     fn release(&mut self) {}
     /// Computes A = L D L^T + R, where M = L D L^T is the preconditioner and R the difference between A and M. A second
-    /// call with the same setup reuses all memory.
+    /// call with the same setup reuses all memory. Returns an error for the first rejected pivot.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// Runs `examine` and `factorize` in one pass over the matrix, on the assumption that the structure and the setup
     /// of the previous matrix still apply. Returns `false` if the assumption fails or the backend does not support it;
@@ -320,7 +323,7 @@ pub struct Pivot {
     /// Row sum s~ after lumping. The elimination adds -a / d times this value to the row sum of a remaining neighbour,
     /// where a is the coupling to this neighbour.
     pub excess: f64,
-    /// Row sum s as the sweeps read it: d = s - sum of kept couplings.
+    /// Row sum s as the sweeps in f32 read it: d = s - sum of kept couplings.
     pub stored: f64,
     kept: f64,
 }
@@ -329,17 +332,17 @@ impl Pivot {
     /// Lumps with weight omega and computes the pivot (report 16-06, equations 2.12 and 2.13):
     ///
     /// d = c + omega * sum(lumped) = (excess - (1 - omega) * sum(lumped)) - sum(kept), with the row sum `excess` and
-    /// the center c.
+    /// the center c. The argument `lumped` is sum(lumped).
     ///
     /// If all couplings of a node are lumped, as in a channel that is one cell wide, this formula makes the row sum
     /// alone the pivot. The row sum may be zero even in a regular matrix. If it is less than [`ROW_SUM_WORTH`] times
     /// the center, the center becomes the pivot, as with omega = 0.
     ///
     /// A node without couplings and with a row sum of exactly zero is the last node of a component of M with zero row
-    /// sums. Any positive pivot is then correct. If A is singular, the constant is projected out of z. If A is regular,
-    /// M has lost the couplings of the component to Dirichlet rows by lumping, but A has them. The center of A is used
-    /// as the pivot, because it has a suitable magnitude. The caller must reject this case if A itself is singular and
-    /// its constants are not projected out.
+    /// sums. This function then returns d = 0. [`Pivot::accepted`] replaces d by the center of A, which has a suitable
+    /// magnitude; any positive pivot is correct. If A is singular, the constant is projected out of z. If A is regular,
+    /// lumping has removed the couplings of the component to Dirichlet rows from M, but A has them. If A is singular
+    /// and its constants are not projected out, [`Pivot::accepted`] rejects the pivot.
     #[inline(always)]
     pub fn new(excess: f64, kept: [f64; 4], lumped: f64, one_minus_omega: f64) -> Self {
         let sum = Self::sum(kept);
@@ -377,7 +380,7 @@ impl Pivot {
 
     /// Replaces s by its rounded value, and recomputes d from it.
     #[inline(always)]
-    pub fn keep(self, stored: f64) -> Self {
+    pub fn with_stored(self, stored: f64) -> Self {
         Self { d: stored - self.kept, stored, ..self }
     }
 
@@ -386,31 +389,33 @@ impl Pivot {
         unit * f64::from(f32::MIN_POSITIVE)
     }
 
-    /// Rejects a pivot that is at most eps * center or is not finite. If it is the last pivot of a singular component
-    /// of M, replaces it by the center instead. `floating`: whether the node has no couplings to remaining nodes.
-    /// `node` returns the location of the node, and is called only if the pivot is rejected or replaced.
+    /// Rejects a pivot that is at most eps * center or is not finite; `center` is the center of M at the node before
+    /// lumping. A pivot of zero is instead replaced by the center of A if the node is the last one of a component of M
+    /// (`floating`: it has no couplings to remaining nodes) and [`PivotNode::may_replace_zero_pivot`] is set. `node`
+    /// returns the location of the node, and is called only if the pivot is rejected or replaced.
     pub fn accepted(mut self, center: f64, floating: bool, node: impl FnOnce() -> PivotNode) -> Result<Self> {
         if self.needs_no_check(center) {
             return Ok(self);
         }
         let node = node();
-        if floating && self.d == 0.0 && node.may_be_singular {
+        if floating && self.d == 0.0 && node.may_replace_zero_pivot {
             (self.d, self.stored) = (node.center, node.center);
             return Ok(self);
         }
-        if !node.may_be_singular && self.d.is_finite() {
+        if !node.may_replace_zero_pivot && self.d.is_finite() {
             return Err(unprojected_pivot(self.d, node.level, node.i, node.j));
         }
         Err(rejected_pivot(self.d, center, node.level, node.i, node.j))
     }
 
-    /// Checks the pivot like `accepted`, then rounds it to the storage format.
+    /// Checks the pivot like `accepted`, then rounds it to the storage format. Rejects a rounded pivot below
+    /// [`Pivot::least`].
     pub fn checked(self, center: f64, floating: bool, setup: &Setup, node: impl Fn() -> PivotNode) -> Result<Self> {
         let exact = self.accepted(center, floating, &node)?;
         if setup.storage == Storage::F64 {
             return Ok(exact);
         }
-        let rounded = exact.keep(setup.kept(exact.stored));
+        let rounded = exact.with_stored(setup.rounded(exact.stored));
         if rounded.d < Self::least(setup.unit) {
             let node = node();
             return Err(underflowing_pivot(exact.d, setup.unit, node.level, node.i, node.j));
@@ -419,7 +424,7 @@ impl Pivot {
     }
 }
 
-/// Returns the error for the last pivot of a singular component whose constants are not projected out.
+/// Returns the error for a rejected pivot in a singular component whose constants are not projected out.
 pub fn unprojected_pivot(d: f64, level: usize, i: usize, j: usize) -> Error {
     let reason = format!(
         "pivot {d:e} at @ is not positive: the matrix is singular, and null_space=none does not project its null \
@@ -463,7 +468,7 @@ pub struct PivotNode {
     pub center: f64,
     /// Whether the pivot may be replaced: `false` if the node is in a singular component whose constants are not
     /// projected out.
-    pub may_be_singular: bool,
+    pub may_replace_zero_pivot: bool,
 }
 
 /// Data from which the location of a rejected or replaced pivot is determined.
@@ -486,6 +491,12 @@ impl<'a> PivotContext<'a> {
     /// Returns the location of node (i, j) of the finest grid, which `level` eliminates.
     pub fn node(&self, level: usize, (i, j): (usize, usize)) -> PivotNode {
         let center = self.center.unwrap_or_else(|| self.a.center.row(j)[i]);
-        PivotNode { level, i, j, center, may_be_singular: self.components.may_be_singular(self.a.grid.nx, i, j) }
+        PivotNode {
+            level,
+            i,
+            j,
+            center,
+            may_replace_zero_pivot: self.components.may_replace_zero_pivot(self.a.grid.nx, i, j),
+        }
     }
 }

@@ -60,13 +60,14 @@ impl Band {
         Ok(Self { number, place, node, steps, factor: Envelope::new(&first)?, z: zeroed(n, WHAT)? })
     }
 
-    /// Factorizes the half stencil `a` (row-sum form) on the numbered nodes. `context(i, j)` returns the location of a
-    /// node whose pivot is rejected or replaced.
+    /// Factorizes the half stencil `a` (row-sum form) on the numbered nodes. `context(i, j)` returns the location of
+    /// node (i, j) of this grid on the finest grid. It is called only if the pivot of the node is rejected or replaced.
+    /// Returns an error for the first rejected pivot.
     pub fn factorize(&mut self, a: &HalfStencil, context: impl Fn(usize, usize) -> PivotNode) -> Result<()> {
         let Self { number, place, node, steps, factor, .. } = self;
         factor.clear();
         for (k, &place) in place.iter().enumerate() {
-            factor.set_excess(k, a.diagonal[place]);
+            factor.set_row_sum(k, a.diagonal[place]);
             let values = [a.east[place], a.north[place], a.northeast[place], a.northwest[place]];
             for (step, value) in steps.iter().zip(values) {
                 let other = number[(place as isize + step) as usize];
@@ -75,8 +76,8 @@ impl Band {
                 }
             }
         }
-        factor.factorize(|Candidate { k, excess, couplings, is_last }| {
-            let pivot = Pivot::exact(excess, couplings);
+        factor.factorize(|Candidate { k, row_sum, couplings, is_last }| {
+            let pivot = Pivot::exact(row_sum, couplings);
             let (i, j) = node[k];
             Ok(1.0 / pivot.accepted(pivot.d, is_last, || context(i, j))?.d)
         })
@@ -125,7 +126,7 @@ mod tests {
     }
 
     fn context(i: usize, j: usize) -> PivotNode {
-        PivotNode { level: 1, i, j, center: 4.0, may_be_singular: true }
+        PivotNode { level: 1, i, j, center: 4.0, may_replace_zero_pivot: true }
     }
 
     #[test]

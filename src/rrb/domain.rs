@@ -13,14 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Name of the memory in error messages about failed allocations.
 const HALOS: &str = "rows of other ranks";
 
-/// Number of halo rows J on each side in which a rank computes the matrix. Three are necessary, because the red nodes
-/// in two halo rows are eliminated, and this elimination also reads the next row.
+/// Number of halo rows J on each side in which a rank stores the matrix before its elimination. Three are necessary:
+/// the sweeps also process the b1 nodes of one halo row, so a rank eliminates these nodes. For this, it eliminates the
+/// red nodes of two halo rows, which requires the matrix in three.
 pub const REACH: usize = 3;
-/// Number of halo rows J on each side that are stored. The copy of natural rows to the arrays by colour also writes the
-/// row above.
+/// Number of halo rows J on each side for which there is memory. It is one more than [`REACH`], because the copy of
+/// natural rows to the arrays by colour also writes the row above.
 pub const STORED: usize = REACH + 1;
-/// Numbers of natural rows, below and above the rows of this rank, from which the halo is built. The lowest row is
-/// needed because it stores the couplings between itself and the next row.
+/// Numbers of natural rows, below and above the rows of this rank, from which the halo is built. They are two per row
+/// J. One more row is needed below, because it stores the couplings to the lowest row of the halo.
 pub const BELOW: usize = 2 * REACH + 1;
 pub const ABOVE: usize = 2 * REACH;
 
@@ -41,7 +42,8 @@ impl Domain {
         Ok(Self { comm: comm.clone(), strips: strips.clone(), reproducible, center })
     }
 
-    /// Returns the largest center of the matrix that was inspected last. Pivots are compared with it.
+    /// Returns the largest center of the matrix that was inspected last. It replaces zero pivots (see
+    /// [`PivotContext::center`](crate::rrb::backend::PivotContext::center)).
     pub fn center(&self) -> f64 {
         f64::from_bits(self.center.load(Ordering::Relaxed))
     }
@@ -81,13 +83,14 @@ impl Domain {
         rows.start.saturating_sub(BELOW)..(rows.end + ABOVE).min(strips.grid.ny)
     }
 
-    /// Returns the first error of all ranks, in the order of levels, and of nodes within a level. The rank with this
-    /// error returns it; the other ranks return [`Error::OtherRanks`]. Collective.
+    /// Returns the first error of all ranks: errors without a node precede the others, which are ordered by level, row
+    /// and column. The rank with this error returns it; the other ranks return [`Error::OtherRanks`]. If the
+    /// communication fails, returns its error. Collective.
     pub fn first_failure(&self, own: Option<Error>) -> Option<Error> {
         self.first_of(own).unwrap_or_else(Some)
     }
 
-    /// Returns an error on all ranks if any rank has an error. Collective.
+    /// Returns an error on all ranks if any rank has an error (see [`Self::first_failure`]). Collective.
     pub fn share_error(&self, own: Option<Error>) -> Result<()> {
         self.first_of(own)?.map_or(Ok(()), Err)
     }

@@ -67,6 +67,7 @@ const RESULTS: usize = SOLVE + FactorizationResults::WORDS + 2;
 pub struct RootSolve {
     rank: usize,
     events: Gather,
+    /// Events that have not been sent yet.
     block: [f64; BLOCK],
     results: Gather,
 }
@@ -87,8 +88,10 @@ impl RootSolve {
         self.rank == FIRST
     }
 
-    /// On rank 0, runs `solve` and sends its events. On the other ranks, passes these events to `observer`. `stop` is
-    /// `Some` if any rank has a monitor.
+    /// On rank 0, runs `solve`, and sends its events and its result. On the other ranks, passes these events to
+    /// `observer`, and returns the same result, where an error of rank 0 becomes [`Error::OtherRanks`]. There, `core`
+    /// only represents the factorization of rank 0. It is replaced, because the solve may have changed that
+    /// factorization. `stop` is `Some` if any rank has a monitor.
     pub fn solve(
         &mut self,
         core: &mut Rrb,
@@ -100,11 +103,11 @@ impl RootSolve {
             self.follow(observer, stop)?;
             return self.receive_results(core);
         }
-        let mut telling = SendingObserver { observer, root: self, stop, failed: None };
-        let outcome = solve(core, &mut telling);
-        telling.send(ENDED);
-        telling.flush();
-        telling.failed.map_or(Ok(()), Err)?;
+        let mut sending = SendingObserver { observer, root: self, stop, failed: None };
+        let outcome = solve(core, &mut sending);
+        sending.send(ENDED);
+        sending.flush();
+        sending.failed.map_or(Ok(()), Err)?;
         self.send_results(core, &outcome)?;
         outcome
     }
@@ -115,7 +118,7 @@ impl RootSolve {
             let block = self.events.run(|_| {})?;
             for words in block[1..].chunks_exact(EVENT).take(block[0] as usize) {
                 let Some(event) = event_of(words) else { return Ok(()) };
-                let own = observer.see(event);
+                let own = observer.receive(event);
                 if let (Event::Iteration(..), Some(stop)) = (event, &mut stop) {
                     stop.run(&[f64::from(u8::from(own))])?;
                 }
@@ -124,14 +127,14 @@ impl RootSolve {
     }
 
     fn send_results(&mut self, core: &Rrb, outcome: &Result<Outcome>) -> Result<()> {
-        let told = outcome.as_ref().copied().unwrap_or_default();
+        let sent = outcome.as_ref().copied().unwrap_or_default();
         let solve: [f64; SOLVE] = [
             outcome.as_ref().err().map_or(0, Error::status).into(),
-            told.iterations as f64,
-            told.reason.number() as f64,
-            told.initial_residual,
-            told.final_residual,
-            told.reference,
+            sent.iterations as f64,
+            sent.reason.number() as f64,
+            sent.initial_residual,
+            sent.final_residual,
+            sent.reference,
         ];
         self.results.run(|to| {
             to[..SOLVE].copy_from_slice(&solve);
@@ -194,7 +197,8 @@ pub fn any_stops(stop: &mut Largest, own: bool, failed: &mut Option<Error>) -> b
     }
 }
 
-/// Observer of rank 0, which also sends the events to the other ranks.
+/// Observer of rank 0, which also sends the events to the other ranks. It requests a stop if the monitor of any rank
+/// does, or if the communication has failed.
 struct SendingObserver<'a> {
     observer: &'a mut dyn Observer,
     root: &'a mut RootSolve,
@@ -223,8 +227,8 @@ impl SendingObserver<'_> {
 }
 
 impl Observer for SendingObserver<'_> {
-    fn see(&mut self, event: Event) -> bool {
-        let own = self.observer.see(event);
+    fn receive(&mut self, event: Event) -> bool {
+        let own = self.observer.receive(event);
         self.send(words_of(event));
         if self.stop.is_none() || !matches!(event, Event::Iteration(..)) {
             return own || self.failed.is_some();

@@ -1,5 +1,8 @@
 //! Storage of one grid by the colours r1, r2, b1 and b2 (report 16-06, section 3.2, figures 8 and 9).
 //!
+//! The first (odd) level of a grid eliminates the red nodes r1 and r2, and the second (even) level eliminates the black
+//! nodes b1. The nodes b2 are kept: they form the next grid.
+//!
 //! Columns are counted such that the kept nodes have odd indices i' = i + shift_x, where shift_x is 0 for nx >= 2 and 1
 //! for nx = 1. Rows are counted in the same way. With I = i' / 2 and J = j' / 2:
 //!
@@ -51,7 +54,7 @@ pub struct Layout {
     pub cy: usize,
     /// Width of the left and right border, in values.
     pub block: usize,
-    /// The stored rows are `from` .. `to`. They are a part of all rows if other ranks store the rest.
+    /// The stored rows J are `from` .. `to`. They are a part of all rows if other ranks store the rest.
     pub from: usize,
     pub to: usize,
 }
@@ -65,7 +68,7 @@ impl Layout {
         Self { grid, shift_x, shift_y, cx, cy, block, from: 0, to: cy }
     }
 
-    /// Returns this layout with storage for the rows `from` .. `to` only.
+    /// Returns this layout with storage for the rows J in `from` .. `to` only.
     pub fn strip(self, from: usize, to: usize) -> Self {
         Self { from, to, ..self }
     }

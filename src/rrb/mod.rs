@@ -43,7 +43,7 @@ pub struct Rrb {
     machine: Machine,
     /// Result of the inspection of the matrix.
     inspection: Inspection,
-    /// Results of the last factorization.
+    /// Results of the last factorization, updated when a solve switches to another preconditioner.
     pub done: FactorizationResults,
     found: AutoDecisions,
     /// Parameters of the last factorization; `None` if there is none.
@@ -60,7 +60,8 @@ struct LastFactorization {
     setup: Setup,
 }
 
-/// Number of factorizations without speculation after a failed speculation, which factorizes the matrix twice.
+/// Number of factorizations without speculation that follow a failed speculation. A failed speculation costs time,
+/// because the same matrix is then factorized again.
 const SPECULATION_PAUSE: usize = 8;
 
 /// Decisions of `auto`, valid while the options in `auto_options` are unchanged. With these decisions, later matrices
@@ -68,17 +69,17 @@ const SPECULATION_PAUSE: usize = 8;
 #[derive(Clone, Copy, Debug, Default)]
 struct AutoDecisions {
     auto_options: AutoOptions,
-    /// Whether a matrix needed f64.
+    /// Whether the factorization rejected a matrix in another format, so that f64 replaced the format.
     double: bool,
-    /// Whether the V-cycle was selected for a regular matrix, and for a singular matrix.
-    plain: [bool; 2],
+    /// Whether the estimates selected the V-cycle instead of AMLI: for a regular matrix, and for a singular matrix.
+    v_cycle: [bool; 2],
     /// Whether a solve converged slowly and switched to aggregation.
     slow: bool,
     /// Whether the memory for aggregation could not be allocated.
     lacked_memory: bool,
     /// Whether CG in single precision stagnated on a distributed domain, so that CG in double precision replaces it.
     stagnates: bool,
-    /// Whether CG in double precision, after such a replacement, did not reduce the residual further.
+    /// Whether CG in double precision, after such a replacement, stagnated before it had halved the residual norm.
     futile: bool,
 }
 
@@ -86,7 +87,7 @@ struct AutoDecisions {
 struct PlannedFactorization {
     setup: Setup,
     /// Whether the estimates selected the V-cycle instead of AMLI.
-    plain: bool,
+    v_cycle: bool,
 }
 
 /// Values of the options on which the choices of `auto` depend.
@@ -116,7 +117,7 @@ impl AutoOptions {
 /// Results of a factorization.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FactorizationResults {
-    /// Number of levels.
+    /// Number of levels; with aggregation, number of coarse levels.
     pub levels: usize,
     /// Number of connected components of two nodes or more.
     pub components: usize,
@@ -130,9 +131,10 @@ pub struct FactorizationResults {
     pub precision: Precision,
     /// Cycle in use.
     pub cycle: options::Cycle,
-    /// Predicted costs from which `auto` selected levels or aggregation.
+    /// Predicted costs from which `auto` selected levels or aggregation; `None` if nothing was predicted.
     pub prediction: Option<Prediction>,
-    /// Whether `auto` selected aggregation, but its memory could not be allocated.
+    /// Whether `auto` selected aggregation, but its memory could not be allocated. `false` in the following
+    /// factorizations with the same options, because `auto` does not select aggregation there.
     pub lacked_memory: bool,
 }
 
@@ -180,7 +182,9 @@ pub type MakeBackend<'a> = &'a dyn Fn(Machine) -> Result<Box<dyn RrbBackend>>;
 pub type Around<'a> = &'a (dyn Fn(&mut dyn SolveSteps, Program) -> Result<Outcome> + Sync);
 
 impl Rrb {
-    /// Factorizes `a` and reuses the memory of `previous` if it fits. After an error, the handle has no factorization.
+    /// Factorizes `a` on the caller's CUDA stream, or on a stream of the backend if `stream` is 0. Reuses the memory of
+    /// `previous` if it fits. After an error, the handle has no factorization. `make` creates a backend if the
+    /// backend of `previous` is not one for `machine`.
     pub fn factorize(
         previous: Option<Self>,
         a: &StencilView,
@@ -213,13 +217,14 @@ impl Rrb {
     fn factorize_as_asked(&mut self, a: &StencilView, options: &Options) -> Result<()> {
         let auto_options = AutoOptions::of(options);
         let inspection_setup = inspection_setup(options, self.machine.threads);
-        // In a simulation, the next matrix usually has the same structure. A speculative factorization then reads the
-        // matrix only once. It is not possible if a solve has switched to aggregation since the last factorization.
+        // In a simulation, the next matrix usually has the same structure. A speculative factorization with the setup
+        // of the last one then reads the matrix only once. If a solve has switched to aggregation since then, the setup
+        // changes, so there is no speculation.
         let is_speculative = |last: &LastFactorization| {
-            let goes_over = self.found.slow && last.setup.aggregation != Aggregation::Instead;
+            let switches = self.found.slow && last.setup.aggregation != Aggregation::Instead;
             self.until_speculation == 0
                 && (last.auto_options, last.inspection_setup) == (auto_options, inspection_setup)
-                && !goes_over
+                && !switches
         };
         let speculation = self.last.take().filter(is_speculative);
         self.until_speculation = self.until_speculation.saturating_sub(1);
@@ -235,7 +240,7 @@ impl Rrb {
         let known = if self.found.auto_options == auto_options {
             self.found
         } else {
-            self.backend.forget();
+            self.backend.release_spare();
             AutoDecisions { auto_options, ..AutoDecisions::default() }
         };
         let (machine, shared) = (self.machine, self.backend.shares_grids());
@@ -250,7 +255,7 @@ impl Rrb {
         }
         let speculation = (speculation.is_some(), again);
         let mut lacked_memory = known.lacked_memory;
-        let PlannedFactorization { setup, plain } = match self.factorize_planned(&plan, &known, speculation) {
+        let PlannedFactorization { setup, v_cycle } = match self.factorize_planned(&plan, &known, speculation) {
             Err(error) if plan.aggregates_automatically() && error.is_too_much() => {
                 lacked_memory = true;
                 plan = plan_for(&self.inspection, false)?;
@@ -258,12 +263,12 @@ impl Rrb {
             }
             other => other?,
         };
-        let mut found_plain = known.plain;
-        found_plain[usize::from(self.inspection.components.singular() > 0)] |= plain;
+        let mut found_v_cycle = known.v_cycle;
+        found_v_cycle[usize::from(self.inspection.components.singular() > 0)] |= v_cycle;
         self.found = AutoDecisions {
             auto_options,
             double: known.double || plan.storage != Storage::F64 && setup.storage == Storage::F64,
-            plain: found_plain,
+            v_cycle: found_v_cycle,
             slow: known.slow,
             lacked_memory,
             stagnates,
@@ -286,7 +291,7 @@ impl Rrb {
         let singular = usize::from(self.inspection.components.singular() > 0);
         let mut setup = plan.setup(
             if known.double { Storage::F64 } else { plan.storage },
-            if known.plain[singular] { plan.plain() } else { plan.cycle },
+            if known.v_cycle[singular] { plan.v_cycle() } else { plan.cycle },
         )?;
         if speculation.1 != Some(setup) {
             self.factorize_by(plan, &mut setup)?;
@@ -300,12 +305,12 @@ impl Rrb {
         let ended = levels.is_some_and(|levels| levels < setup.levels);
         if setup.cycle.kind.is_none() && kind == Kind::V && !ended {
             // The V-cycle has its own number of levels, which is smaller.
-            setup = plan.setup(setup.storage.stored(), plan.plain())?;
+            setup = plan.setup(setup.storage.stored(), plan.v_cycle())?;
             self.factorize_by(plan, &mut setup)?;
         }
-        // `plain` is recorded only if the estimates could select the cycle.
-        let plain = plan.cycle.kind.is_none() && self.backend.report().kind == Kind::V && !ended;
-        Ok(PlannedFactorization { setup, plain })
+        // `v_cycle` is recorded only if the estimates could select the cycle.
+        let v_cycle = plan.cycle.kind.is_none() && self.backend.report().kind == Kind::V && !ended;
+        Ok(PlannedFactorization { setup, v_cycle })
     }
 
     /// Factorizes with `setup`. If the matrix is rejected, for example because a pivot underflows in f32 or bf16, and
@@ -369,13 +374,13 @@ impl Rrb {
         if what == Function::Solve {
             return self.solve_around(arrays, options, observer, &|s, text| text(s));
         }
-        let control = Control::new(options, seen(&self.inspection), false, false, arrays.len);
+        let control = Control::new(options, matrix_properties(&self.inspection), false, false, arrays.len);
         self.backend.run(arrays, observer, &|s| what.run(s, &control))
     }
 
-    /// Solves on a distributed domain. If CG in single precision stagnates, the solve continues with CG in double
-    /// precision. `a` contains the rows of the matrix that this rank received; `None` if this rank alone has all rows,
-    /// in its factorization.
+    /// Solves on a distributed domain. If `precision=auto` has selected CG in single precision and it stagnates, the
+    /// solve continues with CG in double precision. `a` contains the rows of the matrix that this rank received; `None`
+    /// if this rank alone has all rows, in its factorization.
     pub fn solve_over_ranks(
         &mut self,
         mut arrays: Arrays,
@@ -395,7 +400,7 @@ impl Rrb {
             // The output contains x of the first run. If there is no factorization now, the next call reports an error.
             Err(_) => return Ok(first),
             Ok(()) => {
-                observer.see(Event::Widened(first.iterations));
+                observer.receive(Event::Widened(first.iterations));
             }
         }
         let second = match self.run(arrays, options, observer, Some(first), &|s, text| text(s)) {
@@ -405,8 +410,8 @@ impl Rrb {
             other => other?,
         };
         if second.reason == StopReason::Stagnated && second.final_residual > 0.5 * first.final_residual {
-            // The cause of the stagnation is the rounding of the products with A, not the precision of CG. Later
-            // factorizations therefore use single precision again.
+            // CG in double precision has stagnated as well. The cause is therefore the rounding of the products with A,
+            // not the precision of CG, and later factorizations use single precision again.
             (self.found.stagnates, self.found.futile) = (false, true);
         }
         Ok(Outcome { initial_residual: first.initial_residual, ..second })
@@ -451,18 +456,21 @@ impl Rrb {
         self.run(arrays, options, observer, None, around)
     }
 
-    /// Runs a solve. `before` is the outcome of a previous run from whose x this run continues.
+    /// Runs a solve. `previous` is the outcome of the run from whose x this run continues.
     fn run(
         &mut self,
         arrays: Arrays,
         options: &Options,
         observer: &mut dyn Observer,
-        before: Option<Outcome>,
+        previous: Option<Outcome>,
         around: Around,
     ) -> Result<Outcome> {
         let short = self.done.precision != Precision::F64;
         let definite = matches!(self.done.cycle, options::Cycle::V | options::Cycle::Aggregation);
-        let control = Control { before, ..Control::new(options, seen(&self.inspection), short, definite, arrays.len) };
+        let control = Control {
+            previous,
+            ..Control::new(options, matrix_properties(&self.inspection), short, definite, arrays.len)
+        };
         let outcome = self.backend.run(arrays, observer, &|s| around(s, &|s| Function::Solve.run(s, &control)));
         let before = std::mem::replace(&mut self.done.cycle, cycle_of(&self.backend.report()));
         if self.done.cycle == options::Cycle::Aggregation && before != self.done.cycle {
@@ -515,7 +523,7 @@ impl Core for Rrb {
     }
 }
 
-fn seen(inspection: &Inspection) -> MatrixProperties<'_> {
+fn matrix_properties(inspection: &Inspection) -> MatrixProperties<'_> {
     let Inspection { components, findings, .. } = inspection;
     MatrixProperties { center_max: findings.center_max, singular: components.singular(), places: components }
 }

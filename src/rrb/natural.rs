@@ -1,10 +1,11 @@
 //! Levels of the RRB factorization in natural storage, with one loop per formula (report 16-06, section 2.2;
 //! docs/theory/rrb.md, row-sum form).
 //!
-//! Grid q stores a 9-point half stencil in row-sum form (`straight`). Level 2q + 1 lumps and eliminates the red nodes
-//! of this grid. The remaining matrix couples black nodes along the diagonals and at distance two (`skew`).
-//! Level 2q + 2 lumps and eliminates the black nodes that are not in grid q + 1. The remaining matrix is the half
-//! stencil of grid q + 1.
+//! Grid q stores a 9-point half stencil in row-sum form (`straight`). Level 2q + 1, the odd level, drops the diagonal
+//! couplings of the red nodes of this grid, lumps them and eliminates the red nodes. The remaining matrix couples black
+//! nodes along the diagonals and at distance two (`skew`). Level 2q + 2, the even level, drops the couplings at
+//! distance two of those black nodes that are not in grid q + 1, lumps them and eliminates these nodes. The remaining
+//! matrix is the half stencil of grid q + 1.
 //!
 //! For an eliminated node k with the row sum s_k, a level computes
 //!
@@ -12,6 +13,8 @@
 //! s~_k = s_k - (1 - omega) sum_l a_kl (dropped l),   d_k = s~_k - sum_l a_kl (kept l),
 //! a_bb' -= a_bk a_kb' / d_k,   s_b -= a_bk s~_k / d_k   for the neighbours b, b' that remain.
 //! ```
+//!
+//! With M2, the same couplings of the remaining nodes are lumped before: s_b -= (1 - omega) sum_b' a_bb', a_bb' = 0.
 
 use crate::base::reduce::dot;
 use crate::error::{Result, push, reserve, zeroed};
@@ -114,8 +117,9 @@ impl NaturalGrid {
         })
     }
 
-    /// Lumps and eliminates the red nodes; computes `skew`. `exact_center` contains the caller's centers if this is the
-    /// first level of a 5-point matrix. They are the pivots, because this level drops no couplings.
+    /// Lumps and eliminates the red nodes; computes `skew`. `exact_center` contains the centers of A if this is the
+    /// first level and its elimination is exact (see [`Setup::on_schur_complement`]). They are then the pivots, because
+    /// this level drops no couplings.
     fn eliminate_red(
         &mut self,
         level: usize,
@@ -146,16 +150,16 @@ impl NaturalGrid {
         for (i, j) in black_nodes(grid) {
             let c = ring_index(grid.nx, i, j);
             let (west, east, south, north) = (c - 1, c + 1, c - n, c + n);
-            let handed =
+            let from_eliminated =
                 (a.east[west] * t[west] + a.east[c] * t[east]) + (a.north[south] * t[south] + a.north[c] * t[north]);
-            let lumped = (1.0 - setup.black_keeps()) * setup.one_minus_omega() * corners(c);
-            s.diagonal[c] = a.diagonal[c] - lumped - handed;
+            let lumped = (1.0 - setup.kept_fraction()) * setup.one_minus_omega() * corners(c);
+            s.diagonal[c] = a.diagonal[c] - lumped - from_eliminated;
             // The new coupling of the black nodes b and b' is a_bb' - sum_r a_br a_rb' / d_r over their common red
             // neighbours r. Products are computed as (a / d) a, so that they do not overflow for any scaling of A.
-            s.northeast[c] = setup.black_keeps() * a.northeast[c]
+            s.northeast[c] = setup.kept_fraction() * a.northeast[c]
                 - (a.east[c] * h[east]) * a.north[east]
                 - (a.north[c] * h[north]) * a.east[north];
-            s.northwest[c] = setup.black_keeps() * a.northwest[c]
+            s.northwest[c] = setup.kept_fraction() * a.northwest[c]
                 - (a.east[west] * h[west]) * a.north[west]
                 - (a.north[c] * h[north]) * a.east[north - 1];
             s.east[c] = -(a.east[c] * h[east]) * a.east[east];
@@ -164,7 +168,8 @@ impl NaturalGrid {
         Ok(())
     }
 
-    /// Lumps and eliminates the black nodes that are not in the next grid; computes the half stencil of the next grid.
+    /// Rounds the diagonal couplings of `skew` to the storage format, lumps and eliminates the black nodes that are not
+    /// in the next grid, and computes the half stencil `coarse` of the next grid.
     fn eliminate_dropped(
         &mut self,
         level: usize,
@@ -174,8 +179,8 @@ impl NaturalGrid {
     ) -> Result<()> {
         let (grid, n) = (self.grid, ring_stride(self.grid.nx));
         for c in black_nodes(grid).map(|(i, j)| ring_index(grid.nx, i, j)) {
-            self.skew.northeast[c] = setup.kept(self.skew.northeast[c]);
-            self.skew.northwest[c] = setup.kept(self.skew.northwest[c]);
+            self.skew.northeast[c] = setup.rounded(self.skew.northeast[c]);
+            self.skew.northwest[c] = setup.rounded(self.skew.northwest[c]);
         }
         let a = &self.skew;
         let distant = |c: usize| (a.east[c] + a.east[c - 2]) + (a.north[c] + a.north[c - 2 * n]);
@@ -195,18 +200,18 @@ impl NaturalGrid {
             let c = ring_index(grid.nx, i, j);
             let k = ring_index(coarse.nx, i / 2, j / 2);
             let (sw, se, nw, ne) = (c - n - 1, c - n + 1, c + n - 1, c + n + 1);
-            let handed =
+            let from_eliminated =
                 (a.northeast[sw] * t[sw] + a.northwest[se] * t[se]) + (a.northwest[c] * t[nw] + a.northeast[c] * t[ne]);
-            let lumped = (1.0 - setup.black_keeps()) * setup.one_minus_omega() * distant(c);
-            coarse.diagonal[k] = a.diagonal[c] - lumped - handed;
-            let east = setup.black_keeps() * a.east[c]
+            let lumped = (1.0 - setup.kept_fraction()) * setup.one_minus_omega() * distant(c);
+            coarse.diagonal[k] = a.diagonal[c] - lumped - from_eliminated;
+            let east = setup.kept_fraction() * a.east[c]
                 - (a.northeast[c] * h[ne]) * a.northwest[ne - n + 1]
                 - (a.northwest[se] * h[se]) * a.northeast[se];
-            let north = setup.black_keeps() * a.north[c]
+            let north = setup.kept_fraction() * a.north[c]
                 - (a.northeast[c] * h[ne]) * a.northwest[ne]
                 - (a.northwest[c] * h[nw]) * a.northeast[nw];
-            coarse.east[k] = setup.kept(east);
-            coarse.north[k] = setup.kept(north);
+            coarse.east[k] = setup.rounded(east);
+            coarse.north[k] = setup.rounded(north);
             coarse.northeast[k] = -(a.northeast[c] * h[ne]) * a.northeast[ne];
             coarse.northwest[k] = -(a.northwest[c] * h[nw]) * a.northwest[nw];
         }
@@ -214,27 +219,27 @@ impl NaturalGrid {
     }
 
     /// Computes q = A d with q_i = s_i d_i + sum_j a_ij (d_j - d_i). A is the matrix of this grid before its levels
-    /// change it. `kept` rounds the entries to the storage format.
-    fn multiply(&self, d: &[f64], q: &mut [f64], kept: impl Fn(f64) -> f64) {
+    /// change it. `rounded` rounds the entries to the storage format.
+    fn multiply(&self, d: &[f64], q: &mut [f64], rounded: impl Fn(f64) -> f64) {
         let (a, n) = (&self.straight, ring_stride(self.grid.nx));
         for (i, j) in red_nodes(self.grid).chain(black_nodes(self.grid)) {
             let c = ring_index(self.grid.nx, i, j);
-            let to = |coupling: f64, other: usize| kept(coupling) * (d[other] - d[c]);
+            let to = |coupling: f64, other: usize| rounded(coupling) * (d[other] - d[c]);
             let straight =
                 (to(a.east[c - 1], c - 1) + to(a.east[c], c + 1)) + (to(a.north[c - n], c - n) + to(a.north[c], c + n));
             let corners = (to(a.northeast[c - n - 1], c - n - 1) + to(a.northwest[c - n + 1], c - n + 1))
                 + (to(a.northwest[c], c + n - 1) + to(a.northeast[c], c + n + 1));
-            q[c] = kept(a.diagonal[c]) * d[c] + (straight + corners);
+            q[c] = rounded(a.diagonal[c]) * d[c] + (straight + corners);
         }
     }
 
-    /// Returns the center s_i - sum_j a_ij of the matrix of this grid before its levels change it. `kept` rounds the
+    /// Returns the center s_i - sum_j a_ij of the matrix of this grid before its levels change it. `rounded` rounds the
     /// entries to the storage format.
-    fn center(&self, c: usize, kept: impl Fn(f64) -> f64) -> f64 {
+    fn center(&self, c: usize, rounded: impl Fn(f64) -> f64) -> f64 {
         let (a, n) = (&self.straight, ring_stride(self.grid.nx));
-        let straight = (kept(a.east[c - 1]) + kept(a.east[c])) + (kept(a.north[c - n]) + kept(a.north[c]));
-        let below = kept(a.northeast[c - n - 1]) + kept(a.northwest[c - n + 1]);
-        kept(a.diagonal[c]) - (straight + (below + (kept(a.northwest[c]) + kept(a.northeast[c]))))
+        let straight = (rounded(a.east[c - 1]) + rounded(a.east[c])) + (rounded(a.north[c - n]) + rounded(a.north[c]));
+        let below = rounded(a.northeast[c - n - 1]) + rounded(a.northwest[c - n + 1]);
+        rounded(a.diagonal[c]) - (straight + (below + (rounded(a.northwest[c]) + rounded(a.northeast[c]))))
     }
 
     /// Computes y_r = D_r^-1 z_r and z_b = z_b - A_br y_r for red nodes r and black nodes b.
@@ -347,7 +352,8 @@ impl NaturalLevels {
     }
 
     /// Factorizes level by level, and then the coarsest matrix. `exact` contains the centers of A for the first level
-    /// (see [`NaturalGrid::eliminate_red`]), and receives the couplings of S1 before those of M are rounded.
+    /// (see [`NaturalGrid::eliminate_red`]), and receives the couplings of S1 before those of M are rounded. Returns an
+    /// error for the first rejected pivot.
     pub fn factorize(
         &mut self,
         setup: &Setup,

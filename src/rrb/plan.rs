@@ -15,8 +15,8 @@ use crate::stencil::inspection::{Inspection, InspectionOptions};
 use crate::stencil::levels::Grid;
 use crate::stencil::matrix::StencilView;
 
-/// Selects the backend for the given numbers of threads and devices. `auto` selects the CPU if the device does not
-/// support an option.
+/// Selects the backend for the given numbers of threads and devices. `auto` selects the CPU if the grid is small, or if
+/// the device does not support an option.
 pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> Machine {
     Machine::new(
         options,
@@ -48,9 +48,10 @@ pub struct Plan<'a> {
     singular: bool,
     /// Largest center.
     largest: f64,
-    /// Storage format; replaced by f64 if a pivot underflows.
+    /// Planned storage format. If the factorization rejects the matrix and `auto` has selected the format, f64 replaces
+    /// it.
     pub storage: Storage,
-    /// Cycle; replaced by the V-cycle if the estimates of the factorization select it.
+    /// Planned cycle. If its kind is `None`, the estimates of the factorization may replace it by the V-cycle.
     pub cycle: Cycle,
     /// Whether aggregation replaces the levels from the start.
     aggregates: bool,
@@ -101,13 +102,16 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Predicts the cost of a solve with the levels and with aggregation. Returns `None` unless the options permit
-    /// both.
+    /// Predicts the cost of a solve with the levels and with aggregation. Returns `None` in these cases:
+    /// - the backend has no aggregation, this plan uses it from the start, or a slow solve may not switch to it;
+    /// - an option of the levels differs from its default value;
+    /// - `norm` is not `true2`, or `rel_tol` is zero;
+    /// - the grid is small.
     pub fn predict(&self, backend: &dyn RrbBackend) -> Option<Prediction> {
         let (nodes, options, reduction) = (self.a.grid.nodes(), self.options, self.options.real(opt::REL_TOL));
         let as_in_solves = options.is(opt::NORM, options::Norm::True2) && reduction > 0.0;
-        let chooses =
-            matches!(self.aggregation(), Aggregation::IfSlow(_)) && options.changed(&OF_LEVELS).next().is_none();
+        let chooses = matches!(self.aggregation(), Aggregation::IfSlow(_))
+            && options.names_of_non_default(&LEVEL_OPTIONS).next().is_none();
         let cost = backend.cost_of_aggregation(nodes).filter(|_| as_in_solves && chooses && nodes >= SMALL_GRID)?;
         let on_schur_complement = self.a.corners.is_none() && self.positive == 0;
         let fused = options.is(opt::FUSION, options::Fusion::On) && on_schur_complement && !self.singular;
@@ -121,7 +125,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns the parameters of the cycle with the kind V.
-    pub fn plain(&self) -> Cycle {
+    pub fn v_cycle(&self) -> Cycle {
         Cycle { kind: Some(Kind::V), ..self.cycle }
     }
 
@@ -130,9 +134,9 @@ impl<'a> Plan<'a> {
         self.options.is(opt::PRECISION, Precision::Auto)
     }
 
-    /// Selects the use of aggregation. If `is_free` holds, and if `switch_memory` permits the memory, aggregation may
-    /// replace the levels during a slow solve. Exceptions are `precision=bf16` and grids that are shared with other
-    /// ranks or devices.
+    /// Selects the use of aggregation. If this plan does not use it from the start, it may replace the levels during a
+    /// slow solve, provided that `is_free` holds and `switch_memory` permits the memory. It never does with
+    /// `precision=bf16`, and on grids that are shared with other ranks or devices.
     fn aggregation(&self) -> Aggregation {
         let options = self.options;
         let storage = match options.choice(opt::PRECISION) {
@@ -186,16 +190,18 @@ impl<'a> Plan<'a> {
             cycle,
             aggregation: self.aggregation(),
         };
-        // CG in single precision requires the CPU, S1 of a regular matrix, and at least two packed grids. `auto`
-        // selects it if a slow solve may switch to aggregation: single precision increases the number of iterations
-        // only in solves of hundreds of iterations. On a distributed domain, `auto` selects it if a stagnating solve
-        // can continue with CG in double precision.
+        // CG in single precision requires the CPU, S1 of a regular matrix, M in bf16, and at least two packed grids.
+        // With `precision=auto`, it also requires `norm=true2` and one of two conditions:
+        // - A slow solve may switch to aggregation. Single precision increases the number of iterations only in solves
+        //   of hundreds of iterations, which switch earlier.
+        // - The domain is distributed, and a stagnating solve can continue with CG in double precision. This has not
+        //   happened before.
         let asked = match options.choice(opt::PRECISION) {
             Precision::Auto => {
                 let PlanConditions { shared, stagnates, .. } = self.conditions;
-                let goes_over = matches!(setup.aggregation, Aggregation::IfSlow(_));
+                let switches = matches!(setup.aggregation, Aggregation::IfSlow(_));
                 let widens = shared && !stagnates && self.is_free();
-                (goes_over || widens) && options.is(opt::NORM, options::Norm::True2)
+                (switches || widens) && options.is(opt::NORM, options::Norm::True2)
             }
             precision => precision == Precision::Mixed,
         };
@@ -214,11 +220,12 @@ impl<'a> Plan<'a> {
 
 /// Returns the names of those options set by the caller that have no effect with aggregation.
 pub fn options_without_effect(options: &Options) -> Vec<&'static str> {
-    if aggregates(options) { options.changed(&OF_LEVELS).collect() } else { Vec::new() }
+    if aggregates(options) { options.names_of_non_default(&LEVEL_OPTIONS).collect() } else { Vec::new() }
 }
 
-/// Options that have no effect with aggregation. If the caller sets one of them, `auto` does not consider aggregation.
-const OF_LEVELS: [i32; 8] = [
+/// Options of the levels, which have no effect with aggregation. If the caller sets one of them, `auto` does not select
+/// aggregation by predicted costs. A slow solve may nevertheless switch to aggregation.
+const LEVEL_OPTIONS: [i32; 8] = [
     opt::LEVELS,
     opt::COARSE_MEMORY,
     opt::GRIDS,
@@ -241,11 +248,11 @@ fn unsupported_on_device(options: &Options) -> Option<&'static str> {
     }
 }
 
-/// Returns an error if the backend does not support an option.
+/// Returns an error if the backend or aggregation does not support an option.
 fn check_supported(options: &Options, machine: Machine) -> Result<()> {
     let short = matches!(options.choice(opt::PRECISION), Precision::Bf16 | Precision::Mixed);
     let refused = match unsupported_on_device(options) {
-        sentence if machine.is_device() => sentence,
+        message if machine.is_device() => message,
         _ if machine.backend == options::Backend::Reference && aggregates(options) => {
             Some("cycle=aggregation is not available with backend=reference: use backend=cpu")
         }
@@ -254,15 +261,18 @@ fn check_supported(options: &Options, machine: Machine) -> Result<()> {
         }
         _ => None,
     };
-    refused.map_or(Ok(()), |sentence| Err(Error::Unsupported(sentence.to_owned())))
+    refused.map_or(Ok(()), |message| Err(Error::Unsupported(message.to_owned())))
 }
 
 /// Selects the storage format of M. `auto` usually selects bf16, which `Plan::setup` replaces by `mixed` if possible.
 /// bf16 needs a quarter of the memory traffic of f64, and one or two more iterations.
 ///
 /// `auto` selects f64 in three cases: on small grids, for lumping other than M1 with omega = 1, and if the ratio of the
-/// largest to the smallest center is above a limit. On singular systems, sweeps in f32 add constant vectors by
-/// rounding. bf16 then needs up to 20 % more iterations than f64, but a solve takes only 0.7 to 0.95 times as long.
+/// largest center `high` to the smallest center `low` is above a limit. On singular systems, sweeps in f32 add constant
+/// vectors by rounding. bf16 then needs up to 20 % more iterations than f64, but it is still selected, because a solve
+/// takes only 0.7 to 0.95 times as long.
+///
+/// With aggregation, `auto` selects f32.
 fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool, aggregates: bool) -> Storage {
     match options.choice(opt::PRECISION) {
         Precision::F64 => Storage::F64,
@@ -284,8 +294,8 @@ fn is_default_lumping(options: &Options) -> bool {
     options.is(opt::LUMPING, options::Lumping::M1) && options.real(opt::RELAXATION) == 1.0
 }
 
-/// Number of levels between recursions for `cycle_spacing=0`. A cycle with a recursion after every 4 levels costs 1.28
-/// V-cycles and needs less than half of the iterations.
+/// Number of levels between recursions for `cycle_spacing=0`. With 4 levels, the first recursion begins on a grid with
+/// 1/16 of the nodes. A cycle therefore costs only 1.28 V-cycles, and it needs less than half of the iterations.
 pub const SPACING: usize = 4;
 
 /// Properties other than grid and options on which the choice of a cycle depends.
@@ -297,7 +307,8 @@ struct CycleConditions {
 }
 
 /// Selects the cycle. `cycle=auto` selects V on small grids, for lumping other than M1 with omega = 1, and with
-/// aggregation. Otherwise, it leaves the kind `None`, and the factorization selects the kind by estimates.
+/// aggregation. Otherwise, it leaves the kind `None`, and the factorization selects the kind by estimates. Returns an
+/// error if `cycle_spacing` is odd.
 fn choose_cycle(grid: Grid, options: &Options, kinds: CycleConditions) -> Result<Cycle> {
     let CycleConditions { on_device, singular, aggregates } = kinds;
     let spacing = match options.int(opt::CYCLE_SPACING) as usize {
@@ -321,13 +332,14 @@ fn choose_cycle(grid: Grid, options: &Options, kinds: CycleConditions) -> Result
     Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize, jumps })
 }
 
-/// Maximum work of one application of M, as a multiple of a V-cycle. More work never reduces the total time, because
-/// two steps of a contracting recursion already halve the number of iterations.
+/// Maximum work of one application of M, as a multiple of a V-cycle. A cycle with more work is faster than the V-cycle
+/// only if it needs less than 1 % of the iterations. A recursion of two steps, which costs few V-cycles, approximately
+/// halves the number of iterations.
 const MAX_WORK: f64 = 100.0;
 
-/// Returns an error if a cycle needs too much work. At each recursion, the number of visits grows by the factor
-/// `cycle_steps`, while the number of nodes decreases by a factor of 4 per two levels. The work is unbounded if the
-/// visits grow faster.
+/// Returns an error if a cycle needs too much work. From one recursion to the next, the number of visits grows by the
+/// factor `cycle_steps`, while the number of nodes decreases by a factor of 4 per two levels. If the visits grow faster
+/// than the nodes decrease, the work on the coarse grids grows with the number of recursions.
 fn check_cost(grid: Grid, cycle: &Cycle, levels: usize) -> Result<()> {
     let cost = cycle.cost(grid, levels);
     if cost <= MAX_WORK {
@@ -340,8 +352,9 @@ fn check_cost(grid: Grid, cycle: &Cycle, levels: usize) -> Result<()> {
     Err(Error::range("cycle_steps", value, format!("keep an iteration within the work of {MAX_WORK} V-cycles")))
 }
 
-/// Returns the number of levels: the option `levels`, at most the maximum of the grid. If the option is 0, the default
-/// rule applies, and `coarse_memory` may require more levels.
+/// Returns the number of levels: the option `levels`, at most the maximum of the grid. An error is returned if the
+/// factor of the coarsest system then exceeds `coarse_memory`. If the option is 0, the number is the default for a
+/// device or for the cycle; on the CPU, `coarse_memory` may require more levels.
 fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) -> Result<usize> {
     let limit = options.int(opt::COARSE_MEMORY) as u128;
     let all = grid.max_levels();

@@ -7,8 +7,8 @@ pub use crate::rrb::gathered::FIRST;
 use super::{Rrb, grids_to_share};
 use crate::base::heap::Counted;
 use crate::distributed::box_transfer::{BoxInput, BoxOutput, BoxTransfer, Boxes, NAMES, Slabs, rows_of};
-use crate::distributed::boxes::{GridBox, first_overlap};
-use crate::distributed::refusal::of_rank;
+use crate::distributed::boxes::{GridBox, find_overlap};
+use crate::distributed::error_messages::of_rank;
 use crate::distributed::rows;
 use crate::distributed::rows::{Rows, SharedRows};
 use crate::distributed::strips::Strips;
@@ -65,22 +65,27 @@ const OPENING_VALUES: usize = 2 * EQUAL_VALUES + 2;
 pub struct Ranks {
     comm: Counted<Comm>,
     boxes: Counted<Boxes>,
+    /// Exchange at the beginning of a call.
     opening: Largest,
-    /// Exchange of the status at the end of a call, and of the number of the rank that reports an error.
+    /// Exchange of the status at the end of a call, of the number of the rank that reports an error, and of other
+    /// values of which all ranks need the maximum.
     closing: Largest,
+    /// Exchange of the stop requests of the monitors.
     stop: Largest,
+    /// Number of collective calls so far.
     calls: u64,
     /// Number of the handle. It is equal on all ranks, and differs from the numbers of other handles.
     number: f64,
+    /// Messages between boxes and rows. `None` if none are planned yet, or if the rows are in shared memory.
     spread: Option<BoxTransfer>,
     /// Distribution of the rows of the first grids among the ranks. `None` if every rank, or only rank 0, stores the
     /// whole system.
     domain: Option<Domain>,
     /// Exchange of events and results if rank 0 solves the whole system; otherwise `None`.
     root: Option<RootSolve>,
-    /// Exchange that finds out whether all ranks are on one host and can share memory. `None` after arrays have been
-    /// transferred through the host for the first time.
-    search: Option<Gather>,
+    /// Exchange that finds out whether all ranks are on one host and can share memory. It is needed only if rank 0
+    /// solves the whole system, until [`Ranks::prepare_host`] has used it; otherwise `None`.
+    address_plan: Option<Gather>,
     /// Number of arrays of the matrix.
     arrays: usize,
     /// Rows of the matrix, and rows of the input and output vectors, that this rank stores.
@@ -101,8 +106,9 @@ const INPUT: usize = 2;
 impl Ranks {
     /// Creates the data of this rank. Collective.
     ///
-    /// `given` contains the grid and the timeout in seconds. `boxes` contains the lower corners and sizes of the boxes
-    /// of this rank, counted from 0, or the error of this rank.
+    /// `given` contains the grid and the timeout in seconds; `None` if this rank could not create its options. `boxes`
+    /// contains the lower corners and sizes of the boxes of this rank, counted from 0, or the error of this rank. If
+    /// any rank has an error, or the grids differ, or the boxes overlap, all ranks return an error.
     pub fn new(table: &rrbsolver_comm, given: Option<(Grid, f64)>, boxes: Result<[&[[i64; 2]]; 2]>) -> Result<Self> {
         let comm = Comm::new(table)?;
         let (grid, timeout) = given.unwrap_or((Grid { nx: 1, ny: 1 }, FIRST_TIMEOUT));
@@ -121,24 +127,24 @@ impl Ranks {
         let words = own.as_ref().map_or(0, Vec::len);
         let status = own.as_ref().err().map_or(0, Error::status);
         let created = CREATED.fetch_add(1, Ordering::Relaxed);
-        let said = [grid.nx as f64, grid.ny as f64, words as f64, status.into(), created as f64];
+        let values = [grid.nx as f64, grid.ny as f64, words as f64, status.into(), created as f64];
         const WORDS: usize = 5;
         let mut first = Gather::new(&comm, &collected((0..comm.size()).map(|_| WORDS), BOXES)?)?;
-        let said = first.run(|to| to.copy_from_slice(&said))?;
-        let of = |k: usize| said.iter().skip(k).step_by(WORDS).copied();
+        let values = first.run(|to| to.copy_from_slice(&values))?;
+        let of = |k: usize| values.iter().skip(k).step_by(WORDS).copied();
         if let Some(rank) = of(3).position(|status| status != 0.0) {
-            return Err(of_rank(&comm, rank, said[WORDS * rank + 3] as i32, own.as_ref().err())?);
+            return Err(of_rank(&comm, rank, values[WORDS * rank + 3] as i32, own.as_ref().err())?);
         }
-        if let Some(rank) = of(0).zip(of(1)).position(|extents| extents != (said[0], said[1])) {
+        if let Some(rank) = of(0).zip(of(1)).position(|extents| extents != (values[0], values[1])) {
             return Err(Error::Argument(format!(
                 "all ranks must pass the same nx and ny: rank 0 passed {} x {}, rank {rank} passed {} x {}",
-                said[0],
-                said[1],
-                said[WORDS * rank],
-                said[WORDS * rank + 1]
+                values[0],
+                values[1],
+                values[WORDS * rank],
+                values[WORDS * rank + 1]
             )));
         }
-        let number = said[4];
+        let number = values[4];
         let lengths = collected(of(2).map(|words| words as usize), BOXES)?;
         let own = own?;
         let mut second = Gather::new(&comm, &lengths)?;
@@ -159,7 +165,7 @@ impl Ranks {
             spread: None,
             domain: None,
             root: None,
-            search: None,
+            address_plan: None,
             arrays: 0,
             matrix: Rows::NONE,
             vectors: Rows::NONE,
@@ -196,7 +202,8 @@ impl Ranks {
     /// Begins a collective call of `what`, or a factorization if `what` is `None`. `corners` states whether this rank
     /// passed corner couplings; it is `None` if the call has no matrix, or this rank no boxes. `monitored` states
     /// whether this rank has a monitor. `refused` is the error of this rank, if it has one. Returns whether the matrix
-    /// has corner couplings, which a rank without boxes does not know.
+    /// has corner couplings, which a rank without boxes does not know. Returns an error on all ranks if any rank has an
+    /// error, or if the calls, the options or the presence of corner couplings differ.
     pub fn open(
         &mut self,
         what: Option<Function>,
@@ -218,17 +225,17 @@ impl Ranks {
             self.number,
             0.0,
         ];
-        let mut said = [0.0; OPENING_VALUES];
+        let mut values = [0.0; OPENING_VALUES];
         for (k, value) in same.into_iter().enumerate() {
-            (said[2 * k], said[2 * k + 1]) = (value, -value);
+            (values[2 * k], values[2 * k + 1]) = (value, -value);
         }
         let has = |value: f64| corners.map_or(f64::NEG_INFINITY, |corners| if corners { value } else { 0.0 });
-        (said[2 * HAS_CORNERS], said[2 * HAS_CORNERS + 1]) = (has(1.0), has(-1.0));
-        said[2 * EQUAL_VALUES] = f64::from(u8::from(monitored));
-        said[2 * EQUAL_VALUES + 1] = -f64::from(refused.as_ref().map_or(0, Error::status));
-        let said: [f64; OPENING_VALUES] = self.opening.run(&said)?.try_into().expect("as many as were given");
-        self.monitored = said[2 * EQUAL_VALUES] > 0.0;
-        let range = |k: usize| (-said[2 * k + 1], said[2 * k]);
+        (values[2 * HAS_CORNERS], values[2 * HAS_CORNERS + 1]) = (has(1.0), has(-1.0));
+        values[2 * EQUAL_VALUES] = f64::from(u8::from(monitored));
+        values[2 * EQUAL_VALUES + 1] = -f64::from(refused.as_ref().map_or(0, Error::status));
+        let values: [f64; OPENING_VALUES] = self.opening.run(&values)?.try_into().expect("as many as were given");
+        self.monitored = values[2 * EQUAL_VALUES] > 0.0;
+        let range = |k: usize| (-values[2 * k + 1], values[2 * k]);
         let differs = |k: usize| range(k).0 != range(k).1;
         if differs(0) || differs(FUNCTION) || differs(HANDLE) {
             let (first, last) = range(FUNCTION);
@@ -238,19 +245,19 @@ impl Ranks {
                 "all ranks must make the same calls in the same order: one calls {first}, another calls {last}{whose}"
             )));
         }
-        if let Some(status) = Some(-said[2 * EQUAL_VALUES + 1] as i32).filter(|&status| status != 0) {
+        if let Some(status) = Some(-values[2 * EQUAL_VALUES + 1] as i32).filter(|&status| status != 0) {
             return Err(self.common_error(status, refused)?);
         }
         if differs(2) || differs(3) {
-            let sentence = "options differ between ranks: all but threads, verbosity, log, leading_dimension, \
+            let message = "options differ between ranks: all but threads, verbosity, log, leading_dimension, \
                             memory, device and comm_timeout must be the same on all ranks";
-            return Err(Error::Argument(sentence.to_owned()));
+            return Err(Error::Argument(message.to_owned()));
         }
-        if differs(HAS_CORNERS) && said[2 * HAS_CORNERS].is_finite() {
-            let sentence = "northeast and northwest are NULL on some ranks only: all ranks must pass them, or none";
-            return Err(Error::Argument(sentence.to_owned()));
+        if differs(HAS_CORNERS) && values[2 * HAS_CORNERS].is_finite() {
+            let message = "northeast and northwest are NULL on some ranks only: all ranks must pass them, or none";
+            return Err(Error::Argument(message.to_owned()));
         }
-        Ok(said[2 * HAS_CORNERS] > 0.0)
+        Ok(values[2 * HAS_CORNERS] > 0.0)
     }
 
     /// Returns the error of a failed call, on all ranks. The first rank that has an error with this status supplies the
@@ -281,9 +288,10 @@ impl Ranks {
         Ok(self.closing.run(&[f64::from(u8::from(own)), 0.0])?[0] > 0.0)
     }
 
-    /// Allocates memory for `arrays` arrays of a matrix, and plans the messages. If rank 0 solves on devices, it stores
-    /// all rows. On the CPU, the rows of the first grids may be distributed among the ranks; each rank stores the other
-    /// grids completely. Returns whether the distribution of rows has changed.
+    /// Allocates memory for `arrays` arrays of a matrix, and plans the messages. On the CPU, the rows of the first
+    /// grids may be distributed among the ranks; each rank stores the other grids completely. If rank 0 solves on
+    /// devices, it stores all rows, and [`Ranks::prepare_host`] allocates the memory when it is needed. Returns `false`
+    /// if the previous memory and plans still apply.
     pub fn prepare(&mut self, arrays: usize, options: &Options) -> Result<bool> {
         let (grid, size) = (self.boxes.grid, self.comm.size());
         let (grids, reproducible, root) = match options.choice(opt::BACKEND) {
@@ -297,10 +305,10 @@ impl Ranks {
         if same && self.arrays == arrays {
             return Ok(false);
         }
-        self.forget();
+        self.discard_plans();
         if root {
             self.root = Some(RootSolve::new(&self.comm)?);
-            self.search = Some(rows::search(&self.comm)?);
+            self.address_plan = Some(rows::address_plan(&self.comm)?);
             self.arrays = arrays;
             return Ok(true);
         }
@@ -317,9 +325,9 @@ impl Ranks {
     }
 
     /// Discards all plans and their memory.
-    pub fn forget(&mut self) {
+    pub fn discard_plans(&mut self) {
         (self.spread, self.domain, self.arrays) = (None, None, 0);
-        (self.root, self.search) = (None, None);
+        (self.root, self.address_plan) = (None, None);
         (self.matrix, self.vectors) = (Rows::NONE, Rows::NONE);
     }
 
@@ -336,14 +344,14 @@ impl Ranks {
     /// Prepares transfers through host memory, if rank 0 stores all rows. The first call allocates shared memory or
     /// plans messages. Collective.
     pub fn prepare_host(&mut self) -> Result<()> {
-        let Some(search) = self.search.as_mut().filter(|_| self.root.is_some()) else { return Ok(()) };
+        let Some(address_plan) = self.address_plan.as_mut().filter(|_| self.root.is_some()) else { return Ok(()) };
         let (grid, arrays) = (self.boxes.grid, self.arrays);
         let is_alone = self.comm.size() == 1;
         // Ranks on one host share memory and need no messages.
         let found = if is_alone {
             None
         } else {
-            rows::shared_rows(&self.comm, search, &mut self.closing, [arrays, 2], grid.nodes())?
+            rows::shared_rows(&self.comm, address_plan, &mut self.closing, [arrays, 2], grid.nodes())?
         };
         if let Some([matrix, vectors]) = found {
             (self.matrix, self.vectors) = (Rows::SharedRows(matrix), Rows::SharedRows(vectors));
@@ -356,7 +364,7 @@ impl Ranks {
                 return planned;
             }
         }
-        self.search = None;
+        self.address_plan = None;
         Ok(())
     }
 
@@ -394,8 +402,8 @@ impl Ranks {
         }
     }
 
-    /// Transfers the matrix from the boxes of all ranks to the rows that each rank stores. `given` contains center,
-    /// east, north and, with 9 points, both corner arrays.
+    /// Transfers the matrix from the boxes of all ranks to the rows that each rank stores, and sets the nodes outside
+    /// all boxes. `given` contains center, east, north and, with 9 points, both corner arrays. Collective.
     pub fn spread_matrix(&mut self, given: &[Vec<BoxInput>]) -> Result<()> {
         match (&mut self.spread, &mut self.matrix) {
             (Some(spread), rows) => spread.send_to_rows(MATRIX, given, &mut rows.arrays_mut()[..given.len()])?,
@@ -416,7 +424,8 @@ impl Ranks {
         self.close(land)
     }
 
-    /// Calls `work`, which factorizes the rows that this rank received. A single rank passes the caller's arrays.
+    /// Calls `work`, which factorizes the rows that this rank received. If [`Ranks::is_alone`] holds, `work` instead
+    /// receives the caller's arrays.
     pub fn factorize(
         &self,
         values: &[Vec<BoxInput>],
@@ -432,8 +441,9 @@ impl Ranks {
         work(&a, self.domain.as_ref())
     }
 
-    /// Copies the input of all boxes to rows, and calls `work` with the rows of this rank. If all ranks succeed, copies
-    /// the output to the boxes. `lists` contains input and output of the boxes of this rank, or its error.
+    /// Copies the input of all boxes to rows (for a solve, also the output, which contains the initial guess), and
+    /// calls `work` with the rows of this rank. If all ranks succeed, copies the output to the boxes. `lists` contains
+    /// input and output of the boxes of this rank, or its error.
     pub fn call<T>(
         &mut self,
         what: Function,
@@ -443,22 +453,23 @@ impl Ranks {
     ) -> Result<T> {
         let (alone, grid) = (self.is_alone(), self.boxes.grid);
         if !alone {
-            let own = lists.as_ref().map(|(given, taken)| (&given[..], &taken[..]));
+            let own = lists.as_ref().map(|(inputs, outputs)| (&inputs[..], &outputs[..]));
             self.spread_vectors(own.map_err(Clone::clone), what == Function::Solve)?;
         }
-        let (given, mut taken) = lists?;
+        let (inputs, mut outputs) = lists?;
         let (first_row, leaves_work_to_root) = (self.rows().start, self.leaves_work_to_root());
         let Self { vectors, matrix, root, stop, monitored, .. } = &mut *self;
         let [from, to, ..] = vectors.arrays_mut();
-        let (ld, input, output) = match (&given[..], &mut taken[..]) {
+        let (ld, input, output) = match (&inputs[..], &mut outputs[..]) {
             ([from], [to]) if alone => (from.ld, from.values, &mut *to.values),
             _ => (grid.nx, &*from, to),
         };
         let (plane, len) = (grid.ny.saturating_mul(ld), grid.nodes());
         let arrays = Arrays { input_name, input, ld, plane, output, device_input: 0, device_output: 0, len, first_row };
         let view = |k: usize| View::of_rows(NAMES[k], matrix.array(k), grid, first_row);
-        // The matrix is not passed if a single rank has all rows, because its factorization contains the matrix.
-        // 9-point matrices are not needed here.
+        // The matrix is needed only if a solve continues with CG in double precision (`Rrb::solve_over_ranks`). This
+        // applies to 5-point matrices only. It is not passed if a single rank has all rows, because its factorization
+        // contains the matrix, or if this rank does not compute.
         let a = (!alone && !leaves_work_to_root).then(|| StencilView {
             grid,
             center: view(0),
@@ -470,7 +481,7 @@ impl Ranks {
         let result = work(role, arrays, a.as_ref());
         let result = self.close(result)?;
         if !alone {
-            self.collect(&mut taken)?;
+            self.collect(&mut outputs)?;
         }
         Ok(result)
     }
@@ -481,7 +492,7 @@ impl Ranks {
         let given = own.and_then(|(input, output)| {
             let mut given = collected([collected(input.iter().copied(), BOXES)?], BOXES)?;
             if guess {
-                let output = output.iter().map(|taken| BoxInput { values: taken.values, ld: taken.ld });
+                let output = output.iter().map(|b| BoxInput { values: b.values, ld: b.ld });
                 push(&mut given, collected(output, BOXES)?, BOXES)?;
             }
             Ok(given)
@@ -499,15 +510,16 @@ impl Ranks {
         }
     }
 
-    /// Transfers the output from rows to all boxes. `close` must have been called before.
+    /// Transfers the output from rows to all boxes. The caller must have called `close` before: then all ranks have
+    /// succeeded, and the rows are complete.
     fn collect(&mut self, output: &mut [BoxOutput]) -> Result<()> {
         match (&mut self.spread, &self.vectors) {
             (Some(spread), rows) => spread.send_to_boxes(rows.array(1), output),
             (None, Rows::SharedRows(rows)) => {
-                for (b, taken) in self.boxes.of(self.comm.rank()).iter().zip(output) {
+                for (b, output_box) in self.boxes.of(self.comm.rank()).iter().zip(output) {
                     let nx = b.columns().len();
                     for (j, at) in self.boxes.rows_of(b) {
-                        rows.get(1, at, &mut taken.values[j * taken.ld..][..nx]);
+                        rows.get(1, at, &mut output_box.values[j * output_box.ld..][..nx]);
                     }
                 }
                 Ok(())
@@ -540,8 +552,8 @@ fn check_boxes(all: &[GridBox], words: &[usize]) -> Result<()> {
     if all.is_empty() {
         return Err(Error::Argument("no rank has a box: there is nothing to solve".to_owned()));
     }
-    let Some((first, second)) = first_overlap(all)? else { return Ok(()) };
-    let told = |number: usize| {
+    let Some((first, second)) = find_overlap(all)? else { return Ok(()) };
+    let box_name = |number: usize| {
         let mut left = 4 * number;
         let mut rank = 0;
         while left >= words[rank] {
@@ -550,7 +562,7 @@ fn check_boxes(all: &[GridBox], words: &[usize]) -> Result<()> {
         }
         format!("box {} of rank {rank}", left / 4)
     };
-    Err(Error::Argument(format!("{} and {} must not overlap", told(first), told(second))))
+    Err(Error::Argument(format!("{} and {} must not overlap", box_name(first), box_name(second))))
 }
 
 /// Role of a rank in a call.
@@ -566,8 +578,9 @@ impl Role<'_> {
         self.root.as_ref().is_some_and(|root| !root.is_root())
     }
 
-    /// Runs the function `what` of `core` on the rows of this rank. `a` contains these rows of the matrix. A solve
-    /// stops on all ranks if the observer of any rank requests it.
+    /// Runs the function `what` of `core` on the rows of this rank. `a` contains these rows of the matrix (see
+    /// [`Rrb::solve_over_ranks`]). A solve stops on all ranks if the observer of any rank requests it. A rank that
+    /// leaves the work to rank 0 only receives the events and the result of a solve.
     pub fn run(
         self,
         what: Function,
@@ -600,8 +613,8 @@ struct AgreeingObserver<'a> {
 }
 
 impl Observer for AgreeingObserver<'_> {
-    fn see(&mut self, event: Event) -> bool {
-        let own = self.observer.see(event);
+    fn receive(&mut self, event: Event) -> bool {
+        let own = self.observer.receive(event);
         match (event, &mut self.stop) {
             (Event::Iteration(..), Some(stop)) => any_stops(stop, own, &mut self.failed),
             _ => own,

@@ -79,7 +79,7 @@ impl Cycle {
     }
 }
 
-/// Interval that contains the eigenvalues of M_k^-1 A_k.
+/// Interval that is assumed to contain the eigenvalues of M_k^-1 A_k.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// Lower bound.
@@ -148,7 +148,7 @@ pub trait CycleSteps {
     fn sweep_up(&mut self, k: usize);
     /// Sets r = z.
     fn store_rhs(&mut self, k: usize);
-    /// Sets d = z, or d = z + beta d.
+    /// Sets d = z + beta d, or d = z without `beta`.
     fn direct(&mut self, k: usize, beta: Option<f64>);
     /// Computes q = A_k d.
     fn multiply_direction(&mut self, k: usize);
@@ -178,9 +178,9 @@ pub trait CycleSteps {
     fn set_all_frequencies(&mut self, k: usize);
 }
 
-/// Returns entry (i, j) of a vector that contains all frequencies: a hash of (i, j) in [-1, 1), divided by
-/// sqrt(center). The hash makes the vectors of all backends equal. With this scaling, regions with large and with small
-/// coefficients contribute equally to <v, A_k v>.
+/// Returns entry (i, j) of a vector that contains all frequencies: a hash of (i, j) in [-1, 1), divided by sqrt(center)
+/// if the center is positive. The hash makes the vectors of all backends equal. With this scaling, regions with large
+/// and with small coefficients contribute equally to <v, A_k v>.
 pub fn all_frequencies(i: usize, j: usize, center: f64) -> f64 {
     let mut h = (i as u32).wrapping_mul(73_856_093) ^ (j as u32).wrapping_mul(19_349_663);
     h = (h ^ (h >> 13) ^ 0x9e37_79b9).wrapping_mul(0x5bd1_e995);
@@ -200,12 +200,14 @@ pub fn apply_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
     s.sweep_up(k);
 }
 
-/// The inner iterations end when <r, M_k^-1 r> has fallen to this fraction of its first value. The remaining r consists
-/// of rounding errors of sweeps in f32. If A_k is singular, this r may be outside the range of A_k.
+/// The inner iterations of the K-cycle and the CG steps of [`estimate`] end when <r, M_k^-1 r> has fallen to this
+/// fraction of its first value. The remaining r consists of rounding errors of sweeps in f32. If A_k is singular, this
+/// r may be outside the range of A_k.
 const ROUNDING_LEVEL: f64 = 1e-10;
-/// Largest alpha of an inner iteration. alpha is at most 1 / lambda_min(M_k^-1 A_k), and lambda_min is about 1, or a
-/// few hundredths with compensation. In a singular system, rounding adds a constant vector to d, for which A_k d is
-/// zero up to rounding. A larger alpha is therefore an effect of this vector.
+/// Largest alpha of a step of the K-cycle or of [`estimate`]; a larger alpha ends the steps. alpha is at most
+/// 1 / lambda_min(M_k^-1 A_k), and lambda_min is about 1, or a few hundredths with compensation. In a singular system,
+/// rounding adds a constant vector to d, for which A_k d is zero up to rounding. A larger alpha is therefore an effect
+/// of this vector.
 const MAX_ALPHA: f64 = 100.0;
 
 /// Computes z = B_k z with an approximation B_k of A_k^-1 on the k-th recursion grid.
@@ -259,9 +261,9 @@ pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
     s.copy_solution(k);
 }
 
-/// Minimum and maximum number of CG steps for an estimate. The estimate ends when a step increases the largest Ritz
-/// value by a factor of at most `MAX_CONVERGED_GROWTH`. Coefficient jumps of 1e3 and more cause a few isolated large
-/// eigenvalues, which appear only after several steps. No tested problem needed more than ten steps.
+/// Minimum and maximum number of CG steps for an estimate. From the minimum on, the estimate ends when a step increases
+/// the largest Ritz value by a factor of at most `MAX_CONVERGED_GROWTH`. Coefficient jumps of 1e3 and more cause a few
+/// isolated large eigenvalues, which appear only after several steps. No tested problem needed more than ten steps.
 const MIN_ESTIMATE_STEPS: usize = 6;
 const MAX_ESTIMATE_STEPS: usize = 16;
 const MAX_CONVERGED_GROWTH: f64 = 1.02;
@@ -311,18 +313,20 @@ pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough:
     }
     match lanczos_extremes(&coefficients[..done]) {
         Some((low, high)) if low > 0.0 && high.is_finite() => bounds_of(low, high),
-        // There were fewer than two steps, because there is a single node or no level drops couplings.
+        // There were fewer than two steps, because there is a single node or no level drops couplings; or the estimate
+        // is not positive or overflows.
         _ => EXACT,
     }
 }
 
-/// Enlarges the interval from the smallest to the largest Ritz value to bounds of the eigenvalues.
+/// Returns bounds of the eigenvalues: the smallest Ritz value (`low`) and the largest (`high`), each with a margin.
 fn bounds_of(low: f64, high: f64) -> Bounds {
     Bounds { low: f64::min(1.0, LOWER_MARGIN * low), high: UPPER_MARGIN * high }
 }
 
 /// Selects V or AMLI. `first` is the condition number on the first recursion grid, and `deeper` the largest condition
-/// number on the deeper recursion grids.
+/// number on the deeper recursion grids. AMLI is selected if `first` is large enough for a gain, and if all condition
+/// numbers are below a limit. With `jumps`, this limit is higher if `first` is not much larger than `deeper`.
 ///
 /// If M_k approximates A_k poorly in a deeper section, its Chebyshev steps reduce the error too little, and finer
 /// sections receive a poor coarse correction. The nonlinear K-cycle is never selected.

@@ -3,7 +3,7 @@
 use crate::base::engine::Engine;
 use crate::base::team::Team;
 use crate::error::{Error, Result, zeroed};
-use crate::krylov::cpu::caller::Caller;
+use crate::krylov::cpu::caller::CallerArrays;
 use crate::krylov::cpu::chunks::Chunks;
 use crate::krylov::cpu::means::Singular;
 use crate::krylov::cpu::steps::{PCG_VECTORS, System, ThreadState};
@@ -111,7 +111,8 @@ impl State {
         }
     }
 
-    /// Finds the runs of nodes in singular components: on the whole grid, and on the black nodes with S1.
+    /// Finds the runs of nodes in singular components on the whole grid. If CG runs on S1, also finds their black
+    /// nodes; each of them is a run of one node.
     fn find_singular(&mut self, vectors: &Workspace, components: &Components) -> Result<()> {
         let Workspace { chunks, lines, .. } = vectors;
         let (nx, black, schur) = (self.grid.nx, black_parity(self.grid), self.schur());
@@ -140,7 +141,7 @@ impl State {
         ] {
             for (t, &s) in target.iter_mut().zip(source) {
                 let coupling = if setup.compensate { s.min(0.0) } else { s };
-                *t = if stored { setup.kept(coupling) } else { coupling };
+                *t = if stored { setup.rounded(coupling) } else { coupling };
             }
         }
         for j in 0..self.grid.ny {
@@ -153,8 +154,8 @@ impl State {
         }
     }
 
-    /// Computes the diagonal of S1 = D_b - A_br D_r^-1 A_rb (report 2.9). The couplings of S1 are those of the skew
-    /// stencil of the first level.
+    /// Computes the diagonal of S1 = D_b - A_br D_r^-1 A_rb (report 16-06, equation 2.9). The couplings of S1 are those
+    /// of the skew stencil of the first level.
     fn form_schur_center(&mut self) {
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
         let h = &self.levels.grids[0].inverse_pivot;
@@ -250,12 +251,13 @@ impl RrbBackend for Reference {
             return Err(Error::State("factorize must come before solve".to_owned()));
         };
         vectors.observed.begin(observer);
-        let caller = Caller::new(arrays, usize::MAX);
+        let caller = CallerArrays::new(arrays, usize::MAX);
         let shared = &*vectors;
         let result =
             team.run(|_| (), |me| program(&mut ThreadState::new(shared, &mut *state, me, &caller, Some(observer))))?;
         if Outcome::may_leave_infinities(&result) {
-            // Products multiply ring values by zero. Since 0 * inf is NaN, an infinity would spread in the next run.
+            // The vectors, including their rings, may contain infinities. Products multiply ring values by zero
+            // couplings. Since 0 * inf is NaN, an infinity would spread in the next run.
             state.levels.clear_vectors();
             vectors.clear();
         }

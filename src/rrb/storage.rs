@@ -6,7 +6,7 @@
 //! The factorization rounds each coupling and adds the rounding error to the diagonal entries of both nodes. In row-sum
 //! form (diagonal = row sum - sum of couplings), this requires no computation: the row sum is left unchanged. Row sums
 //! are therefore preserved, and rounding changes M by a relative amount of at most the unit roundoff of the format in
-//! the energy norm. A pivot is stored as its row sum s; sweeps compute d = s - sum(a).
+//! the energy norm. These formats also store a pivot d as its row sum s; sweeps compute d = s - sum(a).
 
 /// Storage format of the numbers of M.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Storage {
     }
 
     /// Rounds v to the nearest number of the format. For bf16, v is first rounded to f32, as in computations in f32
-    /// whose results are stored in bf16.
+    /// whose results are stored in bf16. In f32 and bf16, subnormal numbers become zero.
     pub fn round(self, v: f64) -> f64 {
         match self {
             Self::F64 => v,

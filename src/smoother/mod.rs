@@ -1,6 +1,8 @@
 //! Block relaxation with exact block inverses (docs/theory/smoother.md). The methods are those of Rodriguez, Philip,
 //! Wang and Berrill, "Block-relaxation methods for 3D constant-coefficient stencils on GPUs and multicore CPUs", and
-//! coloured block Gauss-Seidel.
+//! coloured block Gauss-Seidel. A patch is a box of cells with one layer of ghost cells around it, and consists of
+//! blocks (`patches`). A is the matrix of a constant stencil, A_b its diagonal block for the cells of block b, and
+//! omega the relaxation factor.
 //!
 //! ```text
 //! block Jacobi (algorithms 2, 3):     v_b = u_b + omega A_b^-1 (f - A u)_b for all b, then u = v
@@ -8,8 +10,8 @@
 //! chaotic Gauss-Seidel (algorithm 1): u_b = u_b + omega A_b^-1 (f - A u)_b, in any order
 //! ```
 //!
-//! Before every sweep, the ghost cells between patches are copied, so that patches are coupled as in Jacobi's method. A
-//! callback of the caller fills the other ghost cells.
+//! Before every sweep, the ghost cells that other patches cover are copied from these patches. Within a sweep, patches
+//! are therefore coupled as in Jacobi's method. A callback of the caller may fill the other ghost cells.
 
 pub mod block_inverse;
 pub mod cpu;
@@ -30,7 +32,8 @@ use crate::smoother::steps::{
     Blocks, Callbacks, Inverse, Kept, Method, Parallel, PatchArrays, SmootherBackend, SmootherSteps, Swept, Work,
 };
 
-/// Runs the sweeps of one call. All backends use this function.
+/// Executes the sweeps of one call, after a check of the input if `work.check_input` is set. Input that is not finite,
+/// a callback that requests a stop, or a norm that overflows ends the call early. All backends use this function.
 pub fn relax(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
     let mut done = Swept::default();
     if work.check_input {
@@ -63,10 +66,11 @@ pub fn relax(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
     done
 }
 
-/// Computes the residual after the completed sweeps and passes it to the monitor.
+/// Fills the ghost cells, and stores the norm of the residual after the completed sweeps in `done`. Unless the norm
+/// overflows, passes its ratio to the initial norm to the monitor.
 fn watch(s: &mut dyn SmootherSteps, work: &Work, done: &mut Swept) {
     s.exchange();
-    done.stopped = s.fill(BEFORE_SWEEPS);
+    done.stopped = s.fill(FOR_RESIDUAL);
     done.residual_norm = norm(s);
     if done.sweeps == 0 {
         done.initial_norm = done.residual_norm;
@@ -87,8 +91,8 @@ const SCALE_UP: f64 = f64::from_bits((1023 + 600) << 52);
 /// Scale for large norms, 2^-600. The sum of 2^40 squares of residuals up to 2^1024 then does not overflow.
 const SCALE_DOWN: f64 = 1.0 / SCALE_UP;
 
-/// Computes ||f - A u||_2 without overflow or underflow. If the squares are in the normal range, one pass suffices, and
-/// the result is bitwise identical to the unscaled norm.
+/// Computes ||f - A u||_2. If the norm is below `SMALL_NORM` or infinite, a second pass with scaled residuals prevents
+/// underflow or overflow of the squares.
 fn norm(s: &mut dyn SmootherSteps) -> f64 {
     let plain = s.residual_norm(1.0);
     let scale = if plain < SMALL_NORM {
@@ -101,8 +105,8 @@ fn norm(s: &mut dyn SmootherSteps) -> f64 {
     s.residual_norm(scale) / scale
 }
 
-/// Returns whether a norm is unusable: infinite, or NaN although the input was checked. If the input is not checked,
-/// NaN may result from the caller's values.
+/// Returns whether a norm is unusable: infinite, or NaN although `work.check_input` is set. Without this check, NaN may
+/// come from the caller's values, and is returned as the norm.
 fn overflows(norm: f64, work: &Work) -> bool {
     norm.is_infinite() || norm.is_nan() && work.check_input
 }
@@ -112,20 +116,19 @@ pub fn relative(norm: f64, first: f64) -> f64 {
     if first == 0.0 { 0.0 * norm } else { norm / first }
 }
 
-/// Sweep number that the callback for ghost cells receives if the ghost cells are needed for a residual and not for a
-/// sweep.
-const BEFORE_SWEEPS: i32 = -1;
+/// Sweep number that the callback for ghost cells receives if the ghost cells are needed for a residual.
+const FOR_RESIDUAL: i32 = -1;
 
-/// Copies the ghost cells between patches.
+/// Copies the values of ghost cells from the patches that cover them.
 pub fn exchange(s: &mut dyn SmootherSteps, _: &Work) -> Swept {
     s.exchange();
     Swept::default()
 }
 
-/// Computes r = f - A u with current ghost cells, and its norm.
+/// Fills the ghost cells, and computes r = f - A u and its norm.
 pub fn residual(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
     s.exchange();
-    let stopped = s.fill(BEFORE_SWEEPS);
+    let stopped = s.fill(FOR_RESIDUAL);
     let residual_norm = norm(s);
     let overflow = overflows(residual_norm, work);
     // The input is searched for NaN and infinity only after an overflow, so finite input needs no additional pass.
@@ -139,7 +142,8 @@ const JACOBI_OMEGA: f64 = 0.8;
 /// Creates a backend. The API layer passes this function, so that no other module names a concrete backend.
 pub type MakeBlockBackend = fn(Machine) -> Result<Box<dyn SmootherBackend>>;
 
-/// Parameters for which a backend and its inverses were made. Other values require a new backend.
+/// Parameters for which a backend and its inverses were made. Other values require a new backend. `diagonal`: whether
+/// sine transforms apply the inverses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BackendParameters {
     machine: Machine,
@@ -160,17 +164,19 @@ pub struct Smoother {
     stencil: Stencil,
     block: Shape,
     form: Option<Separable>,
-    /// For the plain and for the staggered cut, the index of the first patch whose edges truncate blocks, if any.
+    /// For the plain cut (`Cut::new`) and for the staggered cut (`Cut::staggered`), the index of the first patch whose
+    /// edges truncate blocks, if any.
     remainders: [Option<usize>; 2],
+    /// Whether the option `remainder` is `overlap`.
     overlap: bool,
     /// Whether the inverses of the staggered cut have been computed.
-    staggers: bool,
+    has_staggered_inverses: bool,
 }
 
 impl Smoother {
-    /// Sets new patches. The memory and the inverses of `previous` are reused, unless the machine or the kind of the
-    /// inverses (dense, or sine transforms) has changed. `stream` is the caller's CUDA stream; 0 selects the stream of
-    /// the handle.
+    /// Sets new patches and computes the inverses of their blocks. The memory and the inverses of `previous` are
+    /// reused, unless the machine or the kind of the inverses (dense, or sine transforms) has changed. `previous` has
+    /// the same stencil and the same block. `stream` is the caller's CUDA stream; 0 selects the stream of the handle.
     pub fn set_patches(
         previous: Option<Self>,
         (stencil, block): (&Stencil, Shape),
@@ -185,12 +191,21 @@ impl Smoother {
         let form = Separable::of(stencil);
         let diagonal = machine.backend != Backend::Reference && choose_diagonal(options, form.as_ref(), block)?;
         let made_for = BackendParameters { machine, diagonal };
-        // A backend for another machine is dropped before the new one is created, which frees its memory.
+        // `filter` drops a backend for other parameters, which frees its memory before the new backend is created.
         let mut smoother = match previous.filter(|smoother| smoother.made_for == made_for) {
             Some(smoother) => smoother,
             None => {
                 let (backend, stencil, remainders) = (make(machine)?, stencil.clone(), [None; 2]);
-                Self { backend, made_for, stencil, block, form, remainders, overlap: false, staggers: false }
+                Self {
+                    backend,
+                    made_for,
+                    stencil,
+                    block,
+                    form,
+                    remainders,
+                    overlap: false,
+                    has_staggered_inverses: false,
+                }
             }
         };
         smoother.backend.use_stream(stream)?;
@@ -198,7 +213,7 @@ impl Smoother {
         let plain = Cut::new(block);
         smoother.remainders =
             [plain, plain.staggered()].map(|cut| list.patches.iter().position(|p| cut.has_remainder(p)));
-        smoother.staggers = false;
+        smoother.has_staggered_inverses = false;
         let list = Counted::new(list, "patches")?;
         smoother.backend.set_patches(Blocks { stencil: stencil.clone(), list })?;
         smoother.prepare(options)?;
@@ -245,7 +260,8 @@ impl Smoother {
         }
     }
 
-    /// Executes `sweeps` sweeps on the caller's arrays.
+    /// Executes `sweeps` sweeps on the caller's arrays. Returns an error if the options do not fit the backend or the
+    /// patches, if the input is not finite, or if a norm is unusable.
     pub fn apply(
         &mut self,
         arrays: &mut dyn PatchArrays,
@@ -260,11 +276,11 @@ impl Smoother {
             return Ok(Swept::default());
         }
         let done = self.backend.run(arrays, callbacks, &work, relax)?;
-        self.finite(done)
+        self.checked_result(done)
     }
 
     /// Returns an error if the input is not finite or if a norm is unusable; otherwise returns `done`.
-    fn finite(&self, done: Swept) -> Result<Swept> {
+    fn checked_result(&self, done: Swept) -> Result<Swept> {
         if let Some(bad) = done.bad {
             let lower = self.patches()[bad.patch].lower;
             let cell = std::array::from_fn(|d| lower[d] + bad.cell[d] as i64);
@@ -280,7 +296,7 @@ impl Smoother {
         Ok(done)
     }
 
-    /// Copies the ghost cells between patches.
+    /// Copies the values of ghost cells from the patches that cover them.
     pub fn exchange(
         &mut self,
         arrays: &mut dyn PatchArrays,
@@ -292,7 +308,7 @@ impl Smoother {
         self.backend.run(arrays, callbacks, &work, exchange).map(|_| ())
     }
 
-    /// Computes r = f - A u with current ghost cells, and its norm.
+    /// Fills the ghost cells, and computes r = f - A u and its norm.
     pub fn residual(
         &mut self,
         arrays: &mut dyn PatchArrays,
@@ -302,7 +318,7 @@ impl Smoother {
         check_memory(options, self.made_for.machine)?;
         let work = self.work(options, 0);
         let done = self.backend.run(arrays, callbacks, &work, residual)?;
-        self.finite(done)
+        self.checked_result(done)
     }
 
     /// Returns the current patches and their ghost copy plan.
@@ -339,8 +355,8 @@ impl Smoother {
         Work { method, omega, sweeps, cuts, reverse, parallel, check_input, overlap_copies }
     }
 
-    /// Checks `remainder = overlap`: shifted blocks overlap their neighbours, so blocks must be relaxed one after the
-    /// other.
+    /// Returns an error if `remainder = overlap` shifts blocks, and the blocks of a patch are not relaxed one after the
+    /// other. A shifted block overlaps its neighbour, so two threads could write the same cells.
     fn check_overlap(&self, work: &Work) -> Result<()> {
         let serial = work.method == Method::Chaotic && work.parallel == Parallel::Patches;
         let plain = Cut::new(self.block).shift;
@@ -396,9 +412,9 @@ impl Core for Smoother {
     fn prepare(&mut self, options: &Options) -> Result<()> {
         let staggers = options.int(opt::STAGGER) != 0;
         self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block) })?;
-        if staggers && !self.staggers {
+        if staggers && !self.has_staggered_inverses {
             self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block).staggered() })?;
-            self.staggers = true;
+            self.has_staggered_inverses = true;
         }
         self.backend.prepare(&self.work(options, 0))
     }

@@ -1,8 +1,10 @@
-//! Patches: boxes of cells in the index space of one level, their division into blocks, and the plan of ghost copies
-//! between patches. Blocks are defined by global indices. If the same domain is divided at block boundaries into other
-//! patches, the blocks and their colours are the same.
+//! Patches: boxes of cells in the index space of one refinement level, their division into blocks, and the plan of
+//! ghost copies between patches. Blocks are defined by global indices. If the same domain is divided at block
+//! boundaries into other patches, the blocks and their colours are the same.
 //!
-//! Array layout: `u` of a patch is `u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1]`, i = -1 .. nx; `f` is `f[(k*ny + j)*nx + i]`.
+//! Array layout: for a patch of nx x ny x nz cells, the values of cell (i, j, k), counted from the first cell of the
+//! patch, are `u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1]` and `f[(k*ny + j)*nx + i]`. Ghost cells, which only `u` has, have
+//! an index -1 or nx in x, and accordingly in y and z.
 
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, collected, push, reserve, zeroed};
 
@@ -69,7 +71,7 @@ pub struct Cut {
     /// Blocks begin at multiples of `block` plus `shift`, in cells.
     pub shift: [i64; 3],
     /// Whether a block that the edge of the patch would truncate is shifted inwards instead (the method of Rodriguez et
-    /// al.).
+    /// al.). If the patch is shorter than a block, the block has the length of the patch.
     pub overlap: bool,
 }
 
@@ -88,7 +90,7 @@ impl Cut {
         Self { block, shift: [0; 3], overlap: false }
     }
 
-    /// Returns this cut, shifted towards lower indices by half a block, rounded down to whole cells.
+    /// Returns the cut whose blocks are shifted towards lower indices by half a block, rounded down to whole cells.
     pub fn staggered(self) -> Self {
         Self { shift: self.block.map(|b| -(b as i64 / 2)), ..self }
     }
@@ -104,7 +106,7 @@ impl Cut {
         (first, (self.block_of(axis, patch.end(axis) - 1) - first) as usize + 1)
     }
 
-    /// Returns the `m`-th segment of the patch along `axis`.
+    /// Returns the interval of block `m` along `axis`. The first block of the patch has m = 0.
     pub fn segment(&self, patch: &Patch, axis: usize, m: usize) -> Segment {
         let b = self.block[axis] as i64;
         let begin = (self.block_of(axis, patch.lower[axis]) + m as i64) * b + self.shift[axis] - patch.lower[axis];
@@ -159,7 +161,7 @@ pub struct PatchList {
     pub patches: Vec<Patch>,
     /// Ghost copies, sorted by the patch that is written.
     pub copies: Vec<GhostCopy>,
-    /// Number of cells of all patches before each patch. A further entry contains the number of cells of all patches.
+    /// For each patch, the number of cells in all patches before it. The last entry is the total number.
     pub cells_before: Vec<usize>,
 }
 
@@ -184,7 +186,8 @@ impl PatchList {
         let mut active: Vec<usize> = Vec::new();
         for &p in &order {
             let patch = &patches[p];
-            // The ghost layer extends one cell beyond the patch.
+            // Keeps the patches that overlap or touch `patch` along the axis. A patch that only touches it may cover
+            // ghost cells, because the ghost layer extends one cell beyond the patch.
             active.retain(|&q| patches[q].end(axis) >= patch.lower[axis]);
             let ghosts = patch.with_ghosts();
             for &q in &active {
@@ -329,14 +332,15 @@ mod tests {
         assert_eq!(e, overlapping(0, 2));
     }
 
-    /// The plan for ten thousand patches in a cube is computed without comparing all pairs.
+    /// Number of ghost copies between n x n x n patches.
     #[test]
     fn ten_thousand_patches() {
         let n = 22i64;
         let patches: Vec<Patch> =
             (0..n * n * n).map(|q| patch([q % n * 4, q / n % n * 4, q / n / n * 4], [4; 3])).collect();
         let list = PatchList::new(patches).unwrap();
-        // An inner patch has 26 neighbours. Summed over a cube of n^3 patches this gives (3n - 2)^3 - n^3 copies.
+        // In one direction, there are 3n - 2 pairs of patches that are equal or adjacent. The cube therefore has
+        // (3n - 2)^3 such pairs. n^3 of them are pairs of equal patches.
         assert_eq!(list.copies.len() as i64, (3 * n - 2).pow(3) - n.pow(3));
     }
 }

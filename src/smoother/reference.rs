@@ -78,7 +78,8 @@ struct ReferenceCall<'a> {
     callbacks: &'a mut dyn Callbacks,
 }
 
-/// Computes (A u)[p] = sum_q s_q u[p + offset_q], in the order of the stencil entries.
+/// Computes (A u)[p] = sum_q s_q u[p + offset_q], in the order of the stencil entries s_q. `row` and `plane` are the
+/// strides of u.
 fn apply(stencil: &Stencil, u: &[f64], p: usize, (row, plane): (usize, usize)) -> f64 {
     let mut sum = 0.0;
     for (q, &value) in stencil.entries.iter().enumerate() {
@@ -98,7 +99,7 @@ struct Block {
     shape: Shape,
 }
 
-/// Returns the blocks of a patch, x fastest.
+/// Returns the blocks of a patch in lexicographic order, x fastest.
 fn blocks_of(patch: Patch, cut: Cut) -> impl DoubleEndedIterator<Item = Block> {
     let ranges: [(i64, usize); 3] = [0, 1, 2].map(|d| cut.range(&patch, d));
     let [x, y, z] = ranges.map(|r| r.1);

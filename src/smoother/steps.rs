@@ -10,7 +10,7 @@ use crate::smoother::patches::{Cut, PatchList};
 pub enum Inverse {
     /// Dense matrix, stored by rows.
     Dense(Vec<f64>),
-    /// Sine transforms: A_b^-1 = D S Lambda^-1 S^-1 D^-1.
+    /// Sine transforms: A_b^-1 = D S Lambda^-1 S^-1 D^-1 (see `block_inverse`).
     Diagonal {
         /// 1 / Lambda times the factors 2 / (b + 1) of the inverse transforms; x is the fastest index.
         reciprocals: Vec<f64>,
@@ -97,10 +97,11 @@ pub trait SmootherSteps {
     fn bad_cell(&mut self) -> Option<BadCell>;
     /// Copies the values of ghost cells from the patches that cover them.
     fn exchange(&mut self);
-    /// Calls the caller's function that fills the ghost cells that no patch covers. Returns true if the function
-    /// requests a stop.
+    /// Calls the caller's function, if any, that fills the ghost cells that no patch covers, with the number `sweep`.
+    /// Returns true if the function requests a stop, or if a step has failed.
     fn fill(&mut self, sweep: i32) -> bool;
-    /// Computes u_b + omega A_b^-1 (f - A u)_b for all blocks, from the values before the sweep.
+    /// Replaces u_b by u_b + omega A_b^-1 (f - A u)_b for all blocks. All values on the right-hand side are from before
+    /// the sweep.
     fn jacobi(&mut self, cut: &Cut, omega: f64);
     /// Computes u_b <- u_b + omega A_b^-1 (f - A u)_b for all blocks of one colour.
     fn colour(&mut self, cut: &Cut, omega: f64, colour: usize);
@@ -113,16 +114,17 @@ pub trait SmootherSteps {
             self.colour(cut, omega, if reverse { colours - 1 - c } else { c });
         }
     }
-    /// Relaxes all blocks in place; each block reads the values that memory contains at that moment.
+    /// Relaxes all blocks in place; each block reads the values that memory contains at that moment. With `reverse`,
+    /// the last block of a patch comes first.
     fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool);
     /// Returns ||scale (f - A u)||_2 over all patches, without protection against overflow and underflow;
     /// `smoother::norm` selects `scale`. Stores the unscaled residual if the caller passed arrays for it.
     fn residual_norm(&mut self, scale: f64) -> f64;
     /// Returns whether a monitor requests the residuals.
     fn watched(&self) -> bool;
-    /// Calls the monitor; returns true if the monitor requests a stop.
+    /// Passes a residual to the monitor; returns true if the monitor requests a stop, or if a step has failed.
     fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool;
-    /// Copies the result to the caller's arrays.
+    /// Copies the result to the caller's arrays, if it is in other arrays.
     fn store_result(&mut self);
 }
 
@@ -216,7 +218,7 @@ pub trait SmootherBackend: Engine {
     fn prepare(&mut self, work: &Work) -> Result<()>;
     /// Returns the current stencil and patches.
     fn blocks(&self) -> Option<&Blocks>;
-    /// Runs a program on the caller's arrays.
+    /// Runs a program on the caller's arrays and returns its result, or the error of a step.
     fn run(
         &mut self,
         arrays: &mut dyn PatchArrays,

@@ -21,7 +21,7 @@ pub struct Assembled<I> {
     pub given: usize,
 }
 
-/// Calls a visitor with row and column of each entry, in the caller's order.
+/// Calls a visitor with row and column of each entry, in the caller's order. Each call lists the same entries.
 pub trait Visit: Fn(&mut dyn FnMut(usize, usize)) {}
 impl<F: Fn(&mut dyn FnMut(usize, usize))> Visit for F {}
 
@@ -269,7 +269,8 @@ impl<I: Index> Triplets<I> {
 /// Reason why the entries cannot be assembled.
 pub enum AssemblyError {
     Library(Error),
-    /// The duplicates at one position have no finite sum; `last` is the number of the last duplicate.
+    /// The duplicates at one position have no finite sum. `last` is the number of the last duplicate, `place` its row
+    /// and column in the input, and `sum` the sum at this position.
     Sum {
         last: usize,
         place: [usize; 2],

@@ -87,7 +87,7 @@ pub struct Setup<'a> {
     /// Whether the method needs M^-T.
     pub transposes: bool,
     /// Number of work vectors of the method, without x, b and r.
-    pub own: usize,
+    pub work_vectors: usize,
     pub preconditioning: Preconditioning,
     /// Preconditioner for the method that continues after a breakdown of the first method.
     pub second: Preconditioning,
@@ -104,7 +104,8 @@ pub struct SetupResult {
     pub shift: f64,
     /// Row and value of the nonpositive pivot that required a shift.
     pub pivot: Option<(usize, f64)>,
-    /// Number of levels of independent rows in triangular solves or sweeps (Saad, level scheduling).
+    /// Number of levels in triangular solves or sweeps (Saad 2003, level scheduling). A level consists of groups of
+    /// rows that are independent of one another.
     pub levels: usize,
     /// Number of colours in triangular solves or sweeps with `Ordering::Multicolour`.
     pub colours: usize,
@@ -119,8 +120,8 @@ pub type Numbered<'a> = dyn Fn() -> Result<Option<Box<dyn Stored>>> + 'a;
 pub trait SparseBackend: Engine + Send {
     /// Computes M, allocates the vectors of the method, and creates the thread team.
     fn set_up(&mut self, setup: &Setup) -> Result<SetupResult>;
-    /// Allocates `own` work vectors.
-    fn reserve(&mut self, own: usize) -> Result<()>;
+    /// Allocates `count` work vectors.
+    fn reserve(&mut self, count: usize) -> Result<()>;
     /// Runs a method on all threads.
     fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
     /// Computes the product with at most `threads` threads. With `check`, returns an error if an x on a device contains

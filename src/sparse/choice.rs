@@ -25,7 +25,7 @@ pub struct FormatRequest {
     pub slice: usize,
     pub sigma: usize,
     pub block_size: usize,
-    /// Maximum number of bytes for the arrays of a format.
+    /// Maximum number of bytes for the arrays of a format. It does not apply to csr.
     pub memory: u128,
     /// Whether the format is used for products. If so, sell stores long rows separately, which the arrays of the public
     /// interface cannot represent.
@@ -54,10 +54,10 @@ impl FormatRequest {
         self.affordable((kind, kind.size(a, workers)?))
     }
 
-    /// Returns the format that moves the fewest bytes: diagonal for a diagonal matrix, otherwise csr, dia, sell or bsr.
-    /// If two formats move equally many bytes, the earlier one in this list is used. To compute the
-    /// size of sell or bsr, the matrix must be read. This is done only if the size may be smaller than the smallest
-    /// size so far.
+    /// Returns the format that moves the fewest bytes: diagonal for a diagonal matrix, otherwise csr, dia (with at most
+    /// `MOST_DIAGONALS` diagonals), sell or bsr. If two formats move equally many bytes, the earlier one in this list
+    /// is used. Dia, sell and bsr must not exceed the memory limit. To compute the size of sell or bsr, the matrix must
+    /// be read. This is done only if the size may be smaller than the smallest size so far.
     fn fewest<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
         if is_diagonal(a) {
             return Ok((Kind::Diagonal, Kind::Diagonal.size(a, workers)?));

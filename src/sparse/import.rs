@@ -80,8 +80,8 @@ impl Arrays<'_> {
     }
 
     /// Returns an error about inconsistent sizes.
-    fn misfit(&self, sentence: String) -> Result<()> {
-        Err(Error::Dimension(format!("format={}: {sentence}", self.format.name())))
+    fn misfit(&self, message: String) -> Result<()> {
+        Err(Error::Dimension(format!("format={}: {message}", self.format.name())))
     }
 
     fn bsr<I: Index>(&self, to: &mut Sink<I>) -> Result<()> {

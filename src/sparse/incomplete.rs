@@ -116,8 +116,9 @@ pub fn factors_in_order<I: Index>(a: &Csr<I>, rows: &[I], wanted: &Preconditioni
     Ok(Factors { split: split.renamed(rows)?, shift, pivot })
 }
 
-/// Computes IC(0) with this shift. If `shift` is negative, first tries s = 0. If a pivot is not positive, the shifts
-/// 1e-3, 2e-3, 4e-3, ... follow until all pivots are positive.
+/// Computes IC(0) with this shift. If `shift` is negative, tries s = 0, 1e-3, 2e-3, 4e-3, ... up to `LAST_SHIFT`, until
+/// all pivots are positive. Returns an error if a diagonal entry is not positive, or if a pivot is not positive with
+/// the given shift, or with the last shift that was tried.
 pub fn ic0<I: Index>(a: &Csr<I>, shift: f64) -> Result<Factors<I>> {
     let diagonal = |i: usize| {
         let (col, val) = a.slices(i);

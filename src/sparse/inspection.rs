@@ -59,13 +59,13 @@ impl Inspection {
         !self.below && !self.above
     }
 
-    /// Returns whether more than half of the nonzero off-diagonal entries are negative. In discretizations of -div(k
-    /// grad u), all of these entries are negative on a grid, and two thirds of them on tetrahedra.
+    /// Returns whether more than half of the nonzero off-diagonal entries are negative. This holds for discretizations
+    /// of -div(k grad u): all of these entries are negative on a grid, and two thirds of them on tetrahedra.
     pub fn is_mostly_negative(&self) -> bool {
         2 * self.negative > self.off_diagonal
     }
 
-    /// Returns the triangles with nonzero off-diagonal entries.
+    /// Returns the triangles with nonzero off-diagonal entries; `Both` for a diagonal matrix.
     pub fn triangle(&self) -> Triangle {
         match (self.below, self.above) {
             (true, false) => Triangle::Lower,
@@ -189,7 +189,7 @@ impl<I: Index> Csr<I> {
         })
     }
 
-    /// Returns whether every row can be reached from row 0 in the graph of the nonzero entries.
+    /// Returns whether every row can be reached from row 0, which must exist, in the graph of the nonzero entries.
     fn reaches_all(&self) -> Result<bool> {
         let mut reached = zeroed(self.rows(), WHAT)?;
         let mut waiting = Vec::new();

@@ -137,7 +137,7 @@ impl<I: Index> Split<I> {
     }
 
     /// Splits A = L + U + G^-1, for the Neumann series. Applied to the transposed splitting, the series computes M^-T.
-    pub fn plain(a: &Csr<I>) -> Result<Self> {
+    pub fn of_triangles(a: &Csr<I>) -> Result<Self> {
         let scale = inverse_diagonal(a)?;
         let lower = Part::of(a, |i, j| j < i, |_, _, entry| entry)?;
         let upper = Part::of(a, |i, j| j > i, |_, _, entry| entry)?;

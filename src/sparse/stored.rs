@@ -112,8 +112,9 @@ pub trait ByRows: Sync {
     fn grain(&self) -> usize {
         1
     }
-    /// Computes y = A x for a range of rows. The range begins at a multiple of `grain`. It ends at a multiple of
-    /// `grain` or after the last row. The result for a row is bitwise identical for all ranges.
+    /// Computes y = A x for a range of rows, where x is the whole vector and y contains the values of these rows. The
+    /// range begins at a multiple of `grain`. It ends at a multiple of `grain` or after the last row. The result for a
+    /// row is bitwise identical for all ranges.
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]);
 }
 
@@ -125,9 +126,9 @@ pub trait ByParts: Sync {
     }
     /// Returns a range that contains all columns with entries in these rows.
     fn columns(&self, rows: Range<usize>) -> Range<usize>;
-    /// Computes y += A^T x for a range of rows, aligned as in [`ByRows`]. The slice x contains the values of these
-    /// rows. The slice y contains the values of the columns [`Self::columns`]; its first value belongs to column
-    /// `first`.
+    /// Computes y += A^T x for a range of rows, aligned as in [`ByRows::multiply_rows`]. The slice x contains the
+    /// values of these rows. The slice y contains the values of the columns [`Self::columns`]; its first value belongs
+    /// to column `first`.
     fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]);
 }
 

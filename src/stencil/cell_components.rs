@@ -91,23 +91,23 @@ const ROUNDING: f64 = 8.0 * f64::EPSILON;
 
 /// Computes the row sums of the matrix in row j + ny k of cells. Sets a row sum to zero if it is a rounding error, or
 /// if its cell is in a singular component or has no couplings. Returns whether any row sum is nonzero.
-pub fn row_excess(a: &SevenPoints, components: &CellComponents, row: usize, excess: &mut [f64]) -> bool {
+pub fn regular_row_sums(a: &SevenPoints, components: &CellComponents, row: usize, sums: &mut [f64]) -> bool {
     let is_regular = |component: Option<usize>| component.is_some_and(|c| !components.singular[c]);
     if !components.runs(row).any(|(_, component)| is_regular(component)) {
-        excess.fill(0.0);
+        sums.fill(0.0);
         return false;
     }
-    row_sums(a, row, excess);
+    row_sums(a, row, sums);
     let center = row_values(a.center, a.cells.nx, row);
     for (run, component) in components.runs(row) {
         let regular = is_regular(component);
-        for (excess, center) in excess[run.clone()].iter_mut().zip(&center[run]) {
-            if !regular || excess.abs() <= ROUNDING * center {
-                *excess = 0.0;
+        for (sum, center) in sums[run.clone()].iter_mut().zip(&center[run]) {
+            if !regular || sum.abs() <= ROUNDING * center {
+                *sum = 0.0;
             }
         }
     }
-    excess.iter().any(|&e| e != 0.0)
+    sums.iter().any(|&e| e != 0.0)
 }
 
 /// For some rows: which couplings are nonzero, and which row sums are nonzero. The components are determined from these
@@ -194,8 +194,8 @@ pub use crate::options::limits::STRONG;
 pub struct Strong {
     /// The groups.
     pub joined: CellGroups,
-    /// Smallest extent, in cells, of the bounding boxes of all groups; 0 if there is no group. Directions in which
-    /// `Cells` has a single cell do not count.
+    /// Smallest extent, in cells, of the bounding boxes of all groups; 0 if there is no group. Directions in which the
+    /// box has a single cell do not count.
     pub thinnest: usize,
 }
 

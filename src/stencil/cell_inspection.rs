@@ -42,7 +42,7 @@ impl InspectedRows {
 
     /// Combines the results of all rows, which must be in order. Returns the largest center, or an error. If entries
     /// that are not finite were found, the error is that of the first one, and otherwise that of the first refused
-    /// center.
+    /// center. If all centers are negative, the message says so.
     pub fn center_max(a: &CellView, parts: impl IntoIterator<Item = Self>) -> Result<f64> {
         let join = |all: Self, part: Self| Self {
             center_max: all.center_max.max(part.center_max),
@@ -123,8 +123,8 @@ mod tests {
                 match (InspectedRows::center_max(&a, cuts.windows(2).map(of_rows)), expected) {
                     (Ok(found), Ok(expected)) => assert_eq!(found, expected),
                     (found, expected) => {
-                        let sentence = found.unwrap_err().to_string();
-                        assert!(sentence.starts_with(expected.unwrap_err()), "{sentence}");
+                        let message = found.unwrap_err().to_string();
+                        assert!(message.starts_with(expected.unwrap_err()), "{message}");
                     }
                 }
             }

@@ -75,7 +75,7 @@ impl<'a> Values<'a> {
         (self.ld, self.plane)
     }
 
-    /// Returns all values of an array in host memory.
+    /// Returns all values of an array in host memory; empty for an array in device memory.
     pub fn all(&self) -> &'a [f64] {
         self.data
     }
@@ -195,7 +195,8 @@ pub struct Couplings<'a> {
 const MATRIX: &str = "the matrix";
 
 impl StoredMatrix {
-    /// Returns all rows of the copy, for a matrix on `cells`. Allocates memory only if the extents have changed.
+    /// Returns all rows of the copy, for a matrix on `cells`. If the extents have changed, allocates memory and sets it
+    /// to zero; otherwise, the previous values remain.
     pub fn rows_mut(&mut self, cells: Cells) -> Result<StoredRows<'_>> {
         let (guard, count) = (cells.plane(), cells.count());
         if self.cells != cells {

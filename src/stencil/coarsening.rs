@@ -37,7 +37,8 @@ pub fn is_flat(cells: Cells, coarsened: [bool; 3]) -> bool {
 }
 
 /// Returns the directions of strong couplings: those with more than one cell and `semi` * e_d >= max(e_0, e_1, e_2).
-/// Here e_d = `strength[d]` is the sum over all rows of the couplings in direction d divided by the center.
+/// Here e_d = `strength[d]` is the sum over all cells of |s| / center, where s is the sum of the couplings of the cell
+/// in direction d.
 pub fn coarsened(cells: Cells, strength: [f64; 3], semi: f64) -> [bool; 3] {
     let most = strength.into_iter().fold(0.0, f64::max);
     [0, 1, 2].map(|d| cells.size()[d] > 1 && semi * strength[d] >= most)
@@ -50,9 +51,10 @@ pub fn directions(cells: Cells, strength: [f64; 3], semi: f64) -> [bool; 3] {
     if strong.contains(&true) { strong } else { cells.size().map(|n| n > 1) }
 }
 
-/// Returns the number of fine cells per coarse cell in each direction, 2 or 1, for multigrid with cell coarsening. For
-/// example, cells with an aspect ratio of 4 have strengths with a ratio of 16. Two coarsenings in the strong direction
-/// alone make the strengths equal.
+/// Returns the number of fine cells per coarse cell in each direction, for multigrid with cell coarsening. It is 1 in a
+/// direction with one cell, or with `SEMI` * e_d below the largest strength (e_d: see [`coarsened`]), and 2 in all
+/// other directions. For example, cells with an aspect ratio of 4 have strengths with a ratio of 16. Two coarsenings in
+/// the strong direction alone make the strengths equal.
 pub fn cell_ratio(cells: Cells, strength: [f64; 3]) -> [usize; 3] {
     let size = cells.size();
     let strongest = (0..3).filter(|&d| size[d] > 1).map(|d| strength[d]).fold(f64::NEG_INFINITY, f64::max);

@@ -1,5 +1,6 @@
 //! Connected components of the matrix graph. A component is singular, with the constant vector as null space, if and
-//! only if |row sum| <= tolerance * center in all its rows.
+//! only if |row sum| <= tolerance * center in all its rows. The tolerance is `ZERO_ROW_SUM`, or `ASSERTED_ZERO_ROW_SUM`
+//! if the caller asserts that all components are singular.
 //!
 //! Components are unions of runs (`runs.rs`). `inspection.rs` computes them.
 
@@ -46,7 +47,7 @@ impl Components {
 
     /// Returns whether a last pivot of zero at node (i, j) may be replaced. False only if the node is in a singular
     /// component and constants are not projected out.
-    pub fn may_be_singular(&self, nx: usize, i: usize, j: usize) -> bool {
+    pub fn may_replace_zero_pivot(&self, nx: usize, i: usize, j: usize) -> bool {
         self.projected || self.singular_of(nx, i, j).is_none()
     }
 
@@ -65,7 +66,8 @@ impl Components {
     }
 
     /// Returns the labels of the nodes at which a zero pivot is an error: the nodes of singular components if the
-    /// constants are not projected out. Returns `None` if there is no such node.
+    /// constants are not projected out. The label is q in singular component q = 1, 2, ..., and 0 at all other nodes.
+    /// Returns `None` if there is no such node.
     pub fn labels_to_refuse(&self, grid: Grid) -> Result<Option<Vec<u32>>> {
         if self.projected || self.size.is_empty() {
             return Ok(None);

@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct InspectionOptions {
     /// Whether entries that are not finite are errors.
     pub finite: bool,
-    /// Row sums of at most this fraction of the center count as zero.
+    /// Row sums whose magnitude is at most this fraction of the center count as zero.
     pub zero_row_sum: f64,
 }
 
@@ -27,15 +27,15 @@ pub struct InspectionOptions {
 /// Rows that satisfy these conditions may be processed before all rows have been inspected.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions {
-    /// Row sums of at most this fraction of the center count as zero.
+    /// Row sums whose magnitude is at most this fraction of the center count as zero.
     pub zero_row_sum: f64,
     /// Upper limit of the centers, exclusive.
     pub center_below: f64,
 }
 
 impl Conditions {
-    /// Returns the extremes of each array in row j. Returns `None` if an entry is not finite or a center is out of
-    /// range.
+    /// Returns the extremes of each array in row j. Returns `None` if an entry is not finite, or if a center is below
+    /// `f64::MIN_POSITIVE` or not below `center_below`.
     fn valid_extremes(&self, a: &StencilView, j: usize) -> Option<[Extremes; 5]> {
         let mut found = [Extremes { min: f64::INFINITY, max: f64::NEG_INFINITY }; 5];
         for (found, (_, _, values)) in found.iter_mut().zip(a.entries(j)) {
@@ -74,8 +74,8 @@ impl Findings {
     }
 }
 
-/// Inspects one matrix after another and reuses its memory. Call `start`, then `inspect` or `inspect_row` for the rows
-/// of each thread, then `finish`.
+/// Inspects one matrix after another and reuses its memory. Call `start`, then for the rows of each thread `inspect`,
+/// or `begin` and `inspect_row`, then `finish`.
 #[derive(Debug, Default)]
 pub struct Inspection {
     /// Components of the last matrix.
@@ -94,7 +94,8 @@ pub struct Found {
     all_negative: bool,
     findings: Findings,
     runs: Runs,
-    /// Pairs of coupled runs: a run of the previous rank's last row, and a run of this rank's first row.
+    /// Pairs of coupled runs: a run of the previous rank's last row, and a run of this rank's first row. Both are
+    /// numbered from 0 in their row.
     joins: Vec<(u32, u32)>,
 }
 
@@ -175,7 +176,8 @@ impl Inspection {
         Ok(())
     }
 
-    /// Inspects the rows of one thread, each once. The rows of thread m must precede those of thread m + 1.
+    /// Inspects the rows of one thread, each once, and stores errors for `finish`. The rows of thread m must precede
+    /// those of thread m + 1.
     pub fn inspect(&self, member: usize, a: &StencilView, rows: Range<usize>, options: &InspectionOptions) {
         let mut part = lock(&self.parts[member]);
         part.no_memory = part.inspect(a, rows, options).err();
@@ -187,8 +189,8 @@ impl Inspection {
         part.no_memory = part.begin(a, rows).err();
     }
 
-    /// Inspects row j, which must be the next row. Returns whether it satisfies the conditions and its data could be
-    /// stored.
+    /// Inspects row j, which must be the next row. Returns whether the row satisfies the conditions and its data could
+    /// be stored.
     pub fn inspect_row(&self, member: usize, a: &StencilView, j: usize, wanted: &Conditions) -> bool {
         let mut part = lock(&self.parts[member]);
         let valid = wanted.valid_extremes(a, j).filter(|_| part.no_memory.is_none());
@@ -199,7 +201,8 @@ impl Inspection {
 
     /// Combines the results of the threads. `project`: whether the constants on singular components are projected out.
     /// Returns an error for the first entry that is not finite, if the inspection checks for such entries, or else for
-    /// the first nonpositive center. If all centers are negative, the error message says so.
+    /// the first center that is not positive or too small, or else if memory was exhausted. If all centers are
+    /// negative, the error message says so.
     pub fn finish(&mut self, a: &StencilView, project: bool) -> Result<()> {
         let (_, result) = self.combine_parts(a);
         let runs =
@@ -218,24 +221,28 @@ impl Inspection {
         project: bool,
         gather: impl FnOnce(&Found) -> Result<Vec<Found>>,
     ) -> Result<()> {
-        let (kind, result) = match own_status {
-            Ok(()) => self.combine_parts(a),
+        let joins = || if own.is_empty() || own.start == 0 { Ok(Vec::new()) } else { Runs::joins(a, own.start) };
+        let (kind, result) = match own_status.and_then(|()| joins()) {
+            Ok(joins) => {
+                let (kind, runs) = self.combine_parts(a);
+                (kind, runs.map(|runs| (runs, joins)))
+            }
             Err(error) => (3, Err(error)),
         };
-        let (runs, error) = match result {
-            Ok(runs) => (runs, None),
-            Err(error) => (Runs::default(), Some(error)),
+        // An error is gathered, too: without this rank, the others would wait.
+        let ((runs, joins), error) = match result {
+            Ok(found) => (found, None),
+            Err(error) => (Default::default(), Some(error)),
         };
-        let joins = if own.is_empty() || own.start == 0 { Vec::new() } else { Runs::joins(a, own.start)? };
         let all_negative = if own.is_empty() { None } else { of_all_centers(a, own) };
         let mine = Found { kind, all_negative: all_negative.is_some(), findings: self.findings, runs, joins };
         let mut all = gather(&mine)?;
         if let Some((rank, first)) = all.iter().enumerate().filter(|(_, f)| f.kind > 0).min_by_key(|(_, f)| f.kind) {
             let nowhere_else = |found: &Found| found.all_negative || found.kind == 0 && found.runs.rows() == 0;
             let hint = all_negative.filter(|_| first.kind == 2 && all.iter().all(nowhere_else));
-            let told = hint.or(error).filter(|_| rank == this);
+            let reported = hint.or(error).filter(|_| rank == this);
             let status = [RRB_ERR_NOT_FINITE, RRB_ERR_MATRIX, RRB_ERR_MEMORY][first.kind as usize - 1];
-            return Err(told.unwrap_or_else(|| Error::on_other_rank(rank, status)));
+            return Err(reported.unwrap_or_else(|| Error::on_other_rank(rank, status)));
         }
         self.findings = Findings::default();
         let mut runs: Option<Runs> = None;
@@ -249,7 +256,8 @@ impl Inspection {
         self.components.set(runs.unwrap_or_default(), project)
     }
 
-    /// Combines the findings and runs of all threads. Returns the first error with its kind, or kind 0.
+    /// Combines the findings and runs of all threads. Returns the first error with its kind (`Found::kind`), or the
+    /// runs with kind 0.
     fn combine_parts(&mut self, a: &StencilView) -> (u8, Result<Runs>) {
         let parts = &mut self.parts;
         let errors: [fn(&mut Part) -> &mut Option<Error>; 3] =
@@ -276,7 +284,7 @@ impl Inspection {
     }
 
     /// Stores the result of an inspection on a device: all nodes of `grid` are one component. `regular`: whether this
-    /// component is regular.
+    /// component is regular; `project`: as in `finish`.
     pub fn set_whole(&mut self, grid: Grid, findings: Findings, regular: bool, project: bool) -> Result<()> {
         self.findings = findings;
         let mut runs = self.components.take_runs();
@@ -285,7 +293,7 @@ impl Inspection {
     }
 
     /// Stores the result of an inspection on a device: there are `components` components of two nodes or more, and all
-    /// are regular.
+    /// are regular. `project`: as in `finish`.
     pub fn set_regular(&mut self, findings: Findings, components: usize, project: bool) {
         self.findings = findings;
         self.components.set_regular(components, project);
@@ -392,7 +400,7 @@ fn of_matrix(error: &Error) -> bool {
     matches!(error, Error::Matrix { .. })
 }
 
-/// Returns an error if all centers in `rows` are negative, and otherwise `None`.
+/// Returns an error if all centers in `rows` (at least one row) are negative, and otherwise `None`.
 pub fn of_all_centers(a: &StencilView, mut rows: Range<usize>) -> Option<Error> {
     let (first, negative) = (rows.start, |j: usize| a.center.row(j).iter().all(|c| *c < 0.0));
     rows.all(negative).then(|| Error::Matrix {
@@ -488,7 +496,7 @@ fn is_positive(v: f64) -> bool {
     v.to_bits().wrapping_sub(1) < f64::INFINITY.to_bits()
 }
 
-/// Returns whether v is a positive normal number or infinity. The inverse of a smaller number overflows or is
+/// Returns whether v is a positive normal number or infinity. The inverse of a smaller positive number overflows or is
 /// inaccurate.
 fn has_inverse(v: f64) -> bool {
     is_positive(v) && v.to_bits() >= f64::MIN_POSITIVE.to_bits()

@@ -91,7 +91,7 @@ pub fn any_of(words: &[u64], range: Range<usize>) -> bool {
 pub struct JoiningCouplings([Bits; 3]);
 
 impl JoiningCouplings {
-    /// Finds the couplings in some rows j + ny k that are larger than the limit of their direction.
+    /// Finds the couplings in some rows j + ny k whose magnitude exceeds the limit of their direction.
     pub fn of_rows(a: &SevenPoints, limits: [f64; 3], rows: Range<usize>) -> Result<Self> {
         let nx = a.cells.nx;
         let mut joins = Self::default();

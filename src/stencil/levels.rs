@@ -6,8 +6,9 @@
 //! and ox = 0 if nx = 1; oy depends on ny in the same way. The kept nodes form the next grid. Level 2q + 1 eliminates
 //! the red nodes of grid q (i + j = ox + oy + 1 mod 2). Level 2q + 2 eliminates the black nodes that are not kept.
 
-/// Largest number of nodes of a coarsest system that is solved with an explicit inverse: 31 x 32. The half bandwidth of
-/// such a system is 32.
+/// Largest number of nodes of a coarsest system that a device solves with an explicit inverse: 31 x 32. A line of nodes
+/// along the shorter side of such a grid has at most 31 nodes, and the kernels (kernels/rrb/coarsest.cuh) process
+/// lines of at most 32 nodes.
 pub const MOST_INVERTED: usize = 992;
 
 /// A grid of the hierarchy.
@@ -69,9 +70,9 @@ impl Grid {
     }
 
     /// Returns the number of levels for `levels=0`: the smallest even number for which the band factor of the coarsest
-    /// system has at most nx ny / 4 entries. An application reads the factor twice, which is at most half a word per
-    /// node; an iteration reads 18 words per node. Fewer levels need fewer iterations, because the condition number is
-    /// about 1.23^levels.
+    /// system has at most nx ny / 4 entries. An application of M reads the factor twice, which is at most half a word
+    /// per node; an iteration reads 18 words per node in total. Fewer levels need fewer iterations, because the
+    /// condition number is about 1.23^levels.
     pub fn default_levels(self) -> usize {
         self.even_levels(|coarsest| coarsest.band_entries() <= self.nodes() as u128 / 4)
     }

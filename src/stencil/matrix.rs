@@ -41,7 +41,7 @@ impl<'a> View<'a> {
         (self.device != 0).then_some(self.device)
     }
 
-    /// Returns all values of an array in host memory.
+    /// Returns all values of an array in host memory; empty for an array in device memory.
     pub fn values(&self) -> &'a [f64] {
         self.data
     }
@@ -179,7 +179,8 @@ pub struct HalfStencil {
     /// Number of nodes in x.
     pub nx: usize,
     /// In a copy of A: the centers. In the preconditioner M: the row sums s. The center of M is s minus the sum of the
-    /// couplings; this difference has no cancellation. A row sum of zero remains exactly zero in all eliminations.
+    /// couplings; for an M-matrix, no digits cancel in this difference. A row sum of zero remains exactly zero in all
+    /// eliminations.
     pub diagonal: Vec<f64>,
     /// Entries to (i + 1, j).
     pub east: Vec<f64>,

@@ -65,7 +65,8 @@ impl Outward {
         Self { arrays: OF_CELLS, counts: [x, y, z, 0], first }
     }
 
-    /// Counts the nonzero values of `values`. The first value belongs to node (i, j).
+    /// Counts the values that are neither zero nor NaN, and records the first one. The first of `values` belongs to
+    /// node (i, j), in plane `k` of a box.
     fn record(&mut self, array: usize, values: &[f64], [i, j]: [usize; 2], k: Option<usize>) {
         for (i, &value) in (i..).zip(values) {
             if value != 0.0 && !value.is_nan() {

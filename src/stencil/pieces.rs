@@ -5,7 +5,8 @@ use crate::base::team::Me;
 use crate::stencil::cells::Cells;
 use std::ops::Range;
 
-/// Minimum number of cells of a piece. The partial results then cost little compared with reading the cells.
+/// Minimum number of cells of a piece, except the last one. The partial results then cost little compared with reading
+/// the cells.
 const PIECE: usize = 1024;
 
 /// Division of a box of cells into pieces of whole rows. It depends on the box only, so sums over pieces are bitwise

@@ -17,16 +17,16 @@
 /// B), and differences of close numbers are exact.
 #[inline(always)]
 pub fn residual_of_row<const N: usize>(b: f64, center: f64, v_0: f64, a: [f64; N], v: [f64; N]) -> f64 {
-    let (mut excess, mut lost, mut flow) = (center, 0.0, 0.0);
+    let (mut row_sum, mut rounding, mut differences) = (center, 0.0, 0.0);
     for j in 0..N {
         let to = -a[j].abs();
-        let sum = excess + to;
-        let added = sum - excess;
-        lost += (excess - (sum - added)) + (to - added);
-        excess = sum;
-        flow += a[j] * (v[j] + 1.0f64.copysign(a[j]) * v_0);
+        let sum = row_sum + to;
+        let added = sum - row_sum;
+        rounding += (row_sum - (sum - added)) + (to - added);
+        row_sum = sum;
+        differences += a[j] * (v[j] + 1.0f64.copysign(a[j]) * v_0);
     }
-    b - (excess * v_0 + (lost * v_0 + flow))
+    b - (row_sum * v_0 + (rounding * v_0 + differences))
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use std::ops::Range;
 
 /// Flag: the component has two nodes or more.
 pub(super) const COUPLED: u8 = 1;
-/// Flag: the component has a row sum beyond the tolerance. Nodes without couplings also have this flag, since their row
-/// sums have no effect.
+/// Flag: the component has a row sum beyond the tolerance. Nodes without couplings may also have this flag, since their
+/// row sums have no effect.
 pub(super) const REGULAR: u8 = 2;
 
 /// Nodes per word of bits.
@@ -19,8 +19,8 @@ pub(super) const WORD: usize = u64::BITS as usize;
 
 const RUNS: &str = "the runs of coupled nodes";
 
-/// The runs of all rows and their components. Consecutive nodes without any coupling also form a run. Every node
-/// belongs to exactly one run. Indices of nodes and of runs fit 32 bits.
+/// The runs of all rows and their components. Consecutive nodes that are known to have no coupling (`push_row`) also
+/// form a run. Every node belongs to exactly one run. Indices of nodes and of runs fit 32 bits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     nx: usize,
@@ -37,7 +37,8 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// Makes all nodes of `rows` rows of `nx` nodes one component. `regular`: whether one of its row sums is not zero.
+    /// Makes all nodes of `rows` rows of `nx` nodes one component. `regular`: whether one of its row sums is beyond the
+    /// tolerance.
     pub fn make_whole(&mut self, nx: usize, rows: usize, regular: bool) -> Result<()> {
         self.clear(nx)?;
         for numbers in [&mut self.start, &mut self.parent, &mut self.row_start] {
@@ -83,10 +84,14 @@ impl Runs {
         self.start[k] as usize..end
     }
 
-    /// Appends the runs of the next row, whose nodes have one bit each in `words` words; with 0 words, the row is one
-    /// run. `apart` and `unreached` return the bits of a word. A bit of `apart` is set if the node has no coupling to
-    /// the east or is outside the row. A bit of `unreached` is set if the node has no coupling to another row.
-    /// `unreached` is called only for words with nodes that have no coupling within the row.
+    /// Appends the runs of the next row. Two functions describe the couplings of its nodes; bit i of the word that they
+    /// return for w belongs to node 64 w + i:
+    ///
+    /// - `apart`: the bit is set if and only if the node has no coupling to the east or is outside the row.
+    /// - `unreached`: a set bit means that the node has no coupling to another row. The bit may be clear for other
+    ///   nodes without such a coupling. Called only for words with nodes that have no coupling within the row.
+    ///
+    /// `words` is the number of words. If it is 0, all nodes of the row are one run, and neither function is called.
     pub fn push_row(
         &mut self,
         words: usize,

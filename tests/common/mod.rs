@@ -105,16 +105,16 @@ pub mod key {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     pub status: i32,
-    pub sentence: String,
+    pub message: String,
 }
 
 impl Failure {
     /// Fails the test unless the status matches and the error message contains all words.
     #[track_caller]
     pub fn expect(&self, status: i32, words: &[&str]) {
-        assert_eq!(self.status, status, "{}", self.sentence);
+        assert_eq!(self.status, status, "{}", self.message);
         for word in words {
-            assert!(self.sentence.contains(word), "no '{word}' in: {}", self.sentence);
+            assert!(self.message.contains(word), "no '{word}' in: {}", self.message);
         }
     }
 }
@@ -144,7 +144,7 @@ pub const DIVERGED: &str = "diverged, x is the initial guess; check the matrix";
 
 /// Converts the status of a raw call to a result; positive statuses count as success.
 pub fn outcome(status: i32) -> Result<i32, Failure> {
-    if status >= 0 { Ok(status) } else { Err(Failure { status, sentence: last_error() }) }
+    if status >= 0 { Ok(status) } else { Err(Failure { status, message: last_error() }) }
 }
 
 /// Returns the address of an array, or NULL.
@@ -358,7 +358,7 @@ impl Trace {
     /// Checks that the handle gives these results.
     #[track_caller]
     pub fn assert_of(&self, solver: &Solver, b: &[f64], what: &str) {
-        let found = Trace::of(solver, b).unwrap_or_else(|failure| panic!("{what}: {}", failure.sentence));
+        let found = Trace::of(solver, b).unwrap_or_else(|failure| panic!("{what}: {}", failure.message));
         self.solved.assert_same_bits(&found.solved, what);
         assert!(self.applied == found.applied, "{what}: rrb_apply differs");
         assert!(self.multiplied == found.multiplied, "{what}: rrb_multiply differs");

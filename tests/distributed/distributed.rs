@@ -398,7 +398,7 @@ fn errors_are_returned_on_all_ranks() {
         let ranked = Ranked::try_new(40, 30, &boxes[rank], comm).unwrap();
         let mut note = |result: Result<i32, common::Failure>| {
             seen.push(
-                result.map_or_else(|failure| (failure.status, failure.sentence), |status| (status, String::new())),
+                result.map_or_else(|failure| (failure.status, failure.message), |status| (status, String::new())),
             );
         };
         // The ranks solve before a factorization.
@@ -435,8 +435,8 @@ fn errors_are_returned_on_all_ranks() {
         (status::OK, ""),
     ];
     for (k, (status, words)) in expected.into_iter().enumerate() {
-        for (rank, (found, sentence)) in of(k).into_iter().enumerate() {
-            assert!(found == status && sentence.contains(words), "call {k}, rank {rank}: {found}, {sentence}");
+        for (rank, (found, message)) in of(k).into_iter().enumerate() {
+            assert!(found == status && message.contains(words), "call {k}, rank {rank}: {found}, {message}");
         }
     }
     let stale = "an option that acts at factorize has changed";

@@ -87,8 +87,8 @@ pub fn invalid_labels(backend: &str) -> Vec<Failure> {
     for (label, [i, j, k]) in [(-2, [0, 0, 0]), (i32::MIN, [7, 5, 6]), (-3, [3, 2, 4])] {
         let mut labels = vec![-1; CELLS];
         labels[cell([i, j, k])] = label;
-        let sentence = format!("labels must be -1 (no region) or at least 0, got {label} at ({i}, {j}, {k})");
-        failures.refused(solver.regions(Some(&labels)), status::ARGUMENT, &[&sentence]);
+        let message = format!("labels must be -1 (no region) or at least 0, got {label} at ({i}, {j}, {k})");
+        failures.refused(solver.regions(Some(&labels)), status::ARGUMENT, &[&message]);
         // The handle is unchanged.
         assert_eq!(solver.solve_from_zero(&a.rhs("rand")).1, status::OK);
     }
@@ -114,10 +114,10 @@ pub fn too_many_labels(backend: &str) -> Vec<Failure> {
         ("deflation=levelset_subdomain", "labels within boxes", "use fewer subdomains or labels"),
     ] {
         solver.options(options).unwrap();
-        let sentence = format!(
+        let message = format!(
             "{what} produce more than 65535 deflation regions, counted per connected component of the matrix: {advice}"
         );
-        failures.refused(solver.factorize(&a), status::ARGUMENT, &[&sentence]);
+        failures.refused(solver.factorize(&a), status::ARGUMENT, &[&message]);
     }
     for deflation in ["none", "subdomain"] {
         solver.options(&format!("deflation={deflation} subdomains_x=2 subdomains_y=1 subdomains_z=1")).unwrap();
@@ -139,8 +139,8 @@ pub fn more_boxes_than_cells(backend: &str) -> Vec<Failure> {
         for (d, n) in [("x", 8), ("y", 6), ("z", 7)] {
             let boxes = |n: usize| format!("deflation={kind} subdomains_{d}={n}");
             solver.options(&boxes(n + 1)).unwrap();
-            let sentence = format!("subdomains_{d} must be from 1 to n{d} = {n}: each box needs a cell, got {}", n + 1);
-            failures.refused(solver.factorize(&a), status::ARGUMENT, &[&sentence]);
+            let message = format!("subdomains_{d} must be from 1 to n{d} = {n}: each box needs a cell, got {}", n + 1);
+            failures.refused(solver.factorize(&a), status::ARGUMENT, &[&message]);
             let state = solver.solve(&a.rhs("rand"), &mut [0.0; CELLS]);
             failures.refused(state, status::STATE, &["dpcg_factorize", "failed"]);
             solver.options(&boxes(n)).unwrap();
@@ -178,8 +178,8 @@ pub fn not_a_number_and_infinity(backend: &str) -> Vec<Failure> {
             let mut broken = a.clone();
             let values = if array == 0 { &mut broken.center } else { &mut broken.forward[array - 1] };
             values[cell([i, j, k])] = bad;
-            let sentence = format!("{name} holds {bad} at ({i}, {j}, {k}); all inputs must be finite");
-            failures.refused(solver.factorize(&broken), status::NOT_FINITE, &[&sentence]);
+            let message = format!("{name} holds {bad} at ({i}, {j}, {k}); all inputs must be finite");
+            failures.refused(solver.factorize(&broken), status::NOT_FINITE, &[&message]);
         }
         solver.factorize(&a).unwrap();
         let mut vector = random(CELLS, 1);
@@ -187,8 +187,8 @@ pub fn not_a_number_and_infinity(backend: &str) -> Vec<Failure> {
         vector[CELLS - 1] = bad;
         let fine = random(CELLS, 2);
         let mut not_finite = |name: &str, result| {
-            let sentence = format!("{name} holds {bad} at (6, 1, 4); all inputs must be finite");
-            failures.refused(result, status::NOT_FINITE, &[&sentence]);
+            let message = format!("{name} holds {bad} at (6, 1, 4); all inputs must be finite");
+            failures.refused(result, status::NOT_FINITE, &[&message]);
         };
         let mut x = fine.clone();
         not_finite("b", solver.solve(&vector, &mut x));
@@ -258,10 +258,11 @@ pub fn incompatible_right_hand_sides(backend: &str) -> Vec<Failure> {
         let mut b = fits.clone();
         assert_eq!(b[bad], -1.0);
         b[bad] = 1.0;
-        let sentence = format!(
-            "b sums to 2e0 over the singular component of node {first}, more than 1e-10 times its sum of magnitudes 1.68e2; check_compatibility=0 projects b"
+        let message = format!(
+            "b sums to 2e0 over the singular component of node {first}, more than 1e-10 times its sum \
+             of magnitudes 1.68e2; check_compatibility=0 projects b"
         );
-        failures.refused(solver.solve(&b, &mut x), status::INCOMPATIBLE, &[&sentence]);
+        failures.refused(solver.solve(&b, &mut x), status::INCOMPATIBLE, &[&message]);
         assert!(x.iter().all(|&v| v == 3.0), "x is untouched");
         assert_eq!(solver.solve_from_zero(&fits).1, status::OK, "what fits is solved");
         solver.options("check_compatibility=0").unwrap();

@@ -186,7 +186,7 @@ fn fused_as_the_textbook() {
 
 fn compare_fused(a: &TwoPhase, options: &str) {
     let b = a.rhs("rand");
-    let [(fused, counted), (textbook, expected)] = ["on", "off"].map(|fusion| {
+    let [(fused, counted), (unfused, expected)] = ["on", "off"].map(|fusion| {
         let solver = Solver::of(a, &format!("backend=cuda fusion={fusion} rel_tol=1e-3 {options}"));
         let mut x = vec![0.0; b.len()];
         solver.solve(&b, &mut x).unwrap();
@@ -194,7 +194,7 @@ fn compare_fused(a: &TwoPhase, options: &str) {
     });
     assert_eq!(counted, expected);
     // The tolerance is the rounding error times the contrast, times its growth in a few iterations.
-    let off = max_difference(&fused, &textbook) / max_abs(&textbook).max(f64::MIN_POSITIVE);
+    let off = max_difference(&fused, &unfused) / max_abs(&unfused).max(f64::MIN_POSITIVE);
     assert!(off <= 1e-11, "{off:e} off");
 }
 

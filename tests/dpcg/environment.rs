@@ -53,7 +53,7 @@ fn fork() {
                 let mut x = vec![0.0; b.len()];
                 let known = match solver.solve(&b, &mut x) {
                     Ok(_) => x == expected,
-                    Err(failure) => failure.status == status::UNSUPPORTED && failure.sentence.contains("fork"),
+                    Err(failure) => failure.status == status::UNSUPPORTED && failure.message.contains("fork"),
                 };
                 let mut handle = solver.handle;
                 // SAFETY: the child ends with _exit, so `solver` itself is not dropped there.

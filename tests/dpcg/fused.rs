@@ -58,7 +58,7 @@ fn solved(a: &TwoPhase, b: &[f64], options: &str) -> (Vec<f64>, i64) {
     (begun, solver.int(common_key::INFO_ITERATIONS))
 }
 
-const TEXTBOOK: &str = "backend=cpu threads=2 fusion=off";
+const UNFUSED: &str = "backend=cpu threads=2 fusion=off";
 
 /// Compares fused iterations with the options in `others`.
 fn compare(a: &TwoPhase, options: &str, others: &[&str]) {
@@ -83,19 +83,19 @@ fn fused_as_the_textbook() {
         let a = system(size);
         each(|m, d, options| {
             if (m + d + k) % 2 == 0 {
-                compare(&a, options, &[TEXTBOOK]);
+                compare(&a, options, &[UNFUSED]);
             }
         });
     }
     for size in SMALL {
         let a = system(size);
-        each(|_, _, options| compare(&a, options, &[TEXTBOOK, "backend=reference"]));
+        each(|_, _, options| compare(&a, options, &[UNFUSED, "backend=reference"]));
     }
     // Each method is tested with one deflation, such that all deflations occur.
     let a = system(LARGE);
     each(|m, d, options| {
         if d == (m + 1) % DEFLATIONS.len() {
-            compare(&a, options, &[TEXTBOOK]);
+            compare(&a, options, &[UNFUSED]);
         }
     });
 }

@@ -1,5 +1,5 @@
-//! Wrong calls of the `dpcg_` family; tests/misuse.rs has those that several families refuse. Each returns its status and error message, leaves outputs and handle as
-//! documented, and does not end the program.
+//! Wrong calls of the `dpcg_` family; tests/misuse.rs has those that several families refuse. Each returns its status
+//! and error message, leaves outputs and handle as documented, and does not end the program.
 
 use crate::common;
 #[path = "bad_input.rs"]

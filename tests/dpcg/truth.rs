@@ -345,9 +345,9 @@ impl<'c> Judge<'c> {
             }
             _ => false,
         };
-        match justified && !failure.sentence.is_empty() {
+        match justified && !failure.message.is_empty() {
             true => Ok(()),
-            false => Err(format!("{call} answers {}: {}", failure.status, failure.sentence)),
+            false => Err(format!("{call} answers {}: {}", failure.status, failure.message)),
         }
     }
 
@@ -580,7 +580,7 @@ fn run(case: &Case) -> Result<(String, Vec<&'static str>), String> {
     match solver.solve(&case.b, &mut x) {
         Err(failure) => {
             if bits(&x) != bits(&guess) {
-                return Err(format!("x changed by {}: {}", failure.status, failure.sentence));
+                return Err(format!("x changed by {}: {}", failure.status, failure.message));
             }
             judge.refused("solve", &failure)?;
             Ok((format!("solve: {}", failure.status), Vec::new()))

@@ -416,6 +416,10 @@ fn slow_solves_switch(on: &Backend) {
         cases.clear();
     }
     cases.extend([(slow, true), (closed, true)]);
+    // Number of iterations after which a solve first compares the costs (`SWITCH_ITERATIONS` in
+    // src/options/auto_rules.rs). In the closed basins, rounding changes the norm of the residual after 16 iterations
+    // by up to 20 %. Depending on this norm, the solve switches then or after about 40 iterations.
+    let compared_after = if on.on_device() { 32 } else { 16 };
     for (System { name, a, b, .. }, must) in &cases {
         for options in ["", "fusion=off precision=f64"] {
             if !options.is_empty() && name != "slow" {
@@ -424,17 +428,13 @@ fn slow_solves_switch(on: &Backend) {
             let what = format!("{name} {} x {} {options}", a.nx, a.ny);
             let solver = |more: &str| Solver::of(a, &format!("{} max_iter=3000 {options} {more}", on.options));
             let one = solver("threads=1");
+            assert!(!must || one.int(key::INFO_CYCLE) != IN_USE, "{what}");
             let (x, status) = one.solve_from_zero(b);
             let (count, slow) = (one.iterations(), one.int(key::INFO_CYCLE) == IN_USE);
             assert_eq!(status, status::OK, "{what}");
             assert!(relative_residual(a, b, &x) <= 1e-6, "{what}");
             assert!(count <= if *must { 150 } else { 100 }, "{what}: {count}");
-            eprintln!("DEBUG {what}: {count} slow {slow} never {}", {
-                let never = solver("threads=1 switch_memory=0");
-                never.solve_from_zero(b);
-                never.iterations()
-            });
-            assert!(!must || slow && count >= 33, "{what}: {count}");
+            assert!(!must || slow && count > compared_after, "{what}: {count}");
             if !on.on_device() {
                 let never = solver("threads=1 switch_memory=0");
                 let (_, without) = never.solve_from_zero(b);

@@ -127,7 +127,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// For any extents, levels and grids, both storage schemes agree.
-    fn any_grid(nx in 1usize..80, ny in 1usize..80, nine: bool, seed in 0u64..1000, levels in 0usize..14, grids in 0usize..5) {
+    fn any_grid(
+        nx in 1usize..80, ny in 1usize..80, nine: bool, seed in 0u64..1000, levels in 0usize..14, grids in 0usize..5,
+    ) {
         let a = random_m_matrix(nx, ny, nine, seed);
         let b = random_rhs(nx * ny, seed);
         let oracle = run(&a, &b, &format!("backend=reference levels={levels} rel_tol=1e-9"));

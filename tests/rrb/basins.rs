@@ -206,7 +206,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     fn any_mask(
-        nx in 1usize..30, ny in 1usize..30, wet_share in 0.4f64..1.0, nine: bool, seed in 0u64..1000, levels in 0usize..12,
+        nx in 1usize..30, ny in 1usize..30, wet_share in 0.4f64..1.0, nine: bool, seed in 0u64..1000,
+        levels in 0usize..12,
     ) {
         let mut random = Random(seed);
         let mask: Vec<bool> = (0..nx * ny).map(|_| random.unit() < wet_share).collect();

@@ -69,7 +69,7 @@ fn closed_basins_come_and_grow() {
                 (0..ny).for_each(|j| a.decouple(nx / 2, j, 1.0));
             }
             a.set_row_sums(|k| if land(k) || step >= 20 && k % nx == nx / 2 { 1.0 } else { 0.0 });
-            solver.factorize(&a).unwrap_or_else(|f| panic!("{options}, step {step}: {}", f.sentence));
+            solver.factorize(&a).unwrap_or_else(|f| panic!("{options}, step {step}: {}", f.message));
             let mut x = vec![0.0; nx * ny];
             assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{options}, step {step}");
         }
@@ -409,7 +409,7 @@ fn refactorize_what_is_unlike_the_last() {
         for threads in [1, 3] {
             let options = format!("backend=cpu threads={threads} {options}");
             let says = |solver: &Solver, a: &Stencil| {
-                let factorized = solver.factorize(a).map_err(|f| (f.status, f.sentence))?;
+                let factorized = solver.factorize(a).map_err(|f| (f.status, f.message))?;
                 let (x, result) = solver.solve_from_zero(&b);
                 let of = [
                     key::INFO_LEVELS,

@@ -110,7 +110,7 @@ fn what_rounding_allows_is_returned() {
                         solver.options(&format!("rel_tol={tolerance}")).unwrap();
                         // The second solve starts from the x of the first.
                         let before = norm2(&a.residual(&b, &x));
-                        let result = solver.solve(&b, &mut x).unwrap_or_else(|f| panic!("{what}: {}", f.sentence));
+                        let result = solver.solve(&b, &mut x).unwrap_or_else(|f| panic!("{what}: {}", f.message));
                         let reported = solver.real(key::INFO_FINAL_RESIDUAL);
                         assert_eq!(
                             result == status::OK,
@@ -266,8 +266,8 @@ fn x_is_the_guess_or_better() {
             let before = norm2(&a.exact_residual(&b, &x));
             match solver.solve(&b, &mut x) {
                 Err(failure) => {
-                    assert_eq!(failure.status, status::BREAKDOWN, "{what}: {}", failure.sentence);
-                    assert_eq!(x, given, "{what}: {}", failure.sentence);
+                    assert_eq!(failure.status, status::BREAKDOWN, "{what}: {}", failure.message);
+                    assert_eq!(x, given, "{what}: {}", failure.message);
                 }
                 // After `max_iter` (stop reason 4), x is the last iterate, and its true residual is reported; |b| is
                 // projected for singular systems.

@@ -26,7 +26,7 @@ use std::f64::consts::PI;
 const PLAIN: &str = "precision=f64 cycle=v";
 
 /// Coarsest systems from one line to the largest number of lines, along both sides, one of them singular.
-fn remainders() {
+fn coarsest_systems() {
     let squares = [(2, 2), (5, 6), (18, 10), (24, 15), (24, 16), (16, 24), (45, 70), (70, 45), (62, 62), (64, 62)];
     let strips = [(3, 9), (3, 1600), (1500, 5), (6, 130)];
     for (nx, ny) in squares.into_iter().chain(strips) {
@@ -48,14 +48,14 @@ fn what_is_refused() {
     let solver = Solver::new(40, 40, "backend=cuda cycle=k");
     let failure = solver.factorize(&poisson(40, 40)).unwrap_err();
     assert_eq!(failure.status, status::UNSUPPORTED);
-    assert!(failure.sentence.contains("cycle=k"), "{}", failure.sentence);
+    assert!(failure.message.contains("cycle=k"), "{}", failure.message);
     // The inverse of a center overflows, on land or not.
     let mut a = poisson(40, 40);
     a.center[17] = 1e-310;
     for _ in 0..2 {
         let [cpu, device] = ["cpu", "cuda"]
             .map(|backend| Solver::new(40, 40, &format!("backend={backend}")).factorize(&a).unwrap_err());
-        assert_eq!((cpu.status, &cpu.sentence), (status::MATRIX, &device.sentence));
+        assert_eq!((cpu.status, &cpu.message), (status::MATRIX, &device.message));
         a.decouple(17, 0, 1e-310);
     }
 }
@@ -509,14 +509,15 @@ fn restarts_with_nine_points() {
             let difference = max_difference(&without_mean(x), &solution) / max_abs(&solution);
             assert!(difference <= 1e-8, "{far:e}, seed {seed}: {difference:e}");
         }
-        // Four standard deviations below the mean of a binomial distribution, if a solve converges with probability 0.85.
+        // Four standard deviations below the mean of a binomial distribution, if a solve converges with probability
+        // 0.85.
         assert!(converged >= 25, "{far:e}: {converged} of {SYSTEMS} solves converge");
     }
 }
 
 device::device_tests! { devices();
     restarts_with_nine_points
-    remainders
+    coarsest_systems
     what_is_refused
     table_5_3
     widths_of_small_grids

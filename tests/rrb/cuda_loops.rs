@@ -214,7 +214,7 @@ fn solves_after_another(options: &str) {
             let usual = "rel_tol=1e-9 max_iter=100 norm=true2 reference=rhs abs_tol=0 check_input=1";
             solver.options(&format!("{usual} {more}")).unwrap();
             let mut x = x.clone();
-            let outcome = solver.solve(&b, &mut x).map_err(|f| (f.status, f.sentence));
+            let outcome = solver.solve(&b, &mut x).map_err(|f| (f.status, f.message));
             (x.iter().map(|v| v.to_bits()).collect::<Vec<_>>(), outcome, solver.history())
         };
         let [new, oracle] =

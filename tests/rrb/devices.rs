@@ -134,8 +134,8 @@ fn factorized_again() {
     bad.center[p] = -1.0;
     solver.factorize(&poisson(nx, ny)).expect("Poisson's");
     let failure = solver.factorize(&bad).expect_err("a center below zero");
-    assert_eq!(failure.status, status::MATRIX, "{}", failure.sentence);
-    assert!(failure.sentence.contains(&format!("({}, {})", 17, ny - 3)), "{}", failure.sentence);
+    assert_eq!(failure.status, status::MATRIX, "{}", failure.message);
+    assert!(failure.message.contains(&format!("({}, {})", 17, ny - 3)), "{}", failure.message);
     solver.factorize(&good).expect("the good one");
     let (x, _) = solver.solve_from_zero(&b);
     let fresh = Solver::of(&good, "backend=cuda devices=0 precision=f64 cycle=v");
@@ -143,7 +143,7 @@ fn factorized_again() {
     let mut wrong = b.clone();
     wrong[p] = f64::NAN;
     let failure = solver.solve(&wrong, &mut vec![0.0; nx * ny]).expect_err("NaN");
-    assert!(failure.sentence.contains("rhs") || failure.sentence.contains('b'), "{}", failure.sentence);
+    assert!(failure.message.contains("rhs") || failure.message.contains('b'), "{}", failure.message);
     let (x, _) = solver.solve_from_zero(&b);
     assert!(bits(&x) == bits(&fresh.solve_from_zero(&b).0));
     assert!(solver.real(key::INFO_BYTES_DEVICE) > 0.0 && norm2(&x) > 0.0);
@@ -167,17 +167,17 @@ fn what_is_refused() {
     let solver = Solver::new(40, 40, "");
     for wrong in ["devices=0+0", "devices=", "devices=0+", "devices=-1", "devices=0+1+2+3+4+5+6+7+8", "devices=a"] {
         let failure = solver.options(wrong).expect_err(wrong);
-        assert_eq!(failure.status, status::OPTION, "{wrong}: {}", failure.sentence);
+        assert_eq!(failure.status, status::OPTION, "{wrong}: {}", failure.message);
         assert!(
-            wrong == "devices=" || failure.sentence.contains("up to 8 different CUDA ordinals"),
+            wrong == "devices=" || failure.message.contains("up to 8 different CUDA ordinals"),
             "{wrong}: {}",
-            failure.sentence
+            failure.message
         );
     }
     solver.options("backend=cuda devices=0+200").expect("a list");
     let failure = solver.factorize(&poisson(40, 40)).expect_err("a device that is not there");
-    assert_eq!(failure.status, status::NO_DEVICE, "{}", failure.sentence);
-    assert!(failure.sentence.contains("200"), "{}", failure.sentence);
+    assert_eq!(failure.status, status::NO_DEVICE, "{}", failure.message);
+    assert!(failure.message.contains("200"), "{}", failure.message);
     solver.options("devices=none").expect("none");
     solver.factorize(&poisson(40, 40)).expect("one device");
 }
@@ -190,8 +190,8 @@ fn without_links() {
     }
     let solver = Solver::new(40, 40, "backend=cuda devices=0+1");
     let failure = solver.factorize(&poisson(40, 40)).expect_err("no links");
-    assert_eq!(failure.status, status::UNSUPPORTED, "{}", failure.sentence);
-    assert!(failure.sentence.contains("devices 0 and 1 cannot access"), "{}", failure.sentence);
+    assert_eq!(failure.status, status::UNSUPPORTED, "{}", failure.message);
+    assert!(failure.message.contains("devices 0 and 1 cannot access"), "{}", failure.message);
 }
 
 /// Several threads with separate handles.

@@ -181,7 +181,7 @@ fn this_success_is_true(name: &str, a: &Stencil, options: &str) {
             let what = format!("{name} {options} {rel_tol:e} {norm}");
             solver.options(&format!("rel_tol={rel_tol:e} norm={norm} max_iter=600")).unwrap();
             let mut x = vec![0.0; a.len()];
-            let result = solver.solve(&b, &mut x).unwrap_or_else(|f| panic!("{what}: {}", f.sentence));
+            let result = solver.solve(&b, &mut x).unwrap_or_else(|f| panic!("{what}: {}", f.message));
             match result {
                 status::OK if norm == "true2" || name != "closed" => {
                     let (reached, rounding) = exact_norm(&solver, a, &rhs, &x, norm == "preconditioned");
@@ -225,7 +225,7 @@ fn far_guess(solver: &Solver, a: &Stencil, b: &[f64], far: f64, what: &str) {
         solver.options("reference=rhs norm=true2 rel_tol=1e-6 abs_tol=0 max_iter=1000").unwrap();
         solver.options(options).unwrap();
         let mut x = guess.clone();
-        let result = solver.solve(b, &mut x).unwrap_or_else(|f| panic!("{what} {options}: {}", f.sentence));
+        let result = solver.solve(b, &mut x).unwrap_or_else(|f| panic!("{what} {options}: {}", f.message));
         (x, result)
     };
     // Relative to b, the rounding of A x limits the residual; relative to the initial residual, any tolerance can be

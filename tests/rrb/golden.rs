@@ -174,7 +174,7 @@ fn short_formats_and_recursive_cycles() {
         let options = format!("backend=cpu threads=1 {}", group[0].options);
         let solver = Solver::of(&a, &format!("{options} rel_tol=1e-12"));
         if let Err(failure) = solver.solve(&b, &mut vec![0.0; b.len()]) {
-            wrong.push(format!("{problem} {n} {options}: {}", failure.sentence));
+            wrong.push(format!("{problem} {n} {options}: {}", failure.message));
         }
         let history = solver.history();
         for row in group {

@@ -148,18 +148,18 @@ impl<'a> Judge<'a> {
         let recursive = ["amli", "k"].contains(&settings.cycle);
         let justified = match failure.status {
             status::UNSUPPORTED => self.must_be_unsupported(),
-            status::MATRIX if asked_short && failure.sentence.contains("precision=f64") => true,
+            status::MATRIX if asked_short && failure.message.contains("precision=f64") => true,
             // Entries of the matrix underflow.
-            status::MATRIX if failure.sentence.contains("too small for double") => s.exponent.abs() >= FAR_SCALE,
+            status::MATRIX if failure.message.contains("too small for double") => s.exponent.abs() >= FAR_SCALE,
             // At these contrasts, a pivot may consist of rounding errors only.
-            status::MATRIX if failure.sentence.contains("below the rounding level") => self.contrast() >= 1e8,
+            status::MATRIX if failure.message.contains("below the rounding level") => self.contrast() >= 1e8,
             status::MATRIX => none_singular || raw,
-            status::ARGUMENT if settings.cycle_spacing % 2 == 1 => failure.sentence.contains("cycle_spacing"),
+            status::ARGUMENT if settings.cycle_spacing % 2 == 1 => failure.message.contains("cycle_spacing"),
             // The cost of the cycle is excessive.
-            status::ARGUMENT => recursive && settings.cycle_steps > 2 && failure.sentence.contains("cycle_"),
+            status::ARGUMENT => recursive && settings.cycle_steps > 2 && failure.message.contains("cycle_"),
             _ => false,
         };
-        self.sentence(failure, justified, "factorize", verdict);
+        self.message(failure, justified, "factorize", verdict);
     }
 
     /// Returns the ratio of the largest to the smallest center.
@@ -185,27 +185,27 @@ impl<'a> Judge<'a> {
         self.case.settings.cycle == "aggregation"
     }
 
-    fn sentence(&self, failure: &Failure, justified: bool, call: &str, verdict: &mut Verdict) {
-        if failure.sentence.is_empty() {
-            verdict.complain("no sentence", 1.0, format!("{call}: status {}", failure.status));
+    fn message(&self, failure: &Failure, justified: bool, call: &str, verdict: &mut Verdict) {
+        if failure.message.is_empty() {
+            verdict.complain("no message", 1.0, format!("{call}: status {}", failure.status));
         }
         if !justified {
             let class = format!("{call}: {} for no reason", failure.status);
-            verdict.complain(class, 1.0, format!("{call} answers {}: {}", failure.status, failure.sentence));
+            verdict.complain(class, 1.0, format!("{call} answers {}: {}", failure.status, failure.message));
         }
     }
 
     /// Judges whether the error of a solve is justified, and whether x is unchanged.
     pub fn refused_solve(&self, failure: &Failure, guess: &[f64], x: &[f64], verdict: &mut Verdict) {
         if bits(guess) != bits(x) {
-            verdict.complain("x changed by a failure", 1.0, format!("status {}: {}", failure.status, failure.sentence));
+            verdict.complain("x changed by a failure", 1.0, format!("status {}: {}", failure.status, failure.message));
         }
         let (s, settings) = (&self.system, &self.case.settings);
         let indefinite = s.negative_excess || s.positive_couplings > 0 && !settings.compensated;
         let recursive = ["amli", "k"].contains(&settings.cycle);
         let far = s.exponent.abs() >= FAR_SCALE;
         let justified = match failure.status {
-            status::NOT_FINITE if failure.sentence.contains("inputs must be finite") => {
+            status::NOT_FINITE if failure.message.contains("inputs must be finite") => {
                 self.case.not_finite && settings.check_input
             }
             status::NOT_FINITE => self.solution_exponent(guess).is_none_or(|e| e >= 1023),
@@ -218,7 +218,7 @@ impl<'a> Judge<'a> {
                 let bound = self.b_exponent - s.exponent - exponent(least) + 64;
                 known.unwrap_or(bound) <= SUBNORMAL_COUNTS
             }
-            status::BREAKDOWN if failure.sentence.contains("overflows") => {
+            status::BREAKDOWN if failure.message.contains("overflows") => {
                 if far {
                     verdict.note("A beyond 1e+-150: refused");
                 }
@@ -226,7 +226,7 @@ impl<'a> Judge<'a> {
                 // Iterates of a nearly singular matrix may overflow, which is an error in the preconditioned norm
                 // (docs/theory/rrb.md, "Breakdown").
                 let grown = settings.preconditioned && s.excess.iter().any(|&excess| excess <= 1e-4);
-                let single = settings.precision != "f64" && failure.sentence.contains("precision=f64");
+                let single = settings.precision != "f64" && failure.message.contains("precision=f64");
                 far || single || grown || self.case.not_finite && !settings.check_input
             }
             status::BREAKDOWN => recursive || indefinite,
@@ -234,7 +234,7 @@ impl<'a> Judge<'a> {
             status::INCOMPATIBLE => settings.check_compatibility && self.incompatibility() > 0.99e-10,
             _ => false,
         };
-        self.sentence(failure, justified, "solve", verdict);
+        self.message(failure, justified, "solve", verdict);
     }
 
     /// Returns whether center * guess exceeds 1e150 * b.
@@ -554,7 +554,8 @@ impl<'a> Judge<'a> {
             let bound = most * (1.0 + REPORT_ERROR) + last.without.error;
             if last.with > bound {
                 let text = format!(
-                    "norm {:.4e} ({:.4e} without constants), allowed {most:.4e} and rounding {:.1e}; reason {}, reported {:.4e}",
+                    "norm {:.4e} ({:.4e} without constants), allowed {most:.4e} and rounding {:.1e}; \
+                     reason {}, reported {:.4e}",
                     last.with, last.without.value, last.without.error, reported.reason, reported.last
                 );
                 verdict.complain("promise of status 0", last.with / bound, text);

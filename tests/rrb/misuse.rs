@@ -1,5 +1,5 @@
-//! Wrong calls of the `rrb_` family; tests/misuse.rs has those that several families refuse. Each returns its status and error message, leaves outputs and handle as documented, and does not end
-//! the program.
+//! Wrong calls of the `rrb_` family; tests/misuse.rs has those that several families refuse. Each returns its status
+//! and error message, leaves outputs and handle as documented, and does not end the program.
 
 use crate::common;
 #[path = "misuse_options.rs"]
@@ -211,7 +211,7 @@ fn all_centers_negative() {
         negative.center[100] = 1.0;
         let failure = solver.factorize(&negative).unwrap_err();
         failure.expect(status::MATRIX, &["is not positive", "(0, 0)"]);
-        assert!(!failure.sentence.contains("all centers"), "{}", failure.sentence);
+        assert!(!failure.message.contains("all centers"), "{}", failure.message);
         assert_alive(&solver, &random_m_matrix(23, 17, nine, 1));
     }
 }
@@ -260,8 +260,8 @@ fn indefinite_matrix() {
             let a = Stencil::constant(9, 9, 2.5, -1.0, -1.0, None);
             let failure = solver.factorize(&a).unwrap_err();
             failure.expect(status::MATRIX, &["pivot", "(", ", ", ")"]);
-            let (i, j) = node_in(&failure.sentence);
-            assert!(i < 9 && j < 9, "{}", failure.sentence);
+            let (i, j) = node_in(&failure.message);
+            assert!(i < 9 && j < 9, "{}", failure.message);
             assert_alive(&solver, &poisson(9, 9));
         }
         // Elements on stretched cells without compensation: the breakdown of the papers on the second level.
@@ -271,12 +271,12 @@ fn indefinite_matrix() {
 }
 
 /// Returns the (i, j) of an error message.
-fn node_in(sentence: &str) -> (usize, usize) {
-    let inner = sentence.split('(').map(|s| s.split(')').next().unwrap_or("")).find_map(|s| {
+fn node_in(message: &str) -> (usize, usize) {
+    let inner = message.split('(').map(|s| s.split(')').next().unwrap_or("")).find_map(|s| {
         let (i, j) = s.split_once(", ")?;
         Some((i.parse().ok()?, j.parse().ok()?))
     });
-    inner.unwrap_or_else(|| panic!("no node in: {sentence}"))
+    inner.unwrap_or_else(|| panic!("no node in: {message}"))
 }
 
 /// A solution beyond the range of doubles, or an excessive guess, must not be reported as success.

@@ -99,8 +99,8 @@ fn values_out_of_range() {
     });
     result.unwrap_err().expect(status::ARGUMENT, &["rel_tol", "double precision?"]);
     assert_eq!(x, [7.0]);
-    let sentence = solver.set_real(key::REL_TOL, -1.0).unwrap_err().sentence;
-    assert_eq!(sentence, "rel_tol must lie in (0, 1), got -1");
+    let message = solver.set_real(key::REL_TOL, -1.0).unwrap_err().message;
+    assert_eq!(message, "rel_tol must lie in (0, 1), got -1");
     assert_alive(&solver, &a);
 }
 
@@ -175,8 +175,8 @@ fn coarse_memory() {
         // The factor of 2047^2 with 2 levels would take minutes.
         assert!(seconds_of_this_thread() - start < 20);
         let feasible: usize =
-            failure.sentence.rsplit(|c: char| !c.is_ascii_digit()).find(|s| !s.is_empty()).unwrap().parse().unwrap();
-        assert!(feasible > levels, "{}", failure.sentence);
+            failure.message.rsplit(|c: char| !c.is_ascii_digit()).find(|s| !s.is_empty()).unwrap().parse().unwrap();
+        assert!(feasible > levels, "{}", failure.message);
         if feasible > levels + 1 {
             solver.set_int(key::LEVELS, feasible as i64 - 1).unwrap();
             solver.factorize(&a).unwrap_err().expect(status::MEMORY, &[&feasible.to_string()]);
@@ -209,7 +209,7 @@ fn unsupported() {
         let failure = solver.factorize(&a).unwrap_err();
         assert!([status::UNSUPPORTED, status::NO_DEVICE].contains(&failure.status), "{option}: {failure:?}");
         let name = option.split('=').next().unwrap();
-        assert!(failure.sentence.contains(name), "{}", failure.sentence);
+        assert!(failure.message.contains(name), "{}", failure.message);
         solver.solve(&random_rhs(30, 1), &mut [0.0; 30]).unwrap_err().expect(status::STATE, &[]);
         solver.options(&format!("{name}=auto")).unwrap();
     }

@@ -89,7 +89,7 @@ fn relative_norm_of_m(solver: &Solver, a: &Stencil, b: &[f64], x: &[f64], zero_r
 fn check_true2(a: &Stencil, b: &[f64], mean: f64, options: &str, zero_row_sum: f64, what: &str) {
     let solver = Solver::of(a, options);
     let mut x = vec![mean; b.len()];
-    let ended = solver.solve(b, &mut x).unwrap_or_else(|f| panic!("{what}: {} {}", f.status, f.sentence));
+    let ended = solver.solve(b, &mut x).unwrap_or_else(|f| panic!("{what}: {} {}", f.status, f.message));
     let (residual, rounding) = relative_residual(a, b, &x, zero_row_sum);
     let reported = solver.real(key::INFO_FINAL_RESIDUAL);
     let tolerance = solver.real(key::REL_TOL);
@@ -207,7 +207,7 @@ fn check_singular(a: &Stencil, b: &[f64], mean: f64, options: &str, zero_row_sum
     }
     let solver = Solver::of(a, options);
     let mut x = vec![mean; b.len()];
-    let ended = solver.solve(b, &mut x).unwrap_or_else(|f| panic!("{what}: {} {}", f.status, f.sentence));
+    let ended = solver.solve(b, &mut x).unwrap_or_else(|f| panic!("{what}: {} {}", f.status, f.message));
     let truth = relative_norm_of_m(&solver, a, b, &x, zero_row_sum);
     let reported = solver.real(key::INFO_FINAL_RESIDUAL);
     let tolerance = solver.real(key::REL_TOL);
@@ -257,9 +257,9 @@ fn solutions_that_vanish() {
                 let (_, _, x, ended) = solve_scaled(n, a, b, options);
                 let what = format!("{n} x {n}, A {a:e}, b {b:e}, {options}");
                 let failure = ended.expect_err(&what);
-                assert_eq!(failure.status, RANGE, "{what}: {}", failure.sentence);
-                assert!(failure.sentence.contains("underflow"), "{what}: {}", failure.sentence);
-                assert_eq!(last_error(), failure.sentence);
+                assert_eq!(failure.status, RANGE, "{what}: {}", failure.message);
+                assert!(failure.message.contains("underflow"), "{what}: {}", failure.message);
+                assert_eq!(last_error(), failure.message);
                 assert_eq!(bits(&x), vec![0; n * n], "{what}");
             }
         }

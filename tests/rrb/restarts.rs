@@ -58,7 +58,7 @@ impl Problem {
     fn solve(&self, options: &str) -> Solved {
         let solver = Solver::of(&self.a, options);
         let mut x = self.guess.clone();
-        let status = solver.solve(&self.b, &mut x).unwrap_or_else(|f| panic!("{options}: {}", f.sentence));
+        let status = solver.solve(&self.b, &mut x).unwrap_or_else(|f| panic!("{options}: {}", f.message));
         let (reason, reported) = (solver.int(key::INFO_STOP_REASON), solver.real(key::INFO_FINAL_RESIDUAL));
         Solved { status, reason, x, reported, history: solver.history() }
     }

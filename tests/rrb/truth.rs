@@ -87,7 +87,7 @@ fn run(case: &Case, verdict: &mut Verdict) -> String {
     }
     if let Err(failure) = factorize(&solver, a, ld) {
         judge.refused_matrix(&failure, verdict);
-        return format!("factorize: {} {}", failure.status, kind(&failure.sentence));
+        return format!("factorize: {} {}", failure.status, kind(&failure.message));
     }
     if judge.must_be_unsupported() {
         let text = "null_space=constant, and a component is not singular, or what cycle=aggregation has not".to_owned();
@@ -108,7 +108,7 @@ fn run(case: &Case, verdict: &mut Verdict) -> String {
     match result {
         Err(failure) => {
             judge.refused_solve(&failure, &guess, &x, verdict);
-            format!("solve: {} {}", failure.status, kind(&failure.sentence))
+            format!("solve: {} {}", failure.status, kind(&failure.message))
         }
         Ok(status) => {
             let reported = Reported::of(&solver, status, cycle);
@@ -148,8 +148,8 @@ fn check_watch(
 }
 
 /// Returns an error message without its numbers.
-fn kind(sentence: &str) -> String {
-    let words: Vec<&str> = sentence.split(' ').filter(|w| !w.contains(|c: char| c.is_ascii_digit())).collect();
+fn kind(message: &str) -> String {
+    let words: Vec<&str> = message.split(' ').filter(|w| !w.contains(|c: char| c.is_ascii_digit())).collect();
     words.join(" ").chars().take(70).collect()
 }
 

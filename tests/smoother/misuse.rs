@@ -1,4 +1,5 @@
-//! Wrong calls of the `smoother_` family; tests/misuse.rs has those that several families refuse. Each returns its status and error message, and the handle remains usable.
+//! Wrong calls of the `smoother_` family; tests/misuse.rs has those that several families refuse. Each returns its
+//! status and error message, and the handle remains usable.
 
 use crate::common;
 use common::smoother::*;
@@ -188,12 +189,12 @@ fn arrays() {
         refused(smoother_apply(h, [u[0], u[0].add(999)].as_ptr(), f.as_ptr(), 1), status::ARGUMENT, overlap);
         refused(smoother_apply(h, u.as_ptr(), [u[1].cast_const(), f[1]].as_ptr(), 1), status::ARGUMENT, overlap);
         let astray = [u[0], u[1].byte_add(4)];
-        let sentence: &[&str] = &["u of patch 1", "8-byte aligned"];
-        refused(smoother_apply(h, astray.as_ptr(), f.as_ptr(), 1), status::ARGUMENT, sentence);
+        let message: &[&str] = &["u of patch 1", "8-byte aligned"];
+        refused(smoother_apply(h, astray.as_ptr(), f.as_ptr(), 1), status::ARGUMENT, message);
         // The tables, and the arrays of other calls, must be aligned too.
         let unaligned = |status: i32, name: &str| {
-            let sentence = format!("{name} must be 8-byte aligned");
-            refused(status, status::ARGUMENT, &[&sentence]);
+            let message = format!("{name} must be 8-byte aligned");
+            refused(status, status::ARGUMENT, &[&message]);
         };
         let (u_astray, f_astray) = (u.as_ptr().wrapping_byte_add(1), f.as_ptr().wrapping_byte_add(1));
         unaligned(smoother_apply(h, u_astray, f.as_ptr(), 1), "u");

@@ -247,7 +247,7 @@ fn refused(case: &Case, failure: &Failure) -> Result<Vec<String>, String> {
         status::NOT_FINITE => case.not_finite,
         _ => false,
     };
-    match justified && !failure.sentence.is_empty() {
+    match justified && !failure.message.is_empty() {
         true => Ok(vec![format!("error {}", failure.status)]),
         false => Err(format!("{failure:?}")),
     }

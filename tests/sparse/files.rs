@@ -239,7 +239,7 @@ fn market_that_is_refused() {
     ] {
         let failure = of_text(&folder, format!("{head}{rest}")).map(|_| ()).unwrap_err();
         failure.expect(code, words);
-        assert!(failure.sentence.contains("/matrix: "), "the path: {}", failure.sentence);
+        assert!(failure.message.contains("/matrix: "), "the path: {}", failure.message);
     }
     // Too many rows for any memory: the error names the bytes of their pointers.
     let failure = of_text(&folder, format!("{general}1000000000000000 1 1\n5 1 2\n")).map(|_| ()).unwrap_err();
@@ -425,8 +425,8 @@ fn wrong_numbers_of_cards() {
         assert_eq!(s.vector(0, 0).unwrap(), expected);
         assert_eq!(entries(&s)[26], (26, 26, 27.5));
         let lines: Vec<String> = LINES.lock().unwrap().drain(..).filter(|line| line.contains(&name)).collect();
-        let sentence = format!("line 2: the header announces {announced} cards of right-hand sides, the file has 9");
-        assert_eq!(lines, if warns { vec![format!("{}: {sentence}", path.display())] } else { Vec::new() });
+        let message = format!("line 2: the header announces {announced} cards of right-hand sides, the file has 9");
+        assert_eq!(lines, if warns { vec![format!("{}: {message}", path.display())] } else { Vec::new() });
     }
 }
 
@@ -577,7 +577,7 @@ fn mutilated_files() {
                 Err(failure) => {
                     let expected = [status::PARSE, status::NOT_FINITE, status::UNSUPPORTED, status::MEMORY];
                     assert!(expected.contains(&failure.status), "{failure:?}");
-                    assert!(failure.status == status::MEMORY || failure.sentence.contains("/matrix: "), "{failure:?}");
+                    assert!(failure.status == status::MEMORY || failure.message.contains("/matrix: "), "{failure:?}");
                     refused += 1;
                 }
             }

@@ -37,7 +37,7 @@ pub struct Event {
 
 impl Event {
     pub fn failure(call: &'static str, failure: &Failure, out: &[f64]) -> Event {
-        Event { call, status: failure.status, message: failure.sentence.clone(), bits: bits(out), ..Event::default() }
+        Event { call, status: failure.status, message: failure.message.clone(), bits: bits(out), ..Event::default() }
     }
 
     pub fn values(&self) -> Vec<f64> {

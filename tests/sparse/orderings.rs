@@ -6,8 +6,8 @@ use common::sparse::*;
 use common::status;
 use rrbsolver_problems::sparse::system;
 
-/// Multicolour preconditioners of A are those of the permuted matrix in natural order. Both systems are permuted copies of
-/// each other, so the counts may differ by rounding only: by at most one iteration.
+/// Multicolour preconditioners of A are those of the permuted matrix in natural order. Both systems are permuted copies
+/// of each other, so the counts may differ by rounding only: by at most one iteration.
 #[test]
 fn multicolour_preconditioners_are_those_of_the_permuted_matrix() {
     for (name, solver, preconditioners, colours) in [

@@ -127,7 +127,7 @@ impl Row {
 
     /// Returns whether the error message agrees with the note of a row with an error.
     fn refusal(&self, failure: &Failure) -> bool {
-        let said = |word: &str| failure.sentence.contains(word);
+        let said = |word: &str| failure.message.contains(word);
         let row = self.note.split("in row ").nth(1).map(|rest| rest.split(';').next().unwrap_or(rest).to_owned());
         match self.note.as_str() {
             note if note.contains("not symmetric") => said("needs a symmetric matrix"),

@@ -161,7 +161,7 @@ pub fn by_grid(b: &Breakdown) -> String {
         .map(|q| {
             let name = if q == b.grids {
                 let deeper = if b.model.levels > 2 * shared { "deeper levels and " } else { "" };
-                format!("{deeper}remainder")
+                format!("{deeper}coarsest system")
             } else {
                 format!("{}: levels {} and {}", q + 1, 2 * q + 1, 2 * q + 2)
             };

@@ -3,13 +3,14 @@
 //!
 //! On the finer levels, up to two steps of flexible CG solve the coarse system (K-cycle). On coarser levels, one cycle
 //! solves it (V-cycle). A level with more than half the couplings of the previous level is also solved by one cycle,
-//! because two would be expensive. On the coarsest level, an exact factorization solves the system.
+//! because two would be expensive. On the coarsest level, an exact factorization solves the system, or two sweeps
+//! approximate the solution if the level is too large (`MOST_FACTORIZED`).
 //!
 //! With `CoarseMethod::Linear`, two Chebyshev steps with fixed bounds (AMLI-cycle) solve the coarse system on all
-//! levels, except the coarsest one and those with too many couplings.
+//! levels, except a factorized coarsest one and those with too many couplings.
 
 use super::level::{CHUNK, CoarseMethod, CycleCount, Level, Run};
-use crate::aggregation::{Choices, Hierarchy, Kept, MOST_INVERTED, Ordered, TwoSteps};
+use crate::aggregation::{Choices, Hierarchy, Kept, MOST_FACTORIZED, Ordered, TwoSteps};
 use crate::base::number::{Real, power_of_two_below};
 use crate::base::reduce::{Partials, largest, max_abs};
 use crate::base::shared::{Number, Shared};
@@ -73,7 +74,7 @@ impl<V: Real + Number> Cycle<V> {
         workers: &mut Workers,
     ) -> Result<Self> {
         let coarsest = &hierarchy.coarsest;
-        let is_exact = coarsest.rows() <= MOST_INVERTED;
+        let is_exact = coarsest.rows() <= MOST_FACTORIZED;
         let matrices = collected(hierarchy.matrices(), WHAT)?;
         let order_of = |k: usize| match k + 1 == matrices.len() && is_exact {
             true => Ordered::unswept(coarsest.rows()),
@@ -136,16 +137,17 @@ impl<V: Real + Number> Cycle<V> {
 
     /// Computes z = B r. `from(i)` returns r_i; calls `to(i, z_i)` for each row i. Scales r so that squares neither
     /// overflow nor underflow. If max |r_i| is zero or not finite, each z_i is set to max |r_i|. All threads of a team
-    /// must call this function. Each thread calls `to` for a different set of rows. Begins and ends with a barrier.
+    /// must call this function, after a barrier that follows the last change of r. Each thread calls `to` for a
+    /// different set of rows, after a barrier. Ends with a barrier.
     pub fn apply(&self, me: &Me, method: CoarseMethod, from: impl Fn(usize) -> f64, mut to: impl FnMut(usize, f64)) {
         let (n, own) = (self.rows(), me.share(self.rows()));
-        let noted = self.largest.reduce(0, self.largest.rows());
+        let partials = self.largest.reduce(0, self.largest.rows());
         for chunk in me.share(self.largest.rows()) {
             let part = &self.row[chunk * CHUNK..n.min((chunk + 1) * CHUNK)];
             // SAFETY: the chunk belongs to this thread and is written once.
-            unsafe { noted.note(chunk, [largest(part.iter().map(|&i| from(i as usize)))]) };
+            unsafe { partials.store(chunk, [largest(part.iter().map(|&i| from(i as usize)))]) };
         }
-        let [all] = noted.all(Some(*me));
+        let [all] = partials.all(Some(*me));
         let largest = max_abs(all);
         // The unit is a power of two, so that scaling is exact and needs no division.
         let unit = power_of_two_below(largest);

@@ -3,7 +3,7 @@
 //! Safety of the unsafe blocks: a thread writes only its own share of the rows of a group, of the chunks, or of the
 //! coarse rows. It reads rows of other threads only after a barrier.
 
-use super::rows::{Around, Rows, left, multiply, sweep};
+use super::rows::{Around, Rows, multiply, residual, sweep};
 use crate::aggregation::Ordered;
 use crate::base::loops::combine;
 use crate::base::number::Real;
@@ -39,11 +39,11 @@ pub struct Level<V: Number> {
     means: Option<Mutex<Means>>,
     /// Whether some of these components are only nearly singular.
     has_nearly_singular: bool,
-    noted: Partials,
+    partials: Partials,
     pub r: Shared<V>,
     pub z: Shared<V>,
     /// Residual after a forward sweep from zero.
-    left: Shared<V>,
+    residual: Shared<V>,
     /// First search direction c of the coarse solve, and v = A c.
     pub c: Shared<V>,
     pub v: Shared<V>,
@@ -108,11 +108,11 @@ impl<V: Real + Number> Level<V> {
             fine: members(&aggregate_of, count)?,
             has_nearly_singular: means.as_ref().is_some_and(Means::has_nearly_singular),
             means: means.map(Mutex::new),
-            noted: Partials::new(rows.slices().div_ceil(SLICES), 2)?,
+            partials: Partials::new(rows.slices().div_ceil(SLICES), 2)?,
             rows,
             r: room(true)?,
             z: room(true)?,
-            left: room(aggregate.is_some())?,
+            residual: room(aggregate.is_some())?,
             c: room(cycles != CycleCount::One)?,
             v: room(cycles != CycleCount::One)?,
             aggregate: aggregate_of,
@@ -148,15 +148,15 @@ impl<V: Real + Number> Level<V> {
         mut of: impl FnMut(Range<usize>, Range<usize>) -> [f64; N],
     ) -> [f64; N] {
         run.turn += 1;
-        let noted = self.noted.reduce(run.turn, self.noted.rows());
+        let partials = self.partials.reduce(run.turn, self.partials.rows());
         for (chunk, slices, rows) in self.chunks(&run.me) {
             // SAFETY: the chunk belongs to this thread and is written once.
-            unsafe { noted.note(chunk, of(slices, rows)) };
+            unsafe { partials.store(chunk, of(slices, rows)) };
         }
-        noted.sum(Some(run.me))
+        partials.sum(Some(run.me))
     }
 
-    /// Returns the singular components if some of them are nearly singular, otherwise `None`.
+    /// Returns `means`, with all of its components, if some of them are only nearly singular, otherwise `None`.
     fn nearly_singular_means(&self) -> Option<MutexGuard<'_, Means>> {
         let means = self.means.as_ref().filter(|_| self.has_nearly_singular)?;
         Some(means.lock().unwrap_or_else(PoisonError::into_inner))
@@ -180,7 +180,8 @@ impl<V: Real + Number> Level<V> {
     }
 
     /// Calls `to(k, z_k)` for the rows of this thread. If some components are nearly singular, z_k includes the
-    /// constant of its component. All threads must have passed a barrier after the cycle.
+    /// constant of its component, and the function contains a barrier. All threads must have passed a barrier after the
+    /// cycle.
     pub fn for_each_value(&self, me: &Me, mut to: impl FnMut(usize, f64)) {
         let own = me.share(self.len());
         // SAFETY: no thread writes z before the next cycle.
@@ -228,17 +229,17 @@ impl<V: Real + Number> Level<V> {
     pub fn restrict(&self, me: &Me, z: &Shared<V>, coarse: &Shared<V>) {
         let n = self.len();
         for (_, slices, rows) in self.chunks(me) {
-            // SAFETY: the rows of `left` belong to this thread; no thread writes z before the next barrier.
-            let (z, out) = unsafe { (Around::new(z.slice(0, n), 0), self.left.slice_mut(rows.start, rows.len())) };
-            left(&self.rows, slices, z, out);
+            // SAFETY: the rows of `residual` belong to this thread; no thread writes z before the next barrier.
+            let (z, out) = unsafe { (Around::new(z.slice(0, n), 0), self.residual.slice_mut(rows.start, rows.len())) };
+            residual(&self.rows, slices, z, out);
         }
         me.barrier();
         let (starts, fine) = &self.fine;
         let own = me.share(starts.len() - 1);
-        // SAFETY: the coarse rows belong to this thread; no thread writes `left` before the next barrier.
-        let (left, coarse) = unsafe { (self.left.slice(0, n), coarse.slice_mut(own.start, own.len())) };
+        // SAFETY: the coarse rows belong to this thread; no thread writes `residual` before the next barrier.
+        let (residual, coarse) = unsafe { (self.residual.slice(0, n), coarse.slice_mut(own.start, own.len())) };
         for (sum, ends) in coarse.iter_mut().zip(starts[own.start..=own.end].windows(2)) {
-            *sum = fine[ends[0]..ends[1]].iter().fold(V::default(), |sum, &i| sum + left[i as usize]);
+            *sum = fine[ends[0]..ends[1]].iter().fold(V::default(), |sum, &i| sum + residual[i as usize]);
         }
         me.barrier();
     }
@@ -322,10 +323,10 @@ impl<V: Real + Number> Level<V> {
     }
 
     pub fn bytes(&self) -> usize {
-        let vectors = [&self.r, &self.z, &self.left, &self.c, &self.v].map(Shared::bytes).iter().sum::<usize>();
+        let vectors = [&self.r, &self.z, &self.residual, &self.c, &self.v].map(Shared::bytes).iter().sum::<usize>();
         let means = self.means.as_ref().map_or(0, |m| m.lock().unwrap_or_else(PoisonError::into_inner).bytes());
         let tables = size_of_val(&*self.groups) + size_of_val(&*self.slices) + size_of_val(&*self.aggregate);
         let fine = size_of_val(&*self.fine.0) + size_of_val(&*self.fine.1);
-        self.rows.bytes() + tables + fine + vectors + means + 2 * self.noted.bytes()
+        self.rows.bytes() + tables + fine + vectors + means + 2 * self.partials.bytes()
     }
 }

@@ -79,8 +79,8 @@ pub enum At<'a> {
 impl<V: Real + Send> Lines<V> {
     pub fn of(c: &Couplings, order: &Ordered, slices: &Slices, workers: &mut Workers) -> Result<Self> {
         if c.rows() >= STORED_COLUMNS as usize {
-            let sentence = format!("aggregation supports fewer than 2^31 rows, got {}", c.rows());
-            return Err(Error::Unsupported(sentence));
+            let message = format!("aggregation supports fewer than 2^31 rows, got {}", c.rows());
+            return Err(Error::Unsupported(message));
         }
         let (count, bytes) = (slices.group.len(), c.col.len() * size_of::<(u32, V)>());
         let pieces = cut(count, workers.pieces(bytes).min(count).max(1));

@@ -15,7 +15,7 @@ pub struct Rows<V> {
     /// First row of each slice. The last entry is the number of rows.
     first: Vec<u32>,
     lines: Lines<V>,
-    excess: Vec<V>,
+    row_sum: Vec<V>,
     inverse: Vec<V>,
     /// Number of couplings, without the zeros in the lines.
     couplings: usize,
@@ -31,7 +31,7 @@ impl<V: Real> Rows<V> {
         Ok(Self {
             lines: Lines::of(c, order, &slices, workers)?,
             first: slices.first,
-            excess: collected(order.row.iter().map(|i| V::narrow(c.excess[of(i)])), WHAT)?,
+            row_sum: collected(order.row.iter().map(|i| V::narrow(c.row_sum[of(i)])), WHAT)?,
             inverse: collected(order.row.iter().map(|i| inverse(c.diagonal[of(i)])), WHAT)?,
             couplings: c.col.len(),
         })
@@ -61,7 +61,7 @@ impl<V: Real> Rows<V> {
     }
 
     pub fn bytes(&self) -> usize {
-        let vectors = size_of_val(&*self.first) + size_of_val(&*self.excess) + size_of_val(&*self.inverse);
+        let vectors = size_of_val(&*self.first) + size_of_val(&*self.row_sum) + size_of_val(&*self.inverse);
         self.lines.bytes() + vectors
     }
 }
@@ -145,8 +145,8 @@ fn write<V: Real>(values: &mut [V], slice: &[V; LANES]) {
 }
 
 for_each_isa! {
-    /// Computes the residual after a forward sweep from zero: left_i = sum of a_ij z_j over rows j of later groups.
-    fn left<V: Real>(m: &Rows<V>, slices: Range<usize>, z: Around<V>, left: &mut [V]) {
+    /// Computes the residual after a forward sweep from zero: residual_i = sum of a_ij z_j over rows j of later groups.
+    fn residual<V: Real>(m: &Rows<V>, slices: Range<usize>, z: Around<V>, residual: &mut [V]) {
         let start = m.first[slices.start] as usize;
         for s in slices {
             let own = m.first[s] as usize - start..m.first[s + 1] as usize - start;
@@ -154,7 +154,7 @@ for_each_isa! {
             for line in m.lines.later(s) {
                 sums = add(sums, line, &z);
             }
-            write(&mut left[own], &sums);
+            write(&mut residual[own], &sums);
         }
     }
 
@@ -193,8 +193,8 @@ for_each_isa! {
         for s in slices {
             let rows = m.first[s] as usize..m.first[s + 1] as usize;
             let own = rows.start - start..rows.end - start;
-            let (excess, x) = (slice_of(&m.excess[rows.clone()]), slice_of(&x[rows]));
-            let mut sums: [V; LANES] = from_fn(|l| excess[l] * x[l]);
+            let (row_sum, x) = (slice_of(&m.row_sum[rows.clone()]), slice_of(&x[rows]));
+            let mut sums: [V; LANES] = from_fn(|l| row_sum[l] * x[l]);
             for line in m.lines.all(s) {
                 sums = add_differences(sums, line, &x, &all);
             }

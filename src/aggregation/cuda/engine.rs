@@ -6,7 +6,7 @@ use crate::aggregation::cuda::setup::{SetupWorkspace, Shape};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::aggregation::{Couplings, Level};
-use crate::cuda::launch::{Address, CellCycleArgs, Sum};
+use crate::cuda::launch::{Address, CycleTransferArgs, Sum};
 use crate::cuda::vectors::Scale;
 use crate::error::Result;
 
@@ -47,7 +47,7 @@ impl Engine {
         let count = i64::from(rows);
         scale.find(stream, r, count)?;
         let (scales, factor) = (scale.scales, launched.scale());
-        let a = CellCycleArgs { count, r, z, scales, step, of_r, start, of_z, factor, sum };
+        let a = CycleTransferArgs { count, r, z, scales, step, of_r, start, of_z, factor, sum };
         launch::take_cells(stream, launched.single(), &a)?;
         launched.apply(stream)?;
         launch::give_cells(stream, launched.single(), &a)
@@ -64,7 +64,7 @@ impl Engine {
 
     /// Returns the number of aggregates reused from the previous matrix.
     pub fn aggregates_kept(&self) -> usize {
-        self.cycle.kept
+        self.cycle.reused_aggregates
     }
 
     /// Returns the allocated device memory in bytes.

@@ -22,7 +22,7 @@ pub struct Cycle {
     launched: Launched,
     memory: Vec<Option<Memory>>,
     /// Number of aggregates of all levels that were reused from the previous matrix.
-    kept: usize,
+    reused_aggregates: usize,
 }
 
 /// Arguments of the launches of a cycle. If the arguments of two cycles are equal, a graph recorded for one cycle is
@@ -40,8 +40,8 @@ pub struct Launched {
 }
 
 impl Launched {
-    /// Returns the first level. Its `r` and `start` are the input of the cycle. The output is its `z`; B r is z times
-    /// the scale.
+    /// Returns the first level. Its `r` and `start` are the input of the cycle. The output is its `z`, an approximation
+    /// of A^-1 r divided by the scale, because the levels contain the scaled matrix.
     pub fn first(&self) -> &Level {
         &self.levels[0]
     }
@@ -64,7 +64,7 @@ impl Launched {
         self.scale
     }
 
-    /// Computes z = B r on the first level.
+    /// Computes z of the first level from its r (`first`).
     pub fn apply(&self, stream: &Stream) -> Result<()> {
         self.solve(stream, 0)
     }
@@ -79,7 +79,7 @@ impl Launched {
         ascend(stream, self.single, &AscendArgs { k: own, coarse_z: coarse.z, out, first, second })
     }
 
-    /// Computes z, an approximation of A^-1 r, on level k, and overwrites r.
+    /// Computes z, an approximation of A^-1 r, on level k, where A is the matrix of this level. May overwrite r.
     fn solve(&self, stream: &Stream, k: usize) -> Result<()> {
         let own = self.levels[k];
         if k + 1 == self.levels.len() {

@@ -7,11 +7,11 @@ use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch::aggregation::{
     Couplings, GalerkinArgs, LANES, Level, NarrowArgs, NumberArgs, PART, PairArgs, SLICE, ScanArgs, SpreadArgs,
     SuitArgs, TakeArgs, invert, leave_out, make_room, mark_first, match_eight, match_four, match_two, narrow_inverse,
-    number_pairs, point, scan_parts, scan_values, set_free, spread_rows, suit_eight, suit_four, sum_couplings,
-    sum_parts, take_lengths, take_means, take_rows,
+    number_pairs, point, project_inverse, scan_parts, scan_values, set_free, spread_rows, suit_eight, suit_four,
+    sum_couplings, sum_parts, take_lengths, take_rows,
 };
 use crate::cuda::launch::{Address, MOST_UNKNOWNS, NullArgs, PIVOTS};
-use crate::cuda::plan::Plan;
+use crate::cuda::layout::MemoryLayout;
 use crate::direct::couplings::WHAT;
 use crate::error::{Error, Result, push};
 
@@ -22,8 +22,9 @@ const MAX_ROW_FRACTION: f64 = 0.9;
 /// Largest number of rows of a coarsest system that is solved with the dense inverse. The product with the inverse is a
 /// single launch, whereas a further level needs several launches.
 pub const COARSEST: u32 = MOST_UNKNOWNS;
-/// A coarse level with a number of rows in this range uses aggregates of eight nodes. They reduce such a level to the
-/// size of the dense inverse, whereas aggregates of four do not. One level instead of two also needs fewer launches.
+/// A coarse level with a number of rows in this range uses aggregates of up to eight nodes. They usually reduce such a
+/// level to the size of the dense inverse, whereas aggregates of up to four nodes do not. One level instead of two also
+/// needs fewer launches.
 const LARGE_AGGREGATES: std::ops::RangeInclusive<u32> = 3 * COARSEST..=8 * COARSEST;
 /// On this many coarse levels, from the finest on, two cycles solve the system, unless the level has too many
 /// couplings.
@@ -42,7 +43,7 @@ pub struct SetupWorkspace {
     matrices: [Couplings; 3],
     partner: Address,
     pointed: Address,
-    struck: Address,
+    rejected: Address,
     number: Address,
     parts: Address,
     nodes: Address,
@@ -63,33 +64,33 @@ pub struct Shape {
 impl SetupWorkspace {
     pub fn new(stream: &Stream, Shape { rows, entries }: Shape) -> Result<Self> {
         if entries >= u32::MAX as usize {
-            let sentence = format!("aggregation supports fewer than 2^32 couplings on a device, got {entries}");
-            return Err(Error::Unsupported(sentence));
+            let message = format!("aggregation supports fewer than 2^32 couplings on a device, got {entries}");
+            return Err(Error::Unsupported(message));
         }
-        let plan = |base| {
-            let mut plan = Plan::new(base);
+        let layout = |base| {
+            let mut layout = MemoryLayout::new(base);
             let mut matrix = || Couplings {
-                first: plan.bytes(4 * (rows + 1)),
-                length: plan.bytes(4 * rows),
-                col: plan.bytes(4 * entries),
-                a: plan.bytes(8 * entries),
-                excess: plan.bytes(8 * rows),
-                diagonal: plan.bytes(8 * rows),
+                first: layout.bytes(4 * (rows + 1)),
+                length: layout.bytes(4 * rows),
+                col: layout.bytes(4 * entries),
+                a: layout.bytes(8 * entries),
+                row_sum: layout.bytes(8 * rows),
+                diagonal: layout.bytes(8 * rows),
                 rows: 0,
                 unused: 0,
             };
             let matrices = [matrix(), matrix(), matrix()];
-            let words = |plan: &mut Plan, count: usize| plan.bytes(4 * count);
-            let (partner, pointed) = (words(&mut plan, rows), words(&mut plan, rows));
-            let (number, parts) = (words(&mut plan, rows + 1), words(&mut plan, rows.div_ceil(PART) + 1));
+            let words = |layout: &mut MemoryLayout, count: usize| layout.bytes(4 * count);
+            let (partner, pointed) = (words(&mut layout, rows), words(&mut layout, rows));
+            let (number, parts) = (words(&mut layout, rows + 1), words(&mut layout, rows.div_ceil(PART) + 1));
             // Space for the node lists of two consecutive passes.
-            let nodes = words(&mut plan, 6 * rows + 16);
-            let (struck, bound) = (plan.bytes(entries), plan.bytes(8));
-            (matrices, [partner, pointed, number, parts, nodes, struck, bound], plan.used)
+            let nodes = words(&mut layout, 6 * rows + 16);
+            let (rejected, bound) = (layout.bytes(entries), layout.bytes(8));
+            (matrices, [partner, pointed, number, parts, nodes, rejected, bound], layout.used)
         };
-        let memory = Memory::zeroed(stream.device(), stream, plan(0).2, WHAT)?;
-        let (matrices, [partner, pointed, number, parts, nodes, struck, bound], _) = plan(memory.address);
-        Ok(Self { matrices, partner, pointed, struck, number, parts, nodes, bound, rows, entries, memory })
+        let memory = Memory::zeroed(stream.device(), stream, layout(0).2, WHAT)?;
+        let (matrices, [partner, pointed, number, parts, nodes, rejected, bound], _) = layout(memory.address);
+        Ok(Self { matrices, partner, pointed, rejected, number, parts, nodes, bound, rows, entries, memory })
     }
 
     /// Returns whether the workspace was allocated for this shape.
@@ -125,13 +126,13 @@ impl SetupWorkspace {
         (last, memory): (Option<&Launched>, Vec<Option<Memory>>),
     ) -> Result<Cycle> {
         let launched = Launched { single, levels: Vec::new(), inverse: 0, scale };
-        let mut cycle = Cycle { launched, memory, kept: 0 };
+        let mut cycle = Cycle { launched, memory, reused_aggregates: 0 };
         // A level of equal size and precision keeps its memory, which still contains the previous aggregates.
         let mut last = last.filter(|last| last.single == single).map(|last| &*last.levels);
         let (mut matrix, mut spare) = (self.first(), [self.matrices[1], self.matrices[2]]);
         let (mut nodes, mut before, mut kappa) = ((0, 0), None, rules.kappa);
         loop {
-            let couplings = self.take(stream, &mut cycle, matrix, (nodes, before))?;
+            let couplings = self.append_level(stream, &mut cycle, matrix, (nodes, before))?;
             before = Some(couplings);
             let k = cycle.launched.levels.len() - 1;
             if matrix.rows <= COARSEST {
@@ -141,12 +142,12 @@ impl SetupWorkspace {
                 true => Rules { kappa, passes: rules.passes.max(3) },
                 false => Rules { kappa, ..*rules },
             };
-            let kept = self.kept(stream, last, (k, matrix))?;
-            cycle.kept += kept.map_or(0, |(count, ..)| count as usize);
-            last = last.filter(|_| kept.is_some());
+            let reusable = self.reusable_aggregates(stream, last, (k, matrix))?;
+            cycle.reused_aggregates += reusable.map_or(0, |(count, ..)| count as usize);
+            last = last.filter(|_| reusable.is_some());
             let made = loop {
-                if kept.is_some() {
-                    break kept;
+                if reusable.is_some() {
+                    break reusable;
                 }
                 let made = self.aggregate(stream, &mut cycle, (matrix, spare[0]), &rules_of(k, kappa))?;
                 let weaker = 2.0 * kappa;
@@ -177,7 +178,7 @@ impl SetupWorkspace {
 
     /// Tests whether the previous aggregates of level k pass the quality test for this matrix. If so, returns their
     /// number, the width of their node lists, and the address of these lists.
-    fn kept(
+    fn reusable_aggregates(
         &self,
         stream: &Stream,
         last: Option<&[Level]>,
@@ -201,8 +202,9 @@ impl SetupWorkspace {
         Ok((failed == 0).then_some((count, width, nodes)))
     }
 
-    /// Appends a level for this matrix to the cycle. Returns the number of couplings.
-    fn take(
+    /// Appends a level for this matrix to the cycle. Returns the number of couplings. `nodes` and `width` are the node
+    /// lists of its rows on the previous level and their width, `before` is the number of couplings of that level.
+    fn append_level(
         &self,
         stream: &Stream,
         cycle: &mut Cycle,
@@ -212,21 +214,21 @@ impl SetupWorkspace {
         let (k, n) = (cycle.launched.levels.len(), matrix.rows as usize);
         let (lanes, slice) = if matrix.rows >= ONE_THREAD_ROWS { (1, SLICE) } else { (LANES, 1) };
         let (real, slices) = (if cycle.launched.single { 4 } else { 8 }, n.div_ceil(slice as usize));
-        let plan = |base| {
-            let mut plan = Plan::new(base);
-            let aggregate = plan.bytes(4 * n);
-            let first = plan.bytes(4 * (slices + 2));
-            let [excess, step, r, start, c, z] = [0; 6].map(|_: u8| plan.bytes(real * n));
+        let layout = |base| {
+            let mut layout = MemoryLayout::new(base);
+            let aggregate = layout.bytes(4 * n);
+            let first = layout.bytes(4 * (slices + 2));
+            let [row_sum, step, r, start, c, z] = [0; 6].map(|_: u8| layout.bytes(real * n));
             let rows = n as u32;
-            let level = Level { first, excess, step, nodes, r, start, c, z, rows, width, lanes, ..Level::default() };
-            (level, aggregate, plan.used)
+            let level = Level { first, row_sum, step, nodes, r, start, c, z, rows, width, lanes, ..Level::default() };
+            (level, aggregate, layout.used)
         };
-        let base = cycle.room(stream, 3 * k, plan(0).2)?.1;
-        let mut level = plan(base).0;
+        let base = cycle.room(stream, 3 * k, layout(0).2)?.1;
+        let mut level = layout(base).0;
         let arguments = TakeArgs {
             c: matrix,
             first: level.first,
-            excess: level.excess,
+            row_sum: level.row_sum,
             step: level.step,
             bound: self.bound,
             slice,
@@ -266,7 +268,7 @@ impl SetupWorkspace {
                 kappa: rules.kappa,
                 partner: self.partner,
                 pointed: self.pointed,
-                struck: self.struck,
+                rejected: self.rejected,
                 of: if is_first { of } else { 0 },
                 fine: matrix,
                 nodes,
@@ -320,18 +322,19 @@ impl SetupWorkspace {
         sum_couplings(stream, &arguments)
     }
 
-    /// Computes the inverse of the coarsest matrix.
+    /// Computes the inverse of the coarsest matrix in the precision of the cycle, or its pseudoinverse if the matrix
+    /// has singular components (kernels/common/inverse.cuh).
     fn invert(&self, stream: &Stream, cycle: &mut Cycle, matrix: Couplings) -> Result<()> {
         let (k, n) = (cycle.launched.levels.len(), matrix.rows as usize);
         let real = if cycle.launched.single { 4 } else { 8 };
-        let plan = |base| {
-            let mut plan = Plan::new(base);
-            let buffers = [0; 2].map(|_: u8| plan.bytes(8 * n * n));
-            let (pivots, null_of) = (plan.bytes(16 * (PIVOTS * PIVOTS) as usize), plan.bytes(4 * n));
-            (buffers, [pivots, null_of], plan.bytes(real * n * n), plan.used)
+        let layout = |base| {
+            let mut layout = MemoryLayout::new(base);
+            let buffers = [0; 2].map(|_: u8| layout.bytes(8 * n * n));
+            let (pivots, null_of) = (layout.bytes(16 * (PIVOTS * PIVOTS) as usize), layout.bytes(4 * n));
+            (buffers, [pivots, null_of], layout.bytes(real * n * n), layout.used)
         };
-        let base = cycle.room(stream, 3 * k, plan(0).3)?.1;
-        let (mut buffers, [pivots, null_of], inverse, _) = plan(base);
+        let base = cycle.room(stream, 3 * k, layout(0).3)?.1;
+        let (mut buffers, [pivots, null_of], inverse, _) = layout(base);
         cycle.launched.inverse = inverse;
         stream.fill(buffers[0], 0, 8 * n * n)?;
         let square = SpreadArgs { c: matrix, to: buffers[0], null_of };
@@ -340,8 +343,8 @@ impl SetupWorkspace {
         invert(stream, (&mut buffers, matrix.diagonal, pivots, n))?;
         let [from, to] = buffers;
         let means = NullArgs { from, to, null_of, n: n as i32, ..NullArgs::default() };
-        take_means(stream, &means)?;
-        take_means(stream, &NullArgs { from: to, to: from, ..means })?;
+        project_inverse(stream, &means)?;
+        project_inverse(stream, &NullArgs { from: to, to: from, ..means })?;
         let arguments = NarrowArgs { from, to: inverse, count: (n * n) as u32, unused: 0 };
         narrow_inverse(stream, cycle.launched.single, &arguments)
     }

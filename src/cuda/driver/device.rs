@@ -6,8 +6,9 @@ use crate::error::{Error, Result, push};
 use cudarc::driver::sys;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A device with its primary context and the kernels of one family. All handles of the family on this device share one
-/// value of this type. The device stays open after the last of these handles is destroyed.
+/// A device with its primary context and the kernels of one family. All handles of the family that use this device with
+/// the same `share` use the same value of this type. The device stays open after the last of these handles is
+/// destroyed.
 pub struct Device {
     /// CUDA ordinal.
     pub ordinal: i32,
@@ -26,6 +27,7 @@ pub struct Device {
     pub processors: u32,
     /// Size of the L2 cache in bytes.
     pub cache: usize,
+    /// Kernels, in the order of their numbers.
     pub(super) functions: Vec<sys::CUfunction>,
 }
 
@@ -41,7 +43,8 @@ pub struct Entered {
 }
 
 /// Returns whether the host program has reset the device since its primary context had the identifier `id`. A reset
-/// frees the memory of the old context, and its addresses may have been reused.
+/// frees the memory of the old context, and its addresses may have been reused. Also returns true if the driver does
+/// not report the state of the context.
 pub(super) fn was_reset(device: sys::CUdevice, context: sys::CUcontext, id: u64) -> bool {
     let (mut flags, mut active, mut now) = (0, 0, 0);
     // SAFETY: the device exists, and the pointers outlive the calls. `cuCtxGetId` is called only while the primary
@@ -76,8 +79,8 @@ impl Drop for Entered {
 }
 
 impl Device {
-    /// Opens the device with this ordinal and loads the kernels of a family, or returns an open device with these
-    /// kernels.
+    /// Opens the device with this ordinal and loads the kernels of a family. Returns an open device instead, if there
+    /// is one with these kernels and this share.
     ///
     /// Loading takes about 0.1 s, so an open device stays open as long as it is usable.
     pub fn open(ordinal: i64, family: &'static Module, share: Share) -> Result<Arc<Self>> {
@@ -110,7 +113,8 @@ impl Device {
         Ok(device)
     }
 
-    /// Returns whether the device was not reset and its context has no unrecoverable error.
+    /// Returns whether the device was not reset and its context has no unrecoverable error. After such an error, no
+    /// event can be created.
     fn works(&self) -> bool {
         let Ok(_entered) = self.enter() else { return false };
         let mut event = std::ptr::null_mut();
@@ -162,7 +166,8 @@ impl Device {
         Ok(made)
     }
 
-    /// Enables access of this device to all memory of `other`, or returns the reason why this is impossible.
+    /// Enables direct access of this device to the memory of `other`. Returns an error if the link between the two
+    /// devices does not support direct access and atomic operations.
     pub fn reach(&self, other: &Self) -> Result<()> {
         use sys::CUdevice_P2PAttribute_enum as A;
         for wanted in [A::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, A::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED]
@@ -180,7 +185,7 @@ impl Device {
             }
         }
         let _entered = self.enter()?;
-        // SAFETY: `other` retains its context as long as it is open.
+        // SAFETY: the context of this device is current. `other` retains its context as long as it is open.
         match unsafe { sys::cuCtxEnablePeerAccess(other.context, 0) } {
             sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(()),
             result => check(result, "the memory of another device"),
@@ -212,7 +217,7 @@ impl Device {
         Ok(())
     }
 
-    /// Makes the context of the device current, unless the device was reset.
+    /// Makes the context of the device current. Returns an error if the device was reset.
     pub fn enter(&self) -> Result<Entered> {
         self.check()?;
         // SAFETY: this value has retained the context.

@@ -22,14 +22,15 @@ pub struct Loop {
     launches: Launches,
 }
 
-// SAFETY: a graph may be used from any thread, but by one thread at a time. A handle owns the graph and is used in the
-// same way.
+// SAFETY: a graph may be used from any thread, but by one thread at a time. The handle that owns the graph is used by
+// one thread at a time.
 unsafe impl Send for Loop {}
 
 impl Loop {
     /// Records a loop from the launches of `body`, which receives a stream and the handle of the condition.
     ///
-    /// Returns `previous` unchanged if the body would launch the same kernels with the same arguments.
+    /// If there is a previous loop, first calls `body` without executing its launches. Returns `previous` unchanged if
+    /// these launches have the same kernels, shapes and arguments.
     pub fn record(
         device: &Arc<Device>,
         previous: Option<Self>,
@@ -37,9 +38,9 @@ impl Loop {
     ) -> Result<Self> {
         let stream = Stream::new(device)?;
         if let Some(previous) = previous {
-            *stream.notes.borrow_mut() = Some(Launches::not_done());
+            *stream.launches.borrow_mut() = Some(Launches::only_recorded());
             body(&stream, previous.handle)?;
-            if stream.notes.take().is_some_and(|launches| launches.same_as(&previous.launches)) {
+            if stream.launches.take().is_some_and(|launches| launches.same_as(&previous.launches)) {
                 return Ok(previous);
             }
         }
@@ -87,9 +88,9 @@ impl Loop {
             inner
         };
         recorded.handle = handle;
-        *stream.notes.borrow_mut() = Some(Launches::default());
+        *stream.launches.borrow_mut() = Some(Launches::default());
         let result = body(stream, handle);
-        recorded.launches = stream.notes.take().unwrap_or_default();
+        recorded.launches = stream.launches.take().unwrap_or_default();
         let mut captured = inner;
         // SAFETY: ends the capture that began above, whether or not the body succeeded.
         let ended = unsafe { sys::cuStreamEndCapture(stream.stream, &mut captured) };
@@ -99,8 +100,8 @@ impl Loop {
         Ok(recorded)
     }
 
-    /// Records a graph that executes the launches of `body` once, on all devices of the stream `like`. In the graph,
-    /// the streams synchronize through the kernel that `meet` launches.
+    /// Records a graph that executes the launches of `body` once. `body` receives a new stream with the devices of the
+    /// stream `like`. In the graph, the streams of these devices synchronize through the kernel that `meet` launches.
     pub fn record_once(like: &Stream, meet: Meet, body: impl FnOnce(&Stream) -> Result<()>) -> Result<Self> {
         let devices = like.devices()?;
         let device = &devices[0];
@@ -128,7 +129,7 @@ impl Loop {
 
     /// Launches the graph on a stream.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
-        let stream = stream.alone()?;
+        let stream = stream.after_all_devices()?;
         // SAFETY: `record` or `record_once` instantiated the graph. The arrays that the graph uses live as long as the
         // handle.
         check(unsafe { sys::cuGraphLaunch(self.executable, stream) }, "launching a graph")

@@ -9,7 +9,7 @@ use cudarc::driver::sys;
 use std::ffi::c_void;
 
 impl Device {
-    /// Allows a kernel to use `bytes` of dynamic shared memory. Returns false if the device has less.
+    /// Allows a kernel to use `bytes` of dynamic shared memory per block. Returns false if the device has less.
     pub(crate) fn allow_shared(&self, kernel: usize, bytes: u32) -> bool {
         let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the function belongs to the loaded module.
@@ -19,7 +19,7 @@ impl Device {
     /// Returns the virtual architecture from whose PTX a kernel was compiled: 90 for compute_90.
     ///
     /// Code for an older architecture also runs on a newer device, but does not use the instructions of the newer
-    /// architecture.
+    /// architecture. Returns 0 if the driver does not report the architecture.
     pub(crate) fn architecture(&self, kernel: usize) -> i32 {
         let mut version = 0;
         let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
@@ -29,14 +29,14 @@ impl Device {
     }
 
     /// Returns the largest number of blocks of a kernel that the device can execute at once in clusters of `cluster`
-    /// blocks.
+    /// blocks. A block has `threads` threads and `shared` bytes of dynamic shared memory.
     ///
     /// Returns 0 if the device cannot run such clusters. Clusters of more than 8 blocks need a function attribute,
     /// because not all devices support them. This function sets the attribute.
-    pub fn together_in_clusters(&self, kernel: usize, threads: u32, cluster: u32, shared: u32) -> u32 {
+    pub fn most_resident_in_clusters(&self, kernel: usize, threads: u32, cluster: u32, shared: u32) -> u32 {
         let function = self.functions[kernel];
         let large = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
-        let mut attributes = Together { blocks: cluster, cluster, shared, further: 0 }.attributes();
+        let mut attributes = CooperativeLaunch { blocks: cluster, cluster, shared, further: 0 }.attributes();
         let config = config(std::ptr::null_mut(), cluster, (threads, 1), shared, &mut attributes);
         let mut clusters = 0;
         // SAFETY: the function belongs to this device; the structures outlive the calls.
@@ -50,8 +50,8 @@ impl Device {
     }
 
     /// Returns the largest number of blocks of a kernel that the device can execute at once, or 0 if it does not
-    /// support cooperative launches.
-    pub fn together(&self, kernel: usize, threads: u32) -> Result<u32> {
+    /// support cooperative launches. A block has `threads` threads and no dynamic shared memory.
+    pub fn most_resident_blocks(&self, kernel: usize, threads: u32) -> Result<u32> {
         use sys::CUdevice_attribute_enum as A;
         let (mut offered, mut processors, mut each) = (0, 0, 0);
         // SAFETY: the device exists; the pointers outlive the calls; the function belongs to this device.
@@ -67,7 +67,7 @@ impl Device {
     }
 }
 
-/// Number of blocks of a launch, and whether it runs on all devices that share the grid.
+/// Number of blocks of a launch on each device, and whether the kernel runs on all devices that share the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
     pub count: u32,
@@ -82,8 +82,8 @@ impl From<u32> for Blocks {
 
 /// Shape of a cooperative launch, whose blocks are all resident at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Together {
-    /// Number of blocks; 0 if the kernel cannot be used on this device.
+pub struct CooperativeLaunch {
+    /// Number of blocks without `further`; 0 if the kernel cannot be used on this device.
     pub blocks: u32,
     /// Blocks per cluster; 1 means no clusters.
     pub cluster: u32,
@@ -93,7 +93,7 @@ pub struct Together {
     pub further: u32,
 }
 
-impl Together {
+impl CooperativeLaunch {
     fn attributes(self) -> [sys::CUlaunchAttribute; 2] {
         use sys::CUlaunchAttributeID_enum as A;
         let of = |id, value| sys::CUlaunchAttribute { id, pad: [0; 4], value };
@@ -106,9 +106,11 @@ impl Together {
 }
 
 impl Stream {
-    /// Launches a kernel that takes one structure.
+    /// Launches a kernel that takes one structure, with `block` threads per block in x and y. The kernel runs on the
+    /// device of this stream, or on all devices of the stream if `blocks` is divided. If launches are only recorded,
+    /// nothing is launched. `name` is used in error messages.
     ///
-    /// With `behind`, the kernel may begin while the previous kernel on the stream ends, if the device supports
+    /// With `follows_kernel`, the kernel may begin while the previous kernel on the stream ends, if the device supports
     /// programmatic dependent launch. The kernel itself must then wait for the previous kernel (`wait_for_previous` of
     /// the smoother's kernels).
     ///
@@ -121,23 +123,25 @@ impl Stream {
         blocks: impl Into<Blocks>,
         block: (u32, u32),
         shared_bytes: u32,
-        behind: bool,
+        follows_kernel: bool,
         arguments: &A,
         name: &str,
     ) -> Result<()> {
         let Blocks { count, divided } = blocks.into();
         let shape = [kernel as u64, count.into(), block.0.into(), block.1.into(), shared_bytes.into()];
-        if !self.note(&shape, arguments)? {
+        if !self.record_launch(&shape, arguments)? {
             return Ok(());
         }
         let begin = |stream: &Self| {
             // SAFETY: guaranteed by the caller.
-            unsafe { stream.begin(kernel, (count, block, shared_bytes), behind, arguments, name) }
+            unsafe { stream.begin(kernel, (count, block, shared_bytes), follows_kernel, arguments, name) }
         };
         if divided {
-            return self.in_step()?.try_for_each(|stream| stream.device.enter().and_then(|_entered| begin(stream)));
+            return self
+                .on_all_devices()?
+                .try_for_each(|stream| stream.device.enter().and_then(|_entered| begin(stream)));
         }
-        self.alone()?;
+        self.after_all_devices()?;
         begin(self)
     }
 
@@ -149,7 +153,7 @@ impl Stream {
         &self,
         kernel: usize,
         (blocks, block, shared_bytes): (u32, (u32, u32), u32),
-        behind: bool,
+        follows_kernel: bool,
         arguments: &A,
         name: &str,
     ) -> Result<()> {
@@ -159,7 +163,7 @@ impl Stream {
         let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
         attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
         attribute.value.programmaticStreamSerializationAllowed = 1;
-        let attributes = &mut [attribute][..usize::from(behind && self.device.overlaps)];
+        let attributes = &mut [attribute][..usize::from(follows_kernel && self.device.overlaps)];
         let config = config(self.stream, blocks, block, shared_bytes, attributes);
         // SAFETY: guaranteed by the caller; the driver copies both structures before it returns.
         let result = unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
@@ -167,28 +171,30 @@ impl Stream {
     }
 
     /// Launches a kernel whose blocks wait for one another (cooperative launch): the driver starts all blocks or none.
+    /// The kernel runs on the device of this stream. If launches are only recorded, nothing is launched.
     ///
     /// # Safety
     /// As for `launch`.
-    pub(crate) unsafe fn launch_together<A: Argument>(
+    pub(crate) unsafe fn launch_cooperative<A: Argument>(
         &self,
         kernel: usize,
-        together: Together,
+        cooperative: CooperativeLaunch,
         block: (u32, u32),
         arguments: &A,
         name: &str,
     ) -> Result<()> {
-        self.alone()?;
-        let Together { blocks, cluster, shared, further } = together;
+        self.after_all_devices()?;
+        let CooperativeLaunch { blocks, cluster, shared, further } = cooperative;
         let shape = [kernel as u64, blocks.into(), cluster.into(), shared.into(), further.into(), block.0.into()];
-        if !self.note(&shape, arguments)? {
+        if !self.record_launch(&shape, arguments)? {
             return Ok(());
         }
         let mut pointers = [std::ptr::from_ref(arguments).cast_mut().cast::<c_void>()];
         let function = self.device.functions[kernel];
-        let mut attributes = together.attributes();
-        let attributes = &mut attributes[..if together.cluster > 1 { 2 } else { 1 }];
-        let config = config(self.stream, together.blocks + together.further, block, together.shared, attributes);
+        let mut attributes = cooperative.attributes();
+        let attributes = &mut attributes[..if cooperative.cluster > 1 { 2 } else { 1 }];
+        let config =
+            config(self.stream, cooperative.blocks + cooperative.further, block, cooperative.shared, attributes);
         // SAFETY: guaranteed by the caller; the driver copies the structures before it returns.
         let result = unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };
         check(result, name)

@@ -9,20 +9,21 @@ use std::mem::MaybeUninit;
 pub struct Launches {
     bytes: Vec<MaybeUninit<u8>>,
     /// Whether launches are only recorded and not executed.
-    not_done: bool,
+    only_recorded: bool,
 }
 
 impl Launches {
     /// Returns an empty record whose launches are not executed.
-    pub fn not_done() -> Self {
-        Self { not_done: true, ..Self::default() }
+    pub fn only_recorded() -> Self {
+        Self { only_recorded: true, ..Self::default() }
     }
 
-    /// Appends a launch. Returns whether the caller must execute it.
-    pub fn note<A: Copy>(&mut self, numbers: &[u64], structure: &A) -> Result<bool> {
+    /// Appends a launch with the shape `numbers` and the argument `structure`. Returns whether the caller must execute
+    /// it.
+    pub fn record<A: Copy>(&mut self, numbers: &[u64], structure: &A) -> Result<bool> {
         self.append(numbers.as_ptr().cast(), size_of_val(numbers))?;
         self.append(std::ptr::from_ref(structure).cast(), size_of::<A>())?;
-        Ok(!self.not_done)
+        Ok(!self.only_recorded)
     }
 
     fn append(&mut self, from: *const MaybeUninit<u8>, count: usize) -> Result<()> {

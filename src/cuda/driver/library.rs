@@ -23,7 +23,8 @@ fn text(result: sys::CUresult) -> String {
     unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
 }
 
-/// Converts a result code of the driver to a result of this library.
+/// Converts a result code of the driver to a result of this library. The error message begins with `what`, or ends with
+/// it if memory is lacking.
 pub(super) fn check(result: sys::CUresult, what: &str) -> Result<()> {
     use sys::CUresult as R;
     match result {
@@ -34,7 +35,8 @@ pub(super) fn check(result: sys::CUresult, what: &str) -> Result<()> {
     }
 }
 
-/// Initializes the driver on the first call and returns the number of devices. Later calls return the same result.
+/// Initializes the driver on the first call, and returns the number of devices. Returns an error if there is no driver,
+/// if it is older than `OLDEST_DRIVER`, or if there is no device. Later calls return the same result.
 pub(super) fn driver() -> Result<i32> {
     static STARTED: OnceLock<Result<i32>> = OnceLock::new();
     STARTED
@@ -66,7 +68,7 @@ pub(super) fn driver() -> Result<i32> {
         .clone()
 }
 
-/// Returns the number of usable devices; 0 without a driver or without kernels.
+/// Returns the number of devices; 0 if `driver` fails or this build has no kernels.
 pub fn device_count() -> i32 {
     // Only the count is cached, because returning a copy of the error of `driver` would allocate memory. A driver does
     // not appear or disappear while the program runs.

@@ -18,7 +18,8 @@ pub enum Space {
     Device(i32),
 }
 
-/// Asks the driver for the memory space of an address. Without a driver, all memory is host memory.
+/// Returns the memory space of an address. An address that the driver does not know is in host memory. If there is no
+/// usable device, all memory is host memory.
 pub fn space_of(address: usize) -> Result<Space> {
     if device_count() == 0 || address == 0 {
         return Ok(Space::Host);
@@ -52,8 +53,8 @@ pub fn is_page_locked(address: usize) -> bool {
 
 /// Returns whether devices with peer access can read the memory at an address.
 ///
-/// This holds for memory from cudaMalloc or cudaMallocManaged. For memory from a pool or mapped by the program, the
-/// program itself must grant the access.
+/// This holds for memory from cudaMalloc or cudaMallocManaged. Returns false for other memory. To memory from a pool,
+/// or memory that the program maps, only the program itself can grant access.
 pub fn is_open_to_others(address: usize) -> bool {
     use sys::CUpointer_attribute as A;
     [A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, A::CU_POINTER_ATTRIBUTE_IS_MANAGED].into_iter().any(|which| {
@@ -100,7 +101,8 @@ impl Memory {
         stream.wait()
     }
 
-    /// Allocates zeroed memory in one address range whose granule g resides on the device with index `owner(g)`.
+    /// Allocates zeroed memory in one address range. Granule g, the g-th `GRANULE` bytes, resides on device number
+    /// `owner(g)` of the stream. The size is rounded up to whole granules.
     ///
     /// All devices of the stream can read and write the whole range at the same addresses. The caller must drop the
     /// value only when no device uses it.
@@ -253,7 +255,7 @@ impl<T> Drop for Pinned<T> {
     }
 }
 
-/// Page-locked host memory for doubles that threads share. The module `staging` decides which thread uses which part.
+/// Page-locked host memory for doubles, which several threads use. The module `staging` assigns its parts to threads.
 pub struct Locked {
     device: Arc<Device>,
     values: *mut f64,
@@ -281,8 +283,7 @@ impl Locked {
 impl Drop for Locked {
     fn drop(&mut self) {
         if let Ok(_entered) = self.device.enter() {
-            // SAFETY: `new` allocated the memory. The user has waited for all copies, or the driver waits for them
-            // here.
+            // SAFETY: `new` allocated the memory. Copies that use it have ended, or the driver waits for them here.
             let _ = unsafe { sys::cuMemFreeHost(self.values.cast()) };
         }
     }

@@ -1,10 +1,11 @@
 //! The part of the CUDA driver API that the CUDA backends use: devices with their primary context and the library's
-//! kernels, streams, memory and graphs. A Rust value owns each resource and frees it. The result of every call is
-//! checked.
+//! kernels, streams, memory and graphs. A Rust value owns each resource and frees it. The results of calls are checked,
+//! except of those that free a resource.
 //!
 //! The driver library is loaded at the first use, so the program also runs on machines without it. The context is the
-//! primary context, shared with the host program and current only for the duration of a call. No work is queued on the
-//! default stream. Pointers of the caller are plain addresses here, because the library does not own their memory.
+//! primary context, shared with the host program and current only for the duration of a call. No kernel and no
+//! asynchronous copy is queued on the default stream. Pointers of the caller are plain addresses here, because the
+//! library does not own their memory.
 
 mod device;
 mod graph;
@@ -19,12 +20,12 @@ mod transfers;
 
 pub use device::{Device, Entered};
 pub use graph::Loop;
-pub use kernels::{Blocks, Together};
+pub use kernels::{Blocks, CooperativeLaunch};
 pub use library::{HAS_KERNELS, device_count};
 pub use memory::{GRANULE, Locked, Memory, Pinned, Space, is_open_to_others, is_page_locked, space_of};
 pub(super) use module::Argument;
 pub use module::{Kernel, Module, Share};
-pub use program::{ExportedMemory, HANDLE, Opened, Plain, Primary, Rows};
+pub use program::{ExportedMemory, HANDLE, Opened, Plain, PrimaryContext, Rows};
 pub use stream::{Event, Meet, Stream, Watch};
 
 #[cfg(test)]
@@ -34,7 +35,7 @@ mod tests {
     use crate::error::Error;
     use std::sync::Arc;
 
-    /// Kernels are loaded once for all handles, including handles created after the last one was destroyed.
+    /// A device stays open when the last value that uses it is dropped: the next `open` returns the same device.
     #[test]
     #[ignore = "needs a device, or an emulated one"]
     fn a_device_stays_open() {
@@ -45,7 +46,7 @@ mod tests {
         assert_eq!(Arc::as_ptr(&open()), address);
     }
 
-    /// A kernel whose structure differs in size from the library's structure must fail to load.
+    /// Opening a device must fail if a kernel expects a structure whose size differs from that of the library.
     #[test]
     #[ignore = "needs a device, or an emulated one"]
     fn a_kernel_that_takes_another_structure_is_refused() {
@@ -56,10 +57,10 @@ mod tests {
             shared: &[],
             kernels: &[&[Kernel::of::<[u64; 3]>("rrb_store_f64")]],
         };
-        let Err(Error::Internal(sentence)) = Device::new(0, &WRONG, Share::ALL) else {
+        let Err(Error::Internal(message)) = Device::new(0, &WRONG, Share::ALL) else {
             panic!("the sizes are not compared");
         };
-        assert!(sentence.contains("kernel rrb_store_f64 expects a structure of"), "{sentence}");
-        assert!(sentence.contains("24"), "{sentence}");
+        assert!(message.contains("kernel rrb_store_f64 expects a structure of"), "{message}");
+        assert!(message.contains("24"), "{message}");
     }
 }

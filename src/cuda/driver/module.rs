@@ -6,7 +6,7 @@ use bytemuck::{AnyBitPattern, Pod, Zeroable};
 use cudarc::driver::sys;
 use std::ffi::CString;
 
-/// All kernels of a family.
+/// All kernels of a family. The number of a kernel is its index in the list of `shared` kernels, followed by `kernels`.
 pub struct Module {
     /// Fatbin with machine code for the architectures of build.rs, and PTX; empty in a build without kernels.
     pub image: &'static [u8],
@@ -24,13 +24,13 @@ pub struct Module {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct Share {
-    pub place: i32,
+    pub index: i32,
     pub count: i32,
 }
 
 impl Share {
     /// One device that owns all rows.
-    pub const ALL: Self = Self { place: 0, count: 1 };
+    pub const ALL: Self = Self { index: 0, count: 1 };
 }
 
 /// Name of a kernel, and the size in bytes of its only argument, a structure.
@@ -76,8 +76,8 @@ unsafe impl<T: Pod> Argument for T {}
 /// Type of `cuFuncGetParamInfo`: function, index of the parameter, its offset and its size.
 type ParameterInfo = unsafe extern "C" fn(sys::CUfunction, usize, *mut usize, *mut usize) -> sys::CUresult;
 
-/// Returns `cuFuncGetParamInfo` (CUDA 12.4 and newer). An emulated driver may lack this function. The sizes of
-/// arguments are then not compared.
+/// Returns `cuFuncGetParamInfo` (CUDA 12.4 and newer), or `None` if the driver lacks this function, as an emulated
+/// driver may. The sizes of arguments are then not compared.
 fn parameter_info() -> Option<ParameterInfo> {
     // SAFETY: the library is loaded, because a device is in use; the type is that of cuda.h.
     unsafe { sys::culib().get::<ParameterInfo>(b"cuFuncGetParamInfo\0") }.ok().map(|call| *call)
@@ -104,7 +104,8 @@ impl Module {
         check(sent, "the share of a device")
     }
 
-    /// Returns the kernels of the loaded module, in the order of their numbers.
+    /// Returns the kernels of the loaded module, in the order of their numbers. Returns an error if a kernel is
+    /// missing, or expects a structure of another size.
     pub(super) fn functions(&self, module: sys::CUmodule) -> Result<Vec<sys::CUfunction>> {
         let mut functions = Vec::new();
         let count = |lists: &[&[Kernel]]| lists.iter().map(|list| list.len()).sum::<usize>();

@@ -8,7 +8,7 @@ use cudarc::driver::sys;
 use std::sync::Arc;
 
 /// Primary context of a device, in which host programs allocate their memory.
-pub struct Primary {
+pub struct PrimaryContext {
     ordinal: i32,
     device: sys::CUdevice,
     context: sys::CUcontext,
@@ -19,9 +19,9 @@ pub struct Primary {
 }
 
 // SAFETY: contexts and streams of the driver may be used from any thread.
-unsafe impl Send for Primary {}
+unsafe impl Send for PrimaryContext {}
 // SAFETY: as above; no field changes after construction.
-unsafe impl Sync for Primary {}
+unsafe impl Sync for PrimaryContext {}
 
 /// Rows of doubles in any memory space: address of the first value, and distance of consecutive rows in values.
 #[derive(Clone, Copy)]
@@ -30,7 +30,8 @@ pub struct Rows {
     pub ld: usize,
 }
 
-/// Memory that another process may open: IPC handle of the allocation, and offset of the address in bytes.
+/// Memory that another process may open: IPC handle of the allocation, and offset in bytes of the exported address from
+/// the start of the allocation.
 #[derive(Clone, Copy)]
 pub struct ExportedMemory {
     pub handle: [u8; HANDLE],
@@ -43,16 +44,16 @@ const PITCH_LIMIT: usize = 1 << 31;
 /// Size of an IPC handle in bytes.
 pub const HANDLE: usize = size_of::<sys::CUipcMemHandle>();
 
-impl Primary {
-    /// Retains the primary context of a device.
+impl PrimaryContext {
+    /// Retains the primary context of a device, and creates the stream for copies.
     pub fn of(ordinal: i32) -> Result<Arc<Self>> {
         let count = driver()?;
         if ordinal < 0 || ordinal >= count {
-            let sentence = format!(
+            let message = format!(
                 "device={ordinal} does not exist: this machine has {count} CUDA devices, \
                                     numbered from 0"
             );
-            return Err(Error::NoDevice(sentence));
+            return Err(Error::NoDevice(message));
         }
         let (mut device, mut context) = (0, std::ptr::null_mut());
         // SAFETY: the driver is loaded; the pointers outlive the calls.
@@ -60,16 +61,16 @@ impl Primary {
             check(sys::cuDeviceGet(&mut device, ordinal), "the CUDA device")?;
             check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
         }
-        // If a later call fails, dropping `primary` releases the context.
-        let mut primary = Self { ordinal, device, context, id: 0, stream: std::ptr::null_mut() };
+        // If a later call fails, dropping `retained` releases the context.
+        let mut retained = Self { ordinal, device, context, id: 0, stream: std::ptr::null_mut() };
         // SAFETY: the context was just retained; the pointer outlives the call.
-        check(unsafe { sys::cuCtxGetId(context, &mut primary.id) }, "the device's context")?;
-        let entered = primary.enter()?;
-        let apart = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        check(unsafe { sys::cuCtxGetId(context, &mut retained.id) }, "the device's context")?;
+        let entered = retained.enter()?;
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the pointer outlives the call.
-        check(unsafe { sys::cuStreamCreate(&mut primary.stream, apart) }, "a stream")?;
+        check(unsafe { sys::cuStreamCreate(&mut retained.stream, flags) }, "a stream")?;
         drop(entered);
-        Ok(Arc::new(primary))
+        Ok(Arc::new(retained))
     }
 
     /// Returns the CUDA ordinal of the device.
@@ -141,13 +142,13 @@ impl Primary {
         check(unsafe { sys::cuStreamSynchronize(self.stream) }, "rows of another rank")
     }
 
-    /// Allocates `values` zeros in memory that other processes can open.
+    /// Allocates memory for `values` doubles, which other processes can open. It contains zeros after `wait`.
     pub fn zeros(self: &Arc<Self>, values: usize) -> Result<Plain> {
         let _entered = self.enter()?;
         let mut address = 0;
         // SAFETY: the pointer outlives the call.
         check(unsafe { sys::cuMemAlloc_v2(&mut address, 8 * values) }, "rows of all ranks")?;
-        let plain = Plain { primary: self.clone(), address, bytes: 8 * values };
+        let plain = Plain { context: self.clone(), address, bytes: 8 * values };
         // SAFETY: the memory was just allocated with this size.
         check(unsafe { sys::cuMemsetD8Async(address, 0, plain.bytes, self.stream) }, "clearing device memory")?;
         Ok(plain)
@@ -167,18 +168,18 @@ impl Primary {
     }
 
     /// Opens memory that another process exported.
-    pub fn open(self: &Arc<Self>, handed: &ExportedMemory) -> Result<Opened> {
+    pub fn open(self: &Arc<Self>, exported: &ExportedMemory) -> Result<Opened> {
         let _entered = self.enter()?;
-        let handle = sys::CUipcMemHandle { reserved: handed.handle.map(|c| c as _) };
+        let handle = sys::CUipcMemHandle { reserved: exported.handle.map(|c| c as _) };
         let mut base = 0;
         let peers = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
         // SAFETY: the pointer outlives the call; the driver refuses handles that it did not issue.
         check(unsafe { sys::cuIpcOpenMemHandle_v2(&mut base, handle, peers) }, "an array of another process")?;
-        Ok(Opened { primary: self.clone(), base, address: base + handed.offset })
+        Ok(Opened { context: self.clone(), base, address: base + exported.offset })
     }
 }
 
-impl Drop for Primary {
+impl Drop for PrimaryContext {
     fn drop(&mut self) {
         if let Ok(_entered) = self.enter()
             && !self.stream.is_null()
@@ -193,14 +194,14 @@ impl Drop for Primary {
 
 /// Device memory allocated with `cuMemAlloc`, as host programs allocate theirs.
 pub struct Plain {
-    primary: Arc<Primary>,
+    context: Arc<PrimaryContext>,
     pub address: u64,
     pub bytes: usize,
 }
 
 impl Drop for Plain {
     fn drop(&mut self) {
-        if let Ok(_entered) = self.primary.enter() {
+        if let Ok(_entered) = self.context.enter() {
             // SAFETY: `zeros` allocated the memory, and it is freed once. If the device was reset after the allocation,
             // `enter` has failed above.
             let _ = unsafe { sys::cuMemFree_v2(self.address) };
@@ -210,7 +211,7 @@ impl Drop for Plain {
 
 /// Memory of another process, which stays open until this value is dropped.
 pub struct Opened {
-    primary: Arc<Primary>,
+    context: Arc<PrimaryContext>,
     base: u64,
     /// Address of the exported memory in this process.
     pub address: u64,
@@ -218,8 +219,8 @@ pub struct Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        if let Ok(_entered) = self.primary.enter() {
-            // SAFETY: `Primary::open` opened the memory, and it is closed once.
+        if let Ok(_entered) = self.context.enter() {
+            // SAFETY: `PrimaryContext::open` opened the memory, and it is closed once.
             let _ = unsafe { sys::cuIpcCloseMemHandle(self.base) };
         }
     }

@@ -14,15 +14,15 @@ pub struct Stream {
     pub(super) stream: sys::CUstream,
     owned: bool,
     /// Record of the launches; `None` if launches are executed without a record.
-    pub(super) notes: RefCell<Option<Launches>>,
+    pub(super) launches: RefCell<Option<Launches>>,
     /// Streams of the other devices that own rows of divided grids. Each kernel on a divided grid runs on all devices.
     /// It begins when the previous kernel has ended on all devices. All other work runs only on the device of this
     /// stream.
     mates: Vec<Mate>,
-    /// Event for which the other streams wait; `None` if there are no other streams.
+    /// Event that marks the end of the work of this stream, for the other streams; `None` if there are none.
     done: Option<Event>,
     /// Whether the last work was queued on the streams of all devices, and not only on this stream.
-    together: Cell<bool>,
+    last_on_all: Cell<bool>,
     /// The function that synchronizes the streams while a graph is recorded, from `join` to `leave`. `None` at all
     /// other times, when events synchronize the streams.
     meet: RefCell<Option<Meet>>,
@@ -37,8 +37,8 @@ struct Mate {
     done: Event,
 }
 
-// SAFETY: a stream may be used from any thread, but by one thread at a time. A handle owns the stream and is used in
-// the same way.
+// SAFETY: a stream may be used from any thread, but by one thread at a time. The handle that owns the stream is used by
+// one thread at a time.
 unsafe impl Send for Stream {}
 
 impl Stream {
@@ -53,8 +53,8 @@ impl Stream {
     }
 
     fn of(device: &Arc<Device>, stream: sys::CUstream, owned: bool) -> Self {
-        let (notes, together, meet) = (RefCell::new(None), Cell::new(false), RefCell::new(None));
-        Self { device: device.clone(), stream, owned, notes, mates: Vec::new(), done: None, together, meet }
+        let (launches, last_on_all, meet) = (RefCell::new(None), Cell::new(false), RefCell::new(None));
+        Self { device: device.clone(), stream, owned, launches, mates: Vec::new(), done: None, last_on_all, meet }
     }
 
     /// Adds streams of other devices, which run in lockstep with this stream.
@@ -77,14 +77,14 @@ impl Stream {
 
     /// Returns the CUDA stream for work on this device only. Work that is queued on it waits for earlier work on all
     /// devices.
-    pub(super) fn alone(&self) -> Result<sys::CUstream> {
-        if self.together.get() && !self.all_meet()? {
+    pub(super) fn after_all_devices(&self) -> Result<sys::CUstream> {
+        if self.last_on_all.get() && !self.all_meet()? {
             for mate in &self.mates {
-                mate.done.note(&mate.stream)?;
+                mate.done.record(&mate.stream)?;
                 self.after(&mate.done)?;
             }
         }
-        self.together.set(false);
+        self.last_on_all.set(false);
         Ok(self.stream)
     }
 
@@ -96,30 +96,30 @@ impl Stream {
                 let _ = unsafe { sys::cuStreamSynchronize(stream.stream) };
             }
         }
-        self.together.set(false);
+        self.last_on_all.set(false);
     }
 
     /// Returns the streams of all devices for work on all of them. Work that is queued on them waits for all earlier
     /// work, including work on this device only.
-    pub(super) fn in_step(&self) -> Result<impl Iterator<Item = &Self>> {
-        let together = self.together.get();
+    pub(super) fn on_all_devices(&self) -> Result<impl Iterator<Item = &Self>> {
+        let last_on_all = self.last_on_all.get();
         if let Some(done) = &self.done
             && !self.all_meet()?
         {
-            done.note_on(self.stream)?;
-            if together {
-                self.mates.iter().try_for_each(|mate| mate.done.note(&mate.stream))?;
+            done.record_on(self.stream)?;
+            if last_on_all {
+                self.mates.iter().try_for_each(|mate| mate.done.record(&mate.stream))?;
             }
             for (n, mate) in self.mates.iter().enumerate() {
                 mate.stream.after(done)?;
-                if together {
+                if last_on_all {
                     self.after(&mate.done)?;
                     let others = self.mates.iter().enumerate().filter(|(other, _)| *other != n);
                     others.map(|(_, other)| &other.done).try_for_each(|done| mate.stream.after(done))?;
                 }
             }
         }
-        self.together.set(self.done.is_some());
+        self.last_on_all.set(self.done.is_some());
         Ok(self.all())
     }
 
@@ -127,13 +127,13 @@ impl Stream {
         std::iter::once(self).chain(self.mates.iter().map(|mate| &mate.stream))
     }
 
-    /// Synchronizes all streams by calling the function `meet` that `join` stored. Returns false, without
-    /// synchronization, if no function is stored.
+    /// Synchronizes all streams: calls the function `meet`, which `join` has stored, for each of them. Returns false,
+    /// without synchronization, if no function is stored.
     fn all_meet(&self) -> Result<bool> {
         let meet = self.meet.borrow();
         let Some(meet) = &*meet else { return Ok(false) };
         // The `meet` launch runs on each stream separately, and must not itself wait for the other streams.
-        self.together.set(false);
+        self.last_on_all.set(false);
         self.all().try_for_each(|stream| stream.device.enter().and_then(|_entered| meet(stream)))?;
         Ok(true)
     }
@@ -141,15 +141,16 @@ impl Stream {
     /// Lets the other streams join the capture of this stream. Until `leave` is called, the streams synchronize through
     /// `meet`.
     pub(super) fn join(&self, meet: Meet) -> Result<()> {
-        drop(self.in_step()?);
+        drop(self.on_all_devices()?);
         *self.meet.borrow_mut() = Some(meet);
         Ok(())
     }
 
+    /// Ends the use of `meet`, and makes this stream wait for the other streams, so that the capture can end.
     pub(super) fn leave(&self) -> Result<()> {
         *self.meet.borrow_mut() = None;
-        self.together.set(self.done.is_some());
-        self.alone().map(drop)
+        self.last_on_all.set(self.done.is_some());
+        self.after_all_devices().map(drop)
     }
 
     /// Makes later work on this stream wait for an event of another stream.
@@ -181,16 +182,16 @@ impl Stream {
 
     /// Records a launch by its shape and argument bytes, if launches are recorded. Returns whether the caller must
     /// execute it.
-    pub(super) fn note<A: Copy>(&self, numbers: &[u64], bytes: &A) -> Result<bool> {
-        match &mut *self.notes.borrow_mut() {
-            Some(launches) => launches.note(numbers, bytes),
+    pub(super) fn record_launch<A: Copy>(&self, numbers: &[u64], bytes: &A) -> Result<bool> {
+        match &mut *self.launches.borrow_mut() {
+            Some(launches) => launches.record(numbers, bytes),
             None => Ok(true),
         }
     }
 
     /// Waits until all work is done, on all devices.
     pub fn wait(&self) -> Result<()> {
-        let stream = self.alone()?;
+        let stream = self.after_all_devices()?;
         // SAFETY: the stream is live.
         check(unsafe { sys::cuStreamSynchronize(stream) }, "the device's work")
     }
@@ -233,11 +234,11 @@ impl Event {
     }
 
     /// Records the event. It is complete when all work queued so far has ended.
-    pub fn note(&self, stream: &Stream) -> Result<()> {
-        self.note_on(stream.alone()?)
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        self.record_on(stream.after_all_devices()?)
     }
 
-    fn note_on(&self, stream: sys::CUstream) -> Result<()> {
+    fn record_on(&self, stream: sys::CUstream) -> Result<()> {
         // SAFETY: the event and the stream are live.
         check(unsafe { sys::cuEventRecord(self.event, stream) }, "an event")
     }
@@ -278,8 +279,8 @@ impl Watch {
     }
 
     /// Records the first (0) or second (1) event.
-    pub fn note(&self, which: usize, stream: &Stream) -> Result<()> {
-        self.0[which].note(stream)
+    pub fn record(&self, which: usize, stream: &Stream) -> Result<()> {
+        self.0[which].record(stream)
     }
 
     /// Returns the seconds between the two events. The caller must have waited for the stream.

@@ -40,8 +40,8 @@ fn rows_of(
 impl Stream {
     /// Sets `bytes` bytes to `value`.
     pub fn fill(&self, address: u64, value: u8, bytes: usize) -> Result<()> {
-        let stream = self.alone()?;
-        if !self.note(&[address, bytes as u64], &value)? {
+        let stream = self.after_all_devices()?;
+        if !self.record_launch(&[address, bytes as u64], &value)? {
             return Ok(());
         }
         // SAFETY: the address belongs to a `Memory` value, which is dropped only after the work that uses it has ended.
@@ -50,7 +50,7 @@ impl Stream {
 
     /// Copies values to the device. Values in pinned memory must not change until the host has waited for the stream.
     pub fn send<T: NoUninit>(&self, to: u64, values: &[T]) -> Result<()> {
-        let stream = self.alone()?;
+        let stream = self.after_all_devices()?;
         // SAFETY: all bytes of the slice are readable; the address is as in `fill`. Every caller waits before it
         // returns, or passes a `Pinned` that changes only after a wait.
         check(
@@ -61,7 +61,7 @@ impl Stream {
 
     /// Copies values from the device. They may be read after `wait`.
     pub fn fetch<T: AnyBitPattern>(&self, values: &mut [T], from: u64) -> Result<()> {
-        let stream = self.alone()?;
+        let stream = self.after_all_devices()?;
         // SAFETY: the slice is writable and accepts any bytes; the caller waits before it returns the slice.
         check(
             unsafe { sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), from, size_of_val(values), stream) },
@@ -72,15 +72,17 @@ impl Stream {
     /// Copies `count` doubles between addresses of any memory space, including addresses of the caller. The values at
     /// both addresses may be read or changed after `wait`.
     pub fn copy_values(&self, to: u64, from: u64, count: usize) -> Result<()> {
-        let stream = self.alone()?;
+        let stream = self.after_all_devices()?;
         // SAFETY: the addresses are as in `fill`, or belong to arrays of the caller, who guarantees their size. The
-        // call waits before it returns these arrays. The driver knows the memory space of an address.
+        // library waits for the copy before control returns to the caller. The driver knows the memory space of an
+        // address.
         check(unsafe { sys::cuMemcpyAsync(to, from, count * size_of::<f64>(), stream) }, "a copy of patches")
     }
 
-    /// Copies the first `bytes` bytes of a pinned value to the device.
+    /// Copies the first `bytes` bytes of a pinned value to the device. They must not change until the host has waited
+    /// for the stream.
     pub fn send_start<T: NoUninit>(&self, to: u64, from: &Pinned<T>, bytes: usize) -> Result<()> {
-        let stream = self.alone()?;
+        let stream = self.after_all_devices()?;
         assert!(bytes <= size_of::<T>());
         // SAFETY: the bytes are within the value, as just checked.
         check(unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.value.cast(), bytes, stream) }, "a copy to the device")
@@ -88,7 +90,7 @@ impl Stream {
 
     /// Copies `bytes` bytes from the device to the start of a pinned value. They may be read after `wait`.
     pub fn fetch_start<T: AnyBitPattern>(&self, to: &mut Pinned<T>, from: u64, bytes: usize) -> Result<()> {
-        let stream = self.alone()?;
+        let stream = self.after_all_devices()?;
         assert!(bytes <= size_of::<T>());
         // SAFETY: the bytes are within the value, as just checked.
         check(unsafe { sys::cuMemcpyDtoHAsync_v2(to.value.cast(), from, bytes, stream) }, "a copy from the device")
@@ -99,7 +101,7 @@ impl Stream {
     /// # Safety
     /// The values must be valid and must not change until the copy is complete.
     pub unsafe fn send_locked(&self, to: u64, from: *const f64, count: usize) -> Result<()> {
-        let stream = self.alone()?;
+        let stream = self.after_all_devices()?;
         // SAFETY: the caller guarantees valid values; the address is as in `fill`.
         check(unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.cast(), 8 * count, stream) }, "a copy to the device")
     }
@@ -109,7 +111,7 @@ impl Stream {
     /// # Safety
     /// The memory must be valid, and no thread may use it until the copy is complete.
     pub unsafe fn fetch_locked(&self, to: *mut f64, from: u64, count: usize) -> Result<()> {
-        let stream = self.alone()?;
+        let stream = self.after_all_devices()?;
         // SAFETY: the caller guarantees valid memory; the address is as in `fill`.
         check(unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, 8 * count, stream) }, "a copy from the device")
     }
@@ -117,7 +119,7 @@ impl Stream {
     /// Copies `rows` rows of `nx` values from host rows at a distance of `ld` values to a contiguous array on the
     /// device.
     pub fn send_rows(&self, to: u64, values: &[f64], ld: usize, nx: usize, rows: usize) -> Result<()> {
-        let stream = self.alone()?;
+        let stream = self.after_all_devices()?;
         assert!(rows > 0 && values.len() >= (rows - 1) * ld + nx);
         if ld == nx {
             return self.send(to, &values[..rows * nx]);
@@ -131,7 +133,7 @@ impl Stream {
     /// Copies a contiguous array on the device to host rows at a distance of `ld` values. Values between the rows stay
     /// unchanged.
     pub fn fetch_rows(&self, values: &mut [f64], from: u64, ld: usize, nx: usize, rows: usize) -> Result<()> {
-        let stream = self.alone()?;
+        let stream = self.after_all_devices()?;
         assert!(rows > 0 && values.len() >= (rows - 1) * ld + nx);
         if ld == nx {
             return self.fetch(&mut values[..rows * nx], from);

@@ -14,8 +14,9 @@ plain_kernels! {
 
 real_kernels! {
     RowsNumber from AFTER + AGGREGATED.len(), in AGGREGATED_REAL:
-    /// Copies a vector stored by colour to the order of the rows of the aggregation.
+    /// Copies a vector stored by colour to the order of the rows of the aggregation. Also computes the first smoothing
+    /// step.
     TakeResidual take_residual(RowsArgs) = "rrb_agg_take", |a| row_blocks(a.rows);
-    /// Copies a vector from the order of the rows of the aggregation to the storage by colour.
+    /// Copies a vector, multiplied by a factor, from the order of the rows of the aggregation to the storage by colour.
     GiveSolution give_solution(RowsArgs) = "rrb_agg_give", |a| row_blocks(a.rows);
 }

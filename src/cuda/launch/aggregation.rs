@@ -22,18 +22,18 @@ pub const LANES: u32 = 8;
 /// Threads of a warp, for kernels in which a warp processes a row.
 const WARP: u32 = 32;
 
-/// Returns the blocks of a launch with one thread per row.
+/// Returns the blocks of a launch with one thread per row, but at most `MOST_BLOCKS`.
 pub fn row_blocks(rows: u32) -> u32 {
     rows.div_ceil(BLOCK.0).clamp(1, MOST_BLOCKS)
 }
 
-/// Returns the blocks of a launch with `threads` threads per row.
+/// Returns the blocks of a launch with `threads` threads per row, but at most `MOST_BLOCKS`.
 fn blocks_of(rows: u32, threads: u32) -> u32 {
     rows.div_ceil(BLOCK.0 / threads).clamp(1, MOST_BLOCKS)
 }
 
 impl ScanArgs {
-    /// Returns the number of blocks: one per part.
+    /// Returns the number of blocks: one per part, but at most `MOST_BLOCKS`.
     fn blocks(&self) -> u32 {
         self.count.div_ceil(PART as u32).clamp(1, MOST_BLOCKS)
     }
@@ -44,21 +44,24 @@ plain_kernels! {
     /// Initializes a pass of pairing: no row has a partner. In the first pass, excludes the rows with strongly dominant
     /// diagonals from pairing (kernels/aggregation/pairs.cuh).
     SetFree set_free(PairArgs) = "agg_set_free_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
-    /// Lets each unpaired row point at its unpaired neighbour with the smallest key.
+    /// Lets each unpaired row point at its unpaired neighbour with the smallest key. Keys order pairs by their quality,
+    /// and pairs of about equal quality by a hash.
     Point point(PairArgs) = "agg_point_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
     /// Joins rows that point at each other to aggregates of two nodes.
     MatchTwo match_two(PairArgs) = "agg_match_2_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// Joins pairs that point at each other to aggregates of at most four nodes, if these pass the quality test.
+    /// Joins aggregates of at most two nodes that point at each other, if the union passes the quality test.
     MatchFour match_four(PairArgs) = "agg_match_4_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// Joins aggregates that point at each other to aggregates of at most eight nodes, if these pass the quality test.
+    /// Joins aggregates of at most four nodes that point at each other, if the union passes the quality test.
     MatchEight match_eight(PairArgs) = "agg_match_8_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// Marks the first row of each pair, and the rows without partner.
+    /// Marks the first row of each aggregate: of a pair of rows, or of a row without a partner. Rows that are excluded
+    /// from pairing are not marked.
     MarkFirst mark_first(NumberArgs) = "agg_mark_first_f64", |a| row_blocks(a.rows), BLOCK;
-    /// Numbers the aggregates.
+    /// Numbers the aggregates, and lists their nodes.
     Enumerate number_pairs(NumberArgs) = "agg_number_f64", |a| row_blocks(a.rows), BLOCK;
-    /// Tests whether aggregates of an earlier matrix, of at most four nodes, suit this matrix.
+    /// Counts the aggregates of an earlier matrix, of at most four nodes, that fail the quality test for this matrix.
+    /// Also counts the rows outside all aggregates whose diagonal is not strongly dominant.
     SuitFour suit_four(SuitArgs) = "agg_suit_4_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// Tests whether aggregates of an earlier matrix, of at most eight nodes, suit this matrix.
+    /// As `suit_four`, for aggregates of at most eight nodes.
     SuitEight suit_eight(SuitArgs) = "agg_suit_8_f64", |a| row_blocks(a.c.rows), BLOCK;
     /// Prefix sums: sums the values of each part.
     SumParts sum_parts(ScanArgs) = "agg_sum_parts_f64", |a| a.blocks(), BLOCK;
@@ -66,25 +69,27 @@ plain_kernels! {
     ScanParts scan_parts(ScanArgs) = "agg_scan_parts_f64", |_a| 1, BLOCK;
     /// Prefix sums: scans the values within each part.
     ScanValues scan_values(ScanArgs) = "agg_scan_values_f64", |a| a.blocks(), BLOCK;
-    /// Computes the number of entries to reserve for each coarse row: as many as the rows of its aggregate have
-    /// couplings.
+    /// Computes the number of entries to reserve for each coarse row: the number of couplings of all rows of its
+    /// aggregate, which is an upper bound.
     MakeRoom make_room(GalerkinArgs) = "agg_make_room_f64", |a| row_blocks(a.coarse.rows), BLOCK;
     /// Computes the Galerkin matrix P^T S P.
     SumCouplings sum_couplings(GalerkinArgs) = "agg_sum_couplings_f64", |a| blocks_of(a.coarse.rows, WARP), BLOCK;
     /// Stores the coarsest matrix as a dense matrix.
     Spread spread_rows(SpreadArgs) = "agg_spread_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// Removes one unknown per null vector from the dense matrix.
+    /// Removes one unknown per null vector from the dense matrix: sets its row and column to zero.
     LeaveOut leave_out(SpreadArgs) = "agg_leave_out_f64", |_a| 1, (MOST_UNKNOWNS, 1);
-    /// Subtracts from each row of an inverse its mean over the component of the row, and transposes the inverse.
-    TakeMeans take_means(NullArgs) = "take_means_f64", |a| a.n.max(1) as u32, BLOCK;
+    /// Projects an inverse. In each row whose unknown belongs to a null vector, subtracts from the entries at the
+    /// unknowns of this null vector their mean, and can add a constant. Stores the transpose of the result.
+    ProjectInverse project_inverse(NullArgs) = "project_inverse_f64", |a| a.n.max(1) as u32, BLOCK;
     /// Executes a step of the inversion of a dense matrix.
     InvertStep invert_step(InverseArgs) = "invert_step_f64", |a| a.blocks(), BLOCK;
 }
 
-/// Launches all steps that invert a dense n x n matrix. On entry, `buffers[0]` is the address of the matrix, and
-/// `buffers[1]` is memory of the same size. The steps write the two buffers alternately, so the matrix may be
-/// overwritten. On return, `buffers[0]` is the address of the inverse: the two addresses are exchanged if n requires
-/// it. `diagonal` is the address of the diagonal of the matrix. `pivots` is memory for two inverses of pivot blocks.
+/// Launches all steps that invert a dense symmetric positive semidefinite n x n matrix. On entry, `buffers[0]` is the
+/// address of the matrix, and `buffers[1]` is memory of the same size. The steps write the two buffers alternately, so
+/// the matrix may be overwritten. On return, `buffers[0]` is the address of the inverse: the two addresses are
+/// exchanged if n requires it. `diagonal` is the address of the diagonal of the matrix. `pivots` is memory for two
+/// inverses of pivot blocks.
 pub fn invert(
     stream: &Stream,
     (buffers, diagonal, pivots, n): (&mut [Address; 2], Address, Address, usize),
@@ -102,16 +107,19 @@ pub fn invert(
 
 real_kernels! {
     RealNumber from PLAIN.len(), in REAL:
-    /// Computes the lengths of the rows and a bound of the eigenvalues.
+    /// Computes the number of entries of each slice of rows, and an upper bound of the eigenvalues of D^-1 A.
     TakeLengths take_lengths(TakeArgs) = "agg_take_lengths", |a| blocks_of(a.c.rows, LANES);
-    /// Stores the matrix in the format of the cycle.
+    /// Stores the matrix in the format of the cycle, and computes the Jacobi step of each row.
     TakeRows take_rows(TakeArgs) = "agg_take_rows", |a| blocks_of(a.c.rows, LANES);
-    /// First half of the cycle on a level: smooths from zero and sums the residual over the aggregates.
+    /// First half of the cycle on a level: smooths from zero and sums the residual over the aggregates. Also computes
+    /// the first smoothing step on the coarser level.
     Descend descend(DescendArgs) = "agg_descend",
         |a| blocks_of(a.coarse.rows, if a.fine.lanes == 1 { u32::from(a.coarse.width) } else { WARP });
-    /// Second half of the cycle on a level: adds the coarse solution and smooths.
+    /// Second half of the cycle on a level: adds the coarse solution and smooths. At the end of a second cycle,
+    /// combines the results of both cycles.
     Ascend ascend(AscendArgs) = "agg_ascend", |a| blocks_of(a.k.rows, a.k.lanes);
-    /// Computes r = r - factor A c, where c is the result of the first of two cycles.
+    /// Computes r = r - factor A c, where c is the result of the first of two cycles, and the first smoothing step for
+    /// the new r.
     Subtract subtract(SubtractArgs) = "agg_subtract", |a| blocks_of(a.k.rows, a.k.lanes);
     /// Rounds an inverse to the precision of the cycle.
     Narrow narrow_inverse(NarrowArgs) = "agg_narrow", |a| row_blocks(a.count);

@@ -3,7 +3,7 @@
 /// An address in device memory; 0 means no array.
 pub type Address = u64;
 
-/// Threads of a tile and of its thread block in x and y (kernels/rrb/storage.cuh).
+/// Extents of a tile, and of its thread block, in x and y (kernels/rrb/storage.cuh).
 pub const TILE: (u32, u32) = (32, 8);
 pub const THREADS: u32 = TILE.0 * TILE.1;
 
@@ -51,13 +51,15 @@ macro_rules! entries {
 
 /// Defines kernels with one number format, and a function per kernel that launches it. `$numbers` numbers the kernels
 /// from `$first` on, and `$list` lists them in this order. After the argument structure, a kernel states its number of
-/// blocks and its threads per block. Three parts are optional. `or`: a second variant, for grids with uniform tiles.
-/// `shared`: bytes of dynamic shared memory. `behind`: whether the kernel may begin before the previous kernel ends.
+/// blocks and its threads per block. Three parts are optional. `or`: a second variant, for grids with uniform tiles
+/// (kernels/rrb/uniform.cuh). `shared`: bytes of dynamic shared memory. `follows_kernel`: whether the kernel may begin
+/// before the previous kernel ends.
 macro_rules! plain_kernels {
     ($numbers:ident from $first:expr, in $list:ident:
      $($(#[doc = $doc:literal])* $number:ident
        $name:ident($arguments:ty $(, $extra:ident: $type:ty)*) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr
-       $(, or $other:ident = $osymbol:literal in $og:expr)? $(, shared $bytes:expr)? $(, behind $behind:expr)?;)*) => {
+       $(, or $other:ident = $osymbol:literal in $og:expr)? $(, shared $bytes:expr)?
+       $(, follows_kernel $follows_kernel:expr)?;)*) => {
         enum $numbers { $($number, $($other,)?)* }
 
         /// The kernels, in the order of their numbers.
@@ -69,11 +71,11 @@ macro_rules! plain_kernels {
             let kernel = $numbers::$number;
             $(let kernel = if $og.uniform != 0 { $numbers::$other } else { kernel };)?
             let (kernel, name) = ($first + kernel as usize, concat!("kernel ", $symbol));
-            let (shared, behind) = (0 $(+ $bytes)?, false $(|| $behind)?);
+            let (shared, follows_kernel) = (0 $(+ $bytes)?, false $(|| $follows_kernel)?);
             // SAFETY: `$arguments` is the structure that the kernel takes. Every address in it belongs to an array that
             // was allocated for the extents in the same structure, or to an array of the caller, who guarantees its
             // size.
-            unsafe { stream.launch(kernel, $blocks, $block, shared, behind, $a, name) }
+            unsafe { stream.launch(kernel, $blocks, $block, shared, follows_kernel, $a, name) }
         })*
     };
 }
@@ -143,10 +145,11 @@ macro_rules! cooperative_kernels {
         ];
 
         $($(#[doc = $doc])*
-        pub fn $name(stream: &Stream, storage: Storage, together: Together, a: &$arguments) -> Result<()> {
+        pub fn $name(stream: &Stream, storage: Storage, cooperative: CooperativeLaunch, a: &$arguments) -> Result<()> {
             let kernel = $first + 3 * $numbers::$number as usize + storage as usize;
-            // SAFETY: as in `plain_kernels`; all blocks run at once (`Stream::launch_together`).
-            unsafe { stream.launch_together(kernel, together, (CLUSTER_THREADS, 1), a, concat!("kernel ", $symbol)) }
+            let name = concat!("kernel ", $symbol);
+            // SAFETY: as in `plain_kernels`; all blocks run at once (`Stream::launch_cooperative`).
+            unsafe { stream.launch_cooperative(kernel, cooperative, (CLUSTER_THREADS, 1), a, name) }
         })*
 
         /// Returns the numbers of the cooperative kernels in this format.

@@ -1,12 +1,16 @@
 //! Kernels of `dpcg`: argument structures and launches. The files in kernels/dpcg describe the fields of the
 //! structures.
+//!
+//! A = L + D + L^T, where D is the diagonal. With deflation vectors Z: E = Z^T A Z, t = E^-1 Z^T q for q = A p, and
+//! P A p = q - A Z t. Without deflation, P = I. Most kernels for products and vector updates can also compute an inner
+//! product of their results.
 
 use super::aggregation::{BLOCK, Couplings};
 use super::declare::Address;
 use super::inverse::{MOST_UNKNOWNS, NullArgs};
 use super::labelled::{CellLabels, MOST_CELL_BLOCKS, cell_blocks, chunk_blocks, warp_blocks};
 use super::vectors::{CellArray, CellBox, FIRST, Sum};
-use crate::cuda::driver::{Device, Kernel, Stream, Together};
+use crate::cuda::driver::{CooperativeLaunch, Device, Kernel, Stream};
 use crate::error::Result;
 
 include!(concat!(env!("OUT_DIR"), "/dpcg.rs"));
@@ -18,10 +22,10 @@ const TILE_THREADS: u32 = 768;
 /// Number of coarse points of a brick in x, y and z. A brick is the part of the coarse grid for which one block
 /// computes the restriction (kernels/dpcg/finest.cuh).
 const BRICK: [i32; 3] = [16, 4, 4];
-/// Largest width of a tile in cells. With this limit, a row of 128 cells has two tiles.
+/// Largest width of a tile in cells.
 const TILE_WIDTH: u32 = 64;
-/// Multiprocessors of an H100. The tiles of a sweep are selected such that every multiprocessor has a block. A launch
-/// that executes one step of the cycle below the finest grid has this number of blocks.
+/// Number of multiprocessors of an H100. The tiles of a sweep are selected such that every multiprocessor has a block.
+/// A launch that executes one step of the cycle below the finest grid has this number of blocks.
 const AT_ONCE: u32 = 132;
 
 /// Largest number of unknowns of E (kernels/dpcg/dense.cuh).
@@ -43,8 +47,8 @@ impl FusedArgs {
         u64::from(across) * u64::from(down) * u64::from((nz as u32).div_ceil(chunk))
     }
 
-    /// The planes of each tile are divided into pieces. Sets the number of planes per piece such that a block processes
-    /// as few planes as possible. A block processes `extra` additional planes for each piece.
+    /// Sets `chunk`, the number of planes of a piece of a tile, such that a block processes as few planes as possible.
+    /// For each piece, a block processes `chunk` + `extra` planes.
     pub fn in_pieces(mut self, extra: u32) -> Self {
         let nz = self.cells.nz as u32;
         let work = |&chunk: &u32| self.pieces(chunk).div_ceil(u64::from(MOST_FUSED_BLOCKS)) * u64::from(chunk + extra);
@@ -83,7 +87,7 @@ pub enum Added {
 }
 
 impl SweepTiles {
-    /// Returns the tiles of a sweep that needs `halo` rows around a tile.
+    /// Returns the tiles of a sweep that needs `halo` rows on each side of a tile in y.
     pub fn of(cells: CellBox, halo: u32) -> Self {
         let [nx, ny, nz] = [cells.nx, cells.ny, cells.nz].map(|n| n as u32);
         let share = |n: u32, most: u32| n.div_ceil(n.div_ceil(most));
@@ -114,7 +118,8 @@ impl SweepTiles {
 }
 
 impl Strides {
-    /// Returns the strides of the weights for a coarse grid, and the number of weights.
+    /// Returns the strides of the weights for a coarse grid, and the number of weights. `coarsened` states which
+    /// directions are coarsened.
     pub fn of(coarse: CellBox, coarsened: [bool; 3]) -> (Self, usize) {
         let [x, y, z] = coarsened.map(|is| if is { 3 } else { 1 });
         let (row, rows) = (i64::from(coarse.nx), x * y * z - 1);
@@ -151,9 +156,9 @@ impl RestrictFinestArgs {
 
 plain_kernels! {
     Number from FIRST, in PLAIN:
-    /// Computes A v.
+    /// Computes A v, and <v, A v>.
     CellProduct cell_product(CellProductArgs) = "dpcg_multiply_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes b - A v.
+    /// Computes b - A v and its squared norm.
     CellResidual cell_residual(CellProductArgs) = "dpcg_residual_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Forward pass: computes r -= alpha P A p and v = D^-1 K r, with <r, r> and <r, M^-1 r>. K is a Neumann series,
     /// whose order is the last digit of the name; K = I for order 0.
@@ -178,25 +183,34 @@ plain_kernels! {
     /// Computes v - D^-1 L^T from.
     Upper upper(TriangleArgs) = "dpcg_upper_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Copies the caller's matrix and tests its entries.
-    TakeMatrix take_matrix(SurveyArgs) = "dpcg_take_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes row sums and strengths. Joins coupled cells to runs, within each segment of 32 consecutive cells.
-    LookAtRows look_at_rows(SurveyArgs) = "dpcg_look_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    CopyMatrix copy_matrix(SurveyArgs) = "dpcg_copy_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Computes the statistics of the rows in `CellFindings`. Joins coupled cells to runs, within each segment of 32
+    /// consecutive cells.
+    InspectRows inspect_rows(SurveyArgs) = "dpcg_inspect_rows_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Joins the runs of all segments to components and strong groups.
     UniteCells unite_cells(SurveyArgs) = "dpcg_unite_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Replaces the parent of each cell by the root of its tree (union-find). Counts the components and strong groups.
+    /// Replaces the parent of each cell by the root of its tree (union-find). Counts the components and strong groups,
+    /// and numbers the groups.
     SettleCells settle_cells(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes the extents of strong groups.
     GroupExtents group_extents(SurveyArgs) = "dpcg_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Counts the hidden groups. A group is hidden if a coarse grid has several points in it, and the next coarser grid
     /// has none.
     HiddenGroups hidden_groups(SurveyArgs) = "dpcg_hidden_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Counts, or lists, the slots of each chunk of cells and their items (kernels/dpcg/labelled.cuh).
+    ListSlots list_slots(ListArgs) = "dpcg_list_slots_f64", |a| chunk_blocks(a.cells, MOST_CELL_BLOCKS), BLOCK;
+    /// Computes exclusive prefix sums in place.
+    Scan scan(ScanArgs) = "dpcg_scan_f64", |a| a.arrays as u32, BLOCK;
+    /// Sorts the slots by label.
+    SortSlots sort_slots(ListArgs) = "dpcg_sort_slots_f64", |a| warp_blocks(a.labels.count), BLOCK;
     /// Counts, or lists, the components whose first cell is in each chunk.
     ListComponents list_components(CellComponentArgs) = "dpcg_list_components_f64",
         |a| chunk_blocks(a.cells.count(), MOST_CELL_BLOCKS), BLOCK;
-    /// Stores the component of each cell.
+    /// Stores the component of each cell. Computes the number of cells of each component, and whether one of them has a
+    /// nonzero row sum.
     CellComponentNumbers number_components(CellComponentArgs) = "dpcg_number_components_f64",
         |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Stores the number of each cell's singular component.
+    /// Stores the singular component of each cell, if there is one.
     LabelSingular label_singular(CellComponentArgs) = "dpcg_label_singular_f64",
         |a| cell_blocks(a.cells.count()), BLOCK;
     /// Finds the class of each cell (kernels/dpcg/classes.cuh).
@@ -206,14 +220,14 @@ plain_kernels! {
     /// Stores the region of each cell.
     CellNumbers number_cells(ClassArgs) = "dpcg_number_cells_f64",
         |a| cell_blocks(a.cells.count() + 2 * i64::from(a.guard)), BLOCK;
-    /// Sums the couplings between regions exactly.
+    /// Adds the couplings between regions, and the row sums, to exact sums.
     AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Rounds the exact sums of `add_couplings` to the entries of E.
     TakeCoarseMatrix take_coarse_matrix(CoarseMatrixArgs) = "dpcg_take_coarse_matrix_f64",
         |a| warp_blocks(a.n as u32), BLOCK;
     /// Computes the shift c of each null vector u. The stored inverse is that of E + c u u^T.
     FindShifts find_shifts(NullArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK;
-    /// Finds the largest entries of an inverse and of its matrix.
+    /// Finds the largest magnitude of an inverse, and the largest diagonal entry of its matrix.
     FindCondition find_condition(NullArgs) = "dpcg_find_condition_f64",
         |a| cell_blocks(i64::from(a.n) * i64::from(a.n)), BLOCK;
     /// Stores the matrix of the coarsest grid of vertex coarsening densely, from conductances in f64.
@@ -240,7 +254,8 @@ plain_kernels! {
     InterpolateCellsFrom interpolate_cells_from(PairArgs) = "dpcg_interpolate_cells_from_f32",
         |a| cell_blocks(a.fine.cells.count()), BLOCK;
     /// Computes row sums and the strengths of the directions on the caller's grid.
-    LookAtFinest look_at_finest(CellGridArgs) = "dpcg_look_at_finest_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    RowSumsOfFinest row_sums_of_finest(CellGridArgs) = "dpcg_row_sums_of_finest_f64",
+        |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes the first coarse matrix, in f32.
     CoarsenCellsTo coarsen_cells_to(CellGridArgs) = "dpcg_coarsen_cells_to_f32",
         |a| cell_blocks(a.coarse.count()), BLOCK;
@@ -262,7 +277,7 @@ real_kernels! {
     /// Last sweep from x plus the interpolated coarse solution, which writes z.
     LastCorrected last_sweep_corrected(FinestSweepArgs) = "dpcg_last_sweep_corrected",
         |a| a.tiles.blocks(), in a.tiles.block();
-    /// Restricts the residual of the finest grid to the next grid.
+    /// Restricts the residual of the finest grid to the next grid, and computes the first smoothing step there.
     RestrictFinest restrict_finest(RestrictFinestArgs) = "dpcg_restrict_finest", |a| a.bricks();
     /// Executes a step of the cycle below the finest grid.
     CycleStep vertex_cycle_step(VertexCycleArgs) = "dpcg_cycle", |_a| AT_ONCE, in (VERTEX_CYCLE_THREADS, 1);
@@ -292,7 +307,8 @@ real_kernels! {
     /// Computes the matrix of the next grid.
     CoarsenCells coarsen_cells(CellGridArgs) = "dpcg_coarsen_cells", |a| cell_blocks(a.coarse.count());
     /// Computes the centers of a grid and the strengths of its directions.
-    LookAtCells look_at_cells(CellGridArgs) = "dpcg_look_at_cells", |a| cell_blocks(a.cells.count());
+    CentersAndStrengths centers_and_strengths(CellGridArgs) = "dpcg_centers_and_strengths",
+        |a| cell_blocks(a.cells.count());
 }
 
 /// Returns the number of the cooperative kernel of the cycle below the finest grid.
@@ -300,17 +316,23 @@ fn vertex_cycle_kernel(single: bool) -> usize {
     FIRST + PLAIN.len() + 2 * RealNumber::CycleStep as usize + usize::from(single)
 }
 
-/// Returns the launch shape of the cooperative kernel of the cycle. `blocks` is 0 if the device does not support
-/// cooperative launches.
-pub fn vertex_cycle_together(device: &Device, single: bool) -> Result<Together> {
-    let blocks = device.together(vertex_cycle_kernel(single), VERTEX_CYCLE_THREADS)?;
-    Ok(Together { blocks, cluster: 1, shared: 0, further: 0 })
+/// Returns the launch shape of the cooperative kernel of the cycle below the finest grid. `blocks` is 0 if the device
+/// does not support cooperative launches.
+pub fn vertex_cycle_launch(device: &Device, single: bool) -> Result<CooperativeLaunch> {
+    let blocks = device.most_resident_blocks(vertex_cycle_kernel(single), VERTEX_CYCLE_THREADS)?;
+    Ok(CooperativeLaunch { blocks, cluster: 1, shared: 0, further: 0 })
 }
 
 /// Launches the whole cycle below the finest grid.
-pub fn vertex_cycle(stream: &Stream, single: bool, together: Together, a: &VertexCycleArgs) -> Result<()> {
-    // SAFETY: as in `plain_kernels`; all blocks run at once (`Stream::launch_together`).
+pub fn vertex_cycle(stream: &Stream, single: bool, cooperative: CooperativeLaunch, a: &VertexCycleArgs) -> Result<()> {
+    // SAFETY: as in `plain_kernels`; all blocks run at once (`Stream::launch_cooperative`).
     unsafe {
-        stream.launch_together(vertex_cycle_kernel(single), together, (VERTEX_CYCLE_THREADS, 1), a, "kernel dpcg_cycle")
+        stream.launch_cooperative(
+            vertex_cycle_kernel(single),
+            cooperative,
+            (VERTEX_CYCLE_THREADS, 1),
+            a,
+            "kernel dpcg_cycle",
+        )
     }
 }

@@ -1,6 +1,6 @@
 //! Kernels that sum the cells of each label (kernels/common/labelled.cuh). They are in the modules of the families that
-//! use them. A slot consists of the cells of one label in one chunk of cells. The items of a slot are the segments of
-//! the chunk that contain cells of the slot.
+//! use them. A slot consists of cells with the same label: of a run of cells in `rrb`, and of the cells of one label in
+//! one chunk of cells in `dpcg`. The items of a slot are the segments of the chunk that contain cells of the slot.
 
 use super::aggregation::{self, BLOCK};
 use super::declare::Address;
@@ -18,12 +18,12 @@ pub const CHUNK: i64 = 1024;
 /// Number of cells of a segment of a chunk.
 pub const SEGMENT: i64 = 16;
 
-/// Returns the blocks of a launch with one thread per cell.
+/// Returns the blocks of a launch with one thread per cell, but at most `MOST_CELL_BLOCKS`.
 pub fn cell_blocks(count: i64) -> u32 {
     (count.max(1) as u64).div_ceil(u64::from(BLOCK.0)).min(u64::from(MOST_CELL_BLOCKS)) as u32
 }
 
-/// Returns the blocks of a launch with one warp for each of `count` labels or rows.
+/// Returns the blocks of a launch with one warp for each of `count` labels or rows, but at most `MOST_CELL_BLOCKS`.
 pub fn warp_blocks(count: u32) -> u32 {
     cell_blocks(32 * i64::from(count))
 }
@@ -33,26 +33,27 @@ pub fn chunk_blocks(cells: i64, most: u32) -> u32 {
     (cells.max(1) as u64).div_ceil(CHUNK as u64).min(u64::from(most)) as u32
 }
 
+impl LabelledArgs {
+    /// Returns the blocks of a launch over the values: one warp per run, or `of_cells` blocks if there are no runs.
+    fn blocks(&self, of_cells: u32) -> u32 {
+        if self.runs == 0 { of_cells } else { warp_blocks(self.of as u32) }
+    }
+}
+
 plain_kernels! {
     Number from aggregation::COUNT, in PLAIN:
-    /// Counts, or lists, the slots of each chunk of cells and their items.
-    ListSlots list_slots(ListArgs) = "list_slots_f64", |a| chunk_blocks(a.cells, MOST_CELL_BLOCKS), BLOCK;
-    /// Computes exclusive prefix sums in place.
-    Scan scan(ScanArgs) = "scan_f64", |a| a.arrays as u32, BLOCK;
-    /// Sorts the slots by label.
-    SortSlots sort_slots(ListArgs) = "sort_slots_f64", |a| warp_blocks(a.labels.count), BLOCK;
-    /// Sums the slots of each label.
+    /// Adds the sums of the slots of each label, and computes the mean of each label.
     LabelSums label_sums(LabelledArgs) = "label_sums_f64", |a| a.labels.count.clamp(1, MOST_CELL_BLOCKS), BLOCK;
-    /// Stores the means.
-    KeepMeans keep_means(LabelledArgs) = "keep_means_f64", |a| cell_blocks(i64::from(a.labels.count)), BLOCK;
+    /// Stores the means, which `shift_labelled` can add later.
+    StoreMeans store_means(LabelledArgs) = "store_means_f64", |a| cell_blocks(i64::from(a.labels.count)), BLOCK;
 }
 
 real_kernels! {
     RealNumber from aggregation::COUNT + PLAIN.len(), in REAL:
     /// Sums the cells of each slot.
-    SlotSums slot_sums(LabelledArgs) = "slot_sums", |a| chunk_blocks(a.of, MOST_SLOT_BLOCKS);
-    /// Subtracts the mean of each label from v.
-    Shift shift_labelled(LabelledArgs) = "shift", |a| cell_blocks(a.of);
+    SlotSums slot_sums(LabelledArgs) = "slot_sums", |a| a.blocks(chunk_blocks(a.of, MOST_SLOT_BLOCKS));
+    /// Subtracts the mean of each label from v. With `restore`, also adds the stored mean.
+    Shift shift_labelled(LabelledArgs) = "shift", |a| a.blocks(cell_blocks(a.of));
 }
 
 /// Count of the kernels that families share. The kernels of one family alone are numbered from this value.

@@ -1,6 +1,6 @@
 //! Launches of the kernels, by family. Each kernel has an argument structure, as in kernels/, and a function that
-//! launches it. Only this folder defines argument orders and launch shapes. The code that allocates an array defines
-//! its length. The files in kernels/ describe the fields of the structures.
+//! launches it. Only this folder defines launch shapes. The code that allocates an array defines its length. The files
+//! in kernels/ describe the fields of the structures.
 
 use crate::cuda::driver::{Kernel, Module};
 

@@ -22,7 +22,7 @@ const CLUSTER: u32 = 2;
 #[derive(Clone, Copy, Debug)]
 pub struct RelaxLaunch {
     /// Whether the kernel may begin before the previous kernel ends.
-    pub behind: bool,
+    pub follows_kernel: bool,
     /// Number of multiprocessors.
     pub processors: u32,
 }
@@ -31,25 +31,25 @@ plain_kernels! {
     Number from 0, in PLAIN:
     /// Relaxes blocks of 8^3 cells with a 7-point stencil.
     RelaxCubes relax_cubes(RelaxArgs, how: RelaxLaunch) = "smoother_relax_cubes_f64",
-        |a| a.count, (TILE_THREADS, 1), behind how.behind;
+        |a| a.count, (TILE_THREADS, 1), follows_kernel how.follows_kernel;
     /// Relaxes blocks of any size with a 7-point stencil.
     Relax7 relax_7(RelaxArgs, how: RelaxLaunch) = "smoother_relax_7_f64",
-        |a| a.count, (TILE_THREADS, 1), behind how.behind;
+        |a| a.count, (TILE_THREADS, 1), follows_kernel how.follows_kernel;
     /// Relaxes blocks of any size with a 27-point stencil.
     Relax27 relax_27(RelaxArgs, how: RelaxLaunch) = "smoother_relax_27_f64",
-        |a| a.count, (TILE_THREADS, 1), behind how.behind;
+        |a| a.count, (TILE_THREADS, 1), follows_kernel how.follows_kernel;
     /// Relaxes blocks of 8^3 cells with dense inverses.
     RelaxDense relax_dense(RelaxArgs, how: RelaxLaunch) = "smoother_relax_dense_f64",
-        |a| dense_blocks(a, how), (DENSE_THREADS, 1), shared DENSE_BYTES, behind how.behind;
+        |a| dense_blocks(a, how), (DENSE_THREADS, 1), shared DENSE_BYTES, follows_kernel how.follows_kernel;
     /// Copies ghost cells from other patches.
-    Exchange exchange(ExchangeArgs, count: u32, behind: bool) = "smoother_exchange_f64",
-        |_a| count, (TILE_THREADS, 1), behind behind;
+    Exchange exchange(ExchangeArgs, count: u32, follows_kernel: bool) = "smoother_exchange_f64",
+        |_a| count, (TILE_THREADS, 1), follows_kernel follows_kernel;
     /// Copies u of each patch, or its ghost layer, to the second array of block Jacobi, or back.
     CopyPatches copy_patches(BlockCopyArgs, count: u32) = "smoother_copy_f64", |_a| count, (THREADS, 1);
-    /// Finds values that are not finite.
-    InspectPatches inspect_patches(LookArgs, count: u32) = "smoother_inspect_f64", |_a| count, (TILE_THREADS, 1);
+    /// Finds the first value of u or f that is not finite.
+    InspectPatches inspect_patches(PatchArgs, count: u32) = "smoother_inspect_f64", |_a| count, (TILE_THREADS, 1);
     /// Computes r = f - A u and, for each tile, the sum of (scale r)^2.
-    ResidualPatches residual_patches(LookArgs, count: u32) = "smoother_residual_f64", |_a| count, (TILE_THREADS, 1);
+    ResidualPatches residual_patches(PatchArgs, count: u32) = "smoother_residual_f64", |_a| count, (TILE_THREADS, 1);
     /// Computes the norm of the residual: the square root of the sum of the squared norms of all tiles.
     NormPatches norm_patches(NormArgs) = "smoother_norm_f64", |_a| 1, (THREADS, 1);
 }
@@ -58,8 +58,9 @@ plain_kernels! {
 /// architectures, the kernel is empty.
 const DENSE_ARCHITECTURE: i32 = 90;
 
-/// Returns whether the device has the shared memory of `relax_dense`, and the library has code for it. A library
-/// compiled only for older devices (`RRBSOLVER_CUDA_ARCHITECTURES=80`) runs on newer ones without this kernel.
+/// Allows `relax_dense` to use its shared memory. Returns false if the device has less, or if the library has no code
+/// of this kernel for the device. A library compiled only for older devices (`RRBSOLVER_CUDA_ARCHITECTURES=80`) runs on
+/// newer ones without this kernel.
 pub fn allow_dense(device: &Device) -> bool {
     let kernel = Number::RelaxDense as usize;
     device.architecture(kernel) >= DENSE_ARCHITECTURE && device.allow_shared(kernel, DENSE_BYTES)

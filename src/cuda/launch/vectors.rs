@@ -17,10 +17,10 @@ pub enum Use {
     Kept = 0,
     /// The sum is rho = <r, M^-1 r> of an iteration. The last block of the kernel updates the scalars with it.
     Rho = 1,
-    /// The sum is sigma = <p, P A p>, the last sum of an iteration.
+    /// The sum is sigma = <p, P A p>, the last sum of an iteration. The last block ends the iteration.
     LastSigma = 2,
-    /// The sum is <Z^T q, t> = <p, q> - <p, P A p>, the last sum of an iteration. Subtracted from <p, q>, it yields
-    /// sigma.
+    /// The sum is <Z^T q, t>, the last sum of an iteration. The last block computes sigma = <p, P A p> =
+    /// <p, q> - <Z^T q, t>.
     LastPart = 3,
 }
 
@@ -35,13 +35,13 @@ plain_kernels! {
     Number from COUNT, in PLAIN:
     /// Computes <f a, f b>.
     Dot cell_dot(VectorArgs) = "dot_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Computes out += f a.
+    /// Computes out += f a; in the loop r -= alpha q and <r, r>.
     AddScaled cell_add_scaled(VectorArgs) = "add_scaled_f64", |a| cell_blocks(a.count), BLOCK;
     /// Computes out = a + f out.
     Direct cell_direct(VectorArgs) = "direct_f64", |a| cell_blocks(a.count), BLOCK;
     /// Computes x += alpha p and p = z + beta p, as a step of the loop.
     Advance cell_advance(VectorArgs) = "advance_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Finds the largest magnitudes of the caller's arrays.
+    /// Finds the largest magnitudes of the caller's arrays, and their first non-finite entry.
     Inspect cell_inspect(CellInspectArgs) = "inspect_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes a vector as a factor times the caller's array.
     Load cell_load(CellTransferArgs) = "load_f64", |a| cell_blocks(a.cells.count()), BLOCK;
@@ -49,16 +49,16 @@ plain_kernels! {
     Store cell_store(CellTransferArgs) = "store_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes max |v|.
     Largest cell_largest(CellLargestArgs) = "largest_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Computes a power of two near max |v|.
+    /// Computes the largest power of two not above max |v|, and its reciprocal.
     FindScale cell_scale(ScaleArgs) = "find_scale_f64", |a| cell_blocks(a.count), BLOCK;
 }
 
 real_kernels! {
     RealNumber from COUNT + PLAIN.len(), in REAL:
-    /// Copies a vector to the cycle of aggregation.
-    TakeCells take_cells(CellCycleArgs) = "agg_take", |a| cell_blocks(a.count);
-    /// Copies a vector from the cycle of aggregation.
-    GiveCells give_cells(CellCycleArgs) = "agg_give", |a| cell_blocks(a.count);
+    /// Copies a vector, divided by a scale, to the cycle of aggregation, and computes its first smoothing step.
+    TakeCells take_cells(CycleTransferArgs) = "agg_take", |a| cell_blocks(a.count);
+    /// Copies a vector, multiplied by the scale and a factor, from the cycle of aggregation.
+    GiveCells give_cells(CycleTransferArgs) = "agg_give", |a| cell_blocks(a.count);
 }
 
 /// Number of the first kernel of the family itself, in a family whose module includes these kernels.

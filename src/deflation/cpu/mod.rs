@@ -1,18 +1,20 @@
 //! Multithreaded projection of deflation, P v = v - A Z t with t = E^-1 Z^T v (Tang, Nabben, Vuik and Erlangga 2009).
 //!
-//! The regions are stored as runs. A run consists of consecutive cells of a row in one region. The runs of a row form a
-//! pattern. If the previous row, or the row at the same position in the previous plane, has equal runs, both rows share
-//! one pattern. Let e_i be the row sum of row i of A. Let t_r(i) be the entry of t for the region of cell i, or 0 for a
-//! cell without region. Then
+//! A row is a row of cells along x, with the number j + ny k. The regions are stored as runs. A run consists of
+//! consecutive cells of a row in one region. The runs of a row form a pattern. If the previous row, or the row at the
+//! same position in the previous plane, has equal runs, both rows share one pattern.
+//!
+//! Let e_i be the row sum of A in cell i. Let t_r(i) be the entry of t for the region of cell i, or 0 for a cell
+//! without region. Then
 //!
 //! ```text
 //! (A Z t)_i = e_i t_r(i) + sum over j of a_ij (t_r(j) - t_r(i)).
 //! ```
 //!
-//! This vector is nonzero only next to boundaries of regions, and in rows with a nonzero row sum. The rows of the grid
-//! are divided into pieces, and each piece belongs to one thread. This thread computes the part of Z^T v that belongs
-//! to the cells of the piece. These parts are then added in the order of the pieces. Z^T v is therefore bitwise
-//! identical for any number of threads.
+//! This vector is nonzero only next to boundaries of regions, and in cells with a nonzero row sum. The rows are divided
+//! into pieces, and each piece belongs to one thread. This thread sums v over the cells that the piece shares with each
+//! region. These partial sums are then added in the order of the pieces. Z^T v is therefore bitwise identical for any
+//! number of threads.
 
 use crate::base::loops::{add, combine, sum};
 use crate::base::reduce::dot;
@@ -21,7 +23,7 @@ use crate::base::team::Me;
 use crate::deflation::regions::{NONE, Regions};
 use crate::deflation::{CoarseMatrix, Scratch, Solver, multiply_rows};
 use crate::error::{Result, extend, push, reset, zeroed};
-use crate::stencil::cell_components::{CellComponents, row_excess};
+use crate::stencil::cell_components::{CellComponents, regular_row_sums};
 use crate::stencil::cells::{Couplings, SevenPoints};
 use crate::stencil::pieces::Pieces;
 use std::ops::Range;
@@ -30,10 +32,10 @@ use std::sync::{Mutex, PoisonError};
 /// Name of the arrays in error messages about failed allocations.
 const DEFLATION: &str = "deflation by regions";
 
-/// Run of consecutive cells in a row that belong to one region: first cell and region. The run ends where the next run
-/// of the row begins.
+/// Run of consecutive cells in a row that belong to one region. The run ends where the next run of the row begins.
 #[derive(Clone, Copy)]
 struct Run {
+    /// Column of the first cell.
     start: u32,
     /// Number of the region. For cells without region, it is the number of deflation vectors.
     region: u32,
@@ -43,7 +45,7 @@ struct Run {
 #[derive(Default)]
 struct Patterns {
     nx: usize,
-    /// Pattern of row j + ny k.
+    /// Pattern of each row.
     of_row: Vec<u32>,
     /// Pattern p consists of the entries `start[p] .. start[p + 1]` of `runs`.
     start: Vec<u32>,
@@ -117,8 +119,8 @@ impl Patterns {
     }
 }
 
-/// Slots for the partial sums of Z^T v. There is one slot for each pair of a piece and a region with cells in this
-/// piece.
+/// Slots: entries of the array of partial sums of Z^T v. There is one slot for each pair of a piece and a region with
+/// cells in this piece.
 #[derive(Default)]
 struct Slots {
     /// Index of the first slot of each piece. The last entry is the number of slots.
@@ -141,7 +143,8 @@ impl Slots {
     fn new(pieces: Pieces, patterns: &Patterns, vectors: usize) -> Result<Self> {
         let mut slots = Self { of_row: zeroed(pieces.cells.rows(), DEFLATION)?, ..Self::default() };
         reset(&mut slots.of_piece, pieces.count() + 1, DEFLATION)?;
-        // `region` is the region of each slot, and `last` the latest slot of each region.
+        // `region` is the region of each slot, and `last` the latest slot of each region. A slot of `last` before
+        // `first` belongs to an earlier piece.
         let (mut region, mut last) = (Vec::new(), zeroed(vectors + 1, DEFLATION)?);
         last.fill(NO_SLOT);
         for piece in 0..pieces.count() {
@@ -176,7 +179,7 @@ impl Slots {
         }
         reset(&mut self.by_region, region.len(), DEFLATION)?;
         for (slot, &r) in region.iter().enumerate() {
-            // After the loop, each entry has advanced to the first slot of the next region.
+            // Entry r + 1 of `start` advances from the first slot of region r to the first slot of region r + 1.
             let at = &mut start[r as usize + 1];
             self.by_region[*at as usize] = slot as u32;
             *at += 1;
@@ -201,30 +204,30 @@ impl Slots {
 
 /// Row sums of the matrix, stored only for those rows of cells that contain a nonzero row sum.
 #[derive(Default)]
-struct Excess {
+struct RowSums {
     /// For each row of cells: n + 1 if its row sums are stored at `values[n nx ..]`, and 0 if they are all zero. Empty
     /// if all components are singular.
     of_row: Vec<u32>,
     values: Vec<f64>,
 }
 
-impl Excess {
+impl RowSums {
     fn new(a: &SevenPoints, components: &CellComponents) -> Result<Self> {
-        let mut excess = Self::default();
+        let mut row_sums = Self::default();
         if components.singular.iter().all(|&singular| singular) {
-            return Ok(excess);
+            return Ok(row_sums);
         }
-        reset(&mut excess.of_row, a.cells.rows(), DEFLATION)?;
+        reset(&mut row_sums.of_row, a.cells.rows(), DEFLATION)?;
         let mut sums = zeroed(a.cells.nx, DEFLATION)?;
         let mut kept = 0;
         for row in 0..a.cells.rows() {
-            if row_excess(a, components, row, &mut sums) {
+            if regular_row_sums(a, components, row, &mut sums) {
                 kept += 1;
-                excess.of_row[row] = kept;
-                extend(&mut excess.values, sums.iter().copied(), DEFLATION)?;
+                row_sums.of_row[row] = kept;
+                extend(&mut row_sums.values, sums.iter().copied(), DEFLATION)?;
             }
         }
-        Ok(excess)
+        Ok(row_sums)
     }
 
     fn of(&self, row: usize, nx: usize) -> Option<&[f64]> {
@@ -238,7 +241,7 @@ pub struct Projection {
     pieces: Pieces,
     patterns: Patterns,
     slots: Slots,
-    excess: Excess,
+    row_sums: RowSums,
     coarse: CoarseMatrix,
     scratch: Mutex<Scratch>,
     /// Partial sums of Z^T v by slot.
@@ -266,7 +269,7 @@ impl Projection {
         let slots = Slots::new(pieces, &patterns, regions.count)?;
         Ok(Self {
             pieces,
-            excess: Excess::new(a, components)?,
+            row_sums: RowSums::new(a, components)?,
             scratch: Mutex::new(coarse.scratch()?),
             partial: Shared::zeroed(slots.count())?,
             g: Shared::zeroed(members * regions.count)?,
@@ -293,8 +296,8 @@ impl Projection {
     pub fn restrict<'v>(&self, me: Me, values: impl Fn(Range<usize>) -> &'v [f64]) {
         let nx = self.patterns.nx;
         for piece in self.pieces.share(me) {
-            // SAFETY: the pieces belong to this thread and are summed one after the other; `solve` begins with a
-            // barrier.
+            // SAFETY: the pieces belong to this thread and are summed one after the other; no other thread reads the
+            // sums before the barrier at which `solve` begins.
             let mut sums = unsafe { self.begin(me, piece, true) };
             for row in self.pieces.rows(piece) {
                 sums.add(row, values(row * nx..(row + 1) * nx));
@@ -307,27 +310,27 @@ impl Projection {
     ///
     /// # Safety
     /// The piece must belong to the calling thread, which must add all rows of a piece before it begins the next piece.
-    /// No thread may use the sums before a barrier.
+    /// No other thread may use the sums of the piece before a barrier; `solve` begins with one.
     pub unsafe fn begin(&self, me: Me, piece: usize, upwards: bool) -> PieceSums<'_> {
         let slots = self.slots.of_piece[piece] as usize..self.slots.of_piece[piece + 1] as usize;
         let nx = self.patterns.nx;
         // SAFETY: only the owner of a piece uses its slots, and only this thread uses its row of `columns`.
-        let (noted, columns) =
+        let (partials, columns) =
             unsafe { (self.partial.slice_mut(slots.start, slots.len()), self.columns.slice_mut(me.index * nx, nx)) };
-        noted.fill(0.0);
+        partials.fill(0.0);
         PieceSums {
             of: self,
             rows: self.pieces.rows(piece),
             first_slot: slots.start,
-            noted,
+            partials,
             columns,
             upwards,
             open: false,
         }
     }
 
-    /// Computes t = E^-1 Z^T v from the partial sums, and returns g = Z^T v. Then <g, t> = <v, Z E^-1 Z^T v>. Passes
-    /// two barriers, the first on entry.
+    /// Computes t = E^-1 Z^T v from the partial sums, and returns g = Z^T v, which every thread computes for itself.
+    /// Passes two barriers, the first on entry.
     pub fn solve(&self, me: Me) -> &[f64] {
         me.barrier();
         let k = self.count();
@@ -386,9 +389,9 @@ impl Projection {
                 combine(&mut v[columns.clone()], 1.0, -(t[s] - t[r]), &couplings[columns]);
             });
         }
-        if let Some(excess) = self.excess.of(row, self.patterns.nx) {
+        if let Some(row_sums) = self.row_sums.of(row, self.patterns.nx) {
             for (columns, r) in self.patterns.columns(row).filter(|(_, r)| *r < self.count()) {
-                combine(&mut v[columns.clone()], 1.0, -t[r], &excess[columns]);
+                combine(&mut v[columns.clone()], 1.0, -t[r], &row_sums[columns]);
             }
         }
     }
@@ -406,19 +409,21 @@ impl Projection {
         let shared = [&self.partial, &self.g, &self.t, &self.columns];
         self.patterns.bytes()
             + self.slots.bytes()
-            + 4 * self.excess.of_row.capacity()
-            + 8 * self.excess.values.capacity()
+            + 4 * self.row_sums.of_row.capacity()
+            + 8 * self.row_sums.values.capacity()
             + self.coarse.bytes()
             + shared.iter().map(|values| values.bytes()).sum::<usize>()
     }
 }
 
-/// Partial sums of a piece by region. The rows of the piece are added one after the other.
+/// Partial sums of Z^T v in a piece, by region. The rows of the piece are added one after the other. Consecutive rows
+/// with the same pattern are first summed by column.
 pub struct PieceSums<'a> {
     of: &'a Projection,
     rows: Range<usize>,
     first_slot: usize,
-    noted: &'a mut [f64],
+    /// Values of the slots of the piece, from `first_slot` on.
+    partials: &'a mut [f64],
     /// For each column, sum over consecutive rows with the same pattern.
     columns: &'a mut [f64],
     upwards: bool,
@@ -427,7 +432,7 @@ pub struct PieceSums<'a> {
 }
 
 impl PieceSums<'_> {
-    /// Adds v in a row.
+    /// Adds the values v of row `row`.
     pub fn add(&mut self, row: usize, v: &[f64]) {
         if self.open {
             add(self.columns, v);
@@ -442,12 +447,12 @@ impl PieceSums<'_> {
         }
     }
 
-    /// Adds the column sums to the slots. The summed rows have the runs of `row`.
+    /// Adds the column sums to the slots. The summed rows have the pattern of `row`.
     fn add_to_slots(&mut self, row: usize) {
         let first = self.of.slots.of_row[row] as usize;
         for ((columns, _), &slot) in self.of.patterns.columns(row).zip(&self.of.slots.of_run[first..]) {
             if slot != NO_SLOT {
-                self.noted[slot as usize - self.first_slot] += sum(&self.columns[columns]);
+                self.partials[slot as usize - self.first_slot] += sum(&self.columns[columns]);
             }
         }
         self.open = false;

@@ -130,7 +130,7 @@ fn cases() -> Vec<Case> {
     all
 }
 
-/// Returns A v for a random v. Its sum over a region that fills a singular component is zero.
+/// Returns A v for a random v. The sum of A v over a region that fills a singular component is zero.
 fn of_the_range(a: &SevenPoints) -> Vec<f64> {
     let mut generator = SplitMix(3);
     let v: Vec<f64> = (0..a.cells.count()).map(|_| 2.0 * generator.unit() - 1.0).collect();

@@ -151,8 +151,8 @@ fn labels_split_at_walls_and_spread() {
 #[test]
 fn what_cannot_be_is_refused() {
     let a = Arrays::of_tanks([6, 5, 4], &[]);
-    let sentence = |choice: &Choice| a.regions(choice).unwrap_err().to_string();
-    assert_eq!(sentence(&subdomains([7, 1, 1])), "subdomains_x must be from 1 to nx = 6: each box needs a cell, got 7");
+    let message = |choice: &Choice| a.regions(choice).unwrap_err().to_string();
+    assert_eq!(message(&subdomains([7, 1, 1])), "subdomains_x must be from 1 to nx = 6: each box needs a cell, got 7");
     let many = Arrays::of_tanks([64, 64, 17], &[]);
     // 65,536 distinct labels exceed the limit by one.
     let mut labels: Vec<i32> = (0..many.cells.count() as i32).map(|c| if c < 65_536 { 10 * c } else { -1 }).collect();

@@ -26,8 +26,9 @@
 //! half-sweep of its pass; the prolongation precedes the first half-sweep of its pass. Each pass reads r, A and x from
 //! memory once.
 //!
-//! Each thread owns the same range of rows j in all planes. In each step, a thread reads rows of its neighbours with
-//! their values after the previous step.
+//! Each thread owns the same range of rows j in all planes. A step of a thread uses values of other threads only from
+//! previous steps: in the rows beside its own, it uses only cells of the other colour, which no thread updates in this
+//! plane in the same step.
 
 use super::rows::Rows;
 use crate::base::isa::for_each_isa;
@@ -50,7 +51,7 @@ const MIN_TEAM_CELLS: usize = 16_384;
 pub struct CellCentred<T> {
     hierarchy: Hierarchy<T>,
     sweeps: usize,
-    /// Right-hand sides and solutions of the coarse grids.
+    /// Right-hand side and solution of each coarse grid.
     vectors: Vec<[Shared<T>; 2]>,
     /// A row of zeros that replaces rows outside the grid.
     zeros: Vec<f64>,
@@ -105,14 +106,14 @@ impl<T: Real + Number> CellCentred<T> {
         Ok(Self { hierarchy, sweeps, vectors, zeros: zeroed(nx, WHAT)?, coarse_zeros: zeroed(nx, WHAT)? })
     }
 
-    /// Computes z = M^-1 r. All threads must call this function. `largest` is a norm of r, which determines the power
+    /// Computes z = M^-1 r. All threads must call this function. `magnitude` is a norm of r, which determines the power
     /// of two by which r is divided on the coarse grids. Ends with a barrier.
     ///
     /// # Safety
     /// From the barrier before this call to the end of the call, no thread may write r, and no other code may use z.
-    pub unsafe fn apply<V: Rows<f64>>(&self, counter: &StepCounter, a: &SevenPoints, r: &V, z: &V, largest: f64) {
+    pub unsafe fn apply<V: Rows<f64>>(&self, counter: &StepCounter, a: &SevenPoints, r: &V, z: &V, magnitude: f64) {
         let grids = &self.hierarchy.grids;
-        let scale = power_of_two_below(largest);
+        let scale = power_of_two_below(magnitude);
         let finest = Level { a: Points::finest(a), r, x: z, zeros: &self.zeros, sweeps: self.sweeps };
         // SAFETY: each pass ends at a barrier; the functions of `Level` state which rows a thread writes in a pass.
         unsafe {
@@ -138,6 +139,9 @@ impl<T: Real + Number> CellCentred<T> {
         Level { a: self.hierarchy.grids[level].points(), r, x, zeros: &self.coarse_zeros, sweeps: self.sweeps }
     }
 
+    /// Solves the system of the coarsest grid, or of the caller's grid if there is no coarse grid, for x on thread 0.
+    /// `count` is its number of cells.
+    ///
     /// # Safety
     /// No other code may use the vectors before the barrier at the end of this function.
     unsafe fn solve_coarsest<F: Real, V: Rows<F>>(&self, me: Me, count: usize, r: &V, x: &V) {
@@ -193,7 +197,8 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
         });
     }
 
-    /// Executes the sweeps from x = 0, red cells before black cells, and restricts the residual to the coarse grid.
+    /// Executes the sweeps from x = 0, red cells before black cells, and computes `coarse` = R (r - A x) / scale on the
+    /// coarse grid.
     ///
     /// # Safety
     /// A barrier must precede this call. Until the call ends, no other code may use x and `coarse`, and no thread may
@@ -238,11 +243,12 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
         (colour + j + k) % 2
     }
 
-    /// Returns the matrix entries of row (j, k) and the values of the neighbouring rows to south, north, bottom and
-    /// top. Values outside the grid are zero.
+    /// Returns r and the matrix entries of row (j, k), and x of the neighbouring rows to south, north, bottom and top.
+    /// Outside the grid, entries and x are zero.
     ///
     /// # Safety
-    /// No thread may write these values while the slices are in use.
+    /// While the result is in use, no thread may write r in this row, or those cells of the neighbouring rows of x
+    /// whose values the caller uses.
     unsafe fn row<'s>(&'s self, j: usize, k: usize) -> Row<'s, F> {
         let Cells { nx, ny, nz } = self.a.cells;
         let ([east, north, top], cells, zeros) = (self.a.forward, self.cells(j, k), &self.zeros[..nx]);
@@ -264,7 +270,7 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// Sets x = D^-1 r in red cells and x = 0 in black cells.
     ///
     /// # Safety
-    /// The row must belong to this thread.
+    /// The row must belong to this thread. During this call, no thread may write r in this row.
     unsafe fn begin(&self, j: usize, k: usize) {
         let cells = self.cells(j, k);
         // SAFETY: guaranteed by the caller.
@@ -275,20 +281,20 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// Computes x = D^-1 (r - (A - D) x) in the cells of a colour.
     ///
     /// # Safety
-    /// The row must belong to this thread. No thread may write cells of the other colour in the neighbouring rows
-    /// during this call.
+    /// The row must belong to this thread. During this call, no thread may write r in this row, or cells of the other
+    /// colour in the neighbouring rows of x.
     unsafe fn relax(&self, colour: usize, j: usize, k: usize) {
         // SAFETY: guaranteed by the caller.
         let (row, x) = unsafe { (self.row(j, k), self.x.row_mut(&self.cells(j, k))) };
         relax_row(x, Self::odd(colour, j, k), row);
     }
 
-    /// Adds R (r - A x) / scale of a row to the coarse row. Only red cells contribute, since the last half-sweep made
-    /// the residual of the black cells zero.
+    /// Adds R (r - A x) / scale of a row to the coarse row, which is first set to zero if this row is its first fine
+    /// row. Only red cells contribute, since the last half-sweep made the residual of the black cells zero.
     ///
     /// # Safety
-    /// The row and its coarse row must belong to this thread. No thread may write the neighbouring rows during this
-    /// call.
+    /// The row and its coarse row must belong to this thread. During this call, no thread may write r in this row, or
+    /// the neighbouring rows of x.
     unsafe fn restrict<T: Real, C: Rows<T>>(&self, j: usize, k: usize, grid: &Grid<T>, coarse: &C, scale: f64) {
         // SAFETY: guaranteed by the caller.
         let (row, x, coarse) =

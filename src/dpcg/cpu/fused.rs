@@ -1,15 +1,17 @@
-//! A PCG iteration in two passes over memory. With Jacobi or a Neumann series, the two passes are the whole iteration.
-//! Other preconditioners run between the two passes.
+//! A PCG iteration in two passes over memory. With Jacobi or a Neumann series of order N, the two passes are the whole
+//! iteration. Other preconditioners run between the two passes. Let A = L + D + L^T with the diagonal D and the
+//! strictly lower triangle L. The series is K = sum_{k=0..N} (-L D^-1)^k, and M^-1 = K^T D^-1 K. For Jacobi, N is 0.
 //!
 //! ```text
 //! descend, rows upwards:    r = r - alpha P A p,  v = D^-1 K r,  <r, r>,  <r, M^-1 r> = <v, D v>
 //! ascend, rows downwards:   z = K^T v,  x = x + alpha p,  p = z + beta p,  q = A p,  <p, q>,  Z^T q
 //! ```
 //!
-//! The Neumann series needs no further passes over memory. Row by row, v_k = D^-1 (r - L v_(k-1)) needs only preceding
-//! rows of v_(k-1). Likewise, z_k = v - D^-1 L^T z_(k-1) needs only following rows of z_(k-1). These rows are at most
-//! one plane away and are stored in ring buffers. At the boundary of its range, a thread recomputes those rows of other
-//! threads that it needs. The recomputed values are bitwise identical.
+//! The Neumann series needs no further passes over memory. Horner's rule computes the terms v_0 = D^-1 r and
+//! v_k = D^-1 (r - L v_(k-1)) up to v_N = v, and then the terms z_0 = v and z_k = v - D^-1 L^T z_(k-1) up to z_N = z. A
+//! row of v_k needs only this row and preceding rows of v_(k-1); a row of z_k needs only this row and following rows of
+//! z_(k-1). These rows are at most one plane away and are stored in ring buffers. At the boundary of its range, a
+//! thread recomputes those rows of other threads that it needs. The recomputed values are bitwise identical.
 //!
 //! The product q = A p is computed one plane behind p, while the couplings are still in the cache. Pieces that need p
 //! of another thread are computed after a barrier. With t = E^-1 Z^T q,
@@ -18,9 +20,9 @@
 //! P A p = q - A Z t,   <p, P A p> = <p, q> - <Z^T q, t>.
 //! ```
 //!
-//! Memory traffic: `descend` moves 64 bytes per cell (reads r, q and 4 couplings; writes r and v). `ascend` moves 80
-//! bytes per cell (reads v, p, x and 4 couplings; writes p, x and q). With another preconditioner, `descend` computes
-//! only r = r - alpha P A p and <r, r>, which moves 24 bytes per cell.
+//! Memory traffic: `descend` moves 64 bytes per cell (reads r, q and 4 matrix entries; writes r and v). `ascend` moves
+//! 80 bytes per cell (reads v, p, x and 4 matrix entries; writes p, x and q). With another preconditioner, `descend`
+//! computes only r = r - alpha P A p and <r, r>, which moves 24 bytes per cell.
 
 use super::loops::{advance, multiply, over_center, triangle, triangle_of_scaled, weighted_square};
 use super::state::Vectors;
@@ -29,8 +31,8 @@ use crate::dpcg::backend::Preconditioner;
 use crate::dpcg::cpu::steps::ThreadState;
 use std::ops::Range;
 
-/// Ring buffers of rows, one ring per term of the series. A ring contains the rows of the last plane and the current
-/// row. Each row is stored between two zeros.
+/// Ring buffers of rows, one ring for each term except the last. A ring contains the rows of the last plane and the
+/// current row. Each row is stored between two zeros.
 struct Rings<'a> {
     values: &'a mut [f64],
     nx: usize,
@@ -82,7 +84,8 @@ impl ThreadState<'_> {
     fn rings(&self, order: usize) -> (Rings<'_>, &mut [f64]) {
         let cells = self.k.pieces.cells;
         let len = ring_values(order, cells.nx, cells.ny);
-        // SAFETY: the rings belong to this thread. Each stage borrows them once, and no borrow outlives its stage.
+        // SAFETY: the rings belong to this thread. `descend` and `ascend` each borrow them once, and the borrow ends
+        // with the pass.
         let values = unsafe { self.k.rings.slice_mut(self.me.index * len, len) };
         let (values, row) = values.split_at_mut(len - cells.nx);
         (Rings { values, nx: cells.nx, ny: cells.ny }, row)
@@ -125,7 +128,7 @@ impl ThreadState<'_> {
         }
     }
 
-    /// Executes `descend` for a preconditioner that is not fused (`State::whole`): computes r = r - alpha P A p and
+    /// Executes `descend` for a preconditioner that is not fused (`State::unfused`): computes r = r - alpha P A p and
     /// returns <r, r>.
     pub(super) fn fused_update(&mut self, alpha: f64) -> f64 {
         let (k, r) = (self.k, &self.vectors().r);
@@ -140,7 +143,7 @@ impl ThreadState<'_> {
         norm2
     }
 
-    /// Computes term v_term in a row, and stores it in z if `last` is set, otherwise in the rings.
+    /// Computes the term v_k, k = `term`, in a row, and stores it in z if `last` is set, otherwise in the rings.
     fn lower_row(&self, rings: &mut Rings, term: usize, row: usize, last: bool) {
         let (Vectors { r, z, .. }, cells) = (self.vectors(), self.cells_of(row));
         let a = self.k.matrix.couplings(&cells);
@@ -154,7 +157,7 @@ impl ThreadState<'_> {
         }
     }
 
-    /// Executes `descend` with a series: updates r, unless `alpha` is `None`, and computes v. Returns <r, r>, and
+    /// Executes `descend` with a series: updates r, unless `alpha` is `None`, and stores v in z. Returns <r, r>, and
     /// stores <r, M^-1 r> in `rho`.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>, order: usize) -> f64 {
         let own = self.own_rows();
@@ -167,11 +170,12 @@ impl ThreadState<'_> {
         }
         self.me.barrier();
         for row in own.start.saturating_sub(halo)..own.start {
-            // Term m is needed in the last order - m planes before the first row of this thread. If the grid has at
-            // most `order` planes before that row, all terms are computed in all of these planes.
+            // v_k is needed in the last `order` - k planes before the first row of this thread. If these rows reach
+            // back to the first row of the grid (`reaches_grid_end`), no term lacks its preceding rows, so all terms
+            // are computed.
             let planes = (own.start - row).div_ceil(self.k.pieces.cells.ny);
-            let known = own.start <= halo;
-            (0..order).filter(|term| known || planes + term <= order).for_each(|term| {
+            let reaches_grid_end = own.start <= halo;
+            (0..order).filter(|term| reaches_grid_end || planes + term <= order).for_each(|term| {
                 self.lower_row(&mut rings, term, row, false);
             });
         }
@@ -197,12 +201,12 @@ impl ThreadState<'_> {
         norm2
     }
 
-    /// Computes term z_term in a row, and stores it in `last` if present, otherwise in the rings.
+    /// Computes the term z_k, k = `term`, in a row, and stores it in `last` if present, otherwise in the rings.
     fn upper_row(&self, rings: &mut Rings, term: usize, row: usize, last: Option<&mut [f64]>) {
         let cells = self.cells_of(row);
         let a = self.k.matrix.couplings(&cells);
         let [_, e, _, n, _, t] = a.near;
-        // SAFETY: no thread writes v in this stage.
+        // SAFETY: no thread writes v, which is stored in the vector z, during `ascend`.
         let v = unsafe { self.vectors().z.range(&cells) };
         let (below, out) = rings.split(term, row, last);
         match term {
@@ -220,7 +224,7 @@ impl ThreadState<'_> {
         let (q, p) = unsafe { (q.range_mut(&cells), p.around(&cells)) };
         multiply(q, k.matrix.couplings(&cells), p);
         if let Some(d) = &k.deflation {
-            // SAFETY: the piece belongs to this thread, and is summed once in this stage.
+            // SAFETY: the piece belongs to this thread, and is summed once per pass, without interruption.
             let mut sums = unsafe { d.begin(self.me, piece, true) };
             let rows = k.pieces.rows(piece).zip(q.chunks_exact(k.pieces.cells.nx));
             rows.for_each(|(row, q)| sums.add(row, q));
@@ -228,20 +232,23 @@ impl ThreadState<'_> {
         dot(p.here, q)
     }
 
-    /// Executes `ascend`: computes z, and updates x, p and q, row by row in descending order. `step` contains alpha and
-    /// beta; at the start of a solve, it is `None`, and the update is p = z. Returns <p, P A p>.
+    /// Executes `ascend`: computes z from v, and updates x, p and q, row by row in descending order. `step` contains
+    /// alpha and beta. At the start of a solve, it is `None`; then p = z, and x is unchanged. For preconditioners
+    /// without a series, `order` is 0, and the vector z contains M^-1 r on entry. Returns <p, P A p>.
     pub(super) fn fused_ascend(&mut self, step: Option<(f64, f64)>, order: usize) -> f64 {
         let (k, own) = (self.k, self.own_rows());
         let (pieces, rows) = (k.pieces, k.pieces.cells.rows());
         let ny = pieces.cells.ny;
         let halo = order * ny;
-        let noted = self.reduction::<1>();
+        let partials = self.reduction::<1>();
         let (mut rings, last) = self.rings(order);
         let end = (own.end + halo).min(rows);
         for row in (own.end..end).rev() {
+            // z_k is needed in the first `order` - k planes after the rows of this thread, or in all rows up to the
+            // last row of the grid (see `fused_descend`).
             let planes = (row + 1 - own.end).div_ceil(ny);
-            let known = own.end + halo >= rows;
-            (0..order).filter(|term| known || planes + term <= order).for_each(|term| {
+            let reaches_grid_end = own.end + halo >= rows;
+            (0..order).filter(|term| reaches_grid_end || planes + term <= order).for_each(|term| {
                 self.upper_row(&mut rings, term, row, None);
             });
         }
@@ -256,7 +263,7 @@ impl ThreadState<'_> {
         let note = |piece: usize| {
             let energy = self.multiply_piece(piece);
             // SAFETY: the piece belongs to this thread.
-            unsafe { noted.note(piece, [energy]) };
+            unsafe { partials.store(piece, [energy]) };
         };
         let Vectors { x, p, z, .. } = self.vectors();
         for row in own.clone().rev() {
@@ -281,7 +288,7 @@ impl ThreadState<'_> {
         }
         self.me.barrier();
         share.filter(|&piece| !inside(piece)).for_each(note);
-        let [energy] = noted.sum(Some(self.me));
+        let [energy] = partials.sum(Some(self.me));
         match &k.deflation {
             Some(d) => energy - self.solve_partial_sums(d),
             None => energy,

@@ -45,12 +45,12 @@ impl Incomplete {
     /// of this fill is subtracted from the diagonal. omega is in [0, 1]; with omega = 0, the factorization is IC(0).
     ///
     /// # Errors
-    /// `RRB_ERR_MATRIX` for the first pivot that is not larger than the bound of its rounding error.
+    /// `RRB_ERR_MATRIX` for the first pivot that is not larger than the bound of its rounding error, or not finite.
     pub fn factorize(a: &SevenPoints, omega: f64) -> Result<Self> {
         let count = a.cells.count();
         let mut inverse: Vec<f64> = zeroed(count, WHAT)?;
         // Bound on the relative error of d (running error analysis: Higham 2002, 3.3). With omega = 1, the errors of
-        // all cells propagate to the last cell, where d is the sum of all row sums of A.
+        // all cells propagate to the last cell, where d is zero if A is singular.
         let mut error: Vec<f64> = zeroed(count, WHAT)?;
         for cell in 0..count {
             let center = a.center[cell];
@@ -95,8 +95,7 @@ impl Incomplete {
                     me.wait_for(me.index + 1, Point::First, stage(nz - k));
                 }
                 // SAFETY: the rows belong to this thread; `wait_for` ensures that the row after them is complete. The
-                // next thread has therefore completed its forward solve, and no longer reads these rows before they are
-                // overwritten.
+                // next thread has therefore completed its forward solve, and does not read these rows any more.
                 own.clone().rev().for_each(|j| unsafe { self.backward(a, j, k, z) });
                 me.post(Point::First, stage(nz - k));
             }
@@ -107,7 +106,8 @@ impl Incomplete {
     /// Solves row (j, k) of (D + L) y = r; stores y in z.
     ///
     /// # Safety
-    /// The row must belong to the calling thread. No thread may write rows (j - 1, k) and (j, k - 1) during this call.
+    /// The row of z must belong to the calling thread. During this call, no thread may write the rows (j - 1, k) and
+    /// (j, k - 1) of z, or the row (j, k) of r.
     unsafe fn forward<V: Rows<f64>>(&self, a: &SevenPoints, j: usize, k: usize, r: &V, z: &V) {
         let cells = row_of(a, j, k);
         let [east, north, top] = a.forward;
@@ -125,7 +125,8 @@ impl Incomplete {
     /// Solves row (j, k) of (D + L^T) z = D y; z contains y on entry.
     ///
     /// # Safety
-    /// The row must belong to the calling thread. No thread may write rows (j + 1, k) and (j, k + 1) during this call.
+    /// The row of z must belong to the calling thread. During this call, no thread may write the rows (j + 1, k) and
+    /// (j, k + 1) of z.
     unsafe fn backward<V: Rows<f64>>(&self, a: &SevenPoints, j: usize, k: usize, z: &V) {
         let cells = row_of(a, j, k);
         let [_, row, plane] = a.cells.steps();
@@ -143,7 +144,7 @@ impl Incomplete {
     /// `cells` is given but `entries` is empty, the first result is empty.
     ///
     /// # Safety
-    /// No thread may write the row while the slices are in use.
+    /// No thread may write these cells of z while the slices are in use.
     unsafe fn with<'v, V: Rows<f64>>(
         &'v self,
         entries: &'v [f64],
@@ -196,8 +197,9 @@ fn row_of(a: &SevenPoints, j: usize, k: usize) -> Range<usize> {
 const CHUNK: usize = 256;
 
 for_each_isa! {
-    /// Computes z_i = (r - (a_s z_s + a_b z_b)) / d - (a_w / d) z_(i-1) for ascending i. `a` contains the entries to
-    /// east, south and bottom; a_w of a cell is the entry to east of the previous cell. `near` contains z_s and z_b.
+    /// Computes z_i = (r - (a_s z_s + a_b z_b)) / d - (a_w / d) z_(i-1) for ascending i. `inverse` contains 1 / d, and
+    /// `a` the entries to east, south and bottom; a_w of a cell is the entry to east of the previous cell. `near`
+    /// contains z_s and z_b.
     fn forward_row(z: &mut [f64], r: &[f64], inverse: &[f64], a: [&[f64]; 3], near: [&[f64]; 2]) {
         let mut west = 0.0;
         let mut a_west = 0.0;
@@ -221,8 +223,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes z_i = (z_i - (a_n z_n + a_t z_t) / d) - (a_e / d) z_(i+1) for descending i. `a` contains the entries to
-    /// east, north and top, and `near` contains z_n and z_t.
+    /// Computes z_i = (z_i - (a_n z_n + a_t z_t) / d) - (a_e / d) z_(i+1) for descending i. `inverse` contains 1 / d,
+    /// `a` the entries to east, north and top, and `near` contains z_n and z_t.
     fn backward_row(z: &mut [f64], inverse: &[f64], a: [&[f64]; 3], near: [&[f64]; 2]) {
         let mut east = 0.0;
         let mut factors = [0.0; CHUNK];

@@ -1,6 +1,6 @@
 //! Backend `cpu` of deflated PCG: multithreaded steps on boxes of cells in natural order.
 //!
-//! Each module uses only modules listed before it:
+//! Each module imports only modules listed before it. `steps` calls methods of `ThreadState` that `fused` defines.
 //!
 //! - `loops`: loops over consecutive cells
 //! - `field` and `rows`: vectors
@@ -37,7 +37,7 @@ use crate::dpcg::setup;
 use crate::dpcg::setup::coarse_matrix;
 use crate::dpcg::survey::{Survey, SurveyData};
 use crate::error::{Error, Result};
-use crate::krylov::cpu::caller::Caller;
+use crate::krylov::cpu::caller::CallerArrays;
 use crate::krylov::cpu::means::Labelled;
 use crate::krylov::cpu::observed::Observed;
 use crate::krylov::solve_steps::{Arrays, Program};
@@ -84,14 +84,14 @@ impl Cpu {
         Team::sized(&mut self.team, members)
     }
 
-    /// Computes the data of a factorization except the matrix. Reuses vectors and preconditioner memory of the previous
-    /// factorization.
+    /// Computes the data of a factorization except the matrix, with the vectors and the memory of the preconditioner of
+    /// the previous factorization, if any. Also returns the solver of systems with E, or `None` without deflation.
     fn state_of(
         &mut self,
         setup: &Setup,
         found: &SurveyData,
         matrix: &StoredMatrix,
-        (vectors, whole): (Option<Vectors>, Option<UnfusedPreconditioner>),
+        (vectors, unfused): (Option<Vectors>, Option<UnfusedPreconditioner>),
     ) -> Result<(State, Option<Solver>)> {
         let (components, regions) = (&found.components, found.regions.as_ref());
         let pieces = Pieces::new(matrix.cells());
@@ -116,7 +116,7 @@ impl Cpu {
         };
         self.seconds_of_e = started.elapsed().as_secs_f64();
         let solver = deflation.as_ref().map(Projection::solver);
-        let whole = UnfusedPreconditioner::make(whole, setup.preconditioner, &a, team)?;
+        let unfused = UnfusedPreconditioner::make(unfused, setup.preconditioner, &a, team)?;
         let members = team.members();
         let order = if let Preconditioner::Neumann { order } = setup.preconditioner { order } else { 0 };
         let enough = |vectors: &Vectors| vectors.s.is_some() || order == 0;
@@ -126,7 +126,7 @@ impl Cpu {
             preconditioner: setup.preconditioner,
             fused: setup.fused,
             rings: Shared::zeroed(members * ring_values(order, pieces.cells.nx, pieces.cells.ny))?,
-            whole,
+            unfused,
             singular,
             deflation,
             observed: Observed::default(),
@@ -163,7 +163,7 @@ impl DpcgBackend for Cpu {
     fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>> {
         let found = std::mem::take(&mut self.found);
         let (matrix, before) = match self.state.take() {
-            Some(state) => (state.matrix, (Some(state.vectors), state.whole)),
+            Some(state) => (state.matrix, (Some(state.vectors), state.unfused)),
             None => (std::mem::take(&mut self.matrix), (None, None)),
         };
         match self.state_of(setup, &found, &matrix, before) {
@@ -184,7 +184,7 @@ impl DpcgBackend for Cpu {
     }
 
     fn aggregates_kept(&self) -> usize {
-        self.state.as_ref().and_then(|state| state.whole.as_ref()).map_or(0, UnfusedPreconditioner::aggregates_kept)
+        self.state.as_ref().and_then(|state| state.unfused.as_ref()).map_or(0, UnfusedPreconditioner::aggregates_kept)
     }
 
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
@@ -193,7 +193,7 @@ impl DpcgBackend for Cpu {
         };
         state.observed.begin(observer);
         *state.coarse_nanos.get_mut() = 0;
-        let (shared, caller) = (&*state, Caller::new(arrays, state.pieces.cells.ny));
+        let (shared, caller) = (&*state, CallerArrays::new(arrays, state.pieces.cells.ny));
         let result = team.run(
             |member| drop(program(&mut ThreadState::new(shared, member, &caller, None))),
             |member| program(&mut ThreadState::new(shared, member, &caller, Some(observer))),

@@ -13,8 +13,8 @@ impl SolveSteps for ThreadState<'_> {
             let b = self.input(row);
             // SAFETY: the row belongs to this thread.
             let x = if guess { unsafe { self.output(row) } } else { &mut [] };
-            seen.look_at_row(self.caller.input_name, b, largest(b), row, true);
-            seen.look_at_row("x", x, largest(x), row, false);
+            seen.inspect_row(self.caller.input_name, b, largest(b), row, true);
+            seen.inspect_row("x", x, largest(x), row, false);
         }
         self.k.observed.inputs(self.me, &seen, self.caller.input_name, |_| ())
     }
@@ -48,7 +48,7 @@ impl SolveSteps for ThreadState<'_> {
     }
 
     /// Computes x = x^ + Z E^-1 Z^T (b - A x^), and returns max |x_i|. On entry, x contains x^, the solution of P A x^
-    /// = P b (Tang, Nabben, Vuik and Erlangga 2009).
+    /// = P b (Tang, Nabben, Vuik and Erlangga 2009). Without deflation, x is unchanged.
     fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
         if self.k.deflation.is_some() {
             let q = &self.vectors().q;

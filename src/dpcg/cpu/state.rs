@@ -18,13 +18,15 @@ pub struct Vectors {
     pub x: Field,
     pub r: Field,
     pub p: Field,
-    /// A p, or P A p with deflation. Also workspace of the Neumann series and of `back_substitute`.
+    /// A p. With deflation, the unfused steps store P A p; fused passes do so only with aggregation. Also workspace of
+    /// the Neumann series and of `back_substitute`.
     pub q: Field,
+    /// M^-1 r. In fused passes with Jacobi or a Neumann series, v = D^-1 K r (see `fused`).
     pub z: Field,
     /// Second workspace vector of a Neumann series.
     pub s: Option<Field>,
-    /// Partial results of reductions, per piece.
-    pub noted: Partials,
+    /// Partial results of reductions, up to two per piece.
+    pub partials: Partials,
 }
 
 impl Vectors {
@@ -39,7 +41,7 @@ impl Vectors {
             q: field()?,
             z: field()?,
             s: if series { Some(field()?) } else { None },
-            noted: Partials::new(pieces.count(), 2)?,
+            partials: Partials::new(pieces.count(), 2)?,
         })
     }
 
@@ -49,7 +51,7 @@ impl Vectors {
     }
 
     fn bytes(&self) -> usize {
-        self.fields().map(Field::bytes).sum::<usize>() + 2 * self.noted.bytes()
+        self.fields().map(Field::bytes).sum::<usize>() + 2 * self.partials.bytes()
     }
 }
 
@@ -65,7 +67,7 @@ pub struct State {
     pub rings: Shared,
     /// The preconditioner if its application is not fused with passes of PCG; `None` for `Preconditioner::None`,
     /// `Jacobi` and `Neumann`.
-    pub whole: Option<UnfusedPreconditioner>,
+    pub unfused: Option<UnfusedPreconditioner>,
     /// Cells of the singular components, grouped by component.
     pub singular: Labelled<usize>,
     pub deflation: Option<Projection>,
@@ -81,7 +83,7 @@ impl State {
             + self.vectors.bytes()
             + self.singular.bytes()
             + self.rings.bytes()
-            + self.whole.as_ref().map_or(0, UnfusedPreconditioner::bytes)
+            + self.unfused.as_ref().map_or(0, UnfusedPreconditioner::bytes)
             + self.deflation.as_ref().map_or(0, Projection::bytes)
     }
 }

@@ -1,7 +1,9 @@
-//! Unfused steps of PCG. Each thread executes every step for its own pieces.
+//! Unfused steps of PCG. The rows of cells are divided into pieces (`Pieces`). Each thread executes every step for its
+//! own pieces.
 //!
-//! Safety of the unsafe blocks: a step writes only cells of its own thread, and reads only arrays that no thread writes
-//! in this step. A barrier separates the step from the next step that reads cells of other threads.
+//! Safety of the unsafe blocks: a step writes only cells of its own thread. It reads cells of other threads only in
+//! arrays that no thread writes in this step. A barrier separates the step from the next step that reads cells of other
+//! threads.
 
 use super::field::Field;
 use super::loops::{multiply, over_center, residual, triangle, triangle_of_scaled};
@@ -12,7 +14,7 @@ use crate::base::team::Me;
 use crate::deflation::cpu::Projection;
 use crate::dpcg::backend::Preconditioner;
 use crate::dpcg::cpu::unfused::ApplicationCounts;
-use crate::krylov::cpu::caller::Caller;
+use crate::krylov::cpu::caller::CallerArrays;
 use crate::krylov::pcg::{Beta, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
 use crate::krylov::series::{SeriesSteps, series};
 use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
@@ -27,20 +29,20 @@ use std::time::Instant;
 pub struct ThreadState<'a> {
     pub(super) k: &'a State,
     pub(super) me: Me<'a>,
-    pub(super) caller: &'a Caller<'a>,
+    pub(super) caller: &'a CallerArrays<'a>,
     /// Observer of the caller on thread 0; `None` on all other threads.
     pub(super) observer: Option<&'a mut dyn Observer>,
     /// Number of reductions so far, which selects the buffer of the next reduction.
     reductions: Cell<usize>,
     /// <r, M^-1 r> from the last `fused_descend`.
     pub(super) rho: f64,
-    /// <r, r>. A preconditioner in `State::whole` uses it to scale r.
+    /// <r, r>. A preconditioner in `State::unfused` uses it to scale r.
     pub(super) norm2: f64,
     applications: ApplicationCounts<'a>,
 }
 
 impl<'a> ThreadState<'a> {
-    pub fn new(k: &'a State, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
+    pub fn new(k: &'a State, me: Me<'a>, caller: &'a CallerArrays<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
         Self {
             k,
             me,
@@ -78,27 +80,29 @@ impl<'a> ThreadState<'a> {
         self.caller.input(row, self.k.pieces.cells.nx)
     }
 
+    /// Returns a row of the caller's output array, which contains the initial guess before a solve.
+    ///
     /// # Safety
-    /// The row must belong to a piece of this thread.
+    /// The row must belong to a piece of this thread, and no other slice of it may be in use.
     pub(super) unsafe fn output(&self, row: usize) -> &'a mut [f64] {
-        // SAFETY: no other thread uses this row, as the caller guarantees.
+        // SAFETY: nothing else uses this row, as the caller guarantees.
         unsafe { self.caller.output(row, self.k.pieces.cells.nx) }
     }
 
     /// Begins a reduction over the pieces.
     pub(super) fn reduction<const N: usize>(&self) -> Reduce<'a, N> {
         self.reductions.set(self.reductions.get() + 1);
-        self.k.vectors.noted.reduce(self.reductions.get(), self.k.pieces.count())
+        self.k.vectors.partials.reduce(self.reductions.get(), self.k.pieces.count())
     }
 
     /// Stores the partial results `of(piece)` for the pieces of this thread.
     fn store_partials<const N: usize>(&self, mut of: impl FnMut(usize) -> [f64; N]) -> Reduce<'a, N> {
-        let noted = self.reduction();
+        let partials = self.reduction();
         for piece in self.k.pieces.share(self.me) {
             // SAFETY: the piece belongs to this thread.
-            unsafe { noted.note(piece, of(piece)) };
+            unsafe { partials.store(piece, of(piece)) };
         }
-        noted
+        partials
     }
 
     /// Returns the sums of `of(piece)` over all pieces.
@@ -158,7 +162,8 @@ impl<'a> ThreadState<'a> {
         d.product(g)
     }
 
-    /// Computes v = P v with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009).
+    /// Computes v = P v with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009). Without deflation, P is the
+    /// identity.
     pub(super) fn project(&self, v: &Field) {
         let Some(d) = &self.k.deflation else { return };
         self.solve_coarse(d, v);
@@ -188,13 +193,14 @@ impl<'a> ThreadState<'a> {
         });
     }
 
-    /// Computes z = M^-1 r with the preconditioner in `State::whole`. Returns <r, z> if the preconditioner computes it.
+    /// Computes z = M^-1 r with the preconditioner in `State::unfused`. Returns <r, z> if the preconditioner computes
+    /// it.
     fn apply_unfused(&mut self) -> Option<f64> {
-        let whole = self.k.whole.as_ref()?;
+        let unfused = self.k.unfused.as_ref()?;
         let (Vectors { r, z, .. }, a) = (self.vectors(), self.k.matrix.matrix());
         self.me.barrier();
         // SAFETY: between the barrier above and the end of this call, no thread writes r, and only this call uses z.
-        unsafe { whole.apply(&mut self.applications, self.me, &a, (r, z), self.norm2.sqrt()) }
+        unsafe { unfused.apply(&mut self.applications, self.me, &a, (r, z), self.norm2.sqrt()) }
     }
 }
 
@@ -202,7 +208,7 @@ impl VectorSteps for ThreadState<'_> {
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
         let product = self.dot(self.vector(a), self.vector(b));
         if (a, b) == (VectorId::R, VectorId::R) {
-            // A preconditioner in `State::whole` scales r by its norm.
+            // A preconditioner in `State::unfused` scales r by its norm.
             self.norm2 = product;
         }
         product
@@ -210,6 +216,7 @@ impl VectorSteps for ThreadState<'_> {
 
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
         let to = self.vector(to);
+        // PCG uses at most one term (see `VectorSteps::combine`).
         let term = terms.first().map(|&(factor, from)| (factor, self.vector(from)));
         self.each(|cells| {
             // SAFETY: the cells belong to this thread; the other threads read `to` only after a barrier.
@@ -225,8 +232,8 @@ impl VectorSteps for ThreadState<'_> {
     fn largest(&mut self, v: VectorId) -> f64 {
         let v = self.vector(v);
         // SAFETY: the cells belong to this thread, and no other thread writes them.
-        let noted = self.store_partials(|piece| [largest(unsafe { v.range(&self.k.pieces.range(piece)) })]);
-        max_abs(noted.all(Some(self.me))[0])
+        let partials = self.store_partials(|piece| [largest(unsafe { v.range(&self.k.pieces.range(piece)) })]);
+        max_abs(partials.all(Some(self.me))[0])
     }
 
     fn residual(&mut self, of: Iterate) -> f64 {
@@ -245,7 +252,7 @@ impl VectorSteps for ThreadState<'_> {
     }
 
     fn observe(&mut self, event: Event) -> bool {
-        self.k.observed.tell(self.me, self.observer.as_deref_mut(), event)
+        self.k.observed.report(self.me, self.observer.as_deref_mut(), event)
     }
 }
 

@@ -48,7 +48,8 @@ impl<'a> ApplicationCounts<'a> {
 
 impl UnfusedPreconditioner {
     /// Computes the preconditioner of a matrix. The result is `None` for the preconditioners `None`, `Jacobi` and
-    /// `Neumann`, which need no such data. Reuses the memory of `previous` if it fits.
+    /// `Neumann`, which need no such data. With vertex coarsening, reuses the memory of `previous` if it fits. With
+    /// aggregation, reuses the aggregates of `previous`.
     pub fn make(
         previous: Option<Self>,
         preconditioner: Preconditioner,
@@ -58,7 +59,7 @@ impl UnfusedPreconditioner {
         let mut kept = Kept::default();
         let previous = match preconditioner {
             Preconditioner::Multigrid { vertex: true, .. } => previous,
-            // The previous preconditioner is freed before a new one is allocated.
+            // The previous preconditioner, except its aggregates, is freed before a new one is allocated.
             _ => {
                 kept = previous.map(Self::into_kept).unwrap_or_default();
                 None
@@ -164,7 +165,7 @@ fn aggregated<V: Real + Number>(
     Cycle::keeping(hierarchy, &Choices::PARALLEL, Some(Ordered::coloured::<2>(colours)?), workers)
 }
 
-/// Computes z = B r, where B is the cycle.
+/// Computes z = M^-1 r, one cycle of multigrid by aggregation.
 ///
 /// # Safety
 /// The conditions of [`UnfusedPreconditioner::apply`] must hold.

@@ -3,7 +3,7 @@
 
 use super::cell_grids::{Grid, make};
 use super::dense::Dense;
-use super::multigrid::Made;
+use super::multigrid::GridsAndInverse;
 use super::source::Source;
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::Stream;
@@ -33,14 +33,14 @@ impl CellCentred {
         single: bool,
         (sweeps, coarsest): (usize, usize),
     ) -> Result<Self> {
-        let Made { grids, inverse } = make(pool, stream, source, (scalars, scale), single, coarsest)?;
+        let GridsAndInverse { grids, inverse } = make(pool, stream, source, (scalars, scale), single, coarsest)?;
         Ok(Self { sweeps, single, scale, grids, inverse })
     }
 
     /// Returns the memory to the pool.
-    pub fn give(self, pool: &mut Pool) -> Result<()> {
-        self.grids.into_iter().try_for_each(|grid| pool.give(grid.arrays.into_memory()))?;
-        self.inverse.give(pool)
+    pub fn release(self, pool: &mut Pool) -> Result<()> {
+        self.grids.into_iter().try_for_each(|grid| pool.release(grid.arrays.into_memory()))?;
+        self.inverse.release(pool)
     }
 
     /// Computes z = M^-1 r.

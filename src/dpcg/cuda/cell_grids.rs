@@ -2,7 +2,7 @@
 //! chooses the directions to coarsen from their strengths.
 
 use super::dense::Dense;
-use super::multigrid::{GRIDS, Made, Maker};
+use super::multigrid::{GRIDS, GridsAndInverse, Maker};
 use super::source::Source;
 use crate::cuda::arrays::{Padded, Pool, box_of};
 use crate::cuda::driver::Stream;
@@ -35,18 +35,19 @@ impl Grid {
     }
 }
 
-/// Makes all grids of `scale` times the matrix, down to at most `coarsest` cells; `scale` is a power of two. `single`:
-/// coarse grids use f32. Without coarse grids, the inverse is that of the caller's matrix.
+/// Makes all grids, down to a grid of at most `coarsest` cells and at most `Dense::MOST` cells, and the inverse of the
+/// coarsest matrix. `scalars` is the address of the scalars, and `scale` the power of two by which coarse matrices are
+/// multiplied. `single`: coarse grids use f32. Without coarse grids, the inverse is that of the caller's matrix.
 pub fn make(
     pool: &mut Pool,
     stream: &Stream,
     source: &Source,
-    scale: (Address, f64),
+    (scalars, scale): (Address, f64),
     single: bool,
     coarsest: usize,
-) -> Result<Made<Grid>> {
-    let maker = Maker::new(pool, stream, source, scale, single)?;
-    launch::look_at_finest(stream, &arguments(&maker, None, 0))?;
+) -> Result<GridsAndInverse<Grid>> {
+    let maker = Maker::new(pool, stream, source, (scalars, scale), single)?;
+    launch::row_sums_of_finest(stream, &arguments(&maker, None, 0))?;
     let mut grids: Vec<Grid> = Vec::new();
     while grids.last().map_or(source.of, |grid| grid.of).count() > coarsest.min(Dense::MOST) {
         let grid = coarsen(&maker, pool, grids.last(), grids.len())?;
@@ -81,7 +82,7 @@ fn arguments(maker: &Maker, grid: Option<&Grid>, l: usize) -> CellGridArgs {
 /// Makes coarse grid l from the previous grid `fine`. The strengths of `fine` must be those that were computed last.
 fn coarsen(maker: &Maker, pool: &mut Pool, fine: Option<&Grid>, l: usize) -> Result<Grid> {
     let (stream, single) = (maker.stream, maker.single);
-    let [x, y, z, _] = maker.see_strengths()?;
+    let [x, y, z, _] = maker.fetch_strengths()?;
     let of = fine.map_or(maker.source.of, |grid| grid.of);
     let ratio = cell_ratio(of, [x, y, z]);
     let grid = Grid::zeroed(pool, stream, coarse_cells(of, ratio), ratio, maker.value())?;
@@ -97,7 +98,7 @@ fn coarsen(maker: &Maker, pool: &mut Pool, fine: Option<&Grid>, l: usize) -> Res
     } else {
         launch::coarsen_cells(stream, single, &a)?;
     }
-    launch::look_at_cells(stream, single, &arguments(maker, Some(&grid), l + 1))?;
+    launch::centers_and_strengths(stream, single, &arguments(maker, Some(&grid), l + 1))?;
     Ok(grid)
 }
 

@@ -1,7 +1,7 @@
 //! Setup of multigrid with vertex coarsening on the device (Dendy 1982; kernels/dpcg/coarsening.cuh). The host chooses
 //! the directions to coarsen from their strengths.
 
-use super::multigrid::{GRIDS, Made, Maker};
+use super::multigrid::{GRIDS, GridsAndInverse, Maker};
 use super::source::Source;
 use crate::cuda::arrays::{Padded, Pool, box_of};
 use crate::cuda::driver::{Memory, Stream};
@@ -76,7 +76,7 @@ impl Matrix {
         Self::with(Conductances::of(own), pool, stream, of, value)
     }
 
-    /// Allocates the diagonals for existing conductances.
+    /// Allocates the diagonal and the reciprocal divisors for existing conductances.
     fn with(conductances: Conductances, pool: &mut Pool, stream: &Stream, of: Cells, value: usize) -> Result<Self> {
         Ok(Self { of, conductances, rows: Padded::zeroed_in(pool, stream, 2, of.count(), guard(of), value, GRIDS)? })
     }
@@ -106,10 +106,10 @@ impl Matrix {
 
 impl Grid {
     /// Returns the memory to the pool.
-    pub fn give(self, pool: &mut Pool) -> Result<()> {
-        pool.give(self.weights)?;
+    pub fn release(self, pool: &mut Pool) -> Result<()> {
+        pool.release(self.weights)?;
         let arrays = [self.conductances.own, Some(self.rows), self.vectors];
-        arrays.into_iter().flatten().try_for_each(|arrays| pool.give(arrays.into_memory()))
+        arrays.into_iter().flatten().try_for_each(|arrays| pool.release(arrays.into_memory()))
     }
 
     pub fn bytes(&self) -> usize {
@@ -135,12 +135,12 @@ impl Slabs {
         let left = pool.workspace().bytes - before;
         let planes = (left.saturating_sub(weights) / plane).min(coarse.nz);
         if planes < coarse.nz.min(2) {
-            // A thin grid needs more memory than the workspace has.
+            // A thin grid may need more memory than the workspace has.
             let (memory, [weights, cubes]) = pool.lists(maker.stream, [weights, plane * coarse.nz], GRIDS)?;
-            pool.keep(memory)?;
+            pool.save_for_next(memory)?;
             return Ok(Self { weights, cubes, points: coarse.nz });
         }
-        // A slab has one more plane of cubes than planes of points.
+        // Each slab but the first has one more plane of cubes than planes of points.
         let slabs = if planes < coarse.nz { coarse.nz.div_ceil(planes - 1) } else { 1 };
         let points = coarse.nz.div_ceil(slabs);
         pool.borrow(before + weights + plane * coarse.nz.min(points + 1));
@@ -172,7 +172,7 @@ pub fn make(
     scalars: Address,
     scale: f64,
     single: bool,
-) -> Result<Made<Grid>> {
+) -> Result<GridsAndInverse<Grid>> {
     let maker = Maker::new(pool, stream, source, (scalars, scale), single)?;
     let mut matrix = match single {
         true => Matrix::zeroed(pool, stream, source.of, FACES.len(), maker.value())?,
@@ -196,7 +196,7 @@ pub fn make(
     let inverse = maker.invert(pool, matrix.of.count(), spread, a)?;
     let made = maker.made(pool, grids, inverse)?;
     for arrays in [matrix.conductances.own, Some(matrix.rows)].into_iter().flatten() {
-        pool.keep(arrays.into_memory())?;
+        pool.save_for_next(arrays.into_memory())?;
     }
     Ok(made)
 }
@@ -230,7 +230,7 @@ fn coarsen(maker: &Maker, pool: &mut Pool, matrix: Matrix, l: usize) -> Result<(
     };
     let a = arguments(maker, &matrix, l);
     strengths(stream, single, &a)?;
-    let [x, y, z, rows] = maker.see_strengths()?;
+    let [x, y, z, rows] = maker.fetch_strengths()?;
     let coarsened = directions(matrix.of, [x, y, z].map(|sum| sum / rows.max(1.0)), SEMI);
     let coarse = coarse_cells(matrix.of, coarsened.map(|d| 1 + usize::from(d)));
     let odd = if l % 2 == 1 { matrix.of } else { coarse };

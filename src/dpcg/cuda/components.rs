@@ -17,8 +17,8 @@ const COMPONENTS: &str = "components";
 /// Components of the matrix that was inspected last.
 pub struct Components {
     of: Cells,
-    /// Memory of the data per cell (component of each cell, first component of each chunk), and memory of the data per
-    /// component. Allocated when a matrix has several components.
+    /// Memory of the data per cell (component of each cell, first component of each chunk of `CHUNK` cells), and memory
+    /// of the data per component. Allocated for the first matrix whose cells are not all in one component.
     memory: [Option<Memory>; 2],
     /// Number of components for which memory is allocated.
     room: usize,

@@ -4,7 +4,7 @@
 use super::dense::Dense;
 use super::regions::RegionNumbers;
 use super::source::Source;
-use super::survey::Made;
+use super::survey::FactorizationInput;
 use crate::base::team::Team;
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::{Memory, Stream};
@@ -54,12 +54,12 @@ impl Deflation {
         }
     }
 
-    /// Computes E, and its inverse or its factorization L D L^T. `scale` is a power of two such that `scale` times the
-    /// largest center is near 1. `singular` contains the cells of singular components.
+    /// Computes E, and its inverse on the device or a solver on the host. `scale` is a power of two such that `scale`
+    /// times the largest center is in [1, 2). `singular` contains the cells of singular components.
     pub fn new(
         pool: &mut Pool,
         stream: &Stream,
-        of: &Made,
+        of: &FactorizationInput,
         regions: &Regions,
         (singular, scale): (Option<&Labelled>, f64),
         team: &mut Team,
@@ -72,7 +72,7 @@ impl Deflation {
         let mut solver = of.setup.coarse_solver;
         if solver == Solver::Inverse && count <= Dense::MOST_VECTORS {
             inverse = match on_device(pool, stream, of.source, &region, singular, scale) {
-                // If the device has too little memory, E is factorized on the host.
+                // If the device has too little memory for a large E, E is factorized on the host.
                 Err(error) if count > Dense::MOST && error.is_too_much() => None,
                 made => made?,
             };
@@ -100,11 +100,11 @@ impl Deflation {
     }
 
     /// Returns the memory to the pool.
-    pub fn give(self, pool: &mut Pool) -> Result<()> {
-        self.region.give(pool)?;
-        self.regions.give(pool)?;
-        pool.give(self.vectors)?;
-        if let Inverse::Dense(inverse) = self.inverse { inverse.give(pool) } else { Ok(()) }
+    pub fn release(self, pool: &mut Pool) -> Result<()> {
+        self.region.release(pool)?;
+        self.regions.release(pool)?;
+        pool.release(self.vectors)?;
+        if let Inverse::Dense(inverse) = self.inverse { inverse.release(pool) } else { Ok(()) }
     }
 
     /// Returns whether the device applies E^-1.
@@ -112,7 +112,8 @@ impl Deflation {
         matches!(self.inverse, Inverse::Dense(_))
     }
 
-    /// Computes t = E^-1 Z^T v. Returns the time in seconds that the host spent on E^-1, or 0.
+    /// Computes t = E^-1 Z^T v. `sum` has no partial sums; from it, the kernels read whether a loop has ended. Returns
+    /// the time in seconds that the host spent on E^-1, or 0.
     fn solve(&mut self, stream: &Stream, v: Address, sum: Sum) -> Result<f64> {
         self.regions.sums(stream, v, self.g, sum)?;
         match &mut self.inverse {
@@ -189,8 +190,8 @@ impl Deflation {
     }
 }
 
-/// Computes and inverts E = Z^T A Z. Returns `None` if the condition (`Dense::condition`) exceeds `LARGEST_CONDITION`,
-/// because products with E^-1 would be inaccurate.
+/// Computes and inverts E = Z^T A Z. Returns `None` if the condition number (`Dense::condition`) exceeds
+/// `LARGEST_CONDITION`, because products with E^-1 would be inaccurate.
 fn on_device(
     pool: &mut Pool,
     stream: &Stream,
@@ -209,7 +210,7 @@ fn on_device(
             if n > Dense::MOST {
                 large = Some(memory);
             } else {
-                pool.keep(memory)?;
+                pool.save_for_next(memory)?;
             }
             sums
         }
@@ -245,7 +246,7 @@ fn on_device(
         return Ok(Some(dense));
     }
     if n <= Dense::MOST {
-        dense.keep(pool)?;
+        dense.save_for_next(pool)?;
     }
     Ok(None)
 }

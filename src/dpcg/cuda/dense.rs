@@ -1,5 +1,5 @@
-//! Dense symmetric positive definite matrices on the device and their inverses: E, and the coarsest matrix of multigrid
-//! (kernels/common/inverse.cuh, kernels/dpcg/dense.cuh).
+//! Dense symmetric positive semidefinite matrices on the device and their inverses: E, and the coarsest matrix of
+//! multigrid (kernels/common/inverse.cuh, kernels/dpcg/dense.cuh).
 
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::{Memory, Stream};
@@ -60,8 +60,8 @@ impl Dense {
     }
 
     /// Adds the memory to the pool for the next factorization. The current factorization does not reuse it.
-    pub fn keep(self, pool: &mut Pool) -> Result<()> {
-        pool.keep(self.memory)
+    pub fn save_for_next(self, pool: &mut Pool) -> Result<()> {
+        pool.save_for_next(self.memory)
     }
 
     /// Copies an inverse, of any size, from the host to the device.
@@ -74,8 +74,8 @@ impl Dense {
     }
 
     /// Returns the memory to the pool.
-    pub fn give(self, pool: &mut Pool) -> Result<()> {
-        pool.give(self.memory)
+    pub fn release(self, pool: &mut Pool) -> Result<()> {
+        pool.release(self.memory)
     }
 
     /// Returns the number of unknowns.
@@ -106,7 +106,7 @@ impl Dense {
             launch::find_shifts(stream, &self.null_args(false))?;
         }
         for add in [false, shifted] {
-            launch::aggregation::take_means(stream, &self.null_args(add))?;
+            launch::aggregation::project_inverse(stream, &self.null_args(add))?;
             self.buffers.reverse();
         }
         Ok(())
@@ -132,7 +132,8 @@ impl Dense {
         Ok(largest[0] * largest[1])
     }
 
-    /// Computes out = A^-1 input, and adds the time of the product in ns to the value at `clock`.
+    /// Computes out = A^-1 input and the sum <input, out>, and adds the time of the product in ns to the value at
+    /// `clock`.
     pub fn multiply(&self, stream: &Stream, input: Address, out: Address, clock: Address, sum: Sum) -> Result<()> {
         let (matrix, n) = (self.matrix(), self.n as i32);
         launch::dense(stream, &DenseArgs { matrix, input, out, n, unused: 0, clock, sum })

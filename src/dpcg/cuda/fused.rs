@@ -1,5 +1,5 @@
-//! An iteration in few passes over memory (docs/theory/dpcg.md, memory traffic; kernels/dpcg/fused.cuh). The passes
-//! `descend` and `ascend` contain a short Neumann series, or surround a multigrid cycle.
+//! An iteration in few passes over memory (docs/theory/dpcg.md, memory traffic; kernels/dpcg/fused.cuh, which defines
+//! K, v and t). The passes `descend` and `ascend` contain a short Neumann series, or surround a multigrid cycle.
 
 use super::source::Source;
 use super::state::{Passes, State, Vectors};
@@ -12,7 +12,7 @@ use std::mem::offset_of;
 impl State {
     /// Returns whether steps are fused. The device then executes iterations without the host.
     pub fn is_fused(&self) -> bool {
-        self.passes != Passes::Textbook && self.recorded.is_some()
+        self.passes != Passes::Unfused && self.recorded.is_some()
     }
 
     /// Returns whether `descend` also computes v = D^-1 K r.
@@ -30,15 +30,15 @@ impl State {
         self.descend(stream, &FusedArgs { sum: rho, ..self.passes_args(source) })
     }
 
-    /// Computes p = z, q = A p and t at the start of a solve. Without deflation, sigma is <p, q>. With deflation, sigma
-    /// is <p, q> - <Z^T q, t>; the second term is the sum `part`.
+    /// Computes p = z, q = A p and, with deflation, t = E^-1 Z^T q at the start of a solve. Stores <p, q> in the scalar
+    /// `sigma` and, with deflation, <Z^T q, t> as the sum `part`. The caller computes <p, P A p> = <p, q> - <Z^T q, t>.
     pub fn begin_ascend(&self, stream: &Stream, source: &Source, part: Sum) -> Result<()> {
         let energy = self.vectors.sum_to(offset_of!(Scalars, sigma));
         self.ascend(stream, source, energy, [energy, part])
     }
 
-    /// Launches an iteration that begins with p, q and t, where P A p = q - A Z t. The kernels also update rho and
-    /// sigma, or end the loop. `last` is the sum that the last kernel computes.
+    /// Launches an iteration that begins with p, q and, with deflation, t, where P A p = q - A Z t. The kernels also
+    /// update rho and sigma, or end the loop. `last` is the sum that the last kernel computes.
     pub fn fused_iteration(&self, stream: &Stream, source: &Source, last: Sum) -> Result<()> {
         let rho = Sum { how: Use::Rho as i32, conditional: 0, ..last };
         let a = FusedArgs { sum: rho, ..self.passes_args(source) };
@@ -63,7 +63,7 @@ impl State {
     }
 
     /// Computes x, p and q. Without deflation, computes <p, q> as the sum `alone`. With deflation, computes <p, q> as
-    /// `energy` and <Z^T q, t> as `part`.
+    /// `energy`, t = E^-1 Z^T q, and <Z^T q, t> as `part`.
     fn ascend(&self, stream: &Stream, source: &Source, alone: Sum, [energy, part]: [Sum; 2]) -> Result<()> {
         let ascend = [launch::ascend_0, launch::ascend_1, launch::ascend_2][self.order()];
         let a = self.passes_args(source);

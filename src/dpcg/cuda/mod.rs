@@ -1,6 +1,6 @@
 //! Deflated PCG on a CUDA device (docs/theory/dpcg.md). Arrays are in natural order with zeros before and after them.
 //!
-//! Each module may use the modules named before it in this list. `dense` inverts matrices. `source` stores A, and
+//! Each module may import the modules named before it in this list. `dense` inverts matrices. `source` stores A, and
 //! `components` finds its connected components. `survey` inspects A. `regions` and `deflation` implement the deflation.
 //! `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell` and `aggregated` implement the preconditioners. `state`
 //! holds the data of a factorization. `fused` executes an iteration in few passes. `run` implements the steps of PCG
@@ -44,7 +44,7 @@ use run::{Rhs, Run};
 use source::Source;
 use state::{Multigrid, State};
 use std::cell::OnceCell;
-use survey::{Made, Surveyor, on_host};
+use survey::{FactorizationInput, Surveyor, on_host};
 
 /// The `cuda` backend.
 pub struct Cuda {
@@ -55,7 +55,7 @@ pub struct Cuda {
     staging: Option<Memory>,
     surveyor: Option<Surveyor>,
     /// Host copy of the matrix. It is created when it is needed, and dropped at `factorize`.
-    kept: OnceCell<StoredMatrix>,
+    host_matrix: OnceCell<StoredMatrix>,
     /// Thread team for work on the host copy.
     team: Option<Team>,
     /// Counts of the couplings that point out of the box, and the first of them.
@@ -81,7 +81,7 @@ impl Cuda {
             source: None,
             staging: None,
             surveyor: None,
-            kept: OnceCell::new(),
+            host_matrix: OnceCell::new(),
             team: None,
             outward: Outward::default(),
             regions: None,
@@ -122,10 +122,10 @@ impl Cuda {
 }
 
 /// Returns the host copy of the matrix as a view with the caller's names and extents.
-fn with_caller_names<'k>(a: &CellView, kept: &SevenPoints<'k>) -> CellView<'k> {
+fn with_caller_names<'k>(a: &CellView, host_matrix: &SevenPoints<'k>) -> CellView<'k> {
     let of = |name, values| Values::new(name, values, a.cells, a.cells.nx, a.cells.plane());
-    let forward = [0, 1, 2].map(|d| of(a.forward[d].name, kept.forward[d]));
-    CellView { cells: a.cells, center: of(a.center.name, kept.center), forward }
+    let forward = [0, 1, 2].map(|d| of(a.forward[d].name, host_matrix.forward[d]));
+    CellView { cells: a.cells, center: of(a.center.name, host_matrix.center), forward }
 }
 
 fn nothing_loaded() -> Error {
@@ -148,15 +148,16 @@ impl DpcgBackend for Cuda {
         let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
         let (stream, copies, _) = self.session.parts();
         let input = source.device_arrays(stream, copies, a)?;
-        let seen = *surveyor.take(stream, input)?;
-        self.kept = OnceCell::new();
+        let seen = *surveyor.copy_matrix(stream, input)?;
+        self.host_matrix = OnceCell::new();
         self.outward = self.outward_of(a, &input, &seen)?;
         if seen.unusual == 0 {
             return Ok(f64::from_bits(seen.center_max));
         }
-        // The matrix is inspected again on the host, which creates the error message.
+        // The matrix is inspected again on the host. This creates the error message, or returns the largest center if
+        // `finite` permits the unusual entries.
         let stream = self.session.stream();
-        let here = with_caller_names(a, &on_host(&self.kept, source, stream)?);
+        let here = with_caller_names(a, &on_host(&self.host_matrix, source, stream)?);
         InspectedRows::center_max(&here, [InspectedRows::of(&here, finite, 0..a.cells.rows(), |_| {})])
     }
 
@@ -182,13 +183,13 @@ impl DpcgBackend for Cuda {
     fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>> {
         let _entered = self.session.device.clone().enter()?;
         let previous = self.state.take();
-        let (regions, kept) = (self.regions.take(), self.kept.take());
-        let kept = &kept.map_or_else(OnceCell::new, OnceCell::from);
+        let (regions, host_matrix) = (self.regions.take(), self.host_matrix.take());
+        let host_matrix = &host_matrix.map_or_else(OnceCell::new, OnceCell::from);
         let (Some(source), Some(surveyor), Some(team)) = (&self.source, &self.surveyor, &mut self.team) else {
             return Err(nothing_loaded());
         };
-        let made = Made { source, kept, setup, surveyor, regions: regions.as_ref() };
-        let mut state = State::new(self.session.stream(), &made, team, previous)?;
+        let input = FactorizationInput { source, host_matrix, setup, surveyor, regions: regions.as_ref() };
+        let mut state = State::new(self.session.stream(), &input, team, previous)?;
         state.record(&self.session.device, source)?;
         Ok(self.state.insert(state).deflation.as_ref().map(Deflation::solver))
     }
@@ -252,7 +253,7 @@ impl Engine for Cuda {
             + self.surveyor.as_ref().map_or(0, Surveyor::bytes)
             + self.staging.as_ref().map_or(0, |memory| memory.bytes)
             + self.state.as_ref().map_or(0, State::device_bytes);
-        [self.kept.get().map_or(0, StoredMatrix::bytes) + self.session.bytes() + coarse, device]
+        [self.host_matrix.get().map_or(0, StoredMatrix::bytes) + self.session.bytes() + coarse, device]
     }
 
     fn seconds_transfer(&self) -> f64 {

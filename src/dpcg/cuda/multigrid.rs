@@ -11,7 +11,7 @@ use crate::error::Result;
 pub const GRIDS: &str = "the grids of multigrid";
 
 /// The grids, and the inverse of the coarsest matrix.
-pub struct Made<G> {
+pub struct GridsAndInverse<G> {
     pub grids: Vec<G>,
     pub inverse: Dense,
 }
@@ -28,7 +28,8 @@ pub struct Maker<'a> {
     memory: Memory,
     /// Partial sums of the thread blocks.
     pub partial: Address,
-    /// Sums of the strengths in x, y and z over all rows. With vertex coarsening, the number of rows follows.
+    /// Strengths of the directions x, y and z: sums over all rows of the couplings in this direction divided by the
+    /// diagonal. With vertex coarsening, the number of rows follows.
     pub strengths: Address,
     /// Row sums of grids with even and with odd numbers, in the pool's workspace. No grid has more points than the
     /// finest one.
@@ -55,14 +56,15 @@ impl<'a> Maker<'a> {
     }
 
     /// Waits and returns the strengths that were computed last.
-    pub fn see_strengths(&self) -> Result<[f64; 4]> {
+    pub fn fetch_strengths(&self) -> Result<[f64; 4]> {
         let mut strengths = [0.0; 4];
         self.stream.fetch(&mut strengths, self.strengths)?;
         self.stream.wait()?;
         Ok(strengths)
     }
 
-    /// Returns the inverse of a coarsest matrix of n unknowns, which `spread` stores densely.
+    /// Returns the inverse of a coarsest matrix of n unknowns, which `spread` stores densely, or its pseudoinverse if
+    /// the matrix is singular.
     pub fn invert(
         &self,
         pool: &mut Pool,
@@ -79,8 +81,8 @@ impl<'a> Maker<'a> {
     }
 
     /// Keeps the memory of the partial sums for the next factorization. Returns the grids.
-    pub fn made<G>(self, pool: &mut Pool, grids: Vec<G>, inverse: Dense) -> Result<Made<G>> {
-        pool.keep(self.memory)?;
-        Ok(Made { grids, inverse })
+    pub fn made<G>(self, pool: &mut Pool, grids: Vec<G>, inverse: Dense) -> Result<GridsAndInverse<G>> {
+        pool.save_for_next(self.memory)?;
+        Ok(GridsAndInverse { grids, inverse })
     }
 }

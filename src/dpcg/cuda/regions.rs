@@ -1,6 +1,6 @@
 //! Deflation regions on a device (docs/theory/dpcg.md, regions).
 
-use super::survey::Made;
+use super::survey::FactorizationInput;
 use crate::cuda::arrays::{Padded, Pool};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch::{Address, CellLabels};
@@ -29,10 +29,10 @@ pub struct RegionNumbers {
 impl RegionNumbers {
     /// Computes the region of each cell from the classes that the inspection has found. Does not use the list
     /// `regions.of`.
-    pub fn new(pool: &mut Pool, stream: &Stream, made: &Made, regions: &Regions) -> Result<Self> {
-        let (of, value) = (made.source.of, size_of::<u16>());
+    pub fn new(pool: &mut Pool, stream: &Stream, input: &FactorizationInput, regions: &Regions) -> Result<Self> {
+        let (of, value) = (input.source.of, size_of::<u16>());
         let numbers = Padded::zeroed_in(pool, stream, 1, of.count(), of.plane(), value, REGIONS)?;
-        made.surveyor.number_cells(stream, numbers.at(0), regions.count as u16)?;
+        input.surveyor.number_cells(stream, numbers.at(0), regions.count as u16)?;
         let null_vector = |r| regions.null_vector.get(r).copied().unwrap_or(0);
         let mut null_of = collected((0..regions.count).map(null_vector), REGIONS)?;
         regions.surplus.iter().for_each(|&r| null_of[usize::from(r)] |= REMOVED_UNKNOWN);
@@ -40,8 +40,8 @@ impl RegionNumbers {
     }
 
     /// Returns `regions` together with the region of each cell, which is copied from the device.
-    pub fn on_host(&self, stream: &Stream, made: &Made, regions: &Regions) -> Result<Regions> {
-        let mut of: Vec<u16> = zeroed(made.source.of.count(), REGIONS)?;
+    pub fn on_host(&self, stream: &Stream, input: &FactorizationInput, regions: &Regions) -> Result<Regions> {
+        let mut of: Vec<u16> = zeroed(input.source.of.count(), REGIONS)?;
         stream.fetch(&mut of, self.at())?;
         stream.wait()?;
         of.iter_mut().filter(|r| usize::from(**r) == self.count).for_each(|r| *r = NONE);
@@ -61,8 +61,8 @@ impl RegionNumbers {
     }
 
     /// Returns the memory to the pool.
-    pub fn give(self, pool: &mut Pool) -> Result<()> {
-        pool.give(self.numbers.into_memory())
+    pub fn release(self, pool: &mut Pool) -> Result<()> {
+        pool.release(self.numbers.into_memory())
     }
 
     /// Returns the allocated device memory in bytes.

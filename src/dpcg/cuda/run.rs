@@ -104,7 +104,7 @@ impl State {
         self.project(stream, source, q, p, sum)
     }
 
-    /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T.
+    /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T. Without deflation, does nothing, and computes no sum.
     pub fn project(&mut self, stream: &Stream, source: &Source, v: Address, p: Address, sum: Sum) -> Result<()> {
         if let Some(deflation) = &mut self.deflation {
             self.seconds_coarse += deflation.project(stream, source, v, p, sum)?;
@@ -232,6 +232,7 @@ impl VectorSteps for Run<'_> {
 
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
         let to = self.k.vectors.address(to);
+        // PCG uses only the four combinations that `VectorSteps::combine` lists.
         let Some(&(factor, from)) = terms.first() else { return self.step(|s| s.fill(to)) };
         let from = self.k.vectors.address(from);
         self.step(|s| {
@@ -270,7 +271,7 @@ impl VectorSteps for Run<'_> {
     }
 
     fn observe(&mut self, event: Event) -> bool {
-        self.call.observer.see(event)
+        self.call.observer.receive(event)
     }
 }
 
@@ -295,7 +296,7 @@ impl PcgSteps for Run<'_> {
 
     fn means(&mut self, v: VectorId, to: Means) {
         match (to, v) {
-            (Means::Keep, _) => self.keep_means(),
+            (Means::Store, _) => self.store_means(),
             (_, VectorId::B) if self.rhs.projected => {}
             _ => {
                 self.shift(self.k.vectors.address(v), to == Means::Restore);

@@ -29,7 +29,7 @@ impl Run<'_> {
         self.stream.fill(vector, 0, 8 * self.source.of.count())
     }
 
-    /// Subtracts from v its mean over each singular component. With `restore`, also adds the means that `keep_means`
+    /// Subtracts from v its mean over each singular component. With `restore`, also adds the means that `store_means`
     /// stored.
     pub(super) fn shift(&mut self, v: Address, restore: bool) {
         self.step(|s| match &s.k.singular {
@@ -39,10 +39,10 @@ impl Run<'_> {
     }
 
     /// Stores the mean of x over each singular component.
-    pub(super) fn keep_means(&mut self) {
+    pub(super) fn store_means(&mut self) {
         let x = self.k.vectors.x;
         self.step(|s| match &s.k.singular {
-            Some(singular) => singular.keep(s.stream, x),
+            Some(singular) => singular.store_means(s.stream, x),
             None => Ok(()),
         });
     }
@@ -54,9 +54,9 @@ impl SolveSteps for Run<'_> {
         self.attempt(inspect).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
     }
 
-    /// With `Load::Rhs`, loads only b. Does not load it if the device already stores b, multiplied by the same factor.
-    /// If there are singular components, the means of the stored b over them must also have been subtracted. The next
-    /// step would subtract them from a newly loaded b.
+    /// With `Load::Rhs`, loads only b, and returns 0 instead of <b, b>. b is not loaded again if the device already
+    /// stores it multiplied by `scale` and, if there are singular components, without its means over them. The caller
+    /// next subtracts these means, which `means` omits if they were already subtracted.
     fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
         let Some(guess) = what.guess() else {
             let there = Rhs { scale, projected: self.k.singular.is_some() };
@@ -97,7 +97,8 @@ impl SolveSteps for Run<'_> {
     }
 
     /// Computes x = x^ + Z E^-1 Z^T (b - A x^), and returns max |x_i|, or 0 if there are singular components. On entry,
-    /// x contains x^, the solution of P A x^ = P b (Tang, Nabben, Vuik and Erlangga 2009).
+    /// x contains x^, the solution of P A x^ = P b (Tang, Nabben, Vuik and Erlangga 2009). Without deflation, x is
+    /// unchanged.
     fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
         let Vectors { x, q, .. } = self.k.vectors;
         if self.k.deflation.is_some() {

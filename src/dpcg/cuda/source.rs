@@ -1,7 +1,7 @@
 //! The matrix A in device memory.
 
 use crate::cuda::arrays::{Padded, box_of};
-use crate::cuda::call::{place, push_reads};
+use crate::cuda::call::{array_on_device, push_reads};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch::{Address, CellArray, CellBox, CellMatrix};
 use crate::cuda::staging::Copies;
@@ -48,7 +48,7 @@ impl Source {
         let mut at = [CellArray::default(); 4];
         let mut jobs = Vec::new();
         for ((at, given), own) in at.iter_mut().zip([a.center, x, y, z]).zip(self.addresses()) {
-            *at = place(given.device().unwrap_or(0), own, self.of, given.shape());
+            *at = array_on_device(given.device().unwrap_or(0), own, self.of, given.shape());
             if given.device().is_none() {
                 push_reads(&mut jobs, given.all(), self.of, given.shape(), own)?;
             }
@@ -61,13 +61,13 @@ impl Source {
     }
 
     /// Copies the matrix to host memory.
-    pub fn keep(&self, stream: &Stream) -> Result<StoredMatrix> {
-        let mut kept = StoredMatrix::default();
-        for (values, from) in kept.rows_mut(self.of)?.arrays().into_iter().zip(self.addresses()) {
+    pub fn copy_to_host(&self, stream: &Stream) -> Result<StoredMatrix> {
+        let mut matrix = StoredMatrix::default();
+        for (values, from) in matrix.rows_mut(self.of)?.arrays().into_iter().zip(self.addresses()) {
             stream.fetch(values, from)?;
         }
         stream.wait()?;
-        Ok(kept)
+        Ok(matrix)
     }
 
     /// Returns the number of values from one array to the next.

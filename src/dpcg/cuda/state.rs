@@ -4,7 +4,7 @@ use super::aggregated::Aggregated;
 use super::cell::CellCentred;
 use super::deflation::Deflation;
 use super::source::Source;
-use super::survey::Made;
+use super::survey::FactorizationInput;
 use super::vertex::Vertex;
 use crate::base::team::Team;
 use crate::cuda::arrays::{Padded, Pool, lists};
@@ -30,7 +30,7 @@ pub enum Multigrid {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Passes {
     /// No steps: each step is a separate kernel.
-    Textbook,
+    Unfused,
     /// All steps, with a Neumann series of this order.
     Series(usize),
     /// All steps except z = M^-1 r.
@@ -44,7 +44,7 @@ impl Passes {
             Preconditioner::Jacobi if setup.fused => Self::Series(0),
             Preconditioner::Neumann { order } if setup.fused && order <= MOST_FUSED_ORDER => Self::Series(order),
             Preconditioner::Multigrid { .. } | Preconditioner::Aggregation { .. } if setup.fused => Self::AroundCycle,
-            _ => Self::Textbook,
+            _ => Self::Unfused,
         }
     }
 }
@@ -59,7 +59,7 @@ pub struct Vectors {
     pub x: Address,
     pub r: Address,
     pub p: Address,
-    /// A p; with deflation and unfused steps, P A p. Also workspace of `precondition`.
+    /// A p; with deflation and unfused steps, P A p. Also workspace of `precondition` and of `back_substitute`.
     pub q: Address,
     pub z: Address,
     /// Workspace of a Neumann series, and the second r of fused passes; 0 if there is none.
@@ -68,6 +68,7 @@ pub struct Vectors {
     pub other_p: Address,
     /// Whether `other_p` contains the current p after a loop.
     pub is_p_in_other: bool,
+    /// Partial sums, one per thread block.
     partial: Address,
     /// Partial sums of <r, r>, if a kernel also computes another sum.
     pub norm_partial: Address,
@@ -156,8 +157,8 @@ pub struct State {
 }
 
 impl State {
-    /// Computes the factorization. `previous` is a factorization for the same number of cells, whose memory is reused.
-    pub fn new(stream: &Stream, of: &Made, team: &mut Team, previous: Option<Self>) -> Result<Self> {
+    /// Computes the factorization. `previous` is a factorization for the same extents, whose memory is reused.
+    pub fn new(stream: &Stream, of: &FactorizationInput, team: &mut Team, previous: Option<Self>) -> Result<Self> {
         let preconditioner = of.setup.preconditioner;
         let before = previous.map(Self::into_parts).transpose()?;
         let (vectors, mut pool, recorded, aggregated) = match before {
@@ -166,7 +167,7 @@ impl State {
         };
         let series = matches!(preconditioner, Preconditioner::Neumann { order } if order > 0);
         let passes = Passes::of(of.setup);
-        let fused = passes != Passes::Textbook;
+        let fused = passes != Passes::Unfused;
         let enough = |v: &Vectors| (v.s != 0 || !series) && (v.other_p != 0 || !fused);
         let vectors = match vectors.filter(enough) {
             Some(vectors) => vectors,
@@ -200,14 +201,14 @@ impl State {
     fn into_parts(self) -> Result<(Vectors, Pool, Option<Recorded>, Option<Aggregated>)> {
         let (mut pool, mut aggregated) = (self.pool, None);
         if let Some(singular) = self.singular {
-            singular.give(&mut pool)?;
+            singular.release(&mut pool)?;
         }
         if let Some(deflation) = self.deflation {
-            deflation.give(&mut pool)?;
+            deflation.release(&mut pool)?;
         }
         match self.multigrid {
-            Some(Multigrid::Vertex(vertex)) => vertex.give(&mut pool)?,
-            Some(Multigrid::Cell(cell)) => cell.give(&mut pool)?,
+            Some(Multigrid::Vertex(vertex)) => vertex.release(&mut pool)?,
+            Some(Multigrid::Cell(cell)) => cell.release(&mut pool)?,
             Some(Multigrid::Aggregated(before)) => aggregated = Some(before),
             None => {}
         }
@@ -257,7 +258,7 @@ impl State {
 fn multigrid(
     pool: &mut Pool,
     stream: &Stream,
-    of: &Made,
+    of: &FactorizationInput,
     (vectors, scale): (&Vectors, f64),
     aggregated: Option<Aggregated>,
 ) -> Result<Option<Multigrid>> {

@@ -13,7 +13,7 @@ use crate::cuda::launch::{
 use crate::deflation::regions::{Choice, Class, Kind, NONE, Regions, check, too_many};
 use crate::dpcg::backend::Setup;
 use crate::dpcg::setup;
-use crate::dpcg::survey::{Survey, contrast, needs_hidden_groups};
+use crate::dpcg::survey::{Survey, coupling_ratio, needs_hidden_groups};
 use crate::error::{Error, Result, collected, reset, zeroed};
 use crate::stencil::cell_components::{CellComponents, coarse_grids};
 use crate::stencil::cells::{Cells, SevenPoints, StoredMatrix};
@@ -24,11 +24,13 @@ use std::mem::offset_of;
 /// Name of the memory in error messages about failed allocations.
 const SURVEY: &str = "the inspection of the matrix";
 
-/// Largest number of classes that may be created before the threads notice that there are too many. When the limit is
-/// exceeded, each resident thread may be about to create one more class.
-const MOST_AT_ONCE: usize = 1 << 17;
+/// Half the largest number of slots of the hash table of classes. Threads stop inserting classes when they read that
+/// there are more than 65,535. At that time, each of at most 135,168 threads may be about to insert one more class.
+/// Fewer than 2^18 classes are therefore inserted.
+const HALF_SLOTS: usize = 1 << 17;
 
-/// Number of values per group: lowest and highest index in each of three directions.
+/// Number of values per group: the lowest index in each of three directions, and the bitwise complement of the highest
+/// index in each.
 const EXTENTS: usize = 6;
 
 /// Memory and arguments of the inspection.
@@ -43,7 +45,7 @@ pub struct Surveyor {
     labels: Option<Memory>,
     /// For each group, the coarsest grid with points in the group, and the number of these points. Allocated when
     /// hidden groups are counted.
-    seen: Option<Memory>,
+    coarsest_points: Option<Memory>,
     /// Host copy of the extents of the groups.
     extents: Vec<u32>,
     /// For each class that the last `find_regions` found, the number of its deflation vector, or [`NONE`].
@@ -54,8 +56,8 @@ impl Surveyor {
     /// Allocates the memory for inspections of the matrix that is stored in `source`.
     pub fn new(stream: &Stream, source: &Source) -> Result<Self> {
         let n = source.of.count();
-        // The hash table has at least twice as many slots as classes, so it is never full.
-        let slots = (2 * n.min(MOST_AT_ONCE)).next_power_of_two();
+        // There are at most n classes, so the hash table has more slots than inserted classes, and is never full.
+        let slots = (2 * n.min(HALF_SLOTS)).next_power_of_two();
         let most = n.min(usize::from(NONE));
         let sizes = [
             4 * n,
@@ -112,7 +114,7 @@ impl Surveyor {
             findings,
             components,
             labels: None,
-            seen: None,
+            coarsest_points: None,
             extents: room,
             vectors: Vec::new(),
         })
@@ -120,31 +122,31 @@ impl Surveyor {
 
     /// Copies the arrays at `input`, center first, to the matrix for which this object was created. Returns the
     /// findings.
-    pub fn take(&mut self, stream: &Stream, input: [CellArray; 4]) -> Result<&CellFindings> {
+    pub fn copy_matrix(&mut self, stream: &Stream, input: [CellArray; 4]) -> Result<&CellFindings> {
         *self.findings = CellFindings::none();
         stream.send_start(self.arguments.findings, &self.findings, size_of::<CellFindings>())?;
-        launch::take_matrix(stream, &SurveyArgs { input, ..self.arguments })?;
-        self.see(stream)
+        launch::copy_matrix(stream, &SurveyArgs { input, ..self.arguments })?;
+        self.fetch_findings(stream)
     }
 
     /// Waits, and returns the findings.
-    fn see(&mut self, stream: &Stream) -> Result<&CellFindings> {
+    fn fetch_findings(&mut self, stream: &Stream) -> Result<&CellFindings> {
         stream.fetch_start(&mut self.findings, self.arguments.findings, size_of::<CellFindings>())?;
         stream.wait()?;
         Ok(&self.findings)
     }
 
-    /// Inspects the matrix that `take` has copied. Finds components, strong groups, contrast, and the directions to
-    /// coarsen.
+    /// Inspects the matrix that `copy_matrix` has copied. Finds components, strong groups, coupling ratio, and the
+    /// directions to coarsen.
     pub fn survey(&mut self, stream: &Stream, source: &Source, zero_row_sum: f64) -> Result<Survey> {
         let a = SurveyArgs { zero_row_sum, ..self.arguments };
         stream.fill(a.extents, u8::MAX, size_of_val(&*self.extents))?;
-        launch::look_at_rows(stream, &a)?;
+        launch::inspect_rows(stream, &a)?;
         launch::unite_cells(stream, &a)?;
         launch::settle_cells(stream, &a)?;
         launch::group_extents(stream, &a)?;
         stream.fetch(&mut self.extents, a.extents)?;
-        let &found = self.see(stream)?;
+        let &found = self.fetch_findings(stream)?;
         let singular = if found.components == 1 && found.alone == 0 {
             let singular = found.regular == 0;
             self.components.set_whole(singular)?;
@@ -154,16 +156,16 @@ impl Surveyor {
         };
         let bits = |bits: [u64; 3]| bits.map(f64::from_bits);
         let (coarsened, strong) = (coarsened(source.of, found.strength, SEMI), found.groups as usize);
-        let asks = needs_hidden_groups(source.of, coarsened, strong);
+        let counts_hidden = needs_hidden_groups(source.of, coarsened, strong);
         Ok(Survey {
             row_sum: f64::from_bits(found.row_sum),
             coarsened,
-            contrast: contrast(bits(found.smallest), bits(found.largest)),
+            coupling_ratio: coupling_ratio(bits(found.smallest), bits(found.largest)),
             components: found.components as usize,
             singular,
             strong,
             thinnest: self.thinnest(source, strong),
-            hidden: if asks { self.hidden(stream, source.of)? } else { 0 },
+            hidden: if counts_hidden { self.hidden(stream, source.of)? } else { 0 },
         })
     }
 
@@ -171,20 +173,21 @@ impl Surveyor {
     /// coarser grid has none.
     fn hidden(&mut self, stream: &Stream, of: Cells) -> Result<usize> {
         let bytes = 4 * of.count();
-        let seen = match self.seen.take() {
+        let coarsest_points = match self.coarsest_points.take() {
             Some(memory) => memory,
             None => Memory::zeroed(stream.device(), stream, bytes, SURVEY)?,
         };
-        let seen = self.seen.insert(seen).address;
-        stream.fill(seen, 0, bytes)?;
+        let coarsest_points = self.coarsest_points.insert(coarsest_points).address;
+        stream.fill(coarsest_points, 0, bytes)?;
         let grids = coarse_grids(of, COARSEST) as i32;
         for step in 0..3 {
-            launch::hidden_groups(stream, &SurveyArgs { seen, grids, step, ..self.arguments })?;
+            launch::hidden_groups(stream, &SurveyArgs { coarsest_points, grids, step, ..self.arguments })?;
         }
-        Ok(self.see(stream)?.hidden as usize)
+        Ok(self.fetch_findings(stream)?.hidden as usize)
     }
 
-    /// Returns the smallest extent of a strong group in cells. Returns 0 if there are too many groups.
+    /// Returns the smallest extent of a strong group in cells, in directions with more than one cell. Returns 0 if
+    /// there is no group, or if there are too many groups.
     fn thinnest(&self, source: &Source, groups: usize) -> usize {
         if groups > MOST_GROUPS {
             return 0;
@@ -222,7 +225,7 @@ impl Surveyor {
         launch::classify_cells(stream, a)?;
         launch::gather_classes(stream, a)?;
         let from = a.classes;
-        let count = self.see(stream)?.classes as usize;
+        let count = self.fetch_findings(stream)?.classes as usize;
         if count > usize::from(NONE) {
             return Err(too_many(choice));
         }
@@ -274,16 +277,16 @@ impl Surveyor {
 
     /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
-        let lists = [&self.labels, &self.seen].into_iter().flatten().map(|memory| memory.bytes);
+        let lists = [&self.labels, &self.coarsest_points].into_iter().flatten().map(|memory| memory.bytes);
         self.memory.bytes + self.components.bytes() + lists.sum::<usize>()
     }
 }
 
 /// Input of a factorization: the matrix and the results of its inspection.
-pub struct Made<'a> {
+pub struct FactorizationInput<'a> {
     pub source: &'a Source,
     /// The host copy of the matrix, which is created when it is needed.
-    pub kept: &'a OnceCell<StoredMatrix>,
+    pub host_matrix: &'a OnceCell<StoredMatrix>,
     pub setup: &'a Setup,
     /// Components of the matrix and classes of its cells.
     pub surveyor: &'a Surveyor,
@@ -291,10 +294,10 @@ pub struct Made<'a> {
     pub regions: Option<&'a Regions>,
 }
 
-impl<'a> Made<'a> {
+impl<'a> FactorizationInput<'a> {
     /// Returns the matrix in host memory.
     pub fn on_host(&self, stream: &Stream) -> Result<SevenPoints<'a>> {
-        on_host(self.kept, self.source, stream)
+        on_host(self.host_matrix, self.source, stream)
     }
 
     /// Computes the components in host memory. They are equal to those that the device has found.
@@ -309,9 +312,16 @@ impl<'a> Made<'a> {
 }
 
 /// Returns the host copy of the matrix, and creates it if necessary.
-pub fn on_host<'k>(kept: &'k OnceCell<StoredMatrix>, source: &Source, stream: &Stream) -> Result<SevenPoints<'k>> {
-    if kept.get().is_none() {
-        let _ = kept.set(source.keep(stream)?);
+pub fn on_host<'k>(
+    host_matrix: &'k OnceCell<StoredMatrix>,
+    source: &Source,
+    stream: &Stream,
+) -> Result<SevenPoints<'k>> {
+    if host_matrix.get().is_none() {
+        let _ = host_matrix.set(source.copy_to_host(stream)?);
     }
-    kept.get().map(StoredMatrix::matrix).ok_or_else(|| Error::Internal("the host has no copy of the matrix".to_owned()))
+    host_matrix
+        .get()
+        .map(StoredMatrix::matrix)
+        .ok_or_else(|| Error::Internal("the host has no copy of the matrix".to_owned()))
 }

@@ -1,7 +1,7 @@
 //! Comparisons of device and host: the inspection of a matrix, sums over labelled cells, and the grids of multigrid.
 
 use super::cell_grids::make;
-use super::multigrid::Made;
+use super::multigrid::GridsAndInverse;
 use super::state::Multigrid;
 use super::*;
 use crate::base::number::Real;
@@ -387,11 +387,12 @@ fn compare_grids<T: Real + AnyBitPattern>(cuda: &mut Cuda, system: &System, coar
     let _entered = cuda.session.device.clone().enter().unwrap();
     let (stream, source) = (cuda.session.stream(), cuda.source.as_ref().unwrap());
     let scalars = Memory::zeroed(stream.device(), stream, size_of::<Scalars>(), "sums").unwrap();
-    let (scale, single) = ((scalars.address, expected.unit.recip()), size_of::<T>() == 4);
+    let (scale, single) = (expected.unit.recip(), size_of::<T>() == 4);
     let mut pool = Pool::default();
     let room = Memory::zeroed(stream.device(), stream, 16 * system.cells.count(), "two arrays").unwrap();
     pool.set_workspace(MemoryRange { at: room.address, bytes: room.bytes });
-    let Made { grids, inverse } = make(&mut pool, stream, source, scale, single, coarsest).unwrap();
+    let GridsAndInverse { grids, inverse } =
+        make(&mut pool, stream, source, (scalars.address, scale), single, coarsest).unwrap();
     assert_eq!(grids.len(), expected.grids.len(), "{what}");
     for (grid, expected) in grids.iter().zip(&expected.grids) {
         assert_eq!((grid.of, grid.ratio), (expected.cells, expected.ratio), "{what}");
@@ -420,7 +421,8 @@ fn compare_grids<T: Real + AnyBitPattern>(cuda: &mut Cuda, system: &System, coar
         column[cell] = 1.0;
         expected.coarsest.solve(&mut column);
         let off = found.iter().zip(&column).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        // The bound is the rounding error times the condition number, which is some thousands times the contrast 1e3.
+        // The bound is the rounding error times the condition number, which is some thousands times the ratio 1e3 of
+        // the largest to the smallest coupling.
         assert!(off <= 1e-9 * largest, "{what}: {off:e} off in column {cell} of the inverse, {largest:e}");
     }
 }

@@ -3,12 +3,12 @@
 
 use super::coarsening::{DIAGONAL, Grid, INVERSE, make};
 use super::dense::Dense;
-use super::multigrid::{GRIDS, Made};
+use super::multigrid::{GRIDS, GridsAndInverse};
 use super::source::Source;
 use crate::base::heap::boxed;
 use crate::base::number::Real;
 use crate::cuda::arrays::Pool;
-use crate::cuda::driver::{Memory, Stream, Together};
+use crate::cuda::driver::{CooperativeLaunch, Memory, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{
     Address, DenseArgs, FinestSweepArgs, RestrictFinestArgs, Sum, SweepTiles, VERTEX_CYCLE_THREADS, VertexCycleArgs,
@@ -18,7 +18,7 @@ use crate::cuda::vectors::Scale;
 use crate::error::{Result, push};
 use bytemuck::{Pod, Zeroable};
 
-/// Indices of the arrays in `vectors`. The array X + 1 is the second x.
+/// Indices of the arrays in `Grid::vectors`. The array X + 1 is the second x.
 const R: usize = 0;
 const X: usize = 1;
 
@@ -39,7 +39,7 @@ pub struct Vertex {
     /// Tiles for a sweep from zero, and tiles for other sweeps.
     tiles: [SweepTiles; 2],
     cycle: VertexCycleArgs,
-    together: Together,
+    cooperative: CooperativeLaunch,
     /// Memory of r and x of the coarsest grid in f64, the list of grids, and the counters of the barrier.
     memory: Memory,
     /// The solver's r.
@@ -84,7 +84,7 @@ impl Vertex {
         of_solver: [Address; 3],
     ) -> Result<Box<Self>> {
         let single = size_of::<T>() == 4;
-        let Made { grids, inverse } = make(pool, stream, source, scalars, scale, single)?;
+        let GridsAndInverse { grids, inverse } = make(pool, stream, source, scalars, scale, single)?;
         let n = inverse.n();
         // Zeros must follow the solution on the coarsest grid, as they follow other vectors.
         let behind = grids.last().map_or(0, |grid| grid.coarse.nx as usize * (grid.coarse.ny as usize + 1) + 1);
@@ -110,9 +110,9 @@ impl Vertex {
         stream.fill(x + 8 * n as u64, 0, 8 * behind)?;
         stream.fill(barrier, 0, 16)?;
         stream.wait()?;
-        let mut together = launch::vertex_cycle_together(stream.device(), single)?;
+        let mut cooperative = launch::vertex_cycle_launch(stream.device(), single)?;
         let largest = levels.get(1).map_or(0, |level| level.cells.count() as u32).max(32 * n as u32);
-        together.blocks = together.blocks.min(largest.div_ceil(VERTEX_CYCLE_THREADS));
+        cooperative.blocks = cooperative.blocks.min(largest.div_ceil(VERTEX_CYCLE_THREADS));
         let count = levels.len() as i32 - 1;
         let coarsest = DenseArgs { matrix: inverse.matrix(), input: r, out: x, n: n as i32, ..DenseArgs::default() };
         let cycle = VertexCycleArgs {
@@ -127,14 +127,17 @@ impl Vertex {
         let finest = levels[0];
         let tiles = [1, 2].map(|halo| SweepTiles::of(finest.cells, halo));
         let [of_r, _, z] = of_solver;
-        boxed(Self { sweeps, single, scale, grids, inverse, finest, tiles, cycle, together, memory, r: of_r, z }, GRIDS)
+        boxed(
+            Self { sweeps, single, scale, grids, inverse, finest, tiles, cycle, cooperative, memory, r: of_r, z },
+            GRIDS,
+        )
     }
 
     /// Returns the memory to the pool.
-    pub fn give(self, pool: &mut Pool) -> Result<()> {
-        self.grids.into_iter().try_for_each(|grid| grid.give(pool))?;
-        self.inverse.give(pool)?;
-        pool.give(self.memory)
+    pub fn release(self, pool: &mut Pool) -> Result<()> {
+        self.grids.into_iter().try_for_each(|grid| grid.release(pool))?;
+        self.inverse.release(pool)?;
+        pool.release(self.memory)
     }
 
     /// Computes z = M^-1 r and <r, z>. In a loop, the scalars contain <r, r>, from which the kernels compute the
@@ -183,14 +186,14 @@ impl Vertex {
     /// the same time, uses one launch per step.
     fn solve_coarse(&self, stream: &Stream, sum: Sum) -> Result<()> {
         let all = VertexCycleArgs { sum, ..self.cycle };
-        if self.together.blocks > 0 {
-            return launch::vertex_cycle(stream, self.single, self.together, &all);
+        if self.cooperative.blocks > 0 {
+            return launch::vertex_cycle(stream, self.single, self.cooperative, &all);
         }
         let steps = all.count * (2 * all.sweeps + 2) + 1;
         (0..steps).try_for_each(|step| launch::vertex_cycle_step(stream, self.single, &VertexCycleArgs { step, ..all }))
     }
 
-    /// Sets all vectors to zero.
+    /// Sets all vectors to zero, except those of the solver.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
         self.grids.iter().filter_map(|grid| grid.vectors.as_ref()).try_for_each(|vectors| vectors.clear(stream))
     }

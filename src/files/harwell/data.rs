@@ -21,7 +21,7 @@ const PIECES: &str = "pieces of a file";
 /// Reader of the cards after the header.
 pub struct Data<'a, 'w> {
     /// Number of bytes of these cards.
-    text: usize,
+    text_bytes: usize,
     header: Header<'a>,
     lines: Lines<'a>,
     workers: &'w mut Workers,
@@ -32,7 +32,7 @@ const KINDS_OF_CARDS: [&str; 4] = ["pointers", "rows", "values", "right-hand sid
 
 impl<'a, 'w> Data<'a, 'w> {
     pub fn new(header: Header<'a>, lines: Lines<'a>, workers: &'w mut Workers) -> Self {
-        Self { text: lines.left(), header, lines, workers }
+        Self { text_bytes: lines.left(), header, lines, workers }
     }
 
     pub fn matrix<I: Width>(mut self) -> Result<Loaded> {
@@ -42,7 +42,7 @@ impl<'a, 'w> Data<'a, 'w> {
         let first = self.lines.number + 1;
         let row_fields = self.fields(1)?;
         self.check_cards(1, count, row_fields.len())?;
-        self.read(&row_fields, &mut entries.rows, |field, card, line| match field.whole(card) {
+        self.read(&row_fields, &mut entries.rows, |field, card, line| match field.integer(card) {
             Some(row) if row >= 1 && row as u64 <= rows as u64 => Ok(I::of(row as usize - 1)),
             Some(row) => Err(at(line, format_args!("row {row} must lie in [1, {rows}]"))),
             None => Err(at(line, format_args!("{} is no row", shown(field.of(card))))),
@@ -102,7 +102,7 @@ impl<'a, 'w> Data<'a, 'w> {
         fields(format, which < 2)?.ok_or_else(unknown)
     }
 
-    /// Checks that `count` fields need as many cards as the header announces.
+    /// Checks that `count` fields need as many cards as the header announces, if it announces numbers of cards.
     fn check_cards(&self, which: usize, count: usize, per_card: usize) -> Result<()> {
         let needed = count.div_ceil(per_card);
         let announced = self.header.cards.map_or(needed, |cards| cards[which]);
@@ -161,7 +161,7 @@ impl<'a, 'w> Data<'a, 'w> {
         let first = self.lines.number + 1;
         let mut numbers: Vec<i64> = zeroed(lanes + 1, POINTERS_OF_FILE)?;
         self.read(&fields, &mut numbers, |field, card, line| {
-            field.whole(card).ok_or_else(|| at(line, format_args!("{} is no pointer", shown(field.of(card)))))
+            field.integer(card).ok_or_else(|| at(line, format_args!("{} is no pointer", shown(field.of(card)))))
         })?;
         // The order is checked after all pointers have been parsed, so a malformed number is reported before a wrong
         // order.
@@ -188,16 +188,17 @@ impl<'a, 'w> Data<'a, 'w> {
 
     /// Reads right-hand sides, initial guesses and solutions. Some files, such as SuiteSparse's lp_afiro, announce a
     /// wrong number of cards for these vectors. The number of cards is therefore computed from the sizes of the
-    /// vectors. If the header states another number, the function returns a warning.
+    /// vectors. If the header announces another number, the function returns a warning. If it announces more cards, and
+    /// the cards that follow are not blank, the function returns an error.
     fn vectors(&mut self) -> Result<(Vectors, Option<Warning>)> {
         let Some((kind, many, count)) = self.header.rhs else { return Ok((Vectors::default(), None)) };
-        let (rows, text) = (self.header.rows, self.text);
-        let len = many.checked_mul(rows).filter(|&len| len <= text);
-        let Some(len) = len.filter(|_| count <= text && many < text) else {
+        let (rows, text_bytes) = (self.header.rows, self.text_bytes);
+        let len = many.checked_mul(rows).filter(|&len| len <= text_bytes);
+        let Some(len) = len.filter(|_| count <= text_bytes && many < text_bytes) else {
             return Err(at(
                 5,
                 format_args!(
-                    "{many} right-hand sides of {rows} values, for which the {text} bytes of data are too few"
+                    "{many} right-hand sides of {rows} values, for which the {text_bytes} bytes of data are too few"
                 ),
             ));
         };
@@ -233,7 +234,7 @@ impl<'a, 'w> Data<'a, 'w> {
         let ptr = self.pointers(3, many, count)?;
         let row_fields = self.fields(1)?;
         let mut places: Vec<usize> = zeroed(count, RHS_OF_FILE)?;
-        self.read(&row_fields, &mut places, |field, card, line| match field.whole(card) {
+        self.read(&row_fields, &mut places, |field, card, line| match field.integer(card) {
             Some(row) if row >= 1 && row as u64 <= rows as u64 => Ok(row as usize - 1),
             _ => Err(at(line, format_args!("{} is no row in [1, {rows}]", shown(field.of(card))))),
         })?;

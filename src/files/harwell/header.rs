@@ -67,7 +67,7 @@ impl<'a> Header<'a> {
         if entries as u128 > rows as u128 * cols as u128 {
             return Err(at(size_card, format_args!("{entries} entries are more than {rows} x {cols} places")));
         }
-        // A pointer and a row index each take at least one character.
+        // Each pointer and each row index takes at least one character.
         if entries > left || cols >= left.max(1) {
             return Err(at(
                 size_card,

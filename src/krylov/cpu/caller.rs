@@ -21,17 +21,17 @@ impl<'a> Output<'a> {
     /// Returns the `len` entries from `start` on.
     ///
     /// # Safety
-    /// No other thread may use these entries while the slice is in use.
+    /// No other slice of these entries may be in use, on any thread, while the slice is in use.
     pub unsafe fn slice(&self, start: usize, len: usize) -> &'a mut [f64] {
         assert!(start + len <= self.len);
-        // SAFETY: the entries are inside the array by the assertion above. The caller guarantees that no other thread
-        // uses them.
+        // SAFETY: the entries are inside the array by the assertion above. The caller guarantees that no other slice of
+        // them is in use.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }
     }
 }
 
 /// The caller's arrays, shared by the threads of a run.
-pub struct Caller<'a> {
+pub struct CallerArrays<'a> {
     pub input_name: &'static str,
     input: &'a [f64],
     output: Output<'a>,
@@ -43,14 +43,14 @@ pub struct Caller<'a> {
     first: usize,
 }
 
-impl<'a> Caller<'a> {
-    /// Wraps the arrays. `ny`: number of rows of a plane, if there is more than one plane.
+impl<'a> CallerArrays<'a> {
+    /// Wraps the arrays. `ny`: number of rows of a plane, or `usize::MAX` if there is only one plane.
     pub fn new(arrays: Arrays<'a>, ny: usize) -> Self {
         let Arrays { input_name, input, ld, plane, output, first_row: first, .. } = arrays;
         Self { input_name, input, output: Output::new(output), ld, plane, ny, first }
     }
 
-    /// Returns the index of the first entry of a row.
+    /// Returns the index of the first entry of a row with this global number.
     fn start(&self, row: usize) -> usize {
         let row = row - self.first;
         row / self.ny * self.plane + row % self.ny * self.ld
@@ -64,7 +64,7 @@ impl<'a> Caller<'a> {
     /// Returns the first `len` entries of a row of the output.
     ///
     /// # Safety
-    /// No other thread may use these entries while the slice is in use.
+    /// No other slice of these entries may be in use, on any thread, while the slice is in use.
     pub unsafe fn output(&self, row: usize, len: usize) -> &'a mut [f64] {
         // SAFETY: guaranteed by the caller.
         unsafe { self.output_at(self.start(row), len) }
@@ -78,7 +78,7 @@ impl<'a> Caller<'a> {
     /// Returns the `len` entries of the output from `start` on.
     ///
     /// # Safety
-    /// No other thread may use these entries while the slice is in use.
+    /// No other slice of these entries may be in use, on any thread, while the slice is in use.
     pub unsafe fn output_at(&self, start: usize, len: usize) -> &'a mut [f64] {
         // SAFETY: guaranteed by the caller.
         unsafe { self.output.slice(start, len) }

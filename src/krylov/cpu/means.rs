@@ -85,7 +85,7 @@ pub struct Labelled<P> {
     /// Workspace of `set`: the latest slot of each label.
     latest_slot: Vec<u32>,
     sums: Option<Partials>,
-    /// Three numbers per label: sums of v, sums of |v|, and the means that `Means::Keep` has stored.
+    /// Three numbers per label: sums of v, sums of |v|, and the means that `Means::Store` has stored.
     totals: Option<Shared>,
     /// Exchanges partial sums with other ranks; `None` if the sums include only values of this rank.
     other_ranks: Option<Box<dyn OtherRanks>>,
@@ -112,6 +112,7 @@ impl<P> Default for Labelled<P> {
 /// Values of the singular components, on all nodes and on the unknowns of CG. The label of a value is the number of its
 /// component.
 pub struct Singular<P> {
+    /// Labels on all nodes.
     pub whole: Labelled<P>,
     /// Labels on the unknowns of CG; `None` if all nodes are unknowns.
     reduced: Option<Labelled<P>>,
@@ -202,7 +203,7 @@ impl<P: Place> Labelled<P> {
                 }
                 self.add_run(unit, Run { place, len: len as u32, slot: self.latest_slot[label] })?;
             }
-            // `note` sums the runs slot by slot. Adjacent runs of a slot are already merged.
+            // `partials_of` needs the runs in the order of the slots. Adjacent runs of a slot are already merged.
             self.runs[self.run_start[unit]..].sort_unstable_by_key(|run| (run.slot, run.place));
             self.run_start[unit + 1] = self.runs.len();
             self.slot_start[unit + 1] = self.slots.len();
@@ -263,9 +264,13 @@ impl<P: Place> Labelled<P> {
     }
 
     /// Adds the N sums that `of` returns for each run of these units, and stores one total per slot. `of` also receives
-    /// the label of the run.
-    fn note<const N: usize>(&self, units: &Range<usize>, of: impl Fn(&Run<P>, usize) -> [f64; N]) -> Reduce<'_, N> {
-        let noted = self.sums.as_ref().expect("allocated with the labels").reduce::<N>(0, self.slots.len());
+    /// the label of the run. Returns the reduction of these totals.
+    fn partials_of<const N: usize>(
+        &self,
+        units: &Range<usize>,
+        of: impl Fn(&Run<P>, usize) -> [f64; N],
+    ) -> Reduce<'_, N> {
+        let partials = self.sums.as_ref().expect("allocated with the labels").reduce::<N>(0, self.slots.len());
         let mut runs = self.runs(units).iter().peekable();
         for slot in self.slots(units) {
             let mut sums = [0.0; N];
@@ -275,28 +280,28 @@ impl<P: Place> Labelled<P> {
             }
             // SAFETY: the unit of the slot belongs to this thread, which writes the slot once per call. All threads
             // have read the previous sums before the barrier that ended the previous call.
-            unsafe { noted.note(slot, sums) };
+            unsafe { partials.store(slot, sums) };
         }
-        noted.over(self.other_ranks.as_deref())
+        partials.over(self.other_ranks.as_deref())
     }
 
     /// Returns the sums of v over the values of each label, and with N = 2 also those of |v|. All threads may read them
     /// until the next call of a function of this structure. `units`: units of this thread.
     fn sum<const N: usize>(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>) -> [&[f64]; N] {
         let Some(totals) = self.totals.as_ref().filter(|_| self.labels() > 0) else { return [&[]; N] };
-        let noted = self.note::<N>(units, |run, _| {
+        let partials = self.partials_of::<N>(units, |run, _| {
             // SAFETY: the values belong to this thread, and no other thread writes them.
             let values = unsafe { v.values(run.place, run.len as usize) };
             std::array::from_fn(|k| if k == 0 { sum(values) } else { values.iter().map(|v| v.wide().abs()).sum() })
         });
-        let (noted, labels) = (noted.all(Some(me)), self.labels());
+        let (partials, labels) = (partials.all(Some(me)), self.labels());
         for label in me.share(labels) {
-            for (k, noted) in noted.iter().enumerate() {
+            for (k, of_slots) in partials.iter().enumerate() {
                 let slots = &self.by_label[self.label_start[label]..self.label_start[label + 1]];
                 // SAFETY: this thread computes the total of this label. All threads have read the previous sums before
                 // the barrier above; the other threads read the new total after the barrier below.
                 let total = unsafe { totals.slice_mut(k * labels + label, 1) };
-                total[0] = slots.iter().map(|&slot| noted[slot as usize]).sum();
+                total[0] = slots.iter().map(|&slot| of_slots[slot as usize]).sum();
             }
         }
         me.barrier();
@@ -310,7 +315,7 @@ impl<P: Place> Labelled<P> {
         let Some(totals) = self.totals.as_ref().filter(|_| labels > 0) else { return };
         let [sums] = self.sum(me, units, v);
         let mean = |label: usize| sums[label] / self.count[label];
-        if to == Means::Keep {
+        if to == Means::Store {
             for label in me.share(labels) {
                 // SAFETY: only this thread writes the mean of this label. The other threads read the mean after the
                 // barrier below.
@@ -318,7 +323,7 @@ impl<P: Place> Labelled<P> {
             }
             return me.barrier();
         }
-        // SAFETY: only a call with `Means::Keep` writes these values, and such a call ends with a barrier.
+        // SAFETY: only a call with `Means::Store` writes these values, and such a call ends with a barrier.
         let kept = unsafe { totals.slice(NUMBERS * labels, labels) };
         for run in self.runs(units) {
             let label = self.slots[run.slot as usize] as usize;
@@ -341,7 +346,7 @@ impl<P: Place> Labelled<P> {
             return 0.0;
         }
         let [sums] = self.sum(me, units, v);
-        let squares = self.note(units, |run, label| {
+        let squares = self.partials_of(units, |run, label| {
             let mean = sums[label] / self.count[label];
             [center(run.place, run.len as usize).iter().map(|c| mean * mean / c).sum()]
         });
@@ -350,7 +355,7 @@ impl<P: Place> Labelled<P> {
         square
     }
 
-    /// Returns the label with the largest |sum v| / sum |v|, and both sums.
+    /// Returns the label with the largest |sum v| / sum |v|, and both sums. All are 0 if there is no label.
     pub fn worst(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>) -> (usize, f64, f64) {
         if self.labels() == 0 {
             return (0, 0.0, 0.0);

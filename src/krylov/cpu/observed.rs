@@ -22,7 +22,7 @@ impl Default for Observed {
 }
 
 impl Observed {
-    /// Resets the state before a run.
+    /// Resets the inputs before a run, and records whether the observer may request a stop.
     pub fn begin(&mut self, observer: &dyn Observer) {
         *self.inputs.get_mut().unwrap_or_else(PoisonError::into_inner) = Inputs::none();
         *self.may_stop.get_mut() = observer.may_stop();
@@ -33,7 +33,7 @@ impl Observed {
     }
 
     /// Merges the inspected inputs of all threads and returns the result. `seen`: inputs that this thread has
-    /// inspected. Thread 0 calls `others`, which adds the inputs of other ranks.
+    /// inspected; `name`: name of the input array. Thread 0 calls `others`, which adds the inputs of other ranks.
     pub fn inputs(&self, me: Me, seen: &Inputs, name: &'static str, others: impl FnOnce(&mut Inputs)) -> Inputs {
         self.lock().merge(seen, name);
         me.barrier();
@@ -46,8 +46,8 @@ impl Observed {
 
     /// Reports an event to the observer. All threads call this function, but only thread 0 passes the observer. Returns
     /// true if the observer requests a stop at an [`Event::Iteration`], and false for all other events.
-    pub fn tell(&self, me: Me, observer: Option<&mut (dyn Observer + '_)>, event: Event) -> bool {
-        let requested = observer.map(|observer| observer.see(event));
+    pub fn report(&self, me: Me, observer: Option<&mut (dyn Observer + '_)>, event: Event) -> bool {
+        let requested = observer.map(|observer| observer.receive(event));
         if !matches!(event, Event::Iteration(..)) {
             return false;
         }

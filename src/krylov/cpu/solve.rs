@@ -10,15 +10,15 @@ impl<S: System> SolveSteps for ThreadState<'_, S> {
         S::krylov(self)
     }
 
-    /// Checks the input for nonfinite values, line by line (see `workspace::Lines`).
+    /// Inspects the input and the guess, line by line (see `workspace::Lines`).
     fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
         let mut seen = Inputs::none();
         for (line, values) in self.lines() {
             let b = self.caller.input(line, values.len());
-            // SAFETY: the line belongs to this thread, and no other thread uses it.
+            // SAFETY: the line belongs to this thread, which uses no other slice of it meanwhile.
             let x = if guess { unsafe { self.caller.output(line, values.len()) } } else { &mut [] };
-            seen.look_at_row(self.caller.input_name, b, largest(b), line, true);
-            seen.look_at_row("x", x, largest(x), line, false);
+            seen.inspect_row(self.caller.input_name, b, largest(b), line, true);
+            seen.inspect_row("x", x, largest(x), line, false);
         }
         let mut inputs = self.workspace.observed.inputs(self.me, &seen, self.caller.input_name, |_| ());
         let place = |(name, value, i, line)| (name, value, self.system.column(i, line), line);
@@ -32,7 +32,7 @@ impl<S: System> SolveSteps for ThreadState<'_, S> {
             let (b, x) = unsafe { (self.rows_of_mut(VectorId::B, &values), self.rows_of_mut(VectorId::X, &values)) };
             combine(b, 0.0, scale, self.caller.input(line, values.len()));
             match what.guess() {
-                // SAFETY: the line belongs to this thread, and no other thread uses it.
+                // SAFETY: the line belongs to this thread, which uses no other slice of it meanwhile.
                 Some(true) => combine(x, 0.0, scale, unsafe { self.caller.output(line, values.len()) }),
                 Some(false) => x.fill(0.0),
                 None => {}
@@ -64,7 +64,7 @@ impl<S: System> SolveSteps for ThreadState<'_, S> {
 
     fn store(&mut self, scale: f64) {
         for (line, values) in self.lines() {
-            // SAFETY: the line belongs to this thread, and no other thread uses it.
+            // SAFETY: the line belongs to this thread, which uses no other slice of it meanwhile.
             let (output, x) = unsafe { (self.caller.output(line, values.len()), self.rows_of(VectorId::X, &values)) };
             combine(output, 0.0, scale.recip(), x);
         }

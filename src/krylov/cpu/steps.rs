@@ -4,7 +4,7 @@
 //! Safety of the unsafe blocks: a step writes only rows of its thread. It reads rows of other threads only in vectors
 //! that no thread writes in this step. A barrier separates a step from the next step that reads rows of other threads.
 
-use super::caller::Caller;
+use super::caller::CallerArrays;
 use super::workspace::Workspace;
 use crate::base::loops::{combine, dot, largest};
 use crate::base::reduce::{Reduce, max_abs};
@@ -77,7 +77,7 @@ pub trait System: Sized {
 pub struct ThreadState<'a, S> {
     pub workspace: &'a Workspace,
     pub me: Me<'a>,
-    pub caller: &'a Caller<'a>,
+    pub caller: &'a CallerArrays<'a>,
     /// Observer on thread 0; `None` on the other threads.
     observer: Option<&'a mut dyn Observer>,
     /// Number of reductions so far.
@@ -90,7 +90,7 @@ impl<'a, S> ThreadState<'a, S> {
         workspace: &'a Workspace,
         system: S,
         me: Me<'a>,
-        caller: &'a Caller<'a>,
+        caller: &'a CallerArrays<'a>,
         observer: Option<&'a mut dyn Observer>,
     ) -> Self {
         Self { workspace, me, caller, observer, turn: 0, system }
@@ -166,21 +166,26 @@ impl<'a, S> ThreadState<'a, S> {
         f(&mut self.system, to, from)
     }
 
-    /// Stores the partial results that `of` returns for the chunks of this thread.
-    pub fn note<const N: usize>(&mut self, mut of: impl FnMut(&Self, Range<usize>) -> [f64; N]) -> Reduce<'a, N> {
+    /// Stores the partial results that `of` returns for the chunks of this thread. Returns the reduction of these
+    /// results.
+    pub fn partials_of<const N: usize>(
+        &mut self,
+        mut of: impl FnMut(&Self, Range<usize>) -> [f64; N],
+    ) -> Reduce<'a, N> {
         self.turn += 1;
-        let Workspace { chunks, noted, .. } = self.workspace;
-        let noted: Reduce<N> = noted.reduce(self.turn, chunks.count());
+        let Workspace { chunks, partials, .. } = self.workspace;
+        let partials: Reduce<N> = partials.reduce(self.turn, chunks.count());
         for chunk in self.own_chunks() {
-            // SAFETY: this thread owns the chunk, and stores its results once.
-            unsafe { noted.note(chunk, of(self, chunks.range(chunk))) };
+            // SAFETY: this thread owns the chunk, and stores its results once. The two buffers of `partials` alternate,
+            // and each reduction begins with a barrier.
+            unsafe { partials.store(chunk, of(self, chunks.range(chunk))) };
         }
-        noted
+        partials
     }
 
     /// Returns the sums of the results of `of` over all chunks.
     pub fn sums<const N: usize>(&mut self, of: impl FnMut(&Self, Range<usize>) -> [f64; N]) -> [f64; N] {
-        self.note(of).sum(Some(self.me))
+        self.partials_of(of).sum(Some(self.me))
     }
 
     /// Computes `to` = `scale` `to` + sum_k factor_k v_k on a range of rows of this thread.
@@ -200,8 +205,8 @@ impl<'a, S> ThreadState<'a, S> {
         }
     }
 
-    /// Computes `combine`, and returns <to, to> of the result. The rows of a chunk are still in the L1 cache for the
-    /// norm.
+    /// Computes `combine`, and returns <to, to> of the result. The norm reads the rows of a chunk while they are still
+    /// in the L1 cache.
     pub fn combine_and_square(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> f64 {
         self.sums(|s, rows| {
             s.combine_rows(&rows, to, scale, terms);
@@ -226,8 +231,8 @@ impl<S: System> VectorSteps for ThreadState<'_, S> {
 
     fn largest(&mut self, v: VectorId) -> f64 {
         // SAFETY: the rows belong to this thread, and only this thread writes them.
-        let noted = self.note(|s, rows| [largest(unsafe { s.rows_of(v, &rows) })]);
-        max_abs(noted.all(Some(self.me))[0])
+        let partials = self.partials_of(|s, rows| [largest(unsafe { s.rows_of(v, &rows) })]);
+        max_abs(partials.all(Some(self.me))[0])
     }
 
     fn residual(&mut self, of: Iterate) -> f64 {
@@ -235,7 +240,7 @@ impl<S: System> VectorSteps for ThreadState<'_, S> {
     }
 
     fn observe(&mut self, event: Event) -> bool {
-        self.workspace.observed.tell(self.me, self.observer.as_deref_mut(), event)
+        self.workspace.observed.report(self.me, self.observer.as_deref_mut(), event)
     }
 }
 

@@ -26,7 +26,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Returns the lines within `own`, each with its range in a vector. `own`: rows of one or more chunks.
+    /// Returns the lines within `own`, each with its range in a vector. `own`: rows of one or more chunks; `rows`:
+    /// length of a vector.
     pub fn within(self, own: &Range<usize>, rows: usize) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
         let before = self.first / self.stride;
         let line = |row: usize| row.div_ceil(self.stride).saturating_sub(before).min(self.count);
@@ -44,7 +45,7 @@ pub struct Workspace {
     /// Vectors, indexed by [`VectorId`].
     vectors: Vec<Shared>,
     /// Workspace for sums over chunks.
-    pub noted: Partials,
+    pub partials: Partials,
     pub observed: Observed,
 }
 
@@ -55,7 +56,7 @@ impl Workspace {
             chunks,
             lines,
             vectors: Vec::new(),
-            noted: Partials::new(chunks.count(), GROUP)?,
+            partials: Partials::new(chunks.count(), GROUP)?,
             observed: Observed::default(),
         };
         workspace.reserve(0)?;
@@ -87,7 +88,7 @@ impl Workspace {
 
     /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
-        self.vectors.iter().map(Shared::bytes).sum::<usize>() + 2 * self.noted.bytes()
+        self.vectors.iter().map(Shared::bytes).sum::<usize>() + 2 * self.partials.bytes()
     }
 }
 

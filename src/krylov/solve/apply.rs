@@ -9,8 +9,8 @@ use crate::krylov::solve_steps::{Eliminated, Load, SolveSteps};
 use crate::krylov::vectors::{Iterate, VectorId};
 use crate::report::Outcome;
 
-/// Computes z = M^-1 r. On a singular system, computes z = P M^-1 P r. The operator P M^-1 P is symmetric
-/// if M is symmetric.
+/// Computes z = M^-1 r. If M depends on r, applies its fixed symmetric variant, if there is one (`Another::Linear`). On
+/// a singular system, computes z = P M^-1 P r, which is symmetric if M is symmetric.
 pub fn apply(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     let inputs = check_inputs(s, c, false, None)?;
     if inputs.rhs_max == 0.0 {
@@ -35,7 +35,7 @@ pub fn apply(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     }
     check_overflow(largest, scale)?;
     if largest > 0.0 && largest < f64::MIN_POSITIVE * scale {
-        return Err(Error::Underflow { output: "z", name: "r", largest: inputs.rhs_max, center: c.seen.center_max });
+        return Err(Error::Underflow { output: "z", name: "r", largest: inputs.rhs_max, center: c.matrix.center_max });
     }
     s.store(scale);
     Ok(Outcome::default())

@@ -38,7 +38,7 @@ pub struct Control<'a> {
     pub check_compatibility: bool,
     /// Properties of the matrix. Its largest center determines whether a guess is too large, and whether a solution is
     /// too small for double precision.
-    pub seen: MatrixProperties<'a>,
+    pub matrix: MatrixProperties<'a>,
     /// The sweeps of M compute in single precision.
     pub single_sweeps: bool,
     /// Whether M is known to be definite. A recursive cycle may be indefinite. In `sparse_`, M may also be indefinite
@@ -58,7 +58,7 @@ pub struct Control<'a> {
     /// A may be indefinite; see `Test::general`.
     pub general: bool,
     /// Outcome of a previous solve. The present solve continues from its x.
-    pub before: Option<Outcome>,
+    pub previous: Option<Outcome>,
 }
 
 /// Krylov method that uses `KrylovSteps`. The method tests its recurred residual; the solve then recomputes the
@@ -71,7 +71,7 @@ pub trait Method: Sync {
 impl<'a> Control<'a> {
     pub fn new(
         options: &Options,
-        seen: MatrixProperties<'a>,
+        matrix: MatrixProperties<'a>,
         single_sweeps: bool,
         definite: bool,
         nodes: usize,
@@ -84,7 +84,7 @@ impl<'a> Control<'a> {
             max_iter: options.int(opt::MAX_ITER) as usize,
             check_input: options.on(opt::CHECK_INPUT),
             check_compatibility: options.on(opt::CHECK_COMPATIBILITY),
-            seen,
+            matrix,
             single_sweeps,
             definite,
             nodes,
@@ -93,22 +93,22 @@ impl<'a> Control<'a> {
             divergence: f64::INFINITY,
             same_unit: true,
             general: false,
-            before: None,
+            previous: None,
         }
     }
 
-    /// Returns the number of iterations of the previous solve.
+    /// Returns the number of iterations of the previous solve, or 0 if there is none.
     pub fn done(&self) -> usize {
-        self.before.map_or(0, |before| before.iterations)
+        self.previous.map_or(0, |previous| previous.iterations)
     }
 
     pub fn singular(&self) -> bool {
-        self.seen.singular > 0
+        self.matrix.singular > 0
     }
 
     /// Returns whether the system is regular and the test uses the 2-norm. Backends fuse the first and last steps of a
     /// solve only in this case.
-    pub fn plain(&self) -> bool {
+    pub fn can_fuse_ends(&self) -> bool {
         !self.singular() && self.norm == Norm::True2
     }
 
@@ -118,13 +118,15 @@ impl<'a> Control<'a> {
         match self.norm {
             // Each x_i changes by at most SMALLEST / 2, and the magnitudes of a row sum to at most 2 center_max. Each
             // entry of b - A x then changes by at most SMALLEST center_max.
-            Norm::True2 => SMALLEST * self.seen.center_max * nodes.sqrt(),
+            Norm::True2 => SMALLEST * self.matrix.center_max * nodes.sqrt(),
             // A change e of x changes the tested norm by at most (e'A M^-1 A e)^1/2 <= (lambda_max e'A e)^1/2. Here
             // lambda_max, the largest eigenvalue of M^-1 A, is of order 1.
-            Norm::Preconditioned => SMALLEST * (self.seen.center_max * nodes).sqrt(),
+            Norm::Preconditioned => SMALLEST * (self.matrix.center_max * nodes).sqrt(),
         }
     }
 
+    /// Returns the parameters of the stopping test. `checks`: the completed x is tested on the whole grid, so the
+    /// threshold of the recurred residual needs the lower limit `futile`.
     pub fn criterion(&self, checks: bool) -> Criterion {
         Criterion {
             preconditioned: self.norm == Norm::Preconditioned,
@@ -134,8 +136,8 @@ impl<'a> Control<'a> {
             max_iter: self.max_iter,
             futile: if checks { FUTILE } else { 0.0 },
             vanishing: if self.single_sweeps { FAR_IN_F32.recip() } else { SQUARES_VANISH },
-            baseless: PROJECTED_TO_ZERO,
-            lost: self.store_rounding() / LARGEST_SILENT_CHANGE,
+            rounding_fraction: PROJECTED_TO_ZERO,
+            check_below: self.store_rounding() / LARGEST_SILENT_CHANGE,
         }
     }
 }
@@ -147,8 +149,9 @@ pub const PROJECTED_TO_ZERO: f64 = 16.0 * f64::EPSILON;
 /// Limit for max(center) max |x| / max |b| of the initial guess. Above this limit, squares of the residual overflow.
 pub const GUESS_TOO_FAR: f64 = 1e150;
 
-/// In f32 sweeps, residual norms must be between the reciprocal of this number and this number. The squares of norms
-/// above about 1e19 overflow, and those of norms below about 1e-19 underflow; the limit leaves a margin.
+/// In f32 sweeps, norms of the scaled residual must be between the reciprocal of this number and this number. The
+/// squares of norms above about 1e19 overflow, and those of norms below about 1e-19 underflow; the limit leaves a
+/// margin.
 pub const FAR_IN_F32: f64 = 1e15;
 
 /// Recurred residuals below this fraction of |b| are far below the rounding error of b - A x. Further iterations would
@@ -163,12 +166,13 @@ pub fn finite(quantity: &'static str, value: f64) -> Result<()> {
     if value.is_finite() { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration: 0 }) }
 }
 
+/// Returns an error if a value of magnitude `largest` is not finite, or overflows when it is divided by `scale`.
 pub fn check_overflow(largest: f64, scale: f64) -> Result<()> {
     if largest.is_finite() && largest <= f64::MAX * scale.min(1.0) {
         return Ok(());
     }
-    let sentence = "the result would hold values too large for double precision: scale the input down";
-    Err(Error::Overflow(sentence.to_owned()))
+    let message = "the result would hold values too large for double precision: scale the input down";
+    Err(Error::Overflow(message.to_owned()))
 }
 
 /// Checks whether x / scale can be stored in double precision.
@@ -188,7 +192,7 @@ const SMALLEST: f64 = f64::from_bits(1);
 impl Fit {
     pub fn new(c: &Control, scale: f64, input: f64) -> Self {
         let rounding_change = c.store_rounding() * scale;
-        Self { scale, rounding_change, input, center: c.seen.center_max }
+        Self { scale, rounding_change, input, center: c.matrix.center_max }
     }
 
     /// Returns an error if x / scale overflows or underflows, or if rounding may change the residual by more than
@@ -207,11 +211,12 @@ impl Fit {
 /// Largest change of the residual by rounding of x that causes no error, relative to the residual norm.
 const LARGEST_SILENT_CHANGE: f64 = 1.0 / 256.0;
 
-/// Inspects the caller's input and, if `guess` is true, the initial guess. See `SolveSteps::inspect`.
+/// Inspects the caller's input and, if `guess` is true, the initial guess; see `SolveSteps::inspect`. Returns an error
+/// for an entry that is not finite, unless `check_input` is off.
 pub fn check_inputs(s: &mut dyn SolveSteps, c: &Control, guess: bool, criterion: Option<&Criterion>) -> Result<Inputs> {
     let inputs = s.inspect(guess, criterion);
     match inputs.not_finite {
-        Some((name, value, i, j)) if c.check_input => Err(Error::not_finite(name, value, c.seen.places.node(i, j))),
+        Some((name, value, i, j)) if c.check_input => Err(Error::not_finite(name, value, c.matrix.places.node(i, j))),
         _ => Ok(inputs),
     }
 }

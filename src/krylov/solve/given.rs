@@ -22,8 +22,9 @@ pub struct Given<'c> {
     pub scale: f64,
     /// The residual of the guess is so much larger than b that f32 sweeps cannot represent both. PCG then starts from
     /// zero.
-    pub far: bool,
-    /// Norms that `begin` computed. `None` on a singular system, with the preconditioned norm, or if `far` is set.
+    pub exceeds_f32: bool,
+    /// Norms that `begin` computed. `None` on a singular system, with the preconditioned norm, or if `exceeds_f32` is
+    /// set.
     pub begun: Option<Begun>,
     /// 2-norm of the scaled b on the whole grid.
     pub norm: f64,
@@ -38,7 +39,8 @@ pub struct Norms {
     /// 2-norm of b - A x on the whole grid.
     pub whole: f64,
     /// With the preconditioned norm: 2-norm of the vector whose norm is the reference, in the system that CG solves.
-    /// This vector is b or the residual of the guess. Infinite with the 2-norm.
+    /// This vector is b or the residual of the guess. Zero if b is constant on each singular component, up to rounding.
+    /// Infinite with the 2-norm, and for the residual of a guess with `Given::exceeds_f32`.
     pub reference_norm2: f64,
 }
 
@@ -49,26 +51,27 @@ impl<'c> Given<'c> {
         let nearest = power_of_two_below(inputs.rhs_max).recip();
         let near = |scale: &f64| (nearest..=NEAR_SCALE * nearest).contains(scale);
         let scale = inputs.scale.filter(near).unwrap_or(nearest);
-        if too_far(inputs.guess_max, scale.recip(), c.seen.center_max, GUESS_TOO_FAR) {
+        if too_far(inputs.guess_max, scale.recip(), c.matrix.center_max, GUESS_TOO_FAR) {
             let allowed = format!(
                 "be at most {GUESS_TOO_FAR:e} * max abs(b) / max abs(diagonal of A) in magnitude as an \
                          initial guess"
             );
             return Err(Error::range("x", format!("{:e}", inputs.guess_max), allowed));
         }
-        let far = c.single_sweeps && too_far(inputs.guess_max, inputs.rhs_max, c.seen.center_max, FAR_IN_F32);
-        let begun = (c.plain() && !far).then(|| begin(s, scale, guess));
+        let exceeds_f32 = c.single_sweeps && too_far(inputs.guess_max, inputs.rhs_max, c.matrix.center_max, FAR_IN_F32);
+        let begun = (c.can_fuse_ends() && !exceeds_f32).then(|| begin(s, scale, guess));
         let load = |s: &mut dyn SolveSteps| s.load(scale, Load::System(guess)).0;
         let norm = begun.map_or_else(|| load(s), |begun| begun.rhs_norm2).sqrt();
-        Ok(Self { c, criterion, rhs_max: inputs.rhs_max, guess, scale, far, begun, norm })
+        Ok(Self { c, criterion, rhs_max: inputs.rhs_max, guess, scale, exceeds_f32, begun, norm })
     }
 
-    /// Subtracts from b its means over singular components. Returns |b|.
+    /// Checks whether b is compatible, stores the means of x over singular components, and subtracts from b its means.
+    /// Returns |b|.
     pub fn project(&self, s: &mut dyn SolveSteps) -> Result<f64> {
         if self.c.check_compatibility {
             check_compatible(s, self.c, self.scale)?;
         }
-        s.means(VectorId::X, Means::Keep);
+        s.means(VectorId::X, Means::Store);
         s.means(VectorId::B, Means::Subtract);
         Ok(s.inner(VectorId::B, VectorId::B).sqrt())
     }
@@ -101,7 +104,7 @@ impl<'c> Given<'c> {
             // Apart from rounding, r is constant on each singular component.
             size = 0.0;
         }
-        let (initial, of_guess) = if self.far {
+        let (initial, of_guess) = if self.exceeds_f32 {
             (far_norm(s, c, scale, whole)?, f64::INFINITY)
         } else if self.guess {
             // On a singular system, the row sums of S1 are exactly zero. The row sums of the caller's matrix may be
@@ -142,7 +145,7 @@ fn check_compatible(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> Result<(
         return Err(Error::at(
             RRB_ERR_INCOMPATIBLE,
             format!("b sums to {:e} over the singular component of node ", sum / scale),
-            c.seen.places.component(component),
+            c.matrix.places.component(component),
             format!(
                 ", more than {COMPATIBLE:e} times its sum of magnitudes {:e}; check_compatibility=0 projects b",
                 norm1 / scale
@@ -154,20 +157,20 @@ fn check_compatible(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> Result<(
 
 /// Computes sqrt(r' M^-1 r) before the first iteration. On a singular system r may be constant, so that rounding
 /// determines the sign of r' M^-1 r. If M is definite, only rounding can make r' M^-1 r negative. The magnitude is used
-/// in both cases.
+/// in both cases. In all other cases, a negative value is an error.
 fn preconditioned_norm(s: &mut dyn SolveSteps, c: &Control) -> Result<f64> {
     let rho = s.precondition();
     Ok(not_negative("r'M^-1 r", if c.singular() || c.definite { rho.abs() } else { rho }, 0)?.sqrt())
 }
 
-/// Computes r = P r on a singular system. Returns the squared D^-1 norm of the means that P removes.
+/// Computes r = P r on a singular system. Returns `PcgSteps::square_of_means` of the given r; zero on a regular system.
 fn centered(s: &mut dyn SolveSteps, c: &Control) -> f64 {
     if c.singular() { center_residual(s).0 } else { 0.0 }
 }
 
 /// Computes the preconditioned norm of r for a guess outside the range of f32 sweeps. `size` is the 2-norm of r. The
-/// system is divided by a power of two near `size`, because M^-1 is linear. Afterwards b is loaded with `scale` and
-/// reduced again.
+/// system is divided by a power of two near `size`. Since M^-1 is linear, this divides the norm by the same factor.
+/// Afterwards b is loaded with `scale` and reduced again, and x is 0.
 fn far_norm(s: &mut dyn SolveSteps, c: &Control, scale: f64, size: f64) -> Result<f64> {
     let unit = power_of_two_below(size);
     let mut norm = 0.0;

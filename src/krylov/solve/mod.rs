@@ -28,7 +28,8 @@ use returned::{
     complete_guess, completed, norm_as_given, reduce_again, returned, returned_residual, start_again, store_zero,
 };
 
-/// Function that a call computes with a factorized matrix. The ranks compare these numbers to detect different calls.
+/// Function that a call computes with a factorized matrix. The ranks compare the numbers of the variants, to detect
+/// that they have made different calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     /// Solves A x = b to a tolerance.
@@ -55,9 +56,9 @@ fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     let properties = s.properties();
     let checks = properties.completes() || c.singular() || c.method.is_some();
     let criterion = c.criterion(checks);
-    // With a criterion, the backend may begin the loop before the host does. Such a loop counts iterations from 0, so
-    // it must not continue a previous solve.
-    let begins = !c.singular() && c.before.is_none();
+    // With a criterion, the backend may begin the loop before the host does. This loop must not begin on a singular
+    // system, whose b is projected first. It must not continue a previous solve, since it counts iterations from 0.
+    let begins = !c.singular() && c.previous.is_none();
     let inputs = check_inputs(s, c, true, begins.then_some(&criterion))?;
     if inputs.rhs_max == 0.0 {
         store_zero(s);
@@ -88,7 +89,8 @@ fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
 }
 
 /// With deflation, <p, P A p> is computed as p'A p - g'E^-1 g with g = Z'A p. Its rounding error is larger by a factor
-/// of up to the condition number of E. This constant is the limit for that condition number.
+/// of up to the condition number of E. With the inverse of E, that condition number is limited to about this constant
+/// (`deflation::LARGEST_CONDITION`).
 const DEFLATION_ROUNDS: f64 = 1e8;
 
 /// State of a solve outside the Krylov loop.
@@ -104,7 +106,7 @@ struct Solve<'c> {
     checks: bool,
     /// Lower limit for the threshold of the recurred residual.
     futile: f64,
-    /// Norm of the last recomputed residual that failed the test.
+    /// Norm of the last recomputed residual that failed the test after a converged run; infinite if there is none.
     failed_norm: f64,
     /// PCG broke down, and `Control::second` continues.
     second: bool,
@@ -115,13 +117,13 @@ struct Solve<'c> {
 impl<'c> Solve<'c> {
     fn new(given: Given<'c>, norms: Norms, checks: bool) -> Self {
         let (c, criterion, scale) = (given.c, &given.criterion, given.scale);
-        let baseless = criterion.baseless * given.norm;
-        let rounding = if c.singular() { baseless } else { 0.0 };
-        let reference = match (c.before, norms.reference_norm2 <= baseless, c.reference_initial) {
+        let rounding_norm = criterion.rounding_fraction * given.norm;
+        let rounding = if c.singular() { rounding_norm } else { 0.0 };
+        let reference = match (c.previous, norms.reference_norm2 <= rounding_norm, c.reference_initial) {
             (Some(before), ..) => before.reference * scale,
-            // The reference would be a rounding error. A lower bound of the D^-1 norm of b before elimination replaces
-            // it.
-            (_, true, _) => given.norm / c.seen.center_max.sqrt(),
+            // The reference would be a rounding error. A lower bound of the D^-1 norm of b before elimination, with the
+            // centers D, replaces it.
+            (_, true, _) => given.norm / c.matrix.center_max.sqrt(),
             (_, false, true) => norms.initial,
             (_, false, false) => norms.rhs,
         };
@@ -136,14 +138,14 @@ impl<'c> Solve<'c> {
             centers: c.singular() && c.norm == Norm::Preconditioned,
             vanishing: rounding.max(criterion.vanishing(given.norm)),
             confirms: !checks,
-            center_max: c.seen.center_max,
+            center_max: c.matrix.center_max,
             definite: c.definite,
             // The residual of the initial guess may be much larger than the reference.
             divergence: c.divergence * reference.max(norms.initial),
             same_unit: c.same_unit,
             general: c.general,
         };
-        // On a singular system, rounding also leaves a constant in the recurred residual.
+        // On a singular system, rounding also leaves a constant of about epsilon |b| in the recurred residual.
         let constant = if c.norm == Norm::True2 { rounding / 16.0 } else { 0.0 };
         let futile = (criterion.futile * norms.rhs).max(if checks { constant } else { 0.0 });
         let fit = Fit::new(c, scale, given.rhs_max);
@@ -174,12 +176,13 @@ impl<'c> Solve<'c> {
         self.fit.check(largest, norm.max(self.test.threshold)).is_ok()
     }
 
-    /// Reports the guess to the observer. Returns the outcome if no iteration is needed or allowed.
+    /// Reports the guess to the observer, unless a previous solve did. Returns the outcome if no iteration is needed or
+    /// allowed.
     fn check_guess(&self, s: &mut dyn SolveSteps) -> Option<Outcome> {
         let (c, given, initial, threshold) = (self.c, &self.given, self.norms.initial, self.test.threshold);
         let done = c.done();
         let met = if done == 0 { StopReason::InitialGuess } else { StopReason::Converged };
-        let stop = c.before.is_none() && s.observe(Event::Iteration(0, initial / self.test.reference));
+        let stop = c.previous.is_none() && s.observe(Event::Iteration(0, initial / self.test.reference));
         if initial <= threshold && c.norm == Norm::True2 {
             return Some(self.outcome(done, met, initial));
         }
@@ -189,7 +192,7 @@ impl<'c> Solve<'c> {
         // The residual on S1 does not depend on the red values of the guess. If the guess is returned unchanged, the
         // residual at the red nodes counts, too.
         let norm = if c.norm == Norm::Preconditioned && s.properties().eliminates {
-            norm_as_given(s, c, given.scale, given.guess, given.far.then_some(self.norms.whole))
+            norm_as_given(s, c, given.scale, given.guess, given.exceeds_f32.then_some(self.norms.whole))
         } else {
             initial
         };
@@ -201,18 +204,18 @@ impl<'c> Solve<'c> {
         Some(self.outcome(done, reason, norm))
     }
 
-    /// Computes r for the x from which PCG starts. Returns <r, r>.
+    /// Computes r for the x from which PCG starts: the guess, or 0 if `Given::exceeds_f32` is set. Returns <r, r>.
     fn first_residual(&self, s: &mut dyn SolveSteps) -> f64 {
         let given = &self.given;
-        if given.far {
+        if given.exceeds_f32 {
             s.combine(VectorId::X, 0.0, &[]);
             if self.c.singular() {
-                s.means(VectorId::X, Means::Keep);
+                s.means(VectorId::X, Means::Store);
             }
         }
         match given.begun.and_then(|begun| begun.residual_norm2) {
             Some(norm2) => norm2,
-            _ if given.guess && !given.far => s.residual(Iterate::X),
+            _ if given.guess && !given.exceeds_f32 => s.residual(Iterate::X),
             _ => s.residual(Iterate::Zero),
         }
     }
@@ -222,10 +225,10 @@ impl<'c> Solve<'c> {
         threshold.max(self.futile)
     }
 
-    /// Returns whether a breakdown by overflow ends the solve as stagnated, with the guess as the result. If A is
-    /// nearly singular, iterates can overflow even from a moderate guess. This is no error if the residual norm of the
-    /// guess is known. With the preconditioned norm and `checks`, this norm would have to be recomputed, but the work
-    /// vectors of M contain infinities.
+    /// Returns whether a breakdown by overflow, after the first iteration, ends the solve as stagnated, with the guess
+    /// as the result. If A is nearly singular, iterates can overflow even from a moderate guess. This is no error if
+    /// the residual norm of the guess is known. With the preconditioned norm and `checks`, this norm would have to be
+    /// recomputed, but the work vectors of M contain infinities.
     fn ends_by_overflow(&self, quantity: &str, value: f64, iteration: usize) -> bool {
         let preconditioned = self.c.norm == Norm::Preconditioned;
         // With the preconditioned norm, a breakdown of r'M^-1 r reports the previous iteration, since its own iteration
@@ -236,7 +239,8 @@ impl<'c> Solve<'c> {
 
     /// Stores the best iterate in the caller's array, and returns the outcome. The best iterate is x, unless the array
     /// already contains an iterate with a smaller residual. After stagnation or divergence, the guess is returned if it
-    /// has the smallest residual.
+    /// has the smallest residual. If the best iterate cannot be stored in double precision, the solve ends as stagnated
+    /// with the iterate that the array already contains. Without such an iterate, this is an error.
     fn conclude(&self, s: &mut dyn SolveSteps, at: State, mut reason: StopReason) -> Result<Outcome> {
         let (c, given, initial) = (self.c, &self.given, self.norms.initial);
         let State { iterations, norm: last, stored_norm, .. } = at;
@@ -267,7 +271,7 @@ impl<'c> Solve<'c> {
             };
         }
         s.store(given.scale);
-        if iterations == 0 && reason == StopReason::Converged && !given.far {
+        if iterations == 0 && reason == StopReason::Converged && !given.exceeds_f32 {
             reason = StopReason::InitialGuess;
         }
         Ok(self.outcome(iterations, reason, norm))
@@ -277,7 +281,7 @@ impl<'c> Solve<'c> {
 impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
     /// Stores x if its residual norm is below `best` and below that of the guess, and if x is representable in double
     /// precision.
-    fn keep(&mut self, s: &mut (dyn SolveSteps + 's), best: f64, mut norm: f64) -> Option<f64> {
+    fn store_if_better(&mut self, s: &mut (dyn SolveSteps + 's), best: f64, mut norm: f64) -> Option<f64> {
         let (c, scale) = (self.c, self.given.scale);
         let largest;
         if self.checks {
@@ -300,12 +304,15 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
             (None, Some(s)) => method.run(s, at),
             (None, None) => Err(no_krylov_steps()),
         };
-        // The solve recomputes the residual on the whole grid.
+        // `ended` recomputes the residual on the whole grid.
         at.recurred = false;
         Some(reason)
     }
 
-    /// Tests the completed x on the whole grid. If x fails the test, another run begins from the completed x.
+    /// Completes x, and computes its residual on the whole grid if `checks` is set or the second method has run. If the
+    /// residual of a converged run fails the test, another run begins from the completed x. The solve ends as stagnated
+    /// if x is not representable, after `MOST_RESTARTS` restarts, or if the last run did not reduce this residual by
+    /// `RESTART_REDUCTION`.
     fn ended(&mut self, s: &mut (dyn SolveSteps + 's), at: &mut State, reason: StopReason) -> Option<StopReason> {
         let (c, scale, threshold) = (self.c, self.given.scale, self.test.threshold);
         if !self.checks && !self.second {
@@ -322,8 +329,8 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
         if reason != StopReason::Converged {
             return Some(reason);
         }
-        let lost = !self.fits(self.largest, norm) || norm.is_nan();
-        if lost || at.restarts >= MOST_RESTARTS || norm > RESTART_REDUCTION * self.failed_norm {
+        let unusable = !self.fits(self.largest, norm) || norm.is_nan();
+        if unusable || at.restarts >= MOST_RESTARTS || norm > RESTART_REDUCTION * self.failed_norm {
             return Some(StopReason::Stagnated);
         }
         if norm < at.stored_norm.min(self.norms.initial) {
@@ -332,9 +339,9 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
         }
         self.failed_norm = norm;
         at.restarts += 1;
-        // The square of the recomputed norm exceeds the square of the recurred norm by `added`. The next run subtracts
-        // 2 `added` from the square of its threshold. The new threshold is at least `RESTART_REDUCTION` times the
-        // caller's threshold.
+        // The square of the recomputed norm exceeds the square of the recurred norm by `added`, because of rounding.
+        // The next run subtracts 2 `added` from the square of its threshold, so that about the same excess does not
+        // make the test fail again. The new threshold is at least `RESTART_REDUCTION` times the caller's threshold.
         let added = (norm * norm - recurred * recurred).max(0.0);
         let least = RESTART_REDUCTION * threshold;
         at.test.threshold = self.wanted((threshold * threshold - 2.0 * added).max(least * least).sqrt());
@@ -342,9 +349,9 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
         None
     }
 
-    /// Continues after a breakdown. If eigenvalue bounds are too narrow, a recursive M is indefinite. PCG then
-    /// continues with the V-cycle if the cycle was selected automatically. Otherwise the second method continues, if
-    /// there is one.
+    /// Continues after a breakdown. If the eigenvalue bounds of a recursive cycle are too narrow, M is indefinite. PCG
+    /// then continues with the V-cycle if the cycle was selected automatically. Otherwise the second method continues,
+    /// if there is one.
     fn recover(&mut self, s: &mut (dyn SolveSteps + 's), at: &mut State, error: Error) -> Result<Next> {
         let Error::Breakdown { quantity, value, iteration } = error else { return Err(error) };
         let iterations = done_before(quantity, iteration);
@@ -376,7 +383,8 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
 /// Solves A x = b if b is in the null space up to rounding. x is the mean of the guess on each component. A x is then
 /// the row sums times this mean, and the row sums are almost zero. The guess is returned unchanged if this x fails the
 /// test and the residual of the guess is not larger. `given` is the 2-norm of b before the projection. Residuals are
-/// relative to this norm.
+/// relative to this norm, which is divided by sqrt(max(center)) for the preconditioned norm. With `reference=initial`,
+/// they are relative to the initial residual, unless that is only rounding error.
 fn constant_solution(
     s: &mut dyn SolveSteps,
     c: &Control,
@@ -391,7 +399,7 @@ fn constant_solution(
     finite("|b - A x|", initial + norm)?;
     let of_given = match c.norm {
         Norm::True2 => given,
-        Norm::Preconditioned => given / c.seen.center_max.sqrt(),
+        Norm::Preconditioned => given / c.matrix.center_max.sqrt(),
     };
     let reference = if c.reference_initial && initial > PROJECTED_TO_ZERO * of_given { initial } else { of_given };
     let threshold = criterion.threshold(reference, scale);

@@ -22,7 +22,7 @@ fn restored(s: &mut dyn SolveSteps) -> f64 {
 
 /// Completes x. Returns max |x| and the tested norm of b - A x on the whole grid.
 pub fn completed(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> (f64, f64) {
-    if c.plain() {
+    if c.can_fuse_ends() {
         let (largest, square) = complete(s, scale);
         return (largest, square.sqrt());
     }
@@ -34,7 +34,7 @@ pub fn completed(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> (f64, f64) 
 }
 
 /// Computes the tested norm of b - A x on the whole grid for a completed x. Loads b from the caller's array. On a
-/// singular system, subtracts the means of b. May overwrite the reduced b1.
+/// singular system, subtracts the means of b. May overwrite r and the reduced b1.
 pub fn returned_residual(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64 {
     let true2 = c.norm == Norm::True2;
     if !c.singular() && true2 {
@@ -79,13 +79,14 @@ pub fn start_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64 {
     norm2
 }
 
-/// Computes the preconditioned norm of b - A x for the guess in the caller's array. Overwrites x and b.
+/// Computes the preconditioned norm of b - A x for the guess in the caller's array, or for x = 0 if `guess` is false.
+/// Overwrites x and b.
 ///
 /// `far` is the 2-norm of b - A x if this residual is outside the range of f32 sweeps. The system is then divided by a
 /// power of two near `far`.
 pub fn norm_as_given(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bool, far: Option<f64>) -> f64 {
     let unit = far.map_or(1.0, power_of_two_below);
-    // A fused step might omit the red values of x.
+    // A fused load may omit the red values of x, which the residual on the whole grid needs.
     s.load(scale / unit, Load::Separate(guess));
     if !guess {
         s.combine(VectorId::X, 0.0, &[]);
@@ -93,8 +94,9 @@ pub fn norm_as_given(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: boo
     unit * returned_residual(s, c, scale / unit)
 }
 
-/// Sets x to the guess, which the caller's array still contains, and completes it by `SolveSteps::back_substitute`. If
-/// CG runs on S1, the red values are computed from their equations. Returns max |x| and the tested norm of b - A x.
+/// Sets x to the guess, which the caller's array still contains (0 if `guess` is false), and completes it by
+/// `SolveSteps::back_substitute`. If CG runs on S1, the red values are computed from their equations. Returns max |x|
+/// and the tested norm of b - A x.
 pub fn complete_guess(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bool) -> (f64, f64) {
     if guess {
         s.load(scale, Load::System(guess));

@@ -17,8 +17,8 @@ use crate::rrb::layout::{Colour, Layout};
 use crate::rrb::storage::Storage;
 use crate::stencil::components::Components;
 
-/// Two passes of pairing, which produce aggregates of up to four unknowns. With 9-point stencils, aggregates of eight
-/// unknowns need as many iterations as those of four, except with strong couplings along a line.
+/// Two passes of pairing, which produce aggregates of up to four unknowns. Aggregates of eight unknowns need more
+/// iterations; with 9-point stencils, this holds only if there are strong couplings along a line.
 const RULES: Rules = Rules::passes(2);
 
 /// Cost model, measured with `precision=mixed` on a 512 x 512 grid (Xeon). The contraction is computed from 14
@@ -42,8 +42,9 @@ enum AnyPrecision {
 }
 
 impl<R: Real + Number> Aggregated<R> {
-    /// Builds the hierarchy for the matrix on which CG runs. Aggregates of the previous matrix are reused if they pass
-    /// the quality test. `z` contains z of the first grid, and whether it shares memory with another vector.
+    /// Builds the hierarchy for the matrix on which CG runs. The aggregates `kept` of the previous matrix are reused if
+    /// all of them pass the quality test. `storage` is the precision of the cycle. `z` contains z of the first grid,
+    /// and whether it shares memory with another vector.
     ///
     /// # Safety
     /// No thread may write the matrix meanwhile.
@@ -136,13 +137,14 @@ fn cycle<V: Real + Number>(
     Ok(cycle)
 }
 
-/// Returns the combined index of each unknown of CG: its colour, and its index in the array of this colour.
+/// Returns the combined index of each unknown of CG: its colour, and its index in the array of this colour. Returns an
+/// error if an array has too many values for [`COLOUR`] bits.
 fn places<R: Number>(layout: &Layout, z: &Four<R>, numbers: Numbers) -> Result<Vec<u32>> {
     if layout.len() >> COLOUR > 0 {
         let (places, nodes) = (layout.len(), layout.grid.nodes());
-        let sentence =
+        let message =
             format!("cycle=aggregation supports fewer than 2^30 points per colour, got {places} for {nodes} nodes");
-        return Err(Error::Unsupported(sentence));
+        return Err(Error::Unsupported(message));
     }
     let place = |(i, j): (usize, usize)| {
         let (row, (even, odd)) = ((j + layout.shift_y) / 2, colours_of_row(layout, j));
@@ -157,8 +159,8 @@ pub fn check_unprojected(components: &Components) -> Result<()> {
     components.refused().map_or(Ok(()), |&(i, j)| Err(unprojected_pivot(0.0, 0, i, j)))
 }
 
-/// Returns an error if a diagonal entry is negative or not finite. The error names level 1 for S1, whose diagonal
-/// entries are pivots, and level 0 for A.
+/// Returns an error if a diagonal entry is negative or not finite. The error names level 1 for S1, which results from
+/// the first level, and level 0 for A.
 fn check(c: &Couplings, numbers: Numbers, level: usize, scale: f64) -> Result<()> {
     let wrong = c.diagonal.iter().position(|d| !(*d >= 0.0 && d.is_finite()));
     match wrong.and_then(|row| Some((row, numbers.nodes().nth(row)?))) {

@@ -25,8 +25,8 @@ pub struct ColourArray<T = f64> {
     origin: isize,
 }
 
-/// Number of rows in a ring, a power of two. When a factorization has computed the red pivots of row J, it reads rows
-/// J - 2 to J.
+/// Number of rows in a ring, a power of two. At least three rows are needed: after a factorization has computed the red
+/// pivots of row J, the next formulas read rows J - 2 to J.
 pub const RING: usize = 4;
 
 impl<T: Number> ColourArray<T> {

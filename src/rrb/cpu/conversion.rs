@@ -15,7 +15,8 @@ use std::ops::Range;
 /// Arrays to which the rows of a half stencil are written.
 pub struct Target<'a, F: Format> {
     pub layout: &'a Layout,
-    pub diagonal: &'a Four,
+    /// The first values of the half stencil: centers, or row sums where the caller passes these.
+    pub center: &'a Four,
     /// Straight couplings, stored divided by `unit`. The input must be exact in the storage format after this division.
     pub straight: &'a Straight<F::Stored>,
     pub unit: f64,
@@ -50,7 +51,8 @@ fn split_by<R: Copy, T>(
 }
 
 impl<F: Format> Target<'_, F> {
-    /// Writes row j of a half stencil to the colours: center, east, north, northeast, northwest.
+    /// Writes row j of a half stencil to the arrays by colour. `rows` contains center, east, north, northeast and
+    /// northwest; the last two are not read if `corners` is `None`.
     ///
     /// # Safety
     /// No other thread may use the entries that receive this row. Other threads may write other natural rows at the
@@ -58,9 +60,9 @@ impl<F: Format> Target<'_, F> {
     pub unsafe fn spread(&self, j: usize, rows: [NaturalRow; 5]) {
         let row = (j + self.layout.shift_y) / 2;
         let odd_row = (j + self.layout.shift_y) % 2 == 1;
-        let [diagonal, east, north, northeast, northwest] =
+        let [center, east, north, northeast, northwest] =
             rows.map(|(start, values)| (start + self.layout.shift_x, values));
-        let (d, r1, r2) = (self.diagonal, &self.straight.r1, &self.straight.r2);
+        let (d, r1, r2) = (self.center, &self.straight.r1, &self.straight.r2);
         let (unit, per_unit) = (self.unit, self.unit.recip());
         let store = |row: NaturalRow, even: &mut [F::Stored], odd: &mut [F::Stored]| {
             let one = |v: f64| F::same(F::Real::narrow(v * per_unit));
@@ -72,11 +74,11 @@ impl<F: Format> Target<'_, F> {
         // contract of this function, no other thread uses the rows meanwhile.
         unsafe {
             if odd_row {
-                split(diagonal, d.r1.row_mut(row, 0), d.b2.row_mut(row, 0));
+                split(center, d.r1.row_mut(row, 0), d.b2.row_mut(row, 0));
                 store(east, r1[EAST].row_mut(row, 0), r1[WEST].row_mut(row, 1));
                 store(north, r1[NORTH].row_mut(row, 0), r2[SOUTH].row_mut(row + 1, 0));
             } else {
-                split(diagonal, d.b1.row_mut(row, 0), d.r2.row_mut(row, 0));
+                split(center, d.b1.row_mut(row, 0), d.r2.row_mut(row, 0));
                 store(east, r2[WEST].row_mut(row, 0), r2[EAST].row_mut(row, 0));
                 store(north, r1[SOUTH].row_mut(row, 0), r2[NORTH].row_mut(row, 0));
             }
@@ -126,17 +128,17 @@ pub unsafe fn collect<R: Real + Number>(layout: &Layout, j: usize, v: &Four<R>, 
     join(layout, unsafe { (v[even].row(row, 0), v[odd].row(row, 0)) }, values);
 }
 
-/// Reads natural row j of a 5-point matrix from the colours: center, east, north.
+/// Reads natural row j of a 5-point matrix from the arrays by colour. `to` receives center, east and north.
 ///
 /// # Safety
 /// No thread may write the matrix meanwhile.
-pub unsafe fn collect_matrix(layout: &Layout, j: usize, diagonal: &Four, straight: &Straight, to: [&mut [f64]; 3]) {
+pub unsafe fn collect_matrix(layout: &Layout, j: usize, centers: &Four, straight: &Straight, to: [&mut [f64]; 3]) {
     let row = (j + layout.shift_y) / 2;
     let (r1, r2) = (&straight.r1, &straight.r2);
     let [center, east, north] = to;
     // SAFETY: by the safety contract of this function. The indices are the same as in `Target::spread`.
     unsafe {
-        collect(layout, j, diagonal, center);
+        collect(layout, j, centers, center);
         let (of_east, of_north) = if (j + layout.shift_y) % 2 == 1 {
             ((r1[EAST].row(row, 0), r1[WEST].row(row, 1)), (r1[NORTH].row(row, 0), r2[SOUTH].row(row + 1, 0)))
         } else {

@@ -6,8 +6,8 @@
 //!     a_pq <- a_pq + a_rp a_rq / d_r,    e_p <- e_p + a_rp e_r / d_r
 //! ```
 //!
-//! Here a_pq > 0 is the magnitude of a coupling, e_p a row sum, and d_r a center. No digits cancel, so small row sums
-//! stay accurate.
+//! Here a_pq > 0 is the magnitude of a coupling, e_p a row sum, and d_r a center. Sums of nonnegative terms lose no
+//! digits by cancellation, so small row sums stay accurate.
 
 use super::neighbours::{EAST, NORTH, NORTHEAST, NORTHWEST, SOUTH, SOUTHEAST, SOUTHWEST, WEST};
 use super::system::Matrix;
@@ -85,7 +85,7 @@ struct Row {
     /// Magnitudes -a_ij to the west, east, south and north. With 9 points, the magnitudes to the southwest, southeast,
     /// northwest and northeast follow.
     a: Vec<Vec<f64>>,
-    excess: Vec<f64>,
+    row_sum: Vec<f64>,
     /// 1 / (`scale` c) of each node, where c is the center.
     inverse: Vec<f64>,
 }
@@ -94,7 +94,7 @@ impl Row {
     fn zeroed(nx: usize, couplings: usize) -> Result<Self> {
         let row = || zeroed(nx + 2 * PAD, WHAT);
         let a = (0..couplings).map(|_| row()).collect::<Result<_>>()?;
-        Ok(Self { a, excess: row()?, inverse: row()? })
+        Ok(Self { a, row_sum: row()?, inverse: row()? })
     }
 }
 
@@ -152,15 +152,15 @@ impl Source<'_> {
         Ok(c)
     }
 
-    /// Reads natural row j into `row`. Sets `row` to zero if j is `None`.
+    /// Reads natural row j into `row`. Sets `row` to zero if j is `None` or beyond the last row of the grid.
     ///
     /// # Safety
     /// As for `couplings`.
     unsafe fn read(&self, j: Option<usize>, row: &mut Row) {
-        let Row { a, excess, inverse } = row;
+        let Row { a, row_sum, inverse } = row;
         let nx = self.layout.grid.nx;
         let Some(j) = j.filter(|&j| j < self.layout.grid.ny) else {
-            a.iter_mut().chain([excess, inverse]).for_each(|values| values.fill(0.0));
+            a.iter_mut().chain([row_sum, inverse]).for_each(|values| values.fill(0.0));
             return;
         };
         let row = (j + self.layout.shift_y) / 2;
@@ -178,17 +178,17 @@ impl Source<'_> {
             }
         }
         // SAFETY: by the safety contract of this function.
-        unsafe { collect(self.layout, j, &self.matrix.center, &mut excess[PAD..PAD + nx]) };
+        unsafe { collect(self.layout, j, &self.matrix.center, &mut row_sum[PAD..PAD + nx]) };
         for i in PAD..PAD + nx {
-            let center = excess[i];
+            let center = row_sum[i];
             let sum: f64 = a.iter().map(|a| a[i]).sum();
-            excess[i] += sum;
-            if excess[i].abs() <= self.zero_row_sum * center {
-                excess[i] = 0.0;
+            row_sum[i] += sum;
+            if row_sum[i].abs() <= self.zero_row_sum * center {
+                row_sum[i] = 0.0;
             }
-            excess[i] *= self.scale;
+            row_sum[i] *= self.scale;
             a.iter_mut().for_each(|a| a[i] *= -self.scale);
-            inverse[i] = (excess[i] - self.scale * sum).recip();
+            inverse[i] = (row_sum[i] - self.scale * sum).recip();
         }
     }
 }
@@ -212,7 +212,7 @@ fn add_row(c: &mut Couplings, numbers: Numbers, j: usize, own: &Row) {
                 push(c, numbers, (i, j), offset, a[i + PAD]);
             }
         }
-        c.end_row(own.excess[i + PAD]);
+        c.end_row(own.row_sum[i + PAD]);
     }
 }
 
@@ -236,8 +236,9 @@ fn add_schur_row(c: &mut Couplings, numbers: Numbers, j: usize, [south, own, nor
         ] {
             push(c, numbers, (i, j), offset, a);
         }
-        let handed = w * own.excess[p - 1] + e * own.excess[p + 1] + s * south.excess[p] + n * north.excess[p];
-        c.end_row(own.excess[p] + handed);
+        let from_eliminated =
+            w * own.row_sum[p - 1] + e * own.row_sum[p + 1] + s * south.row_sum[p] + n * north.row_sum[p];
+        c.end_row(own.row_sum[p] + from_eliminated);
     }
 }
 

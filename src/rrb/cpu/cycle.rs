@@ -79,7 +79,8 @@ impl<'a, F: Format> Sections<'a, F> {
         self.k.shape.fused && !(self.k.shape.schur && q == 0)
     }
 
-    /// Runs `work` for grid q, or for the coarsest system, and adds its time to `seconds` if times are measured.
+    /// Runs `work` for grid q, or for the coarsest system. If times are measured, adds its time to `seconds`, for a
+    /// sweep in the direction `way` ([`DOWN`] or [`UP`]).
     pub fn timed<T>(&mut self, q: usize, way: usize, work: impl FnOnce(&mut Self) -> T) -> T {
         if self.seconds.is_empty() {
             return work(self);
@@ -151,7 +152,7 @@ impl<'a, F: Format> Sections<'a, F> {
         (grid, grid.recursion.as_ref().expect("sections but the first begin with a recursion"))
     }
 
-    /// Exchanges the halo rows of z on the k-th recursion grid, which the upward sweep reads.
+    /// Exchanges the halo rows of z on the k-th recursion grid, which the upward sweep of the finer grid reads.
     fn exchange_solution(&self, k: usize) {
         let (grid, _) = self.inner(k);
         if grid.halo.is_some() {
@@ -262,15 +263,16 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         if !grid.shared {
             return mine;
         }
-        // Combines the values of this rank only. Other ranks are not needed, because the value of thread 0 is the same
-        // on every rank. They cannot be included, because a rank on which only one thread works on this grid has
-        // returned above.
-        let noted = self.begin_sum(k);
+        // Combines the values of the threads of this rank. Thread 0 works on every section, so its value is true if
+        // that of another thread is true, and the result is the value of thread 0. This value is the same on every
+        // rank, because it follows from sums over all ranks. Other ranks are therefore not needed. They could not be
+        // included, because a rank on which only one thread works on this grid has returned above.
+        let partials = self.begin_sum(k);
         for row in grid.rows(self.me) {
             // SAFETY: the row belongs to this thread.
-            unsafe { noted.note(row, [f64::from(u8::from(mine))]) };
+            unsafe { partials.store(row, [f64::from(u8::from(mine))]) };
         }
-        noted.all(Some(self.me))[0][grid.own.clone()].contains(&1.0)
+        partials.all(Some(self.me))[0][grid.own.clone()].contains(&1.0)
     }
 
     fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
@@ -284,12 +286,14 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
             }
         };
         let (a, b) = (of(a), of(b));
-        let noted = self.reduce(k);
+        let partials = self.reduce(k);
         for row in grid.rows(self.me) {
             // SAFETY: the rows belong to this thread, and only this thread writes them.
-            unsafe { noted.note(row, [Colour::ALL.iter().map(|&c| dot(a[c].row(row, 0), b[c].row(row, 0))).sum()]) };
+            unsafe {
+                partials.store(row, [Colour::ALL.iter().map(|&c| dot(a[c].row(row, 0), b[c].row(row, 0))).sum()])
+            };
         }
-        noted.sum(grid.shared.then_some(self.me))[0]
+        partials.sum(grid.shared.then_some(self.me))[0]
     }
 
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {

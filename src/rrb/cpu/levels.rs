@@ -33,7 +33,7 @@ pub struct PackedGrid<F: Format> {
     pub halo: Option<Box<Halo>>,
     /// Whether several threads work on this grid.
     pub shared: bool,
-    /// Row sums s; after the elimination of a node, s / d.
+    /// Row sums s; after the elimination of a node, s~ / d, where s~ is its row sum after lumping.
     pub excess: Four,
     /// Whether red nodes are coupled with each other: `false` on the first grid of a 5-point matrix.
     pub corners: bool,
@@ -44,22 +44,24 @@ pub struct PackedGrid<F: Format> {
     pub black_diagonal: Diagonal,
     /// 1 / d of the eliminated nodes; b2 is not eliminated on this grid.
     pub inverse: Four,
-    /// Whether this is the first grid. On this grid, arrays that only the factorization reads share memory with
-    /// vectors.
+    /// Whether this is the first grid, the grid of A. On this grid, arrays that only the factorization reads share
+    /// memory with vectors.
     first: bool,
     pub sweep: Sweep<F::Stored>,
+    /// Right-hand side of this grid before the sweeps, solution after the sweeps.
     pub z: Four<F::Real>,
     /// Whether z shares memory with another vector.
     pub z_is_shared: bool,
-    /// Vectors of the inner iterations, if the cycle recurses on this grid.
+    /// Matrix and vectors of the inner iterations, if the cycle recurses on this grid.
     pub recursion: Option<RecursionGrid<F>>,
 }
 
 /// Matrix of a recursion grid before its levels change it, in row-sum form, and the vectors of the inner iterations.
+/// The levels do not change the straight couplings, so these are read from [`Sweep::straight`].
 pub struct RecursionGrid<F: Format> {
     pub excess: Four<F::Stored>,
     pub corners: Corners<F::Stored>,
-    /// Residual, direction, product with the direction, and solution of the inner iterations.
+    /// Residual r, direction d, product q of the matrix and d, and solution u of the inner iterations.
     pub r: Four<F::Real>,
     pub d: Four<F::Real>,
     pub q: Four<F::Real>,
@@ -75,16 +77,16 @@ pub struct Vectors<'a, F: Format> {
     pub z: Option<Four<F::Real>>,
 }
 
-/// Factors that the sweeps read. In f64, `diagonal` and `pivot` use the memory of `PackedGrid::black_diagonal` and
-/// `PackedGrid::inverse`.
+/// Factors that the sweeps read. In f64, `diagonal` and `stored_pivot` use the memory of
+/// `PackedGrid::black_diagonal` and `PackedGrid::inverse`.
 pub struct Sweep<T> {
-    /// Couplings between red and black nodes. Absent on the first grid if CG runs on S1, because the sweeps then read
-    /// the couplings of A.
+    /// Couplings between red and black nodes. Absent on the first grid if CG runs on S1, because the solve then reads
+    /// the couplings of A, and if aggregation replaces the levels.
     pub straight: Straight<T>,
     /// Couplings between b1 and b2 of the skew stencil.
     pub diagonal: Diagonal<T>,
     /// Stored pivots of r1, r2 and b1, the first argument of [`Format::inverse`].
-    pub pivot: Four<T>,
+    pub stored_pivot: Four<T>,
 }
 
 impl<T: Number> Sweep<T> {
@@ -100,7 +102,7 @@ impl<T: Number> Sweep<T> {
                 Colour::B1 => self.diagonal.couplings(colour, row),
                 _ => self.straight.couplings(colour, row),
             };
-            (self.pivot[colour].row(row, 0), couplings)
+            (self.stored_pivot[colour].row(row, 0), couplings)
         }
     }
 }
@@ -124,7 +126,7 @@ impl<F: Format> PackedGrid<F> {
         let sweep = Sweep {
             straight: Straight::zeroed(&layout, !on_schur && levels)?,
             diagonal: Diagonal::zeroed(&layout, on_schur || levels)?,
-            pivot: if levels { Four::eliminated(&layout, !on_schur)? } else { Four::absent()? },
+            stored_pivot: if levels { Four::eliminated(&layout, !on_schur)? } else { Four::absent()? },
         };
         // On the first grid, arrays that only the factorization reads use the memory of vectors.
         let diagonal = |vector: Option<&Four>, present: bool| match vector.filter(|_| present) {
@@ -138,7 +140,7 @@ impl<F: Format> PackedGrid<F> {
             None => diagonal(shared.and_then(|v| v.p.as_ref()), !on_schur)?,
         };
         let excess = shared.map_or_else(|| Four::zeroed(&layout, true), |v| Ok(Four::clone(v.x)))?;
-        let inverse = match (sweep.pivot.of_type(), shared) {
+        let inverse = match (sweep.stored_pivot.of_type(), shared) {
             (Some(pivot), Some(v)) if on_schur => Four { r1: v.b.r1.clone(), r2: v.b.r2.clone(), ..pivot },
             (Some(pivot), _) => pivot,
             (None, Some(v)) => Four::clone(v.b),
@@ -170,7 +172,7 @@ impl<F: Format> PackedGrid<F> {
     pub fn target(&self, unit: f64) -> Target<'_, F> {
         Target {
             layout: &self.layout,
-            diagonal: &self.excess,
+            center: &self.excess,
             straight: &self.sweep.straight,
             unit,
             corners: Some((&self.red_diagonal, &self.black_diagonal)),
@@ -255,7 +257,7 @@ impl<F: Format> PackedGrid<F> {
     }
 
     pub fn bytes(&self) -> usize {
-        let sweep = self.sweep.straight.bytes() + self.sweep.diagonal.bytes() + self.sweep.pivot.bytes();
+        let sweep = self.sweep.straight.bytes() + self.sweep.diagonal.bytes() + self.sweep.stored_pivot.bytes();
         let short = |bytes: usize| if F::SHORT { bytes } else { 0 };
         let factorization =
             self.excess.bytes() + self.red_diagonal.bytes() + short(self.black_diagonal.bytes() + self.inverse.bytes());
@@ -320,8 +322,8 @@ const LEVELS: [(&[Colour], &[Colour]); 2] =
     [(&[Colour::R1, Colour::R2], &[Colour::B1, Colour::B2]), (&[Colour::B1], &[Colour::B2])];
 
 impl<F: Format> PackedGrid<F> {
-    /// Returns two items for row J of a colour: its couplings between eliminated and remaining nodes of a level, and z
-    /// at the nodes to which they lead.
+    /// Returns two items for row J of a colour: its couplings between eliminated and remaining nodes of the odd or the
+    /// even level, and z at the nodes to which they lead.
     ///
     /// # Safety
     /// No thread may write these rows of z meanwhile.
@@ -371,7 +373,12 @@ impl<F: Format> PackedGrid<F> {
                 // eliminated colours, which belong to this thread.
                 unsafe {
                     let (a, z) = self.around(odd, colour, row);
-                    subtract_scaled::<F>(self.z[colour].row_mut(row, 0), self.sweep.pivot[colour].row(row, 0), a, z);
+                    subtract_scaled::<F>(
+                        self.z[colour].row_mut(row, 0),
+                        self.sweep.stored_pivot[colour].row(row, 0),
+                        a,
+                        z,
+                    );
                 }
             }
         }

@@ -218,7 +218,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes out = (b - sum a v) / c at nodes.
+    /// Computes out = (b - sum a v) / c. In padding, where c = 0, out = b - sum a v.
     fn solve_by_center(out: &mut [f64], c: &[f64], b: &[f64], a: Rows, v: Rows) {
         let n = out.len();
         let (c, b, a, v) = (&c[..n], &b[..n], cut(a, n), cut(v, n));

@@ -28,9 +28,9 @@ fn wide4<F: Format>(a: &Rows<F::Stored>, i: usize, unit: f64) -> [f64; 4] {
     [wide::<F>(a[0][i], unit), wide::<F>(a[1][i], unit), wide::<F>(a[2][i], unit), wide::<F>(a[3][i], unit)]
 }
 
-/// Rounds v to the storage format like `Setup::kept`. `per_unit` = 1 / unit, which is exact.
+/// Rounds v to the storage format like `Setup::rounded`. `per_unit` = 1 / unit, which is exact.
 #[inline(always)]
-fn kept<F: Format>(v: f64, per_unit: f64, unit: f64) -> f64 {
+fn rounded<F: Format>(v: f64, per_unit: f64, unit: f64) -> f64 {
     wide::<F>(F::write(v * per_unit), unit)
 }
 
@@ -51,8 +51,8 @@ fn excess(center: f64, couplings: f64, zero: f64) -> f64 {
     if excess.abs() <= zero * center { 0.0 } else { excess }
 }
 
-/// Returns the pivot of node i, its value in the storage format, and whether it needs no further checks (see
-/// [`Pivot::checked`]). `least`: smallest pivot of the storage format.
+/// Returns the pivot of node i, the row sum that f32 and bf16 store for it, and whether it needs no further checks (see
+/// [`Pivot::checked`]). `least`: smallest pivot that the storage format allows.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn pivot<F: Format>(
@@ -70,18 +70,18 @@ fn pivot<F: Format>(
     let center = Pivot::center(excess, of, lumped);
     let exact = Pivot::new(excess, of, lumped, one_minus_omega);
     let stored = F::write(exact.stored * per_unit);
-    let rounded = exact.keep(wide::<F>(stored, unit));
+    let rounded = exact.with_stored(wide::<F>(stored, unit));
     (rounded, stored, exact.needs_no_check(center) & (rounded.d >= least))
 }
 
-/// Returns keeps t - over_first b - over_second d, the coupling of two nodes after the elimination of two common
-/// neighbours. In this function, t is the coupling before the elimination, and `keeps` the fraction of t that is not
-/// lumped. `over_first` is the coupling of the first node to the first neighbour, divided by the pivot of this
-/// neighbour, and b the coupling of this neighbour to the second node. `over_second` and d are the same for the second
-/// neighbour.
+/// Returns kept_fraction t - over_first b - over_second d, the coupling of two nodes after the elimination of two
+/// common neighbours. In this function, t is the coupling before the elimination, and `kept_fraction` the fraction of t
+/// that is not lumped. `over_first` is the coupling of the first node to the first neighbour, divided by the pivot of
+/// this neighbour, and b the coupling of this neighbour to the second node. `over_second` and d are the same for the
+/// second neighbour.
 #[inline(always)]
-fn after_elimination(t: f64, keeps: f64, over_first: f64, b: f64, over_second: f64, d: f64) -> f64 {
-    keeps * t - over_first * b - over_second * d
+fn after_elimination(t: f64, kept_fraction: f64, over_first: f64, b: f64, over_second: f64, d: f64) -> f64 {
+    kept_fraction * t - over_first * b - over_second * d
 }
 
 /// Data by which a black node is coupled to others through a red neighbour r: 1 / d of r, the coupling of the node to
@@ -101,24 +101,24 @@ fn over<F: Format>((h, a): &Link<F::Stored>, i: usize, unit: f64) -> [f64; 3] {
     [wide::<F>(a[0][i], unit) * h[i], wide::<F>(a[1][i], unit), wide::<F>(a[2][i], unit)]
 }
 
-/// Returns the new diagonal couplings of node i, a_bb' = keeps a_bb' - sum_r (a_br h_r) a_rb', in the order southwest,
-/// southeast, northwest, northeast.
+/// Returns the new diagonal couplings of node i, a_bb' = kept_fraction a_bb' - sum_r (a_br h_r) a_rb', in the order
+/// southwest, southeast, northwest, northeast.
 #[inline(always)]
-fn skew4<F: Format>(t: [f64; 4], keeps: f64, links: &[Link<F::Stored>; 4], i: usize, unit: f64) -> [f64; 4] {
+fn skew4<F: Format>(t: [f64; 4], kept_fraction: f64, links: &[Link<F::Stored>; 4], i: usize, unit: f64) -> [f64; 4] {
     let (west, east) = (over::<F>(&links[0], i, unit), over::<F>(&links[1], i, unit));
     let (south, north) = (over::<F>(&links[2], i, unit), over::<F>(&links[3], i, unit));
     [
-        after_elimination(t[0], keeps, west[0], west[1], south[0], south[1]),
-        after_elimination(t[1], keeps, east[0], east[1], south[0], south[2]),
-        after_elimination(t[2], keeps, west[0], west[2], north[0], north[1]),
-        after_elimination(t[3], keeps, east[0], east[2], north[0], north[2]),
+        after_elimination(t[0], kept_fraction, west[0], west[1], south[0], south[1]),
+        after_elimination(t[1], kept_fraction, east[0], east[1], south[0], south[2]),
+        after_elimination(t[2], kept_fraction, west[0], west[2], north[0], north[1]),
+        after_elimination(t[3], kept_fraction, east[0], east[2], north[0], north[2]),
     ]
 }
 
 /// Input for a row of the next grid's matrix, at kept nodes (I, J). The dropped neighbours of (I, J) are the b1 nodes
 /// in columns I and I + 1 of rows J (below) and J + 1 (above).
 pub struct KeptNodeInput<'a, T> {
-    /// (Row sum) / d of the dropped neighbours below and above.
+    /// t = (row sum after lumping) / d of the dropped neighbours below and above.
     pub sum_over_pivot: [&'a [f64]; 2],
     /// 1 / d of the dropped neighbours below and above.
     pub inverse: [&'a [f64]; 2],
@@ -222,8 +222,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes the pivots of a row: 1 / d, row sum / d, and for f32 and bf16 the stored numbers. Returns `false` if
-    /// any pivot needs the checks of [`Pivot::checked`]; the results are then invalid.
+    /// Computes 1 / d and t in a row, and for f32 and bf16 the numbers that are stored for the pivots. Returns `false`
+    /// if any pivot needs the checks of [`Pivot::checked`]; the results are then invalid.
     fn pivots<F: Format>(
         inverse: &mut [f64], sum_over_pivot: &mut [f64], stored: &mut [F::Stored], excess: &[f64],
         kept: Rows<F::Stored>, lumped: Rows, one_minus_omega: f64, unit: f64
@@ -249,12 +249,12 @@ for_each_isa! {
         doubtful == 0
     }
 
-    /// Computes the diagonal couplings of black nodes after the elimination of the red nodes: a_bb' = keeps a_bb' -
-    /// sum_r (a_br h_r) a_rb'. With `new`, a_bb' on the right-hand side is zero. `links` has the order west, east,
-    /// south, north.
+    /// Computes the diagonal couplings of black nodes after the elimination of the red nodes:
+    /// a_bb' = kept_fraction a_bb' - sum_r (a_br h_r) a_rb'. With `new`, a_bb' on the right-hand side is zero. `links`
+    /// has the order west, east, south, north.
     fn skew_couplings<F: Format>(
         southwest: &mut [f64], southeast: &mut [f64], northwest: &mut [f64], northeast: &mut [f64],
-        new: bool, keeps: f64, links: [Link<F::Stored>; 4], unit: f64
+        new: bool, kept_fraction: f64, links: [Link<F::Stored>; 4], unit: f64
     ) {
         let n = southwest.len();
         let (southeast, northwest, northeast) = (&mut southeast[..n], &mut northwest[..n], &mut northeast[..n]);
@@ -263,13 +263,13 @@ for_each_isa! {
         if new {
             for i in 0..n {
                 [southwest[i], southeast[i], northwest[i], northeast[i]] =
-                    skew4::<F>([0.0; 4], keeps, &links, i, unit);
+                    skew4::<F>([0.0; 4], kept_fraction, &links, i, unit);
             }
             return;
         }
         for i in 0..n {
             let t = [southwest[i], southeast[i], northwest[i], northeast[i]];
-            [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4::<F>(t, keeps, &links, i, unit);
+            [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4::<F>(t, kept_fraction, &links, i, unit);
         }
     }
 
@@ -282,8 +282,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes, for S1, the row sums e = c + sum a - sum a t, rounded to zero as in M, and the centers out = c - sum a
-    /// (a h).
+    /// Computes, for S1, the row sums e = s - sum a t and the centers out = c - sum a (a h). Here s is the row sum
+    /// c + sum a of A, or zero if |c + sum a| <= zero * c.
     fn schur_centers(e: &mut [f64], out: &mut [f64], c: &[f64], a: Rows, t: Rows, h: Rows, zero: f64) {
         let n = out.len();
         let (e, c, a, t, h) = (&mut e[..n], &c[..n], cut(a, n), cut(t, n), cut(h, n));
@@ -295,7 +295,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes the row sums e = c + sum a - sum a t of S1, rounded to zero as in M.
+    /// Computes the row sums e = s - sum a t of S1, with s as in `schur_centers`.
     fn schur_row_sums(e: &mut [f64], c: &[f64], a: Rows, t: Rows, zero: f64) {
         let n = e.len();
         let (c, a, t) = (&c[..n], cut(a, n), cut(t, n));
@@ -309,18 +309,19 @@ for_each_isa! {
     /// kept nodes b. With the dropped nodes k:
     ///
     /// ```text
-    ///     s_b <- s_b - sum_k a_bk t_k,    a_bb' = keeps a_bb' - sum_k (a_bk h_k) a_kb'
+    ///     s_b <- s_b - sum_k a_bk t_k,    a_bb' = kept_fraction a_bb' - sum_k (a_bk h_k) a_kb'
     /// ```
     fn coarse_couplings<F: Format>(
         excess: &mut [f64], east: &mut [f64], north: &mut [f64], northeast: &mut [f64], northwest: &mut [f64],
-        of: KeptNodeInput<F::Stored>, keeps: f64, unit: f64
+        of: KeptNodeInput<F::Stored>, kept_fraction: f64, unit: f64
     ) {
         let n = excess.len();
         let (east, north) = (&mut east[..n], &mut north[..n]);
         let (northeast, northwest) = (&mut northeast[..n], &mut northwest[..n]);
         let [distant_east, distant_north] = [&of.distant[0][..n], &of.distant[1][..n]];
-        // In the names below, a suffix with one direction denotes a dropped neighbour. A suffix with two directions
-        // denotes the coupling of the first neighbour in the second direction.
+        // In the names below, one direction denotes a dropped neighbour (`t_sw`: t of the neighbour to the southwest).
+        // Two directions denote a coupling of a dropped neighbour (`sw_ne`: of the neighbour to the southwest, to its
+        // northeast).
         let ([t_sw, t_se], [t_nw, t_ne]) = (and_next(of.sum_over_pivot[0], n), and_next(of.sum_over_pivot[1], n));
         let ([_, h_se], [h_nw, h_ne]) = (and_next(of.inverse[0], n), and_next(of.inverse[1], n));
         let ([_, se_nw], [sw_ne, se_ne]) = (and_next(of.below[0], n), and_next(of.below[1], n));
@@ -336,12 +337,14 @@ for_each_isa! {
             // couplings.
             let (over_se, over_nw) = (to_se * h_se[i] * unit, to_nw * h_nw[i] * unit);
             let over_ne = to_ne * h_ne[i] * unit;
-            let to_east =
-                keeps * distant_east[i] - over_ne * F::read(ne_se[i]).wide() - over_se * F::read(se_ne[i]).wide();
-            let to_north =
-                keeps * distant_north[i] - over_ne * F::read(ne_nw[i]).wide() - over_nw * F::read(nw_ne[i]).wide();
-            east[i] = kept::<F>(to_east, per_unit, unit);
-            north[i] = kept::<F>(to_north, per_unit, unit);
+            let to_east = kept_fraction * distant_east[i]
+                - over_ne * F::read(ne_se[i]).wide()
+                - over_se * F::read(se_ne[i]).wide();
+            let to_north = kept_fraction * distant_north[i]
+                - over_ne * F::read(ne_nw[i]).wide()
+                - over_nw * F::read(nw_ne[i]).wide();
+            east[i] = rounded::<F>(to_east, per_unit, unit);
+            north[i] = rounded::<F>(to_north, per_unit, unit);
             northeast[i] = -over_ne * F::read(ne_ne[i]).wide();
             northwest[i] = -over_nw * F::read(nw_nw[i]).wide();
         }

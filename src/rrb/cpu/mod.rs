@@ -1,5 +1,5 @@
-//! RRB preconditioner and CG on grids stored by colour (r1, r2, b1, b2; report 16-06, section 3.2). One thread
-//! corresponds to S2 of the report, several threads to S3.
+//! RRB preconditioner and CG on grids stored by colour (r1, r2, b1, b2; report 16-06, section 3.2). With one thread,
+//! this is the solver that the report calls S2, and with several threads its solver S3.
 //!
 //! Each module may use only the modules before it in this list:
 //!
@@ -38,7 +38,7 @@ use crate::base::engine::Engine;
 use crate::base::heap::boxed;
 use crate::base::team::{Me, Team};
 use crate::error::{Error, Result};
-use crate::krylov::cpu::caller::Caller;
+use crate::krylov::cpu::caller::CallerArrays;
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::report::{Observer, Outcome};
 use crate::rrb::backend::{CostOfAggregation, FivePoints, InspectionSetup, PivotContext, Report, RrbBackend, Setup};
@@ -72,7 +72,7 @@ pub struct Cpu {
     /// Memory of a previous factorization with another shape. It is reused if the caller alternates between two kinds
     /// of matrices, for example regular and singular ones.
     spare: Option<Box<dyn PackedSolver>>,
-    /// Distribution of the first grids among ranks; `None` without MPI.
+    /// Distribution of the first grids among ranks; `None` if the handle is not distributed.
     domain: Option<Domain>,
 }
 
@@ -98,7 +98,7 @@ impl Cpu {
         Self { domain: Some(domain), ..Self::new(threads) }
     }
 
-    /// Returns the distribution of the grids if there are several ranks.
+    /// Returns the distribution of the first grids if there are several ranks.
     fn sharing(&self) -> Option<&Domain> {
         self.domain.as_ref().filter(|domain| domain.comm.size() > 1)
     }
@@ -110,8 +110,8 @@ impl Cpu {
             other => other,
         };
         let fitting = self.spare.take_if(|spare| spare.shape() == shape);
-        // The memory of the previous factorization becomes the spare memory if a later matrix may use it. The
-        // memory that it replaces is freed before more is allocated.
+        // The memory of the previous factorization becomes the spare memory if a later matrix may use it, and otherwise
+        // is freed. The old spare memory is freed before more memory is allocated.
         match other {
             Solver::Packed(packed) if packed.was_replaced() => drop(packed),
             Solver::Packed(packed) => self.spare = Some(packed),
@@ -135,7 +135,7 @@ impl Cpu {
 impl RrbBackend for Cpu {
     fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
         // The thread team of the last factorization is used, if there is one. Before the first factorization, the
-        // number of threads depends on the number of rows J.
+        // number of threads depends on the number of nodes and of rows J.
         if self.team.is_none() {
             let with_team = grid.nodes() >= MIN_TEAM_NODES;
             Team::sized(&mut self.team, if with_team { self.wanted_threads.clamp(1, grid.ny.div_ceil(2)) } else { 1 })?;
@@ -183,7 +183,7 @@ impl RrbBackend for Cpu {
         Some(&COST).filter(|_| self.domain.is_none())
     }
 
-    fn forget(&mut self) {
+    fn release_spare(&mut self) {
         self.spare = None;
     }
 
@@ -213,7 +213,7 @@ impl RrbBackend for Cpu {
             .packed_for(previous, shape, setup)
             .and_then(|packed| Team::sized(&mut self.team, members).map(|_| packed));
         let mut packed = match self.sharing() {
-            // Allocation may fail on one rank only; then all ranks stop.
+            // If the allocation fails on one rank, all ranks return an error.
             Some(domain) => {
                 let mut made = made;
                 let ready = made.as_mut().map_err(|error| error.clone());
@@ -356,7 +356,7 @@ impl<F: Format> PackedSolver for Packed<F> {
         result?;
         if self.shape.aggregates {
             check_unprojected(components)?;
-            let kept = self.take_kept();
+            let kept = self.take_reusable_aggregates();
             self.aggregated = self.aggregate(setup.storage, kept, team.members())?.into();
         }
         Ok(())
@@ -378,7 +378,8 @@ impl<F: Format> PackedSolver for Packed<F> {
         inspection.start(team.members())?;
         let seen = &*inspection;
         self.prepare(setup, &seen.components, team.members())?;
-        // f32 and bf16 cannot represent numbers much larger than the unit.
+        // The unit of `setup` belongs to the previous matrix. A center of 2 `unit` or more requires a larger unit, so
+        // `setup` does not apply, and M / `unit` may overflow in f32.
         let center_below = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.unit };
         let watch = SpeculativeInspection::new(
             seen,
@@ -406,7 +407,7 @@ impl<F: Format> PackedSolver for Packed<F> {
         program: Program,
     ) -> Result<Outcome> {
         self.observed.begin(observer);
-        let (shared, caller) = (&*self, Caller::new(arrays, usize::MAX));
+        let (shared, caller) = (&*self, CallerArrays::new(arrays, usize::MAX));
         let result = team.run(
             |member| drop(program(&mut ThreadState::new(shared, member, &caller, None))),
             |member| program(&mut ThreadState::new(shared, member, &caller, Some(observer))),

@@ -20,8 +20,8 @@ pub trait Format: Sized + Send + Sync + 'static {
     type CgFormat: Format<Real = Self::Vector, Stored = Self::Vector>;
     /// Whether the sweeps read numbers shorter than doubles, in separate arrays.
     const SHORT: bool = size_of::<Self::Stored>() < size_of::<f64>();
-    /// Whether CG runs in single precision. S1 is then stored in difference form, and residual replacement runs in
-    /// double precision.
+    /// Whether CG runs in single precision. S1 is then stored in difference form (row sums instead of centers), and
+    /// residual replacement runs in double precision.
     const SINGLE: bool = size_of::<Self::Vector>() < size_of::<f64>();
     /// Converts a stored number to the type of the sweeps.
     fn read(v: Self::Stored) -> Self::Real;

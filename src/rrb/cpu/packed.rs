@@ -42,8 +42,8 @@ pub const GAP: usize = 56;
 /// rows, for a row of the next grid.
 const SCRATCH_ROWS: usize = 11;
 
-/// Returns arrays for z of the first grid that use the memory of q, if CG runs on A and both vectors have the same
-/// number type.
+/// Returns arrays for z of the first grid that use the memory of q, if CG runs on A, M consists of levels, and both
+/// vectors have the same number type; otherwise `None`.
 ///
 /// The steps of CG use q and z alternately. `multiply` writes q, and the update r = r - alpha q reads q. Then
 /// `precondition` writes z, and the update of p reads z before the next `multiply`. In these steps, each thread
@@ -106,7 +106,7 @@ pub struct Packed<F: Format> {
     /// switches to aggregation.
     pub aggregated: OnceLock<Aggregated<F::Real>>,
     /// Aggregates of the previous matrix. They are stored here only during the factorization of the next matrix.
-    kept: Kept,
+    reusable_aggregates: Kept,
     /// Precision of the hierarchy to which a solve may switch; `None` if the switch is not allowed or has failed.
     pub may_aggregate: Mutex<Option<Storage>>,
     /// A row sum of at most this fraction of the center is set to zero.
@@ -124,12 +124,12 @@ pub struct Packed<F: Format> {
     pub q: Four<F::Vector>,
     pub singular: Singular<projection::Run>,
     /// Partial sums per row of the first grid, at most three numbers per row.
-    pub noted: Partials,
+    pub partials: Partials,
     /// Partial sums per row of a recursion grid, one number per row.
     pub inner_noted: Partials,
-    /// Partial sums of the fused stages. `rho` has one number per row of every grid; grid q begins at `rho_start[q]`.
-    /// The partial sums of <r, r> on the first grid follow, so that one exchange between ranks transfers both.
-    /// `rho_below` is the part of rho from the levels after the first section.
+    /// Partial sums of the fused stages for rho = <r, M^-1 r>. `rho` has one number per row of every grid; grid q
+    /// begins at `rho_start[q]`. The partial sums of <r, r> on the first grid follow, so that one exchange between
+    /// ranks transfers both. `rho_below` is the part of rho from the levels after the first section.
     pub rho: Partials,
     pub rho_start: Vec<usize>,
     pub rho_below: Partials,
@@ -232,7 +232,7 @@ impl<F: Format> Packed<F> {
                 nine_points: shape.nine_points,
             },
             aggregated: OnceLock::new(),
-            kept: Kept::default(),
+            reusable_aggregates: Kept::default(),
             may_aggregate: Mutex::new(None),
             zero_row_sum: 0.0,
             schur: Schur::new(&first, &grids[0].sweep.diagonal, shape.schur)?,
@@ -254,7 +254,7 @@ impl<F: Format> Packed<F> {
             recursion: Mutex::new(Recursion::V),
             unit: 1.0,
             fresh: true,
-            noted: Partials::new(first.cy, 3)?,
+            partials: Partials::new(first.cy, 3)?,
             inner_noted: Partials::new(first.cy, 1)?,
             rho: Partials::once(rows + first.cy, 1)?,
             rho_start,
@@ -268,12 +268,13 @@ impl<F: Format> Packed<F> {
         boxed(whole, "a solver's lists")
     }
 
-    /// Allocates the memory that depends on the number of threads and on the matrix.
+    /// Allocates the memory that depends on the number of threads and on the matrix, and stores those parameters of
+    /// `setup` that the solves need.
     pub fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()> {
         self.unit = setup.unit;
         // The previous hierarchy is freed before memory is allocated; its aggregates remain.
         let before = self.aggregated.take().filter(|_| self.shape.aggregates);
-        self.kept = before.map(Aggregated::into_kept).unwrap_or_default();
+        self.reusable_aggregates = before.map(Aggregated::into_kept).unwrap_or_default();
         self.zero_row_sum = setup.zero_row_sum;
         *self.may_aggregate.get_mut().unwrap_or_else(PoisonError::into_inner) = match setup.aggregation {
             Aggregation::IfSlow(storage) if self.links.is_none() => Some(storage),
@@ -301,8 +302,8 @@ impl<F: Format> Packed<F> {
             // Several threads work on a grid only if they also work on the finer grid. A thread with rows of a grid
             // then also has rows of all finer grids. The numbers of rows do not ensure this: a rank may have fewer rows
             // of the last distributed grid than of the next grid, which every rank stores completely.
-            let before_is = before.last().is_none_or(|before| before.shared);
-            grid.shared = before_is && nodes >= MIN_TEAM_NODES && grid.own.len() >= members;
+            let finer_is_shared = before.last().is_none_or(|before| before.shared);
+            grid.shared = finer_is_shared && nodes >= MIN_TEAM_NODES && grid.own.len() >= members;
         }
         let domain = self.links.as_ref().map(|links| &links.domain);
         projection::set(&mut self.singular, &self.grids[0].layout, components, self.shape.schur, domain)
@@ -313,14 +314,15 @@ impl<F: Format> Packed<F> {
         self.links.as_ref()?.of_grid.get(q).map(|sums| sums as &dyn OtherRanks)
     }
 
-    /// Makes z of the next grid readable for all threads, after the kept values of grid q have been written to it.
+    /// Makes z of the next grid readable for all threads, after the kept values of grid q have been written to it. If
+    /// grid q is the last grid stored by colour, makes z of grid q readable.
     pub fn pass_to_next_grid(&self, q: usize, me: Me) {
         let grid = &self.grids[q];
         let Some(next) = self.grids.get(q + 1) else { return grid.refresh(me, &grid.z) };
-        let hands_over = self.links.as_ref().filter(|links| links.domain.strips.depth == q + 1);
+        let to_complete_grid = self.links.as_ref().filter(|links| links.domain.strips.depth == q + 1);
         if next.halo.is_some() {
             next.refresh_down(me, grid, self.shape.fused, &next.z);
-        } else if let Some(links) = hands_over {
+        } else if let Some(links) = to_complete_grid {
             grid.barrier(me);
             if me.index == 0 {
                 let mut t = self.buffers[0].lock().unwrap_or_else(PoisonError::into_inner);
@@ -389,8 +391,8 @@ impl<F: Format> Packed<F> {
     }
 
     /// Removes the aggregates of the previous matrix, and returns them.
-    pub fn take_kept(&mut self) -> Kept {
-        std::mem::take(&mut self.kept)
+    pub fn take_reusable_aggregates(&mut self) -> Kept {
+        std::mem::take(&mut self.reusable_aggregates)
     }
 
     /// Sets all vectors to zero after a run with an overflow. Loops include the padding, where an infinity would lead
@@ -439,7 +441,7 @@ impl<F: Format> Packed<F> {
         *self.recursion.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the levels in natural storage. Only thread 0 may call this function.
+    /// Returns the levels in natural storage. During a run, only thread 0 changes them.
     pub fn natural(&self) -> MutexGuard<'_, NaturalLevels> {
         self.natural.lock().unwrap_or_else(PoisonError::into_inner)
     }

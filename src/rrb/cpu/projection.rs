@@ -39,7 +39,8 @@ impl<R: Real + Number> Vector<Run> for Four<R> {
     }
 }
 
-/// Finds the runs of all singular components on all nodes, and on the unknowns of CG.
+/// Finds the runs of all singular components, both on all nodes and on the unknowns of CG. With `domain`, also plans
+/// the exchange of their partial sums between ranks.
 pub fn set(
     singular: &mut Singular<Run>,
     layout: &Layout,

@@ -1,9 +1,10 @@
 //! Data exchange of the distributed grids (`distributed::strips`). A rank stores its own rows and some rows of its
 //! neighbours, the halo. Grids that are not distributed are stored completely on every rank.
 //!
-//! Only thread 0 of a team sends and receives, between two barriers. If the exchange fails, thread 0 sets the received
-//! values to NaN and continues, so that all threads reach the end of the run. The caller of the run then reports the
-//! error.
+//! Only thread 0 of a team sends and receives, between two barriers. If an exchange of vectors or of partial sums
+//! fails, thread 0 sets the received values to NaN and continues, so that all threads reach the end of the run. The
+//! caller of the run then reports the error. The exchanges of a matrix and of the properties of b and x return the
+//! error instead.
 
 use crate::base::number::Real;
 use crate::base::reduce::{OtherRanks, pairwise};
@@ -45,7 +46,8 @@ impl Gathered {
         Ok(Self { owned, plans })
     }
 
-    /// Receives the ranges that other ranks have computed.
+    /// Sends the ranges of rank `this`, and receives those that other ranks have computed. `numbers` contains one array
+    /// per number.
     fn fill(&self, this: usize, numbers: &mut [&mut [f64]]) {
         let mut plan = lock(&self.plans[numbers.len() - 1]);
         let own = &self.owned[this];
@@ -309,7 +311,7 @@ impl CompleteRows {
         Ok(Self { rank: domain.comm.rank(), rows, nx: grid.nx, vector, matrix })
     }
 
-    /// Receives the rows of v that other ranks have computed.
+    /// Receives the rows of v that other ranks have computed. `row` is a buffer for one natural row.
     ///
     /// # Safety
     /// No thread may use v meanwhile.

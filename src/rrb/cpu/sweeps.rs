@@ -9,6 +9,8 @@
 //! After the downward sweep, z of the eliminated nodes contains y_E, not D^-1 y_E. At red nodes, y_E is the right-hand
 //! side, which z already contains. Red rows therefore change only in the upward sweep (docs/theory/rrb.md,
 //! preconditioner).
+//!
+//! In the functions below, `t` contains the row buffers of the thread, and `stage` is the number of the fused stage.
 
 use super::levels::{Buffers, PackedGrid};
 use super::loops::{scale, solve_in_place, subtract};
@@ -31,7 +33,7 @@ pub fn previous<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
     if grid.shared { me.index.checked_sub(1) } else { None }
 }
 
-/// First rows of three pairs of buffer rows; J mod 2 selects the row of a pair.
+/// First rows of three pairs of buffer rows, for r1, r2 and b1; J mod 2 selects the row of a pair.
 pub const FIRST_RED: usize = 0;
 pub const SECOND_RED: usize = 2;
 pub const DROPPED: usize = 4;
@@ -76,7 +78,7 @@ impl<F: Format> Packed<F> {
                 self.descend_dropped(q, row, t);
                 if row >= rows.start {
                     let rho_b1 = self.scaled(q, Colour::B1, row, DROPPED, t);
-                    rho.note(self.rho_start[q] + row, [(rho_r1 + rho_r2) + rho_b1]);
+                    rho.store(self.rho_start[q] + row, [(rho_r1 + rho_r2) + rho_b1]);
                 }
                 if row == rows.start {
                     me.post(Point::First, stage);
@@ -157,12 +159,13 @@ impl<F: Format> Packed<F> {
         // SAFETY: the row belongs to this thread.
         unsafe {
             let a = grid.sweep.diagonal.couplings(Colour::B2, row);
-            subtract::<F>(grid.z.b2.row_mut(row, 0), a, diagonal_of(t, DROPPED, row, grid.layout.cx));
+            subtract::<F>(grid.z.b2.row_mut(row, 0), a, b1_around_b2(t, DROPPED, row, grid.layout.cx));
             self.send(q, row, row);
         }
     }
 
-    /// Copies the kept values in row J of grid q to row k of the buffers. The coarser levels have computed them.
+    /// Copies the kept values in row J of grid q, which the coarser levels have computed, to row k of the buffers. If
+    /// row J has no kept nodes, sets the buffer row to zero.
     ///
     /// # Safety
     /// In this stage, no thread may write the next grid, or b2 if grid q is the last grid.
@@ -284,8 +287,9 @@ impl<F: Format> Packed<F> {
     }
 }
 
-/// Returns the b1 neighbours of row J of b2. The buffer rows k and k + 1 contain b1.
-pub fn diagonal_of<R: Real + Number>(t: &Buffers<R>, k: usize, row: usize, n: usize) -> Rows<'_, R> {
+/// Returns the b1 neighbours of row J of b2. The buffer rows k and k + 1 contain rows J and J + 1 of b1: row J is in
+/// buffer row k + J mod 2.
+pub fn b1_around_b2<R: Real + Number>(t: &Buffers<R>, k: usize, row: usize, n: usize) -> Rows<'_, R> {
     let (here, above) = (k + row % 2, k + (row + 1) % 2);
     [t.row(here, 0, n), t.row(here, 1, n), t.row(above, 0, n), t.row(above, 1, n)]
 }

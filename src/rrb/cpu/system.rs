@@ -1,4 +1,5 @@
-//! The matrix on which CG runs, stored by colour: A, or the Schur complement S1 = D_b - A_br D_r^-1 A_rb (report 2.9).
+//! The matrix on which CG runs, stored by colour: A, or the Schur complement S1 = D_b - A_br D_r^-1 A_rb (report 16-06,
+//! equation 2.9).
 //! This module also contains the parameters that determine which arrays are allocated.
 
 use super::loops::{difference_form, five_point_residual, five_points, nine_point_residual, nine_points};
@@ -28,7 +29,8 @@ pub struct Shape {
     pub block: usize,
     /// Whether CG runs on S1.
     pub schur: bool,
-    /// Whether stages are fused. If CG runs on S1, this means all stages of an iteration, otherwise only the sweeps.
+    /// Whether stages are fused. If CG runs on S1 of a regular system, this means all stages of a solve, otherwise only
+    /// the sweeps.
     pub fused: bool,
     pub nine_points: bool,
     pub storage: Storage,
@@ -106,9 +108,9 @@ impl Matrix {
     }
 }
 
-/// S1 on the black nodes: a 9-point stencil with couplings at distance two and diagonal couplings (report 2.9). In
-/// single precision, S1 is stored in difference form: row sums instead of centers. Rounding the couplings then
-/// preserves the row sums (docs/theory/rrb.md, CG in single precision).
+/// S1 on the black nodes: a 9-point stencil with couplings at distance two and diagonal couplings. In single precision,
+/// S1 is stored in difference form: row sums instead of centers. Rounding the couplings then preserves the row sums
+/// (docs/theory/rrb.md, CG in single precision).
 pub struct Schur<F: Format> {
     /// Centers at b1 and at b2; row sums in difference form.
     pub center: [ColourArray<F::Vector>; 2],
@@ -154,7 +156,7 @@ impl<F: Format> Schur<F> {
     /// Computes `out` = (S1 v) in row J of a black colour.
     ///
     /// # Safety
-    /// No thread may write rows J - 1 to J + 1 of v meanwhile.
+    /// No thread may write S1, or rows J - 1 to J + 1 of v, meanwhile.
     #[inline]
     pub unsafe fn row(&self, colour: Colour, row: usize, v: &Four<F::Vector>, out: &mut [F::Vector]) {
         let (center, distant) = match colour {

@@ -31,8 +31,8 @@ impl Source {
             marks: parent + 4 * values as u64,
             findings: self.findings_at,
         };
-        launch::hook_nodes(stream, &arguments)?;
-        launch::unite_nodes(stream, &arguments)?;
+        launch::tile_components(stream, &arguments)?;
+        launch::join_components(stream, &arguments)?;
         launch::count_components(stream, &arguments)?;
         stream.fetch_start(&mut self.findings, self.findings_at, size_of::<Findings>())?;
         stream.fill(parent, 0, 8 * values)?;

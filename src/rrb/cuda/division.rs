@@ -1,11 +1,14 @@
 //! Distribution of the rows of large grids among several devices. Memory is allocated in granules of 2 MB, each on one
-//! device. A device reads rows in the granule of another device through the link between the devices, which makes a row
-//! of tiles 10 times slower. The padding of rows and the number of rows per device are therefore chosen so that the
-//! rows of each device begin as close to a granule boundary as possible.
+//! device. A device reads rows in the granule of another device through the link between the devices, which takes about
+//! 11 times longer (`REMOTE_ROW_COST`). The padding of rows and the number of rows per device are therefore chosen so
+//! that the rows of each device begin as close to a granule boundary as possible.
+//!
+//! Part: one of the `PARTS` groups of consecutive rows of a divided grid. Each part has its own partial sums. A device
+//! owns consecutive parts.
 
 use crate::cuda::driver::{GRANULE, Memory, Stream};
 use crate::cuda::launch::{Geometry, MOST_BLOCKS, PART_ROWS, PARTS};
-use crate::cuda::plan::{Plan, Rows};
+use crate::cuda::layout::{MemoryLayout, PlaneLayout};
 use crate::error::Result;
 use crate::rrb::layout::Layout;
 
@@ -16,14 +19,15 @@ const MIN_DIVIDED_TILES: usize = 2 * MOST_BLOCKS as usize;
 /// Parameters for the distribution of the rows of large grids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Division {
-    /// Number of devices; 0 if grids are not distributed.
+    /// Number of devices; 0 if grids are not divided into parts. With one device, large grids are divided, too, so that
+    /// sums have the same order as on several devices.
     pub devices: usize,
     /// Minimum number of tiles of a grid that is distributed.
     from: usize,
     /// For tests: whether grids of any size are distributed over all devices, with padded rows.
     always: bool,
     /// Whether values of two and four bytes may occur, in addition to values of eight bytes.
-    pub short: bool,
+    pub has_short_values: bool,
 }
 
 /// Cost of a row in another device's memory, relative to a local row. On four H200s with an 8191 x 8191 grid, 16 such
@@ -47,37 +51,37 @@ const MAX_CANDIDATES: usize = 32;
 
 impl Division {
     /// A single device; grids are not divided.
-    pub const NONE: Self = Self { devices: 0, from: 0, always: false, short: false };
+    pub const NONE: Self = Self { devices: 0, from: 0, always: false, has_short_values: false };
 
     /// Returns the division for a number of devices. `RRBSOLVER_CUDA_DIVIDE=all` in the environment distributes all
     /// grids, for tests.
     pub fn among(devices: usize) -> Self {
         let all = std::env::var_os("RRBSOLVER_CUDA_DIVIDE").is_some_and(|value| value == "all");
-        Self { devices, from: if all { 0 } else { MIN_DIVIDED_TILES }, always: all, short: true }
+        Self { devices, from: if all { 0 } else { MIN_DIVIDED_TILES }, always: all, has_short_values: true }
     }
 
     /// Returns the geometry of a grid as kernel argument, and the layout of its rows in memory.
-    pub fn geometry(&self, layout: &Layout) -> (Geometry, Rows) {
+    pub fn geometry(&self, layout: &Layout) -> (Geometry, PlaneLayout) {
         let mut g = geometry(layout);
         if self.devices > 0 && g.tiles_and_patches().0 >= self.from {
             self.divide(&mut g);
         }
-        let rows = Rows::new(&g);
+        let rows = PlaneLayout::new(&g);
         g.plane = rows.plane as i64;
         (g, rows)
     }
 
-    /// Allocates the memory of a plan whose addresses begin at 0.
-    pub fn memory(&self, stream: &Stream, plan: &Plan, what: &'static str) -> Result<Memory> {
+    /// Allocates the memory of a layout whose addresses begin at 0.
+    pub fn memory(&self, stream: &Stream, layout: &MemoryLayout, what: &'static str) -> Result<Memory> {
         if self.devices > 1 {
-            Memory::divided(stream, plan.used, |granule| plan.owner(granule), what)
+            Memory::divided(stream, layout.used, |granule| layout.owner(granule), what)
         } else {
-            Memory::zeroed(stream.device(), stream, plan.used, what)
+            Memory::zeroed(stream.device(), stream, layout.used, what)
         }
     }
 
-    /// Chooses the rows per part, the distance between rows in memory, and the number of devices that own rows. If the
-    /// grid has fewer granules than there are devices, some devices own no rows.
+    /// Chooses the rows per part, the distance between rows in memory, and the number of devices that own rows. Some
+    /// devices own no rows if the estimated time is lower with 2 or `PLANNED_DEVICES` devices than with all of them.
     fn divide(&self, g: &mut Geometry) {
         let given = *g;
         let pieces = (g.cy as usize).div_ceil(PART_ROWS * PARTS).max(1);
@@ -107,7 +111,7 @@ impl Division {
         let sharers = g.sharers as usize;
         let first = |device: usize| g.first_row(PARTS * device / sharers);
         let mut far = [0.0; PARTS + 1];
-        for (size, weight) in if self.short { &SHORT[..] } else { &DOUBLE[..] } {
+        for (size, weight) in if self.has_short_values { &SHORT[..] } else { &DOUBLE[..] } {
             let row = g.stride as usize * size;
             for device in 2..sharers {
                 // Distance of this device's first row from the granule boundary before it. The rows of the second
@@ -149,7 +153,7 @@ mod tests {
     use crate::stencil::levels::Grid;
 
     fn of(devices: usize, short: bool, nx: usize, ny: usize) -> Geometry {
-        let division = Division { devices, from: 0, always: false, short };
+        let division = Division { devices, from: 0, always: false, has_short_values: short };
         division.geometry(&Layout::new(Grid { nx, ny }, 8)).0
     }
 
@@ -177,12 +181,14 @@ mod tests {
     }
 
     /// Each of four devices owns 1/4 of a large grid. The estimated time is at most 12 % above that without rows in
-    /// another device's memory. If granules are too large, fewer devices own rows.
+    /// another device's memory. On 2047 x 2047 nodes with short formats, granules contain so many rows that only two
+    /// devices own rows.
     #[test]
     fn devices_have_their_rows_near() {
         for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (4095, 4095), (6000, 5000), (10_007, 9001)] {
             for short in [false, true] {
-                let (g, division) = (of(4, short, nx, ny), Division { devices: 4, from: 0, always: false, short });
+                let (g, division) =
+                    (of(4, short, nx, ny), Division { devices: 4, from: 0, always: false, has_short_values: short });
                 let over = division.time(&g) / (0.25 * f64::from(g.cy));
                 assert!(g.sharers == 4 && over < 1.12, "{nx} x {ny}, short {short}: {over}, {g:?}");
             }
@@ -190,19 +196,19 @@ mod tests {
         assert_eq!([false, true].map(|short| of(4, short, 2047, 2047).sharers), [4, 2]);
     }
 
-    /// In the actual memory plan, too, few rows of a device are in a granule of another device.
+    /// In the actual layout, too, few rows of a device are in a granule of another device.
     #[test]
     fn few_rows_are_in_memory_of_others() {
         for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (6000, 5000), (10_007, 9001)] {
-            let division = Division { devices: 4, from: 0, always: false, short: false };
+            let division = Division { devices: 4, from: 0, always: false, has_short_values: false };
             let (g, rows) = division.geometry(&Layout::new(Grid { nx, ny }, 8));
-            let mut plan = Plan::new(0);
-            plan.bytes(5000);
-            let at = plan.planes(&rows, 2, 8).unwrap() as usize + 8 * rows.plane;
+            let mut layout = MemoryLayout::new(0);
+            layout.bytes(5000);
+            let at = layout.planes(&rows, 2, 8).unwrap() as usize + 8 * rows.plane;
             let stride = g.stride as usize;
             for device in 0..4 {
                 let own = g.first_row(2 * device)..g.first_row(2 * device + 2);
-                let is_far = |row: &usize| plan.owner((at + 8 * stride * (1 + row)) / GRANULE) != device;
+                let is_far = |row: &usize| layout.owner((at + 8 * stride * (1 + row)) / GRANULE) != device;
                 let (count, far) = (own.len(), own.filter(is_far).count());
                 assert!(far <= 16 && 50 * far <= count, "{nx} x {ny}: {far} rows of {count} on {device}");
             }

@@ -6,11 +6,11 @@ use super::program::Part;
 use super::schedule::beside;
 use super::setup::place_in;
 use crate::base::number::Real;
-use crate::cuda::driver::{Stream, Together};
+use crate::cuda::driver::{CooperativeLaunch, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, CycleArgs, FirstArgs, How, Level, MOST_GRIDS, Op, RemainderArgs, Rest, ScalarArgs, SchurArgs, SolveArgs,
-    StepArgs, flag, kind,
+    Address, CoarsestSystem, CycleArgs, FirstArgs, How, Level, MOST_GRIDS, MultiplyCoarsestArgs, Op, ScalarArgs,
+    SchurArgs, SolveArgs, StepArgs, flag, kind,
 };
 use crate::error::{Result, zeroed};
 use crate::stencil::matrix::ring_index;
@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 impl Packed {
-    /// Returns the arguments of the scalar update at the end of the forward half.
+    /// Returns the arguments of the scalar update, which follows the last partial sum of rho = <r, M^-1 r>.
     fn scalar_args(&self, how: How) -> ScalarArgs {
         ScalarArgs {
             scalars: self.scalars.at,
@@ -69,13 +69,13 @@ impl Packed {
             count: range.len() as i32,
             base: base as i32,
             grids,
-            rest: self.coarsest_args(),
+            coarsest: self.coarsest_system(),
             rho_partial: self.rho_partial,
             norm_partial: self.fused_norm_partial,
             sigma_partial: self.partial,
             scalar: self.scalar_args(how),
             barrier: self.barrier_at,
-            cluster: self.programs.together.cluster as i32,
+            cluster: self.programs.cooperative.cluster as i32,
             cluster_base: self.programs.cluster_grids.base as i32,
             last: self.grids.len() as i32 - 1,
             members: self.programs.cluster_grids.members as i32,
@@ -87,12 +87,12 @@ impl Packed {
 
     /// Returns the arguments of the product with the coarsest system's inverse. The inverse is in f32 if sweeps compute
     /// in f32 and `wide_coarsest` is not set.
-    fn coarsest_args(&self) -> Rest {
+    fn coarsest_system(&self) -> CoarsestSystem {
         let narrow = self.short() && !self.wide_coarsest;
         let inverse = if narrow { self.coarsest.lines.narrow } else { self.coarsest.lines.inverse };
         let g = Division::NONE.geometry(&self.coarsest_layout).0;
         let n = self.coarsest_grid.nodes() as i32;
-        Rest { g, inverse, r: self.coarsest.r, z: self.coarsest.z, n }
+        CoarsestSystem { g, inverse, r: self.coarsest.r, z: self.coarsest.z, n }
     }
 
     /// Returns the device address of step number n.
@@ -100,14 +100,14 @@ impl Packed {
         self.ops_at + (n * size_of::<Op>()) as u64
     }
 
-    /// Launches the steps of `part`. `input` is as for `first_args`. `conditional` is the condition handle of a
-    /// recorded loop, or 0.
+    /// Launches the steps of `part`. `how` determines what the kernels do with their sums. `input` is as for
+    /// `first_args`. `conditional` is the condition handle of a recorded loop, or 0.
     pub fn run(&mut self, stream: &Stream, part: Part, how: How, input: [Address; 2], conditional: u64) -> Result<()> {
         let range = self.programs.range(part);
-        if part != Part::Application && self.programs.whole(self) {
+        if part != Part::Application && self.programs.is_one_kernel(self) {
             let cycle = self.cycle_args(range, how);
             let arguments = SolveArgs { cycle, first: self.first_args(how, [0; 2]) };
-            return launch::solve(stream, self.shape.storage, self.programs.together, &arguments);
+            return launch::solve(stream, self.shape.storage, self.programs.cooperative, &arguments);
         }
         let ops = std::mem::take(&mut self.programs.ops);
         // Steps are not timed in a loop.
@@ -120,8 +120,9 @@ impl Packed {
         done
     }
 
-    /// Runs steps like `run`, but waits before and after each kernel to measure its time. The time of a kernel that
-    /// executes several steps is attributed to the coarsest system.
+    /// Runs steps like `run`, but waits before and after each kernel to measure its time. The time is added to the grid
+    /// and the half (0: forward, 1: backward) of the step. The time of a kernel that executes several steps is added to
+    /// the coarsest system.
     fn time_ops(
         &mut self,
         stream: &Stream,
@@ -141,7 +142,7 @@ impl Packed {
             stream.wait()?;
             let (grid, way) = match ops[n].kind {
                 _ if joined > 0 => (below, 0),
-                kind::REMAINDER => (below, 0),
+                kind::COARSEST => (below, 0),
                 kind::ASCEND | kind::ASCEND_FIRST => (ops[n].grid as usize, 1),
                 _ => (ops[n].grid as usize, 0),
             };
@@ -170,11 +171,11 @@ impl Packed {
         while n < range.end {
             let joined = self.programs.joined(self, &ops[n..range.end]);
             if joined > 0 {
-                let together = self.programs.together;
-                let further = if x_due { together.further } else { 0 };
+                let cooperative = self.programs.cooperative;
+                let further = if x_due { cooperative.further } else { 0 };
                 x_due &= further == 0;
                 let arguments = CycleArgs { for_x: further as i32, ..self.cycle_args(n..n + joined, how) };
-                launch::cycle(stream, storage, Together { further, ..together }, &arguments)?;
+                launch::cycle(stream, storage, CooperativeLaunch { further, ..cooperative }, &arguments)?;
                 n += joined;
                 continue;
             }
@@ -198,20 +199,20 @@ impl Packed {
                 }
                 kind::DESCEND => launch::descend(stream, storage, &step())?,
                 kind::ASCEND => launch::ascend(stream, storage, &step())?,
-                kind::REMAINDER if matches!(self.coarsest_solver, CoarsestSolver::Host(_)) => {
+                kind::COARSEST if matches!(self.coarsest_solver, CoarsestSolver::Host(_)) => {
                     self.solve_on_host(stream)?
                 }
-                kind::REMAINDER => {
+                kind::COARSEST => {
                     // A separate kernel of the coarsest system either sums rho and also updates the scalars, or does
                     // neither.
                     let updates = op.flags & flag::UPDATE != 0;
-                    let (rest, scalar) =
-                        (self.coarsest_args(), self.scalar_args(if updates { how } else { How::Nothing }));
-                    let arguments = RemainderArgs { rest, partial, scalar };
+                    let (coarsest, scalar) =
+                        (self.coarsest_system(), self.scalar_args(if updates { how } else { How::Nothing }));
+                    let arguments = MultiplyCoarsestArgs { coarsest, partial, scalar };
                     match (self.short(), self.wide_coarsest) {
-                        (true, true) => launch::remainder_wide(stream, &arguments)?,
-                        (true, false) => launch::remainder_short(stream, &arguments)?,
-                        (false, _) => launch::remainder(stream, &arguments)?,
+                        (true, true) => launch::multiply_coarsest_wide(stream, &arguments)?,
+                        (true, false) => launch::multiply_coarsest_short(stream, &arguments)?,
+                        (false, _) => launch::multiply_coarsest(stream, &arguments)?,
                     }
                 }
                 kind::ADVANCE_FIRST => {
@@ -232,8 +233,8 @@ impl Packed {
         if self.short() { self.solve_on_host_in::<f32>(stream) } else { self.solve_on_host_in::<f64>(stream) }
     }
 
-    /// Copies r to the host, computes z = unit A_L^-1 r with the band factorization of the coarsest matrix A_L, and
-    /// copies z to the device.
+    /// Copies r to the host, computes z = unit M_L^-1 r, and copies z to the device. M_L consists of the level on the
+    /// host, if there is one, and of the band factorization of the coarsest matrix.
     fn solve_on_host_in<R: Real + Pod>(&mut self, stream: &Stream) -> Result<()> {
         let (grid, layout, coarsest, unit) = (self.coarsest_grid, self.coarsest_layout, self.coarsest, self.unit);
         let CoarsestSolver::Host(natural) = &mut self.coarsest_solver else { return Ok(()) };

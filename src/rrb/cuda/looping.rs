@@ -1,7 +1,8 @@
 //! The PCG loop on the device. One of three methods runs the loop: a CUDA graph whose WHILE node repeats iterations, a
-//! single kernel, or the host, which launches each iteration. The device makes the decisions of `krylov`
-//! (kernels/common/scalars.cuh, `update` and `end_of_iteration`), so no scalar is copied to the host during the loop.
-//! The host reads the ring of iterations when the loop ends or pauses.
+//! single kernel, or the host, which launches iterations one by one or, on several devices, in graphs without a WHILE
+//! node. The device makes the decisions of `krylov` (kernels/common/scalars.cuh, `update` and `end_of_iteration`). If
+//! the host launches the iterations, it copies the scalars only to learn whether the loop has ended. The host reads the
+//! norms and coefficients of the iterations from a ring buffer when the loop ends or pauses.
 
 use super::aggregated::cost_on;
 use super::packed::{CoarsestSolver, Packed};
@@ -28,15 +29,16 @@ const BODIES: [usize; 4] = [4, 5, 6, 7];
 /// Like `BODIES`, for a truncated hierarchy, with which few iterations are expected.
 const BODIES_SHORT: [usize; 4] = [2, 3, 5, 7];
 
-/// Numbers of iterations in a recorded graph on several devices. Such a graph has no WHILE node; the host launches
-/// several graphs of each length.
+/// Numbers of iterations in a recorded graph on several devices. Such a graph has no WHILE node. For a number of
+/// iterations, the host launches as many of the longer graphs as fit, and the shorter graph for the rest.
 const BODIES_OF_SEVERAL: [usize; 2] = [4, 1];
 
-/// Number of iterations beyond the expected number that are launched on several devices before the host checks whether
-/// the loop has ended.
+/// If the loop on several devices has not ended after the expected number of iterations, number of iterations that are
+/// launched before each further check.
 const EXTRA_ITERATIONS: usize = 2;
 
-/// A loop must pause only at the end of a body, because the unfused steps after a pause overwrite q.
+/// With the shortest body, a loop pauses only at the end of a body, so no launch of the body remains after a pause.
+/// With the other bodies, the remaining launches return immediately (`Scalars::done`).
 const _: () =
     assert!((PATIENCE as usize | MONITOR_LAG as usize | RING).is_multiple_of(BODIES[0]) && BODIES[0].is_power_of_two());
 
@@ -50,7 +52,8 @@ fn overhead(body: usize, iterations: usize) -> usize {
 
 impl Packed {
     /// Records the loops with bodies of several lengths, unless they are already recorded. A recording remains valid
-    /// for later factorizations, because arrays keep their addresses.
+    /// for later factorizations, because arrays keep their addresses. Records nothing if the host solves the coarsest
+    /// system. The list of recordings is empty if the host launches the iterations, or if one kernel executes the loop.
     pub fn record(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         let fused = self.fused();
         if matches!(self.coarsest_solver, CoarsestSolver::Host(_))
@@ -61,7 +64,7 @@ impl Packed {
         (self.recorded, self.recorded_fused) = (None, fused);
         let several = self.has_several_devices();
         let bodies = match (fused, self.ends_early()) {
-            _ if self.programs.whole(self) || without_graphs() => &[],
+            _ if self.programs.is_one_kernel(self) || without_graphs() => &[],
             _ if several && fused => &BODIES_OF_SEVERAL[..],
             (false, _) if several => &[],
             (false, _) => &[1],
@@ -84,7 +87,7 @@ impl Packed {
         Ok(())
     }
 
-    /// Returns whether several devices own rows. Recorded graphs then have no WHILE node.
+    /// Returns whether several devices are in use. Recorded graphs then have no WHILE node.
     fn has_several_devices(&self) -> bool {
         self.shape.source.division.devices > 1
     }
@@ -98,11 +101,11 @@ impl Packed {
         }
     }
 
-    /// Returns the recorded loop with the smallest overhead for the iteration counts of the last solves. The loop
-    /// pauses after `most` iterations.
+    /// Returns the recorded loop with the smallest overhead for the iteration counts of the last solves, or `None` if
+    /// there is no loop that a device repeats by itself. The loop pauses after `most` iterations.
     fn best_graph(&self, most: usize) -> Option<&Loop> {
-        let known = self.taken.into_iter().filter(|taken| *taken > 0).map(|taken| taken.min(most));
-        let overhead = |body: usize| known.clone().map(|taken| overhead(body, taken)).sum::<usize>();
+        let known = self.recent_iterations.into_iter().filter(|count| *count > 0).map(|count| count.min(most));
+        let overhead = |body: usize| known.clone().map(|count| overhead(body, count)).sum::<usize>();
         let recorded = self.recorded.as_ref().filter(|_| !self.has_several_devices())?;
         recorded.graphs.iter().min_by_key(|(body, _)| overhead(*body)).map(|(_, graph)| graph)
     }
@@ -119,32 +122,33 @@ impl Run<'_> {
 
     /// Returns whether the loop runs without further launches by the host.
     pub fn runs_by_itself(&self) -> bool {
-        self.k.programs.whole(self.k) || self.k.best_graph(self.lag() as usize).is_some()
+        self.k.programs.is_one_kernel(self.k) || self.k.best_graph(self.lag() as usize).is_some()
     }
 
-    /// Launches iterations on several devices, at first as many as the shortest of the last solves needed. Superfluous
-    /// iterations take less time than a wait after each iteration. A mutex admits one handle at a time. Otherwise,
-    /// kernels of two handles could wait for each other: each handle could occupy a device that the other one needs.
+    /// Launches iterations on several devices until the loop ends or pauses, at first as many as the shortest of the
+    /// last solves needed. Superfluous iterations take less time than a wait after each iteration. A mutex admits one
+    /// handle at a time. Otherwise, kernels of two handles could wait for each other: each handle could occupy a device
+    /// that the other one needs.
     fn launch_iterations(&mut self, most: usize) -> Result<()> {
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = self.k.taken.into_iter().filter(|taken| *taken > 0).min();
+        let known = self.k.recent_iterations.into_iter().filter(|count| *count > 0).min();
         let mut ahead = known.unwrap_or(1).clamp(1, most);
         loop {
             for (body, graph) in self.k.recorded.iter().flat_map(|recorded| &recorded.graphs) {
                 (0..ahead / body).try_for_each(|_| graph.launch(self.stream))?;
                 ahead %= body;
             }
-            let &Scalars { code, lost, .. } = self.fetch()?;
-            if lost != 0 {
+            let &Scalars { code, sync_failed, .. } = self.fetch()?;
+            if sync_failed != 0 {
                 // The devices were not synchronized, so the sums and vectors are invalid.
                 self.stream.settle();
                 self.k.clear_vectors(self.stream)?;
-                let both = offset_of!(Scalars, lost) + size_of::<u32>() - offset_of!(Scalars, ticket);
+                let both = offset_of!(Scalars, sync_failed) + size_of::<u32>() - offset_of!(Scalars, ticket);
                 self.stream.fill(self.k.scalars.at + offset_of!(Scalars, ticket) as u64, 0, both)?;
-                let sentence = "devices that share a grid did not synchronize within 10 s: one is busy with other \
+                let message = "devices that share a grid did not synchronize within 10 s: one is busy with other \
                                 work, or has failed";
-                return Err(Error::Device(sentence.to_owned()));
+                return Err(Error::Device(message.to_owned()));
             }
             if code != Code::Running as i32 {
                 return Ok(());
@@ -155,12 +159,12 @@ impl Run<'_> {
 
     /// Returns the arguments of the kernels that end a solve after the loop.
     fn end_args_of_loop(&self, test: &Test) -> EndArgs {
-        let safe = self.criterion.is_some_and(|c| test.threshold > c.lost * self.scale);
+        let safe = self.criterion.is_some_and(|c| test.threshold > c.check_below * self.scale);
         self.end_args(self.scale, How::Loop, safe)
     }
 
     /// Returns the results of the kernels that `follow` has queued.
-    fn found(&self, test: &Test) -> Ended {
+    fn results(&self, test: &Test) -> Ended {
         let ends = self.end_args_of_loop(test);
         let s = &*self.k.scalars;
         let largest = f64::from_bits(s.largest);
@@ -170,7 +174,7 @@ impl Run<'_> {
         }
         let square = if test.norm == Norm::Preconditioned { s.whole_norm2 + s.rho.abs() } else { s.whole_norm2 };
         // This test is the same as in the kernel `rrb_deliver`.
-        let met = s.code == Code::Met as i32 && square.sqrt() <= s.threshold;
+        let met = s.code == Code::Converged as i32 && square.sqrt() <= s.threshold;
         let fits = (ends.least..=ends.limit).contains(&largest);
         let delivered = !self.stored && (met || s.code == Code::MaxIter as i32) && fits;
         Ended { largest, norm2, square: Some(square), delivered }
@@ -191,7 +195,7 @@ impl Looped for Run<'_> {
     }
 
     fn launch(&mut self) -> Result<()> {
-        if self.k.programs.whole(self.k) {
+        if self.k.programs.is_one_kernel(self.k) {
             self.iteration()
         } else if self.k.has_several_devices()
             && self.k.recorded.as_ref().is_some_and(|recorded| !recorded.graphs.is_empty())
@@ -231,7 +235,7 @@ impl Looped for Run<'_> {
         let ends = &self.end_args_of_loop(test);
         if test.norm == Norm::Preconditioned {
             launch::finish_eliminated(self.stream, ends)?;
-            self.k.run(self.stream, Part::Down, How::Confirm, [0; 2], 0)?;
+            self.k.run(self.stream, Part::UntilUpdate, How::Confirm, [0; 2], 0)?;
         } else {
             launch::finish(self.stream, ends)?;
         }
@@ -252,9 +256,9 @@ impl Looped for Run<'_> {
     fn end(&mut self, at: &State, paused: bool) {
         self.looped = at.since_start() as i64;
         if !paused {
-            self.k.taken.rotate_right(1);
-            self.k.taken[0] = at.since_start();
-            self.stage = Stage::Ended(self.found(&at.test));
+            self.k.recent_iterations.rotate_right(1);
+            self.k.recent_iterations[0] = at.since_start();
+            self.stage = Stage::Ended(self.results(&at.test));
         }
     }
 }

@@ -1,4 +1,5 @@
-//! RRB-PCG on a CUDA device (docs/theory/rrb.md), with the steps of the `cpu` backend. All levels are stored by colour.
+//! RRB-PCG on a CUDA device (docs/theory/rrb.md), with the same steps as the `cpu` backend. All levels are stored by
+//! colour: each colour of a grid (r1, r2, b1, b2) is an array of its own.
 //!
 //! Modules of the setup: `division` distributes rows among several devices. `source` stores A, and `components` counts
 //! connected components. `packed` holds the data of a factorization, which `setup` computes. `aggregated` is the
@@ -8,8 +9,8 @@
 //! `launches` launches the kernels, and `estimates` chooses the cycle.
 //!
 //! Modules of a solve: `run` implements the steps of `krylov`. `start` and `looping` execute several steps together;
-//! `textbook` executes each step separately. If no grid is stored by colour (`levels` below 2, or a grid of three
-//! nodes), the reference backend solves on the host.
+//! `textbook` executes each step separately. With fewer than two levels and without aggregation, there is no grid to
+//! store by colour, and the reference backend solves on the host.
 
 mod aggregated;
 mod components;
@@ -58,7 +59,8 @@ pub struct Cuda {
     solver: Solver,
     source: Option<Source>,
     staging: Option<Staging>,
-    /// Factor by which b was scaled in the last solve; the next solve begins with it.
+    /// Factor by which b and x were scaled in the last solve with fused stages, if any. The next such solve begins with
+    /// it.
     expected: Option<f64>,
     session: Session,
     division: Division,
@@ -69,7 +71,7 @@ enum Solver {
     Empty,
     /// Factorization on the device.
     Packed(Box<Packed>),
-    /// Factorization on the host, for systems without a grid stored by colour.
+    /// Factorization on the host, for fewer than two levels without aggregation.
     Natural(Box<Reference>),
 }
 
@@ -80,7 +82,7 @@ impl Cuda {
     }
 
     /// Opens one or several devices, among which the rows of large grids are distributed. Results are bitwise identical
-    /// for any number of devices. The first device owns the small grids and the staged host arrays.
+    /// for any number of devices. The first device owns the small grids.
     pub fn on_all(ordinals: &[i64], threads: usize) -> Result<Self> {
         Ok(Self::with(Session::open_all(ordinals, &launch::RRB_DIVIDED, threads)?, Division::among(ordinals.len())))
     }
@@ -113,7 +115,7 @@ impl RrbBackend for Cuda {
             *self = Self::with(session, self.division);
         }
         let _entered = self.session.enter()?;
-        self.division.short = self.division.devices > 0 && inspection_setup.short;
+        self.division.has_short_values = self.division.devices > 0 && inspection_setup.short;
         let shape = SourceShape::new(a, inspection_setup.block, self.division);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
             // The old memory is freed before new memory is allocated.
@@ -227,7 +229,7 @@ impl RrbBackend for Cuda {
                 let stream = self.session.stream();
                 if let Some(error) = failed {
                     // Copies of the caller's arrays may still be running. Only the first error is reported.
-                    let _ = packed.scalars.forget_seen(stream);
+                    let _ = packed.scalars.reset_findings(stream);
                     let _ = stream.wait();
                     return Err(error);
                 }
@@ -286,7 +288,8 @@ fn no_source() -> Error {
     Error::Internal("the matrix on the device is missing".to_owned())
 }
 
-/// Solves with the reference backend on the host. Arrays on the device are copied.
+/// Runs `program` with the reference backend on the host. An array on the device is replaced by a host copy, and the
+/// output is copied back to the device.
 fn run_on_host(
     natural: &mut Reference,
     stream: &Stream,

@@ -12,8 +12,8 @@ use crate::cuda::launch;
 use crate::cuda::launch::{
     Address, Format, Grid, Kept, LINE, Level as Sweep, Lines, MOST_BLOCKS, MOST_LEFT, Op, Scalars, SchurArrays,
 };
+use crate::cuda::layout::MemoryLayout;
 use crate::cuda::looped::{Recorded, SharedScalars};
-use crate::cuda::plan::Plan;
 use crate::error::{Error, Result, collected, reserve};
 use crate::rrb::backend::{Aggregation, Setup};
 use crate::rrb::layout::Layout;
@@ -31,7 +31,7 @@ pub struct Shape {
     pub levels: usize,
     /// Whether CG runs on S1, the Schur complement after the first level.
     pub schur: bool,
-    /// Whether a kernel may execute several steps, and whether stages are fused if S1 is regular.
+    /// Whether a kernel may execute several steps, and stages may be fused (conditions: `Packed::fused`).
     pub fusion: bool,
     pub storage: Storage,
     pub cycle: Cycle,
@@ -78,13 +78,14 @@ impl Shape {
         self.storage != Storage::F64
     }
 
-    /// Returns whether a cache of `cache` bytes can hold the data that an iteration reads repeatedly, but not also the
-    /// data that it reads only once: S1, x and the old p. For the second condition, only half of the cache counts,
-    /// because lines that both halves of the device read are stored in both halves of the cache.
+    /// Returns whether a cache of `cache` bytes can hold the data that an iteration reads repeatedly, but not also S1
+    /// and x, which it reads only once. For the second condition, only half of the cache counts, because lines that
+    /// both halves of the device read are stored in both halves of the cache.
     fn reads_once(&self, source: &Source, cache: usize) -> bool {
         let (real, stored) = self.sizes();
-        // Bytes per value of the data that are read repeatedly: r, q and p; M on the first grid; and M on the other
-        // grids, which have a third as many values in total.
+        // Bytes per value of a plane of the first grid. Read repeatedly: r (3 planes), q (2) and both arrays of p (4);
+        // M on the first grid; and M and the vectors of the sweeps on the other grids, whose planes have a third as
+        // many values in total. Read once: S1 (10 planes) and x (2).
         let again = 9 * 8 + (real + 4 * stored) + (8 * real + 12 * stored) / 3;
         let once = (4 + 4 + 2) * 8 + 2 * 8;
         let places = source.layout.len();
@@ -95,7 +96,8 @@ impl Shape {
             && cache / 2 < places * (again + once)
     }
 
-    /// Returns two sizes of numbers in bytes: those in which sweeps compute, and those in which M is stored.
+    /// Returns two sizes in bytes: of the numbers in which sweeps compute and pivots are stored, and of the stored
+    /// couplings and row sums of M.
     pub fn sizes(&self) -> (usize, usize) {
         match self.storage {
             Storage::F64 => (8, 8),
@@ -112,7 +114,8 @@ pub struct Level {
     /// Arguments of the factorization kernels for this grid.
     pub k: Grid,
     pub sweep: Sweep,
-    /// Addresses of the flags for equal rows, as in `Source`. If sweeps use the flags, `k.g.uniform` is `uniform`.
+    /// Addresses of the flags for equal rows, as in `Source`. `k.g.uniform` is `uniform` if sweeps use the flags, and 0
+    /// otherwise.
     pub same: Address,
     pub uniform: Address,
     vectors: Vec<(Address, usize)>,
@@ -144,7 +147,8 @@ pub struct CoarsestArrays {
 pub struct Packed {
     pub shape: Shape,
     pub grids: Vec<Level>,
-    /// Number of grids in use. If the couplings of b2 on a grid are weak, the hierarchy is truncated after this grid.
+    /// Number of grids in use. If the couplings between the nodes that remain after a grid (b2) are weak, the hierarchy
+    /// is truncated after this grid.
     pub used: usize,
     /// Whether the inverse of the coarsest system remains in f64 although sweeps compute in f32
     /// (`MAX_RATIO_FOR_SHORT`). A separate kernel then applies it.
@@ -157,8 +161,8 @@ pub struct Packed {
     /// Grid of the coarsest system.
     pub coarsest_grid: levels::Grid,
     pub coarsest_layout: Layout,
-    /// Vectors with four planes each. If CG runs on S1, r, p, q and z of the first grid have only the two black planes.
-    /// Their addresses are still those at which the red planes would begin.
+    /// Vectors with four planes each. If CG runs on S1, r, p, q and z of the first grid have only the two black planes
+    /// (r also has a second plane for b1). Their addresses are still those at which the red planes would begin.
     pub b: Address,
     pub x: Address,
     pub r: Address,
@@ -170,7 +174,7 @@ pub struct Packed {
     pub norm_partial: Address,
     /// Partial sums of <r, r> in the fused steps.
     pub fused_norm_partial: Address,
-    /// Partial sums of rho.
+    /// Partial sums of rho = <r, M^-1 r>.
     pub rho_partial: Address,
     /// Counters for barriers of all thread blocks of a launch.
     pub barrier_at: Address,
@@ -185,11 +189,11 @@ pub struct Packed {
     pub recursion: Recursion,
     /// Power of two by which M is divided before it is stored.
     pub unit: f64,
-    /// A row sum of at most this fraction of the center counts as zero.
+    /// A row sum whose magnitude is at most this fraction of the center counts as zero.
     pub zero_row_sum: f64,
     pub scalars: SharedScalars,
     pub projection: Projection,
-    /// The recorded loops; `None` if the host launches each iteration.
+    /// The recorded loops, which may be an empty list (`Packed::record`). `None` if solves launch each step separately.
     pub recorded: Option<Recorded>,
     /// Whether the recorded loops consist of fused stages.
     pub recorded_fused: bool,
@@ -200,11 +204,11 @@ pub struct Packed {
     /// Event that is recorded when the results of a start are in `scalars`. The loop may already follow on the stream.
     pub started: Event,
     /// Iteration counts of the last loops, the most recent one first; 0 if unknown.
-    pub taken: [usize; 4],
+    pub recent_iterations: [usize; 4],
     /// Device buffers for the caller's b and x if these are on the host.
     pub staging: Option<Staging>,
-    /// Seconds per grid in the forward and in the backward half of the cycle during a run; empty unless times are
-    /// measured.
+    /// Seconds per grid in the forward and in the backward half of the cycle during a run. The last entry is for the
+    /// coarsest system and for kernels that execute several steps. Empty unless times are measured.
     pub grid_seconds: Vec<[f64; 2]>,
     pub memory: Memory,
     /// Address, and size in bytes, of the memory that contains b, x, r, p and q.
@@ -228,7 +232,7 @@ struct Places {
     barrier: Address,
     ops: Address,
     scalars: Address,
-    plan: Plan,
+    memory_layout: MemoryLayout,
 }
 
 /// Returns the number of planes of 1 / d on a grid. There is a plane for b2 only if the hierarchy may be truncated
@@ -242,18 +246,18 @@ fn transient_bytes(shape: &Shape) -> Result<usize> {
     if !shape.short() {
         return Ok(0);
     }
-    let mut plan = Plan::new(0);
+    let mut memory_layout = MemoryLayout::new(0);
     for (number, grid) in shape.source.grid.chain().take(shape.grids()).enumerate() {
         let (_, rows) = shape.source.division.geometry(&Layout::new(grid, shape.source.block));
         let corners = number > 0 || shape.source.nine_points;
         if number > 0 || !shape.schur {
             for planes in [pivots(shape, number), 8, 4, if number > 0 { 4 } else { 0 }, if corners { 4 } else { 0 }, 4]
             {
-                plan.planes(&rows, planes, 8)?;
+                memory_layout.planes(&rows, planes, 8)?;
             }
         }
     }
-    Ok(plan.used)
+    Ok(memory_layout.used)
 }
 
 /// Name of the memory in error messages about failed allocations.
@@ -261,25 +265,26 @@ const LEVELS: &str = "lists of levels";
 /// Largest number of vectors of a grid: z, y, and r, d, q, u of a recursion.
 const MOST_VECTORS: usize = 6;
 
-/// Plans of two kinds of memory: for arrays that remain, and for arrays that only the factorization of a short format
+/// Layouts of two kinds of memory: for arrays that remain, and for arrays that only the factorization of a short format
 /// needs.
-struct Plans<'a> {
-    permanent: Plan,
-    transient: Plan,
+struct Layouts<'a> {
+    permanent: MemoryLayout,
+    transient: MemoryLayout,
     shape: &'a Shape,
     source: &'a Source,
 }
 
-impl Plans<'_> {
+impl Layouts<'_> {
     /// Returns the number of bytes by which the address of an array with only the black planes is decreased, so that
-    /// these planes have the numbers 2 and 3. The planes 0 and 1 do not exist and are never accessed.
+    /// these planes have the numbers 2 and 3. The planes 0 and 1 do not exist and are never accessed. Returns 0 if CG
+    /// runs on A, where all arrays have four planes.
     fn before(&self, size: usize) -> u64 {
         if self.shape.schur { size as u64 * 2 * self.source.g.plane as u64 } else { 0 }
     }
 
-    /// Plans the arrays of grid `number`; `sections` are the first grids of the sections. If CG runs on S1, `other_p`
-    /// receives the address of two black planes on the first grid. They contain z in unfused steps, and the second p in
-    /// fused steps.
+    /// Assigns addresses to the arrays of grid `number`; `sections` are the first grids of the sections. If CG runs on
+    /// S1, `other_p` receives the address of two black planes on the first grid. They contain z in unfused steps, and
+    /// the second p in fused steps.
     fn level(&mut self, number: usize, sections: &[usize], other_p: &mut Address, layout: Layout) -> Result<Level> {
         let (shape, source) = (self.shape, self.source);
         let ((real, stored), (g, rows)) = (shape.sizes(), shape.source.division.geometry(&layout));
@@ -291,7 +296,8 @@ impl Plans<'_> {
             false => (self.permanent.bytes(patches), self.permanent.bytes(tiles)),
         };
         let own = !(first && shape.schur);
-        // In a short format, only the factorization needs these arrays. On the first grid, S1 also needs them.
+        // In a short format, only the factorization needs the following arrays, except on the first grid if CG runs on
+        // S1: there, `d` and `far` are the couplings of S1.
         let setup = if short && own { &mut self.transient } else { &mut self.permanent };
         let mut k = Grid {
             g,
@@ -305,23 +311,24 @@ impl Plans<'_> {
         };
         let mut sweep = Sweep { g, h: k.h, s: k.s, d: k.d, ..Sweep::default() };
         if short {
-            // If CG runs on S1, sweeps on the first grid process only the even level.
+            // If CG runs on S1, sweeps on the first grid process only the even level, which needs 1 / d of b1 and no
+            // couplings of red nodes.
             let before = self.before(real);
-            let plan = &mut self.permanent;
+            let memory_layout = &mut self.permanent;
             k.short_h = match own {
-                true => plan.planes(rows, pivots(shape, number), real)?,
-                false => plan.planes(rows, 1, real)?.wrapping_sub(before),
+                true => memory_layout.planes(rows, pivots(shape, number), real)?,
+                false => memory_layout.planes(rows, 1, real)?.wrapping_sub(before),
             };
-            k.short_s = if own { plan.planes(rows, 8, stored)? } else { 0 };
-            k.short_d = plan.planes(rows, 4, stored)?;
+            k.short_s = if own { memory_layout.planes(rows, 8, stored)? } else { 0 };
+            k.short_d = memory_layout.planes(rows, 4, stored)?;
             (sweep.h, sweep.s, sweep.d) = (k.short_h, k.short_s, k.short_d);
         }
         let mut vectors = Vec::new();
         reserve(&mut vectors, MOST_VECTORS, LEVELS)?;
         let before = self.before(real);
-        let plan = &mut self.permanent;
+        let memory_layout = &mut self.permanent;
         let mut vector = |planes: usize, size: usize| {
-            let address = plan.planes(rows, planes, size)?;
+            let address = memory_layout.planes(rows, planes, size)?;
             vectors.push((address, planes * rows.plane * size));
             Ok(address)
         };
@@ -336,14 +343,14 @@ impl Plans<'_> {
                 *place = vector(4, real)?;
             }
             for place in [&mut k.kept_excess, &mut k.kept_corners, &mut k.kept_black] {
-                *place = plan.planes(rows, 4, stored)?;
+                *place = memory_layout.planes(rows, 4, stored)?;
             }
             (sweep.excess, sweep.corners, sweep.black) = (k.kept_excess, k.kept_corners, k.kept_black);
         }
         Ok(Level { layout, embedding: Embedding::FINEST, k, sweep, same, uniform, vectors })
     }
 
-    /// Plans all grids. Returns the grids, and the grid of the coarsest system.
+    /// Assigns addresses to all grids. Returns the grids, and the grid of the coarsest system.
     fn levels(&mut self, sections: &[usize], other_p: &mut Address) -> Result<(Vec<Level>, levels::Grid)> {
         let mut grids: Vec<Level> = Vec::new();
         reserve(&mut grids, self.shape.grids(), LEVELS)?;
@@ -356,32 +363,33 @@ impl Plans<'_> {
         Ok((grids, grid))
     }
 
-    /// Plans the arrays of the coarsest system with `n` nodes and `len` values per plane.
-    fn plan_coarsest(&mut self, n: usize, len: usize, kind: &CoarsestSolver) -> CoarsestArrays {
-        let ((real, _), short, plan) = (self.shape.sizes(), self.shape.short(), &mut self.permanent);
+    /// Assigns addresses to the arrays of the coarsest system with `n` nodes and `len` values per plane.
+    fn assign_coarsest(&mut self, n: usize, len: usize, kind: &CoarsestSolver) -> CoarsestArrays {
+        let ((real, _), short, memory_layout) = (self.shape.sizes(), self.shape.short(), &mut self.permanent);
         let inverted = if matches!(kind, CoarsestSolver::Inverse) { n } else { 0 };
         let here = !matches!(kind, CoarsestSolver::Host(_));
         CoarsestArrays {
-            natural: plan.take(5 * n),
-            r: plan.bytes(4 * len * real),
-            z: plan.bytes(4 * len * real),
+            natural: memory_layout.doubles(5 * n),
+            r: memory_layout.bytes(4 * len * real),
+            z: memory_layout.bytes(4 * len * real),
             lines: Lines {
-                own: plan.take(inverted * LINE),
-                left: plan.take(inverted * LINE),
-                right: plan.take(inverted * LINE),
-                onward: plan.take(inverted * LINE),
-                left_excess: plan.take(inverted),
-                right_excess: plan.take(inverted),
-                inverse_pivot: plan.take(inverted),
-                inverse: plan.take(if here { n * n } else { 0 }),
-                narrow: if here && short { plan.bytes(4 * n * n) } else { 0 },
+                own: memory_layout.doubles(inverted * LINE),
+                left: memory_layout.doubles(inverted * LINE),
+                right: memory_layout.doubles(inverted * LINE),
+                onward: memory_layout.doubles(inverted * LINE),
+                left_excess: memory_layout.doubles(inverted),
+                right_excess: memory_layout.doubles(inverted),
+                inverse_pivot: memory_layout.doubles(inverted),
+                inverse: memory_layout.doubles(if here { n * n } else { 0 }),
+                narrow: if here && short { memory_layout.bytes(4 * n * n) } else { 0 },
             },
-            slots: plan.bytes(2 * n * 16),
+            slots: memory_layout.bytes(2 * n * 16),
         }
     }
 }
 
-/// Sets, for each grid, the addresses of its kept values: z of the next grid, or r and z of the coarsest system.
+/// Sets, for each grid, the arrays to which its forward half writes the values of the remaining nodes (b2), and from
+/// which its backward half reads them: z of the next grid, or r and z of the coarsest system.
 fn connect(grids: &mut [Level], (coarsest_layout, coarsest): (&Layout, &CoarsestArrays)) {
     for number in 0..grids.len() {
         let coarse = grids[number].layout.grid.coarse();
@@ -393,34 +401,36 @@ fn connect(grids: &mut [Level], (coarsest_layout, coarsest): (&Layout, &Coarsest
     }
 }
 
-/// Plans all arrays of a factorization from address `base` on.
-fn place(base: Address, shape: &Shape, source: &Source, kind: &CoarsestSolver) -> Result<Places> {
-    let mut plan = Plan::new(base);
+/// Assigns addresses to all arrays of a factorization from address `base` on.
+fn assign_addresses(base: Address, shape: &Shape, source: &Source, kind: &CoarsestSolver) -> Result<Places> {
+    let mut memory_layout = MemoryLayout::new(base);
     let rows = &shape.source.division.geometry(&source.layout).1;
     let planes = if shape.schur { 2 } else { 4 };
-    let (b, x) = (plan.planes(rows, 4, 8)?, plan.planes(rows, 4, 8)?);
-    // If CG runs on S1, r has the planes b1 and b2 and a second b1, which the fused forward half writes.
-    let r = plan.planes(rows, planes + usize::from(shape.schur), 8)?;
-    let (p, q) = (plan.planes(rows, planes, 8)?, plan.planes(rows, planes, 8)?);
-    let vector_bytes = plan.used - (b - base) as usize;
+    let (b, x) = (memory_layout.planes(rows, 4, 8)?, memory_layout.planes(rows, 4, 8)?);
+    // If CG runs on S1, r has the planes b1 and b2 and a second plane b1. The fused forward half reads one of the two
+    // planes b1 and writes the other.
+    let r = memory_layout.planes(rows, planes + usize::from(shape.schur), 8)?;
+    let (p, q) = (memory_layout.planes(rows, planes, 8)?, memory_layout.planes(rows, planes, 8)?);
+    let vector_bytes = memory_layout.used - (b - base) as usize;
     // Arrays that only the factorization of a short format needs are stored in the memory of the vectors.
-    plan.used = plan.used.max(transient_bytes(shape)?);
-    let mut plans = Plans { permanent: plan, transient: Plan::new(base), shape, source };
+    memory_layout.used = memory_layout.used.max(transient_bytes(shape)?);
+    let mut layouts = Layouts { permanent: memory_layout, transient: MemoryLayout::new(base), shape, source };
     let (sections, mut other_p) = (shape.sections()?, 0);
-    let (mut grids, coarsest_grid) = plans.levels(&sections, &mut other_p)?;
+    let (mut grids, coarsest_grid) = layouts.levels(&sections, &mut other_p)?;
     let coarsest_layout = Layout::new(coarsest_grid, source.shape.block);
-    let coarsest = plans.plan_coarsest(coarsest_grid.nodes(), coarsest_layout.len(), kind);
+    let coarsest = layouts.assign_coarsest(coarsest_grid.nodes(), coarsest_layout.len(), kind);
     connect(&mut grids, (&coarsest_layout, &coarsest));
-    let before = plans.before(8);
-    let Plans { permanent: mut plan, transient, .. } = plans;
+    let before = layouts.before(8);
+    let Layouts { permanent: mut memory_layout, transient, .. } = layouts;
     let (ops, rho) = Programs::max_steps_and_sums(&sections, grids.len(), shape.schur, &shape.cycle)?;
     let parts = grids.iter().map(|level| level.k.g.parts() - 1).sum::<usize>() + source.g.parts();
-    let (ops, rho_partial) = (plan.bytes(ops * size_of::<Op>()), plan.take(rho + (parts - 1) * MOST_BLOCKS as usize));
+    let (ops, rho_partial) =
+        (memory_layout.bytes(ops * size_of::<Op>()), memory_layout.doubles(rho + (parts - 1) * MOST_BLOCKS as usize));
     let sums = source.g.parts() * MOST_BLOCKS as usize;
-    let (fused_norm_partial, barrier) = (plan.take(sums), plan.bytes(16));
-    let (partial, norm_partial) = (plan.take(sums), plan.take(sums));
-    let center = if shape.schur { plan.planes(rows, 2, 8)? } else { 0 };
-    let scalars = plan.take(size_of::<Scalars>().div_ceil(8));
+    let (fused_norm_partial, barrier) = (memory_layout.doubles(sums), memory_layout.bytes(16));
+    let (partial, norm_partial) = (memory_layout.doubles(sums), memory_layout.doubles(sums));
+    let center = if shape.schur { memory_layout.planes(rows, 2, 8)? } else { 0 };
+    let scalars = memory_layout.doubles(size_of::<Scalars>().div_ceil(8));
     let own = 8 * rows.plane as u64;
     let mut first = SchurArrays::default();
     if shape.schur {
@@ -458,7 +468,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &CoarsestSolver) -
         barrier,
         ops,
         scalars,
-        plan,
+        memory_layout,
     })
 }
 
@@ -490,14 +500,14 @@ impl Packed {
             (true, _) => CoarsestSolver::InverseFromHost(on_host()?),
             (false, _) => CoarsestSolver::Host(on_host()?),
         };
-        let plan = place(0, &shape, source, &coarsest_solver)?.plan;
-        let memory = shape.source.division.memory(stream, &plan, "the levels and vectors")?;
+        let memory_layout = assign_addresses(0, &shape, source, &coarsest_solver)?.memory_layout;
+        let memory = shape.source.division.memory(stream, &memory_layout, "the levels and vectors")?;
         let devices = shape.source.division.devices;
         let meeting = match devices {
             0 | 1 => None,
             _ => Some(Memory::divided(stream, devices * GRANULE, |granule| granule, "synchronization of devices")?),
         };
-        let places = place(memory.address, &shape, source, &coarsest_solver)?;
+        let places = assign_addresses(memory.address, &shape, source, &coarsest_solver)?;
         let [b, x, r, p, q] = places.vectors;
         let scalars = SharedScalars::new(stream, places.scalars, Some(launch::report))?;
         Ok(Self {
@@ -535,7 +545,7 @@ impl Packed {
             aggregated: None,
             may_aggregate: false,
             started: Event::new(device)?,
-            taken: [0; 4],
+            recent_iterations: [0; 4],
             staging: None,
             grid_seconds: Vec::new(),
             vectors: (b, places.vector_bytes),
@@ -575,7 +585,7 @@ impl Packed {
         if self.shape.schur { (2, 2) } else { (0, 4) }
     }
 
-    /// Allocates device buffers for the caller's host arrays and returns their addresses.
+    /// Returns the addresses of the device buffers for the caller's host arrays. Allocates missing buffers.
     pub fn stage(&mut self, stream: &Stream, source: &Source) -> Result<[Address; 2]> {
         if self.staging.is_none() {
             self.staging = Some(Staging::new(stream, &self.shape.source.division, &source.g)?);
@@ -600,7 +610,8 @@ impl Packed {
         if bytes > 0 { stream.fill(address, 0, bytes) } else { Ok(()) }
     }
 
-    /// Returns whether the current cycle is recursive and was selected by `cycle=auto`.
+    /// Returns whether the current cycle is recursive and was selected by `cycle=auto`. Returns `false` if aggregation
+    /// has replaced the levels.
     pub fn chose_recursion(&self) -> bool {
         self.shape.cycle.kind.is_none() && self.recursion.kind != Kind::V && self.uses_levels()
     }

@@ -2,8 +2,10 @@
 //! host with an implementation of `CycleSteps` that records the steps. The coefficients of the cycle are fixed numbers,
 //! which are stored in the steps. Pointwise steps are merged into the preceding sweep. `schedule` groups the steps into
 //! kernels.
+//!
+//! rho is <r, M^-1 r> of CG. The vectors r, z, d, q and u of an inner iteration are those of `rrb::recursion`.
 
-use crate::cuda::driver::Together;
+use crate::cuda::driver::CooperativeLaunch;
 use crate::cuda::launch::{MOST_BLOCKS, Op, flag, kind};
 use crate::error::{Error, Result, collected, push};
 use crate::rrb::recursion;
@@ -37,7 +39,7 @@ pub struct Steps<'a> {
     /// partial sum.
     rho: Range<usize>,
     /// Section whose next forward half must store its right-hand side.
-    keep: Option<usize>,
+    stores_rhs: Option<usize>,
     ops: Vec<Op>,
     /// First error of an allocation or of the device. If there is an error, the list must not be used.
     pub refused: Option<Error>,
@@ -47,8 +49,8 @@ pub struct Steps<'a> {
 impl<'a> Steps<'a> {
     pub fn new(sections: &[usize], grids: usize, schur: bool) -> Result<Self> {
         let (sections, ops) = (collected(sections.iter().copied(), OPS)?, Vec::new());
-        let (alone, fused, rho, keep) = (false, false, 0..0, None);
-        Ok(Self { sections, grids, alone, schur, fused, rho, keep, ops, refused: None, execution: None })
+        let (alone, fused, rho, stores_rhs) = (false, false, 0..0, None);
+        Ok(Self { sections, grids, alone, schur, fused, rho, stores_rhs, ops, refused: None, execution: None })
     }
 
     /// Sets the object that executes recorded steps when their result is needed at once.
@@ -111,9 +113,12 @@ impl CycleSteps for Steps<'_> {
         let rho = self.rho_flag(k);
         for q in self.grids(k) {
             let kind = if q == 0 && self.schur { kind::DESCEND_FIRST } else { kind::DESCEND };
-            let keep =
-                if q == self.sections[k] && self.keep.take_if(|kept| *kept == k).is_some() { flag::KEEP } else { 0 };
-            self.push(kind, q, rho | keep);
+            let store = if q == self.sections[k] && self.stores_rhs.take_if(|section| *section == k).is_some() {
+                flag::STORE_RHS
+            } else {
+                0
+            };
+            self.push(kind, q, rho | store);
         }
     }
 
@@ -122,7 +127,7 @@ impl CycleSteps for Steps<'_> {
         let update = if last != 0 { last | flag::UPDATE } else { 0 };
         match self.ops.last_mut() {
             Some(op) if self.alone => op.flags |= update | flag::ALONE,
-            _ => self.push(kind::REMAINDER, self.grids, update),
+            _ => self.push(kind::COARSEST, self.grids, update),
         }
     }
 
@@ -137,7 +142,7 @@ impl CycleSteps for Steps<'_> {
     }
 
     fn store_rhs(&mut self, k: usize) {
-        self.keep = Some(k);
+        self.stores_rhs = Some(k);
     }
 
     fn direct(&mut self, k: usize, beta: Option<f64>) {
@@ -174,14 +179,14 @@ impl CycleSteps for Steps<'_> {
             op.flags |= flag::ADVANCED | first;
             op.alpha = alpha;
             if let Some(product) = product {
-                self.add(Op { flags: flag::GO_ON, alpha, ..product });
+                self.add(Op { flags: flag::UPDATE_RESIDUAL, alpha, ..product });
             }
             return;
         }
         if let Some(product) = product {
             self.add(product);
         }
-        let flags = first | if go_on { flag::GO_ON } else { 0 };
+        let flags = first | if go_on { flag::UPDATE_RESIDUAL } else { 0 };
         self.push(kind::ADVANCE_INNER, self.sections[k], flags);
         if let Some(op) = self.ops.last_mut() {
             op.alpha = alpha;
@@ -190,7 +195,7 @@ impl CycleSteps for Steps<'_> {
 
     fn copy_solution(&mut self, k: usize) {
         if let Some(op) = self.last(kind::ASCEND, k, flag::ADVANCED) {
-            op.flags |= flag::TAKE;
+            op.flags |= flag::Z_IS_U;
         } else if self.refused.is_none() {
             unreachable!("a recursion ends with a step of its iteration")
         }
@@ -216,10 +221,10 @@ pub fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Result<Vec<
         // <g, u> to rho, so the first forward half must store g.
         let first = s.sections[1] as i32;
         let of_first = |op: &&mut Op| op.grid == first;
-        if let Some(op) = s.ops.iter_mut().filter(of_first).find(|op| op.flags & flag::KEEP != 0) {
-            op.flags |= flag::KEEP_TOO;
+        if let Some(op) = s.ops.iter_mut().filter(of_first).find(|op| op.flags & flag::STORE_RHS != 0) {
+            op.flags |= flag::STORE_RHS_IN_Q;
         }
-        if let Some(op) = s.ops.iter_mut().filter(of_first).find(|op| op.flags & flag::TAKE != 0) {
+        if let Some(op) = s.ops.iter_mut().filter(of_first).find(|op| op.flags & flag::Z_IS_U != 0) {
             op.flags |= flag::RHO | flag::UPDATE;
         }
     }
@@ -230,13 +235,13 @@ pub fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Result<Vec<
 #[derive(Default)]
 pub struct Programs {
     pub ops: Vec<Op>,
-    /// Index ranges in `ops` of an iteration, and of an application of M^-1. `down` is the end of the forward half of
-    /// the iteration.
+    /// Index ranges in `ops` of an iteration, and of an application of M^-1. `until_update` is the end of those steps
+    /// of the iteration that precede or contain the scalar update, which needs rho.
     pub iteration: Range<usize>,
-    pub down: usize,
+    pub until_update: usize,
     pub application: Range<usize>,
     /// Launch shape of a kernel that executes several steps.
-    pub together: Together,
+    pub cooperative: CooperativeLaunch,
     /// First grid whose steps are executed by the kernel for several steps.
     pub base: usize,
     pub cluster_grids: ClusterGrids,
@@ -259,8 +264,9 @@ pub struct ClusterGrids {
 pub enum Part {
     /// All steps of an iteration on S1, from r to q.
     Iteration,
-    /// The forward half of an iteration, up to rho.
-    Down,
+    /// The steps of an iteration up to the scalar update, which needs rho. In a V-cycle, this update is at the end of
+    /// the forward half, or in a backward sweep (`Programs::update_beside`).
+    UntilUpdate,
     /// An application of M^-1. The input is z or, if CG runs on S1, the vector passed as `input`. The result is stored
     /// in z.
     Application,
@@ -282,7 +288,7 @@ impl Programs {
     pub fn range(&self, part: Part) -> Range<usize> {
         match part {
             Part::Iteration => self.iteration.clone(),
-            Part::Down => self.iteration.start..self.down,
+            Part::UntilUpdate => self.iteration.start..self.until_update,
             Part::Application => self.application.clone(),
         }
     }

@@ -1,7 +1,7 @@
-//! The steps of RRB-PCG on the device. A step launches kernels and returns; only a step that returns a scalar waits for
-//! them. Steps that usually follow each other are launched together: the start, the loop, and the end of a solve.
-//! `Stage` records which results of these launches are available. A step whose result is available returns it. Any
-//! other step launches its own kernels, and resets the stage to `Idle`.
+//! The steps of RRB-PCG on the device. A step launches kernels and returns. It waits for them only if it returns a
+//! scalar or stores x. Steps that usually follow each other are launched together: the start, the loop, and the end of
+//! a solve. `Stage` records which results of these launches are available. A step whose result is available returns it.
+//! Any other step launches its own kernels, and resets the stage to `Idle`.
 
 use super::packed::Packed;
 use super::source::Source;
@@ -28,7 +28,7 @@ pub struct Run<'a> {
     pub call: Call<'a>,
     /// Mode of launching: how many steps are launched together.
     pub mode: LaunchMode,
-    /// Results that are available in advance.
+    /// Results of earlier launches that later steps can return.
     pub stage: Stage,
     /// Power of two by which b and x are multiplied when they are loaded.
     pub scale: f64,
@@ -42,7 +42,7 @@ pub struct Run<'a> {
     pub stored: bool,
     /// Number of iterations after which a loop pauses, so that the host can check whether it is slow.
     pub patience: i64,
-    /// Number of iterations of the current loop.
+    /// Number of iterations since the start, when the loop last paused or ended.
     pub looped: i64,
 }
 
@@ -53,10 +53,10 @@ pub const PATIENCE: i64 = crate::options::limits::SWITCH_ITERATIONS_ON_DEVICE;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchMode {
     /// Each step is launched separately.
-    Textbook,
-    /// All steps of the start are launched together, and the device runs the loop.
-    Loop,
-    /// As `Loop`, and CG runs on S1 in fused stages. The start and the end of a solve are one pass each over the
+    Separate,
+    /// All steps of the start are launched together, and the device decides when the loop ends (`looping`).
+    Together,
+    /// As `Together`, and CG runs on S1 in fused stages. The start and the end of a solve are one pass each over the
     /// caller's arrays. After `load`, the black planes of b contain the right-hand side of S1.
     Fused,
 }
@@ -131,7 +131,7 @@ impl<'a> Run<'a> {
     pub fn new(k: &'a mut Packed, source: &'a mut Source, call: Call<'a>, expected: &'a mut Option<f64>) -> Self {
         k.grid_seconds.clear();
         Self {
-            mode: if k.recorded.is_some() { LaunchMode::Loop } else { LaunchMode::Textbook },
+            mode: if k.recorded.is_some() { LaunchMode::Together } else { LaunchMode::Separate },
             k,
             source,
             stream: call.stream,
@@ -156,7 +156,7 @@ impl<'a> Run<'a> {
     fn start(&mut self, origin: Origin, make: impl FnOnce(&mut Self) -> Result<()>) -> f64 {
         self.scalar(|s| {
             make(s)?;
-            if s.mode == LaunchMode::Textbook {
+            if s.mode == LaunchMode::Separate {
                 s.k.dot_r(s.stream, offset_of!(Scalars, sum))?;
                 return Ok(s.fetch()?.sum);
             }
@@ -212,7 +212,8 @@ impl Run<'_> {
     }
 
     /// Returns the address of p after a loop. Fused stages alternate between two arrays for p; `direction` is the index
-    /// of the array written last. Each array begins with the plane of b1, which has the number 2.
+    /// of the array written last. Each array begins with the plane of b1. This plane has the number 2, so the returned
+    /// address is that of a plane 0 which does not exist.
     fn current_p(&self) -> Address {
         if !self.k.fused() {
             return self.k.p;
@@ -221,7 +222,7 @@ impl Run<'_> {
         self.k.first.p_b1[self.k.scalars.direction as usize].wrapping_sub(2 * plane)
     }
 
-    /// Computes r = b for the system of CG. Returns <r, r>.
+    /// Sets r to the right-hand side of CG, which is the residual for x = 0. Returns <r, r>.
     fn residual_from_rhs(&mut self) -> f64 {
         match self.stage {
             Stage::Started(Start { origin: Origin::Rhs, norm2, .. }) => norm2,
@@ -250,7 +251,7 @@ impl Run<'_> {
             other => other.map(|()| true),
         });
         if made == Some(true) {
-            self.mode = if self.k.recorded.is_some() { LaunchMode::Loop } else { LaunchMode::Textbook };
+            self.mode = if self.k.recorded.is_some() { LaunchMode::Together } else { LaunchMode::Separate };
             at.report_change(self.call.observer);
         }
         made == Some(true)
@@ -270,7 +271,8 @@ impl Run<'_> {
         true
     }
 
-    /// Computes b = b - A x. Returns <b_r, D_r^-1 b_r>.
+    /// Computes b = b - A x. Returns <b_r, D_r^-1 b_r> of the new b, where b_r are its values on the red nodes, and D_r
+    /// their centers.
     fn rhs_to_residual(&mut self) -> f64 {
         if !self.fused() {
             return self.scalar(|s| {
@@ -278,7 +280,7 @@ impl Run<'_> {
                 Ok(s.fetch()?.sum)
             });
         }
-        // The stored b does not change; the residual of S1 is stored in r.
+        // With fused stages, the stored b does not change, and the residual of S1 is stored in r.
         let on_red = self.scalar(|s| {
             launch::eliminated_residual(s.stream, &s.end_args(s.scale, How::Nothing, false))?;
             Ok(s.fetch()?.whole_norm2)
@@ -369,7 +371,7 @@ impl VectorSteps for Run<'_> {
     }
 
     fn observe(&mut self, event: Event) -> bool {
-        self.call.observer.see(event)
+        self.call.observer.receive(event)
     }
 }
 
@@ -391,7 +393,7 @@ impl PcgSteps for Run<'_> {
 
     fn means(&mut self, v: VectorId, to: Means) {
         self.step(|s| match to {
-            Means::Keep => s.k.projection.keep(s.stream, s.k.x),
+            Means::Store => s.k.projection.store_means(s.stream, s.k.x),
             _ => s.k.projection.shift(s.stream, s.vector(v), to == Means::Restore),
         });
     }
@@ -411,7 +413,8 @@ impl PcgSteps for Run<'_> {
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         match (alpha, self.started()) {
             (None, Some(start)) => start.norm2,
-            // The confirmation of the stopping test has already computed r.
+            // r is current, but there are no results of a start: the confirmation of the stopping test computed r, its
+            // means were removed after the start, or the steps are launched separately.
             (None, None) => self.start(Origin::Solution, |_| Ok(())),
             (Some(_), _) => unfused_descend(self, alpha),
         }
@@ -425,7 +428,7 @@ impl PcgSteps for Run<'_> {
     }
 
     fn iterate(&mut self, at: &mut State) -> Option<Code> {
-        if self.mode == LaunchMode::Textbook {
+        if self.mode == LaunchMode::Separate {
             return None;
         }
         self.attempt(|s| looped::run(s, at))
@@ -450,7 +453,7 @@ impl Timing for Run<'_> {
     }
 
     fn one_by_one(&mut self) {
-        (self.mode, self.stage) = (LaunchMode::Textbook, Stage::Idle);
+        (self.mode, self.stage) = (LaunchMode::Separate, Stage::Idle);
     }
 
     fn finish(&mut self) {
@@ -467,10 +470,10 @@ impl SolveSteps for Run<'_> {
         self.criterion = criterion.copied();
         if criterion.is_some_and(|criterion| criterion.max_iter == 0) {
             // The residual of the guess needs red values of x, which a fused start does not compute.
-            self.mode = LaunchMode::Textbook;
+            self.mode = LaunchMode::Separate;
         }
         // A guess exists only in a solve, and not in an application of M^-1 or A.
-        if guess && self.mode == LaunchMode::Loop && self.k.fused() {
+        if guess && self.mode == LaunchMode::Together && self.k.fused() {
             self.mode = LaunchMode::Fused;
         }
         let inputs =

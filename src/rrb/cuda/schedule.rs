@@ -3,7 +3,7 @@
 
 use super::packed::{CoarsestSolver, Packed};
 use super::program::{ClusterGrids, OPS, Programs, Steps, steps_of};
-use crate::cuda::driver::{Blocks, Device, Together};
+use crate::cuda::driver::{Blocks, CooperativeLaunch, Device};
 use crate::cuda::launch;
 use crate::cuda::launch::{Geometry, MOST_BLOCKS, MOST_GRIDS, Op, flag, kind};
 use crate::error::{Result, extend};
@@ -17,7 +17,8 @@ const X_ROUNDS: u32 = 16;
 const CLUSTERS: [u32; 2] = [16, 8];
 impl ClusterGrids {
     /// Returns the layout of the grids with numbers from `base` on, in a cluster with `members` thread blocks. Returns
-    /// `None` if a thread block would own no row of a grid, or more values per colour than it has threads.
+    /// `None` if a thread block would own no row of a grid, or if a thread block has fewer threads than values of one
+    /// colour in its rows and in one more row.
     fn of(k: &Packed, base: usize, members: usize) -> Option<Self> {
         let (real, stored) = k.shape.sizes();
         let mut first = [0; CLUSTERS[0] as usize + 1];
@@ -28,7 +29,7 @@ impl ClusterGrids {
         let (mut bytes, mut largest) = (0, 0);
         for (n, level) in k.grids[base..].iter().enumerate() {
             let layout = &level.layout;
-            // Number of columns without the padding of a row.
+            // Number of values per row and colour, without the padding.
             let columns = (layout.grid.nx + layout.shift_x).div_ceil(2);
             if n > 0 {
                 first.iter_mut().for_each(|f| *f = (*f + layout.shift_y) / 2);
@@ -48,8 +49,10 @@ impl ClusterGrids {
         Some(Self { base, members: members as u32, bytes: u32::try_from(bytes).ok()? })
     }
 
-    /// Returns the layout of grids in a cluster. The first grid is the largest one that fits into shared memory
-    /// together with all coarser grids.
+    /// Returns the layout of grids in a cluster. The first grid is the largest one from `base` on that fits into shared
+    /// memory together with all coarser grids. The finest grid is excluded if CG runs on S1. Returns an empty layout if
+    /// no grid fits, if the device does not support the kernel, if the host solves the coarsest system, or if the
+    /// hierarchy is truncated.
     fn choose(k: &Packed, device: &Device, base: usize, cluster: u32) -> Self {
         let first = base.max(usize::from(k.shape.schur));
         if matches!(k.coarsest_solver, CoarsestSolver::Host(_)) || k.ends_early() {
@@ -69,12 +72,12 @@ impl ClusterGrids {
 impl Programs {
     /// Generates the lists of steps for a cycle, and groups the steps into kernels.
     pub fn write(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
-        let (grids, schur) = (k.used, k.shape.schur);
-        let mut together = Together { blocks: 0, cluster: 1, shared: 0, further: 0 };
+        let (grids, schur, threads) = (k.used, k.shape.schur, launch::CLUSTER_THREADS);
+        let mut cooperative = CooperativeLaunch { blocks: 0, cluster: 1, shared: 0, further: 0 };
         if k.shape.fusion && !k.wide_coarsest {
-            together.blocks = MOST_BLOCKS;
+            cooperative.blocks = MOST_BLOCKS;
             for kernel in launch::cooperative_kernels(k.shape.storage) {
-                together.blocks = together.blocks.min(device.together(kernel, launch::CLUSTER_THREADS)?);
+                cooperative.blocks = cooperative.blocks.min(device.most_resident_blocks(kernel, threads)?);
             }
         }
         let mut cluster_grids = ClusterGrids::default();
@@ -84,10 +87,10 @@ impl Programs {
             (0..grids).find(fits).unwrap_or(grids)
         };
         // A truncated hierarchy has too few small grids for a cluster.
-        if together.blocks > 0 && device.has_clusters() && !k.ends_early() {
+        if cooperative.blocks > 0 && device.has_clusters() && !k.ends_early() {
             for cluster in CLUSTERS {
                 let with = |shared| {
-                    let of = |kernel| device.together_in_clusters(kernel, launch::CLUSTER_THREADS, cluster, shared);
+                    let of = |kernel| device.most_resident_in_clusters(kernel, threads, cluster, shared);
                     let blocks = launch::cooperative_kernels(k.shape.storage).map(of).into_iter().min().unwrap_or(0);
                     blocks.min(MOST_BLOCKS / cluster * cluster)
                 };
@@ -95,10 +98,10 @@ impl Programs {
                 // kernels, which cost less time than the clusters save.
                 let blocks = with(0);
                 if blocks > 0 {
-                    together = Together { blocks, cluster, shared: 0, further: 0 };
+                    cooperative = CooperativeLaunch { blocks, cluster, shared: 0, further: 0 };
                     cluster_grids = ClusterGrids::choose(k, device, base_with(blocks), cluster);
                     if cluster_grids.members > 0 && with(cluster_grids.bytes) == blocks {
-                        together.shared = cluster_grids.bytes;
+                        cooperative.shared = cluster_grids.bytes;
                     } else {
                         cluster_grids = ClusterGrids::default();
                     }
@@ -106,12 +109,12 @@ impl Programs {
                 }
             }
         }
-        let base = base_with(together.blocks);
-        // The number of thread blocks is at most the larger of two numbers: the tiles of the largest grid, and the
-        // blocks that the coarsest system needs. The blocks of the first cluster are added to both if they have other
-        // work at the same time.
-        let cluster_blocks = if together.cluster > 1 { together.cluster } else { 0 };
-        let rest = if k.ends_early() {
+        let base = base_with(cooperative.blocks);
+        // The kernel needs max(largest, coarsest) thread blocks. `largest`: tiles of its largest grid, or 1 if all its
+        // grids are stored in the first cluster. `coarsest`: blocks for the product with the coarsest inverse. Both
+        // also count the blocks of the first cluster if these do other work at the same time.
+        let cluster_blocks = if cooperative.cluster > 1 { cooperative.cluster } else { 0 };
+        let coarsest = if k.ends_early() {
             1
         } else {
             (k.coarsest_grid.nodes() as u32).div_ceil(launch::CLUSTER_THREADS / 32) + cluster_blocks
@@ -123,36 +126,36 @@ impl Programs {
             _ if cluster_grids.base == base => 1,
             _ => tiles + cluster_blocks,
         };
-        let most = together.blocks;
-        together.blocks = most.min(largest.max(rest).next_multiple_of(together.cluster));
+        let most = cooperative.blocks;
+        cooperative.blocks = most.min(largest.max(coarsest).next_multiple_of(cooperative.cluster));
         // The remaining thread blocks compute x, provided that they finish before the steps do.
         let wanted = launch::blocks_of_x(&k.first.g);
-        let others = (most - together.blocks).min(wanted.next_multiple_of(together.cluster));
-        together.further = if wanted <= others * X_ROUNDS { others } else { 0 };
+        let others = (most - cooperative.blocks).min(wanted.next_multiple_of(cooperative.cluster));
+        cooperative.further = if wanted <= others * X_ROUNDS { others } else { 0 };
         let sections = k.sections_in_use()?;
         let steps = || Steps::new(&sections, grids, schur).map(|steps| steps.without_coarsest(k.ends_early()));
         let mut ops = if schur { steps_of(steps()?, true, recursion)? } else { Vec::new() };
         let iteration = 0..ops.len();
         extend(&mut ops, steps_of(steps()?, false, recursion)?, OPS)?;
         let application = iteration.end..ops.len();
-        let mut programs = Self { ops, iteration, down: 0, application, together, base, cluster_grids, rho_count: 0 };
+        let mut programs = Self { ops, iteration, application, cooperative, base, cluster_grids, ..Self::default() };
         let mut ops = std::mem::take(&mut programs.ops);
-        if !programs.whole(k) {
+        if !programs.is_one_kernel(k) {
             programs.update_beside(k, &mut ops[programs.iteration.clone()]);
         }
         let iteration = &ops[programs.iteration.clone()];
         let divided = k.first.g.is_divided();
-        if programs.whole(k) || divided || !iteration.iter().any(|op| programs.joins(k, op)) {
+        if programs.is_one_kernel(k) || divided || !iteration.iter().any(|op| programs.joins(k, op)) {
             // In three cases, x is computed in the backward half: one kernel executes the whole iteration, x is
             // distributed among devices, or there are no steps on small grids.
-            programs.together.further = 0;
+            programs.cooperative.further = 0;
         }
         let update = iteration.iter().position(|op| op.flags & flag::UPDATE != 0);
-        programs.down = update.map_or(0, |update| update + 1);
+        programs.until_update = update.map_or(0, |update| update + 1);
         for part in [programs.iteration.clone(), programs.application.clone()] {
             let mut n = part.start;
             while n < part.end {
-                let whole = n < programs.iteration.end && programs.whole(k);
+                let whole = n < programs.iteration.end && programs.is_one_kernel(k);
                 let joined = if whole { part.len() } else { programs.joined(k, &ops[n..part.end]) };
                 programs.assign(k, &mut ops[n..n + joined], true);
                 let run = &mut ops[n..n + joined.max(1)];
@@ -160,7 +163,7 @@ impl Programs {
                 if let Some(last) = run.iter_mut().rfind(|op| op.flags & flag::RHO != 0) {
                     last.flags |= if joined > 0 { flag::PART } else { 0 };
                     last.partial = programs.rho_count as i32;
-                    programs.rho_count += if joined > 0 { together.blocks as usize } else { k.parts_of(last) };
+                    programs.rho_count += if joined > 0 { cooperative.blocks as usize } else { k.parts_of(last) };
                 }
                 n += joined.max(1);
             }
@@ -183,19 +186,19 @@ impl Programs {
             in_cluster && self.cluster_grids.members > 0 && inner && op.grid as usize >= self.cluster_grids.base
         };
         let cluster = |op: &Op| {
-            let first = matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST | kind::REMAINDER);
-            self.together.cluster > 1 && !first && k.blocks_of(op).count <= self.together.cluster
+            let first = matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST | kind::COARSEST);
+            self.cooperative.cluster > 1 && !first && k.blocks_of(op).count <= self.cooperative.cluster
         };
         for n in 0..ops.len() {
             let next = ops.get(n + 1).copied();
             if in_cluster(&ops[n]) {
                 let enters = n == 0 || ops[n - 1].flags & flag::IN_CLUSTER == 0;
-                let rest = |op: &Op| op.kind == kind::REMAINDER;
+                let is_coarsest = |op: &Op| op.kind == kind::COARSEST;
                 let meets = match &next {
                     None => flag::NO_BARRIER,
-                    // The exchange of values with the coarsest system already acts as a barrier: no thread block still
-                    // works on the last grid.
-                    Some(next) if in_cluster(next) && rest(next) => flag::NO_BARRIER,
+                    // No barrier is needed before the step of the coarsest system, because its thread blocks wait for
+                    // each value of r separately (kernels/rrb/cluster.cuh).
+                    Some(next) if in_cluster(next) && is_coarsest(next) => flag::NO_BARRIER,
                     Some(next) if in_cluster(next) => flag::CLUSTER_BARRIER,
                     Some(_) => 0,
                 };
@@ -211,20 +214,22 @@ impl Programs {
                     ops[n].flags |= flag::CLUSTER_BARRIER;
                 }
             }
-            if next.is_some_and(|next| next.kind == kind::REMAINDER) {
+            if next.is_some_and(|next| next.kind == kind::COARSEST) {
                 ops[n].flags |= flag::NO_BARRIER;
             }
         }
     }
 
-    /// Moves the scalar update to the first backward sweep on a larger grid, if there is one. One thread block updates
-    /// the scalars while the others execute this sweep, because the update takes as long as a step on a small grid. In
-    /// the same way, one thread block of a forward sweep then determines in advance whether the loop ends.
+    /// Moves the scalar update to the first backward sweep with a kernel of its own, if there is one and its grid is
+    /// not distributed. One thread block updates the scalars while the others execute this sweep, because the update
+    /// takes as long as a step on a small grid. If the second step is a forward sweep with a kernel of its own, one
+    /// thread block of this sweep then determines in advance whether the loop ends (`check_ahead` in
+    /// kernels/common/scalars.cuh).
     fn update_beside(&self, k: &Packed, ops: &mut [Op]) {
         let Some(update) = ops.iter().position(|op| op.flags & flag::UPDATE != 0) else { return };
         let divided = |op: &Op| k.grids.get(op.grid as usize).is_some_and(|level| level.k.g.is_divided());
         let apart = |op: &Op, kind| op.kind == kind && !self.joins(k, op) && !divided(op);
-        if apart(&ops[update], kind::REMAINDER) {
+        if apart(&ops[update], kind::COARSEST) {
             return;
         }
         let Some(next) = (update + 1..ops.len()).find(|n| !self.joins(k, &ops[*n])) else { return };
@@ -238,15 +243,18 @@ impl Programs {
     }
 
     /// Returns whether one kernel executes a whole iteration.
-    pub fn whole(&self, k: &Packed) -> bool {
-        self.together.blocks > 0 && self.base == 0 && k.fused() && !matches!(k.coarsest_solver, CoarsestSolver::Host(_))
+    pub fn is_one_kernel(&self, k: &Packed) -> bool {
+        self.cooperative.blocks > 0
+            && self.base == 0
+            && k.fused()
+            && !matches!(k.coarsest_solver, CoarsestSolver::Host(_))
     }
 
     /// Returns whether the kernel for several steps can execute this step.
     pub fn joins(&self, k: &Packed, op: &Op) -> bool {
-        self.together.blocks > 0
+        self.cooperative.blocks > 0
             && match op.kind {
-                kind::REMAINDER => !matches!(k.coarsest_solver, CoarsestSolver::Host(_)),
+                kind::COARSEST => !matches!(k.coarsest_solver, CoarsestSolver::Host(_)),
                 kind::DESCEND | kind::ASCEND | kind::MULTIPLY_INNER | kind::DIRECT_INNER | kind::ADVANCE_INNER => {
                     op.grid as usize >= self.base
                 }
@@ -256,7 +264,11 @@ impl Programs {
 
     /// Returns the number of partial sums of <r, r>.
     pub fn norm_count(&self, k: &Packed) -> usize {
-        if self.whole(k) { self.together.blocks as usize } else { k.first_blocks().count as usize * k.first.g.parts() }
+        if self.is_one_kernel(k) {
+            self.cooperative.blocks as usize
+        } else {
+            k.first_blocks().count as usize * k.first.g.parts()
+        }
     }
 }
 
@@ -274,14 +286,14 @@ impl Packed {
 
     /// Returns the number of partial sums of a step.
     fn parts_of(&self, op: &Op) -> usize {
-        let parts = if op.kind == kind::REMAINDER { 1 } else { self.grids[op.grid as usize].k.g.parts() };
+        let parts = if op.kind == kind::COARSEST { 1 } else { self.grids[op.grid as usize].k.g.parts() };
         self.blocks_of(op).count as usize * parts
     }
 
     /// Returns the thread blocks of the launch of a step.
     pub fn blocks_of(&self, op: &Op) -> Blocks {
         match op.kind {
-            kind::REMAINDER => launch::remainder_blocks(self.coarsest_grid.nodes()).into(),
+            kind::COARSEST => launch::coarsest_blocks(self.coarsest_grid.nodes()).into(),
             kind::DESCEND | kind::ASCEND => {
                 launch::sweep_blocks(&self.grids[op.grid as usize].k.g, beside(op), self.shape.storage)
             }

@@ -1,5 +1,5 @@
 //! Factorization on the device (docs/theory/rrb.md, factorization, row-sum form and coarsest system), and inspection of
-//! the matrix. Kernels: kernels/rrb/setup.cuh and kernels/rrb/remainder.cuh.
+//! the matrix. Kernels: kernels/rrb/setup.cuh and kernels/rrb/coarsest.cuh.
 
 use super::aggregated;
 use super::aggregated::Aggregated;
@@ -10,8 +10,8 @@ use super::source::Source;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, CoarseArgs, CopyArgs, CouplingArgs, ExcessArgs, Findings, Format, Geometry, Grid, LevelArgs, LinesArgs,
-    MOST_BLOCKS, MOST_LEFT, Rules, SchurCenterArgs, UniformArgs, WindowArgs,
+    Address, CoarseArgs, CopyArgs, CouplingArgs, Findings, Format, Geometry, Grid, LevelArgs, LinesArgs, MOST_BLOCKS,
+    MOST_LEFT, RowSumArgs, Rules, SchurCenterArgs, UniformArgs, WindowArgs,
 };
 use crate::cuda::staging::{Copies, Job};
 use crate::error::{Error, Place, Result, collected, push, reserve, zeroed};
@@ -27,7 +27,7 @@ use crate::stencil::matrix::{StencilView, View, ring_index, ring_stride};
 use crate::stencil::outward::{Entry, Outward};
 use std::mem::offset_of;
 
-/// Names of the arrays of a matrix, in the order of the kernels.
+/// Names of the arrays of a matrix, in the order in which kernels number them.
 const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
 
 /// Limit for the truncation of the hierarchy. Let A_l be the matrix that remains after a grid. If all rows of A_l have
@@ -57,13 +57,13 @@ fn uniform_variable_is(wanted: &str) -> bool {
 /// Name of the memory in error messages about failed allocations.
 const ARRAYS: &str = "the list of arrays";
 
-/// Host copies of those arrays of a matrix that are on the device.
+/// Host copies of all arrays of a matrix of which at least one is on the device.
 pub struct HostCopies {
     arrays: Vec<Vec<f64>>,
 }
 
 impl HostCopies {
-    /// Copies the arrays of `a` to host memory. Returns `None` if all arrays are in host memory.
+    /// Copies all arrays of `a`. Returns `None` if all of them are in host memory.
     pub fn new(stream: &Stream, a: &StencilView) -> Result<Option<Self>> {
         let views = views(a)?;
         if views.iter().all(|v| v.device().is_none()) {
@@ -95,7 +95,7 @@ impl HostCopies {
     }
 }
 
-/// Returns the arrays of `a` in the order of the kernels.
+/// Returns the arrays of `a` in the order of `NAMES`.
 fn views<'a>(a: &StencilView<'a>) -> Result<Vec<View<'a>>> {
     let corners = a.corners.iter().flat_map(|&(ne, nw)| [ne, nw]);
     collected([a.center, a.east, a.north].into_iter().chain(corners), ARRAYS)
@@ -141,7 +141,7 @@ impl Source {
             center_max: f64::from_bits(found.center_max),
             coupling_max: f64::from_bits(found.coupling_max),
         };
-        if found.uncoupled == 0 {
+        if found.zero_couplings == 0 {
             return inspection.set_whole(a.grid, findings, found.excess != 0, inspection_setup.project);
         }
         // Some couplings between neighbours are zero, as on land, so the components must be counted.
@@ -149,7 +149,7 @@ impl Source {
             inspection.set_regular(findings, count, inspection_setup.project);
             return Ok(());
         }
-        // The nodes of singular components are determined on the host.
+        // A component is singular, or the grid is too large for `count_regular`. The host determines the components.
         let fetched = HostCopies::new(stream, a)?;
         let host = fetched.as_ref().map_or(*a, |f| f.view(a));
         inspection.start(1)?;
@@ -168,14 +168,14 @@ impl Source {
         Ok(Outward { counts, first: Some(entry), ..Outward::default() })
     }
 
-    /// Computes the row sums of M, which eliminations overwrite later. A row sum of at most `zero_row_sum` times the
-    /// center becomes zero.
+    /// Computes the row sums of M, which eliminations overwrite later. A row sum whose magnitude is at most
+    /// `zero_row_sum` times the center becomes zero. Also determines in which patches all rows are equal (`same`).
     fn sum_rows(&mut self, stream: &Stream, zero_row_sum: f64) -> Result<()> {
         self.summed = true;
         stream.fill(self.same, 1, self.g.tiles_and_patches().1)?;
-        launch::excess(
+        launch::row_sums(
             stream,
-            &ExcessArgs {
+            &RowSumArgs {
                 g: self.g,
                 m: self.m,
                 excess: self.excess,
@@ -299,14 +299,15 @@ impl Packed {
         self.clear_transient(stream)?;
         source.findings.forget_factorization();
         stream.send_start(source.findings_at, &source.findings, size_of::<Findings>())?;
-        // In a second factorization of the same matrix, with another format or cycle, the row sums must be recomputed.
+        // In a second factorization of the same matrix, with another format or cycle, the row sums must be recomputed,
+        // because the first one has overwritten them.
         if !std::mem::take(&mut source.summed) {
             source.sum_rows(stream, setup.zero_row_sum)?;
             source.summed = false;
         }
         let rules = Rules {
             one_minus_omega: setup.one_minus_omega(),
-            black_keeps: setup.black_keeps(),
+            kept_fraction: setup.kept_fraction(),
             fine_nx: a.grid.nx as i32,
             fine_ny: a.grid.ny as i32,
             fine: source.g,
@@ -337,7 +338,7 @@ impl Packed {
         if source.findings.bad_pivot != u64::MAX {
             return Err(self.bad_pivot(stream, source.findings.bad_pivot, a.grid.nx)?);
         }
-        let of_device = [source.findings.remainder_inverse, source.findings.remainder_pivot].map(f64::from_bits);
+        let of_device = [source.findings.coarsest_inverse, source.findings.coarsest_pivot].map(f64::from_bits);
         let of_host = self.factorize_on_host(stream, a, setup, components)?;
         self.clear_transient(stream)?;
         let [inverse, pivot] = of_host.unwrap_or(of_device);
@@ -417,7 +418,7 @@ impl Packed {
         self.record(stream, source)
     }
 
-    /// Eliminates the first odd level and computes S1.
+    /// Eliminates the red nodes of the first grid (level 1) and computes S1.
     fn eliminate_first(&self, stream: &Stream, source: &Source, rules: &Rules) -> Result<()> {
         let level = &self.grids[0];
         let rules = Rules { level: 1, ..on_level(rules, 1, &level.embedding) };
@@ -532,21 +533,21 @@ impl Packed {
     /// Lets sweeps read one row per tile with equal rows, on grids where this is faster. Returns whether the setting of
     /// a grid has changed.
     fn use_uniform(&mut self, findings: &Findings) -> bool {
-        let mut news = false;
+        let mut has_changed = false;
         for (q, level) in self.grids.iter_mut().enumerate() {
             let (tiles, found) = (level.k.g.tiles_and_patches().0, findings.uniform.get(q).copied().unwrap_or(0));
             let worth = if uniform_variable_is("all") { 0.0 } else { MIN_UNIFORM_FRACTION };
             let address = if found > 0 && found as f64 >= worth * tiles as f64 { level.uniform } else { 0 };
-            news |= level.k.g.uniform != address;
+            has_changed |= level.k.g.uniform != address;
             (level.k.g.uniform, level.sweep.g.uniform) = (address, address);
         }
         self.first.g.uniform = self.grids[0].k.g.uniform;
-        news
+        has_changed
     }
 
     /// Factorizes the coarsest system on the host if the host solves or inverts it. Returns the largest entry of the
-    /// inverse (0 if the host solves without an inverse), and the largest center. Returns `None` if the device computes
-    /// the inverse.
+    /// inverse (0 if the host solves without an inverse), and the largest center of the coarsest matrix. Returns `None`
+    /// if the device computes the inverse.
     fn factorize_on_host(
         &mut self,
         stream: &Stream,
@@ -610,8 +611,9 @@ impl Packed {
         Ok(Some([largest, center]))
     }
 
-    /// Returns the error for the first rejected pivot. The kernels have stored the pivot and its center in place of its
-    /// inverse and row sum (kernels/rrb/setup.cuh).
+    /// Returns the error for the rejected pivot with the given key (`Findings::bad_pivot`). The kernels have stored the
+    /// pivot and its center in place of its inverse and row sum (kernels/rrb/setup.cuh). In the coarsest system, only
+    /// the pivot is stored, and the error reports it as the center, too.
     fn bad_pivot(&self, stream: &Stream, key: u64, nx: usize) -> Result<Error> {
         let (level, node) = ((key >> 40) as usize, (key & ((1 << 40) - 1)) as usize);
         let (i, j) = (node % nx, node / nx);

@@ -3,13 +3,14 @@
 use super::division::Division;
 use crate::cuda::driver::{Memory, Pinned, Stream};
 use crate::cuda::launch::{Address, Findings, Geometry, Matrix};
-use crate::cuda::plan::{Plan, Rows};
+use crate::cuda::layout::{MemoryLayout, PlaneLayout};
 use crate::error::Result;
 use crate::rrb::layout::Layout;
 use crate::stencil::levels;
 use crate::stencil::matrix::StencilView;
 
-/// Device buffers for b and x, stored row by row, for a caller whose arrays are in host memory.
+/// Device buffers for b and x, stored row by row, for a caller whose arrays are in host memory. While A is copied
+/// (`Source::examine`), they hold rows of its arrays instead.
 pub struct Staging {
     pub memory: Memory,
     /// Addresses of the buffers of b and x.
@@ -19,16 +20,16 @@ pub struct Staging {
 impl Staging {
     /// Allocates the buffers.
     pub fn new(stream: &Stream, division: &Division, g: &Geometry) -> Result<Self> {
-        let rows = Rows::natural(g);
-        let place = |base| {
-            let mut plan = Plan::new(base);
-            let arrays = [plan.planes(&rows, 1, 8)?, plan.planes(&rows, 1, 8)?];
+        let rows = PlaneLayout::natural(g);
+        let assign = |base| {
+            let mut layout = MemoryLayout::new(base);
+            let arrays = [layout.planes(&rows, 1, 8)?, layout.planes(&rows, 1, 8)?];
             // The buffer must also hold one row of each of the five arrays of a matrix.
-            plan.used = plan.used.max(40 * g.nx as usize);
-            Ok((plan, arrays))
+            layout.used = layout.used.max(40 * g.nx as usize);
+            Ok((layout, arrays))
         };
-        let memory = division.memory(stream, &place(0)?.0, "arrays that are on the host")?;
-        let arrays = place(memory.address)?.1;
+        let memory = division.memory(stream, &assign(0)?.0, "arrays that are on the host")?;
+        let arrays = assign(memory.address)?.1;
         Ok(Self { memory, arrays })
     }
 }
@@ -56,11 +57,14 @@ pub struct Source {
     pub m: Matrix,
     /// Address of the row sums.
     pub excess: Address,
-    /// Address of the flags of all patches: 1 if the rows of the patch are equal (kernels/rrb/uniform.cuh).
+    /// Address of the flags of all patches, which are parts of tiles: 1 if all rows of the patch are equal, separately
+    /// for each colour (kernels/rrb/uniform.cuh).
     pub same: Address,
-    /// Address of the flags of all tiles: 1 if the rows of the tile and of its neighbourhood are equal.
+    /// Address of the flags of all tiles: 1 if all rows in the tile and in the patches around it are equal, separately
+    /// for each colour.
     pub uniform: Address,
-    /// Whether `excess` still contains the row sums of A; eliminations overwrite them.
+    /// Whether `excess` still contains the row sums of A (0 where they are rounding errors); eliminations overwrite
+    /// them.
     pub summed: bool,
     pub findings_at: Address,
     pub findings: Pinned<Findings>,
@@ -73,19 +77,19 @@ impl Source {
         let layout = Layout::new(shape.grid, shape.block);
         let (g, rows) = shape.division.geometry(&layout);
         let (tiles, patches) = g.tiles_and_patches();
-        let place = |base| {
-            let mut plan = Plan::new(base);
+        let assign = |base| {
+            let mut layout = MemoryLayout::new(base);
             let m = Matrix {
-                center: plan.planes(&rows, 4, 8)?,
-                straight: plan.planes(&rows, 8, 8)?,
-                red: if shape.nine_points { plan.planes(&rows, 4, 8)? } else { 0 },
-                black: if shape.nine_points { plan.planes(&rows, 4, 8)? } else { 0 },
+                center: layout.planes(&rows, 4, 8)?,
+                straight: layout.planes(&rows, 8, 8)?,
+                red: if shape.nine_points { layout.planes(&rows, 4, 8)? } else { 0 },
+                black: if shape.nine_points { layout.planes(&rows, 4, 8)? } else { 0 },
             };
-            let (excess, findings) = (plan.planes(&rows, 4, 8)?, plan.take(size_of::<Findings>() / 8));
-            Ok((m, excess, findings, plan.bytes(tiles), plan.bytes(patches), plan))
+            let (excess, findings) = (layout.planes(&rows, 4, 8)?, layout.doubles(size_of::<Findings>() / 8));
+            Ok((m, excess, findings, layout.bytes(tiles), layout.bytes(patches), layout))
         };
-        let memory = shape.division.memory(stream, &place(0)?.5, "the matrix")?;
-        let (m, excess, findings_at, uniform, same, _) = place(memory.address)?;
+        let memory = shape.division.memory(stream, &assign(0)?.5, "the matrix")?;
+        let (m, excess, findings_at, uniform, same, _) = assign(memory.address)?;
         let findings = Pinned::new(stream.device(), Findings::NONE)?;
         Ok(Self { shape, layout, g, m, excess, same, uniform, summed: false, findings_at, findings, memory })
     }

@@ -1,5 +1,6 @@
-//! Start of a solve. Without fused stages, a kernel first inspects the caller's arrays, and the host then selects the
-//! scale. With fused stages, the start and the loop are queued immediately, with the scale of the last solve.
+//! Start of a solve. With fused stages, the start and the loop are queued immediately, with the scale of the last solve
+//! with fused stages. In the first such solve, and without fused stages, a kernel inspects the caller's arrays, and the
+//! host then selects the scale.
 
 use super::run::{DirectStart, LaunchMode, Origin, Run, Stage, Start};
 use crate::cuda::launch;
@@ -12,14 +13,15 @@ use crate::krylov::solve_steps::Inputs;
 use crate::krylov::state::Code;
 
 /// If max |x| is below this value, values of x may be subnormal. The host then decides whether x is returned; it also
-/// does so if `Criterion::lost` requires a check.
+/// does so if `Criterion::check_below` requires a check.
 const FAR_FROM_SUBNORMAL: f64 = 1e-200;
 
 /// Magnitudes whose squares, and sums of squares, neither underflow nor overflow.
 const SQUARES_FIT: std::ops::Range<f64> = 1e-120..1e120;
 
 impl Run<'_> {
-    /// Inspects the caller's arrays. If the solve may start with the scale of the last solve, also queues the start.
+    /// Inspects the caller's arrays. If the solve may start with the scale of the last solve, also executes the start.
+    /// Waits for the results.
     pub fn inspect_inputs(&mut self, guess: bool) -> Result<Inputs> {
         self.call.send_arrays(guess)?;
         match self.expected.filter(|_| self.mode == LaunchMode::Fused) {
@@ -29,7 +31,8 @@ impl Run<'_> {
         self.call.inputs(&self.k.scalars)
     }
 
-    /// Computes the largest magnitude of each of the caller's arrays, their first entry that is not finite, and <b, b>.
+    /// Computes the largest magnitude of b and, with `guess`, of x, the first entry of these arrays that is not finite,
+    /// and <b, b>.
     fn inspect_vectors(&mut self, guess: bool) -> Result<()> {
         let grid = self.source.shape.grid;
         let arguments = |input, output, ld| InspectArgs {
@@ -116,14 +119,14 @@ impl Run<'_> {
             abs_tol: c.abs_tol * scale,
             futile: c.futile,
             vanishing: c.vanishing,
-            baseless: c.baseless,
+            rounding_fraction: c.rounding_fraction,
             max_iter: c.max_iter as i64,
             pause_at: self.lag(),
             preconditioned: i32::from(c.preconditioned),
             of_initial: i32::from(c.of_initial),
         };
         launch::set_out(self.stream, &arguments)?;
-        self.k.started.note(self.stream)?;
+        self.k.started.record(self.stream)?;
         self.launch()?;
         self.k.started.wait()?;
         Ok(self.k.scalars.code == Code::Running as i32)

@@ -1,5 +1,5 @@
 //! Unfused steps of a solve, with one or two kernels per step. They are used if stages are not fused (`fusion=off`, 9
-//! points, singular components), or if only a single step is needed.
+//! points, compensation, singular components, aggregation), or if only a single step is needed.
 
 use super::packed::Packed;
 use super::program::Part;
@@ -161,7 +161,8 @@ impl Packed {
         self.multiply(stream, source, How::Start, 0)
     }
 
-    /// Computes r = b - A x and its norm. With `how` = `Loop`, the kernels do nothing if the loop continues.
+    /// Computes r = b - A x, or the residual of S1 if CG runs on S1, and the scalar `norm2` = <r, r>. With `how` =
+    /// `Loop`, the kernel does nothing if the loop continues.
     pub fn residual(&self, stream: &Stream, source: &Source, how: How) -> Result<()> {
         if self.shape.schur {
             launch::residual_first(stream, &self.schur_args(how, 0))

@@ -1,6 +1,6 @@
 //! Checks and staging of the caller's arrays for the boxes of a rank.
 
-use crate::abi::spaces::{Extent, Primary, Rows, check_apart, check_array, check_on_host, list_of, ordinal_of};
+use crate::abi::spaces::{Extent, PrimaryContext, Rows, check_apart, check_array, check_on_host, list_of, ordinal_of};
 use crate::distributed::box_transfer::{BoxInput, BoxOutput};
 use crate::distributed::boxes::GridBox;
 use crate::error::{Error, Result, collected, push, zeroed};
@@ -80,13 +80,13 @@ impl BoxLayout {
     ///
     /// # Safety
     /// Both arrays must hold the values, and no other thread may use the array that is written.
-    unsafe fn copy(&self, primary: &Primary, array: *mut f64, host: *mut f64, to_host: bool) -> Result<()> {
+    unsafe fn copy(&self, context: &PrimaryContext, array: *mut f64, host: *mut f64, to_host: bool) -> Result<()> {
         let Grid { nx, ny } = self.grid;
         let (host, device) = (Rows { address: host as u64, ld: nx }, Rows { address: array as u64, ld: self.ld });
         let (to, from) = if to_host { (host, device) } else { (device, host) };
         // SAFETY: guaranteed by the caller; the copy has nx values in each of ny rows.
-        unsafe { primary.copy_rows(to, from, nx, ny)? };
-        primary.wait()
+        unsafe { context.copy_rows(to, from, nx, ny)? };
+        context.wait()
     }
 }
 
@@ -123,15 +123,15 @@ impl CallArrays {
     }
 
     /// Returns the device that stores an array of an argument; `None` for an array in host memory.
-    fn device(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<Primary>>> {
+    fn device(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<PrimaryContext>>> {
         let ordinal = self.places.ordinal_of(self.arguments[argument].name, array as usize)?;
-        ordinal.map(Primary::of).transpose()
+        ordinal.map(PrimaryContext::of).transpose()
     }
 
     /// Returns the same as `device`, after waiting for the work on the caller's stream.
-    pub fn settled(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<Primary>>> {
+    pub fn settled(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<PrimaryContext>>> {
         let device = self.device(argument, array)?;
-        device.iter().try_for_each(|primary| primary.settle(self.places.stream))?;
+        device.iter().try_for_each(|context| context.settle(self.places.stream))?;
         Ok(device)
     }
 
@@ -143,14 +143,14 @@ impl CallArrays {
         for (k, argument) in self.arguments.iter().enumerate() {
             let mut copies = Vec::new();
             for (&array, b) in argument.arrays.iter().zip(&self.boxes) {
-                let Some(primary) = self.settled(k, array)? else {
+                let Some(context) = self.settled(k, array)? else {
                     push(&mut copies, None, BOXES)?;
                     continue;
                 };
                 let mut values: Vec<f64> = zeroed(b.grid.nodes(), BOXES)?;
                 if guess || !argument.written {
                     // SAFETY: guaranteed by the caller; the copy has one value per node.
-                    unsafe { b.copy(&primary, array, values.as_mut_ptr(), true)? };
+                    unsafe { b.copy(&context, array, values.as_mut_ptr(), true)? };
                 }
                 push(&mut copies, Some(values), BOXES)?;
             }
@@ -163,30 +163,30 @@ impl CallArrays {
     ///
     /// # Safety
     /// The arrays must hold the values of their boxes while the result is in use.
-    pub unsafe fn given(&self) -> Result<Vec<Vec<BoxInput<'_>>>> {
+    pub unsafe fn inputs(&self) -> Result<Vec<Vec<BoxInput<'_>>>> {
         let all = self.arguments.iter().zip(&self.copies);
         // SAFETY: guaranteed by the caller.
-        all.map(|(argument, copies)| unsafe { given(argument, &self.boxes, copies) }).collect()
+        all.map(|(argument, copies)| unsafe { inputs(argument, &self.boxes, copies) }).collect()
     }
 
     /// Returns the values of the first argument, which is an input, and of the second argument, which is the output.
     /// Call `stage` first.
     ///
     /// # Safety
-    /// The requirements of `given` hold, and no other thread may use the arrays of the second list.
+    /// The requirements of `inputs` hold, and no other thread may use the arrays of the second list.
     pub unsafe fn lists(&mut self) -> Result<(Vec<BoxInput<'_>>, Vec<BoxOutput<'_>>)> {
         let (read, written) = self.copies.split_at_mut(1);
         let mut output = Vec::new();
         for ((&array, b), copy) in self.arguments[1].arrays.iter().zip(&self.boxes).zip(&mut written[0]) {
             let taken = match copy {
                 Some(values) => BoxOutput { values, ld: b.grid.nx },
-                // SAFETY: as in `given`; `new` checked that the array overlaps no other.
+                // SAFETY: as in `inputs`; `new` checked that the array overlaps no other.
                 None => BoxOutput { values: unsafe { std::slice::from_raw_parts_mut(array, b.len()) }, ld: b.ld },
             };
             push(&mut output, taken, BOXES)?;
         }
         // SAFETY: guaranteed by the caller.
-        Ok((unsafe { given(&self.arguments[0], &self.boxes, &read[0])? }, output))
+        Ok((unsafe { inputs(&self.arguments[0], &self.boxes, &read[0])? }, output))
     }
 
     /// Copies the output, the second argument, from the host copies to those of its arrays that are on devices.
@@ -196,9 +196,9 @@ impl CallArrays {
     pub unsafe fn write_back(&mut self) -> Result<()> {
         let mut copies = self.copies.pop().unwrap_or_default();
         for ((&array, b), values) in self.arguments[1].arrays.iter().zip(&self.boxes).zip(&mut copies) {
-            if let (Some(primary), Some(values)) = (self.device(1, array)?, values) {
+            if let (Some(context), Some(values)) = (self.device(1, array)?, values) {
                 // SAFETY: guaranteed by the caller; the copy has one value per node.
-                unsafe { b.copy(&primary, array, values.as_mut_ptr(), false)? };
+                unsafe { b.copy(&context, array, values.as_mut_ptr(), false)? };
             }
         }
         Ok(())
@@ -206,8 +206,8 @@ impl CallArrays {
 }
 
 /// # Safety
-/// As for [`CallArrays::given`].
-unsafe fn given<'a>(
+/// As for [`CallArrays::inputs`].
+unsafe fn inputs<'a>(
     argument: &BoxArrays,
     boxes: &[BoxLayout],
     copies: &'a [Option<Vec<f64>>],

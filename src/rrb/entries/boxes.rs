@@ -133,7 +133,7 @@ impl Handle<rrb_handle> {
             base.core = None;
         }
         if prepared.is_err() {
-            ranks.forget();
+            ranks.discard_plans();
             own.device_rows = None;
         }
         prepared?;
@@ -155,7 +155,7 @@ impl Handle<rrb_handle> {
         } else {
             ranks.prepare_host()?;
             // SAFETY: guaranteed by the caller; checked above.
-            let values = unsafe { call.stage(false).and_then(|()| call.given()) };
+            let values = unsafe { call.stage(false).and_then(|()| call.inputs()) };
             // Allocation may fail on one rank only.
             let mut values = ranks.close(values)?;
             // A rank without boxes needs as many (empty) lists of arrays as the other ranks.
@@ -174,7 +174,7 @@ impl Handle<rrb_handle> {
             base.begin_setup();
         }
         match result? {
-            Some(told) => base.set_up(|_, _| Ok(told)),
+            Some(results) => base.set_up(|_, _| Ok(results)),
             None => Ok(()),
         }
     }

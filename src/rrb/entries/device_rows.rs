@@ -3,7 +3,7 @@
 //! Ranks export their memory with CUDA IPC. In the same call, rank 0 opens this memory, copies values, and closes it.
 //! Programs may therefore free their arrays after the call.
 
-use crate::abi::spaces::{ExportedMemory, HANDLE, Opened, Plain, Primary, Rows};
+use crate::abi::spaces::{ExportedMemory, HANDLE, Opened, Plain, PrimaryContext, Rows};
 use crate::base::heap::Counted;
 use crate::base::processes::{host_number, own_number};
 use crate::distributed::Gather;
@@ -38,7 +38,7 @@ pub struct DeviceRows {
     offers: [Gather; 2],
     /// Number of arrays per box, for a matrix and for vectors.
     counts: [usize; 2],
-    primary: Option<Arc<Primary>>,
+    context: Option<Arc<PrimaryContext>>,
     rows: [Vec<Plain>; 2],
     opened: Vec<OpenBox>,
 }
@@ -64,7 +64,7 @@ impl DeviceRows {
             rank: comm.rank(),
             offers: [plan(counts[MATRIX])?, plan(counts[VECTORS])?],
             counts,
-            primary: None,
+            context: None,
             rows: [Vec::new(), Vec::new()],
             opened: Vec::new(),
         })
@@ -135,15 +135,15 @@ impl DeviceRows {
     /// Allocates the grids on the device and opens the arrays of all ranks.
     fn open(&mut self, what: usize, ordinal: i64, all: &[u64], header_starts: &[usize]) -> Result<()> {
         self.close();
-        let is_same = |primary: &Arc<Primary>| i64::from(primary.ordinal()) == ordinal && !primary.was_reset();
-        let known = self.primary.take().filter(is_same);
+        let is_same = |context: &Arc<PrimaryContext>| i64::from(context.ordinal()) == ordinal && !context.was_reset();
+        let known = self.context.take().filter(is_same);
         if known.is_none() {
             self.rows = [Vec::new(), Vec::new()];
         }
-        let primary = known.map_or_else(|| Primary::of(ordinal as i32), Ok)?;
-        self.primary = Some(primary.clone());
+        let context = known.map_or_else(|| PrimaryContext::of(ordinal as i32), Ok)?;
+        self.context = Some(context.clone());
         while self.rows[what].len() < self.counts[what] {
-            let rows = primary.zeros(self.boxes.grid.nodes())?;
+            let rows = context.zeros(self.boxes.grid.nodes())?;
             push(&mut self.rows[what], rows, ROWS)?;
         }
         for (rank, &start) in header_starts.iter().enumerate() {
@@ -162,7 +162,7 @@ impl DeviceRows {
                     if !is_here {
                         let bytes: Vec<u8> = word[3..].iter().flat_map(|word| word.to_le_bytes()).collect();
                         let handle = bytes.try_into().map_err(|_| Error::Internal("another handle".to_owned()))?;
-                        let opened = primary.open(&ExportedMemory { handle, offset: word[2] })?;
+                        let opened = context.open(&ExportedMemory { handle, offset: word[2] })?;
                         address = opened.address;
                         push(&mut memory, opened, ROWS)?;
                     }
@@ -201,7 +201,7 @@ impl DeviceRows {
     }
 
     fn copy(&self, what: usize, array: usize, send_to_rows: bool) -> Result<()> {
-        let Some(primary) = &self.primary else { return Ok(()) };
+        let Some(context) = &self.context else { return Ok(()) };
         let nx = self.boxes.grid.nx;
         let copied = self.opened.iter().try_for_each(|open| {
             let [x, y] = open.place.lower;
@@ -210,10 +210,10 @@ impl DeviceRows {
             let extents = open.place.extents();
             // SAFETY: the boxes are inside the grid. Their owners guarantee arrays with these values, exported them for
             // this call, and wait until it ends.
-            unsafe { primary.copy_rows(to, from, extents.nx, extents.ny) }
+            unsafe { context.copy_rows(to, from, extents.nx, extents.ny) }
         });
         // If one copy failed, the call still waits for those that have started.
-        copied.and(primary.wait())
+        copied.and(context.wait())
     }
 
     /// Closes the arrays of the other ranks.

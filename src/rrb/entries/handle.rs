@@ -120,7 +120,7 @@ pub(super) fn factorize(
         base.say(0, format_args!("{what}: uses levels until an option changes"));
     }
     if let Some(Prediction { anisotropy, reduction, levels, aggregation }) = done.prediction {
-        let sentence = format_args!(
+        let message = format_args!(
             "cycle {}: anisotropy {anisotropy:.1}; expected for a reduction by {reduction:.0e}: levels {:.0} \
              iterations, cost {:.0}; aggregation {:.0} iterations, cost {:.0} (unit: one iteration with levels)",
             done.cycle.name(),
@@ -129,7 +129,7 @@ pub(super) fn factorize(
             aggregation.iterations,
             aggregation.cost
         );
-        base.say(1, sentence);
+        base.say(1, message);
     }
     let idle = options_without_effect(&base.options);
     if !idle.is_empty() && !std::mem::replace(idle_options_logged, true) {

@@ -7,7 +7,7 @@ use super::kernels::{BATCH, Form, Lines, Operator, SCRATCH, Solver, Task, tile_r
 use crate::base::lanes::Lanes;
 use crate::smoother::block_inverse::Shape;
 
-/// Returns, for each tile row of a block, the index of its first cell in the block, j and k.
+/// Returns, for each row of cells (., j, k) of a block, the index of its first cell in the block, and j and k.
 #[inline(always)]
 fn tile_rows([bx, by, bz]: Shape) -> impl Iterator<Item = (usize, usize, usize)> {
     (0..by * bz).map(move |r| (r * bx, r % by, r / by))
@@ -74,8 +74,8 @@ fn dense_dot<V: Lanes>(a: &[f64], b: &[f64]) -> f64 {
     sum.sum()
 }
 
-/// Computes the product z = inverse r for `BATCH` columns. One step multiplies eight rows by two vectors of eight
-/// columns.
+/// Computes the product z = inverse r. r and z have n rows of `BATCH` values, one column per block. One step multiplies
+/// eight rows of the inverse by two vectors of eight columns.
 #[inline(always)]
 fn dense_product<V: Lanes>(inverse: &[f64], n: usize, r: &[f64], z: &mut [f64]) {
     const ROWS: usize = 8;

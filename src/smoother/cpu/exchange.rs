@@ -1,13 +1,14 @@
 //! Exchange of ghost cells between patches within a fused coloured sweep.
 //!
-//! A ghost cell has 8 bytes, but each ghost cell at the end of a row is on another cache line. An exchange before the
-//! sweep moves 192 bytes per such cell: it reads one line, and reads and writes another line. For a patch of 64^3
-//! cells, this is 25 % of the memory traffic of a sweep.
+//! A ghost cell has 8 bytes, but each ghost cell at an end of a row of cells is on a cache line of its own. An exchange
+//! before the sweep moves 192 bytes per such cell: it reads one line, and reads and writes another line. For a patch of
+//! 64^3 cells, this is 25 % of the memory traffic of a sweep.
 //!
-//! A row of blocks with final values therefore copies the values that other patches need into a buffer, in the order of
-//! the copy plan. A row that is about to be relaxed fills its ghost cells from this buffer. During both copies, the row
-//! is in the cache. Two buffers alternate from sweep to sweep, since the patches are swept at different times. Every
-//! ghost cell receives the value that an exchange before the sweep would copy.
+//! When the values of a row of blocks are final, those that other patches need are therefore copied to a buffer, in the
+//! order of the copy plan. In the next sweep, directly before a row of blocks is relaxed, its ghost cells are filled
+//! from this buffer. During both copies, the row is in the cache. Two buffers alternate from sweep to sweep, since the
+//! patches are swept at different times. Every ghost cell receives the value that an exchange before the sweep would
+//! copy.
 
 use crate::base::shared::Shared;
 use crate::error::{Result, zeroed};
@@ -17,8 +18,8 @@ use crate::smoother::patches::{Cut, Patch, PatchList};
 /// number of planes (see `copy`). The number is the largest number of planes of a block.
 const LAYER: usize = 8;
 
-/// Largest number of pieces per patch. Every row of blocks scans all pieces of its patch. With more pieces, the
-/// exchange before the sweep is used instead.
+/// Largest number of pieces per patch for the exchange within the sweep, because an outer row of blocks scans all
+/// pieces of its patch. If a patch has more pieces, the exchange before the sweep is used.
 const MOST_PIECES: usize = 256;
 
 /// The two buffers of the exchange (`values`), and the boxes of the copy plan in two orders: by the patch that is
@@ -30,7 +31,7 @@ pub struct GhostBuffers {
 }
 
 /// Boxes of the copy plan, sorted by one of their two patches. Within a patch, the boxes that only the outer rows of
-/// blocks need are stored last.
+/// blocks (those at an edge of the patch in y or z) need are stored last.
 struct Pieces {
     all: Vec<Piece>,
     /// The pieces of patch p are `first[p] .. first[p + 1]`.
@@ -63,6 +64,7 @@ struct Band {
 }
 
 impl Pieces {
+    /// Sorts the boxes of the copy plan; `side` returns the patch of a copy.
     fn new(list: &PatchList, side: impl Fn(usize) -> usize) -> Result<Self> {
         let patches = list.patches.len();
         let mut first: Vec<usize> = zeroed(patches + 1, "ghost cells")?;
@@ -83,14 +85,14 @@ impl Pieces {
             let patch = &list.patches[p];
             let lower = [0, 1, 2].map(|d| lower[d] - patch.lower[d]);
             let at_edge = |d: usize| lower[d] + size[d] as i64 <= 1 || lower[d] >= patch.size[d] as i64 - 1;
-            let place = if at_edge(1) || at_edge(2) {
+            let index = if at_edge(1) || at_edge(2) {
                 outer[p] -= 1;
                 outer[p]
             } else {
                 inner[p] += 1;
                 inner[p] - 1
             };
-            all[place] = Piece { lower, size, start };
+            all[index] = Piece { lower, size, start };
             start += copy.cells.cells();
         }
         Ok(Self { all, first, inner })
@@ -128,7 +130,7 @@ impl GhostBuffers {
         self.to.bytes() + self.from.bytes() + self.values.iter().map(Shared::bytes).sum::<usize>()
     }
 
-    /// Copies all values of patch p that other patches need into the buffer `which`.
+    /// Copies to the buffer `which` all values of patch p that other patches need.
     ///
     /// # Safety
     /// `u` is the array of patch p. No other thread writes these cells, or accesses their values in the buffer `which`.
@@ -140,8 +142,8 @@ impl GhostBuffers {
         }
     }
 
-    /// Copies the values of a row of blocks of patch p that other patches need into the buffer `which`
-    /// (`Direction::Out`), or fills, from this buffer, the ghost cells that the row reads (`Direction::In`).
+    /// `Direction::Out`: copies to the buffer `which` the values of a row of blocks of patch p that other patches need.
+    /// `Direction::In`: copies from this buffer the values of the ghost cells that the row reads.
     ///
     /// # Safety
     /// `u` is the array of patch p. `Direction::Out`: the conditions of `store_patch` hold for the cells of this row.
@@ -177,7 +179,7 @@ impl GhostBuffers {
         }
     }
 
-    /// Copies the cells of a piece that are in the band.
+    /// Copies between `u` and the buffer `which`: the cells of a piece that are in the band.
     ///
     /// # Safety
     /// The conditions of `row` hold.
@@ -193,11 +195,11 @@ impl GhostBuffers {
         let (count, first) = ((rows.1 - rows.0) as usize, (rows.0 - y) as usize);
         let values = self.values[which].address(start, nx * ny * nz);
         for k in planes.0..planes.1 {
-            let place = (k + 1) as usize * plane + (rows.0 + 1) as usize * row + (x + 1) as usize;
+            let index = (k + 1) as usize * plane + (rows.0 + 1) as usize * row + (x + 1) as usize;
             let k = (k - z) as usize;
             // A piece that is one cell wide is stored in groups of `LAYER` planes. Within a group, z is the fastest
-            // index, then y. The values of a row of blocks are therefore contiguous, and the values of the next row
-            // follow.
+            // index, then y. If the blocks are `LAYER` planes deep and begin with a group, the values of a row of
+            // blocks are therefore contiguous, and the values of the next row follow.
             let (start, step) = if nx == 1 {
                 let deep = (nz - k / LAYER * LAYER).min(LAYER);
                 (k / LAYER * LAYER * ny + k % LAYER + first * deep, deep)
@@ -205,7 +207,7 @@ impl GhostBuffers {
                 ((k * ny + first) * nx, nx)
             };
             // SAFETY: the rows of the piece are in the patch or its ghost layer, and the caller guarantees access.
-            let (u, values) = unsafe { (u.add(place), values.add(start)) };
+            let (u, values) = unsafe { (u.add(index), values.add(start)) };
             for j in 0..count {
                 // SAFETY: j < count, so the row belongs to the piece.
                 unsafe {

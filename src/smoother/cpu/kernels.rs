@@ -1,4 +1,6 @@
-//! Relaxation of one block, or of several adjacent blocks in x, compiled for each instruction set.
+//! Common parts of the relaxation of one block, or of several blocks of a row of blocks: data of a task, and residual
+//! and update of a row of a tile. The modules `transforms` and `dense` apply A_b^-1; `relax` compiles them for each
+//! instruction set.
 //!
 //! For a block b the kernels compute u_b <- u_b + omega A_b^-1 (f - A u)_b. A_b^-1 is applied by sine transforms or as
 //! a dense matrix (docs/theory/smoother.md, "Exact block inverses").
@@ -13,7 +15,8 @@
 //! 60; the reciprocals of Lambda compensate for this factor.
 //!
 //! A sweep in place reads u and f and writes u: 24 bytes per cell. With blocks of 8 x 8 x 8 cells and a 7-point
-//! stencil, a sweep takes 6 * 28 / 8 + 2.5 = 23.5 operations per cell. If omega is not 1, a sweep takes two more
+//! stencil, a sweep takes 6 * 28 / 8 + 2.5 = 23.5 operations per cell: six transforms, one multiplication by a
+//! reciprocal, and 1.5 operations for the values outside the block. If omega is not 1, a sweep takes two more
 //! operations per cell.
 
 #![allow(clippy::needless_range_loop)] // index loops: closures would be compiled without the target features
@@ -61,8 +64,8 @@ pub fn shape_index([x, y, z]: Shape) -> usize {
     ((z - 1) * 8 + y - 1) * 8 + x - 1
 }
 
-/// Returns whether `relax_cube` relaxes blocks of this shape. `relax_cube` multiplies by the reciprocals while the
-/// planes of the tile are transposed, so the reciprocals are also stored with transposed planes.
+/// Returns whether `transforms::relax_cube` relaxes blocks of this shape. That function multiplies by the reciprocals
+/// while the planes of the tile are transposed, so the reciprocals are also stored with transposed planes.
 pub fn is_cube(shape: Shape) -> bool {
     shape == [8; 3]
 }
@@ -78,8 +81,8 @@ impl Solver {
                     Some((before, after)) => Some([rows(shape, &before, false)?, rows(shape, &after, false)?]),
                 };
                 let mut reciprocals = rows(shape, &reciprocals, is_cube(shape))?;
-                // Each transform of length 8 divides by sin 60 (degrees). Two transforms per direction need the factor
-                // sin^2 60 = 0.75.
+                // Each transform of length 8 divides by sin 60 (degrees). There are two transforms per direction, so
+                // the reciprocals are multiplied by sin^2 60 = 0.75 for each direction of length 8.
                 let divided = 0.75f64.powi(shape.iter().filter(|&&b| b == 8).count() as i32);
                 reciprocals.iter_mut().flat_map(|row| &mut row.0).for_each(|v| *v *= divided);
                 Form::Diagonal { reciprocals, scalings }
@@ -273,7 +276,7 @@ impl Lines {
     }
 }
 
-/// Computes f - A u for a tile row.
+/// Computes f - A u for the tile row of the cells (., j, k).
 ///
 /// # Safety
 /// The conditions of `relax::relax` hold.
@@ -305,16 +308,16 @@ pub unsafe fn tile_residual<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: u
     unsafe { V::load(picked.as_ptr()) }
 }
 
-/// Computes out = u + omega v for a tile row.
+/// Computes out = u + omega v for the tile row of the cells (., j, k).
 ///
 /// # Safety
 /// The conditions of `relax::relax` hold.
 #[inline(always)]
 pub unsafe fn tile_update<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, v: V) {
-    let place = k * task.strides.1 + j * task.strides.0;
+    let index = k * task.strides.1 + j * task.strides.0;
     let omega = V::splat(task.omega);
     // SAFETY: the caller guarantees access to cell (0, j, k).
-    let (u, out) = unsafe { (task.u.add(place), task.out.add(place)) };
+    let (u, out) = unsafe { (task.u.add(index), task.out.add(index)) };
     if lines.together() {
         // SAFETY: the first `used` cells are contiguous and belong to the task's blocks.
         unsafe { omega.mul_add(v, V::load_first(u, lines.used)).store_first(out, lines.used) };

@@ -1,19 +1,22 @@
 //! Block relaxation on patches on the CPU, by a thread team (docs/theory/smoother.md).
 //!
-//! The work list contains the rows of blocks, patch by patch, z slowest. Each thread processes a contiguous part with
-//! about the same number of cells.
+//! A row of blocks (j, k) consists of the blocks of a patch that have the index j in y and k in z. A slab consists of
+//! the rows with the same k. The work list contains the rows of blocks, patch by patch, z slowest. Each thread
+//! processes a contiguous part with about the same number of cells.
 //!
-//! A coloured sweep is fused. With two colours, row (j, k-1) of the second colour is relaxed directly after row (j, k)
-//! of the first colour. All neighbours of row (j, k-1) have been relaxed at that point. u and f are therefore read from
-//! memory once per sweep. With eight colours, the colours of a slab of even k are followed by those of the slab of odd
-//! k below.
+//! A coloured sweep is fused: it has two stages, each with half of the colours. With two colours, the blocks of the
+//! second colour in row (j, k-1) are relaxed directly after those of the first colour in row (j, k). All their
+//! neighbours, which have the first colour, have been relaxed at that point. u and f are therefore read from memory
+//! once per sweep. With eight colours, a slab has the colours of only one stage, because the parity of its global index
+//! determines the stage. Directly after a slab k of the first stage, the slab k-1 of the second stage is relaxed.
 //!
-//! If several threads share a patch, the second colours of slabs next to another thread's slabs are relaxed after a
+//! If several threads share a patch, the second stage in slabs next to another thread's slabs is executed after a
 //! barrier. Threads that have finished their part relax whole patches that no thread has started. The results are
 //! bitwise identical to a sweep colour by colour, for any assignment of blocks to threads.
 //!
 //! The chaotic method is asynchronous: blocks are relaxed in place while other threads read their faces. It uses
-//! relaxed atomic loads and stores, and reads the values that memory contains at that moment.
+//! relaxed atomic loads and stores, and reads the values that memory contains at that moment. With `parallel=patch`,
+//! one thread relaxes all blocks of a patch in lexicographic order, without atomic accesses.
 
 mod dense;
 mod exchange;
@@ -97,12 +100,13 @@ impl SmootherBackend for Cpu {
             planes_before[p + 1] = planes_before[p] + patch.size[2];
         }
         let planes = planes_before[list.patches.len()];
-        // The second array and the scratch arrays of the previous patches are reused if they are large enough.
+        // The arrays of the previous patches are reused if they are large enough. `prepare` checks the length of the
+        // second array, `GhostBuffers::new` that of the ghost buffers.
         let (squares, other, ghost_buffers, scratch) = match self.data.take() {
             Some(old) => (Some(old.squares).filter(|s| s.rows() >= planes), old.other, old.ghost_buffers, old.scratch),
             None => (None, None, None, Vec::new()),
         };
-        // Without a previous buffer, `prepare` allocates one when the method needs it.
+        // Without previous ghost buffers, `prepare` allocates them if the method needs them.
         let ghost_buffers = match ghost_buffers {
             Some(old) if !list.copies.is_empty() => Some(GhostBuffers::new(list, Some(old))?),
             _ => None,
@@ -181,8 +185,8 @@ impl SmootherBackend for Cpu {
         data.sweeps += work.sweeps;
         let other = data.other.as_ref().map_or(&[][..], |o| &o.1[..]);
         let (fills, watched) = (callbacks.fills(), callbacks.watched());
-        // The exchange within the sweep is possible if no callback reads ghost cells between sweeps, and if sweeps with
-        // both cuts are fused.
+        // Ghost cells are exchanged within the sweeps if the method has two colours, no callback accesses ghost cells
+        // between sweeps, no inverse is dense (no scratch arrays), and sweeps with both cuts are fused.
         let all_fused = || {
             let fused = |cut| fused_grain(&data.blocks.list.patches, cut, work.parallel, team.members()).is_some();
             data.scratch.is_empty() && work.cuts.iter().all(fused)

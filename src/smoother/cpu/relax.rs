@@ -57,8 +57,8 @@ for_each_lanes! {
     unsafe fn relax_dense(tasks: &[Task], solver: &Solver, a: &Operator, scratch: &mut [f64], alone: bool)
         = relax_dense_text;
 
-    /// Computes r = f - A u on a row of n cells, the first of which is at u and f. Returns sum (scale r_i)^2, summed in
-    /// a fixed order.
+    /// Computes f - A u on a row of n cells, the first of which is at u and f, and stores it in r unless r is null.
+    /// Returns the sum of (scale r_i)^2, summed in a fixed order.
     ///
     /// # Safety
     /// n values of f, and n cells of u with the layer around them, may be read. r is null, or n values may be written.

@@ -9,14 +9,15 @@ use crate::smoother::patches::{Cut, Segment};
 use crate::smoother::steps::{SmootherSteps, colours};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Selects the blocks of a row.
+/// Selects the blocks of a row of blocks.
 #[derive(Clone, Copy)]
 pub enum Which {
     All,
     Colour(usize),
 }
 
-/// Arrays and parameters for the relaxation of a row.
+/// Arrays and parameters for the relaxation of a row of blocks. `from` and `to` are the arrays that are read and
+/// written, one per patch.
 #[derive(Clone, Copy)]
 pub struct RowParameters<'a> {
     pub from: &'a [*mut f64],
@@ -25,6 +26,7 @@ pub struct RowParameters<'a> {
     pub omega: f64,
     /// Whether each block reads the new values of the previous blocks in the row.
     pub in_order: bool,
+    /// Whether the last block of the row comes first; used only with `in_order`.
     pub reverse: bool,
     /// Cells to prefetch during the relaxation.
     pub fetch: Fetch,
@@ -46,11 +48,13 @@ impl CallThread<'_, '_> {
     /// Relaxes the selected blocks of one row of blocks.
     ///
     /// # Safety
-    /// While this function runs, no other thread writes cells of these blocks or of the layer around them. No other
-    /// thread reads cells of these blocks. With `Which::Colour`, no block of another colour is written.
-    pub unsafe fn row(&mut self, ways: RowParameters, p: usize, row: usize, which: Which) {
+    /// While this function runs, no other thread accesses cells of these blocks in `to`, and no other thread writes, in
+    /// `from`, cells of these blocks or of the layer around them. Blocks with dense inverses may wait in the batch; the
+    /// condition then holds until `flush` returns. Between two calls of `flush`, no block reads cells that another
+    /// block writes: they have the same colour, or `to` differs from `from`, or `in_order` is set.
+    pub unsafe fn row(&mut self, parameters: RowParameters, p: usize, row: usize, which: Which) {
         let patch = &self.patches()[p];
-        let cut = ways.cut;
+        let cut = parameters.cut;
         let (_, in_slab) = rows(cut, patch);
         let (jb, kb) = (row % in_slab, row / in_slab);
         let (first, count) = cut.range(patch, 0);
@@ -69,12 +73,12 @@ impl CallThread<'_, '_> {
             }
         };
         let (y, z) = (cut.segment(patch, 1, jb), cut.segment(patch, 2, kb));
-        let (bx, most) = (cut.block[0], if ways.in_order { 1 } else { 8 / cut.block[0] });
+        let (bx, most) = (cut.block[0], if parameters.in_order { 1 } else { 8 / cut.block[0] });
         let tasks = count.saturating_sub(start).div_ceil(step * most).max(1);
-        let ahead = self.ahead(ways, p, row, tasks, y.len);
+        let ahead = self.ahead(parameters, p, row, tasks, y.len);
         let (mut m, mut task) = (start, 0);
         while m < count {
-            let at = if ways.reverse && ways.in_order { count - 1 - m } else { m };
+            let at = if parameters.reverse && parameters.in_order { count - 1 - m } else { m };
             let x = cut.segment(patch, 0, at);
             let mut together = 1;
             // Only the first and the last block of a row can be truncated.
@@ -87,25 +91,25 @@ impl CallThread<'_, '_> {
                 }
             }
             // SAFETY: the caller guarantees exclusive access to the blocks of this row.
-            unsafe { self.block(ways, p, [x, y, z], together, step * bx, ahead.of_task(task, y.len)) };
+            unsafe { self.block(parameters, p, [x, y, z], together, step * bx, ahead.of_task(task, y.len)) };
             m += together * step;
             task += 1;
         }
     }
 
-    /// Returns the cells of the next row of blocks that are prefetched while row `row` is relaxed; `ways.fetch` selects
-    /// them. The cells are divided among the `tasks` tasks of this row. A task has `task_rows` rows per plane.
-    pub fn ahead(&self, ways: RowParameters, p: usize, row: usize, tasks: usize, task_rows: usize) -> Ahead {
-        let (row, half, halves) = match ways.fetch {
+    /// Returns the cells of the next row of blocks that are prefetched while row `row` is relaxed; `parameters.fetch`
+    /// selects them. The cells are divided among the `tasks` tasks of this row. A task has `task_rows` rows per plane.
+    pub fn ahead(&self, parameters: RowParameters, p: usize, row: usize, tasks: usize, task_rows: usize) -> Ahead {
+        let (row, half, halves) = match parameters.fetch {
             Fetch::Nothing => return Ahead::NOTHING,
             Fetch::Next => (row, 0, 1),
             Fetch::FirstHalf => (row, 0, 2),
             Fetch::SecondHalf(row) => (row, 1, 2),
         };
-        let (all, in_slab) = rows(ways.cut, &self.patches()[p]);
+        let (all, in_slab) = rows(parameters.cut, &self.patches()[p]);
         let (p, jb, kb) = if row + 1 < all { (p, (row + 1) % in_slab, (row + 1) / in_slab) } else { (p + 1, 0, 0) };
         let Some(patch) = self.patches().get(p) else { return Ahead::NOTHING };
-        let (y, z) = (ways.cut.segment(patch, 1, jb), ways.cut.segment(patch, 2, kb));
+        let (y, z) = (parameters.cut.segment(patch, 1, jb), parameters.cut.segment(patch, 2, kb));
         let (u_row, u_plane) = patch.strides();
         let (f_row, f_plane) = (patch.size[0], patch.size[0] * patch.size[1]);
         let parts = halves * tasks * task_rows;
@@ -113,25 +117,26 @@ impl CallThread<'_, '_> {
         // Rows of u are prefetched whole. At the edge of the patch, the adjacent row of ghost cells is included.
         let before = usize::from(y.start == 0);
         let u_rows = y.len + before + usize::from(y.start + y.len == patch.size[1]);
-        let place = (z.start + 1) * u_plane + (y.start + 1 - before) * u_row;
-        let u = of(ways.from[p].wrapping_add(place).cast_const(), u_plane, u_rows * u_row);
+        let u_index = (z.start + 1) * u_plane + (y.start + 1 - before) * u_row;
+        let u = of(parameters.from[p].wrapping_add(u_index).cast_const(), u_plane, u_rows * u_row);
         let f = of(self.call.arrays.f[p].wrapping_add(z.start * f_plane + y.start * f_row), f_plane, y.len * f_row);
         let out = AheadOf {
-            first: ways.to[p].wrapping_add(place),
-            chunk: if ways.to[p] == ways.from[p] { 0 } else { u.chunk },
+            first: parameters.to[p].wrapping_add(u_index),
+            chunk: if parameters.to[p] == parameters.from[p] { 0 } else { u.chunk },
             ..u
         };
         let ahead = Ahead { of: [u, f, out] };
         ahead.of_task(half * tasks, task_rows)
     }
 
-    /// Relaxes adjacent blocks of a row; blocks with a dense inverse are collected in batches.
+    /// Relaxes `blocks` blocks of one shape in a row, `pitch` cells apart. `segments` are the intervals of the first
+    /// block. Blocks with a dense inverse are collected in batches.
     ///
     /// # Safety
     /// The conditions of `row` hold for these blocks.
     pub unsafe fn block(
         &mut self,
-        ways: RowParameters,
+        parameters: RowParameters,
         p: usize,
         segments: [Segment; 3],
         blocks: usize,
@@ -144,20 +149,20 @@ impl CallThread<'_, '_> {
         let strides = patch.strides();
         let f_strides = (patch.size[0], patch.size[0] * patch.size[1]);
         let start = segments.map(|s| s.start);
-        let place = (start[2] + 1) * strides.1 + (start[1] + 1) * strides.0 + start[0] + 1;
-        let f_place = start[2] * f_strides.1 + start[1] * f_strides.0 + start[0];
+        let u_index = (start[2] + 1) * strides.1 + (start[1] + 1) * strides.0 + start[0] + 1;
+        let f_index = start[2] * f_strides.1 + start[1] * f_strides.0 + start[0];
         let operator = &self.call.data.operator;
         // SAFETY: the block is in the patch, so the block and the layer around it are in the arrays.
         let mut task = unsafe {
             Task {
-                u: ways.from[p].add(place),
-                out: ways.to[p].add(place),
-                f: self.call.arrays.f[p].add(f_place),
+                u: parameters.from[p].add(u_index),
+                out: parameters.to[p].add(u_index),
+                f: self.call.arrays.f[p].add(f_index),
                 strides,
                 f_strides,
                 blocks,
                 pitch,
-                omega: ways.omega,
+                omega: parameters.omega,
                 ahead: Ahead::NOTHING,
             }
         };
@@ -173,7 +178,7 @@ impl CallThread<'_, '_> {
                 self.flush();
             }
             self.batch.shape = shape;
-            self.batch.alone = ways.in_order;
+            self.batch.alone = parameters.in_order;
             self.batch.tasks[self.batch.count] = task;
             self.batch.count += 1;
             // The next block of the row; after the last block, the pointers are not used.
@@ -181,7 +186,7 @@ impl CallThread<'_, '_> {
             task.out = task.out.wrapping_add(pitch);
             task.f = task.f.wrapping_add(pitch);
         }
-        if ways.in_order {
+        if parameters.in_order {
             self.flush();
         }
     }
@@ -213,25 +218,26 @@ impl CallThread<'_, '_> {
     /// The conditions of `row` hold for all rows of the slab.
     pub unsafe fn slab(
         &mut self,
-        ways: RowParameters,
+        parameters: RowParameters,
         p: usize,
         kb: usize,
         stage: std::ops::Range<usize>,
         reverse: bool,
     ) {
-        let in_slab = rows(ways.cut, &self.patches()[p]).1;
+        let in_slab = rows(parameters.cut, &self.patches()[p]).1;
         let last = stage.end - 1 + stage.start;
         for c in stage {
             let colour = if reverse { last - c } else { c };
             for jb in 0..in_slab {
                 // SAFETY: the caller guarantees the conditions of `row` for all rows of the slab.
-                unsafe { self.row(ways, p, kb * in_slab + jb, Which::Colour(colour)) };
+                unsafe { self.row(parameters, p, kb * in_slab + jb, Which::Colour(colour)) };
             }
             self.flush();
         }
     }
 
-    /// Copies the values of a row of blocks that other patches need to the buffer for the next sweep, if there is one.
+    /// Copies to the buffer for the next sweep the values of a row of blocks that other patches need. Does nothing
+    /// after the last sweep of a call, or if ghost cells are not exchanged within the sweeps.
     ///
     /// # Safety
     /// This thread owns the row, and no thread writes the row before the next barrier.
@@ -252,7 +258,7 @@ impl CallThread<'_, '_> {
         }
     }
 
-    /// Fills the ghost cells that a row of blocks reads.
+    /// Fills the ghost cells that a row of blocks reads, if ghost cells are exchanged within the sweeps.
     ///
     /// # Safety
     /// No other thread accesses these ghost cells during the call.
@@ -272,82 +278,83 @@ impl CallThread<'_, '_> {
     /// The conditions of `row` hold for all rows of these slabs.
     pub unsafe fn fused(
         &mut self,
-        ways: RowParameters,
+        parameters: RowParameters,
         p: usize,
         slabs: std::ops::Range<usize>,
         inner: std::ops::Range<usize>,
         reverse: bool,
     ) {
         let [one, two] = self.stages(reverse);
-        let behind_ways = RowParameters { fetch: Fetch::Nothing, ..ways };
-        let in_slab = rows(ways.cut, &self.patches()[p]).1;
+        let behind_parameters = RowParameters { fetch: Fetch::Nothing, ..parameters };
+        let in_slab = rows(parameters.cut, &self.patches()[p]).1;
         let by_rows = self.colours() == 2 && self.call.data.scratch.is_empty();
         for kb in slabs.start..=slabs.end {
             let behind = kb.checked_sub(1).filter(|k| inner.contains(k));
             if by_rows {
                 for jb in 0..in_slab {
                     let row = kb * in_slab + jb;
-                    let (ways, behind_ways) = match (slabs.contains(&kb), behind) {
+                    let (parameters, behind_parameters) = match (slabs.contains(&kb), behind) {
                         (true, Some(_)) => {
-                            let half = |fetch| RowParameters { fetch, ..ways };
+                            let half = |fetch| RowParameters { fetch, ..parameters };
                             (half(Fetch::FirstHalf), half(Fetch::SecondHalf(row)))
                         }
-                        _ => (ways, behind_ways),
+                        _ => (parameters, behind_parameters),
                     };
                     if slabs.contains(&kb) {
                         // SAFETY: the caller owns the slabs, and other rows read other ghost cells.
-                        unsafe { self.fill_ghosts(ways.cut, p, row) };
+                        unsafe { self.fill_ghosts(parameters.cut, p, row) };
                         // SAFETY: the caller guarantees the conditions of `row` for all rows of these slabs.
-                        unsafe { self.row(ways, p, row, Which::Colour(one.start)) };
+                        unsafe { self.row(parameters, p, row, Which::Colour(one.start)) };
                     }
                     if let Some(k) = behind {
                         // SAFETY: the caller guarantees the conditions of `row`. The first colour is complete in the
                         // slabs kb - 2 and kb - 1, and in slab kb up to row jb. All neighbours of this row are
                         // therefore complete, and no later block of the first colour reads this row.
-                        unsafe { self.row(behind_ways, p, k * in_slab + jb, Which::Colour(two.start)) };
+                        unsafe { self.row(behind_parameters, p, k * in_slab + jb, Which::Colour(two.start)) };
                         // SAFETY: this thread owns the row, and its values are final.
-                        unsafe { self.store_for_next_sweep(ways.cut, p, k * in_slab + jb) };
+                        unsafe { self.store_for_next_sweep(parameters.cut, p, k * in_slab + jb) };
                     }
                 }
                 continue;
             }
             if slabs.contains(&kb) {
                 // SAFETY: the caller guarantees the conditions of `row` for all rows of slab kb.
-                unsafe { self.slab(ways, p, kb, one.clone(), reverse) };
+                unsafe { self.slab(parameters, p, kb, one.clone(), reverse) };
             }
             if let Some(k) = behind {
                 // SAFETY: the caller guarantees the conditions of `row` for all rows of slab k.
-                unsafe { self.slab(behind_ways, p, k, two.clone(), reverse) };
+                unsafe { self.slab(behind_parameters, p, k, two.clone(), reverse) };
             }
         }
     }
 }
 
-/// Cells per side of a block with 8 cells per side and the layer around it.
+/// Cells per side of the largest block, 8, and of the layer around it.
 const SIDE: usize = 10;
 
 impl CallThread<'_, '_> {
     /// Relaxes the blocks of a row one after the other while other threads read and write the surrounding cells. Only
     /// this thread writes the block's own cells, so they are read by plain loads. The layer around the block is read by
     /// relaxed atomic loads, and the new values are written by relaxed atomic stores. There is therefore no data race.
-    pub fn row_asynchronously(&mut self, ways: RowParameters, p: usize, row: usize) {
+    pub fn row_asynchronously(&mut self, parameters: RowParameters, p: usize, row: usize) {
         let patch = &self.patches()[p];
-        let (_, in_slab) = rows(ways.cut, patch);
-        let (y, z) = (ways.cut.segment(patch, 1, row % in_slab), ways.cut.segment(patch, 2, row / in_slab));
-        let count = ways.cut.range(patch, 0).1;
+        let (_, in_slab) = rows(parameters.cut, patch);
+        let (y, z) = (parameters.cut.segment(patch, 1, row % in_slab), parameters.cut.segment(patch, 2, row / in_slab));
+        let count = parameters.cut.range(patch, 0).1;
         let (u_row, u_plane) = patch.strides();
         let f_strides = (patch.size[0], patch.size[0] * patch.size[1]);
         // Copy of the block and the values around it, which were read atomically; the kernel works on this copy.
         let mut copy = [0.0f64; SIDE * SIDE * SIDE];
         let faces_only = self.call.data.operator.seven.is_some();
-        let ahead = self.ahead(ways, p, row, count, y.len);
+        let ahead = self.ahead(parameters, p, row, count, y.len);
         for m in 0..count {
-            let x = ways.cut.segment(patch, 0, if ways.reverse { count - 1 - m } else { m });
+            let x = parameters.cut.segment(patch, 0, if parameters.reverse { count - 1 - m } else { m });
             let shape = [x.len, y.len, z.len];
             let Some(solver) = &self.call.solvers[shape_index(shape)] else { return };
             let corner = z.start * u_plane + y.start * u_row + x.start;
             // SAFETY: the cell at (i, j, k), counted from the block's corner in the surrounding layer, is in the array.
-            let cell = |i: usize, j: usize, k: usize| unsafe { ways.from[p].add(corner + k * u_plane + j * u_row + i) };
+            let cell =
+                |i: usize, j: usize, k: usize| unsafe { parameters.from[p].add(corner + k * u_plane + j * u_row + i) };
             let load = |i: usize, j: usize, k: usize| {
                 // SAFETY: the pointer is aligned, and all concurrent accesses to the value are atomic.
                 let bits = unsafe { AtomicU64::from_ptr(cell(i, j, k).cast()) }.load(Ordering::Relaxed);
@@ -381,7 +388,7 @@ impl CallThread<'_, '_> {
                 f_strides,
                 blocks: 1,
                 pitch: x.len,
-                omega: ways.omega,
+                omega: parameters.omega,
                 ahead: ahead.of_task(m, y.len),
             };
             if solver.is_dense() {

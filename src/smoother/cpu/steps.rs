@@ -56,7 +56,8 @@ impl SmootherSteps for CallThread<'_, '_> {
         }
         let u = self.current();
         if let Some(ghost_buffers) = self.call.ghost_buffers {
-            // Later sweeps fill ghost cells from the buffer that the previous sweep wrote.
+            // Each sweep fills its ghost cells from a buffer. The buffer of the first sweep is written here, that of
+            // every later sweep by the sweep before it.
             if self.sweeps == 0 {
                 for p in self.me.share(list.patches.len()) {
                     // SAFETY: no thread writes u at this point, and each patch is copied to the buffer by one thread.
@@ -89,7 +90,7 @@ impl SmootherSteps for CallThread<'_, '_> {
             return false;
         }
         let u = self.current();
-        self.ask(|callbacks| callbacks.fill(sweep, u))
+        self.call_on_first_thread(|callbacks| callbacks.fill(sweep, u))
     }
 
     fn colours(&self) -> usize {
@@ -102,17 +103,18 @@ impl SmootherSteps for CallThread<'_, '_> {
         for p in self.me.share(self.patches().len()) {
             self.copy_ghosts(p, from[p], to[p]);
         }
-        let ways = RowParameters { from, to, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next };
+        let parameters = RowParameters { from, to, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next };
         // SAFETY: blocks are read from one array and written to the other, and each row is relaxed by one thread.
-        self.share_rows(cut, |member, p, row| unsafe { member.row(ways, p, row, Which::All) });
+        self.share_rows(cut, |member, p, row| unsafe { member.row(parameters, p, row, Which::All) });
         self.flipped = !self.flipped;
     }
 
     fn colour(&mut self, cut: &Cut, omega: f64, colour: usize) {
         let u = self.current();
-        let ways = RowParameters { from: u, to: u, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next };
+        let parameters =
+            RowParameters { from: u, to: u, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next };
         // SAFETY: blocks of one colour are not adjacent, and each row is relaxed by one thread.
-        self.share_rows(cut, |member, p, row| unsafe { member.row(ways, p, row, Which::Colour(colour)) });
+        self.share_rows(cut, |member, p, row| unsafe { member.row(parameters, p, row, Which::Colour(colour)) });
     }
 
     fn all_colours(&mut self, cut: &Cut, omega: f64, reverse: bool) {
@@ -123,7 +125,7 @@ impl SmootherSteps for CallThread<'_, '_> {
             }
             return;
         };
-        let ways = {
+        let parameters = {
             let u = self.current();
             RowParameters { from: u, to: u, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next }
         };
@@ -152,9 +154,9 @@ impl SmootherSteps for CallThread<'_, '_> {
                     if first >= last || (!whole && owner > 0) || (whole && (seams || !self.claim(p))) {
                         continue;
                     }
-                    // A slab next to another thread's slab is relaxed with the second stage only after the first stage
-                    // of that thread is complete. The first pass of the loop over `seams` therefore omits this stage,
-                    // and the second pass executes it.
+                    // The second stage in a slab next to another thread's slab requires that the first stage of that
+                    // thread is complete. The first pass of the loop over `seams` therefore omits the second stage in
+                    // these slabs, and the second pass executes it.
                     let low = first + usize::from(first > 0);
                     let high = last - usize::from(last < slabs);
                     if !seams {
@@ -162,14 +164,14 @@ impl SmootherSteps for CallThread<'_, '_> {
                         // here. A whole patch is claimed by one thread. In a patch that several threads share, slabs
                         // next to another thread's slabs are relaxed only with the first stage before the barrier. The
                         // first stages of different threads are independent.
-                        unsafe { self.fused(ways, p, first..last, low..high, reverse) };
+                        unsafe { self.fused(parameters, p, first..last, low..high, reverse) };
                         continue;
                     }
                     let [_, two] = self.stages(reverse);
                     for kb in (first..last).filter(|kb| !(low..high).contains(kb)) {
                         // SAFETY: all first stages are complete, and blocks of second stages in different parts are not
                         // adjacent.
-                        unsafe { self.slab(ways, p, kb, two.clone(), reverse) };
+                        unsafe { self.slab(parameters, p, kb, two.clone(), reverse) };
                         for jb in 0..in_slab {
                             // SAFETY: this thread owns the row, and its values are final.
                             unsafe { self.store_for_next_sweep(cut, p, kb * in_slab + jb) };
@@ -187,7 +189,7 @@ impl SmootherSteps for CallThread<'_, '_> {
 
     fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool) {
         let u = self.current();
-        let ways = RowParameters {
+        let parameters = RowParameters {
             from: u,
             to: u,
             cut,
@@ -200,8 +202,8 @@ impl SmootherSteps for CallThread<'_, '_> {
             for (p, part) in self.parts(cut, self.me.index, Grain::Patch) {
                 let n = part.end;
                 for row in part {
-                    // SAFETY: in this parallel form, this thread owns the whole patch.
-                    unsafe { self.row(ways, p, if reverse { n - 1 - row } else { row }, Which::All) };
+                    // SAFETY: with `parallel=patch`, this thread owns the whole patch.
+                    unsafe { self.row(parameters, p, if reverse { n - 1 - row } else { row }, Which::All) };
                 }
             }
             self.me.barrier();
@@ -209,7 +211,7 @@ impl SmootherSteps for CallThread<'_, '_> {
         }
         self.share_rows(cut, |member, p, row| {
             let n = rows(cut, &member.patches()[p]).0;
-            member.row_asynchronously(ways, p, if reverse { n - 1 - row } else { row });
+            member.row_asynchronously(parameters, p, if reverse { n - 1 - row } else { row });
         });
     }
 
@@ -225,17 +227,17 @@ impl SmootherSteps for CallThread<'_, '_> {
             let (row, plane) = patch.strides();
             let mut square = 0.0;
             for j in 0..ny {
-                let f_place = (k * ny + j) * nx;
+                let f_index = (k * ny + j) * nx;
                 // SAFETY: the row and the layer around it are in the arrays. No thread writes u, and each plane of r is
                 // written by one thread.
                 square += unsafe {
-                    let r = arrays.r.get(p).map_or(std::ptr::null_mut(), |r| r.add(f_place));
+                    let r = arrays.r.get(p).map_or(std::ptr::null_mut(), |r| r.add(f_index));
                     let from = u[p].add((k + 1) * plane + (j + 1) * row + 1);
-                    residual_row(from, arrays.f[p].add(f_place), r, nx, (row, plane), &data.operator, scale)
+                    residual_row(from, arrays.f[p].add(f_index), r, nx, (row, plane), &data.operator, scale)
                 };
             }
             // SAFETY: this thread owns the plane `at`.
-            unsafe { squares.note(at, [square]) };
+            unsafe { squares.store(at, [square]) };
         }
         let [square] = squares.sum(Some(self.me));
         self.me.barrier();
@@ -247,7 +249,7 @@ impl SmootherSteps for CallThread<'_, '_> {
     }
 
     fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool {
-        self.ask(|callbacks| callbacks.report_residual(sweep, relative_residual))
+        self.call_on_first_thread(|callbacks| callbacks.report_residual(sweep, relative_residual))
     }
 
     fn store_result(&mut self) {

@@ -12,7 +12,8 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Minimum number of slabs per thread for a fused sweep. With fewer slabs, the load imbalance is too large.
+/// Minimum number of slabs per thread for a fused sweep whose parts begin at slabs. With fewer slabs, the load
+/// imbalance is too large.
 const SLABS_PER_THREAD: usize = 6;
 
 /// Data that the threads share, in addition to the caller's arrays.
@@ -23,16 +24,17 @@ pub struct Data {
     pub other: Option<(Shared, Vec<*mut f64>)>,
     /// Buffers for the exchange of ghost cells within fused coloured sweeps.
     pub ghost_buffers: Option<GhostBuffers>,
-    /// For each patch, the number of the last fused coloured sweep in which a thread claimed it. Sweeps are counted
-    /// over all calls.
+    /// For each patch, the number of the last fused coloured sweep in which a thread claimed it. Sweeps are numbered
+    /// from 1 over all calls.
     pub claimed: Vec<AtomicUsize>,
     /// For each thread, the number of the last fused sweep in which all whole patches of its part were found to be
     /// claimed.
     pub all_claimed: Vec<AtomicUsize>,
-    /// Number of sweeps of all calls.
+    /// Number of sweeps that all calls on these patches have requested.
     pub sweeps: usize,
-    /// Sums of squares of the residual, one per plane.
+    /// Sums of squares of the residual, one per plane of cells.
     pub squares: Partials,
+    /// For each patch, the number of planes of cells in all patches before it. The last entry is the total number.
     pub planes_before: Vec<usize>,
     /// Scratch arrays for dense inverses, one per thread.
     pub scratch: Vec<Shared>,
@@ -59,8 +61,8 @@ pub struct Call<'a> {
     pub watched: bool,
 }
 
-// SAFETY: the pointers point to the caller's arrays, which are valid during the call. The safety comments below state
-// which thread accesses which values between two barriers.
+// SAFETY: the pointers point to the caller's arrays, which are valid during the call. The safety comments of
+// `CallThread` state which thread accesses which values between two barriers.
 unsafe impl Sync for Call<'_> {}
 
 /// One thread's view of a call.
@@ -92,7 +94,8 @@ pub struct Place {
     pub row: usize,
 }
 
-/// Granularity of the parts of the work list.
+/// Granularity of the parts of the work list: a part begins at any row of blocks, at the first row of a slab, or at the
+/// first row of a patch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Grain {
     Row,
@@ -163,7 +166,8 @@ impl<'a, 'w> CallThread<'a, 'w> {
         })
     }
 
-    /// Calls `f` for each row of blocks of this thread, divided as the option `parallel` requests; ends with a barrier.
+    /// Calls `f` with the patch and the number of each row of blocks of this thread. The option `parallel` determines
+    /// the division among the threads. Relaxes the blocks that `f` adds to the batch, and ends with a barrier.
     pub fn share_rows(&mut self, cut: &Cut, mut f: impl FnMut(&mut Self, usize, usize)) {
         let (me, count) = (self.me, self.patches().len());
         match self.call.work.parallel {
@@ -208,11 +212,11 @@ impl<'a, 'w> CallThread<'a, 'w> {
         me.barrier();
     }
 
-    /// Calls `question` with the caller's callbacks on thread 0, and returns its result on every thread.
-    pub fn ask(&mut self, question: impl FnOnce(&mut dyn Callbacks) -> bool) -> bool {
+    /// Calls `callback` with the caller's callbacks on thread 0, and returns its result on every thread.
+    pub fn call_on_first_thread(&mut self, callback: impl FnOnce(&mut dyn Callbacks) -> bool) -> bool {
         let stop = &self.call.data.stop;
         if let Some(callbacks) = &mut self.callbacks {
-            stop.store(question(*callbacks), Ordering::Relaxed);
+            stop.store(callback(*callbacks), Ordering::Relaxed);
         }
         self.me.barrier();
         let answer = stop.load(Ordering::Relaxed);
@@ -221,7 +225,7 @@ impl<'a, 'w> CallThread<'a, 'w> {
         answer
     }
 
-    /// Returns the number of the current fused coloured sweep, counted over all calls.
+    /// Returns the number of the current fused coloured sweep, counted from 1 over all calls.
     pub fn sweep_number(&self) -> usize {
         self.call.sweeps_before + self.sweeps + 1
     }

@@ -67,8 +67,8 @@ fn transform8<V: Lanes>(v: &mut [V; 8], sines: &[f64; 64]) {
     v[7] = r1.mul_add(a, minus_r4.mul_add(b, m3));
 }
 
-/// Returns tile[start + q * stride] for q = 0 .. 7. The function has neither loop nor closure, because closures are
-/// compiled without the target features.
+/// Returns tile[start + q * stride] for q = 0 .. 7. `std::array::from_fn` is not used, because it could be compiled as
+/// a function without the target features.
 #[inline(always)]
 fn eight<V: Lanes>(tile: &[V], start: usize, stride: usize) -> [V; 8] {
     let t = |q: usize| tile[start + q * stride];
@@ -186,13 +186,16 @@ unsafe fn write_rows<V: Lanes>(tile: *mut Row, start: usize, stride: usize, rows
     }
 }
 
-/// Relaxes one block of 8 x 8 x 8 cells. The forward transforms along y and along x are one loop over the planes each.
-/// The transforms along z are one loop over the columns. The loop bodies are short, so that the CPU executes several of
-/// them at the same time.
+/// Relaxes one block of 8 x 8 x 8 cells in four loops: forward transforms along y, plane by plane; forward transforms
+/// along x, plane by plane; both transforms along z, column by column; inverse transforms along x and y, plane by
+/// plane. The loop bodies are short, so that the CPU executes several of them at the same time.
 ///
 /// With a 7-point stencil, the right-hand side omits A_b u_b, since u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b +
 /// omega A_b^-1 g_b. Here g_b is f_b minus the contribution of the cells outside the block. If omega is 1, u_b is not
 /// read.
+///
+/// # Safety
+/// The conditions of `relax::relax` hold.
 #[inline(always)]
 unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[Row], scalings: Scalings, a: &Operator) {
     let mut tile = MaybeUninit::<[Row; 64]>::uninit();
@@ -281,10 +284,14 @@ fn along_x<V: Lanes>(tile: &mut [V; 64], blocks: usize, [bx, by, bz]: Shape, a: 
 }
 
 /// Relaxes blocks of any shape.
+///
+/// # Safety
+/// The conditions of `relax::relax` hold.
 #[inline(always)]
 unsafe fn relax_any<V: Lanes>(task: &Task, shape: Shape, reciprocals: &[Row], scalings: Scalings, a: &Operator) {
     let [bx, by, bz] = shape;
-    // Transposes process eight rows at a time, so the rows after the last row of the block must be zero.
+    // All 64 rows are initialized: `along_x` transposes eight rows at a time, and may read rows after the last row of
+    // the block.
     let mut tile = [V::splat(0.0); 64];
     let lines = Lines::new(task, bx);
     for k in 0..bz {

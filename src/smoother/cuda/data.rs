@@ -34,7 +34,8 @@ impl GrowingMemory {
         Ok(self.address())
     }
 
-    /// Copies values to the memory, which is reallocated if it is too small, and waits for the copy.
+    /// Copies values to the memory, which is reallocated if it is too small. Waits for the copy, and returns the
+    /// address.
     pub(super) fn put<T: NoUninit>(&mut self, stream: &Stream, values: &[T], what: &str) -> Result<Address> {
         let address = self.need(stream, size_of_val(values), what)?;
         if !values.is_empty() {
@@ -89,9 +90,10 @@ impl Arrays {
 }
 
 /// One launch: the range of its items in the plan, and the range of the counters by which they wait for one another.
+/// `cubes`: whether every item is one whole block of 8^3 cells.
 pub(super) struct Launch {
     pub(super) items: Range<usize>,
-    /// Range of indices into `progress`.
+    /// Range of indices into `progress` and `totals` of the plan.
     pub(super) progress: Range<usize>,
     pub(super) cubes: bool,
     /// Number of executions of this launch so far.
@@ -109,7 +111,7 @@ pub(super) enum Kind {
     /// Dense inverses, applied tile by tile.
     Dense,
     /// Dense inverses, applied stage by stage. The blocks of 8^3 cells of a stage are one matrix-matrix product.
-    Stages,
+    DenseByStage,
 }
 
 /// Work lists of a sweep with one cut and one order.
@@ -132,8 +134,8 @@ pub(super) struct Plan {
     pub(super) rest_counts: [u32; 2],
 }
 
-/// Returns the terms x, y and z of the eigenvalues Lambda = x[p] + y[q] + z[r] of blocks of 8^3 cells, for a 7-point
-/// stencil that sine transforms diagonalize.
+/// Returns the terms x, y and z, one after the other, of the eigenvalues Lambda = x[p] + y[q] + z[r] of blocks of 8^3
+/// cells; x contains the center entry. The values are used only for 7-point stencils that sine transforms diagonalize.
 pub(super) fn eigenvalues(stencil: &Stencil) -> [f64; 3 * TILE] {
     let mut values = [0.0; 3 * TILE];
     let entries = [
@@ -142,7 +144,7 @@ pub(super) fn eigenvalues(stencil: &Stencil) -> [f64; 3 * TILE] {
         (stencil.at(0, 0, -1), stencil.at(0, 0, 1)),
     ];
     for (d, (lower, upper)) in entries.into_iter().enumerate() {
-        // Computes sgn(u) sqrt(l u) without overflow of the product l u.
+        // Computes sgn(u) sqrt(l u), with l = `lower` and u = `upper`, without overflow of the product.
         let even = if lower == upper { upper } else { (lower / upper).sqrt() * upper };
         for p in 0..TILE {
             let angle = std::f64::consts::PI * (p + 1) as f64 / (TILE + 1) as f64;
@@ -162,6 +164,7 @@ pub(super) struct Data {
 }
 
 /// Device memory that belongs to no plan, and the numbers of its elements. The memory is reused for new patches.
+/// `table` contains the addresses of the arrays of each patch, and `rows` is its copy on the host.
 #[derive(Default)]
 pub(super) struct Buffers {
     pub(super) copies: GrowingMemory,
@@ -196,7 +199,7 @@ impl Plan {
         let all = 0..blocks.list.patches.len();
         let (mut items, mut totals) = (Vec::new(), Vec::new());
         let mut launch = |range: Range<usize>, faces: &Faces| -> Result<Launch> {
-            let in_stages = kind == Kind::Stages;
+            let in_stages = kind == Kind::DenseByStage;
             let (own, own_totals, stages) = items_of(blocks, range, (&cut, order), faces, in_stages)?;
             let cubes = own.iter().all(|item| item.shape == CUBE);
             let starts = (items.len(), totals.len());
@@ -244,7 +247,7 @@ pub(super) fn kind_of(dense: bool, batches: bool, cut: &Cut) -> Kind {
     match (dense, batches && cut.block == [TILE; 3]) {
         (false, _) => Kind::Transforms,
         (true, false) => Kind::Dense,
-        (true, true) => Kind::Stages,
+        (true, true) => Kind::DenseByStage,
     }
 }
 
@@ -255,7 +258,8 @@ pub(super) fn order_of(work: &Work) -> Order {
         (Method::Jacobi, _) => Order::Together,
         (Method::Coloured, _) => Order::Colours { reverse },
         (Method::Chaotic, Parallel::Patches) => Order::Lexicographic { reverse },
-        // This is only the order in which the blocks start: blocks do not wait for other blocks.
+        // Blocks start in this order. They wait for earlier colours only in their own chunk (`own_chunk` of the
+        // kernel).
         (Method::Chaotic, _) => Order::Colours { reverse },
     }
 }
@@ -324,8 +328,8 @@ impl Data {
             + self.plans.iter().map(Plan::bytes).sum::<usize>()
     }
 
-    /// Returns the index of the plan for one cut of a call. Builds the plan if it does not exist, and allocates the
-    /// buffers for its faces.
+    /// Returns the index of the plan for one cut of a call. Builds the plan if it does not exist. Allocates the buffers
+    /// for its faces if both cuts of the call are the same.
     pub(super) fn plan(&mut self, stream: &Stream, cut: &Cut, work: &Work, kind: Kind) -> Result<usize> {
         let order = order_of(work);
         let found = self.plans.iter().position(|p| p.cut == *cut && p.order == order);
@@ -333,13 +337,13 @@ impl Data {
             let plan = Plan::new(stream, &self.blocks, &self.groups, (*cut, order), kind)?;
             push(&mut self.plans, plan, "plans of sweeps")?;
         }
-        let place = found.unwrap_or(self.plans.len() - 1);
-        let bytes = 2 * 8 * FACE * self.plans[place].face_count;
+        let index = found.unwrap_or(self.plans.len() - 1);
+        let bytes = 2 * 8 * FACE * self.plans[index].face_count;
         if work.cuts[0] == work.cuts[1] && self.buffers.faces.bytes() < bytes {
             self.buffers.faces.need(stream, bytes, "faces between patches")?;
             // The next call may use another stream, so the initialization must be complete.
             stream.wait()?;
         }
-        Ok(place)
+        Ok(index)
     }
 }

@@ -23,17 +23,17 @@ pub const CUBE: u32 = 0x11_1888;
 const ADVANCES: u32 = 1 << 6;
 const FIRST_FACE: u32 = 7;
 
-/// Minimum number of tiles per chunk; with two colours, a stage of a chunk then has 32 tiles. 64 tiles were faster than
-/// 128 and 256 tiles, each measured with the lag that `items_of` computes.
+/// Minimum number of tiles per chunk. With two colours and blocks of 8^3 cells, a stage of such a chunk has 32 items.
+/// 64 tiles were faster than 128 and 256 tiles, each measured with the lag that `items_of` computes.
 const CHUNK_TILES: usize = 64;
-/// Number of items that a device executes at a time: 12 on each of 132 multiprocessors. Between an item and the items
-/// of the previous stage that it waits for, at least this number of other items is launched. The item then rarely
+/// Number of items that a device executes at a time, about 12 on each of 132 multiprocessors. Between an item and the
+/// items of the previous stage that it waits for, at least this number of other items is launched. The item then rarely
 /// waits. The data of the items in between should stay in the L2 cache. With the value 2048 instead of 1600, a sweep
 /// takes 3 % longer.
 const IN_FLIGHT: usize = 1600;
 /// Largest number of ghost cells that a thread block copies.
 const BOX_CELLS: usize = 512;
-/// Number of values of u that a thread block copies.
+/// Largest number of values of u that a thread block copies.
 pub const SEGMENT: usize = 4096;
 /// Number of values of a face of a tile.
 pub const FACE: usize = 64;
@@ -82,7 +82,8 @@ struct AxisTile {
     index: i64,
     /// Index of the first block, counted from the first block of the patch.
     number: usize,
-    /// Number of the slab. Tiles are adjacent only to tiles of the same slab and of the neighbouring slabs.
+    /// Number of the slab. A slab is one tile or, with `strided`, the tiles that consist of 2 * (8 / block) consecutive
+    /// blocks. Tiles are adjacent only to tiles of the same slab and of the neighbouring slabs.
     slab: usize,
 }
 
@@ -142,8 +143,8 @@ pub fn cells<T: Copy>(xs: &[T], ys: &[T], zs: &[T]) -> impl Iterator<Item = [T; 
     zs.iter().flat_map(move |z| ys.iter().flat_map(move |y| xs.iter().map(move |x| [*x, *y, *z])))
 }
 
-/// Returns the one or two stages in which blocks of a tile are relaxed. Each stage has the flags (STRIDED, MASKED,
-/// PHASE) that select its blocks.
+/// Returns the numbers of the one or two stages in which blocks of a tile are relaxed. For each stage, also returns the
+/// flags (STRIDED, MASKED, PHASE) that select its blocks.
 fn visits(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> [Option<(usize, u32)>; 2] {
     match order {
         Order::Together => [Some((0, 0)), None],
@@ -157,10 +158,11 @@ fn visits(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> 
             [Some((stage_of(own), if several { STRIDED } else { 0 })), None]
         }
         Order::Lexicographic { .. } => {
-            // Without `overlap`, a 7-point stencil couples blocks that share a face, and a 27-point stencil also those
-            // that share an edge or a corner. With `overlap`, a shifted block shares cells with all blocks around it.
-            // At both ends of a patch, blocks are shifted towards each other, so that a shifted block also overlaps the
-            // block after its neighbour.
+            // The stage is a weighted sum of the block's indices. The weights ensure that, of two coupled blocks, the
+            // later one in lexicographic order has the higher stage. Without `overlap`, a 7-point stencil couples
+            // blocks that share a face, and a 27-point stencil also those that share an edge or a corner. With
+            // `overlap`, a shifted block shares cells with all blocks around it. If a patch has three blocks in a
+            // direction, the first and the last one may be shifted towards each other, so that they overlap, too.
             let weights = match (colours, overlap) {
                 (_, true) => [1, 3, 9],
                 (2, false) => [1, 1, 1],
@@ -231,9 +233,9 @@ pub fn items_of(
     if in_stages {
         // A stable sort would allocate memory.
         placed.sort_unstable_by_key(|p| (p.stage, p.item.shape != CUBE, p.number));
-        let place =
+        let index =
             |stage: usize, other: bool| placed.partition_point(|p| (p.stage, p.item.shape != CUBE) < (stage, other));
-        let ends = |s: usize| [place(s, false)..place(s, true), place(s, true)..place(s + 1, false)];
+        let ends = |s: usize| [index(s, false)..index(s, true), index(s, true)..index(s + 1, false)];
         let stages = collected((0..stages).map(ends), ITEMS)?;
         return Ok((collected(placed.into_iter().map(|p| p.item), ITEMS)?, Vec::new(), stages));
     }
@@ -249,8 +251,8 @@ pub fn items_of(
     for p in placed.iter().filter(|p| p.stage + 1 < stages) {
         totals[(2 + p.stage) * row + p.chunk + 1] += 1;
     }
-    for place in 2 * row..totals.len() {
-        totals[place] += totals[place - row];
+    for k in 2 * row..totals.len() {
+        totals[k] += totals[k - row];
     }
     totals.copy_within(stages * row.., 0);
     let mut items = Vec::new();
@@ -295,7 +297,7 @@ fn pieces(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Resul
     Ok(())
 }
 
-/// Returns the copies of all ghost cells between patches, divided into pieces.
+/// Returns the copies of all ghost cells that other patches cover, divided into pieces.
 pub fn boxes_of(list: &PatchList) -> Result<Vec<BlockCopy>> {
     let mut boxes = Vec::new();
     for copy in &list.copies {
@@ -313,20 +315,22 @@ struct Edge {
     beyond: [Option<(usize, usize)>; 6],
 }
 
-/// Faces between tiles of different patches. A tile writes the values that the adjacent tile reads in the next sweep.
-/// Between these two sweeps, ghost cells are therefore neither written nor read. Faces are used with 7-point stencils,
-/// cuts without overlap, and blocks that sine transforms solve.
+/// Faces between tiles of different patches. A tile writes the values of a face to a buffer, and the adjacent tile
+/// reads them in the next sweep. The ghost cells at this face are therefore neither written nor read between these two
+/// sweeps. Faces are used with 7-point stencils, cuts without overlap, and blocks that sine transforms solve.
 #[derive(Default)]
 pub struct Faces {
-    /// The `faces` word of an item, by patch and first cell.
+    /// The `faces` word of an item (its sides with a partner, and from bit `FIRST_FACE` on the number of its first
+    /// face), by patch and first cell.
     words: HashMap<(usize, [usize; 3]), u32>,
     /// For each face, the number of the adjacent face.
     pub partners: Vec<i32>,
 }
 
 impl Faces {
-    /// Finds the pairs of faces of one cut. Two tiles form a pair if they touch in a plane and their first cells have
-    /// the same indices in this plane.
+    /// Finds the pairs of faces of one cut. Two tiles of 8^3 cells in different patches form a pair if they touch in a
+    /// plane and their first cells have the same indices in this plane. With 27-point stencils or `overlap`, there are
+    /// none.
     pub fn new(blocks: &Blocks, cut: &Cut, order: Order) -> Result<Self> {
         let list = &*blocks.list;
         if blocks.stencil.points != 7 || cut.overlap || list.copies.is_empty() {
@@ -347,22 +351,22 @@ impl Faces {
                     if cell[axis] != if high { own.size[axis].wrapping_sub(TILE) } else { 0 } {
                         continue;
                     }
-                    let mut place = [0, 1, 2].map(|d| own.lower[d] + cell[d] as i64);
-                    place[axis] += if high { TILE as i64 } else { 0 };
+                    let mut cell_index = [0, 1, 2].map(|d| own.lower[d] + cell[d] as i64);
+                    cell_index[axis] += if high { TILE as i64 } else { 0 };
                     if edge.is_none() {
                         error::push(&mut edges, Edge { patch, cell, beyond: [None; 6] }, FACES)?;
                     }
                     let tile = *edge.get_or_insert(edges.len() - 1);
-                    if let Some((other, other_side)) = open.remove(&(axis, place)) {
+                    if let Some((other, other_side)) = open.remove(&(axis, cell_index)) {
                         edges[tile].beyond[side] = Some((other, other_side));
                         edges[other].beyond[other_side] = Some((tile, side));
                     } else {
-                        insert(&mut open, (axis, place), (tile, side), FACES)?;
+                        insert(&mut open, (axis, cell_index), (tile, side), FACES)?;
                     }
                 }
             }
         }
-        // Faces are numbered in the order of the tiles.
+        // Faces are numbered in the order of the tiles, and for each tile in the order of its sides.
         let mut numbers: Vec<[i32; 6]> = zeroed(edges.len(), FACES)?;
         let (mut count, mut words) = (0, HashMap::new());
         for (edge, numbers) in edges.iter().zip(&mut numbers) {
@@ -438,7 +442,7 @@ impl Faces {
         let tiles_along = |d: usize| -> Result<Vec<AxisTile>> {
             let mut tiles = axis_tiles(cut, to, d, false, order.is_single())?;
             if d == axis {
-                // Only the tile at the edge of the patch is adjacent to these ghost cells.
+                // Along this axis, only the tile at the edge of the patch is adjacent to these ghost cells.
                 let at_edge = if side % 2 == 1 { tiles.len() - 1 } else { 0 };
                 tiles.swap(0, at_edge);
                 tiles.truncate(1);

@@ -87,7 +87,7 @@ impl SmootherBackend for Cuda {
         let n: usize = shape.iter().product();
         let (values, dense, scaled) = match inverse {
             // Dense inverses are stored by columns, so that threads of adjacent rows read adjacent values. For blocks
-            // of 8^3 cells, a second copy is stored in the order in which the lanes of the matrix product read it.
+            // of 8^3 cells, a second copy follows in the order in which the lanes of the matrix product read it.
             Inverse::Dense(rows) => {
                 let mut values = collected((0..n * n).map(|q| rows[q % n * n + q / n]), INVERSE)?;
                 if shape == [TILE; 3] {
@@ -111,10 +111,10 @@ impl SmootherBackend for Cuda {
             dense: at(0, dense),
             packed: at(n, dense && shape == [TILE; 3]),
         };
-        let place = shape_index(shape);
-        stream.send(self.tables.address + (place * size_of::<BlockTables>()) as u64, &[tables])?;
+        let index = shape_index(shape);
+        stream.send(self.tables.address + (index * size_of::<BlockTables>()) as u64, &[tables])?;
         stream.wait()?;
-        self.inverses[place] = Some(memory);
+        self.inverses[index] = Some(memory);
         self.dense = dense;
         Ok(())
     }
@@ -171,15 +171,15 @@ impl SmootherBackend for Cuda {
             on_device,
             callbacks,
             work,
-            which: 0,
+            current_array: 0,
             done: 0,
             ahead: 0,
             uploaded: on_device,
             downloaded: false,
             ghosts_copied: false,
             pending: false,
-            arrived: false,
-            behind: false,
+            faces_written: false,
+            follows_kernel: false,
             seconds_transfer: 0.0,
             failed: None,
         };

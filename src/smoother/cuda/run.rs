@@ -1,12 +1,13 @@
 //! One call of the `cuda` backend of the block smoothers.
 //!
-//! A sweep is one launch for all patches. If a call has several sweeps of patches in device memory, tiles at the edge
-//! of a patch write their faces to buffers. The adjacent tiles of other patches read the buffers in the next sweep.
-//! Ghost cells are exchanged before the first sweep, and the last sweep fills them.
+//! A sweep is one launch for all patches, or several launches if dense inverses are applied stage by stage. Between two
+//! sweeps that are one launch each, tiles at the edge of a patch write their faces to buffers, if no callback needs the
+//! ghost cells. The adjacent tiles of other patches read the buffers in the next sweep. Ghost cells are exchanged
+//! before the first of these sweeps, and the last one fills them.
 //!
-//! Patches in host memory have a copy on the device. With several groups of patches, the first and the last sweep of a
-//! call run group by group, unless `transfer=breadth_first` is set. The first sweep of a group overlaps the upload of
-//! the next group. The last sweep of a group overlaps the download of the previous group.
+//! Patches in host memory have a copy on the device. They are divided into groups. If there are several, the first and
+//! the last sweep of a call run group by group, unless `transfer=breadth_first` is set. The first sweep of a group
+//! overlaps the upload of the next group. The last sweep of a group overlaps the download of the previous group.
 
 use super::data::{Data, kind_of};
 use super::lists::{FACE, to_i32};
@@ -15,7 +16,7 @@ use crate::cuda::call::Attempts;
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, BlockCopyArgs, BlockItem, BlockPatch, BlockSegment, ExchangeArgs, LookArgs, NormArgs, RelaxArgs,
+    Address, BlockCopyArgs, BlockItem, BlockPatch, BlockSegment, ExchangeArgs, NormArgs, PatchArgs, RelaxArgs,
     RelaxLaunch,
 };
 use crate::cuda::staging::{Copies, Job};
@@ -28,13 +29,14 @@ use std::time::Instant;
 /// Product of the factors 2 / (b + 1) of three inverse transforms of length 8.
 const WEIGHT: f64 = 8.0 / 729.0;
 
-/// Use of the face buffers by a sweep. `arrived`: the sweep reads the faces of the previous sweep. `leaving`: the sweep
-/// writes faces for the next sweep. `keep`: the sweep also writes the faces that it reads to the ghost cells.
+/// Use of the face buffers by a sweep. `faces_read`: the sweep reads the faces of the previous sweep. `faces_written`:
+/// the sweep writes faces for the next sweep. `stores_ghosts`: the sweep also writes the faces that it reads to the
+/// ghost cells.
 #[derive(Clone, Copy, Default)]
 struct FaceBuffers {
-    arrived: bool,
-    leaving: bool,
-    keep: bool,
+    faces_read: bool,
+    faces_written: bool,
+    stores_ghosts: bool,
 }
 
 /// State of one call.
@@ -53,7 +55,7 @@ pub(super) struct Run<'a> {
     pub(super) callbacks: &'a mut dyn Callbacks,
     pub(super) work: &'a Work,
     /// Index of the array with the current values, 0 or 1.
-    pub(super) which: usize,
+    pub(super) current_array: usize,
     /// `done`: number of sweeps that were requested so far, including the current one. `ahead`: number of sweeps that
     /// were executed before they were requested.
     pub(super) done: usize,
@@ -67,10 +69,10 @@ pub(super) struct Run<'a> {
     pub(super) pending: bool,
     /// Whether the previous sweep wrote its faces. It wrote them to one half of `faces`: the first half if its number,
     /// counted from 1, is even, else the second half.
-    pub(super) arrived: bool,
+    pub(super) faces_written: bool,
     /// Whether the last operation on the first stream is a kernel of this backend. The next kernel may then start
     /// before that kernel ends.
-    pub(super) behind: bool,
+    pub(super) follows_kernel: bool,
     pub(super) seconds_transfer: f64,
     pub(super) failed: Option<Error>,
 }
@@ -124,13 +126,13 @@ impl Run<'_> {
         0..self.data.buffers.rows.len()
     }
 
-    /// Copies patches in host memory to the device.
+    /// Copies u and, with `with_f`, f of patches in host memory to the device.
     fn upload(&mut self, patches: Range<usize>, with_f: bool, stream: usize) -> Result<()> {
         let start = Instant::now();
         let with_f = with_f && !self.arrays.pointers().f.is_empty();
         for p in patches {
             let (row, u) = (&self.data.buffers.rows[p], self.arrays.u(p));
-            let (stream, u) = (self.streams[stream], Job::all(u, row.u[self.which]));
+            let (stream, u) = (self.streams[stream], Job::all(u, row.u[self.current_array]));
             if with_f {
                 self.copies.send(stream, &[u, Job::all(self.arrays.f(p), row.f)])?;
             } else {
@@ -142,10 +144,10 @@ impl Run<'_> {
     }
 
     /// Copies u from the device to the patches in host memory.
-    fn download(&mut self, patches: Range<usize>, which: usize, stream: usize) -> Result<()> {
+    fn download(&mut self, patches: Range<usize>, array: usize, stream: usize) -> Result<()> {
         let start = Instant::now();
         for p in patches {
-            let job = Job::all_to(self.arrays.u_mut(p), self.data.buffers.rows[p].u[which]);
+            let job = Job::all_to(self.arrays.u_mut(p), self.data.buffers.rows[p].u[array]);
             self.copies.fetch(self.streams[stream], &[job])?;
         }
         self.seconds_transfer += start.elapsed().as_secs_f64();
@@ -172,8 +174,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Copies the caller's ghost cells to the other array of block Jacobi. Once per call suffices, because only the
-    /// caller's function writes these cells between sweeps.
+    /// Copies the ghost layer of array `from` to array `to`, for the second array of block Jacobi. Ghost cells that no
+    /// patch covers change only in a callback. Without a callback, one copy per call of the smoother therefore
+    /// suffices.
     fn copy_ghosts(&self, patches: Range<usize>, from: usize, to: usize, stream: usize) -> Result<()> {
         self.copy_values(patches, from, to, true, stream)
     }
@@ -200,7 +203,7 @@ impl Run<'_> {
         &mut self,
         (plan, group): (usize, Option<usize>),
         (from, to): (usize, usize),
-        handed: FaceBuffers,
+        face_buffers: FaceBuffers,
         stream: usize,
     ) -> Result<()> {
         let data = &mut *self.data;
@@ -213,13 +216,13 @@ impl Run<'_> {
         }
         let next = launch.launches.wrapping_add(1);
         let asynchronous = self.work.method == Method::Chaotic && self.work.parallel != Parallel::Patches;
-        let place = (4 * launch.progress.start) as u64;
+        let offset = (4 * launch.progress.start) as u64;
         let mut arguments = RelaxArgs {
             patches: data.buffers.table.address(),
             items: 0,
             tables: self.tables,
-            progress: progress + place,
-            totals: totals + place,
+            progress: progress + offset,
+            totals: totals + offset,
             launches: next,
             from: from as i32,
             to: to as i32,
@@ -231,19 +234,19 @@ impl Run<'_> {
             weight: WEIGHT,
             points: data.blocks.stencil.points as i32,
             dense: i32::from(!self.transforms),
-            arrived: 0,
-            leaving: 0,
+            faces_read: 0,
+            faces_written: 0,
             partners: plan.partners.address(),
-            keep: i32::from(handed.keep),
+            store_ghosts: i32::from(face_buffers.stores_ghosts),
         };
         let half = |sweep: usize| faces + (sweep % 2 * 8 * FACE * plan.face_count) as u64;
-        if handed.arrived {
-            arguments.arrived = half(self.done - 1);
+        if face_buffers.faces_read {
+            arguments.faces_read = half(self.done - 1);
         }
-        if handed.leaving {
-            arguments.leaving = half(self.done);
+        if face_buffers.faces_written {
+            arguments.faces_written = half(self.done);
         }
-        let behind = &mut self.behind;
+        let follows_kernel = &mut self.follows_kernel;
         let chained = stream == 0;
         let (stream, cubes) = (self.streams[stream], launch.cubes && self.transforms);
         let any = if data.blocks.stencil.points == 7 { launch::relax_7 } else { launch::relax_27 };
@@ -255,7 +258,7 @@ impl Run<'_> {
             arguments.items = items + ((start + range.start) * size_of::<BlockItem>()) as u64;
             arguments.count = to_i32(range.len(), "the number of blocks")? as u32;
             let how = RelaxLaunch {
-                behind: std::mem::replace(behind, chained) && chained,
+                follows_kernel: std::mem::replace(follows_kernel, chained) && chained,
                 processors: stream.device().processors,
             };
             kernel(stream, &arguments, how)
@@ -279,7 +282,7 @@ impl Run<'_> {
         let jacobi = self.work.method == Method::Jacobi;
         if self.ahead > 0 {
             self.ahead -= 1;
-            self.which ^= usize::from(jacobi);
+            self.current_array ^= usize::from(jacobi);
             return Ok(());
         }
         let plan = self.plan_of(cut)?;
@@ -289,31 +292,31 @@ impl Run<'_> {
         if self.on_device || !(first || last) || count == 0 || !self.work.overlap_copies {
             self.ensure_uploaded()?;
             if jacobi && self.ghosts_wanted() {
-                self.copy_ghosts(self.all(), self.which, 1 - self.which, 0)?;
+                self.copy_ghosts(self.all(), self.current_array, 1 - self.current_array, 0)?;
             }
             let last = self.done == self.work.sweeps;
-            let arrived = std::mem::take(&mut self.arrived);
-            if arrived {
+            let faces_read = std::mem::take(&mut self.faces_written);
+            if faces_read {
                 self.pending = false;
                 let plan = &self.data.plans[plan];
                 self.exchange_boxes(plan.rest.address(), plan.rest_counts[usize::from(last)], both)?;
             } else {
                 self.exchange_now(both)?;
             }
-            // This sweep leaves its faces in buffers only if the next sweep is one launch for all patches, too, and if
-            // no callback reads ghost cells before the next sweep.
+            // This sweep leaves its faces in buffers only if the next sweep uses the same plan and is one launch for
+            // all patches, too, and if no callback reads ghost cells before the next sweep.
             let next_is_whole =
                 self.on_device || count == 0 || !self.work.overlap_copies || self.done + 1 < self.work.sweeps;
             let plan_has_faces = self.data.plans[plan].face_count > 0 && self.work.cuts[0] == self.work.cuts[1];
-            let leaving = plan_has_faces && !last && next_is_whole && !watched && !self.callbacks.fills();
+            let faces_written = plan_has_faces && !last && next_is_whole && !watched && !self.callbacks.fills();
             self.launch(
                 (plan, None),
-                self.ways(jacobi, 0),
-                FaceBuffers { arrived, leaving, keep: arrived && last },
+                self.array_pair(jacobi, 0),
+                FaceBuffers { faces_read, faces_written, stores_ghosts: faces_read && last },
                 0,
             )?;
-            self.arrived = leaving;
-            self.which ^= usize::from(jacobi);
+            self.faces_written = faces_written;
+            self.current_array ^= usize::from(jacobi);
             return Ok(());
         }
         // If there are neither copies between patches nor callbacks, the groups are independent. Each group then
@@ -331,32 +334,37 @@ impl Run<'_> {
                 self.upload(group.clone(), true, stream)?;
             }
             if ghosts {
-                self.copy_ghosts(group.clone(), self.which, 1 - self.which, stream)?;
+                self.copy_ghosts(group.clone(), self.current_array, 1 - self.current_array, stream)?;
             }
             for sweep in 0..sweeps {
-                self.launch((plans[sweep % 2], Some(g)), self.ways(jacobi, sweep), FaceBuffers::default(), stream)?;
+                self.launch(
+                    (plans[sweep % 2], Some(g)),
+                    self.array_pair(jacobi, sweep),
+                    FaceBuffers::default(),
+                    stream,
+                )?;
             }
             if leave {
-                let which = if jacobi { self.which ^ (sweeps % 2) } else { self.which };
-                self.download(group, which, stream)?;
+                let array = if jacobi { self.current_array ^ (sweeps % 2) } else { self.current_array };
+                self.download(group, array, stream)?;
             }
         }
         self.join()?;
         self.ahead = sweeps - 1;
-        self.which ^= usize::from(jacobi);
+        self.current_array ^= usize::from(jacobi);
         (self.uploaded, self.downloaded) = (true, leave);
         Ok(())
     }
 
     /// Returns the indices of the arrays that a sweep reads and writes. `later` is 0 for the next sweep, 1 for the
     /// sweep after it, and so on.
-    fn ways(&self, jacobi: bool, later: usize) -> (usize, usize) {
-        let from = if jacobi { self.which ^ (later % 2) } else { self.which };
+    fn array_pair(&self, jacobi: bool, later: usize) -> (usize, usize) {
+        let from = if jacobi { self.current_array ^ (later % 2) } else { self.current_array };
         (from, if jacobi { 1 - from } else { from })
     }
 
-    /// Returns whether the caller must now copy the ghost cells to the second array of block Jacobi: in the first call,
-    /// and in every call if a callback fills ghost cells. Records that the ghost cells have been copied.
+    /// Returns whether `sweep` must now copy the ghost cells to the second array of block Jacobi: before the first
+    /// sweep, and before every sweep if a callback fills ghost cells. Records that the ghost cells have been copied.
     fn ghosts_wanted(&mut self) -> bool {
         !std::mem::replace(&mut self.ghosts_copied, true) || self.callbacks.fills()
     }
@@ -368,12 +376,12 @@ impl Run<'_> {
         self.data.plan(self.streams[0], cut, self.work, kind)
     }
 
-    fn look(&self) -> LookArgs {
+    fn patch_args(&self) -> PatchArgs {
         let data = &*self.data;
-        LookArgs {
+        PatchArgs {
             patches: data.buffers.table.address(),
             regions: data.buffers.regions.address(),
-            which: self.which as i32,
+            which: self.current_array as i32,
             sums: data.buffers.sums.address(),
             bad: data.buffers.answers.address(),
             entries: data.blocks.stencil.entries,
@@ -389,7 +397,7 @@ impl Run<'_> {
         self.ensure_uploaded()?;
         let (stream, answers) = (self.streams[0], self.data.buffers.answers.address());
         stream.fill(answers, 0xff, 8)?;
-        launch::inspect_patches(stream, &self.look(), self.data.buffers.region_count)?;
+        launch::inspect_patches(stream, &self.patch_args(), self.data.buffers.region_count)?;
         let mut number = [u64::MAX];
         stream.fetch(&mut number, answers)?;
         stream.wait()?;
@@ -407,7 +415,7 @@ impl Run<'_> {
         let (stride, plane) = patch.strides();
         let [i, j, k] = cell_at;
         let address = match name {
-            "u" => row.u[self.which] + 8 * ((k + 1) * plane + (j + 1) * stride + i + 1) as u64,
+            "u" => row.u[self.current_array] + 8 * ((k + 1) * plane + (j + 1) * stride + i + 1) as u64,
             _ => row.f + 8 * cell as u64,
         };
         let mut value = [0.0f64];
@@ -416,7 +424,7 @@ impl Run<'_> {
         Ok(Some(BadCell { name, value: value[0], patch: p, cell: cell_at }))
     }
 
-    /// Copies ghost cells between patches if a copy is pending.
+    /// Copies ghost cells between patches if a copy is pending; with `both`, to both arrays of block Jacobi.
     fn exchange_now(&mut self, both: bool) -> Result<()> {
         if !std::mem::replace(&mut self.pending, false) {
             return Ok(());
@@ -432,10 +440,10 @@ impl Run<'_> {
         let arguments = ExchangeArgs {
             patches: self.data.buffers.table.address(),
             copies,
-            which: self.which as i32,
+            which: self.current_array as i32,
             both: i32::from(both),
         };
-        launch::exchange(self.streams[0], &arguments, count, std::mem::replace(&mut self.behind, true))
+        launch::exchange(self.streams[0], &arguments, count, std::mem::replace(&mut self.follows_kernel, true))
     }
 
     /// Returns whether the next sweep is the last sweep of block Jacobi. The array to which it writes must then also
@@ -494,15 +502,15 @@ impl SmootherSteps for Run<'_> {
         }
         let stop = self.attempt(|run| {
             run.join()?;
-            // The caller's function may have queued kernels on the stream, so the next kernel must not start early.
-            run.behind = false;
+            // The caller's function may enqueue kernels on the stream, so the next kernel must not start early.
+            run.follows_kernel = false;
             if run.on_device {
-                let current = run.data.buffers.rows.iter().map(|r| r.u[run.which] as *mut f64);
+                let current = run.data.buffers.rows.iter().map(|r| r.u[run.current_array] as *mut f64);
                 let current = collected(current, "addresses of patches")?;
                 return Ok(run.callbacks.fill(sweep, &current));
             }
             if run.uploaded {
-                run.download(run.all(), run.which, 0)?;
+                run.download(run.all(), run.current_array, 0)?;
                 run.join()?;
             }
             let stop = run.callbacks.fill(sweep, run.arrays.pointers().u);
@@ -543,7 +551,7 @@ impl SmootherSteps for Run<'_> {
             run.ensure_uploaded()?;
             run.exchange_now(false)?;
             let (stream, answers) = (run.streams[0], run.data.buffers.answers.address());
-            launch::residual_patches(stream, &LookArgs { scale, ..run.look() }, run.data.buffers.region_count)?;
+            launch::residual_patches(stream, &PatchArgs { scale, ..run.patch_args() }, run.data.buffers.region_count)?;
             let count = i64::from(run.data.buffers.region_count);
             let norm = answers + 8;
             launch::norm_patches(stream, &NormArgs { sums: run.data.buffers.sums.address(), count, norm })?;
@@ -556,7 +564,7 @@ impl SmootherSteps for Run<'_> {
                 }
                 run.seconds_transfer += start.elapsed().as_secs_f64();
             }
-            // No operation is enqueued between this copy and the wait.
+            // The wait follows directly, so `value` exists until the copy is complete.
             let mut value = [0.0f64];
             stream.fetch(&mut value, norm)?;
             stream.wait()?;
@@ -577,12 +585,12 @@ impl SmootherSteps for Run<'_> {
         self.step(|run| {
             run.exchange_now(false)?;
             if run.on_device {
-                if run.which == 1 {
+                if run.current_array == 1 {
                     run.copy_values(run.all(), 1, 0, false, 0)?;
-                    run.which = 0;
+                    run.current_array = 0;
                 }
             } else if run.uploaded && !run.downloaded {
-                run.download(run.all(), run.which, 0)?;
+                run.download(run.all(), run.current_array, 0)?;
             }
             run.join()
         });

@@ -5,7 +5,7 @@ use super::arrays::{
 };
 use super::watch::{GhostFill, Ghosts};
 
-use crate::abi::guard::note;
+use crate::abi::guard::store_message;
 use crate::abi::handle::{Family, Handle};
 use crate::abi::messages::{not_uploaded, not_watched};
 use crate::abi::shape::Shape;
@@ -43,7 +43,7 @@ pub(super) fn status_of(swept: &Swept) -> i32 {
     if !swept.stopped {
         return RRB_OK;
     }
-    note(format_args!("stopped by the monitor or the ghost function after {} sweeps", swept.sweeps));
+    store_message(format_args!("stopped by the monitor or the ghost function after {} sweeps", swept.sweeps));
     RRB_STOPPED
 }
 

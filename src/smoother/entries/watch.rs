@@ -29,7 +29,7 @@ impl Callbacks for Ghosts<'_, '_> {
         let GhostFill { callback: Some(fill), user } = self.fill else { return false };
         // SAFETY: the caller of `smoother_set_ghost_fill` passed a function of this signature that accepts `user`.
         let answer = callback(|| unsafe { fill(user, sweep, u.as_ptr()) });
-        self.watch.answer(format_args!("the ghost function failed"), answer)
+        self.watch.stops(format_args!("the ghost function failed"), answer)
     }
 
     fn watched(&self) -> bool {
@@ -37,6 +37,6 @@ impl Callbacks for Ghosts<'_, '_> {
     }
 
     fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool {
-        self.watch.see(Event::Iteration(sweep, relative_residual))
+        self.watch.receive(Event::Iteration(sweep, relative_residual))
     }
 }

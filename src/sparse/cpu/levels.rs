@@ -46,8 +46,8 @@ pub fn by_levels<I: Index>(a: &Csr<I>, members: usize) -> Result<Order<I>> {
 }
 
 /// Returns the number of rows per piece, the level of each piece, and the number of levels. Starts with pieces of about
-/// the bandwidth divided by the number of threads, and halves them until a level has about as many pieces as threads.
-/// On a grid, the bandwidth is the number of nodes of a plane or line.
+/// the bandwidth divided by the number of threads, and halves them until a level has about as many pieces as threads,
+/// or until the pieces are single rows. On a grid, the bandwidth is the number of nodes of a plane or line.
 fn pieces<I: Index>(a: &Csr<I>, members: usize) -> Result<(usize, Vec<I>, usize)> {
     let rows = a.rows();
     if members <= 1 || rows == 0 {
@@ -113,7 +113,8 @@ impl<I: Index> Interleaving<I> {
 
     /// Appends the rows of a piece to the order. Up to [`OPEN`] runs of connected rows are open at a time. In each
     /// round, every open run appends its next row if this row is ready. The next row of the first open run is always
-    /// ready, since all rows before it are in the order.
+    /// ready. All earlier rows of the piece are in the order, because they belong to runs that are complete. Earlier
+    /// rows of other pieces that are connected to it are in the order, because these pieces are on previous levels.
     fn take(&mut self, a: &Csr<I>, rows: Range<usize>, order: &mut Vec<I>) {
         let joined = |i: usize| a.get(i, i - 1).or_else(|| a.get(i - 1, i)).is_some();
         let mut next = rows.start;

@@ -22,7 +22,7 @@ use crate::aggregation::Kept;
 use crate::base::engine::Engine;
 use crate::base::team::{Me, Team};
 use crate::error::{Error, Result};
-use crate::krylov::cpu::caller::{Caller, Output};
+use crate::krylov::cpu::caller::{CallerArrays, Output};
 use crate::krylov::cpu::chunks::{CHUNK, Chunks};
 use crate::krylov::cpu::steps::{PCG_VECTORS, ThreadState};
 use crate::krylov::solve_steps::{Arrays, Program};
@@ -55,9 +55,10 @@ fn team_for(team: &mut Option<Team>, rows: usize, threads: usize) -> Result<&mut
     Team::sized(team, members)
 }
 
-/// Creates the workspace of a product that maps a vector of length `from` to a vector of length `to`, if the format
-/// needs a workspace. The workspace depends only on the matrix, so the result of the product does not depend on the
-/// number of threads.
+/// Creates the workspace of a product that maps a vector of length `from` to a vector of length `to`, unless it exists.
+/// A workspace is needed if the format divides the product into parts, and the matrix is large enough for several
+/// threads. This condition and the workspace depend only on the matrix, so the result of the product does not depend on
+/// the number of threads.
 fn make_parts(parts: &mut Option<Parts>, by: By, from: usize, to: usize) -> Result<()> {
     if let (By::Parts(by_parts), None) = (by, &parts)
         && from.max(to) >= WORTH_A_TEAM
@@ -110,7 +111,7 @@ impl SparseBackend for Cpu {
                 State::new(rows)?
             }
         };
-        state.vectors.reserve(setup.own.max(PCG_VECTORS))?;
+        state.vectors.reserve(setup.work_vectors.max(PCG_VECTORS))?;
         let team = team_for(&mut self.team, rows, setup.threads)?;
         let first = made(setup, &setup.preconditioning, kept, team)?;
         state.precondition = first.precondition;
@@ -131,8 +132,8 @@ impl SparseBackend for Cpu {
         })
     }
 
-    fn reserve(&mut self, own: usize) -> Result<()> {
-        self.state.as_mut().map_or(Ok(()), |state| state.vectors.reserve(own))
+    fn reserve(&mut self, count: usize) -> Result<()> {
+        self.state.as_mut().map_or(Ok(()), |state| state.vectors.reserve(count))
     }
 
     fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
@@ -141,7 +142,7 @@ impl SparseBackend for Cpu {
         };
         state.vectors.observed.begin(observer);
         let (shared, parts) = (&*state, &self.parts);
-        let caller = Caller::new(Arrays { ld: CHUNK, ..arrays }, usize::MAX);
+        let caller = CallerArrays::new(Arrays { ld: CHUNK, ..arrays }, usize::MAX);
         let general = || General::new(shared, a, parts);
         let result = team.run(
             |me| drop(program(&mut ThreadState::new(&shared.vectors, general(), me, &caller, None))),

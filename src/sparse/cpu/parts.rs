@@ -43,7 +43,8 @@ impl Parts {
     /// together, with barriers before and after it. The result does not depend on the number of threads.
     pub fn multiply<'y>(&self, a: &dyn ByParts, me: &Me, x: &[f64], y: impl Fn(Range<usize>) -> &'y mut [f64]) {
         for part in &self.parts[me.share(self.parts.len())] {
-            // SAFETY: this thread owns the part; the other threads read `sums` only after the barrier.
+            // SAFETY: one thread processes the part. Other threads read `sums` only after the next barrier, and have
+            // read the sums of the previous product before the last one.
             let sums = unsafe { part.sums.slice_mut(0, part.columns.len()) };
             sums.fill(0.0);
             a.add_transposed(part.rows.clone(), &x[part.rows.clone()], part.columns.start, sums);

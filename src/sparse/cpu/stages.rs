@@ -1,7 +1,7 @@
-//! Rows in the order of processing. A unit consists of consecutive rows that one thread processes; a level consists
-//! of independent units. A team executes stages one after another. A stage is one large level, whose units the threads
-//! share, or several small levels, which thread 0 processes in order. The result for a row does not depend on the
-//! thread that computes it.
+//! Rows in the order of processing. A unit consists of consecutive rows of this order, which one thread processes; a
+//! level consists of independent units. A team executes stages one after another. A stage is one large level, whose
+//! units the threads share, or several small levels, which thread 0 processes in order. The result for a row does not
+//! depend on the thread that computes it.
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;

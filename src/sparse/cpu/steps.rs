@@ -100,7 +100,8 @@ impl System for General<'_> {
         Properties { beta, ..Properties::default() }
     }
 
-    /// Returns the row of the matrix. Here, a line of the caller's arrays is a chunk of the vector.
+    /// Returns the row of the matrix for value `i` of a line. Here, a line of the caller's arrays is a chunk of the
+    /// vector.
     fn column(&self, i: usize, line: usize) -> usize {
         line * CHUNK + i
     }

@@ -73,7 +73,7 @@ fn send(stream: &Stream, from: &Couplings, to: &launch::aggregation::Couplings) 
     stream.send(to.length, &length)?;
     stream.send(to.col, &from.col)?;
     stream.send(to.a, &from.a)?;
-    stream.send(to.excess, &from.excess)?;
+    stream.send(to.row_sum, &from.row_sum)?;
     stream.send(to.diagonal, &from.diagonal)?;
     // The host arrays are freed on return.
     stream.wait()

@@ -156,7 +156,7 @@ impl SparseBackend for Cuda {
             }
             None => State::new(stream, rows, 0)?,
         };
-        state.reserve(stream, setup.own.max(PCG_VECTORS))?;
+        state.reserve(stream, setup.work_vectors.max(PCG_VECTORS))?;
         let scalars = state.scalars.at;
         let (first, mut result) = Preconditioner::new(stream, csr, setup, &setup.preconditioning, (before, scalars))?;
         state.first = first;

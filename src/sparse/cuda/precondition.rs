@@ -201,7 +201,7 @@ fn scale(stream: &Stream, rows: usize, [d, v, out]: [Address; 3], sum: Sum) -> R
 impl Series {
     fn new(stream: &Stream, a: &Csr<u32>, (single, transposes): (bool, bool), order: usize) -> Result<Self> {
         let mut memory = Allocations::new(WHAT);
-        let split = Split::plain(a)?;
+        let split = Split::of_triangles(a)?;
         let d = memory.copy_of(stream, &split.scale)?;
         let both = |Split { lower, upper, .. }: Split<u32>| {
             Ok([part(stream, &lower.into_csr(), single)?, part(stream, &upper.into_csr(), single)?])

@@ -212,7 +212,7 @@ impl VectorSteps for Run<'_> {
     }
 
     fn observe(&mut self, event: Event) -> bool {
-        self.call.observer.see(event)
+        self.call.observer.receive(event)
     }
 }
 

@@ -85,7 +85,7 @@ impl MatrixArguments {
 
 /// Returns the workers for a call that creates a handle. No option is set yet, so the number of threads is automatic.
 fn workers() -> Workers {
-    Workers::asked(|| environment::threads(0))
+    Workers::from_function(|| environment::threads(0))
 }
 
 /// Returns the format with this number.
@@ -164,9 +164,9 @@ impl Handle<sparse_handle> {
         }
         check_values(values)?;
         self.own.matrix.set_values(values)?;
-        self.base.given("values");
+        self.base.mark_set("values");
         if let Some(core) = &mut self.base.core {
-            core.forget();
+            core.discard_setup();
         }
         Ok(())
     }
@@ -363,8 +363,8 @@ impl Handle<sparse_handle> {
         let Some(core) = &self.base.core else { return Ok(()) };
         let done = core.done();
         if done.triangle != Triangle::Both {
-            let (triangle, sentence) = (done.triangle.name(), "if the matrix is symmetric, pass both triangles");
-            self.base.say(0, format_args!("only the {triangle} triangle has entries: {sentence}"));
+            let (triangle, message) = (done.triangle.name(), "if the matrix is symmetric, pass both triangles");
+            self.base.say(0, format_args!("only the {triangle} triangle has entries: {message}"));
         }
         let sweeps = is_relaxation(done.solver);
         if !sweeps && self.base.options.int(opt::VERBOSITY) < 1 {
@@ -379,8 +379,8 @@ impl Handle<sparse_handle> {
         let (symmetry, of) = (if done.symmetric { "symmetric" } else { "not symmetric" }, dominance.name());
         self.base.say(1, format_args!("{symmetry}, dominance {of}, solver {solver}, preconditioner {m}"));
         if sweeps && dominance == Dominance::None {
-            let sentence = "the matrix is not diagonally dominant, sweeps may diverge";
-            self.base.say(0, format_args!("solver={solver}: {sentence}"));
+            let message = "the matrix is not diagonally dominant, sweeps may diverge";
+            self.base.say(0, format_args!("solver={solver}: {message}"));
         }
         Ok(())
     }
@@ -397,7 +397,7 @@ impl Handle<sparse_handle> {
     fn bytes_per_nonzero(&self) -> f64 {
         let facts = self.own.matrix.facts();
         let vectors = 8.0 * (facts.rows as f64 + facts.cols as f64);
-        let of_product = |product: &Product| (product.read() as f64 + vectors) / facts.nonzeros as f64;
+        let of_product = |product: &Product| (product.bytes_read() as f64 + vectors) / facts.nonzeros as f64;
         let product = self.base.core.as_ref().and_then(Sparse::product);
         product.filter(|_| facts.nonzeros > 0).map_or(0.0, of_product)
     }

@@ -45,7 +45,7 @@ impl Diagonal {
 impl ByRows for Diagonal {
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
         y.fill(0.0);
-        // Rows i >= cols have no entries.
+        // Rows i >= min(rows, cols) have no entries.
         let start = rows.start.min(self.val.len());
         y.iter_mut().zip(&self.val[start..]).zip(&x[start..]).for_each(|((y, a), x)| *y = a * x);
     }

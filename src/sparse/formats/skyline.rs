@@ -40,8 +40,8 @@ struct Envelope {
 impl Envelope {
     fn of<I: Index>(a: &Csr<I>) -> Result<Self> {
         if a.rows() != a.cols {
-            let sentence = format!("format=skyline needs a square matrix, got {} x {}", a.rows(), a.cols);
-            return Err(Error::Dimension(sentence));
+            let message = format!("format=skyline needs a square matrix, got {} x {}", a.rows(), a.cols);
+            return Err(Error::Dimension(message));
         }
         let (mut lower, mut upper): (Vec<usize>, Vec<usize>) =
             (zeroed(a.ptr.len(), SKYLINE)?, zeroed(a.ptr.len(), SKYLINE)?);

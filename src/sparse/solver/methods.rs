@@ -52,7 +52,7 @@ impl MethodWorkspace {
     }
 
     /// Resets the record of [`Self::has_begun`] before a solve.
-    pub fn forget(&self) {
+    pub fn reset_begun(&self) {
         if let Self::Minres(begun) = self {
             begun.store(false, Ordering::Relaxed);
         }

@@ -86,7 +86,7 @@ impl Sparse {
     }
 
     /// Discards everything that was computed from the values of the matrix.
-    pub fn forget(&mut self) {
+    pub fn discard_setup(&mut self) {
         self.system = None;
         match &mut self.product {
             // The device keeps the arrays of the format, and replaces their values.
@@ -125,7 +125,8 @@ impl Sparse {
         Ok(true)
     }
 
-    /// Computes y = A x, or y = A^T x.
+    /// Computes y = A x, or y = A^T x, in the storage format for products if it was built, otherwise in csr. With
+    /// `check`, returns an error if x has a value that is not finite.
     pub fn multiply(&mut self, matrix: &dyn Matrix, arrays: Arrays, transposed: bool, check: bool) -> Result<()> {
         if check {
             check_finite("x", arrays.input)?;
@@ -158,7 +159,7 @@ impl Sparse {
         let made = match (self.set_up(matrix, &plan, &transposed, options), plan.otherwise) {
             // The preconditioner's setup broke down on a pivot.
             (Err(Error::At { status: RRB_ERR_MATRIX, .. }), Some(otherwise)) => {
-                plan.take_preconditioner(otherwise, options)?;
+                plan.set_preconditioner(otherwise, options)?;
                 self.set_up(matrix, &plan, &transposed, options)?
             }
             (made, _) => made?,
@@ -215,7 +216,7 @@ impl Sparse {
             symmetric: plan.symmetric,
             single: plan.precision == Precision::F32,
             transposes: plan.solver == Solver::Bicg,
-            own: own_vectors(plan, options),
+            work_vectors: work_vectors(plan, options),
             preconditioning: plan.preconditioning,
             second: plan.second.unwrap_or(Preconditioning::of(Preconditioner::None)),
             sweep_parameters: plan.sweep_parameters,
@@ -223,6 +224,8 @@ impl Sparse {
         })
     }
 
+    /// Determines how products with A^T are computed, and builds the copy of A^T if one is used. Only bicg needs these
+    /// products. `symmetric`: whether A^T = A bitwise.
     fn transposed(&self, matrix: &dyn Matrix, plan: &Plan, symmetric: bool, options: &Options) -> Result<Transposed> {
         let format = self.product.as_ref().map(Product::format);
         let has_its_own = matches!(format, Some(Format::Dia | Format::Diagonal | Format::Skyline));
@@ -260,12 +263,12 @@ impl Sparse {
         let (solves, sweeps) = (what == Function::Solve, is_relaxation(system.plan.solver));
         if sweeps && !solves {
             let name = system.plan.solver.name();
-            let sentence = "sweeps have no preconditioner to apply; use solver=cg or bicgstab with preconditioner=ssor";
-            return Err(Error::Unsupported(format!("solver={name}: {sentence}")));
+            let message = "sweeps have no preconditioner to apply; use solver=cg or bicgstab with preconditioner=ssor";
+            return Err(Error::Unsupported(format!("solver={name}: {message}")));
         }
         let places = Entries;
-        // The solve uses the bound |p|^T |A| |p| <= 2 `center_max` <p, p>. For a general matrix, the bound is
-        // ||A||_inf <p, p>, so `center_max` is half of this norm.
+        // Methods for symmetric matrices use the bound |p|^T |A| |p| <= 2 `center_max` <p, p>. For every symmetric
+        // matrix, |p|^T |A| |p| <= ||A||_inf <p, p>, so `center_max` is half of this norm.
         let seen = MatrixProperties { center_max: system.largest_sum / 2.0, singular: 0, places: &places };
         let mut control = Control::new(options, seen, false, system.plan.definite, arrays.len);
         control.general = true;
@@ -278,7 +281,7 @@ impl Sparse {
             limit => limit,
         };
         if let Some(second) = &system.second {
-            second.forget();
+            second.reset_begun();
         }
         let a = operator(product.stored(matrix), &system.transposed);
         let needs_definite = solves && matches!(system.plan.solver, Solver::Cg | Solver::SteepestDescent);
@@ -306,8 +309,10 @@ impl Sparse {
     }
 }
 
-/// Default divergence limits, relative to the reference of the stopping test. Above 1e10, the residual of a Krylov
-/// method has no correct digits. Relaxation sweeps on nonnormal matrices can exceed 1e10 and still converge.
+/// Default divergence limits, relative to the larger of the reference norm of the stopping test and the initial
+/// residual norm. A recurred residual has a rounding error of at least about epsilon times the largest residual norm so
+/// far. If this norm exceeds the limit 1e10, the error exceeds the relative value 1e-6. Relaxation sweeps recompute the
+/// residual, and on nonnormal matrices they can exceed 1e10 and still converge.
 const DIVERGED: f64 = 1e10;
 const SWEEPS_DIVERGED: f64 = 1e100;
 
@@ -321,7 +326,7 @@ fn operator<'a>(a: &'a dyn Stored, transposed: &'a Transposed) -> Operator<'a> {
     Operator { a, transposed }
 }
 
-fn own_vectors(plan: &Plan, options: &Options) -> usize {
+fn work_vectors(plan: &Plan, options: &Options) -> usize {
     let second = if plan.second.is_some() { vectors(Solver::Minres, options) } else { 0 };
     vectors(plan.solver, options).max(second)
 }
@@ -384,7 +389,7 @@ impl Core for Sparse {
     /// Allocates the vectors and scalars that the method needs with these options.
     fn prepare(&mut self, options: &Options) -> Result<()> {
         let Some(system) = &mut self.system else { return Ok(()) };
-        self.backend.reserve(own_vectors(&system.plan, options))?;
+        self.backend.reserve(work_vectors(&system.plan, options))?;
         system.method = MethodWorkspace::new(system.plan.solver, options, self.backend.threads())?;
         Ok(())
     }

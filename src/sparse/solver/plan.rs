@@ -77,7 +77,7 @@ pub fn plan(options: &Options, seen: &Inspection, on_device: bool) -> Result<Pla
 
 impl Plan {
     /// Replaces the preconditioner.
-    pub fn take_preconditioner(&mut self, preconditioner: Preconditioner, options: &Options) -> Result<()> {
+    pub fn set_preconditioner(&mut self, preconditioner: Preconditioner, options: &Options) -> Result<()> {
         self.preconditioner = preconditioner;
         self.preconditioning = preconditioning(preconditioner, self.solver, options)?;
         self.precision = precision(preconditioner, options);
@@ -156,18 +156,18 @@ fn check_pair(solver: Solver, preconditioner: Preconditioner) -> Result<()> {
     match preconditioner {
         Preconditioner::Auto | Preconditioner::None => Ok(()),
         other if is_relaxation(solver) => {
-            let sentence = "sweeps have no preconditioner; use preconditioner=none or auto";
-            Err(Error::Unsupported(format!("{} is not supported: {sentence}", name(other))))
+            let message = "sweeps have no preconditioner; use preconditioner=none or auto";
+            Err(Error::Unsupported(format!("{} is not supported: {message}", name(other))))
         }
         Preconditioner::Jacobi => Ok(()),
         Preconditioner::Amg if matches!(solver, Solver::Cg | Solver::SteepestDescent) => Ok(()),
         Preconditioner::Amg => {
-            let sentence = "its cycle is not linear and needs flexible cg; use preconditioner=auto";
-            Err(Error::Unsupported(format!("{} is not supported: {sentence}", name(preconditioner))))
+            let message = "its cycle is not linear and needs flexible cg; use preconditioner=auto";
+            Err(Error::Unsupported(format!("{} is not supported: {message}", name(preconditioner))))
         }
         other if solver == Solver::Minres => {
-            let sentence = "minres needs a positive definite M; use none, or jacobi, which divides by |a_ii|";
-            Err(Error::Unsupported(format!("{} is not supported: {sentence}", name(other))))
+            let message = "minres needs a positive definite M; use none, or jacobi, which divides by |a_ii|";
+            Err(Error::Unsupported(format!("{} is not supported: {message}", name(other))))
         }
         _ => Ok(()),
     }
@@ -212,7 +212,8 @@ fn check_kernels(solver: Solver, preconditioner: Preconditioner, options: &Optio
 /// Checks the requirements of a preconditioner on the matrix.
 fn check_preconditioner(preconditioner: Preconditioner, solver: Solver, seen: &Inspection) -> Result<()> {
     let what = format!("preconditioner={}", preconditioner.name());
-    // ilu0 needs a diagonal entry, but its value may be zero.
+    // ilu0 is exempt from the checks below, because it permits zero diagonal entries. It reports itself a row without a
+    // diagonal entry.
     if matches!(preconditioner, Preconditioner::None | Preconditioner::Ilu0) {
         return Ok(());
     }

@@ -100,7 +100,7 @@ impl Product {
 
     /// Returns the size in bytes of all arrays that a product reads. For csr, these are the arrays of the matrix
     /// itself.
-    pub fn read(&self) -> u128 {
+    pub fn bytes_read(&self) -> u128 {
         self.size.bytes()
     }
 

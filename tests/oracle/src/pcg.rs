@@ -21,9 +21,9 @@ impl Deflation {
         of
     }
 
-    /// Groups two or more cells that strong couplings connect, and computes E^-1 with a vector for each group. A coupling
-    /// is strong if it exceeds `strong` times the smallest coupling of its direction. The heavy phase has no vector, so
-    /// E is regular even if the system is singular.
+    /// Groups two or more cells that strong couplings connect, and computes E^-1 with a vector for each group. A
+    /// coupling is strong if it exceeds `strong` times the smallest coupling of its direction. The heavy phase has no
+    /// vector, so E is regular even if the system is singular.
     pub fn of_groups(system: &System, strong: f64) -> Self {
         let n = system.count();
         let mut joined = vec![Vec::new(); n];
@@ -89,8 +89,8 @@ fn inverse(mut a: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
     a
 }
 
-/// Executes PCG until |r| <= tol |b|, in at most `most` iterations. `precondition(r, z)` computes z = M^-1 r. Returns the
-/// solution and the number of iterations, `most + 1` without convergence.
+/// Executes PCG until |r| <= tol |b|, in at most `most` iterations. `precondition(r, z)` computes z = M^-1 r. Returns
+/// the solution and the number of iterations, `most + 1` without convergence.
 pub fn pcg(
     system: &System,
     precondition: &mut dyn FnMut(&[f64], &mut [f64]),

@@ -5,8 +5,8 @@ use crate::System;
 /// Computes z = K^T D^-1 K r with K = sum over m = 0 .. order of (-L D^-1)^m (van der Vorst 1982), by Horner's rule.
 /// Order 0 is Jacobi.
 pub fn neumann(a: &System, order: usize, r: &[f64], z: &mut [f64]) {
-    // u = r - L D^-1 u, `order` times from u = r. In descending order of cells, the preceding cells still have their old
-    // values.
+    // u = r - L D^-1 u, `order` times from u = r. In descending order of cells, the preceding cells still have their
+    // old values.
     let mut u = r.to_vec();
     for _ in 0..order {
         for c in (0..r.len()).rev() {

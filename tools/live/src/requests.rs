@@ -68,7 +68,11 @@ pub fn accept(request: &[u8], port: u16) -> Result<Request, Refusal> {
     }
     let field =
         |name: &str| parsed.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value);
-    let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
+    let mut hosts = vec![format!("127.0.0.1:{port}"), format!("localhost:{port}")];
+    if port == 80 {
+        // Browsers omit the default port of HTTP.
+        hosts.extend(["127.0.0.1".to_string(), "localhost".to_string()]);
+    }
     if !field("Host").is_some_and(|host| hosts.iter().any(|own| own.as_bytes() == host)) {
         return Err(("403 Forbidden", "Host must be 127.0.0.1 or localhost, with the port of this server"));
     }
@@ -136,6 +140,16 @@ mod tests {
         let socket = "GET /frames HTTP/1.1\r\nHost: localhost:8765\r\nOrigin: http://localhost:8765\r\n\
                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
         assert_eq!(accept(socket.as_bytes(), 8765), Ok(Request::Socket("dGhlIHNhbXBsZSBub25jZQ==".to_string())));
+    }
+
+    #[test]
+    fn the_default_port_is_omitted() {
+        for host in ["127.0.0.1", "localhost", "127.0.0.1:80", "localhost:80"] {
+            let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n\r\n");
+            assert_eq!(accept(request.as_bytes(), 80), Ok(Request::Page), "{host}");
+            assert_eq!(accept(request.as_bytes(), 8080).unwrap_err().0, "403 Forbidden", "{host}");
+        }
+        assert_eq!(accept(b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", 80).unwrap_err().0, "403 Forbidden");
     }
 
     #[test]

@@ -72,7 +72,8 @@ fn the_page_is_served_to_this_machine_only() {
     for request in [
         format!("GET / HTTP/1.1\r\nHost: evil.example:{port}\r\n\r\n"),
         format!(
-            "GET /frames HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nOrigin: http://evil.example\r\nSec-WebSocket-Key: a\r\n\r\n"
+            "GET /frames HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nOrigin: http://evil.example\r\n\
+             Sec-WebSocket-Key: a\r\n\r\n"
         ),
     ] {
         let answer = simulator.request(&request);

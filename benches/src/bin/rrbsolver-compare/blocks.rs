@@ -82,16 +82,17 @@ impl Sweeps {
     /// Makes all calls, and records their results.
     pub fn run(&self, build: &Build) -> Record {
         let mut record = Record::default();
-        let told = |record: &mut Record, name: &str, status: i32| record.status(name, status, || build.last_error());
+        let recorded =
+            |record: &mut Record, name: &str, status: i32| record.status(name, status, || build.last_error());
         let (mut smoother, status) = self.create(build);
         let mut level = self.level.clone();
-        if !told(&mut record, "create", status) || !told(&mut record, "patches", smoother.set_patches(&level)) {
+        if !recorded(&mut record, "create", status) || !recorded(&mut record, "patches", smoother.set_patches(&level)) {
             return record;
         }
         OF_PATCHES.iter().for_each(|&(name, key)| record.count(name, smoother.int(key)));
         for &sweeps in &self.calls {
             let (status, seen) = smoother.apply(&mut level, sweeps);
-            told(&mut record, "apply", status);
+            recorded(&mut record, "apply", status);
             record.count("sweeps", smoother.int(info::ITERATIONS));
             record.count("stop reason", smoother.int(info::STOP_REASON));
             record.reals("monitor", seen);
@@ -99,7 +100,7 @@ impl Sweeps {
             record.reals("final residual", vec![smoother.0.real(info::FINAL_RESIDUAL).unwrap_or(f64::NAN)]);
             record.reals("u", level.u.concat());
             let (status, norm, r) = smoother.residual(&mut level);
-            told(&mut record, "residual", status);
+            recorded(&mut record, "residual", status);
             record.reals("norm", vec![norm]);
             record.reals("f - A u", r);
         }

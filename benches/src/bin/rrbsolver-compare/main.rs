@@ -109,8 +109,8 @@ fn main() -> ExitCode {
     match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(sentence) => {
-            eprintln!("rrbsolver-compare: {sentence:#}");
+        Err(message) => {
+            eprintln!("rrbsolver-compare: {message:#}");
             ExitCode::from(2)
         }
     }

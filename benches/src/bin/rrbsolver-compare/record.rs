@@ -32,10 +32,10 @@ impl Record {
     }
 
     /// Adds the status of a call, and its error message if it failed. Returns whether the call succeeded.
-    pub fn status(&mut self, name: &str, status: i32, sentence: impl FnOnce() -> String) -> bool {
+    pub fn status(&mut self, name: &str, status: i32, message: impl FnOnce() -> String) -> bool {
         self.count(name, status.into());
         if status < 0 {
-            self.words(name, sentence());
+            self.words(name, message());
         }
         status >= 0
     }
@@ -121,7 +121,7 @@ mod tests {
         let mut record = Record::default();
         record.status("solve", 0, || unreachable!());
         record.count("iterations", 12);
-        record.words("sentence", "as it is".to_owned());
+        record.words("message", "as it is".to_owned());
         record.reals("x", vec![1.0, -0.0, f64::NAN, 4.0]);
         record
     }

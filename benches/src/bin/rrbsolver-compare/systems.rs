@@ -100,31 +100,33 @@ impl Task {
     pub fn run(&self, build: &Build) -> Record {
         let mut record = Record::default();
         let (mut solver, status) = Solver::new(build, &self.a, self.stride);
-        let told = |record: &mut Record, name: &str, status: i32| record.status(name, status, || build.last_error());
-        if !told(&mut record, "create", status) || !told(&mut record, "options", solver.options(&self.options)) {
+        let recorded =
+            |record: &mut Record, name: &str, status: i32| record.status(name, status, || build.last_error());
+        if !recorded(&mut record, "create", status) || !recorded(&mut record, "options", solver.options(&self.options))
+        {
             return record;
         }
         let b = self.wide(&self.b);
         let mut x = self.wide(&self.guess);
         if let Some(earlier) = &self.earlier {
             let status = solver.factorize(&self.wide_matrix(earlier));
-            if told(&mut record, "earlier factorize", status) {
+            if recorded(&mut record, "earlier factorize", status) {
                 let mut x = x.clone();
-                told(&mut record, "earlier solve", solver.solve(&b, &mut x));
+                recorded(&mut record, "earlier solve", solver.solve(&b, &mut x));
                 record.reals("earlier x", x);
             }
         }
-        if !told(&mut record, "factorize", solver.factorize(&self.wide_matrix(&self.a))) {
+        if !recorded(&mut record, "factorize", solver.factorize(&self.wide_matrix(&self.a))) {
             return record;
         }
         counts(&solver, OF_FACTORIZE, &mut record);
-        if self.restart != Restart::No && told(&mut record, "solve before", solver.solve(&b, &mut x)) {
+        if self.restart != Restart::No && recorded(&mut record, "solve before", solver.solve(&b, &mut x)) {
             let factor = if self.restart == Restart::Near { 1.0 + 1e-8 } else { 1.0 };
             x.iter_mut().for_each(|x| *x *= factor);
         }
         let watch = Watch { stop_at: self.stop_at, ..Watch::default() };
         let (status, seen) = solver.watched_solve(watch, &b, &mut x);
-        told(&mut record, "solve", status);
+        recorded(&mut record, "solve", status);
         counts(&solver, OF_SOLVE, &mut record);
         for &(name, key) in REALS {
             match solver.h.real(key) {
@@ -135,11 +137,11 @@ impl Task {
         record.reals("history", solver.h.history());
         record.reals("monitor", seen);
         let mut y = vec![OUTSIDE; x.len()];
-        told(&mut record, "multiply", solver.multiply(&x, &mut y));
+        recorded(&mut record, "multiply", solver.multiply(&x, &mut y));
         record.reals("x", x);
         record.reals("A x", y);
         let mut z = vec![OUTSIDE; b.len()];
-        told(&mut record, "apply", solver.apply(&b, &mut z));
+        recorded(&mut record, "apply", solver.apply(&b, &mut z));
         record.reals("M^-1 b", z);
         record
     }

@@ -96,7 +96,7 @@ fn device(backend: Backend) -> Option<Device> {
     if backend == Backend::Cpu {
         return None;
     }
-    Device::new(0).inspect_err(|sentence| println!("{sentence}")).ok()
+    Device::new(0).inspect_err(|message| println!("{message}")).ok()
 }
 
 type Make = Box<dyn Fn() -> Problem>;

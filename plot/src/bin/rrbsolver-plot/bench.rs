@@ -463,7 +463,8 @@ mod tests {
         }
     }
 
-    /// Figures of systems that were not found have no points, so there is no picture. The names of methods stand upright.
+    /// Figures of systems that were not found have no points, so there is no picture. The names of methods stand
+    /// upright.
     #[test]
     fn the_thesis_becomes_bars_and_a_curve() {
         let figures = drawn("thesis --elements 3 --entries 3000 --seconds 0.1 -r 1");

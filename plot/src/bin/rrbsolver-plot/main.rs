@@ -1,6 +1,7 @@
 //! Pictures of what the examples write, waves over the bathymetry (PNG) and convergence histories (SVG), and of what
 //! the benchmark measures (SVG).
 
+mod animation;
 mod bench;
 mod pixmap;
 mod record;
@@ -24,7 +25,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Picture {
-    /// Waves over the bathymetry, from a .vti file with zeta and depth, as PNG.
+    /// Waves over the bathymetry, from .vti files with zeta and depth, as PNG; several files become an animated PNG.
     Waves(Waves),
     /// Relative residual against iteration, from CSV files of two columns, as SVG.
     Convergence(Convergence),
@@ -53,15 +54,19 @@ struct Bench {
 
 #[derive(Args)]
 struct Waves {
-    /// Wave field: VTK image data with the cell arrays zeta and depth (and draft, where a ship sails).
-    file: PathBuf,
+    /// Wave fields: VTK image data with the cell arrays zeta and depth, and optionally draft, current_u, current_v.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Milliseconds between the pictures of an animation.
+    #[arg(long, default_value_t = 100)]
+    delay: u16,
     /// Picture to write.
     #[arg(short, long, default_value = "waves.png")]
     output: PathBuf,
     /// Width of the picture in pixels.
     #[arg(long, default_value_t = 1600, value_parser = clap::value_parser!(u32).range(400..=8000))]
     width: u32,
-    /// Wave height at the ends of the colour scale, in metres; without: from the waves.
+    /// Wave height at the ends of the colour scale, in metres; without: from the waves of the last file.
     #[arg(long)]
     range: Option<f64>,
     /// Part of the map to show: west,south,east,north in the coordinates of the file.
@@ -110,16 +115,20 @@ fn parse_window(text: &str) -> Result<[f64; 4]> {
 }
 
 fn draw_waves(options: &Waves) -> Result<()> {
-    let field = vti::read(&options.file)?;
-    let png = waves::draw(
-        &field,
-        &waves::Style {
-            width: options.width,
-            range: options.range,
-            window: options.window,
-            title: options.title.clone(),
-        },
-    )?;
+    let last = vti::read(&options.files[options.files.len() - 1])?;
+    let range = match options.range {
+        Some(range) => range,
+        None => waves::automatic_range(&last, options.window)?,
+    };
+    let style =
+        waves::Style { width: options.width, range: Some(range), window: options.window, title: options.title.clone() };
+    let png = if options.files.len() == 1 {
+        waves::draw(&last, &style)?
+    } else {
+        let paint = |file: &PathBuf| waves::paint(&vti::read(file)?, &style);
+        let pictures: Vec<waves::Picture> = options.files.iter().map(paint).collect::<Result<_>>()?;
+        animation::encode(&pictures, options.delay)?
+    };
     write_whole(&options.output, &png)
 }
 

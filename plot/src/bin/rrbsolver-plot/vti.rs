@@ -13,6 +13,8 @@ pub struct Field {
     pub zeta: Vec<f32>,
     pub depth: Vec<f32>,
     pub draft: Option<Vec<f32>>,
+    /// Components of a current to the east and north.
+    pub current: Option<[Vec<f32>; 2]>,
 }
 
 pub fn read(path: &Path) -> Result<Field> {
@@ -67,6 +69,10 @@ fn parse(text: &str) -> Result<Field> {
         zeta: needed("zeta")?,
         depth: needed("depth")?,
         draft: array("draft").transpose()?,
+        current: match (array("current_u").transpose()?, array("current_v").transpose()?) {
+            (Some(u), Some(v)) => Some([u, v]),
+            _ => None,
+        },
     })
 }
 

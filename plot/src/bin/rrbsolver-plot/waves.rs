@@ -171,25 +171,57 @@ fn part(field: &Field, window: Option<[f64; 4]>) -> Result<Part> {
     Ok(Part { i, j, nx: i2 - i, ny: j2 - j })
 }
 
+/// A picture as RGB bytes.
+pub struct Picture {
+    pub width: u32,
+    pub height: u32,
+    pub pixels: Vec<u8>,
+}
+
 /// The picture as PNG.
 pub fn draw(field: &Field, style: &Style) -> Result<Vec<u8>> {
+    let Picture { width, height, pixels } = paint(field, style)?;
+    let mut png = Vec::new();
+    let mut encoder = png::Encoder::new(&mut png, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.set_compression(png::Compression::High);
+    encoder.write_header().and_then(|mut writer| writer.write_image_data(&pixels)).context("PNG")?;
+    Ok(png)
+}
+
+/// Wave height at the ends of the colour scale, from the waves in the window.
+pub fn automatic_range(field: &Field, window: Option<[f64; 4]>) -> Result<f64> {
+    let wet = wet_cells(field, &part(field, window)?);
+    // The scale ends where waves are rare: cells with visible waves, the hull's own hollow left out.
+    let free = wet.iter().filter(|c| field.draft.as_ref().is_none_or(|draft| draft[**c] <= 0.0));
+    let heights: Vec<f32> = free.map(|c| field.zeta[*c].abs()).collect();
+    let highest = heights.iter().copied().fold(0.0, f32::max);
+    let visible: Vec<f32> = heights.into_iter().filter(|z| *z > 0.03 * highest).collect();
+    Ok(f64::from(quantile(visible, 0.97)).max(1e-6))
+}
+
+fn wet_cells(field: &Field, part: &Part) -> Vec<usize> {
+    let inside = (part.j..part.j + part.ny).flat_map(|j| (part.i..part.i + part.nx).map(move |i| j * field.nx + i));
+    inside.filter(|c| field.depth[*c] > 0.0).collect()
+}
+
+/// Draws the picture.
+pub fn paint(field: &Field, style: &Style) -> Result<Picture> {
     if let Some(range) = style.range
         && !(range > 0.0 && range.is_finite())
     {
         bail!("--range must be positive, got {range}");
     }
     let part = part(field, style.window)?;
-    let inside = || (part.j..part.j + part.ny).flat_map(|j| (part.i..part.i + part.nx).map(move |i| j * field.nx + i));
-    let wet: Vec<usize> = inside().filter(|c| field.depth[*c] > 0.0).collect();
+    let wet = wet_cells(field, &part);
     let deepest = wet.iter().map(|c| field.depth[*c]).fold(1e-3, f32::max);
     let deepest = deepest.min(1.3 * quantile(wet.iter().map(|c| field.depth[*c]).collect(), 0.98));
     let hull = field.draft.as_ref().map_or(0.0, |draft| wet.iter().map(|c| draft[*c]).fold(0.0, f32::max));
-    // The scale ends where waves are rare: cells with visible waves, the hull's own hollow left out.
-    let free = wet.iter().filter(|c| field.draft.as_ref().is_none_or(|draft| draft[**c] <= 0.0));
-    let heights: Vec<f32> = free.map(|c| field.zeta[*c].abs()).collect();
-    let highest = heights.iter().copied().fold(0.0, f32::max);
-    let visible: Vec<f32> = heights.into_iter().filter(|z| *z > 0.03 * highest).collect();
-    let range = style.range.unwrap_or_else(|| f64::from(quantile(visible, 0.97)).max(1e-6)) as f32;
+    let range = match style.range {
+        Some(range) => range,
+        None => automatic_range(field, style.window)?,
+    } as f32;
 
     let unit = style.width as f32 / 1600.0;
     let px = |x: f32| (x * unit).round() as i32;
@@ -209,17 +241,12 @@ pub fn draw(field: &Field, style: &Style) -> Result<Vec<u8>> {
         let backend = BitMapBackend::with_buffer(&mut pixels, (width, height));
         let canvas = backend.into_drawing_area();
         let frame = Frame { left, top, width: map_width, height: map_height, unit };
+        draw_current(&canvas, field, &part, &frame).context("drawing")?;
         annotate(&canvas, field, &part, style, &frame, range, deepest).context("drawing")?;
         canvas.present().context("drawing")?;
     }
 
-    let mut png = Vec::new();
-    let mut encoder = png::Encoder::new(&mut png, width, height);
-    encoder.set_color(png::ColorType::Rgb);
-    encoder.set_depth(png::BitDepth::Eight);
-    encoder.set_compression(png::Compression::High);
-    encoder.write_header().and_then(|mut writer| writer.write_image_data(&pixels)).context("PNG")?;
-    Ok(png)
+    Ok(Picture { width, height, pixels })
 }
 
 /// Colours every pixel of the map from a few samples.
@@ -278,6 +305,41 @@ struct Frame {
 
 type Canvas<'a> = DrawingArea<BitMapBackend<'a>, plotters::coord::Shift>;
 type Drawn = Result<()>;
+
+/// Draws an arrow per 80 pixels in the direction of the current. The longest arrow shows the fastest current of the map.
+fn draw_current(canvas: &Canvas, field: &Field, part: &Part, frame: &Frame) -> Drawn {
+    let Some([u, v]) = &field.current else { return Ok(()) };
+    let speed = |c: usize| u[c].hypot(v[c]);
+    // Narrow or shallow places can have a far larger speed than the rest.
+    let fastest = quantile(wet_cells(field, part).iter().map(|c| speed(*c)).collect(), 0.98);
+    if fastest <= 0.0 {
+        return Ok(());
+    }
+    let spacing = (80.0 * frame.unit).max(20.0);
+    let longest = 0.8 * spacing;
+    let style = RGBColor(20, 40, 90).mix(0.75).stroke_width((2.0 * frame.unit).round().max(1.0) as u32);
+    for row in 0..(frame.height as f32 / spacing) as i32 {
+        for column in 0..(frame.width as f32 / spacing) as i32 {
+            let (x, y) = ((column as f32 + 0.5) * spacing, (row as f32 + 0.5) * spacing);
+            let i = part.i + (x / frame.width as f32 * part.nx as f32) as usize;
+            let j = part.j + ((1.0 - y / frame.height as f32) * part.ny as f32) as usize;
+            let c = j.min(field.ny - 1) * field.nx + i.min(field.nx - 1);
+            let length = longest * (speed(c) / fastest).min(1.0);
+            if field.depth[c] <= 0.0 || length < 0.1 * longest {
+                continue;
+            }
+            let (along_x, along_y) = (u[c] / speed(c), -v[c] / speed(c));
+            let at = |ahead: f32, aside: f32| {
+                let (dx, dy) = (ahead * along_x - aside * along_y, ahead * along_y + aside * along_x);
+                (frame.left + (x + dx).round() as i32, frame.top + (y + dy).round() as i32)
+            };
+            let (tip, wing) = (length / 2.0, 0.12 * longest);
+            canvas.draw(&PathElement::new(vec![at(-tip, 0.0), at(tip, 0.0)], style))?;
+            canvas.draw(&PathElement::new(vec![at(tip - wing, wing), at(tip, 0.0), at(tip - wing, -wing)], style))?;
+        }
+    }
+    Ok(())
+}
 
 fn annotate(
     canvas: &Canvas,
@@ -416,6 +478,7 @@ mod tests {
             zeta: (0..nx * ny).map(|c| zeta(c % nx, c / nx)).collect(),
             depth: vec![depth; nx * ny],
             draft: None,
+            current: None,
         }
     }
 
@@ -440,5 +503,21 @@ mod tests {
         }
         let nothing = Style { window: Some([100.0, 100.0, 200.0, 200.0]), ..style };
         assert!(draw(&field(7, 5, |_, _| 0.0, 1.0), &nothing).is_err());
+    }
+
+    #[test]
+    fn arrows_show_a_current() {
+        rrbsolver_plot::fonts::register();
+        let style = Style { width: 400, range: Some(1.0), window: None, title: None };
+        let mut shown = field(40, 30, |_, _| 0.0, 3.0);
+        let dark = |shown: &Field| {
+            let picture = paint(shown, &style).unwrap();
+            picture.pixels.chunks_exact(3).filter(|pixel| pixel[2] < 130 && pixel[0] < 60).count()
+        };
+        let without = dark(&shown);
+        shown.current = Some([vec![0.0; 40 * 30], vec![0.0; 40 * 30]]);
+        assert_eq!(dark(&shown), without, "water at rest");
+        shown.current = Some([vec![1.0; 40 * 30], vec![-0.5; 40 * 30]]);
+        assert!(dark(&shown) > without + 100);
     }
 }

@@ -1,5 +1,6 @@
-//! Argument structures of the kernels of the preconditioner and of the fused iteration (kernels/rrb/levels.cuh,
-//! cycle.cuh, fused.cuh).
+//! Kinds and flags of the steps of the preconditioner and of the fused iteration (kernels/rrb/program.cuh). The forward
+//! half of the preconditioner on a grid eliminates the nodes of both levels of the grid from the right-hand side. The
+//! backward half computes the solution at these nodes (kernels/rrb/levels.cuh).
 
 /// Values of `Op::kind`: kinds of steps.
 pub mod kind {
@@ -8,10 +9,10 @@ pub mod kind {
     /// Forward half on a grid.
     pub const DESCEND: i32 = 1;
     /// Product with the inverse of the coarsest system.
-    pub const REMAINDER: i32 = 2;
+    pub const COARSEST: i32 = 2;
     /// Backward half on a grid.
     pub const ASCEND: i32 = 3;
-    /// q = A_l d on a recursion grid.
+    /// q = A d on a recursion grid, where A is the matrix of this grid.
     pub const MULTIPLY_INNER: i32 = 4;
     /// d = z + beta d on a recursion grid.
     pub const DIRECT_INNER: i32 = 5;
@@ -25,36 +26,38 @@ pub mod kind {
 
 /// Bits of `Op::flags`. In the comments, the words before a colon name the kinds of steps that use the flag: "forward"
 /// is `DESCEND`, "backward" is `ASCEND`, "product" is `MULTIPLY_INNER`, and "step" is `DIRECT_INNER` or
-/// `ADVANCE_INNER`. r is the residual, z the preconditioned residual, u the solution, d the direction and q = A d, each
-/// on the grid of the step.
+/// `ADVANCE_INNER`. On the grid of the step, A is the matrix, r the residual, z the preconditioned residual, u the
+/// solution, d the direction and q = A d.
 pub mod flag {
     /// Forward: r = right-hand side.
-    pub const KEEP: i32 = 1;
-    /// Forward, with `KEEP`: also q = right-hand side.
-    pub const KEEP_TOO: i32 = 2;
+    pub const STORE_RHS: i32 = 1;
+    /// Forward, with `STORE_RHS`: also q = right-hand side.
+    pub const STORE_RHS_IN_Q: i32 = 2;
     /// The step computes a partial sum of <r, M^-1 r>.
     pub const RHO: i32 = 4;
-    /// The step computes the last partial sum of <r, M^-1 r> in the iteration. The update of the scalars follows.
+    /// The step computes the last partial sum of <r, M^-1 r> in the iteration, and the update of the scalars follows.
+    /// With `BESIDE`, an earlier step has computed the last partial sum, and one block updates the scalars during this
+    /// step.
     pub const UPDATE: i32 = 8;
-    /// Backward or as a step: d = z, or with `WITH_BETA` d = z + beta d.
+    /// Backward, step: d = z, or with `WITH_BETA` d = z + beta d.
     pub const DIRECTED: i32 = 16;
     /// With `DIRECTED`: d = z + beta d.
     pub const WITH_BETA: i32 = 32;
-    /// u = alpha d instead of u = u + alpha d.
+    /// Backward with `ADVANCED`, or step: u = alpha d instead of u = u + alpha d.
     pub const FIRST_STEP: i32 = 64;
-    /// Backward: z = u.
-    pub const TAKE: i32 = 128;
+    /// Backward with `ADVANCED`: z = u.
+    pub const Z_IS_U: i32 = 128;
     /// Product: stores q = A d.
     pub const STORE: i32 = 256;
-    /// Product or step: r -= alpha q, z = r.
-    pub const GO_ON: i32 = 512;
-    /// Backward: also updates u.
+    /// Product, step: r -= alpha q, z = r.
+    pub const UPDATE_RESIDUAL: i32 = 512;
+    /// Backward with `DIRECTED`: u = u + alpha d.
     pub const ADVANCED: i32 = 1024;
     /// Only the blocks of the first cluster execute the step.
     pub const CLUSTER_ONLY: i32 = 2048;
     /// A barrier of the cluster follows.
     pub const CLUSTER_BARRIER: i32 = 4096;
-    /// No barrier follows; the next step has one.
+    /// No barrier follows: the next step synchronizes by itself, or there is none in this kernel.
     pub const NO_BARRIER: i32 = 8192;
     /// The step computes the last partial sum of <r, M^-1 r> in this kernel; further kernels may add others.
     pub const PART: i32 = 16384;
@@ -65,6 +68,7 @@ pub mod flag {
     /// Forward: z_b2 = kept / d, where `kept` is the right-hand side of the next grid and d the center of b2. The
     /// couplings of b2 are ignored.
     pub const ALONE: i32 = 262_144;
-    /// Set by the host only, for `StepArgs::beside`; kernels do not read this bit.
+    /// One block works on the scalars while the others execute the step. The host translates this bit to
+    /// `StepArgs::beside`; kernels do not read it.
     pub const BESIDE: i32 = 524_288;
 }

@@ -1,4 +1,5 @@
-//! Geometry of a grid in the layout that kernels receive (kernels/rrb/storage.cuh).
+//! Geometry of a grid in the layout that kernels receive (kernels/rrb/storage.cuh). (I, J) is the position of a 2 x 2
+//! group of nodes, one of each colour. A tile consists of adjacent (I, J), and a row of the (I, J) with the same J.
 
 use super::structures::Geometry;
 use crate::cuda::driver::Blocks;
@@ -28,7 +29,7 @@ impl Geometry {
         self.on_all(tiles(self.cx as usize, self.cy as usize))
     }
 
-    /// Returns the blocks of a launch over the caller's rows.
+    /// Returns the blocks of a launch over the nodes of the caller's arrays.
     pub fn blocks_by_rows(&self) -> Blocks {
         self.on_all(tiles(self.nx as usize, self.ny as usize))
     }
@@ -48,8 +49,8 @@ impl Geometry {
         self.part_rows != 0
     }
 
-    /// Returns the first row of a part. Part `PARTS` / 2 begins at the middle row, and the other parts adjoin it in
-    /// both directions.
+    /// Returns the first row of a part, or the number of rows if `part` is `PARTS`. Part `PARTS` / 2 begins at about
+    /// the middle row. From there, a part begins every `part_rows` rows in both directions, within the grid.
     pub fn first_row(&self, part: usize) -> usize {
         let pieces = (self.cy as usize).div_ceil(PART_ROWS);
         let (middle, away) = (pieces / 2, part.abs_diff(PARTS / 2) * self.part_rows as usize / PART_ROWS);
@@ -85,8 +86,8 @@ impl Geometry {
     }
 
     /// Returns the tile height of the forward half on the first grid. The forward half begins with the tiles at which
-    /// the backward half ended. Both halves use the same height if a block has at most 8 tiles. Otherwise, the forward
-    /// half uses the height of a standard tile.
+    /// the backward half ended, because the L2 cache still contains their data. Both halves use the same height if a
+    /// block has at most 8 tiles. Otherwise, the forward half uses the height of a standard tile.
     pub fn big_rows_down(&self) -> i32 {
         let rows = self.big_rows();
         let few = self.big_tiles(rows) <= 8 * MOST_BLOCKS as usize;

@@ -2,7 +2,7 @@
 
 use super::declare::{THREADS, TILE};
 use super::labelled::COUNT;
-use crate::cuda::driver::{Blocks, Device, Kernel, Stream, Together};
+use crate::cuda::driver::{Blocks, CooperativeLaunch, Device, Kernel, Stream};
 use crate::error::Result;
 use crate::rrb::anisotropy::{WINDOW, WINDOWS};
 use crate::rrb::storage::Storage;
@@ -30,7 +30,7 @@ pub const CLUSTER_THREADS: u32 = 512;
 /// Bytes of shared memory for the grids of the first cluster, on devices with 227 kB and with 99 kB per block. The
 /// kernels use 30 kB in addition.
 pub const CLUSTER_BYTES: [u32; 2] = [200_704, 69_632];
-/// Threads of a block that processes a line of the coarsest system (kernels/rrb/remainder.cuh).
+/// Threads of a block that processes a line of the coarsest system (kernels/rrb/coarsest.cuh).
 const LINE_THREADS: u32 = (LINE * LINE) as u32;
 
 plain_kernels! {
@@ -38,17 +38,18 @@ plain_kernels! {
     /// Copies A from the caller's arrays and inspects it.
     Copy copy(CopyArgs) = "rrb_copy_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
     /// Computes the row sums.
-    Excess excess(ExcessArgs) = "rrb_excess_f64", |a| a.g.blocks(), OVER_AREA;
+    RowSums row_sums(RowSumArgs) = "rrb_row_sums_f64", |a| a.g.blocks(), OVER_AREA;
     /// Computes the anisotropy in each of several windows of the grid.
     Windows windows(WindowArgs) = "rrb_windows_f64", |_a| (WINDOWS * WINDOWS) as u32, (WINDOW as u32, 1);
-    /// Finds the tiles of a grid, and the patches of the next grid, in which all rows of the matrix are equal.
+    /// Finds the tiles of a grid in which and around which all rows of the matrix are equal, and the patches of the
+    /// next grid in which all rows are equal.
     Uniform uniform(UniformArgs) = "rrb_uniform_f64", |a| a.threads().div_ceil(THREADS as usize) as u32, OVER_AREA;
-    /// Joins coupled nodes to runs, within each segment of 32 consecutive nodes.
-    HookNodes hook_nodes(ComponentArgs) = "rrb_hook_nodes_f64", |a| node_blocks(&a.g), (THREADS, 1);
-    /// Joins the runs of all segments to components.
-    UniteNodes unite_nodes(ComponentArgs) = "rrb_unite_nodes_f64", |a| node_blocks(&a.g), (THREADS, 1);
-    /// Counts the components.
-    CountComponents count_components(ComponentArgs) = "rrb_count_components_f64", |a| node_blocks(&a.g), (THREADS, 1);
+    /// Finds the components within each tile.
+    TileComponents tile_components(ComponentArgs) = "rrb_tile_components_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Joins the components of adjacent tiles.
+    JoinComponents join_components(ComponentArgs) = "rrb_join_components_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Counts the components of at least two nodes, and those of them that have a nonzero row sum.
+    CountComponents count_components(ComponentArgs) = "rrb_count_components_f64", |a| a.g.blocks(), OVER_AREA;
     /// Copies the couplings with which the factorization of M begins.
     StartCouplings start_couplings(CouplingArgs) = "rrb_start_couplings_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Eliminates the red nodes (odd level).
@@ -66,14 +67,16 @@ plain_kernels! {
     /// Computes the rows of the inverse that belong to the lines that a step eliminated.
     InvertLines invert_lines(LinesArgs) = "rrb_invert_lines_f64",
         |a| a.gone() * (a.gone() + a.stayed()), (LINE_THREADS, 1);
-    /// Multiplies by the inverse of the coarsest system, in f64.
-    Remainder remainder(RemainderArgs) = "rrb_remainder_f64", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
-    /// Multiplies by the inverse of the coarsest system, in f32.
-    RemainderShort remainder_short(RemainderArgs) = "rrb_remainder_f32",
-        |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
-    /// Multiplies f32 vectors by the f64 inverse of the coarsest system.
-    RemainderWide remainder_wide(RemainderArgs) = "rrb_remainder_wide_f32",
-        |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
+    /// Computes z = Z r with the inverse Z of the coarsest system, in f64. Unless `how` is `Nothing`, also sums <r, z>
+    /// and updates the scalars.
+    MultiplyCoarsest multiply_coarsest(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_f64",
+        |a| coarsest_blocks(a.coarsest.n as usize), (THREADS, 1);
+    /// As `multiply_coarsest`, in f32.
+    MultiplyCoarsestShort multiply_coarsest_short(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_f32",
+        |a| coarsest_blocks(a.coarsest.n as usize), (THREADS, 1);
+    /// As `multiply_coarsest`, for f32 vectors and an f64 inverse.
+    MultiplyCoarsestWide multiply_coarsest_wide(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_wide_f32",
+        |a| coarsest_blocks(a.coarsest.n as usize), (THREADS, 1);
     /// Computes q = S1 p and sigma = <p, q>, unfused.
     MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// Computes r = b - S1 x and <r, r>.
@@ -92,25 +95,25 @@ plain_kernels! {
     DotShort dot_short(DotArgs) = "rrb_dot_f32", |a| a.g.blocks(), OVER_AREA;
     /// Computes target += factor source; in the loop r -= alpha q and <r, r>.
     AddScaled add_scaled(UpdateArgs) = "rrb_add_scaled_f64", |a| a.g.blocks(), OVER_AREA;
-    /// Computes x += alpha p and p = z + beta p, with z in f64.
+    /// Computes x += alpha p and p = z / unit + beta p, with z in f64. The short formats store M / unit.
     Advance advance(UpdateArgs) = "rrb_advance_f64", |a| a.g.blocks(), OVER_AREA;
-    /// Computes x += alpha p and p = z + beta p, with z in f32.
+    /// Computes x += alpha p and p = z / unit + beta p, with z in f32.
     AdvanceShort advance_short(UpdateArgs) = "rrb_advance_f32", |a| a.g.blocks(), OVER_AREA;
-    /// Computes target = source / unit + factor target, with the source in f64. The short formats store M / unit.
+    /// Computes target = source / unit + factor target, with the source in f64.
     Direction direction(UpdateArgs) = "rrb_direction_f64", |a| a.g.blocks(), OVER_AREA;
     /// Computes target = source / unit + factor target, with the source in f32.
     DirectionShort direction_short(UpdateArgs) = "rrb_direction_f32", |a| a.g.blocks(), OVER_AREA;
     /// Rounds an f64 vector to f32.
     Narrow narrow(UpdateArgs) = "rrb_narrow_f32", |a| a.g.blocks(), OVER_AREA;
-    /// Computes A v.
+    /// Computes A v, and sigma = <v, A v>.
     Multiply multiply(ProductArgs) = "rrb_multiply_f64", |a| a.g.blocks(), OVER_AREA;
     /// Computes b - A v and its squared norm.
     Residual residual(ProductArgs) = "rrb_residual_f64", |a| a.g.blocks(), OVER_AREA;
-    /// Computes b = b - A v in place.
+    /// Computes b = b - A v in place, and <b_r, D_r^-1 b_r> of red nodes.
     RhsToResidual rhs_to_residual(ProductArgs) = "rrb_rhs_to_residual_f64", |a| a.g.blocks(), OVER_AREA;
     /// Eliminates red nodes from b: b1 = b_b - A_br D_r^-1 b_r.
     Reduce reduce(ReduceArgs) = "rrb_reduce_f64", |a| a.k.g.blocks(), OVER_AREA;
-    /// Computes red values of x: x_r = D_r^-1 (b_r - A_rb x_b).
+    /// Computes red values of x: x_r = D_r^-1 (b_r - A_rb x_b). Also computes max |x|.
     BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Start of a solve: inspects b and x, and stores both by colour. Computes the right-hand side b1 and the residual
     /// r of the system with S1, and ||b - A x||_2^2.
@@ -121,23 +124,22 @@ plain_kernels! {
     /// Computes r = b - A x on all nodes, stores its elimination r1 for S1, and computes <r_r, D_r^-1 r_r> of red
     /// nodes.
     EliminatedResidual eliminated_residual(EndArgs) = "rrb_eliminated_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
-    /// Computes red values of x and ||b - A x||_2^2.
+    /// Computes red values of x, max |x| and ||b - A x||_2^2.
     Finish finish(EndArgs) = "rrb_finish_f64", |a| end_blocks(&a.k.g), OVER_AREA,
         or FinishUniform = "rrb_finish_uniform_f64" in a.k.g;
-    /// Computes red values of x, and r of S1 as `eliminated_residual` does.
+    /// Computes red values of x and max |x|, and the results of `eliminated_residual`.
     FinishEliminated finish_eliminated(EndArgs) = "rrb_finish_eliminated_f64", |a| end_blocks(&a.k.g), OVER_AREA,
         or FinishEliminatedUniform = "rrb_finish_eliminated_uniform_f64" in a.k.g;
     /// Stores x in the caller's array if the solve will end with this x.
     Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| a.k.g.blocks_by_rows(), OVER_AREA;
-    /// Writes the scalars to host memory.
+    /// Writes the scalars and entries of the ring buffer to host memory, and then resets the findings of `inspect` and
+    /// `begin` on the device.
     Report report(ReportArgs) = "rrb_report_f64", |_a| 1, (THREADS, 1);
-    /// After the start of a solve, decides whether the loop begins, and sets the stopping test of the loop.
+    /// After the start of a solve, decides whether the loop begins, and sets the stopping test of the loop. Writes the
+    /// scalars to host memory.
     SetOut set_out(SetOutArgs) = "rrb_set_out_f64", |_a| 1, (32, 1);
     /// Synchronizes the devices that share grids.
     Meet meet(MeetArgs) = "rrb_meet_f64", |_a| 1, (32, 1);
-    /// Stores the component of each node of a run as its label.
-    LabelRuns label_runs(RunArgs) = "rrb_label_runs_f64",
-        |a| (a.count as u32).div_ceil(THREADS / 32).clamp(1, MOST_BLOCKS), (THREADS, 1);
 }
 
 format_kernels! {
@@ -152,7 +154,7 @@ format_kernels! {
     Inner inner(StepArgs) = "rrb_inner", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// Computes an inner product on a recursion grid.
     InnerProduct inner_product(InnerProductArgs) = "rrb_inner_product", |a, _s| a.k.g.blocks(), OVER_AREA;
-    /// Stores a vector that contains all frequencies.
+    /// Sets the direction d to a vector that contains all frequencies, and r to zero.
     Draw draw(StepArgs) = "rrb_draw", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// Forward half on the first grid of S1, with r -= alpha q in the loop.
     DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a, _s| a.v.g.first_blocks(a.rows), OVER_AREA,
@@ -200,12 +202,7 @@ fn end_blocks(g: &Geometry) -> Blocks {
     g.on_all(g.blocks().count.min(MOST_BLOCKS / 4 * 3))
 }
 
-/// Returns the blocks of a launch with one thread per node.
-fn node_blocks(g: &Geometry) -> u32 {
-    (4 * g.cx as u32 * g.cy as u32).div_ceil(THREADS).clamp(1, MOST_BLOCKS)
-}
-
 /// Returns the blocks of the product with the coarsest system's inverse. Each block has one partial sum.
-pub fn remainder_blocks(n: usize) -> u32 {
+pub fn coarsest_blocks(n: usize) -> u32 {
     (n as u32).div_ceil(PRODUCT_ROWS)
 }

@@ -4,7 +4,7 @@ use super::structures::{Findings, Format, LinesArgs, MOST_LEFT, UniformArgs};
 use crate::rrb::anisotropy::WINDOWS;
 use crate::rrb::storage::Storage;
 
-/// Largest number of nodes of a line of the coarsest system (kernels/rrb/remainder.cuh).
+/// Largest number of nodes of a line of the coarsest system (kernels/rrb/coarsest.cuh).
 pub const LINE: usize = 32;
 
 impl Findings {
@@ -16,15 +16,15 @@ impl Findings {
         center_max: 0,
         center_min: u64::MAX,
         coupling_max: 0,
-        uncoupled: 0,
+        zero_couplings: 0,
         outward: [0; 4],
         first_outward: u64::MAX,
         excess: 0,
         bad_pivot: u64::MAX,
         components: 0,
         regular_components: 0,
-        remainder_inverse: 0,
-        remainder_pivot: 0,
+        coarsest_inverse: 0,
+        coarsest_pivot: 0,
         uniform: [0; MOST_LEFT],
         coupling: [0; MOST_LEFT],
         window: [1.0; WINDOWS * WINDOWS],
@@ -33,7 +33,7 @@ impl Findings {
     /// Resets the findings of a factorization, but keeps those of the matrix.
     pub fn forget_factorization(&mut self) {
         self.bad_pivot = Self::NONE.bad_pivot;
-        (self.remainder_inverse, self.remainder_pivot) = (0, 0);
+        (self.coarsest_inverse, self.coarsest_pivot) = (0, 0);
         (self.uniform, self.coupling) = (Self::NONE.uniform, Self::NONE.coupling);
     }
 }

@@ -19,6 +19,6 @@ pub enum How {
     Start = 1,
     /// Iteration of the loop.
     Loop = 2,
-    /// As `Start`, but after a loop has ended. If the loop has only paused, no scalar is updated.
+    /// As `Start`, but after a loop. Unless the loop has ended, no scalar is updated.
     Confirm = 3,
 }

@@ -1,20 +1,22 @@
 //! The finest grid of multigrid with vertex coarsening. One pass over memory executes red-black Gauss-Seidel sweeps and
 //! the restriction to the first coarse grid; another pass executes the interpolation and the sweeps after the
-//! coarse-grid correction.
+//! coarse-grid correction. Rows are stored in two halves, the points in even and those in odd columns (see `layout`).
+//! The red cells of a row form one half row, and the black cells the other one.
 //!
-//! The sweeps before the correction start from zero and end with the black cells. The residual of black cells is then
-//! zero. The residual of a red cell is the sum of c d over its black neighbours, where c is the conductance to a
-//! neighbour and d the last change of x there. The sweeps after the correction begin with the black cells and overwrite
-//! their values. The correction is therefore added to red cells only. Red cells have an even i + j + k. If all
-//! directions are coarsened, all coarse points are red.
+//! Red cells have an even i + j + k. The sweeps before the correction start from zero and end with the black cells. The
+//! residual of black cells is then zero. The residual of a red cell was zero before the last half-sweep. It is
+//! therefore the sum of c d over the black neighbours of the cell, where c is the conductance to a neighbour, and d the
+//! last change of x there. The sweeps after the correction begin with the black cells and overwrite their values. The
+//! correction is therefore added to red cells only.
 //!
 //! A pass processes the planes in ascending order. In one step, the first colour is updated in plane k, the second
 //! colour in plane k - 1, and so on. Each thread has its own copy of a few planes, including planes of its neighbours
 //! at both ends of its range. The threads therefore do not wait for each other. A cell that several threads compute
 //! gets bitwise identical values from all of them. Between the two passes, only red cells are stored.
 //!
-//! Memory traffic per cell and pass in single precision, in bytes: right-hand side in f64 8, conductances 12, 1/D 4,
-//! weights 6, red cells 2; z 8.
+//! Memory traffic in single precision: each pass moves 32 bytes per cell, of which 8 are the right-hand side in f64, 12
+//! the conductances, 4 the values 1/D, 6 the weights, and 2 the red cells. The second pass also writes z, 8 bytes per
+//! cell.
 
 use super::grid::{Below, Stencil};
 use super::layout::Split;
@@ -227,14 +229,15 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Returns the conductances of the points of a half row to their six neighbours.
+    /// Returns the conductances of the points of a half row to their neighbours to east, west, north, south, top and
+    /// bottom.
     fn conductances(&self, half: usize, range: &Range<usize>) -> [&[T]; 6] {
         // SAFETY: no thread writes the matrix during a cycle.
         let c = |step| unsafe { self.finest.a.c.slice(range.start.wrapping_add_signed(step), range.len()) };
         self.finest.beside[half].map(c)
     }
 
-    /// Returns the values at the neighbours of the points of a half row.
+    /// Returns the values at the neighbours of the points of a half row, in the order of `conductances`.
     ///
     /// # Safety
     /// The values must not be written while the slices are in use.
@@ -269,8 +272,8 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Updates the cells of a colour in plane k. With `note`, also stores their change.
-    fn relax(&self, k: isize, colour: usize, note: bool) {
+    /// Updates the cells of a colour in plane k. With `store_change`, also stores their change.
+    fn relax(&self, k: isize, colour: usize, store_change: bool) {
         let workspace = self.workspace;
         self.each_row(k, colour, |j, half, range, c| {
             // SAFETY: the code writes a half row of this thread, and reads half rows of the other colour.
@@ -279,7 +282,7 @@ impl<T: Real + Number> Passes<'_, T> {
                 let near = Self::near(&workspace.x, half, j, k, range.len());
                 let (x, inverse) =
                     (workspace.x.row_mut(half, j, k), self.finest.inverse.slice(range.start, range.len()));
-                if note {
+                if store_change {
                     relax_with_change(x, workspace.residual.row_mut(half, j, k), r, inverse, c, &near);
                 } else {
                     relax(x, r, inverse, c, &near);
@@ -318,7 +321,7 @@ impl<T: Real + Number> Passes<'_, T> {
             }
             let red = k - reach + 2;
             if own.contains(&red) {
-                self.keep(red);
+                self.store_red(red);
             }
             let last = k - reach;
             self.residual(last);
@@ -354,7 +357,7 @@ impl<T: Real + Number> Passes<'_, T> {
     }
 
     /// Stores the red cells of plane k for the second pass.
-    fn keep(&self, k: isize) {
+    fn store_red(&self, k: isize) {
         if !self.has(k) {
             return;
         }
@@ -411,7 +414,7 @@ impl<T: Real + Number> Passes<'_, T> {
             if done >= share.start as isize {
                 let product = self.store_plane(done, back, &z);
                 // SAFETY: the plane belongs to this thread.
-                unsafe { products.note(done as usize, [product]) };
+                unsafe { products.store(done as usize, [product]) };
             }
         }
     }

@@ -1,4 +1,5 @@
-//! A coarse grid: its 27-point matrix, the Jacobi smoother and the residual.
+//! A coarse grid: its 27-point matrix, the Jacobi smoother and the residual. Arrays are stored in two halves, the
+//! points in even and those in odd columns (see `layout`).
 
 use super::layout::{Coarse, Split};
 use super::loops::{in_plane, out_of_plane, out_of_plane_and_step, over};
@@ -110,8 +111,8 @@ impl<T: Real + Number> Grid<T> {
         });
     }
 
-    /// Computes out = r - A x, or the result of a Jacobi step from x. The zeros between rows remain zero, because the
-    /// conductances there are zero.
+    /// Computes out = r - A x, or the result of a Jacobi step from x. The zeros between rows remain zero, because r, x
+    /// and the conductances are zero there.
     fn pass(&self, me: Me, out: &Shared<T>, x: &Shared<T>, then: &PassOutput) {
         // Numbers of the upper offsets within the plane, and of the offsets to the next plane.
         const BESIDE: [usize; 4] = [0, 1, 2, 3];

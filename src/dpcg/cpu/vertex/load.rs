@@ -14,7 +14,8 @@ use crate::stencil::cells::SevenPoints;
 use crate::stencil::coarsening::CUBE;
 
 /// Five sums over rows of the matrix: the sums of conductances in x, in y and in z, each divided by the diagonal; the
-/// number of rows with a positive diagonal; the number of rows with a positive row sum.
+/// number of rows with a positive diagonal; the number of rows with a positive row sum. On the finest grid, rows
+/// without couplings do not count.
 pub type RowStatistics = [f64; 5];
 
 /// Number of neighbours in the 27-point stencil.
@@ -51,9 +52,10 @@ fn rounded_row_sum(excess: f64, diagonal: f64) -> f64 {
 }
 
 for_each_isa! {
-    /// Computes 1/D and the row sums of a row of cells. On entry, `parts` contains the sums of conductances in x, y and
-    /// z. On return, its first slice contains 1/D, and its second slice contains the row sums, both of `scale` times
-    /// the matrix.
+    /// Computes 1/D and the row sums of a row of cells, and returns its statistics. On entry, `parts` contains the sums
+    /// of conductances in x, y and z. On return, its first slice contains 1/D, and its second slice contains the row
+    /// sums, both of `scale` times the matrix. Row sums at the rounding level and those of cells without couplings are
+    /// set to zero.
     fn finish_row(parts: &mut [&mut [f64]; 3], center: &[f64], scale: f64) -> RowStatistics {
         let len = center.len();
         let mut lanes = [[0.0; LANES]; 5];
@@ -77,7 +79,7 @@ for_each_isa! {
     }
 
     /// Computes diagonals and reciprocal Jacobi divisors at points of a coarse grid from their conductances and their
-    /// row sums `excess`. Sets row sums at the rounding level to zero.
+    /// row sums `excess`. Sets row sums at the rounding level to zero. Returns the statistics of these rows.
     fn finish_points<R: Real>(
         diagonal: &mut [R], inverse: &mut [R], excess: &mut [R], c: &[&[R]; NEAR]
     ) -> RowStatistics {
@@ -114,8 +116,8 @@ for_each_isa! {
     }
 }
 
-/// Loads plane k of the caller's matrix, multiplied by `scale`. `room` is workspace for three rows and one further
-/// value.
+/// Loads plane k of the caller's matrix, multiplied by `scale`. `room` is workspace of at least three rows of cells.
+/// Returns the statistics of the plane.
 ///
 /// # Safety
 /// The plane must belong to this thread, and no other thread may read it.
@@ -158,10 +160,11 @@ pub unsafe fn load<T: Real + Number>(
 }
 
 /// Completes plane k of a coarse matrix after its conductances have been computed: diagonals, Jacobi divisors and row
-/// sums.
+/// sums. Returns the statistics of the plane.
 ///
 /// # Safety
-/// The plane must belong to this thread, and no thread may write conductances.
+/// The plane must belong to this thread. During this call, no thread may write conductances, and no other thread may
+/// use the diagonals, divisors and row sums of the plane.
 pub unsafe fn finish<T: Real + Number>(grid: &Grid<T>, k: usize) -> RowStatistics {
     let mut seen = [0.0; 5];
     for half in 0..2 {

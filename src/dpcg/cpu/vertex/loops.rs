@@ -1,4 +1,5 @@
-//! Loops of a cycle over half rows and half planes, compiled for several instruction sets (`crate::base::isa`).
+//! Loops of a cycle over half rows and half planes (see `layout`), compiled for several instruction sets
+//! (`crate::base::isa`). `inverse` contains the reciprocals of the divisors, D on the finest grid.
 
 use crate::base::isa::for_each_isa;
 use crate::base::number::Real;

@@ -10,10 +10,11 @@
 //! x = x + 0.8 (r - A x) / max(D, (D + sum |c|)/2),
 //! ```
 //!
-//! where c are the conductances of a row. This iteration converges in the norm of A for entries of any sign. The reason
-//! is that, by Gershgorin's theorem, the eigenvalues of D'^-1 A are at most 2 for D' = max(D, (D + sum |c|)/2). The
-//! matrix of the coarsest grid is factorized exactly. The cycle and the coarse matrices use the number type T; Galerkin
-//! products are computed in f64. A matrix is stored as conductances c_o(p) = -A(p, p + o) and as row sums.
+//! where D is the diagonal, and c are the conductances of a row. By Gershgorin's theorem, the eigenvalues of D'^-1 A
+//! are at most 2 for D' = max(D, (D + sum |c|)/2), so those of 0.8 D'^-1 A are at most 1.6. This iteration therefore
+//! converges in the norm of A for entries of any sign. The matrix of the coarsest grid is factorized exactly. The cycle
+//! and the coarse matrices use the number type T; Galerkin products are computed in f64. A matrix is stored as
+//! conductances c_o(p) = -A(p, p + o) and as row sums.
 //!
 //! A direction of weak couplings is not coarsened. In a direction that is coarsened, point 2 I is coarse point I. The
 //! *type* S of a point is the set of coarsened directions in which its index is odd; S is empty for coarse points. The
@@ -24,7 +25,8 @@
 //! x(p) = (1/den) sum_{o_S != 0} c_o x(p + o_S),   den = row sum + sum_{o_S != 0} c_o,
 //! ```
 //!
-//! where o_S is the part of o in the directions S. The point p + o_S has fewer odd indices than p.
+//! where o_S is the part of o in the directions S. The point p + o_S has fewer odd indices than p. The interpolation is
+//! therefore computed first for points with one odd index, then for those with two, and then for those with three.
 //!
 //! Each module uses only modules listed before it:
 //!
@@ -123,7 +125,8 @@ pub struct Vertex<T: Real + Number> {
     levels: Vec<Level<T>>,
     /// Workspace of each thread.
     workspaces: Vec<(PassWorkspace<T>, Sums)>,
-    noted: Partials,
+    /// Partial results of reductions, per plane.
+    partials: Partials,
     /// Solver for the coarsest matrix, and workspace for its solution in natural order.
     coarsest: Option<(Direct, Mutex<Vec<T>>)>,
 }
@@ -141,9 +144,9 @@ impl<T: Real + Number> Vertex<T> {
             let sums = Sums::new(&Coarse::new(coarse_cells(cells, [2; 3]), false))?;
             push(&mut workspaces, (PassWorkspace::new(cells, sweeps)?, sums), HIERARCHY)?;
         }
-        let noted = Partials::new(cells.nz, size_of::<RowStatistics>() / 8)?;
+        let partials = Partials::new(cells.nz, size_of::<RowStatistics>() / 8)?;
         let finest = Finest::new(cells)?;
-        Ok(Self { cells, sweeps, bounds, scale: 1.0, finest, levels: Vec::new(), workspaces, noted, coarsest: None })
+        Ok(Self { cells, sweeps, bounds, scale: 1.0, finest, levels: Vec::new(), workspaces, partials, coarsest: None })
     }
 
     /// Returns whether the memory was allocated for this box, number of sweeps and number of threads.
@@ -151,7 +154,7 @@ impl<T: Real + Number> Vertex<T> {
         (self.cells, self.sweeps, self.workspaces.len()) == (cells, sweeps, members)
     }
 
-    /// Computes all grids of a matrix. Reuses the memory of grids with the same extents.
+    /// Computes all grids of a matrix. Reuses the memory of grids with the same extents and ratios.
     pub fn setup(&mut self, team: &mut Team, a: &SevenPoints) -> Result<()> {
         assert_eq!(a.cells, self.cells);
         self.scale = inverse_power(on_all(team, |me| self.largest(me, a))?);
@@ -171,15 +174,16 @@ impl<T: Real + Number> Vertex<T> {
         Ok(())
     }
 
-    /// Returns the ratio of the coarsening in each direction, 2 or 1. A direction with one point is treated as
-    /// coarsened.
+    /// Returns the ratio of the coarsening in each direction, 2 or 1, for a grid with the statistics `seen`. A
+    /// direction with one point is treated as coarsened.
     fn ratio(&self, cells: Cells, seen: RowStatistics) -> [usize; 3] {
         let rows = f64::max(seen[3], 1.0);
         let coarsened = directions(cells, [0, 1, 2].map(|d| seen[d] / rows), self.bounds.semi);
         [0, 1, 2].map(|d| if coarsened[d] || cells.size()[d] == 1 { 2 } else { 1 })
     }
 
-    /// Allocates coarse grid l, unless it is already allocated for this ratio.
+    /// Allocates coarse grid l, unless it is already allocated for this ratio and these extents. An allocation frees
+    /// the old grids from l on.
     fn allocate(&mut self, l: usize, ratio: [usize; 3]) -> Result<()> {
         let fine = if l == 0 { &self.finest.a } else { &self.levels[l - 1].grid.a };
         if !self
@@ -195,8 +199,8 @@ impl<T: Real + Number> Vertex<T> {
         self.workspaces.iter_mut().try_for_each(|(_, sums)| sums.fit(coarse))
     }
 
-    /// Computes the interpolation weights and the matrix of coarse grid l. Returns statistics of the rows of this
-    /// matrix.
+    /// Computes the interpolation weights and the matrix of coarse grid l. `has_excess` states whether the matrix of
+    /// the finer grid has nonzero row sums. Returns statistics of the rows of the coarse matrix.
     fn coarsen(&self, me: Me, l: usize, has_excess: bool) -> RowStatistics {
         let Level { weights, types, cube, grid, .. } = &self.levels[l];
         let a = if l == 0 { &self.finest.a } else { &self.levels[l - 1].grid.a };
@@ -221,29 +225,29 @@ impl<T: Real + Number> Vertex<T> {
     /// Returns the largest diagonal entry.
     fn largest(&self, me: Me, a: &SevenPoints) -> f64 {
         let plane = a.cells.plane();
-        let noted = self.noted.reduce::<1>(0, a.cells.nz);
+        let partials = self.partials.reduce::<1>(0, a.cells.nz);
         for k in me.share(a.cells.nz) {
             // SAFETY: the plane belongs to this thread.
-            unsafe { noted.note(k, [max_abs(&a.center[k * plane..][..plane])]) };
+            unsafe { partials.store(k, [max_abs(&a.center[k * plane..][..plane])]) };
         }
-        max_abs(noted.all(Some(me))[0])
+        max_abs(partials.all(Some(me))[0])
     }
 
     /// Returns the sums of `of(k)` over all planes k.
     fn sum(&self, me: Me, planes: usize, mut of: impl FnMut(usize) -> RowStatistics) -> RowStatistics {
-        let noted = self.noted.reduce(0, planes);
+        let partials = self.partials.reduce(0, planes);
         for k in me.share(planes) {
             // SAFETY: the plane belongs to this thread.
-            unsafe { noted.note(k, of(k)) };
+            unsafe { partials.store(k, of(k)) };
         }
-        noted.sum(Some(me))
+        partials.sum(Some(me))
     }
 
     /// Computes z = M^-1 r in natural order, and returns <r, z>. All threads must call this function. `magnitude` is
     /// any norm of r. `z(cells)` returns z in cells of the calling thread for writing. Begins and ends with a barrier.
     pub fn apply<'z>(&self, me: Me, r: &[f64], magnitude: f64, z: impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
         me.barrier();
-        let products = self.noted.reduce(0, self.cells.nz);
+        let products = self.partials.reduce(0, self.cells.nz);
         let (Some(first), Some(last)) = (self.levels.first(), self.levels.last()) else { return 0.0 };
         let (workspace, sweeps, scale) = (&self.workspaces[me.index].0, self.sweeps, inverse_power(magnitude));
         let passes = Passes { finest: &self.finest, weights: &first.weights, workspace, sweeps, r, scale };
@@ -327,7 +331,7 @@ fn couplings<T: Real + Number>(a: &Stencil<T>) -> Result<Couplings> {
     Ok(matrix)
 }
 
-/// Returns the power of two that scales a magnitude into [1, 2), or 1 for zero.
+/// Returns the power of two that scales a magnitude into [1, 2), or 1 if it is zero or not finite.
 fn inverse_power(magnitude: f64) -> f64 {
     if magnitude > 0.0 && magnitude.is_finite() { (-magnitude.log2().floor()).exp2() } else { 1.0 }
 }

@@ -3,10 +3,9 @@
 //! pair with the conductance c adds c (P_p - P_q)(P_p - P_q)^T to the matrix of its cube, where P_p is row p of P. A
 //! row sum g at p adds g P_p P_p^T.
 //!
-//! The cubes above a coarse plane contribute all couplings to the next coarse plane, and half of the entries within the
-//! plane. The cubes below contribute the other half of the entries within the plane. If the cubes below belong to
-//! another thread, both threads compute them. Each entry is therefore the same sum of two terms for any number of
-//! threads.
+//! The cubes between a coarse plane and the next one determine all couplings between the two planes. Each entry within
+//! a plane is the sum of a term from the cubes above the plane and a term from the cubes below it. If the cubes below
+//! belong to another thread, both threads compute them. Each entry is therefore the same sum for any number of threads.
 
 use super::grid::Stencil;
 use super::layout::Coarse;
@@ -38,11 +37,13 @@ const NEAR_ONE: [(usize, f64); 2] = [(4, 2e-6), (8, 1e-12)];
 /// A pair of neighbouring fine points in a cube. Points are numbered x + 3 y + 9 z. In a direction that is not
 /// coarsened, a fine point has the coordinate 0 or 2.
 struct Edge {
+    /// Number of the offset in the fine stencil.
     offset: usize,
     /// The lower point of the pair.
     from: [usize; 3],
+    /// Numbers of the two points.
     points: [usize; 2],
-    /// The larger index of the pair in y and in z. If it is outside the grid, the pair does not exist.
+    /// The larger coordinate of the pair in y and in z. If it is outside the grid, the pair does not exist.
     last: [usize; 2],
     /// The coarse edge, face or cube that contains the pair: its lowest corner and its directions, as bits.
     within: [usize; 2],
@@ -85,6 +86,7 @@ impl Group {
     }
 }
 
+/// A list of corners of a cube. Bit d of the number of a corner is its index in direction d.
 #[derive(Clone, Copy, Default)]
 struct Corners {
     list: [u8; 8],
@@ -179,7 +181,7 @@ impl Sums {
     pub fn fit(&mut self, coarse: &Coarse) -> Result<()> {
         self.row = coarse.row << usize::from(coarse.is_split());
         self.plane = self.row * (coarse.cells.ny + 1);
-        // `load` uses the memory as workspace for three rows of cells and one further value.
+        // `load` uses the memory as workspace for three rows of cells, which always fit.
         let len = ROWS * self.row + (BESIDE + 1) * self.plane;
         if self.values.len() < len {
             self.values = Shared::zeroed(len)?;
@@ -218,7 +220,7 @@ struct Cubes<'a, T> {
     cube: &'a Cube,
     /// Weights by fine point and corner, in the order of `Cube::corners`; `None` for the weight one.
     weights: [[Option<&'a [T]>; 8]; 27],
-    /// Conductances by pair of points; empty outside the grid.
+    /// Conductances in the order of `Cube::edges`; empty outside the grid.
     c: [&'a [T]; 104],
     /// Row sums of the fine points of a cube: the 8 points whose index in each direction is that of the lowest corner,
     /// or larger by one. `None` for zero.
@@ -454,8 +456,9 @@ fn add_excess(added: &mut CubeContributions, p: usize, excess: &Lane) {
     }
 }
 
-/// Computes those planes of the next coarser matrix that belong to this thread. Row sums below the rounding level are
-/// not yet set to zero.
+/// Computes those planes of the next coarser matrix that belong to this thread. `has_excess` states whether the fine
+/// matrix has nonzero row sums; otherwise they are not read. Coarse row sums below the rounding level are not yet set
+/// to zero.
 pub fn make<T: Real + Number>(
     me: Me,
     cube: &Cube,

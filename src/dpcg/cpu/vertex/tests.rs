@@ -276,7 +276,7 @@ fn solves<T: Real + Number>(system: &System, components: impl Fn(usize) -> usize
 
 #[test]
 fn closed_tanks_are_solved_apart() {
-    // Two tanks, each with its own null vector. Then obstacles fill a third of the box, between the tanks.
+    // First two tanks, each with its own null vector. Then obstacles fill three columns between the tanks.
     let problem = TwoPhase::new("9", [24, 20, 22], 1e-3);
     let mut system = System::of(&problem);
     for wall in [11..12, 11..15] {

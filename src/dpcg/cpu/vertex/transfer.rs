@@ -1,6 +1,7 @@
 //! Interpolation and restriction, row by row. Weights are stored at the coarse points. The weight of offset o stored at
 //! coarse point I is the weight of I in the interpolation to the fine point R I + o. R is 2 in directions that are
-//! coarsened, and 1 in the others.
+//! coarsened, and 1 in the others. A half row consists of the points of a row in even columns (half 0) or in odd
+//! columns (half 1); see `layout`.
 
 use super::layout::{Coarse, Split};
 use super::loops::{add_products, add_two_products};

@@ -88,7 +88,9 @@ pub fn add_lane(sum: &mut Lane, a: &Lane) {
     }
 }
 
-/// Index tables for the points of one type. Bit d of `bits` is set if the index in direction d is odd.
+/// Index tables for the points p of one type S. Bit d of `bits` is set if the index in direction d is odd. The corners
+/// of a point are the coarse points around it; bit d of the number of a corner is set if the corner is after p in
+/// direction d. o_S is the part of an offset o in the directions S.
 struct PointType {
     bits: usize,
     /// Conductances with o_S != 0. Each entry is an offset number, and whether the opposite offset is meant. The
@@ -96,14 +98,14 @@ struct PointType {
     towards: Vec<(usize, bool)>,
     /// Range in `towards` of each part o_S.
     parts: Vec<Range<usize>>,
-    /// Paths from a point p to a corner, a coarse point. Each entry is the number of a part o_S, and the offset of p +
-    /// o_S from the corner. The entries are sorted by corner.
+    /// Paths from a point p to a corner, by way of p + o_S. Each entry is the number of a part o_S, and the offset from
+    /// the corner to p + o_S. The entries are sorted by corner.
     paths: Vec<(usize, Offset)>,
     /// Range in `paths` of each corner; empty if points of this type are not interpolated from this corner.
     corners: [Range<usize>; 8],
 }
 
-/// Largest number of parts of a type, and largest number of its paths to corners.
+/// Largest number of parts of a type and of conductances in `towards`, and largest number of paths to corners.
 const MAX_PARTS: usize = 26;
 const MAX_PATHS: usize = 56;
 
@@ -188,14 +190,15 @@ struct Points<'a, T> {
     towards: [&'a [T]; MAX_PARTS],
     /// For each path of `PointType::paths`, the weights of its intermediate points p + o_S. `None`: the intermediate
     /// point is the corner itself, whose weight is one.
-    paths: [Option<&'a [T]>; MAX_PATHS],
+    path_weights: [Option<&'a [T]>; MAX_PATHS],
     excess: &'a [T],
     /// For each corner, the array to which the computed weights are written.
     to: [Option<&'a mut [T]>; 8],
 }
 
 impl<T: Real> Points<'_, T> {
-    /// Computes the weights of n points from index `at` on.
+    /// Computes the weights of n <= `LANES` points from index `at` on. If the sum of the conductances in `towards` is
+    /// not positive, all weights of the point are zero.
     #[inline(always)]
     fn compute_weights(&mut self, parts: &mut Parts, at: usize, n: usize) {
         let mut sum = [0.0; LANES];
@@ -217,7 +220,7 @@ impl<T: Real> Points<'_, T> {
         for (to, range) in self.to.iter_mut().zip(&self.of.corners) {
             let Some(to) = to else { continue };
             let mut weight = [0.0; LANES];
-            for ((part, _), row) in self.of.paths[range.clone()].iter().zip(&self.paths[range.clone()]) {
+            for ((part, _), row) in self.of.paths[range.clone()].iter().zip(&self.path_weights[range.clone()]) {
                 match row {
                     Some(row) => add_product(&mut weight, &parts.0[*part], &lane(row, at, n)),
                     None => add_lane(&mut weight, &parts.0[*part]),
@@ -285,21 +288,21 @@ fn make_row<T: Real + Number>(
     let (start, len) = (split.at(half, j as isize, k as isize), split.points(half));
     let range = start..start + len;
     // Returns the array that contains the weights of corner t for offset o, and the index of the first weight. The
-    // lowest corner of a point is at or below the point.
+    // lowest corners of this row of points are in the coarse row (j / ry, k / rz).
     let corner = |o: Offset, t: usize| -> (&Shared<T>, usize) {
         (weights.of(o), coarse.at(half_of_coarse, j / ry + (t >> 1 & 1), k / rz + (t >> 2)) + (t & 1))
     };
     // SAFETY: no thread writes row sums in this step.
     let excess = unsafe { a.excess.slice(start, len) };
     let mut row =
-        Points { of, len, towards: [&[]; MAX_PARTS], paths: [None; MAX_PATHS], excess, to: [const { None }; 8] };
+        Points { of, len, towards: [&[]; MAX_PARTS], path_weights: [None; MAX_PATHS], excess, to: [const { None }; 8] };
     for (to, &(k, against)) in row.towards.iter_mut().zip(&of.towards) {
         // SAFETY: no thread writes the matrix in this step.
         *to = unsafe { a.c(half, &range, k, against) };
     }
     for t in (0..8).filter(|t| t & !of.bits == 0) {
         let paths = of.corners[t].clone();
-        for (path, &(_, from)) in row.paths[paths.clone()].iter_mut().zip(&of.paths[paths]) {
+        for (path, &(_, from)) in row.path_weights[paths.clone()].iter_mut().zip(&of.paths[paths]) {
             *path = (from != [0; 3]).then(|| {
                 let (array, place) = corner(from, t);
                 // SAFETY: no thread writes the weights of points with fewer odd indices in this step.

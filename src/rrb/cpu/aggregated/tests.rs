@@ -62,7 +62,7 @@ fn as_matrix(c: &Couplings) -> Csr<u32> {
     a
 }
 
-/// Computes the right-hand side of S1, b_b - A_br D_r^-1 b_r, node by node (report 2.10).
+/// Computes the right-hand side of S1, b_b - A_br D_r^-1 b_r, node by node (report 16-06, equation 2.10).
 fn reduced(System { a, b, .. }: &System) -> Vec<f64> {
     let mut b1 = b.clone();
     for (p, q, value) in a.couplings() {

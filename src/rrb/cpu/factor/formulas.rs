@@ -1,4 +1,5 @@
-//! Formulas of the factorization for one row J (docs/theory/rrb.md, row-sum form; report 2.3 to 2.6, 2.9, 2.12, 2.13).
+//! Formulas of the factorization for one row J (docs/theory/rrb.md, row-sum form; report 16-06, equations 2.3 to 2.6,
+//! 2.9, 2.12 and 2.13).
 
 use super::{Levels, SpeculativeInspection};
 use crate::base::number::Real;
@@ -27,7 +28,7 @@ impl<'a, F: Format> Levels<'a, F> {
         let (m, a) = (&self.k.matrix, self.context.a);
         let corners = a.corners.map(|_| (&m.corners.red, &m.corners.black));
         let (layout, diagonal, straight) = (&self.grid.layout, &m.center, &m.straight);
-        let target = Target::<Double> { layout, diagonal, straight, unit: 1.0, corners };
+        let target = Target::<Double> { layout, center: diagonal, straight, unit: 1.0, corners };
         for j in natural_rows(&self.grid.layout, &(row..row + 1)) {
             if watch.is_some_and(|(watch, thread)| !watch.admits(thread, a, j)) {
                 continue;
@@ -91,25 +92,26 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// The row must belong to this thread and must not have been changed by the levels.
-    unsafe fn keep(&self, row: usize) {
+    unsafe fn store_unchanged(&self, row: usize) {
         let grid = self.grid;
-        let keep = |source: &ColourArray, target: &ColourArray<F::Stored>| {
+        let store = |source: &ColourArray, target: &ColourArray<F::Stored>| {
             // SAFETY: by the safety contract of this function.
             unsafe { store::<F>(target.row_mut(row, 0), source.row(row, 0), self.setup.unit) };
         };
-        let keep_all = |sources: &[ColourArray; 4], targets: &[ColourArray<F::Stored>; 4]| {
-            sources.iter().zip(targets).for_each(|(source, target)| keep(source, target));
+        let store_all = |sources: &[ColourArray; 4], targets: &[ColourArray<F::Stored>; 4]| {
+            sources.iter().zip(targets).for_each(|(source, target)| store(source, target));
         };
         if let Some(inner) = &grid.recursion {
             for colour in Colour::ALL {
-                keep(&self.excess[colour], &inner.excess[colour]);
+                store(&self.excess[colour], &inner.excess[colour]);
             }
-            keep_all(&grid.red_diagonal.of, &inner.corners.red.of);
-            keep_all(&grid.black_diagonal.of, &inner.corners.black.of);
+            store_all(&grid.red_diagonal.of, &inner.corners.red.of);
+            store_all(&grid.black_diagonal.of, &inner.corners.black.of);
         }
     }
 
-    /// Lumps and eliminates r1 and r2 of row J (odd level). With M2, first lumps the couplings between black nodes.
+    /// Lumps and eliminates r1 and r2 of row J (odd level). With M2, also lumps the couplings between black nodes. On a
+    /// recursion grid, first stores the matrix of this row.
     ///
     /// # Safety
     /// The row must belong to this thread. The levels must not have changed rows J - 1 to J + 1 of the matrix.
@@ -118,11 +120,11 @@ impl<'a, F: Format> Levels<'a, F> {
         let grid = self.grid;
         // SAFETY: by the safety contract of this function.
         unsafe {
-            self.keep(row);
+            self.store_unchanged(row);
             let eliminated = self.eliminate_reds(row, scratch);
             self.k.store_error(eliminated);
 
-            let loss = (1.0 - setup.black_keeps()) * setup.one_minus_omega();
+            let loss = (1.0 - setup.kept_fraction()) * setup.one_minus_omega();
             if loss > 0.0 && !self.exact {
                 for colour in [Colour::B1, Colour::B2] {
                     let lumped = grid.black_diagonal.couplings(colour, row);
@@ -141,7 +143,8 @@ impl<'a, F: Format> Levels<'a, F> {
         let corners = grid.corners.then_some(&grid.red_diagonal);
         // Row 2J of the grid precedes row 2J + 1, so that the error names the first rejected node.
         for colour in [Colour::R2, Colour::R1] {
-            // SAFETY: by the safety contract of this function; no thread writes the border.
+            // SAFETY: by the safety contract of this function. If there are no couplings between red nodes, `lumped` is
+            // a border row of zeros, which no thread writes.
             unsafe {
                 if self.exact {
                     let (excess, inverse) = (self.excess[colour].row_mut(row, 0), self.inverse[colour].row_mut(row, 0));
@@ -162,8 +165,9 @@ impl<'a, F: Format> Levels<'a, F> {
         Ok(())
     }
 
-    /// Computes the pivots d in row J of an eliminated colour. Stores 1 / d in `inverse`, and (row sum) / d in
-    /// `excess`.
+    /// Computes the pivots d in row J of an eliminated colour. Stores 1 / d in `inverse`, (row sum after lumping) / d
+    /// in `excess`, and for f32 and bf16 also the stored pivots. Returns an error for the first rejected pivot of the
+    /// row.
     ///
     /// # Safety
     /// The row must belong to this thread.
@@ -184,7 +188,7 @@ impl<'a, F: Format> Levels<'a, F> {
                 inverse: &mut self.inverse[colour].row_mut(row, 0)[columns.clone()],
                 stored: grid
                     .short()
-                    .map_or(&mut [][..], |short| &mut short.pivot[colour].row_mut(row, 0)[columns.clone()]),
+                    .map_or(&mut [][..], |short| &mut short.stored_pivot[colour].row_mut(row, 0)[columns.clone()]),
             }
         };
         let kept = kept.map(|a| &a[columns.clone()]);
@@ -215,8 +219,8 @@ impl<'a, F: Format> Levels<'a, F> {
             }
             let [southwest, southeast, northwest, northeast] =
                 [0, 1, 2, 3].map(|k| grid.black_diagonal.of[k].row_mut(row, 0));
-            let (keeps, links) = (self.setup.black_keeps(), self.links(straight, row));
-            skew_couplings::<F>(southwest, southeast, northwest, northeast, false, keeps, links, unit);
+            let (kept_fraction, links) = (self.setup.kept_fraction(), self.links(straight, row));
+            skew_couplings::<F>(southwest, southeast, northwest, northeast, false, kept_fraction, links, unit);
             if let Some(short) = grid.short() {
                 for (source, target) in grid.black_diagonal.of.iter().zip(&short.diagonal.of) {
                     store::<F>(target.row_mut(row, 0), source.row(row, 0), unit);
@@ -243,8 +247,7 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Computes row J of S1 = D_b - A_br D_r^-1 A_rb (report 2.9) without its diagonal couplings, and the row sums of
-    /// S1.
+    /// Computes row J of S1 = D_b - A_br D_r^-1 A_rb without its diagonal couplings, and the row sums of S1.
     ///
     /// # Safety
     /// As for `skew`.
@@ -320,7 +323,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// # Safety
     /// As for `skew`.
     unsafe fn schur_diagonal(&self, row: usize, scratch: &mut [f64]) {
-        let keeps = self.setup.black_keeps();
+        let kept_fraction = self.setup.kept_fraction();
         // SAFETY: by the safety contract of this function.
         unsafe {
             let mut rows = scratch_rows(scratch, self.grid.layout.cx);
@@ -331,7 +334,7 @@ impl<'a, F: Format> Levels<'a, F> {
             // A 5-point matrix does not couple black nodes, so the couplings begin with zero.
             let [southwest, southeast, northwest, northeast] = rows;
             let links = self.links(&self.k.matrix.straight, row);
-            skew_couplings::<Double>(southwest, southeast, northwest, northeast, true, keeps, links, 1.0);
+            skew_couplings::<Double>(southwest, southeast, northwest, northeast, true, kept_fraction, links, 1.0);
             for (k, values) in [southwest, southeast, northwest, northeast].into_iter().enumerate() {
                 if let Some(short) = self.grid.short() {
                     store::<F>(short.diagonal.of[k].row_mut(row, 0), values, self.setup.unit);
@@ -374,7 +377,7 @@ impl<'a, F: Format> Levels<'a, F> {
     pub(super) unsafe fn coarse_row<'s>(&self, row: usize, out: &'s mut [f64]) -> [&'s [f64]; 5] {
         let (grid, setup) = (self.grid, self.setup);
         let n = grid.layout.grid.coarse().nx;
-        let keeps = setup.black_keeps();
+        let kept_fraction = setup.kept_fraction();
         let (d, h) = (&grid.sweep.diagonal, &self.inverse.b1);
         let (far, out) = out.split_at_mut(4 * (grid.layout.cx + GAP));
         let mut parts = scratch_rows(out, n);
@@ -384,7 +387,7 @@ impl<'a, F: Format> Levels<'a, F> {
         unsafe {
             let [southwest, southeast, northwest_of, northeast_of] = &d.of;
             excess.copy_from_slice(&self.excess.b2.row(row, 0)[..n]);
-            let loss = (1.0 - keeps) * setup.one_minus_omega();
+            let loss = (1.0 - kept_fraction) * setup.one_minus_omega();
             if loss > 0.0 {
                 lump_row_sums(excess, loss, self.distant(Colour::B2, row, [WEST, EAST, SOUTH, NORTH], far));
             }
@@ -399,7 +402,7 @@ impl<'a, F: Format> Levels<'a, F> {
                     None => self.distant(Colour::B2, row, [EAST, NORTH], far),
                 },
             };
-            coarse_couplings::<F>(excess, east, north, northeast, northwest, of, keeps, setup.unit);
+            coarse_couplings::<F>(excess, east, north, northeast, northwest, of, kept_fraction, setup.unit);
         }
         [excess, east, north, northeast, northwest]
     }
@@ -459,8 +462,8 @@ fn distant_rows<'s, F: Format, const N: usize>(
     })
 }
 
-/// Arrays for the pivots of a row. On entry, `excess` contains the row sums; on return, it contains (row sum) / d.
-/// `inverse` receives 1 / d. `stored` receives the pivots of f32 and bf16.
+/// Arrays for the pivots of a row. On entry, `excess` contains the row sums; on return, it contains (row sum after
+/// lumping) / d. `inverse` receives 1 / d. `stored` receives the stored pivots of f32 and bf16; it is empty in f64.
 struct PivotRow<'a, F: Format> {
     excess: &'a mut [f64],
     inverse: &'a mut [f64],
@@ -469,7 +472,7 @@ struct PivotRow<'a, F: Format> {
 
 impl<F: Format> PivotRow<'_, F> {
     /// Computes all pivots in one vectorized loop. If a pivot needs further checks, computes the pivots one by one
-    /// instead. `node` returns the location of a node.
+    /// instead, and returns an error for the first rejected one. `node` returns the location of a node.
     fn form(
         self,
         kept: Rows<F::Stored>,
@@ -564,7 +567,7 @@ mod tests {
         let n = rows[0].len();
         let lumped = [5, 6, 7, 8].map(|k| &rows[k][..]);
         let kept = kept.each_ref().map(|row| &row[..]);
-        let node = |i: usize| PivotNode { level: 3, i, j: 5, center: 4.0, may_be_singular: floating };
+        let node = |i: usize| PivotNode { level: 3, i, j: 5, center: 4.0, may_replace_zero_pivot: floating };
         let zeros = || vec![F::write(0.0); if setup.storage == Storage::F64 { 0 } else { n }];
         let form = |at_once: bool| {
             let (mut excess, mut inverse, mut stored) = (rows[0].clone(), vec![0.0; n], zeros());
@@ -617,7 +620,8 @@ mod tests {
                 doubtful += compare_formats(n, seed, true, omega).iter().filter(|&&no_doubt| !no_doubt).count();
             }
         }
-        // For many of the awkward rows, the loop accepts all pivots; for many others, it does not.
+        // Both paths must be covered: in many of the awkward rows, the vectorized loop (`pivots`) accepts all pivots; in
+        // many others, the pivots are computed one by one.
         assert!((500..4900).contains(&doubtful), "{doubtful} of 5400 rows are doubtful");
     }
 }

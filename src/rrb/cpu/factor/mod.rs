@@ -1,5 +1,5 @@
 //! Factorization on grids stored by colour: the formulas of `rrb::natural` (docs/theory/rrb.md, row-sum form; report
-//! 2.3 to 2.6, 2.12, 2.13), applied colour by colour.
+//! 16-06, equations 2.3 to 2.6, 2.12 and 2.13), applied colour by colour.
 //!
 //! Each grid is factorized in one sweep over rows J, so that a row is still in cache when the next formula reads it.
 //! The table names, for each formula, its result for row J and the rows that it reads:
@@ -72,7 +72,8 @@ impl<'a> SpeculativeInspection<'a> {
     /// Inspects natural row j of A, which must be the next row of this thread. Returns whether the row passed, so that
     /// the factorization may read it.
     fn admits(&self, thread: usize, a: &StencilView, j: usize) -> bool {
-        // The inspection needs the previous row for each row, so it ends at the first row that fails.
+        // A row that fails is not recorded, and the record of a row builds on that of the row before it. The inspection
+        // therefore ends at the first row that fails, on all threads.
         let sound = !self.is_over() && self.inspection.inspect_row(thread, a, j, &self.wanted);
         if !sound {
             self.stopped.store(true, Ordering::Relaxed);
@@ -88,7 +89,10 @@ impl<F: Format> Packed<F> {
         for grid in &self.grids {
             let Some(short) = grid.short() else { return };
             for row in grid.rows_and(me, STORED) {
-                for area in [&short.pivot.r1, &short.pivot.r2, &short.pivot.b1].into_iter().filter(|a| a.bytes() > 0) {
+                for area in [&short.stored_pivot.r1, &short.stored_pivot.r2, &short.stored_pivot.b1]
+                    .into_iter()
+                    .filter(|a| a.bytes() > 0)
+                {
                     // SAFETY: the rows belong to this thread, and no other thread uses them before the barrier below.
                     unsafe { area.fill_row(row, grid.layout.to, F::write(1.0)) };
                 }
@@ -98,7 +102,8 @@ impl<F: Format> Packed<F> {
     }
 
     /// Copies A and eliminates level by level. All threads return the same result. With `watch`, the matrix is
-    /// inspected at the same time.
+    /// inspected at the same time. If a row fails the inspection, the factorization ends early, and its result must not
+    /// be used.
     pub fn factorize_share(
         &self,
         me: Me,
@@ -163,12 +168,14 @@ impl<F: Format> Packed<F> {
 
     /// Returns the setup of the levels in natural storage.
     fn below(&self, setup: &Setup) -> Setup {
-        // If finer grids have recursions, `prepare_cycle` later selects one cycle for all levels.
+        // If finer grids have recursions, `prepare_cycle` later selects one cycle for all levels. It needs the bounds
+        // of the levels in natural storage, which are estimated for AMLI.
         let kind = if self.sections.len() > 1 { setup.cycle.kind.or(Some(Kind::Amli)) } else { setup.cycle.kind };
         Setup { cycle: Cycle { kind, ..setup.cycle }, ..*setup }
     }
 
-    /// Estimates the eigenvalue bounds at the recursions, and selects the cycle.
+    /// Estimates the eigenvalue bounds at the recursions on grids stored by colour, and selects the cycle. If no such
+    /// grid has a recursion, uses the cycle that the levels in natural storage have selected.
     fn prepare_cycle(&self, me: Me, setup: &Setup) {
         let found = if self.sections.len() > 1 {
             let below = self.natural().recursion().worst_condition();
@@ -200,8 +207,8 @@ struct Levels<'a, F: Format> {
     k: &'a Packed<F>,
     q: usize,
     grid: &'a PackedGrid<F>,
-    /// Whether this is the first grid and CG runs on S1. The first elimination is then exact, centers and couplings are
-    /// those of A, and black nodes are not coupled.
+    /// Whether this is the first grid and CG runs on S1. The first elimination is then exact: it reads the centers and
+    /// couplings of A, which does not couple black nodes with each other.
     exact: bool,
     /// The arrays of S1, if `exact` is set and CG runs in double precision. The rows of S1 are then computed directly
     /// in these arrays.
@@ -221,7 +228,7 @@ impl<'a, F: Format> Levels<'a, F> {
         Self { k, q, grid, exact, in_place, excess, inverse, setup, context }
     }
 
-    /// Copies A and computes S1, if CG runs on S1, but factorizes no level.
+    /// Copies A. If CG runs on S1, also computes S1. No level is factorized, because aggregation replaces the levels.
     fn form_system(&self, me: Me, scratch: &mut [f64]) {
         let (grid, rows) = (self.grid, self.grid.rows(me));
         // SAFETY: the rows belong to this thread, and a barrier separates the writes of a thread from the reads of
@@ -242,8 +249,8 @@ impl<'a, F: Format> Levels<'a, F> {
     /// matrix of the next grid.
     fn form(&self, me: Me, scratch: &mut [f64], watch: Option<&SpeculativeInspection>) {
         let (grid, first, rows) = (self.grid, self.q == 0, self.grid.rows(me));
-        // Returns the rows of this thread without the first `before` and the last `behind` rows. For these rows, the
-        // formula reads no rows of other threads.
+        // Returns the rows of this thread without the first `before` and the last `behind` rows. The two numbers are
+        // such that a formula reads no rows of other threads for the rows that remain.
         let inner = |before: usize, behind: usize| {
             let start = rows.start + before;
             start..rows.end.saturating_sub(behind).max(start)
@@ -262,8 +269,8 @@ impl<'a, F: Format> Levels<'a, F> {
             }
             done = [inner(5, 4), inner(4, 3)];
         }
-        // The remaining rows, and the halo rows. This rank computes the halo of the matrix itself, so a grid needs only
-        // one exchange.
+        // Returns the rows of this thread that are not in `done`, and `beyond` halo rows on each side. This rank
+        // computes the halo of the matrix itself, so a grid needs only one exchange.
         let left = |done: &Range<usize>, beyond: usize| {
             let done = done.clone();
             grid.rows_and(me, beyond).filter(move |row| !done.contains(row))
@@ -319,8 +326,8 @@ impl<'a, F: Format> Levels<'a, F> {
         }
         if me.index == 0 {
             // SAFETY: `form` ends with a barrier, and the other threads wait at the barrier below.
-            let lost = unsafe { self.fetch_next(scratch) };
-            self.k.store_error(lost);
+            let result = unsafe { self.fetch_next(scratch) };
+            self.k.store_error(result);
         }
         // At this barrier, all threads wait until the exchange is complete.
         me.barrier();

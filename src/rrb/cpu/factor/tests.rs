@@ -78,8 +78,8 @@ pub(crate) fn inspected(a: &StencilView) -> Inspection {
     inspection
 }
 
-/// Factorizes a matrix twice, and returns the values of all arrays of the first two grids. Before each factorization,
-/// the vectors are filled with nines, because a factorization must not depend on their content.
+/// Factorizes a matrix twice, and returns values of A, of S1, and of M on the first two grids. Before each
+/// factorization, the vectors are filled with nines, because a factorization must not depend on their content.
 fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> Made {
     let components = &inspected(a).components;
     let mut k = Packed::<F>::new(Shape::new(a, setup), None).unwrap();
@@ -126,7 +126,7 @@ fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> Made {
     let mut stored = Vec::new();
     for (grid, sweep) in [(first, &first.sweep), (second, &second.sweep)] {
         for row in grid.layout.rows(Colour::B1) {
-            for area in sweep.diagonal.of.iter().chain([&sweep.pivot.b1]) {
+            for area in sweep.diagonal.of.iter().chain([&sweep.stored_pivot.b1]) {
                 // SAFETY: no run is in progress.
                 let values = unsafe { area.row(row, 0) };
                 stored.extend(values[grid.layout.columns(Colour::B1)].iter().map(|v| F::read(*v).wide()));
@@ -177,7 +177,8 @@ fn a_factorization_is_the_same_for_any_team() {
     }
 }
 
-/// Bits of the arrays that the sweeps read, one entry per grid. The last entry includes the matrix of the next grid.
+/// Bits of the arrays that the sweeps read, one entry per grid. The last entry includes the row sums of the nodes b2,
+/// from which the matrix of the next grid is computed.
 type Left = Vec<Vec<u64>>;
 
 /// Factorizes the two matrices alternately, with the numbers of threads in `teams`. Calls `see` with the result of each
@@ -207,7 +208,7 @@ fn left_for_sweeps<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usiz
             straight.iter().for_each(|area| stored(c, area));
         }
         sweep.diagonal.of.iter().for_each(|area| stored(Colour::B1, area));
-        [Colour::R1, Colour::R2, Colour::B1].into_iter().for_each(|c| stored(c, &sweep.pivot[c]));
+        [Colour::R1, Colour::R2, Colour::B1].into_iter().for_each(|c| stored(c, &sweep.stored_pivot[c]));
         if let Some(inner) = &grid.recursion {
             Colour::ALL.into_iter().for_each(|c| stored(c, &inner.excess[c]));
             inner.corners.red.of.iter().for_each(|area| stored(Colour::R1, area));

@@ -29,7 +29,7 @@ use crate::rrb::cpu::loops::{advance, advance_and_scale, difference, scale_in_pl
 use crate::rrb::cpu::neighbours::Rows;
 use crate::rrb::cpu::number::Format;
 use crate::rrb::cpu::packed::Packed;
-use crate::rrb::cpu::sweeps::{DROPPED, FIRST_RED, KEPT, diagonal_of, next, previous};
+use crate::rrb::cpu::sweeps::{DROPPED, FIRST_RED, KEPT, b1_around_b2, next, previous};
 use crate::rrb::layout::Colour;
 use crate::rrb::recursion::{CycleSteps, solve_section};
 
@@ -50,8 +50,8 @@ fn step_row<F: Format>(
 }
 
 impl<F: Format> ThreadState<'_, F> {
-    /// Computes r = r - alpha q, solves L y = r on the first section, and solves the system on the following sections.
-    /// Returns <r, r>, and stores rho = <r, M^-1 r>.
+    /// With `alpha`, first computes r = r - alpha q. Then solves L y = r on the first section, and the system on the
+    /// following sections. Returns <r, r>, and stores rho = <r, M^-1 r>.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
         let (k, me) = (self.k, self.me);
         let all_grids = k.rho_start[k.grids.len()];
@@ -82,13 +82,13 @@ impl<F: Format> ThreadState<'_, F> {
                 // thread.
                 unsafe {
                     k.fetch(grids.end - 1, row, FIRST_RED, &mut t);
-                    below.note(row, [dot(above.z.b2.row(row, 0), t.row(FIRST_RED, 0, above.layout.cx))]);
+                    below.store(row, [dot(above.z.b2.row(row, 0), t.row(FIRST_RED, 0, above.layout.cx))]);
                 }
             }
         } else if me.index == 0 {
             let rho = self.sections.timed(k.grids.len(), DOWN, |s| s.k.solve_natural());
             // SAFETY: only thread 0 stores this partial sum.
-            unsafe { below.note(0, [rho]) };
+            unsafe { below.store(0, [rho]) };
         }
         me.barrier();
         // If there are other ranks, all threads wait for the partial sums of these ranks.
@@ -142,7 +142,8 @@ impl<F: Format> Packed<F> {
         below && row == grid.own.start || above && row + 1 == grid.own.end
     }
 
-    /// Computes r = r - alpha q, <r, r>, and the downward sweep of the even level of the first grid.
+    /// Computes r = r - alpha q (with `alpha`), and the downward sweep of the even level of the first grid. Stores the
+    /// partial sums of rho and of <r, r> in `sums`.
     fn descend_first(&self, me: Me, stage: usize, alpha: Option<f64>, sums: Reduce<1>, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[0];
         let (rows, n, m) = (grid.rows(me), grid.layout.cx, &grid.sweep);
@@ -158,12 +159,12 @@ impl<F: Format> Packed<F> {
                 let (pivot, a) = m.eliminated(Colour::B1, row);
                 let out = t.row_mut(DROPPED + row % 2, n);
                 let (square, rho) = advance_and_scale::<F>(r, step, out, pivot, a);
-                sums.note(row, [rho]);
+                sums.store(row, [rho]);
                 if row == rows.start {
                     me.post(Point::First, stage);
                 } else {
                     let square = self.descend_first_kept(row - 1, rows.start, alpha, t);
-                    sums.note(squares + row - 1, [square + below]);
+                    sums.store(squares + row - 1, [square + below]);
                 }
                 below = square;
             }
@@ -187,14 +188,14 @@ impl<F: Format> Packed<F> {
                 None => end.fill(F::Real::default()),
             }
             // SAFETY: the last row belongs to this thread; the row of b1 above is in the buffers.
-            unsafe { sums.note(squares + last, [self.descend_first_kept(last, rows.start, alpha, t) + below]) };
+            unsafe { sums.store(squares + last, [self.descend_first_kept(last, rows.start, alpha, t) + below]) };
         }
     }
 
     /// Computes the values of the kept nodes in row J, and writes them to the next grid. The buffers contain D^-1 y in
-    /// rows J and J + 1 of b1. Returns <r, r> of the kept nodes in row J. If a later step reads the values again, they
-    /// are stored in row J of z. Otherwise, they are stored in row `passing`, which all rows use and which therefore
-    /// stays in cache.
+    /// rows J and J + 1 of b1. Returns <r, r> of the kept nodes in row J. If a later step reads the values of the kept
+    /// nodes again, they are stored in row J of z. Otherwise, they are stored in row `passing`, which all rows use and
+    /// which therefore stays in cache.
     ///
     /// # Safety
     /// Rows J and `passing` must belong to this thread.
@@ -211,14 +212,14 @@ impl<F: Format> Packed<F> {
                 combine(r, 1.0, -alpha, self.q.b2.row(row, 0));
             }
             let a = grid.sweep.diagonal.couplings(Colour::B2, row);
-            difference::<F>(grid.z.b2.row_mut(place, 0), r, a, diagonal_of(t, DROPPED, row, n));
+            difference::<F>(grid.z.b2.row_mut(place, 0), r, a, b1_around_b2(t, DROPPED, row, n));
             self.send(0, row, place);
             dot(r, r)
         }
     }
 
     /// Computes the upward sweep of the first grid's even level, then x, p and q = S1 p. Also computes x and p in halo
-    /// rows.
+    /// rows. Stores the partial sums of <p, q> in `sigma`.
     fn ascend_first(&self, me: Me, stage: usize, step: Option<(f64, f64)>, sigma: Reduce<1>, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[0];
         let (rows, n) = (grid.rows(me), grid.layout.cx);
@@ -239,7 +240,7 @@ impl<F: Format> Packed<F> {
                     me.post(Point::First, stage);
                 }
                 if row >= rows.start + 2 {
-                    sigma.note(row - 1, [self.multiply_row(row - 1)]);
+                    sigma.store(row - 1, [self.multiply_row(row - 1)]);
                 }
             }
             if above {
@@ -250,12 +251,12 @@ impl<F: Format> Packed<F> {
                 me.wait_for(member, Point::First, stage);
             }
             if last > rows.start {
-                sigma.note(last, [self.multiply_row(last)]);
+                sigma.store(last, [self.multiply_row(last)]);
             }
             if let Some(member) = previous(me, grid) {
                 me.wait_for(member, Point::Last, stage);
             }
-            sigma.note(rows.start, [self.multiply_row(rows.start)]);
+            sigma.store(rows.start, [self.multiply_row(rows.start)]);
         }
     }
 

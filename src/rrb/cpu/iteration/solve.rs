@@ -1,5 +1,5 @@
-//! Fused stages that begin and end a solve on S1 of a regular system (report 2.9 to 2.11). The results equal those of
-//! the unfused steps, but each array is read and written only once:
+//! Fused stages that begin and end a solve on S1 of a regular system (report 16-06, equations 2.9 to 2.11). The results
+//! equal those of the unfused steps, but each array is read and written only once:
 //!
 //! ```text
 //!     begin       r = (b - A x)_b - A_br D_r^-1 (b - A x)_r
@@ -21,7 +21,7 @@
 
 use crate::base::loops::{combine, dot, largest};
 use crate::base::reduce::{Reduce, max_abs, pairwise};
-use crate::krylov::cpu::caller::Caller;
+use crate::krylov::cpu::caller::CallerArrays;
 use crate::krylov::solve_steps::{Eliminated, SolveSteps};
 use crate::rrb::cpu::conversion::{natural_rows, split, spread};
 use crate::rrb::cpu::iteration::thread::{BlackRowStep, NotLoaded, ThreadState};
@@ -34,7 +34,7 @@ use std::ops::Range;
 
 /// Rows of b by colour, in a pass over rows J.
 struct Rhs<'a> {
-    caller: &'a Caller<'a>,
+    caller: &'a CallerArrays<'a>,
     layout: &'a Layout,
     scale: f64,
     r1: &'a mut [f64],
@@ -46,7 +46,12 @@ struct Rhs<'a> {
 
 impl<'a> Rhs<'a> {
     /// Creates the rows in the scratch space, and also returns the rest of the scratch space.
-    fn new(caller: &'a Caller<'a>, layout: &'a Layout, scale: f64, scratch: &'a mut [f64]) -> (Self, &'a mut [f64]) {
+    fn new(
+        caller: &'a CallerArrays<'a>,
+        layout: &'a Layout,
+        scale: f64,
+        scratch: &'a mut [f64],
+    ) -> (Self, &'a mut [f64]) {
         let (mine, rest) = scratch.split_at_mut(6 * layout.cx);
         mine.fill(0.0);
         let mut rows = mine.chunks_exact_mut(layout.cx);
@@ -55,8 +60,9 @@ impl<'a> Rhs<'a> {
         (Self { caller, layout, scale, r1, b2, b1, r2 }, rest)
     }
 
-    /// Splits the natural row that contains red row J into its two colours.
-    fn take(&mut self, red: Colour, row: usize) {
+    /// Loads the natural row that contains red row J: multiplies it by `scale`, and splits it into its two colours. If
+    /// there is no such row in the grid, sets both colours to zero.
+    fn load(&mut self, red: Colour, row: usize) {
         let Self { caller, layout, scale, r1, b2, b1, r2 } = self;
         let (j, even, odd) = match red {
             Colour::R1 => (2 * row + 1, &mut **r1, &mut **b2),
@@ -72,7 +78,7 @@ impl<'a> Rhs<'a> {
         }
     }
 
-    /// Returns row J of a colour. `take` must have been called for its natural row before.
+    /// Returns row J of a colour. `load` must have been called for its natural row before.
     fn row(&self, colour: Colour, row: usize) -> &[f64] {
         match colour {
             Colour::R1 => self.r1,
@@ -96,18 +102,19 @@ struct Start<'m, 'a, F: Format> {
     /// <r, r> of the current row.
     residual: f64,
     /// Partial sums of |b|^2, |b - A x|^2 and <r, r> per row.
-    noted: Reduce<'a, 3>,
+    partials: Reduce<'a, 3>,
 }
 
 impl<F: Format> Start<'_, '_, F> {
-    /// Computes y_r = D_r^-1 (b - A x)_r in row J.
+    /// Loads the natural row of b that contains red row J and, with a guess, the next row of x that is needed. Computes
+    /// y_r = D_r^-1 (b - A x)_r in row J, and sums of squares.
     fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]) {
         let (k, Self { member, guess, rhs, out, squares, .. }) = (self.member.k, self);
         let rows = member.rows();
         if *guess && colour == Colour::R1 && row >= rows.start && row + 2 < rows.end {
             member.load_guess(row + 1..row + 2, rhs.scale);
         }
-        rhs.take(colour, row);
+        rhs.load(colour, row);
         let squares = &mut squares[row % 2];
         for taken in [colour, if colour == Colour::R1 { Colour::B2 } else { Colour::B1 }] {
             let b = rhs.row(taken, row);
@@ -125,9 +132,10 @@ impl<F: Format> Start<'_, '_, F> {
         }
     }
 
-    /// Computes r = (b - A x)_b - A_br y_r in row J.
+    /// Computes r = (b - A x)_b - A_br y_r in row J of a black colour. After both colours, stores the partial sums of
+    /// row J.
     fn black(&mut self, colour: Colour, row: usize, y: Rows) {
-        let (k, Self { guess, rhs, out, squares, residual, noted, member }) = (self.member.k, self);
+        let (k, Self { guess, rhs, out, squares, residual, partials, member }) = (self.member.k, self);
         let squares = &mut squares[row % 2];
         let b = rhs.row(colour, row);
         // SAFETY: no thread writes A in this stage.
@@ -150,7 +158,7 @@ impl<F: Format> Start<'_, '_, F> {
             *residual = dot(r, r) + if colour == Colour::B1 { 0.0 } else { *residual };
             if colour == Colour::B2 {
                 let [b, whole] = [0, 1].map(|of| squares.iter().map(|square| square[of]).sum());
-                noted.note(row, [b, whole, *residual]);
+                partials.store(row, [b, whole, *residual]);
             }
         }
     }
@@ -159,7 +167,7 @@ impl<F: Format> Start<'_, '_, F> {
 impl<F: Format> ThreadState<'_, F> {
     /// Computes r = (b - A x)_b - A_br D_r^-1 (b - A x)_r. Returns |b|^2, |b - A x|^2 on the whole grid, and <r, r>.
     pub(super) fn fused_begin(&mut self, scale: f64, guess: bool) -> (f64, Option<[f64; 2]>) {
-        let (k, rows, noted) = (self.k, self.rows(), self.reduction());
+        let (k, rows, partials) = (self.k, self.rows(), self.reduction());
         if guess {
             let last = rows.end.saturating_sub(1).max(rows.start);
             self.load_guess(rows.start..last.min(rows.start + 1), scale);
@@ -178,13 +186,13 @@ impl<F: Format> ThreadState<'_, F> {
         let (reds, rest) = scratch.split_at_mut(4 * (self.layout().cx + 2 * BORDER));
         let (rhs, rest) = Rhs::new(self.caller, self.layout(), scale, rest);
         let out = &mut rest[..self.layout().cx];
-        let mut start = Start { member: self, guess, rhs, out, squares: Default::default(), residual: 0.0, noted };
+        let mut start = Start { member: self, guess, rhs, out, squares: Default::default(), residual: 0.0, partials };
         self.over_black_rows(reds, |step| match step {
             BlackRowStep::Red(colour, row, y) => start.red(colour, row, y),
             BlackRowStep::Black(colour, row, y) => start.black(colour, row, y),
         });
         drop(scratch);
-        let [b, whole, residual] = noted.sum(Some(self.me));
+        let [b, whole, residual] = partials.sum(Some(self.me));
         (b, Some([whole, residual]))
     }
 
@@ -216,7 +224,7 @@ impl<F: Format> ThreadState<'_, F> {
 
     /// Computes x_r = D_r^-1 (b_r - A_rb x_b). Returns max |x|, or NaN if any value is NaN, and |b - A x|^2.
     pub(super) fn fused_complete(&mut self, scale: f64) -> (f64, Option<f64>) {
-        let (k, rows, layout, noted) = (self.k, self.rows(), self.layout(), self.reduction::<2>());
+        let (k, rows, layout, partials) = (self.k, self.rows(), self.layout(), self.reduction::<2>());
         let mut scratch = self.scratch();
         let (mut rhs, rest) = Rhs::new(self.caller, layout, scale, &mut scratch);
         let out = &mut rest[..layout.cx];
@@ -232,17 +240,17 @@ impl<F: Format> ThreadState<'_, F> {
         self.refresh(&k.x);
         // Rows that other threads read are computed first, so that these threads wait less.
         if let Some(last) = rows.clone().last() {
-            rhs.take(Colour::R1, last);
+            rhs.load(Colour::R1, last);
             solve(&rhs, Colour::R1, last);
-            rhs.take(Colour::R2, rows.start);
+            rhs.load(Colour::R2, rows.start);
             solve(&rhs, Colour::R2, rows.start);
         }
         self.refresh(&k.x);
         for row in rows.clone() {
-            rhs.take(Colour::R1, row);
+            rhs.load(Colour::R1, row);
             if row + 1 < rows.end {
                 solve(&rhs, Colour::R1, row);
-                rhs.take(Colour::R2, row + 1);
+                rhs.load(Colour::R2, row + 1);
                 solve(&rhs, Colour::R2, row + 1);
             }
             let mut square = 0.0;
@@ -253,10 +261,10 @@ impl<F: Format> ThreadState<'_, F> {
             // SAFETY: the rows belong to this thread, and only this thread writes them.
             let largest = max_abs(&Colour::ALL.map(|colour| unsafe { largest(k.x[colour].row(row, 0)) }));
             // SAFETY: the row belongs to this thread, and its partial sums are stored once.
-            unsafe { noted.note(row, [largest, square]) };
+            unsafe { partials.store(row, [largest, square]) };
         }
         drop(scratch);
-        let [largest, squares] = noted.all(Some(self.me));
+        let [largest, squares] = partials.all(Some(self.me));
         (max_abs(largest), Some(pairwise(squares)))
     }
 }
@@ -294,7 +302,7 @@ mod tests {
         (r, x)
     }
 
-    /// Compares the fused stages with the unfused steps on one thread.
+    /// Compares the fused stages with the unfused steps. Every thread of a team calls this function.
     fn compare<F: Format>(member: &mut ThreadState<F>, single: bool) {
         for (scale, guess) in [(1.0, false), (1.0, true), (0.25, true), (8.0, false)] {
             let fused = member.fused_begin(scale, guess);
@@ -354,7 +362,7 @@ mod tests {
             len,
             first_row: 0,
         };
-        let caller = Caller::new(arrays, usize::MAX);
+        let caller = CallerArrays::new(arrays, usize::MAX);
         let program = |me: Me| compare(&mut ThreadState::new(k, me, &caller, None), storage == Storage::Mixed);
         team.run(program, program).unwrap();
     }

@@ -85,7 +85,7 @@ impl<'a, F: Format> ThreadState<'a, F> {
                 // SAFETY: the row belongs to this thread, and no other thread reads it in this step.
                 unsafe { v[colour].row_mut(row, 0).fill(Real::narrow(0.0)) };
             });
-            // This call is needed because the next step reads rows of other threads.
+            // This call is needed because the next step may read rows of other threads.
             self.refresh(v);
         });
     }
@@ -101,7 +101,7 @@ impl<F: Format> VectorSteps for ThreadState<'_, F> {
         unit * product
     }
 
-    /// Computes the combination in the number type of `to`.
+    /// Computes the combination in the number type of `to`. PCG passes at most one term.
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
         let Some(&(factor, from)) = terms.first() else { return self.clear(to) };
         if from == VectorId::B {
@@ -157,12 +157,12 @@ impl<F: Format> VectorSteps for ThreadState<'_, F> {
     }
 
     fn observe(&mut self, event: Event) -> bool {
-        self.k.observed.tell(self.me, self.observer.as_deref_mut(), event)
+        self.k.observed.report(self.me, self.observer.as_deref_mut(), event)
     }
 }
 
 impl<F: Format> PcgSteps for ThreadState<'_, F> {
-    /// With aggregation, M is not linear, and flexible CG is used (docs/theory/aggregation.md).
+    /// With aggregation, M is in general not linear, so CG is flexible (docs/theory/aggregation.md).
     fn properties(&self) -> Properties {
         let aggregated = self.k.aggregated.get().is_some();
         Properties {
@@ -251,7 +251,8 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
 }
 
 impl<F: Format> ThreadState<'_, F> {
-    /// Switches to aggregation if the estimated remaining work is then smaller. Returns whether it has switched.
+    /// Switches to aggregation if this is allowed and reduces the estimated remaining work. Returns whether it has
+    /// switched; it has not if the hierarchy cannot be built.
     fn aggregate(&mut self, at: &State) -> bool {
         let (k, own) = (self.k, if self.k.fused() { 1.0 } else { COST.unfused });
         let cycle = Cycle { kind: Some(k.recursion().kind), ..k.shape.cycle };
@@ -262,7 +263,7 @@ impl<F: Format> ThreadState<'_, F> {
         self.me.barrier();
         if self.me.index == 0 {
             let mut may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner);
-            // If the allocation fails, the solve continues with the current M.
+            // If the hierarchy cannot be built, the solve continues with the current M.
             if let Some(made) =
                 may.take().and_then(|storage| k.aggregate(storage, Kept::default(), self.me.members).ok())
             {
@@ -392,8 +393,8 @@ impl<F: Format> SolveSteps for ThreadState<'_, F> {
             let b = self.caller.input(j, nx);
             // SAFETY: natural row j belongs to this thread.
             let x = if guess { unsafe { self.caller.output(j, nx) } } else { &mut [] };
-            seen.look_at_row(self.caller.input_name, b, largest(b), j, true);
-            seen.look_at_row("x", x, largest(x), j, false);
+            seen.inspect_row(self.caller.input_name, b, largest(b), j, true);
+            seen.inspect_row("x", x, largest(x), j, false);
         }
         self.k.observed.inputs(self.me, &seen, self.caller.input_name, |inputs| {
             if let Some(links) = &self.k.links

@@ -6,7 +6,7 @@ use crate::base::number::Real;
 use crate::base::reduce::{Reduce, max_abs};
 use crate::base::shared::Number;
 use crate::base::team::Me;
-use crate::krylov::cpu::caller::Caller;
+use crate::krylov::cpu::caller::CallerArrays;
 use crate::report::Observer;
 use crate::rrb::cpu::colour_array::Four;
 use crate::rrb::cpu::cycle::Sections;
@@ -33,7 +33,7 @@ pub struct ThreadState<'a, F: Format> {
     pub(super) k: &'a Packed<F>,
     pub(super) me: Me<'a>,
     pub(super) sections: Sections<'a, F>,
-    pub(super) caller: &'a Caller<'a>,
+    pub(super) caller: &'a CallerArrays<'a>,
     /// Observer of the caller on thread 0; `None` on all other threads.
     pub(super) observer: Option<&'a mut dyn Observer>,
     /// Number of reductions so far.
@@ -55,7 +55,12 @@ pub(super) enum BlackRowStep<'a> {
 }
 
 impl<'a, F: Format> ThreadState<'a, F> {
-    pub fn new(k: &'a Packed<F>, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
+    pub fn new(
+        k: &'a Packed<F>,
+        me: Me<'a>,
+        caller: &'a CallerArrays<'a>,
+        observer: Option<&'a mut dyn Observer>,
+    ) -> Self {
         Self {
             k,
             me,
@@ -100,18 +105,18 @@ impl<'a, F: Format> ThreadState<'a, F> {
     /// Begins a reduction over the rows of the first grid.
     pub(super) fn reduction<const N: usize>(&self) -> Reduce<'a, N> {
         self.reductions.set(self.reductions.get() + 1);
-        self.k.noted.reduce(self.reductions.get(), self.layout().cy).over(self.k.elsewhere(0))
+        self.k.partials.reduce(self.reductions.get(), self.layout().cy).over(self.k.elsewhere(0))
     }
 
     /// Stores `of_row(J)` as partial result of each row J of this thread.
     pub(super) fn store_partials<const N: usize>(
         &self,
-        noted: Reduce<'a, N>,
+        partials: Reduce<'a, N>,
         mut of_row: impl FnMut(usize) -> [f64; N],
     ) {
         for row in self.rows() {
             // SAFETY: the row belongs to this thread.
-            unsafe { noted.note(row, of_row(row)) };
+            unsafe { partials.store(row, of_row(row)) };
         }
     }
 
@@ -123,16 +128,16 @@ impl<'a, F: Format> ThreadState<'a, F> {
 
     /// Returns the sum of `of_row(J)` over all rows J, including those of other threads and ranks.
     pub(super) fn sum_rows(&self, mut of_row: impl FnMut(usize) -> f64) -> f64 {
-        let noted = self.reduction();
-        self.store_partials(noted, |row| [of_row(row)]);
-        noted.sum(Some(self.me))[0]
+        let partials = self.reduction();
+        self.store_partials(partials, |row| [of_row(row)]);
+        partials.sum(Some(self.me))[0]
     }
 
     /// Returns the maximum of nonnegative values over all rows, or NaN if any value is NaN.
     pub(super) fn largest_of(&self, mut of_row: impl FnMut(usize) -> f64) -> f64 {
-        let noted = self.reduction();
-        self.store_partials(noted, |row| [of_row(row)]);
-        max_abs(noted.all(Some(self.me))[0])
+        let partials = self.reduction();
+        self.store_partials(partials, |row| [of_row(row)]);
+        max_abs(partials.all(Some(self.me))[0])
     }
 
     /// Returns <a, b> over all rows of the colours.

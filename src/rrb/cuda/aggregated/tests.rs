@@ -18,7 +18,7 @@ fn golden(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/golden", name].iter().collect()
 }
 
-/// Returns the levels of a system.
+/// Factorizes a system with aggregation, and returns the levels of its multigrid cycle.
 fn levels(cuda: &mut Cuda, System { a, .. }: &System) -> Vec<Level> {
     let grid = Grid { nx: a.nx, ny: a.ny };
     let [center, east, north] = [&a.center, &a.east, &a.north].map(|values| View::new("an array", values, grid, a.nx));

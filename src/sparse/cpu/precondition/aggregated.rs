@@ -21,8 +21,8 @@ pub struct Aggregated<V: Number> {
 impl<V: Real + Number> Aggregated<V> {
     pub fn new<I: Index>(a: &Csr<I>, kept: Kept, threads: usize) -> Result<Self> {
         if a.rows() > u32::MAX as usize - 1 {
-            let sentence = format!("preconditioner=amg supports fewer than 2^32 rows, got {}", a.rows());
-            return Err(Error::Unsupported(sentence));
+            let message = format!("preconditioner=amg supports fewer than 2^32 rows, got {}", a.rows());
+            return Err(Error::Unsupported(message));
         }
         let workers = &mut Workers::new(threads);
         let (couplings, scale) = Couplings::scaled(a, workers)?;

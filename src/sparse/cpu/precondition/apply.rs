@@ -9,7 +9,7 @@ pub const WHAT: &str = "a preconditioner";
 /// A map from r to z = M^-1 r; usually linear.
 pub trait Apply: Send + Sync {
     /// Computes `to` = M^-1 `from`. All threads of the team call this function together, with a barrier before it.
-    /// Until it returns, no thread may write `from` or otherwise use `to`. On return, the thread's own rows
+    /// Until all of them have returned, no other code may write `from` or use `to`. On return, the thread's own rows
     /// ([`Chunks::own`]) of `to` are written. A barrier must follow before another thread reads these rows.
     ///
     /// [`Chunks::own`]: crate::krylov::cpu::chunks::Chunks::own

@@ -118,7 +118,7 @@ fn make_of<I: Index, V: Real + Number>(
         Kind::Jacobi => Made::of(Jacobi::new(a, |d| d)?, None),
         Kind::Ssor | Kind::Ilu0 | Kind::Ic0 => solved::<I, V>(a, wanted, purpose, team),
         Kind::Neumann => {
-            let split = Split::plain(a)?;
+            let split = Split::of_triangles(a)?;
             let make = |split| Truncated::<I, V>::new(split, wanted.order);
             let transposed = of_transposed(&split, purpose, purpose.symmetric, make)?;
             Made::of(make(split)?, transposed)

@@ -252,8 +252,8 @@ fn a_truncated_series_is_a_sum_of_powers() {
     }
 }
 
-/// Checks B z = (1 - T(B)) D^-1 r with B = D^-1 A. T is the Chebyshev polynomial of [hi / 30, hi] with T(0) = 1,
-/// computed by its recurrence; hi is the largest row sum of |B|.
+/// Checks B z = (1 - T(B)) D^-1 r with B = D^-1 A. T is the Chebyshev polynomial of [hi / 30, hi] of degree `degree` +
+/// 1 with T(0) = 1, computed by its recurrence; hi is the largest row sum of |B|.
 #[test]
 fn chebyshev_satisfies_the_recurrence() {
     for n in SIZES {

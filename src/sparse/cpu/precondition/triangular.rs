@@ -107,7 +107,11 @@ impl<I: Index, V: Real> Triangle<I, V> {
         self.spans[self.units[unit]].entry
     }
 
-    /// Solves the rows of a unit.
+    /// Solves the rows of a unit. `rows` contains all rows in the order of processing.
+    ///
+    /// # Safety
+    /// x must have one value per row of the matrix. During the call, no other thread may access the values of the rows
+    /// of this unit, or write values at the columns of these rows. `first(i)` may read only x_i of the vector x.
     unsafe fn solve_unit<const BACK: bool>(&self, rows: &[I], unit: usize, x: Values, first: &impl Fn(usize) -> f64) {
         let spans = self.units[unit]..self.units[unit + 1];
         for k in spans.clone() {
@@ -134,6 +138,9 @@ impl<I: Index, V: Real> Triangle<I, V> {
 }
 
 /// Solves consecutive rows of N entries each.
+///
+/// # Safety
+/// As for `Triangle::solve_unit`, for these rows.
 #[inline(always)]
 unsafe fn solve_rows<I: Index, V: Real, const N: usize, const BACK: bool>(
     rows: &[I],
@@ -151,6 +158,9 @@ unsafe fn solve_rows<I: Index, V: Real, const N: usize, const BACK: bool>(
 }
 
 /// Solves consecutive rows of `width` entries each.
+///
+/// # Safety
+/// As for `Triangle::solve_unit`, for these rows.
 #[inline(always)]
 unsafe fn solve_wide_rows<I: Index, V: Real, const BACK: bool>(
     rows: &[I],
@@ -169,6 +179,9 @@ unsafe fn solve_wide_rows<I: Index, V: Real, const BACK: bool>(
 }
 
 /// Computes x_i = first(i) - sum over j of t_ij x_j.
+///
+/// # Safety
+/// As for `Triangle::solve_unit`, for row i.
 #[inline(always)]
 unsafe fn solve_row<I: Index, V: Real>(i: usize, col: &[I], val: &[V], x: Values, first: &impl Fn(usize) -> f64) {
     // SAFETY: the columns were checked when the matrix was built; the matrix is square, and x has one value per row

@@ -12,7 +12,7 @@ use crate::sparse::{Part, Split};
 use std::convert::Infallible;
 use std::ops::Range;
 
-/// The triangles of A, and 1 / D ([`Split::plain`]).
+/// The triangles of A, and 1 / D ([`Split::of_triangles`]).
 pub struct Truncated<I, V> {
     lower: Part<I, V>,
     upper: Part<I, V>,

@@ -7,7 +7,8 @@ use crate::twice::scaled;
 /// Kinds of stencils. Each must occur in at least one of fifty cases.
 #[rustfmt::skip]
 pub const KINDS: &[&str] = &[
-    "7 points, symmetric", "7 points, convection", "7 points, upwind", "7 points, either sign", "7 points, not dominant",
+    "7 points, symmetric", "7 points, convection", "7 points, upwind", "7 points, either sign",
+    "7 points, not dominant",
     "27 points, named", "27 points, dominant", "27 points, either sign", "27 points, not dominant",
 ];
 

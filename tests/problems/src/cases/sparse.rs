@@ -18,7 +18,8 @@ pub const KINDS: &[&str] = &[
 pub const FEATURES: &[&str] = &[
     "A: scaled", "rows scaled", "rows and columns scaled", "explicit zeros", "duplicates", "created by coo",
     "created by csr", "created by csc", "other values", "b: random", "b: A times values", "b: point source",
-    "b: zero", "b: scaled", "guess: zero", "guess: random", "guess: near the solution", "guess: far", "input not finite",
+    "b: zero", "b: scaled", "guess: zero", "guess: random", "guess: near the solution", "guess: far",
+    "input not finite",
 ];
 
 /// Creation function of the handle.

@@ -42,8 +42,8 @@ const COMMAND: &str = "cargo run --release -p rrbsolver-tools --bin rrbsolver-ge
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(sentence) => {
-            eprintln!("rrbsolver-generate: {sentence:#}");
+        Err(message) => {
+            eprintln!("rrbsolver-generate: {message:#}");
             ExitCode::FAILURE
         }
     }
@@ -67,7 +67,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     for (name, text) in outputs {
         let path = root.join(name);
         match text {
-            Err(sentence) => errors.push(format!("{sentence:#}")),
+            Err(message) => errors.push(format!("{message:#}")),
             Ok(text) if std::fs::read_to_string(&path).is_ok_and(|old| old == text) => {}
             Ok(_) if arguments.check => errors.push(format!("{name} is stale: run `{COMMAND}`")),
             Ok(text) => {

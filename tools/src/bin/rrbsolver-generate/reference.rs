@@ -116,7 +116,8 @@ impl Page {
             format!("`{}` functions", self.prefix)
         };
         let mut text = format!(
-            "<!-- Generated from the doc comments of the exported functions by `make header`; do not edit. -->\n\n# {title}\n\n{}\n\n",
+            "<!-- Generated from the doc comments of the exported functions by `make header`; do not edit. -->\n\n\
+             # {title}\n\n{}\n\n",
             wrap(self.intro, 120).join("\n")
         );
         text += "The [conventions](conventions.md) for arrays, handles, threads and errors apply to all functions. \

@@ -38,8 +38,8 @@ pub fn run(options: &Compare) -> Result<End> {
     let formats = compare_formats(&mut matrix, &progress)?;
     let methods = compare_methods(&mut matrix, &options.options, &b, &progress)?;
     progress.finish_and_clear();
-    if let Some(sentence) = refused_by_all(&methods) {
-        bail!("{head}: no method supports it: {sentence}");
+    if let Some(message) = refused_by_all(&methods) {
+        bail!("{head}: no method supports it: {message}");
     }
     print_methods(&methods);
     print_formats(&formats);
@@ -112,7 +112,7 @@ impl Method {
                 "iterations": s.iterations, "true_relative_residual": s.residual, "seconds_setup": s.setup,
                 "seconds_solve": s.solve,
             }),
-            Err(sentence) => json!({ "solver": self.solver, "with": self.with, "refused": sentence }),
+            Err(message) => json!({ "solver": self.solver, "with": self.with, "refused": message }),
         }
     }
 }
@@ -152,7 +152,7 @@ fn compare_methods(matrix: &mut Matrix, options: &str, b: &[f64], progress: &Pro
             // Resets the options of the previous combination.
             matrix.set_options(&format!("solver={solver} ordering=natural preconditioner=auto"))?;
             matrix.set_options(&with)?;
-            let outcome = solve(matrix, b, progress).map_err(|sentence| format!("{sentence:#}"));
+            let outcome = solve(matrix, b, progress).map_err(|message| format!("{message:#}"));
             methods.push(Method { solver, with: with.rsplit('=').next().unwrap_or_default().to_owned(), outcome });
         }
     }
@@ -200,7 +200,7 @@ impl Stored {
                 "format": self.format, "auto": self.chosen, "values_stored": p.values, "bytes_an_entry": p.bytes,
                 "seconds_setup": p.setup, "seconds_product": p.seconds, "nanoseconds_an_entry": p.nanoseconds,
             }),
-            Err(sentence) => json!({ "format": self.format, "auto": self.chosen, "refused": sentence }),
+            Err(message) => json!({ "format": self.format, "auto": self.chosen, "refused": message }),
         }
     }
 }
@@ -215,7 +215,7 @@ fn compare_formats(matrix: &mut Matrix, progress: &ProgressBar) -> Result<Vec<St
     for format in Format::NAMES.iter().map(|(name, _)| *name).filter(|name| *name != "auto") {
         progress.set_message(format!("product by {format}"));
         matrix.set_options(&format!("format={format}"))?;
-        let outcome = product(matrix).map_err(|sentence| format!("{sentence:#}"));
+        let outcome = product(matrix).map_err(|message| format!("{message:#}"));
         all.push(Stored { format, chosen: chosen == Some(format), outcome });
     }
     matrix.set_options(&format!("format_memory={allowed}"))?;
@@ -261,7 +261,7 @@ fn print_methods(methods: &[Method]) {
                 s.solve,
                 s.reason
             ),
-            Err(sentence) => say!("{:<14}{:<14}{sentence}", m.solver, m.with),
+            Err(message) => say!("{:<14}{:<14}{message}", m.solver, m.with),
         }
     }
     let total = |m: &&Method| m.outcome.as_ref().map_or(f64::INFINITY, |s| s.setup + s.solve);
@@ -286,7 +286,7 @@ fn print_formats(formats: &[Stored]) {
                 p.seconds,
                 p.nanoseconds
             ),
-            Err(sentence) => say!("{:<10} {sentence}", f.format),
+            Err(message) => say!("{:<10} {message}", f.format),
         }
     }
     say!("* selected by auto");

@@ -329,8 +329,8 @@ mod tests {
         decided(verdict(three(0.9).map(|row| row.map(|value| -value))), NEGATIVE, "all pivots");
     }
 
-    /// The 5-point matrix minus a shift has the smallest eigenvalue 8 sin(pi / 2 / (n + 1))^2 - shift. Factorization and
-    /// conjugate gradients decide the same.
+    /// The 5-point matrix minus a shift has the smallest eigenvalue 8 sin(pi / 2 / (n + 1))^2 - shift. Factorization
+    /// and conjugate gradients decide the same.
     #[test]
     fn shifts_of_a_grid() {
         let n = 12;

@@ -48,9 +48,9 @@ pub fn run(options: &Doctor) -> Result<End> {
         for (family, stencil) in [("rrb_", Stencil::poisson([65, 49, 1])), ("dpcg_", Stencil::poisson([17, 13, 11]))] {
             match self_test(backend, stencil) {
                 Ok(residual) => say!("self-test     {backend}, {family}: passed, residual {residual:.1e}"),
-                Err(sentence) => {
+                Err(message) => {
                     failed = true;
-                    say!("self-test     {backend}, {family}: FAILED: {sentence:#}");
+                    say!("self-test     {backend}, {family}: FAILED: {message:#}");
                 }
             }
         }
@@ -59,9 +59,9 @@ pub fn run(options: &Doctor) -> Result<End> {
         Ok(residual) => {
             say!("self-test     cpu, sparse_: passed, products in all formats are exact, residual {residual:.1e}");
         }
-        Err(sentence) => {
+        Err(message) => {
             failed = true;
-            say!("self-test     cpu, sparse_: FAILED: {sentence:#}");
+            say!("self-test     cpu, sparse_: FAILED: {message:#}");
         }
     }
     if failed {

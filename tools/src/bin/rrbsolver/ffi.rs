@@ -123,7 +123,8 @@ pub fn load() -> Result<()> {
     // SAFETY: the library has no initializers with requirements of their own.
     let library = unsafe { Library::new(&name) }.with_context(|| {
         format!(
-            "cannot load {}: the program expects the library in {}; install both into one prefix or set LD_LIBRARY_PATH",
+            "cannot load {}: the program expects the library in {}; install both into one prefix or set \
+             LD_LIBRARY_PATH",
             name.display(),
             folder.join("../lib").display()
         )

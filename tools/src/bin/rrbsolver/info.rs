@@ -168,12 +168,12 @@ fn text(head: &str, matrix: &Matrix, facts: &Facts, choices: &Choices) -> String
     }
     match &choices.definiteness {
         Some(Ok(found)) => line("definiteness", format!("{}: {}", found.verdict, found.why)),
-        Some(Err(sentence)) => line("definiteness", format!("unknown: {sentence:#}")),
+        Some(Err(message)) => line("definiteness", format!("unknown: {message:#}")),
         None => {}
     }
     match &choices.format {
         Ok((format, reason)) => line("format", format!("{format}: {reason}")),
-        Err(sentence) => line("format", format!("none: {sentence:#}")),
+        Err(message) => line("format", format!("none: {message:#}")),
     }
     if rows != cols {
         line("solver", "none: the matrix is not square".to_owned());
@@ -183,7 +183,7 @@ fn text(head: &str, matrix: &Matrix, facts: &Facts, choices: &Choices) -> String
         Ok((solver, preconditioner, reason)) => {
             line("solver", format!("{solver} with preconditioner {preconditioner}: {reason}"));
         }
-        Err(sentence) => line("solver", format!("none: {sentence:#}")),
+        Err(message) => line("solver", format!("none: {message:#}")),
     }
     text
 }

@@ -24,11 +24,11 @@ fn checked(status: i32) -> Result<i32> {
     }
     // SAFETY: a length of 0 writes nothing.
     let needed = unsafe { ffi::rrbsolver_last_error_based(1, null_mut(), 0) };
-    let mut sentence = vec![0u8; usize::try_from(needed).unwrap_or(0)];
+    let mut message = vec![0u8; usize::try_from(needed).unwrap_or(0)];
     // SAFETY: the buffer has the length passed.
-    unsafe { ffi::rrbsolver_last_error_based(1, sentence.as_mut_ptr().cast(), needed) };
-    sentence.pop();
-    Err(anyhow!(String::from_utf8_lossy(&sentence).into_owned()))
+    unsafe { ffi::rrbsolver_last_error_based(1, message.as_mut_ptr().cast(), needed) };
+    message.pop();
+    Err(anyhow!(String::from_utf8_lossy(&message).into_owned()))
 }
 
 /// An error about a file, whose name is added if the message lacks it, as messages about memory do.

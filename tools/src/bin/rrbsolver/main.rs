@@ -48,8 +48,8 @@ fn main() -> ExitCode {
     match run(&Cli::parse().command) {
         Ok(End::Well) => ExitCode::SUCCESS,
         Ok(End::Short) => ExitCode::from(1),
-        Err(sentence) => {
-            eprintln!("rrbsolver: {sentence:#}");
+        Err(message) => {
+            eprintln!("rrbsolver: {message:#}");
             ExitCode::from(2)
         }
     }

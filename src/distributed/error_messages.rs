@@ -4,13 +4,15 @@ use super::{Comm, Gather};
 use crate::base::heap::Counted;
 use crate::error::{Error, Place, Result, collected};
 
-/// Length of a message in 8-byte words. The first `HEAD` words store whether a matrix index exists, its level, column
-/// and row, and the numbers of text bytes before and after the index. Up to 1024 bytes of text follow.
+/// Length of a message in 8-byte words. The first `HEAD` words store whether the message has a matrix index, the level,
+/// column and row of this index, and the numbers of text bytes before and after the index. The texts follow, each
+/// truncated to 512 bytes.
 const WORDS: usize = HEAD + 128;
 const HEAD: usize = 6;
 
 /// Returns the error of rank `rank` on every rank. All ranks already know the status of this error. `mine` is the error
-/// of this rank, if any. Collective.
+/// of this rank, if any. If it is the requested error or has the same message, `mine` is returned, otherwise
+/// `Error::OtherRanks`. Collective.
 pub fn of_rank(comm: &Counted<Comm>, rank: usize, status: i32, mine: Option<&Error>) -> Result<Error> {
     let this = comm.rank();
     let mut gather = Gather::new(comm, &collected((0..comm.size()).map(|_| WORDS), "error messages of ranks")?)?;

@@ -1,5 +1,6 @@
-// Coarsest system, which has at most MOST_REMAINDER nodes. These kernels compute the explicit inverse Z of its matrix
-// by cyclic reduction over lines in row-sum form, and products of Z with a vector.
+// Coarsest system, which has at most MOST_INVERTED nodes. These kernels compute the explicit inverse Z of its matrix
+// by cyclic reduction over lines in row-sum form, and products of Z with a vector. a_kl are the couplings, s_k the row
+// sums, and d_k the pivots.
 //
 // Nodes are numbered along the shorter side. A line consists of as many grid rows in this direction as fit into LINE
 // nodes; the last line may have fewer. Each step eliminates the first, third, ... of the remaining lines, until no line
@@ -9,17 +10,18 @@
 //     d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k
 //
 // (docs/theory/rrb.md, coarsest system; src/rrb/coarsest.rs eliminates in the order of the nodes). Rows of P above the
-// pivot are reduced too (Gauss-Jordan elimination), which yields G_L = P^-1 A_PL, G_R = P^-1 A_PR and P^-1. The rows of
-// Z are then computed from the last eliminated lines back to the first ones. For Q = P, and for each line Q whose
-// columns of Z are known,
+// pivot are reduced too (Gauss-Jordan elimination), which yields P^-1, the inverse of the block of the line P, and G_L
+// = P^-1 A_PL, G_R = P^-1 A_PR. The rows of Z are then computed from the last eliminated lines back to the first ones.
+// For Q = P, and for each line Q whose columns of Z are known,
 //
 //     Z_PQ = -G_L Z_LQ - G_R Z_RQ + (P^-1 if Q = P).
 //
-// If A is an M-matrix, subtraction occurs only in d_k. Each launch eliminates half of the remaining lines. For 31 x 31
-// nodes, there are five launches for the elimination and five for Z.
+// If all a_kl <= 0 and all s_k >= 0, no formula adds numbers of different sign, so no digits cancel. Each launch
+// eliminates half of the remaining lines. For 31 x 31 nodes, there are five launches for the elimination and five for
+// Z.
 #include "storage.cuh"
 
-constexpr int MOST_REMAINDER = 992;
+constexpr int MOST_INVERTED = 992;
 // Maximum number of nodes of a line. A warp processes a row of a block of the matrix, and a lane one value of this row.
 constexpr int LINE = 32;
 
@@ -58,8 +60,8 @@ struct LinesArgs {
         if (rows == 0 && along == 1) return along_x ? east[at] : north[at];
         if (rows == 1 && along == 0) return along_x ? north[at] : east[at];
         if (rows == 1 && along == 1) return northeast[at];
-        // If nodes are numbered along x, l is (i - 1, j + 1). Along y, l is (i + 1, j - 1), whose northwest neighbour
-        // is k.
+        // Let k be node (i, j). If nodes are numbered along x, l is (i - 1, j + 1), the northwest neighbour of k. Along
+        // y, l is (i + 1, j - 1), whose northwest neighbour is k.
         if (rows == 1 && along == -1) return along_x ? northwest[at] : northwest[to];
         return 0.0;
     }
@@ -230,12 +232,12 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(Li
         if (a.arrays.narrow) a.arrays.narrow[mirrored] = float(z);
     } else if (j == c) {
         // Z is positive definite, so its largest entry is on the diagonal.
-        atomic_max(&a.rules.findings->remainder_inverse, magnitude(z / a.unit));
-        atomic_max(&a.rules.findings->remainder_pivot, magnitude(1.0 / a.arrays.inverse_pivot[p * w + j]));
+        atomic_max(&a.rules.findings->coarsest_inverse, magnitude(z / a.unit));
+        atomic_max(&a.rules.findings->coarsest_pivot, magnitude(1.0 / a.arrays.inverse_pivot[p * w + j]));
     }
 }
 
-template <class Real, class Stored = Real> struct Rest {
+template <class Real, class Stored = Real> struct CoarsestSystem {
     Geometry g; // geometry of the vectors, which are stored by colour
     const Stored *inverse;
     const Real *r;
@@ -244,7 +246,8 @@ template <class Real, class Stored = Real> struct Rest {
 };
 
 // Returns the index of node k, numbered row by row, in vectors by colour.
-template <class Real, class Stored> __device__ inline int64_t place_of_rest(const Rest<Real, Stored> &a, int k) {
+template <class Real, class Stored>
+__device__ inline int64_t place_of_node(const CoarsestSystem<Real, Stored> &a, int k) {
     const int j = quotient(k, a.g.nx);
     return a.g.place_of(k - j * a.g.nx, j);
 }
@@ -257,8 +260,9 @@ template <class Real, class Stored> __device__ inline int64_t place_of_rest(cons
 // `fill` waits for each value. `put` stores the values of z. CHUNK is the number of values of a row that a thread loads
 // together.
 template <int CHUNK, class Real, class Stored, class Ready, class Fill, class Put>
-__device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team team, Ready ready, Fill fill, Put put) {
-    __shared__ Real r[MOST_REMAINDER];
+__device__ inline double multiply_coarsest(
+    const CoarsestSystem<Real, Stored> &a, Team team, Ready ready, Fill fill, Put put) {
+    __shared__ Real r[MOST_INVERTED];
     const int t = thread_of_block(), threads = blockDim.x * blockDim.y, lane = t % 32;
     double product = 0.0;
     const int own = team.place(), blocks = team.size(), rows = threads / 32;
@@ -299,34 +303,39 @@ __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team te
 // Computes the product for vectors in device memory, stored by colour. A warp loads all values of a row together or, in
 // double precision, half of the values at a time.
 template <class Real, class Stored, class Ready>
-__device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team team, Ready ready) {
-    return multiply_remainder<128 / sizeof(Stored)>(
+__device__ inline double multiply_coarsest(const CoarsestSystem<Real, Stored> &a, Team team, Ready ready) {
+    return multiply_coarsest<128 / sizeof(Stored)>(
         a, team, ready,
         [&](Real *r) {
-            for (int k = thread_of_block(); k < a.n; k += blockDim.x * blockDim.y) r[k] = a.r[place_of_rest(a, k)];
+            for (int k = thread_of_block(); k < a.n; k += blockDim.x * blockDim.y) r[k] = a.r[place_of_node(a, k)];
         },
-        [&](int row, Real sum) { a.z[place_of_rest(a, row)] = sum; });
+        [&](int row, Real sum) { a.z[place_of_node(a, row)] = sum; });
 }
 
-template <class Real, class Stored = Real> struct RemainderArgs {
-    Rest<Real, Stored> rest;
+template <class Real, class Stored = Real> struct MultiplyCoarsestArgs {
+    CoarsestSystem<Real, Stored> coarsest;
     double *partial;   // r' z, one value per thread block
     ScalarArgs scalar; // for the scalar update before the backward half, unless `how` is NOTHING
 };
 
-// Computes z = Z r for the coarsest system. Then updates the scalars, as required between the forward and the backward
-// half.
-template <class Real, class Stored> __device__ inline void remainder_step(const RemainderArgs<Real, Stored> &a) {
+// Computes z = Z r for the coarsest system. Unless `how` is NOTHING, then updates the scalars, as required between the
+// forward and the backward half. Does nothing if the loop has ended.
+template <class Real, class Stored> __device__ inline void coarsest_step(const MultiplyCoarsestArgs<Real, Stored> &a) {
     if (a.scalar.how == LOOP && a.scalar.scalars->done) return;
-    double product = multiply_remainder(a.rest, all_blocks(), [] {});
+    double product = multiply_coarsest(a.coarsest, all_blocks(), [] {});
     if (a.scalar.how == NOTHING) return;
     product = block_sum(product);
     if (thread_of_block() == 0) a.partial[blockIdx.x] = product;
     if (last_block(&a.scalar.scalars->ticket)) update_scalars(a.scalar);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_f64(RemainderArgs<double> a) { remainder_step(a); }
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_f32(RemainderArgs<float> a) { remainder_step(a); }
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_wide_f32(RemainderArgs<float, double> a) {
-    remainder_step(a);
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_multiply_coarsest_f64(MultiplyCoarsestArgs<double> a) {
+    coarsest_step(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_multiply_coarsest_f32(MultiplyCoarsestArgs<float> a) {
+    coarsest_step(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS)
+    rrb_multiply_coarsest_wide_f32(MultiplyCoarsestArgs<float, double> a) {
+    coarsest_step(a);
 }

@@ -1,12 +1,12 @@
-//! Layout of arrays in one device allocation, and the device that owns each granule of an allocation shared by several
-//! devices.
+//! Layout of arrays in one device allocation, and the device that owns each granule (`GRANULE` bytes) of an allocation
+//! shared by several devices. A plane contains the values of one colour of a grid, or an array of the caller.
 
 use super::driver::GRANULE;
 use super::launch::{Address, Geometry, PARTS};
 use crate::error::{Result, push};
 
-/// Assigns consecutive addresses to arrays. With base 0, the plan only measures the size of the allocation.
-pub struct Plan {
+/// Assigns consecutive addresses to arrays. With base 0, the layout only measures the size of the allocation.
+pub struct MemoryLayout {
     pub base: Address,
     pub used: usize,
     /// Offsets in bytes at which the owner changes, in ascending order, each with the index of the device that owns the
@@ -16,7 +16,7 @@ pub struct Plan {
 
 /// Layout of the rows of a grid's planes.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows {
+pub struct PlaneLayout {
     /// Values from one plane to the next.
     pub plane: usize,
     /// For each device after the first, the index of its first value in a plane. Not used if one device owns all rows.
@@ -35,7 +35,7 @@ fn before(start: usize, size: usize, used: usize) -> usize {
     (used + start * size).next_multiple_of(GRANULE) - (used + start * size)
 }
 
-impl Rows {
+impl PlaneLayout {
     /// Returns the layout of the planes of a grid, with a row of zeros before and after the rows.
     pub fn new(g: &Geometry) -> Self {
         let stride = g.stride as usize;
@@ -56,7 +56,8 @@ impl Rows {
         rows.divide(g.sharers as usize, |part| nx * (2 * g.first_row(part)).saturating_sub(g.shift_y as usize).min(ny))
     }
 
-    /// Divides the rows among the devices. `first(part)` is the index of the first value of a part in a plane.
+    /// Divides the rows among the devices. `first(part)` is the index in a plane of the first value of a part (see
+    /// `Geometry::first_row`).
     fn divide(mut self, devices: usize, first: impl Fn(usize) -> usize) -> Self {
         let len = self.plane;
         let rows = &mut self;
@@ -76,15 +77,15 @@ impl Rows {
     }
 }
 
-impl Plan {
-    /// Returns an empty plan of the memory that begins at `base`; use 0 to measure the size.
+impl MemoryLayout {
+    /// Returns an empty layout of the memory that begins at `base`; use 0 to measure the size.
     pub fn new(base: Address) -> Self {
         Self { base, used: 0, owners: Vec::new() }
     }
 
     /// Reserves memory for `count` values of 8 bytes. Returns its address, which is a multiple of 256 bytes from the
     /// base.
-    pub fn take(&mut self, count: usize) -> Address {
+    pub fn doubles(&mut self, count: usize) -> Address {
         self.bytes(8 * count)
     }
 
@@ -97,7 +98,7 @@ impl Plan {
 
     /// Reserves memory for `count` planes of a grid with values of `size` bytes, and records which device owns which
     /// part. Returns the address of the first plane.
-    pub fn planes(&mut self, rows: &Rows, count: usize, size: usize) -> Result<Address> {
+    pub fn planes(&mut self, rows: &PlaneLayout, count: usize, size: usize) -> Result<Address> {
         if rows.others == 0 || count == 0 {
             return Ok(self.bytes(count * rows.plane * size));
         }
@@ -115,7 +116,7 @@ impl Plan {
         Ok(address)
     }
 
-    /// Returns the device that owns the middle of a granule.
+    /// Returns the index of the device that owns the middle of a granule.
     pub fn owner(&self, granule: usize) -> usize {
         let middle = granule * GRANULE + GRANULE / 2;
         let after = self.owners.partition_point(|(first, _)| *first <= middle);
@@ -135,13 +136,13 @@ mod tests {
         let g = Geometry { cx: 4094, cy: 2048, stride: 4126, part_rows: 256, ..Geometry::default() };
         for (devices, size) in [3, 4].into_iter().flat_map(|devices| SIZES.map(|size| (devices, size))) {
             let g = Geometry { sharers: devices as i32, ..g };
-            let rows = Rows::new(&g);
-            let mut plan = Plan::new(0);
-            plan.bytes(1000);
-            let at = plan.planes(&rows, 3, size).unwrap() as usize;
+            let rows = PlaneLayout::new(&g);
+            let mut layout = MemoryLayout::new(0);
+            layout.bytes(1000);
+            let at = layout.planes(&rows, 3, size).unwrap() as usize;
             for plane in 0..3 {
                 let first = at + plane * rows.plane * size;
-                let owner = |row: usize| plan.owner((first + (1 + row) * 4126 * size) / GRANULE);
+                let owner = |row: usize| layout.owner((first + (1 + row) * 4126 * size) / GRANULE);
                 for device in 1..devices {
                     let row = g.first_row(PARTS * device / devices);
                     let around = if device == 1 { [row - 1, row] } else { [row - 16, row + 16] };
@@ -149,8 +150,8 @@ mod tests {
                 }
                 assert_eq!([0, 2047].map(owner), [0, devices - 1], "{devices} devices, {size} bytes");
             }
-            let after = plan.bytes(10) as usize;
-            assert_eq!(plan.owner(after / GRANULE), 0, "{devices} devices, {size} bytes: what follows");
+            let after = layout.bytes(10) as usize;
+            assert_eq!(layout.owner(after / GRANULE), 0, "{devices} devices, {size} bytes: what follows");
         }
     }
 
@@ -158,11 +159,11 @@ mod tests {
     #[test]
     fn devices_have_rows_of_the_caller() {
         let g = Geometry { nx: 8191, ny: 8191, cx: 4096, cy: 4096, part_rows: 512, sharers: 2, ..Geometry::default() };
-        let rows = Rows::natural(&g);
-        let mut plan = Plan::new(0);
+        let rows = PlaneLayout::natural(&g);
+        let mut layout = MemoryLayout::new(0);
         for _ in 0..2 {
-            let at = plan.planes(&rows, 1, 8).unwrap() as usize;
-            let owner = |place: usize| plan.owner((at + place * 8) / GRANULE);
+            let at = layout.planes(&rows, 1, 8).unwrap() as usize;
+            let owner = |index: usize| layout.owner((at + index * 8) / GRANULE);
             let half = 8191 * 4096;
             assert_eq!((owner(0), owner(half - 1), owner(half), owner(8191 * 8191 - 1)), (0, 0, 1, 1));
         }
