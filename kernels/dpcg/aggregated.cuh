@@ -43,49 +43,8 @@ __device__ inline void compute_couplings(const CellCouplingsArgs &a) {
     });
 }
 
-// Arguments of load_cycle_input and store_cycle_output. load_cycle_input divides r by the scale s and computes the
-// first smoothing step. store_cycle_output computes z = factor * s * of_z and <r, z>.
-template <class V> struct CycleTransferArgs {
-    int64_t count;
-    const double *r;
-    double *z;
-    const double *scales; // 1 / s and s, where s is a power of two near max |r_i|
-    const V *step; // factors of the first smoothing step
-    V *of_r, *start;
-    const V *of_z;
-    double factor; // power of two by which the matrix of the cycle is multiplied
-    Sum sum;       // <r, z>
-};
-
-// Computes of_r = r / s and start = step * of_r.
-template <class V> __device__ inline void load_cycle_input(const CycleTransferArgs<V> &a) {
-    const double per_scale = a.scales[0];
-    over_cells(a.count, [&](int64_t c) {
-        const V r = V(a.r[c] * per_scale);
-        a.of_r[c] = r;
-        a.start[c] = a.step[c] * r;
-    });
-}
-
-// Computes z = factor * s * of_z, and the sum <r, z>.
-template <class V> __device__ inline void store_cycle_output(const CycleTransferArgs<V> &a) {
-    if (is_over(a.sum)) return;
-    const double factor = a.factor * a.scales[1];
-    double sum = 0.0;
-    over_cells(a.count, [&](int64_t c) {
-        const double z = factor * double(a.of_z[c]);
-        a.z[c] = z;
-        sum += a.r[c] * z;
-    });
-    finish_sum(a.sum, sum);
-}
-
 } // namespace dpcg
 
 DPCG_KERNEL(dpcg_agg_couplings_f64, CellCouplingsArgs, compute_couplings)
-DPCG_KERNEL(dpcg_agg_take_f64, CycleTransferArgs<double>, load_cycle_input)
-DPCG_KERNEL(dpcg_agg_take_f32, CycleTransferArgs<float>, load_cycle_input)
-DPCG_KERNEL(dpcg_agg_give_f64, CycleTransferArgs<double>, store_cycle_output)
-DPCG_KERNEL(dpcg_agg_give_f32, CycleTransferArgs<float>, store_cycle_output)
 
 AGGREGATION_KERNELS(dpcg)

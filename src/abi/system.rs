@@ -95,15 +95,15 @@ impl<C: Core> Base<C> {
     }
 
     /// Returns the address of an array on the handle's device; 0 for an array in host memory.
-    fn device_address(&self, name: &'static str, array: *const f64, machine: Machine) -> Result<u64> {
-        if self.family == options::Family::Sparse {
-            return check_on_host(name, array as usize).map(|()| 0);
-        }
+    pub fn device_address(&self, name: &'static str, array: *const f64, machine: Machine) -> Result<u64> {
         let memory = self.options.choice(opt::MEMORY);
         if !machine.is_device() && memory == Memory::Device {
             return Err(Error::Unsupported(format!(
                 "memory=device needs a handle that works on a device (backend=cuda): {name} cannot be read on the host"
             )));
+        }
+        if !machine.is_device() && self.family == options::Family::Sparse {
+            return check_on_host(name, array as usize).map(|()| 0);
         }
         let Machine { device, devices, .. } = machine;
         let there = machine.is_device() && on_device(name.into(), array as usize, device, devices, memory)?;

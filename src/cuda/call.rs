@@ -102,13 +102,24 @@ impl Call<'_> {
         Ok(())
     }
 
+    /// Sets the extents of the output. Needed for a product whose result has another length than its input.
+    pub fn output_has(&mut self, of: Cells) {
+        (self.of, self.arrays.ld, self.arrays.plane) = (of, of.nx, of.nx);
+    }
+
+    /// Adds the time of the copies to the device, for which the host must have waited.
+    pub fn count_sent(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.sent) {
+            *self.seconds_transfer += self.stopwatch.seconds()?;
+        }
+        Ok(())
+    }
+
     /// Returns the largest magnitudes and the first non-finite entry of the caller's arrays, which a kernel has stored
     /// in `s`. The host must have fetched `s` after that kernel. For a non-finite entry, the kernel stores the bitwise
     /// complement of (2 row + array) nx + i, where array is 0 for the input and 1 for the initial guess.
     pub fn inputs(&mut self, s: &Scalars) -> Result<Inputs> {
-        if std::mem::take(&mut self.sent) {
-            *self.seconds_transfer += self.stopwatch.seconds()?;
-        }
+        self.count_sent()?;
         let mut not_finite = None;
         if s.not_finite != 0 {
             let (nx, key) = (self.of.nx as u64, !s.not_finite);

@@ -104,6 +104,9 @@ pub mod limits {
     /// keeps all entries of D and D^-1 finite.
     pub const PERMITTED_SCALING_CONDITION: f64 = 1e4;
 
+    /// `backend` of `sparse_`: smallest number of entries for which a device is used; `None` selects the CPU for every
+    /// matrix. The number must be measured: a device needs the time of the upload, and of launches per iteration.
+    pub const SPARSE_DEVICE_ENTRIES: Option<usize> = None;
     /// `preconditioner` of `sparse_`: smallest number of rows for which amg is used.
     ///
     /// Time of setup and solve with amg, relative to ic0: near this number of rows, 1.33 for a cube of 47^3 nodes
@@ -434,6 +437,8 @@ fn sparse() -> [AutoRule; 6] {
             family,
             &[
                 ("none", "the solver is `jacobi`, `gauss_seidel` or `sor`"),
+                ("none", "the backend is `cuda`, and a diagonal entry is zero"),
+                ("jacobi", "the backend is `cuda`"),
                 ("none", "the solver is `cg`, `steepest_descent` or `minres`, and a diagonal entry is zero"),
                 (
                     "amg",

@@ -85,7 +85,7 @@ impl Family {
         match self {
             Self::Rrb => "it solves 2D grid systems to a tolerance",
             Self::Dpcg => "it solves 3D grid systems to a tolerance",
-            Self::Sparse => "it solves general systems on the host and tests the 2-norm",
+            Self::Sparse => "it solves general systems and tests the 2-norm",
             Self::Smoother => "smoother_apply runs a given number of sweeps and tests no tolerance",
         }
     }
@@ -296,16 +296,16 @@ const fn first_choices(names: &'static [(&'static str, i64)], count: usize) -> K
 }
 
 options! {
-    BACKEND = 100 "backend" Factorize GRIDS Kind::Choice(Backend::NAMES), SPARSE first_choices(Backend::NAMES, 2);
+    BACKEND = 100 "backend" Factorize GRIDS Kind::Choice(Backend::NAMES), SPARSE first_choices(Backend::NAMES, 3);
         "Backend that runs the solver. `cpu` runs on the CPU, and `cuda` runs on a CUDA device. `reference` is a \
          simple backend for tests, which runs on the CPU with one thread. For `auto`, see the rules of `auto`.";
-    DEVICE = 101 "device" Factorize GRIDS int(0, 0, 1023); "ordinal of the CUDA device that the handle uses";
+    DEVICE = 101 "device" Factorize ALL int(0, 0, 1023); "ordinal of the CUDA device that the handle uses";
     THREADS = 102 "threads" Factorize ALL int(0, 0, 4096);
         "Number of threads. With 0, the library reads the environment variables RRBSOLVER_NUM_THREADS, \
          SLURM_CPUS_PER_TASK and OMP_NUM_THREADS in this order. The first variable that is set to a positive number \
          determines the number of threads. If there is no such variable, the library uses one thread per core in the \
          affinity mask of the process.";
-    MEMORY = 103 "memory" Now GRIDS Kind::Choice(Memory::NAMES);
+    MEMORY = 103 "memory" Now ALL Kind::Choice(Memory::NAMES);
         "Memory space of the caller's arrays. With `auto`, the library queries the CUDA driver for the memory space \
          of each array.";
     REL_TOL = 104 "rel_tol" Now SOLVERS real(1e-6, 0.0, 1.0, true);
@@ -489,10 +489,11 @@ options! {
         "Number of rows and columns per block of `format=bsr`. With 0, the library tries the numbers 2 to 6 and 8, \
          and uses the number with which the format needs the fewest bytes.";
     SLICE = 507 "slice" Product SPARSE int(0, 0, MOST_SLICE_ROWS as i64);
-        "number of rows per slice of `format=sell`, often called C in the literature; 0 means 8";
+        "number of rows per slice of `format=sell`, often called C in the literature; 0 means 8, and 32 for products \
+         on a device";
     SIGMA = 508 "sigma" Product SPARSE int(0, 0, 2_147_483_647);
         "Number of rows per sorting window of `format=sell`. 0 means 256 if this number saves bytes, otherwise 1 \
-         (unsorted).";
+         (unsorted). For products on a device, 4096 replaces 256.";
     RESTART = 509 "restart" Now SPARSE int(30, 1, 1000); "number of iterations of `gmres` between restarts";
     SHADOW = 510 "shadow" Now SPARSE int(4, 1, 64); "dimension s of the shadow space of `idr`";
     SHIFT = 511 "shift" Factorize SPARSE real(-1.0, -1.0, f64::MAX, false);
@@ -528,20 +529,20 @@ results! {
          product that converts the matrix to another format also sets this value, to the time of the conversion.";
     SECONDS_SOLVE = 1005 "seconds_solve" ALL true &[], "wall time, in seconds, of the last solve; in smoother_, wall \
                                                         time of the last smoother_apply";
-    SECONDS_TRANSFER = 1006 "seconds_transfer" GRIDS true &[],
+    SECONDS_TRANSFER = 1006 "seconds_transfer" ALL true &[],
         "Wall time, in seconds, of copies between host and device in the last solve. This time is part of \
          `seconds_solve`.";
     BYTES_HOST = 1007 "bytes_host" ALL false &[], "number of bytes of host memory that the handle uses";
-    BYTES_DEVICE = 1008 "bytes_device" GRIDS false &[], "number of bytes of device memory that the handle uses";
+    BYTES_DEVICE = 1008 "bytes_device" ALL false &[], "number of bytes of device memory that the handle uses";
     LAMBDA_MIN = 1009 "lambda_min" SOLVERS true &[],
         "Smallest eigenvalue of M^-1 A, estimated in the last solve by the Lanczos method. 0 means that there is no \
          estimate. In this case, the method is not `cg`, or fewer than two CG iterations had positive coefficients.";
     LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[],
         "largest eigenvalue of M^-1 A, estimated by the same method as `lambda_min`";
     BACKEND = 1011 "backend" ALL false Backend::NAMES, "backend in use";
-    DEVICE = 1012 "device" GRIDS false &[], "ordinal of the CUDA device in use; -1 means that no device is in use";
+    DEVICE = 1012 "device" ALL false &[], "ordinal of the CUDA device in use; -1 means that no device is in use";
     THREADS = 1013 "threads" ALL false &[], "number of threads in use";
-    CUDA_KERNELS = 1014 "cuda_kernels" GRIDS false &[],
+    CUDA_KERNELS = 1014 "cuda_kernels" ALL false &[],
         "1 if the library was built with CUDA kernels; 0 if the library was built with RRBSOLVER_CUDA=off";
 
     LEVELS = 1100 "levels" RRB false &[],

@@ -26,6 +26,7 @@
 #include "rrb/rrb.cu"
 #include "smoother/smoother.cu"
 #include "dpcg/dpcg.cu"
+#include "sparse/sparse.cu"
 #define __CUDA_API_VERSION_INTERNAL
 // Only the driver calls are exported.
 #define __CUDA_API_PUSH_VISIBILITY_DEFAULT

@@ -55,16 +55,15 @@ pub struct SetupWorkspace {
     memory: Memory,
 }
 
-/// Shape of a matrix: number of rows, and largest number of couplings per row.
+/// Shape of a matrix: number of rows, and number of couplings for which memory is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub rows: usize,
-    pub row: usize,
+    pub entries: usize,
 }
 
 impl SetupWorkspace {
-    pub fn new(stream: &Stream, Shape { rows, row }: Shape) -> Result<Self> {
-        let entries = rows * row;
+    pub fn new(stream: &Stream, Shape { rows, entries }: Shape) -> Result<Self> {
         if entries >= u32::MAX as usize {
             let message = format!("aggregation supports fewer than 2^32 couplings on a device, got {entries}");
             return Err(Error::Unsupported(message));
@@ -96,8 +95,8 @@ impl SetupWorkspace {
     }
 
     /// Returns whether the workspace was allocated for this shape.
-    pub fn fits(&self, Shape { rows, row }: Shape) -> bool {
-        (self.rows, self.entries) == (rows, rows * row)
+    pub fn fits(&self, Shape { rows, entries }: Shape) -> bool {
+        (self.rows, self.entries) == (rows, entries)
     }
 
     /// Returns the matrix of the first level. The caller must fill it before calling `cycle`.

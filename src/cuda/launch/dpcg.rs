@@ -8,7 +8,8 @@
 use super::aggregation::{BLOCK, Couplings};
 use super::declare::Address;
 use super::inverse::{MOST_UNKNOWNS, NullVectorArgs};
-use super::labelled::{COUNT, CellLabels, MOST_CELL_BLOCKS, cell_blocks, chunk_blocks, warp_blocks};
+use super::labelled::{CellLabels, MOST_CELL_BLOCKS, cell_blocks, chunk_blocks, warp_blocks};
+use super::vectors::{CellArray, CellBox, FIRST, Sum};
 use crate::cuda::driver::{CooperativeLaunch, Device, Kernel, Stream};
 use crate::error::Result;
 
@@ -77,33 +78,12 @@ impl CellFindings {
 /// Largest number of strong groups whose extents are stored (kernels/dpcg/survey.cuh).
 pub const MOST_GROUPS: usize = 1000;
 
-/// Use of a sum over all cells (kernels/dpcg/box.cuh).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
-    /// The sum is stored.
-    Kept = 0,
-    /// The sum is rho = <r, M^-1 r> of an iteration. The last block of the kernel updates the scalars with it.
-    Rho = 1,
-    /// The sum is sigma = <p, P A p>, the last sum of an iteration. The last block ends the iteration.
-    LastSigma = 2,
-    /// The sum is <Z^T q, t>, the last sum of an iteration. The last block computes sigma = <p, P A p> =
-    /// <p, q> - <Z^T q, t>.
-    LastPart = 3,
-}
-
 /// What is summed over labelled cells: the values v, their magnitudes |v|, or their reciprocals 1 / v.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     Values = 0,
     Magnitudes = 1,
     Inverses = 2,
-}
-
-impl CellBox {
-    /// Returns the number of cells.
-    pub fn count(&self) -> i64 {
-        i64::from(self.nx) * i64::from(self.ny) * i64::from(self.nz)
-    }
 }
 
 impl SweepTiles {
@@ -175,17 +155,11 @@ impl RestrictFinestArgs {
 }
 
 plain_kernels! {
-    Number from COUNT, in PLAIN:
+    Number from FIRST, in PLAIN:
     /// Computes A v, and <v, A v>.
     CellProduct cell_product(CellProductArgs) = "dpcg_multiply_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes b - A v and its squared norm.
     CellResidual cell_residual(CellProductArgs) = "dpcg_residual_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes <f a, f b>.
-    CellDot cell_dot(VectorArgs) = "dpcg_dot_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Computes out += f a; in the loop r -= alpha q and <r, r>.
-    CellAddScaled cell_add_scaled(VectorArgs) = "dpcg_add_scaled_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Computes out = a + f out.
-    CellUpdateDirection cell_update_direction(VectorArgs) = "dpcg_direct_f64", |a| cell_blocks(a.count), BLOCK;
     /// Forward pass: computes r -= alpha P A p and v = D^-1 K r, with <r, r> and <r, M^-1 r>. K is a Neumann series,
     /// whose order is the last digit of the name; K = I for order 0.
     Descend0 descend_0(FusedArgs) = "dpcg_descend_0_f64", |a| a.blocks(), FusedArgs::block(0);
@@ -202,16 +176,12 @@ plain_kernels! {
     /// Computes r -= alpha q and <r, r>.
     AdvanceResidual advance_residual(FusedArgs) = "dpcg_advance_residual_f64",
         |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes x += alpha p and p = z + beta p, as a step of the loop.
-    CellAdvance cell_advance(VectorArgs) = "dpcg_advance_f64", |a| cell_blocks(a.count), BLOCK;
     /// Computes D^-1 v.
     OverCenter over_center(TriangleArgs) = "dpcg_over_center_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes D^-1 (v - L from).
     Lower lower(TriangleArgs) = "dpcg_lower_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes v - D^-1 L^T from.
     Upper upper(TriangleArgs) = "dpcg_upper_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Finds the largest magnitudes of the caller's arrays, and their first non-finite entry.
-    CellInspect cell_inspect(CellInspectArgs) = "dpcg_inspect_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Copies the caller's matrix and tests its entries.
     CopyMatrix copy_matrix(SurveyArgs) = "dpcg_copy_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes the statistics of the rows in `CellFindings`. Joins coupled cells to runs, within each segment of 32
@@ -250,14 +220,6 @@ plain_kernels! {
     /// Stores the region of each cell.
     CellNumbers number_cells(ClassArgs) = "dpcg_number_cells_f64",
         |a| cell_blocks(a.cells.count() + 2 * i64::from(a.guard)), BLOCK;
-    /// Computes a vector as a factor times the caller's array.
-    CellLoad cell_load(CellTransferArgs) = "dpcg_load_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes the caller's array as a factor times a vector.
-    CellStore cell_store(CellTransferArgs) = "dpcg_store_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes max |v|.
-    CellLargest cell_largest(CellLargestArgs) = "dpcg_largest_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Computes the largest power of two not above max |v|, and its reciprocal.
-    CellScale cell_scale(ScaleArgs) = "dpcg_scale_f64", |a| cell_blocks(a.count), BLOCK;
     /// Adds the couplings between regions, and the row sums, to exact sums.
     AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Rounds the exact sums of `add_couplings` to the entries of E.
@@ -303,7 +265,7 @@ plain_kernels! {
 }
 
 real_kernels! {
-    RealNumber from COUNT + PLAIN.len(), in REAL:
+    RealNumber from FIRST + PLAIN.len(), in REAL:
     /// Gauss-Seidel sweep on the finest grid from x = 0.
     FromZero sweep_from_zero(FinestSweepArgs) = "dpcg_sweep_from_zero", |a| a.tiles.blocks(), in a.tiles.block();
     /// Sweep from the stored x.
@@ -349,15 +311,11 @@ real_kernels! {
     /// Computes the centers of a grid and the strengths of its directions.
     CentersAndStrengths centers_and_strengths(CellGridArgs) = "dpcg_centers_and_strengths",
         |a| cell_blocks(a.cells.count());
-    /// Copies a vector, divided by a scale, to the cycle of aggregation, and computes its first smoothing step.
-    LoadCycleInput load_cycle_input(CycleTransferArgs) = "dpcg_agg_take", |a| cell_blocks(a.count);
-    /// Copies a vector, multiplied by the scale and a factor, from the cycle of aggregation.
-    StoreCycleOutput store_cycle_output(CycleTransferArgs) = "dpcg_agg_give", |a| cell_blocks(a.count);
 }
 
 /// Returns the number of the cooperative kernel of the cycle below the finest grid.
 fn vertex_cycle_kernel(single: bool) -> usize {
-    COUNT + PLAIN.len() + 2 * RealNumber::CycleStep as usize + usize::from(single)
+    FIRST + PLAIN.len() + 2 * RealNumber::CycleStep as usize + usize::from(single)
 }
 
 /// Returns the launch shape of the cooperative kernel of the cycle below the finest grid. `blocks` is 0 if the device

@@ -3,12 +3,13 @@
 
 use super::cell_grids::{Grid, make};
 use super::dense::Dense;
-use super::multigrid::{GridsAndInverse, Scale};
+use super::multigrid::GridsAndInverse;
 use super::source::DeviceMatrix;
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::{Address, CellArgs, DenseArgs, GridTransferArgs};
+use crate::cuda::vectors::Scale;
 use crate::error::Result;
 
 /// The preconditioner: one V-cycle that starts from zero.

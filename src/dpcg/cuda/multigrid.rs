@@ -4,31 +4,11 @@ use super::dense::Dense;
 use super::source::DeviceMatrix;
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::{Memory, Stream};
-use crate::cuda::launch;
-use crate::cuda::launch::{Address, CoarsestArgs, MOST_CELL_BLOCKS, ScaleArgs};
+use crate::cuda::launch::{Address, CoarsestArgs, MOST_CELL_BLOCKS};
 use crate::error::Result;
 
 /// Name of the memory in error messages about failed allocations.
 pub const GRIDS: &str = "the grids of multigrid";
-
-/// Addresses for the computation of the scaling factor. In single precision, r is divided by a power of two near
-/// max |r|.
-#[derive(Clone, Copy)]
-pub struct Scale {
-    /// Partial results, one per thread block.
-    pub partial: Address,
-    /// Addresses of 1 / s and s, where s is the power of two.
-    pub scales: Address,
-    pub scalars: Address,
-}
-
-impl Scale {
-    /// Computes s from max |r|.
-    pub fn find(&self, stream: &Stream, r: Address, count: i64) -> Result<()> {
-        let Self { partial, scales, scalars } = *self;
-        launch::cell_scale(stream, &ScaleArgs { count, v: r, partial, scales, scalars })
-    }
-}
 
 /// The grids, and the inverse of the coarsest matrix.
 pub struct GridsAndInverse<G> {

@@ -7,9 +7,10 @@ use super::state::{State, Vectors};
 use crate::cuda::call::{Attempts, Call};
 use crate::cuda::driver::{Device, Loop, Stream};
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, CellLargestArgs, CellProductArgs, Scalars, Sum, TriangleArgs, Use, VectorArgs};
+use crate::cuda::launch::{Address, CellProductArgs, Scalars, Sum, TriangleArgs, Use, VectorArgs};
 use crate::cuda::looped;
 use crate::cuda::looped::{Looped, Recorded, SharedScalars, observed_lag, without_graphs};
+use crate::cuda::vectors;
 use crate::dpcg::backend::Preconditioner;
 use crate::error::{Error, Result};
 use crate::krylov::pcg::{Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
@@ -78,8 +79,7 @@ impl State {
 
     /// Returns the arguments of a vector operation over all cells.
     pub fn vector_args(&self, a: Address, out: Address, factor: f64) -> VectorArgs {
-        let count = self.vectors.of.count() as i64;
-        VectorArgs { count, a, b: 0, out, other: 0, factor, sum: Sum::default() }
+        vectors::vector_args(self.vectors.of.count(), a, out, factor)
     }
 
     /// Computes out = a.
@@ -247,13 +247,8 @@ impl VectorSteps for Run<'_> {
     }
 
     fn largest(&mut self, v: VectorId) -> f64 {
-        let (v, count) = (self.state.vectors.address(v), self.source.of.count() as i64);
-        self.scalar(|s| {
-            s.state.vectors.scalars.reset_findings(s.stream)?;
-            let scalars = s.state.vectors.scalars.at;
-            launch::cell_largest(s.stream, &CellLargestArgs { count, v, scalars })?;
-            Ok(f64::from_bits(s.state.vectors.scalars.fetch(s.stream)?.largest))
-        })
+        let (v, count) = (self.state.vectors.address(v), self.source.of.count());
+        self.scalar(|s| vectors::largest(s.stream, &mut s.state.vectors.scalars, v, count))
     }
 
     fn residual(&mut self, of: Iterate) -> f64 {

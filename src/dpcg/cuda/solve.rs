@@ -4,25 +4,16 @@ use super::run::{Rhs, Run};
 use super::state::Vectors;
 use crate::cuda::call::Attempts;
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, CellArray, CellInspectArgs, CellTransferArgs, Sum};
+use crate::cuda::launch::{Address, CellArray, CellTransferArgs};
+use crate::cuda::vectors;
 use crate::error::Result;
 use crate::krylov::solve_steps::{Criterion, Inputs, Load, SolveSteps};
 use crate::krylov::vectors::{VectorId, VectorSteps};
 
 impl Run<'_> {
-    /// Copies host arrays to the device and inspects the caller's arrays.
-    fn inspect_inputs(&mut self, guess: bool) -> Result<Inputs> {
-        self.call.send_arrays(guess)?;
-        let (cells, input, scalars) = (self.source.cells, self.call.input, &mut self.state.vectors.scalars);
-        let output = if guess { self.call.output } else { CellArray::default() };
-        scalars.reset_findings(self.stream)?;
-        launch::cell_inspect(self.stream, &CellInspectArgs { cells, input, output, scalars: scalars.at })?;
-        self.call.inputs(scalars.fetch(self.stream)?)
-    }
-
     /// Returns the arguments of a copy between a vector and a caller's array.
     fn transfer(&self, array: CellArray, vector: Address, factor: f64) -> CellTransferArgs {
-        CellTransferArgs { cells: self.source.cells, array, vector, factor, sum: Sum::default() }
+        vectors::transfer(self.source.cells, array, vector, factor)
     }
 
     /// Loads b = `scale` times the caller's input, and computes <b, b>.
@@ -59,7 +50,8 @@ impl Run<'_> {
 
 impl SolveSteps for Run<'_> {
     fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
-        self.attempt(|s| s.inspect_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
+        let inspect = |s: &mut Self| vectors::inspect(&mut s.call, &mut s.state.vectors.scalars, s.source.cells, guess);
+        self.attempt(inspect).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
     }
 
     /// With `Load::Rhs`, loads only b, and returns 0 instead of <b, b>. b is not loaded again if the device already

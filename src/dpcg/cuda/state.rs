@@ -3,7 +3,6 @@
 use super::aggregated::Aggregated;
 use super::cell::CellMultigrid;
 use super::deflation::Deflation;
-use super::multigrid::Scale;
 use super::source::DeviceMatrix;
 use super::survey::FactorizationInput;
 use super::vertex::VertexMultigrid;
@@ -11,8 +10,9 @@ use crate::base::team::Team;
 use crate::cuda::arrays::{Padded, Pool, lists};
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::labelled::Labelled;
-use crate::cuda::launch::{Address, MOST_CELL_BLOCKS, MOST_FUSED_ORDER, Scalars, Sum, Use};
+use crate::cuda::launch::{Address, MOST_CELL_BLOCKS, MOST_FUSED_ORDER, Scalars, Sum};
 use crate::cuda::looped::{Recorded, SharedScalars};
+use crate::cuda::vectors::{Scale, sum_to};
 use crate::dpcg::backend::{Preconditioner, Setup};
 use crate::error::{Error, Result};
 use crate::krylov::vectors::VectorId;
@@ -119,8 +119,7 @@ impl Vectors {
 
     /// Returns a sum whose result is stored in the scalar at offset `to`.
     pub fn sum_to(&self, to: usize) -> Sum {
-        let (partial, scalars) = (self.partial, self.scalars.at);
-        Sum { partial, scalars, to: scalars + to as u64, how: Use::Kept as i32, in_loop: 0, conditional: 0 }
+        sum_to(self.partial, self.scalars.at, to)
     }
 
     /// Waits, and returns the power of two that scales the largest magnitude of a vector to the interval [1, 2).

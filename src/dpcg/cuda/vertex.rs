@@ -3,7 +3,7 @@
 
 use super::coarsening::{DIAGONAL, Grid, INVERSE, make};
 use super::dense::Dense;
-use super::multigrid::{GRIDS, GridsAndInverse, Scale};
+use super::multigrid::{GRIDS, GridsAndInverse};
 use super::source::DeviceMatrix;
 use crate::base::heap::boxed;
 use crate::base::number::Real;
@@ -14,6 +14,7 @@ use crate::cuda::launch::{
     Address, DenseArgs, FinestSweepArgs, RestrictFinestArgs, Sum, SweepTiles, VERTEX_CYCLE_THREADS, VertexCycleArgs,
     VertexGrid,
 };
+use crate::cuda::vectors::Scale;
 use crate::error::{Result, push};
 use bytemuck::{Pod, Zeroable};
 

@@ -74,7 +74,7 @@ impl Aggregated {
     /// Builds the preconditioner in single or double precision. Reuses the memory of `before`, the previous
     /// preconditioner. Also returns whether recorded launches of the previous preconditioner remain valid.
     pub fn new(stream: &Stream, source: &Source, single: bool, before: Option<Self>) -> Result<(Self, bool)> {
-        let shape = Shape { rows: source.rows(), row: MOST_COUPLINGS };
+        let shape = Shape { rows: source.rows(), entries: MOST_COUPLINGS * source.rows() };
         // A previous preconditioner of another shape is freed before new memory is allocated.
         let (engine, node_index) = match before.filter(|before| before.engine.fits(shape)) {
             Some(before) => (Some(before.engine), before.node_index),

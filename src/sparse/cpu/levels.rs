@@ -1,9 +1,10 @@
 //! Level scheduling of the natural order of rows, for sweeps and triangular solves (Saad 2003, section 11.6).
 
-use super::stages::{Order, UNIT_ROWS, by_level};
+use super::stages::{Order, UNIT_ROWS};
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::error::{Result, collected, push, reserve, zeroed};
+use crate::sparse::by_level;
 use std::ops::Range;
 
 const WHAT: &str = "levels of rows";

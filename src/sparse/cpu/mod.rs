@@ -2,14 +2,13 @@
 //!
 //! Modules, each of which may use the previous ones:
 //! - `parts`: products with A^T;
-//! - `stages`, `levels`, `colours`: level scheduling;
+//! - `stages`, `levels`: level scheduling;
 //! - `values`: access to vectors;
 //! - `precondition`: M^-1;
 //! - `relaxation`: sweeps;
 //! - `state`: shared data;
 //! - `steps`: matrix and preconditioner for the steps of a thread.
 
-mod colours;
 mod levels;
 mod parts;
 mod precondition;
@@ -28,8 +27,8 @@ use crate::krylov::cpu::chunks::{CHUNK, Chunks};
 use crate::krylov::cpu::steps::{PCG_VECTORS, ThreadState};
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::report::{Observer, Outcome};
-use crate::sparse::backend::{Operator, Preconditioning, Setup, SetupResult, SparseBackend, SweepParameters};
-use crate::sparse::{AnyCsr, By, Stored};
+use crate::sparse::backend::{Factor, Operator, Preconditioning, Setup, SetupResult, SparseBackend, SweepParameters};
+use crate::sparse::{AnyCsr, By};
 use parts::Parts;
 use precondition::{Preconditioner, Purpose, make};
 use relaxation::Relaxation;
@@ -160,7 +159,8 @@ impl SparseBackend for Cpu {
         result
     }
 
-    fn multiply(&mut self, a: &dyn Stored, transposed: bool, x: &[f64], y: &mut [f64], threads: usize) -> Result<()> {
+    fn multiply(&mut self, a: Factor, arrays: Arrays, _: bool, threads: usize) -> Result<()> {
+        let (Factor { stored: a, transposed, .. }, x, y) = (a, arrays.input, arrays.output);
         let (from, rows, by) = (x.len(), y.len(), a.by(transposed));
         let parts = &mut self.parts[usize::from(transposed)];
         make_parts(parts, by, from, rows)?;

@@ -3,10 +3,11 @@
 //! units the threads share, or several small levels, which thread 0 processes in order. The result for a row does not
 //! depend on the thread that computes it.
 
-use crate::base::csr::{ends_to_pointers, lengths_to_pointers};
+use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::team::Me;
-use crate::error::{Result, collected, push, zeroed};
+use crate::error::{Result, collected, push};
+use crate::sparse::{by_level, colours};
 use std::ops::Range;
 
 const WHAT: &str = "the order of rows";
@@ -43,27 +44,16 @@ impl<I: Index> Order<I> {
         Ok(order)
     }
 
+    /// Orders the rows by colour ([`colours`]).
+    pub fn by_colours(a: &Csr<I>) -> Result<Self> {
+        let (colour, count) = colours(a)?;
+        Self::new(&colour, count)
+    }
+
     /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.rows) + size_of_val(&*self.units) + size_of_val(&*self.levels)
     }
-}
-
-/// Sorts the numbers of rows or pieces by level. Within a level, the numbers ascend. Returns the sorted numbers, and
-/// the position at which each level begins; one more entry is the end of the last level.
-pub fn by_level<I: Index>(level: &[I], levels: usize) -> Result<(Vec<I>, Vec<usize>)> {
-    let (mut sorted, mut starts) = (zeroed(level.len(), WHAT)?, zeroed(levels + 1, WHAT)?);
-    for level in level {
-        starts[level.at() + 1] += 1;
-    }
-    lengths_to_pointers(&mut starts);
-    for (piece, level) in level.iter().enumerate() {
-        let place = &mut starts[level.at()];
-        sorted[*place] = I::of(piece);
-        *place += 1;
-    }
-    ends_to_pointers(&mut starts);
-    Ok((sorted, starts))
 }
 
 /// A range of consecutive units, which begins at the end of the previous stage.

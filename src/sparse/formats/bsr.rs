@@ -6,7 +6,7 @@ use crate::base::csr::{Csr, lengths_to_pointers};
 use crate::base::index::Index;
 use crate::base::workers::{Parts, Workers, cut_lanes};
 use crate::error::{Result, extend, push, zeroed};
-use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, index_range};
+use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Rows, Size, Stored, View, index_range};
 use std::ops::Range;
 
 /// Name of an allocation in error messages.
@@ -175,6 +175,11 @@ impl<I: Index> ByParts for Bsr<I> {
 impl<I: Index> Stored for Bsr<I> {
     fn by(&self, transposed: bool) -> By<'_> {
         if transposed { By::Parts(self) } else { By::Rows(self) }
+    }
+
+    fn view(&self) -> Option<View<'_>> {
+        let rows = Rows { ptr: &self.ptr, col: I::narrow(&self.col)?, val: &self.val };
+        Some(View::Bsr { block: self.b, rows })
     }
 
     fn write(&self, to: &mut Arrays) {

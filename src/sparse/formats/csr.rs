@@ -3,7 +3,7 @@
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
-use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Stored, index_range};
+use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Rows, Stored, View, index_range};
 use std::ops::Range;
 
 impl<I: Index> ByRows for Csr<I> {
@@ -33,6 +33,10 @@ impl<I: Index> ByParts for Csr<I> {
 impl<I: Index> Stored for Csr<I> {
     fn by(&self, transposed: bool) -> By<'_> {
         if transposed { By::Parts(self) } else { By::Rows(self) }
+    }
+
+    fn view(&self) -> Option<View<'_>> {
+        Rows::of(self).map(View::Csr)
     }
 
     fn write(&self, to: &mut Arrays) {

@@ -3,7 +3,7 @@
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, collected};
-use crate::sparse::stored::{Arrays, By, ByRows, Size, Stored};
+use crate::sparse::stored::{Arrays, By, ByRows, Size, Stored, View};
 use std::ops::Range;
 
 pub struct Diagonal {
@@ -54,6 +54,10 @@ impl ByRows for Diagonal {
 impl Stored for Diagonal {
     fn by(&self, _: bool) -> By<'_> {
         By::Rows(self)
+    }
+
+    fn view(&self) -> Option<View<'_>> {
+        Some(View::Dia { length: self.val.len(), offset: &[0], val: &self.val })
     }
 
     fn write(&self, to: &mut Arrays) {

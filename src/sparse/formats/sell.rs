@@ -12,7 +12,7 @@ use crate::base::index::Index;
 use crate::base::workers::{Parts, Workers, cut_lanes};
 use crate::error::{Result, collected, push, reserve, zeroed};
 use crate::options::MOST_SLICE_ROWS;
-use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, index_range, joined};
+use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Rows, Size, Stored, View, index_range, joined};
 use std::ops::Range;
 
 /// Default number of rows per slice, equal to the number of doubles in a vector register of the widest instruction set.
@@ -258,6 +258,21 @@ impl<I: Index> ByParts for Sell<I> {
 impl<I: Index> Stored for Sell<I> {
     fn by(&self, transposed: bool) -> By<'_> {
         if transposed { By::Parts(self) } else { By::Rows(self) }
+    }
+
+    fn view(&self) -> Option<View<'_>> {
+        let perm = match &self.perm {
+            Some(perm) => Some(I::narrow(perm)?),
+            None => None,
+        };
+        Some(View::Sell {
+            slice: self.slice,
+            perm,
+            offset: &self.offset,
+            col: I::narrow(&self.col)?,
+            val: &self.val,
+            separate: (I::narrow(&self.separate.0)?, Rows::of(&self.separate.1)?),
+        })
     }
 
     /// In the exported permutation, positions after the last row contain -1.

@@ -26,8 +26,9 @@ pub struct Plan {
     pub definite: bool,
 }
 
-/// Selects method and preconditioner. Fails if the requested ones are not applicable to this matrix.
-pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
+/// Selects method and preconditioner. Fails if the requested ones are not applicable to this matrix, or have no kernels
+/// on the device.
+pub fn plan(options: &Options, seen: &Inspection, on_device: bool) -> Result<Plan> {
     check_filled(seen.empty_row, seen.empty_column)?;
     let asked: Solver = options.choice(opt::SOLVER);
     let solver = match asked {
@@ -46,7 +47,11 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
     }
     let asked_m: Preconditioner = options.choice(opt::PRECONDITIONER);
     check_pair(solver, asked_m)?;
+    if on_device {
+        check_kernels(solver, asked_m, options)?;
+    }
     let preconditioner = match asked_m {
+        Preconditioner::Auto if on_device => choose_preconditioner_on_device(solver, seen),
         Preconditioner::Auto => choose_preconditioner(solver, seen),
         asked => asked,
     };
@@ -180,6 +185,32 @@ fn choose_preconditioner(solver: Solver, seen: &Inspection) -> Preconditioner {
         Solver::Cg | Solver::SteepestDescent | Solver::Minres => Preconditioner::Jacobi,
         _ => Preconditioner::Ilu0,
     }
+}
+
+/// Returns the preconditioner that `auto` selects on a device.
+fn choose_preconditioner_on_device(solver: Solver, seen: &Inspection) -> Preconditioner {
+    if is_relaxation(solver) || seen.first_zero_diagonal.is_some() {
+        Preconditioner::None
+    } else {
+        Preconditioner::Jacobi
+    }
+}
+
+/// Fails if a device has no kernels for the order of the rows in sweeps or in triangular solves.
+fn check_kernels(solver: Solver, preconditioner: Preconditioner, options: &Options) -> Result<()> {
+    let ordering: Ordering = options.choice(opt::ORDERING);
+    let refused = |what: String| {
+        let sentence = "has no kernel on a device; use ordering=multicolour";
+        Err(Error::Unsupported(format!("{what}: ordering={} {sentence}", ordering.name())))
+    };
+    if matches!(solver, Solver::GaussSeidel | Solver::Sor) && ordering != Ordering::Multicolour {
+        return refused(format!("solver={}", solver.name()));
+    }
+    let factors = matches!(preconditioner, Preconditioner::Ssor | Preconditioner::Ic0 | Preconditioner::Ilu0);
+    if factors && ordering != Ordering::Multicolour {
+        return refused(format!("preconditioner={}", preconditioner.name()));
+    }
+    Ok(())
 }
 
 /// Checks the requirements of a preconditioner on the matrix.

@@ -11,6 +11,7 @@ use crate::base::team::Me;
 use crate::base::workers::Workers;
 use crate::direct::couplings::Couplings;
 use crate::error::{Error, Result};
+use crate::sparse::passes_of;
 
 /// Preconditioner whose application M^-1 r is one multigrid cycle for A z = r.
 pub struct Aggregated<V: Number> {
@@ -25,7 +26,7 @@ impl<V: Real + Number> Aggregated<V> {
         }
         let workers = &mut Workers::new(threads);
         let (couplings, scale) = Couplings::scaled(a, workers)?;
-        let hierarchy = Hierarchy::reusing(couplings, scale, &rules(a), (COARSEST, kept), workers)?;
+        let hierarchy = Hierarchy::reusing(couplings, scale, &Rules::passes(passes_of(a)), (COARSEST, kept), workers)?;
         Ok(Self { cycle: Cycle::keeping_aggregates(hierarchy, &CycleParameters::PARALLEL, None, workers)? })
     }
 
@@ -33,16 +34,6 @@ impl<V: Real + Number> Aggregated<V> {
     pub fn aggregates_kept(&self) -> usize {
         self.cycle.aggregates_kept()
     }
-}
-
-/// Selects the number of pairing passes. Rows with few entries form aggregates of four (two passes). Rows with more
-/// entries form aggregates of eight (three passes), since aggregates of four would leave too many couplings on the
-/// coarse level.
-fn rules<I: Index>(a: &Csr<I>) -> Rules {
-    /// Minimum average number of entries per row for three passes; a 7-point stencil has about 7 entries per row.
-    const MANY: f64 = 6.5;
-    let mean = a.col.len() as f64 / a.rows().max(1) as f64;
-    Rules::passes(if mean < MANY { 2 } else { 3 })
 }
 
 impl<V: Real + Number> Apply for Aggregated<V> {

@@ -1,12 +1,11 @@
 //! Tests of preconditioners against their formulas for small dense matrices.
 
-use super::incomplete::ic0;
 use super::*;
 use crate::aggregation::KeptAggregates;
 use crate::base::index::Indices;
 use crate::base::workers::Workers;
 use crate::error::RRB_ERR_MATRIX;
-use crate::sparse::{AnyCsr, Entries, Matrix, Order};
+use crate::sparse::{AnyCsr, Entries, Matrix, Order, factors as incomplete};
 
 /// Team sizes with which M^-1 is applied.
 const MEMBERS: [usize; 4] = [1, 2, 3, 7];
@@ -218,7 +217,7 @@ fn ic0_selects_the_first_shift_with_positive_pivots() {
     assert!((steps - steps.round()).abs() < 1e-12, "1e-3, 2e-3, 4e-3, ..");
     let (row, pivot) = made.pivot.unwrap();
     let AnyCsr::Narrow(a) = matrix.any() else { panic!("a few rows") };
-    let error = ic0(a, 0.0).err().unwrap();
+    let error = incomplete(a, &Preconditioning::of(Kind::Ic0)).err().unwrap();
     assert!(pivot <= 0.0 && error.to_string().contains(&format!("{pivot:.3e} with shift=0 in row {row}")), "{error}");
     let r = vector(n, 5);
     assert_near(&multiply_factors(&shifted(made.shift).unwrap(), &applied(&made, &r, 2)[0]), &r, "ic0");

@@ -1,7 +1,6 @@
 //! Solution of unit triangular systems by a thread team, level by level.
 
 use super::apply::{Apply, WHAT};
-use super::split::{Part, Split, converted};
 use crate::base::heap::Counted;
 use crate::base::index::Index;
 use crate::base::number::Real;
@@ -10,6 +9,7 @@ use crate::base::team::{Me, Team};
 use crate::error::{Result, collected, push, reserve};
 use crate::sparse::cpu::stages::{Order, Stages};
 use crate::sparse::cpu::values::Values;
+use crate::sparse::{Part, Split, converted};
 
 /// M^-1 in the form of [`Split`], applied by triangular solves.
 pub struct TriangularSolver<I, V> {
@@ -25,7 +25,7 @@ pub struct TriangularSolver<I, V> {
 
 impl<I: Index, V: Real + Send> TriangularSolver<I, V> {
     /// Creates the solver. The pattern of `split` must be contained in the pattern of A + A^T, and `order` must be
-    /// `by_levels` or `by_colours` of A. In this order, `lower` must be lower and `upper` upper triangular.
+    /// `by_levels` or `Order::by_colours` of A. In this order, `lower` must be lower and `upper` upper triangular.
     pub fn new(order: &Counted<Order<I>>, split: Split<I>, team: &mut Team) -> Result<Self> {
         let Split { lower, upper, scale } = split;
         let (lower, upper) = team.both(|| Triangle::new(&lower, order), || Triangle::new(&upper, order))?;

@@ -1,7 +1,6 @@
 //! Truncated Neumann series as a preconditioner. It implements the steps of `krylov::series`.
 
 use super::apply::Apply;
-use super::split::{Part, Split};
 use crate::base::index::Index;
 use crate::base::number::Real;
 use crate::base::shared::Shared;
@@ -9,6 +8,7 @@ use crate::base::team::Me;
 use crate::error::Result;
 use crate::krylov::cpu::chunks::Chunks;
 use crate::krylov::series::{SeriesSteps, series};
+use crate::sparse::{Part, Split};
 use std::convert::Infallible;
 use std::ops::Range;
 

@@ -2,12 +2,11 @@
 //! diagonal G. ssor, ic0 and ilu0 have this form; M^-T has it, too. For the Neumann series, L and U are the triangles
 //! of A.
 
-use super::apply::WHAT;
-use super::jacobi::inverse_diagonal;
+use super::preconditioning::{WHAT, converted, inverse_diagonal};
 use crate::base::csr::{Csr, ends_to_pointers, lengths_to_pointers};
 use crate::base::index::Index;
 use crate::base::number::Real;
-use crate::error::{Error, Result, reserve, zeroed};
+use crate::error::{Result, reserve, zeroed};
 
 /// Some entries of a matrix, stored by rows with ascending columns.
 pub struct Part<I, V = f64> {
@@ -76,6 +75,11 @@ impl<I: Index> Part<I> {
         self.ptr.len() - 1
     }
 
+    /// Returns the part as a square matrix.
+    pub fn into_csr(self) -> Csr<I> {
+        Csr { cols: self.rows(), ptr: self.ptr, col: self.col, val: self.val }
+    }
+
     /// Iterates over columns and values of row i.
     pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
         let range = self.ptr[i]..self.ptr[i + 1];
@@ -113,24 +117,6 @@ impl<I: Index> Part<I> {
         ends_to_pointers(&mut ptr);
         Ok(Self { ptr, col, val })
     }
-}
-
-/// Converts `count` values to type V. Fails if a finite value overflows.
-pub fn converted<V: Real>(values: impl Iterator<Item = f64>, count: usize) -> Result<Vec<V>> {
-    let mut all = Vec::new();
-    reserve(&mut all, count, WHAT)?;
-    for value in values {
-        let narrow = V::narrow(value);
-        if value.is_finite() && !narrow.wide().is_finite() {
-            let message = format!(
-                "precision=f32: the preconditioner has the value {value:e}, which is out of \
-                                    range; use precision=f64"
-            );
-            return Err(Error::Matrix { reason: message, place: None, then: "" });
-        }
-        all.push(narrow);
-    }
-    Ok(all)
 }
 
 impl<I: Index> Split<I> {
