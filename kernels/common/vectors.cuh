@@ -247,8 +247,8 @@ __device__ inline void find_scale(const ScaleArgs &a) {
     a.scales[1] = __longlong_as_double(exponent << 52);
 }
 
-// Arguments of load_cycle_input and store_cycle_output. load_cycle_input divides r by the scale s and computes the first smoothing step.
-// store_cycle_output computes z = factor * s * of_z and <r, z>.
+// Arguments of load_cycle_input and store_cycle_output. load_cycle_input divides r by the scale s and computes the
+// first smoothing step. store_cycle_output computes z = factor * s * of_z and <r, z>.
 template <class V> struct CycleTransferArgs {
     int64_t count;
     const double *r;
@@ -297,14 +297,14 @@ template <class V> __device__ inline void store_cycle_output(const CycleTransfer
 #define VECTOR_KERNELS(FAMILY)                                                                                         \
     CELL_KERNEL(vectors, FAMILY##_dot_f64, VectorArgs, dot)                                                            \
     CELL_KERNEL(vectors, FAMILY##_add_scaled_f64, VectorArgs, add_scaled)                                              \
-    CELL_KERNEL(vectors, FAMILY##_direct_f64, VectorArgs, update_direction)                                                   \
+    CELL_KERNEL(vectors, FAMILY##_direct_f64, VectorArgs, update_direction)                                            \
     CELL_KERNEL(vectors, FAMILY##_advance_f64, VectorArgs, advance)                                                    \
     CELL_KERNEL(vectors, FAMILY##_inspect_f64, CellInspectArgs, inspect)                                               \
     CELL_KERNEL(vectors, FAMILY##_load_f64, CellTransferArgs, load)                                                    \
     CELL_KERNEL(vectors, FAMILY##_store_f64, CellTransferArgs, store)                                                  \
     CELL_KERNEL(vectors, FAMILY##_largest_f64, CellLargestArgs, largest)                                               \
     CELL_KERNEL(vectors, FAMILY##_find_scale_f64, ScaleArgs, find_scale)                                               \
-    CELL_KERNEL(vectors, FAMILY##_agg_take_f64, CycleTransferArgs<double>, load_cycle_input)                                 \
-    CELL_KERNEL(vectors, FAMILY##_agg_take_f32, CycleTransferArgs<float>, load_cycle_input)                                  \
-    CELL_KERNEL(vectors, FAMILY##_agg_give_f64, CycleTransferArgs<double>, store_cycle_output)                                 \
+    CELL_KERNEL(vectors, FAMILY##_agg_take_f64, CycleTransferArgs<double>, load_cycle_input)                           \
+    CELL_KERNEL(vectors, FAMILY##_agg_take_f32, CycleTransferArgs<float>, load_cycle_input)                            \
+    CELL_KERNEL(vectors, FAMILY##_agg_give_f64, CycleTransferArgs<double>, store_cycle_output)                         \
     CELL_KERNEL(vectors, FAMILY##_agg_give_f32, CycleTransferArgs<float>, store_cycle_output)
