@@ -62,7 +62,7 @@ impl Matrix {
                 lanes: rows as i64,
                 offset: memory.copy_of(stream, &[0, val.len()])?,
                 col: memory.copy_of(stream, col)?,
-                val: values(&mut memory, stream, val, single)?,
+                val: upload_values(&mut memory, stream, val, single)?,
                 slice: rows as i64,
                 ..SellArgs::default()
             }),
@@ -73,7 +73,7 @@ impl Matrix {
                 length: length as i64,
                 count: offset.len() as i64,
                 offset: memory.copy_of(stream, offset)?,
-                val: values(&mut memory, stream, val, single)?,
+                val: upload_values(&mut memory, stream, val, single)?,
                 ..DiaArgs::default()
             }),
             View::Bsr { block, rows: Rows { ptr, col, val } } => Kernel::Bsr(BsrArgs {
@@ -234,7 +234,7 @@ impl<'a> Products<'a> {
 }
 
 /// Copies values to the device, in f32 if `single` is set.
-fn values(memory: &mut Allocations, stream: &Stream, val: &[f64], single: bool) -> Result<Address> {
+fn upload_values(memory: &mut Allocations, stream: &Stream, val: &[f64], single: bool) -> Result<Address> {
     if !single {
         return memory.copy_of(stream, val);
     }
@@ -249,7 +249,7 @@ fn csr(memory: &mut Allocations, stream: &Stream, matrix: Rows, single: bool) ->
         end: rows as i64,
         ptr: memory.copy_of(stream, matrix.ptr)?,
         col: memory.copy_of(stream, matrix.col)?,
-        val: values(memory, stream, matrix.val, single)?,
+        val: upload_values(memory, stream, matrix.val, single)?,
         longest: longest(matrix) as i64,
         separate: long_rows(memory, stream, matrix, 0..rows, |place| place as u32)?,
         lanes: lanes(matrix.val.len(), rows),
@@ -317,7 +317,7 @@ fn sell(memory: &mut Allocations, stream: &Stream, view: &View, rows: usize, sin
         offset: memory.copy_of(stream, offset)?,
         col: memory.copy_of(stream, col)?,
         rows: if row_at.is_empty() { 0 } else { memory.copy_of(stream, &row_at)? },
-        val: values(memory, stream, val, single)?,
+        val: upload_values(memory, stream, val, single)?,
         separate: list_of_long_rows(memory, stream, long, &ranges)?,
         slice: slice as i64,
         ..SellArgs::default()

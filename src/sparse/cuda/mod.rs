@@ -179,10 +179,10 @@ impl SparseBackend for Cuda {
         Ok(result)
     }
 
-    fn reserve(&mut self, own: usize) -> Result<()> {
+    fn reserve(&mut self, count: usize) -> Result<()> {
         let _entered = self.session.device.clone().enter()?;
         let stream = self.session.stream();
-        self.state.as_mut().map_or(Ok(()), |state| state.reserve(stream, own))
+        self.state.as_mut().map_or(Ok(()), |state| state.reserve(stream, count))
     }
 
     fn run(&mut self, _: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
@@ -230,7 +230,7 @@ impl SparseBackend for Cuda {
             self.products[1] = Some(upload(stream, &*copy, [rows, inputs])?);
         }
         if rows == 0 || inputs == 0 {
-            return zero(stream, arrays, rows);
+            return clear_output(stream, arrays, rows);
         }
         if self.scalars.is_none() {
             let memory = Memory::zeroed(stream.device(), stream, size_of::<Scalars>(), "scalars")?;
@@ -294,7 +294,7 @@ impl SparseBackend for Cuda {
 }
 
 /// Sets y = 0, the result of a product with a matrix that has no rows or no columns.
-fn zero(stream: &Stream, arrays: Arrays, rows: usize) -> Result<()> {
+fn clear_output(stream: &Stream, arrays: Arrays, rows: usize) -> Result<()> {
     arrays.output.fill(0.0);
     if arrays.device_output != 0 {
         stream.fill(arrays.device_output, 0, 8 * rows)?;
