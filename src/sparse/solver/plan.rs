@@ -1,7 +1,7 @@
 //! Selection of the method and the preconditioner for a matrix. An error states why a requested choice cannot be used.
 
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
-use crate::options::limits::AMG_ROWS;
+use crate::options::limits::{AMG_ROWS, AMG_ROWS_ON_DEVICE};
 use crate::options::{Choice, Format, Options, Ordering, Precision, Preconditioner, Solver, Transpose, Triangle, opt};
 use crate::sparse::backend::{Preconditioning, SweepParameters};
 use crate::sparse::{Asymmetry, Inspection};
@@ -174,21 +174,16 @@ fn check_pair(solver: Solver, preconditioner: Preconditioner) -> Result<()> {
 
 /// Returns the preconditioner that `auto` selects.
 fn choose_preconditioner(solver: Solver, seen: &Inspection, on_device: bool) -> Preconditioner {
-    let is_cg = matches!(solver, Solver::Cg | Solver::SteepestDescent);
-    let positive = seen.first_not_positive.is_none();
-    if is_relaxation(solver) {
-        Preconditioner::None
-    } else if is_cg && positive && seen.rows >= AMG_ROWS && seen.is_mostly_negative() {
-        Preconditioner::Amg
-    } else if is_cg && positive && !on_device {
-        Preconditioner::Ic0
-    } else if is_cg || solver == Solver::Minres || on_device {
-        match seen.first_zero_diagonal {
-            Some(_) => Preconditioner::None,
-            None => Preconditioner::Jacobi,
+    let least_rows = if on_device { AMG_ROWS_ON_DEVICE } else { AMG_ROWS };
+    match solver {
+        Solver::Jacobi | Solver::GaussSeidel | Solver::Sor => Preconditioner::None,
+        Solver::Minres if seen.first_zero_diagonal.is_some() => Preconditioner::None,
+        Solver::Cg | Solver::SteepestDescent if seen.first_not_positive.is_none() => {
+            if seen.rows >= least_rows && seen.is_mostly_negative() { Preconditioner::Amg } else { Preconditioner::Ic0 }
         }
-    } else {
-        Preconditioner::Ilu0
+        Solver::Cg | Solver::SteepestDescent if seen.first_zero_diagonal.is_some() => Preconditioner::None,
+        Solver::Cg | Solver::SteepestDescent | Solver::Minres => Preconditioner::Jacobi,
+        _ => Preconditioner::Ilu0,
     }
 }
 
