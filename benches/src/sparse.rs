@@ -374,7 +374,7 @@ fn queued(
 ) -> Result<Samples> {
     let (mut queue, mut samples) = (Queue::new(device, 4.0 * bytes)?, Samples::default());
     library.on_stream(Some(&queue))?;
-    library.set("check_input=off")?;
+    library.set("check_input=0")?;
     for round in 0..=repeats {
         let start = Instant::now();
         queue.copy()?;
@@ -388,7 +388,7 @@ fn queued(
             samples.push(start.elapsed().as_secs_f64() - alone);
         }
     }
-    library.set("check_input=on")?;
+    library.set("check_input=1")?;
     library.on_stream(None)?;
     Ok(samples)
 }
