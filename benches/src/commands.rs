@@ -441,6 +441,10 @@ pub struct SparseArgs {
     /// Also write the system to this file: int64 rows and entries, int32 row pointers and columns, values.
     #[arg(short, long)]
     write: Option<PathBuf>,
+    /// NAME=PROGRAM ARGUMENTS: another program; {} is replaced by the file of the system (see --write). It prints
+    /// product,FORMAT,SECONDS for a product, and the nine fields of `solve --peer` for a solve.
+    #[arg(short, long)]
+    peer: Vec<String>,
     #[command(flatten)]
     ceiling: CeilingArgs,
 }
@@ -613,8 +617,9 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record> {
             (Study::Transfer, rates)
         }
         Measurement::Sparse(args) => {
-            let SparseArgs { system, formats, options, repeats, device, write, ceiling } = args.clone();
-            let plan = sparse::Plan { name: system, formats, options, repeats, device, write };
+            let SparseArgs { system, formats, options, repeats, device, write, peer, ceiling } = args.clone();
+            let peers = peer.iter().map(|peer| contest::program(peer)).collect::<Result<_>>()?;
+            let plan = sparse::Plan { name: system, formats, options, repeats, device, write, peers };
             let (run, bandwidth) = ceiling.around(f64::INFINITY, device, || sparse::measure(&plan))?;
             (Study::Sparse(run), bandwidth)
         }

@@ -27,14 +27,15 @@ pub enum Contender {
 impl Contender {
     /// Parses `NAME=PROGRAM ARGUMENTS`, split at blanks.
     pub fn program(text: &str) -> Result<Self> {
-        let (name, command) = text.split_once('=').context("expected NAME=PROGRAM ARGUMENTS")?;
-        let words: Vec<String> = command.split_ascii_whitespace().map(str::to_owned).collect();
-        if words.is_empty() {
-            Err(anyhow!("expected a program name"))
-        } else {
-            Ok(Self::Program(name.to_owned(), words))
-        }
+        program(text).map(|(name, words)| Self::Program(name, words))
     }
+}
+
+/// Parses `NAME=PROGRAM ARGUMENTS`, split at blanks.
+pub fn program(text: &str) -> Result<(String, Vec<String>)> {
+    let (name, command) = text.split_once('=').context("expected NAME=PROGRAM ARGUMENTS")?;
+    let words: Vec<String> = command.split_ascii_whitespace().map(str::to_owned).collect();
+    if words.is_empty() { Err(anyhow!("expected a program name")) } else { Ok((name.to_owned(), words)) }
 }
 
 /// Number and length of the measurements.
@@ -278,14 +279,19 @@ fn run_rrb(problem: &Problem, name: &str, options: &str, x: &mut [f64]) -> Resul
 /// Pause after another program.
 const SETTLING: std::time::Duration = std::time::Duration::from_millis(500);
 
-fn run_program(name: &str, words: &[String]) -> Result<Run> {
+/// Runs a program. Returns its standard output.
+pub fn output_of(words: &[String]) -> Result<String> {
     let output = Command::new(&words[0])
         .args(&words[1..])
         .output()
         .with_context(|| format!("cannot run {}", words.join(" ")))?;
     // Processes that it leaves behind, such as daemons of a launcher, must not run during the next measurement.
     std::thread::sleep(SETTLING);
-    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn run_program(name: &str, words: &[String]) -> Result<Run> {
+    let text = output_of(words)?;
     let complaint = || anyhow!("{} printed no line of nine fields: {text}", words.join(" "));
     let fields: Vec<&str> =
         text.lines().map(|l| l.split(',').collect::<Vec<_>>()).rfind(|f| f.len() == 9).ok_or_else(complaint)?;

@@ -5,6 +5,7 @@ use crate::timing::Samples;
 use anyhow::{Result, anyhow};
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtrMut as _, DriverError};
 use rrbsolver::abi::rrbsolver_cuda_device_count;
+use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -45,6 +46,11 @@ impl Device {
     pub fn new(ordinal: usize) -> Result<Self> {
         let context = CudaContext::new(ordinal).map_err(message)?;
         Ok(Self { stream: context.default_stream() })
+    }
+
+    /// Returns the name of the card.
+    pub fn name(&self) -> Result<String> {
+        self.stream.context().name().map_err(message)
     }
 
     /// Measures the bandwidth of copies between two arrays of `megabytes` MB together: 16 bytes per value.
@@ -111,6 +117,39 @@ impl Device {
     pub fn zeros(&self, len: usize) -> Result<DeviceArray> {
         let values = self.stream.alloc_zeros(len).map_err(message)?;
         Ok(DeviceArray { stream: Arc::clone(&self.stream), values })
+    }
+}
+
+/// A stream with copies of a fixed size between two arrays on the device.
+pub struct Queue {
+    stream: Arc<CudaStream>,
+    from: CudaSlice<f64>,
+    to: CudaSlice<f64>,
+}
+
+impl Queue {
+    /// Creates a stream. `bytes`: bytes that a copy reads and writes.
+    pub fn new(device: &Device, bytes: f64) -> Result<Self> {
+        let stream = device.stream.context().new_stream().map_err(message)?;
+        let array = || stream.alloc_zeros((bytes / 16.0) as usize + 1).map_err(message);
+        let (from, to) = (array()?, array()?);
+        stream.synchronize().map_err(message)?;
+        Ok(Self { stream, from, to })
+    }
+
+    /// Returns the stream for the solver.
+    pub fn pointer(&self) -> *mut c_void {
+        self.stream.cu_stream().cast()
+    }
+
+    /// Starts a copy.
+    pub fn copy(&mut self) -> Result<()> {
+        self.stream.memcpy_dtod(&self.from, &mut self.to).map_err(message)
+    }
+
+    /// Waits until the stream is idle.
+    pub fn wait(&self) -> Result<()> {
+        self.stream.synchronize().map_err(message)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The machine on which a record was made.
 
+use crate::device::{self, Device};
 use serde::{Deserialize, Serialize};
 
 /// Description of the machine.
@@ -11,6 +12,9 @@ pub struct Machine {
     pub cores: usize,
     /// Widest vector instruction set.
     pub vectors: String,
+    /// Name of the first CUDA device.
+    #[serde(default)]
+    pub device: Option<String>,
 }
 
 impl Machine {
@@ -22,7 +26,14 @@ impl Machine {
             processor: model.map_or("unknown processor", |(_, name)| name.trim()).to_owned(),
             cores: cores(),
             vectors: crate::isa::name().to_owned(),
+            device: (device::count() > 0).then(|| Device::new(0)?.name()).and_then(Result::ok),
         }
+    }
+
+    /// Formats the names in a line.
+    pub fn text(&self) -> String {
+        let device = self.device.as_ref().map_or(String::new(), |name| format!("; device: {name}"));
+        format!("{}, {} cores{device}\n", self.processor, self.cores)
     }
 }
 

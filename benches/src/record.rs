@@ -109,12 +109,12 @@ impl Record {
             Study::Smoother(study) => study.charts.iter().map(chart).collect::<Vec<_>>().join("\n"),
             Study::March(run) => march(run),
             Study::TwoPhase(run) => pressure(run),
-            Study::Sparse(run) => general(run),
-            Study::Thesis(run) => run.text(),
+            Study::Sparse(run) => general(run, self.copy()),
+            Study::Thesis(run) => format!("{}\n{}", self.machine.text(), run.text()),
             Study::Transfer if self.bandwidth.is_empty() => {
                 "There is no CUDA device, so no transfer rates.\n".to_owned()
             }
-            Study::Transfer => String::new(),
+            Study::Transfer => self.machine.text() + "\n",
             Study::Distributed(run) => ranks(run),
             Study::Suite(suite) => suite.text(),
         };
@@ -157,10 +157,14 @@ impl Record {
         self.ceiling(threads).map_or("-".to_owned(), |c| format!("{:.0} %", 100.0 * gigabytes_per_second / c))
     }
 
+    /// Returns the bandwidth of copies on a device in GB/s.
+    fn copy(&self) -> Option<f64> {
+        self.bandwidth.iter().find(|b| b.kernel == DEVICE_COPY).map(|b| b.median)
+    }
+
     /// Formats a bandwidth as a share of the copy bandwidth of a device.
     fn share_of_copy(&self, gigabytes_per_second: f64) -> String {
-        let copy = self.bandwidth.iter().find(|b| b.kernel == DEVICE_COPY);
-        copy.map_or("-".to_owned(), |c| format!("{:.0} %", 100.0 * gigabytes_per_second / c.median))
+        self.copy().map_or("-".to_owned(), |copy| format!("{:.0} %", 100.0 * gigabytes_per_second / copy))
     }
 
     fn contest(&self, contest: &Contest) -> String {

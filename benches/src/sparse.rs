@@ -1,13 +1,15 @@
 //! General sparse systems: products in several formats, and solves by `sparse_` with several sets of options, in turn.
 
-use crate::device::{Device, DeviceArray};
+use crate::contest::output_of;
+use crate::device::{Device, DeviceArray, Queue};
 use crate::mesh::tetrahedra;
 use crate::solver::checked;
 use crate::timing::Samples;
 use anyhow::{Context as _, Result, anyhow};
 use rrbsolver::abi::{
     sparse_arrays, sparse_create_csr, sparse_destroy, sparse_factorize, sparse_get_int, sparse_get_real, sparse_handle,
-    sparse_multiply, sparse_read, sparse_set_monitor, sparse_set_options, sparse_sizes, sparse_solve,
+    sparse_multiply, sparse_read, sparse_set_monitor, sparse_set_options, sparse_set_stream, sparse_sizes,
+    sparse_solve,
 };
 use rrbsolver::options::{Format, Solver, info};
 use rrbsolver_problems::sparse::{System, system};
@@ -34,6 +36,8 @@ pub struct Plan {
     pub device: Option<usize>,
     /// File for the system, for other programs: int64 rows and entries, int32 row pointers and columns, values.
     pub write: Option<PathBuf>,
+    /// Other programs, with their names. `{}` in their arguments is replaced by the file of the system.
+    pub peers: Vec<(String, Vec<String>)>,
 }
 
 /// Results of products in a format.
@@ -41,10 +45,13 @@ pub struct Plan {
 pub struct ProductRow {
     /// Name of the format.
     pub format: String,
-    /// Counted bytes per entry, including x and y.
-    pub bytes: f64,
-    /// Seconds of a product.
+    /// Counted bytes per entry, including x and y; none for other programs.
+    pub bytes: Option<f64>,
+    /// Seconds of a call.
     pub product: Samples,
+    /// Seconds by which a call prolongs the work of a busy device.
+    #[serde(default)]
+    pub queued: Option<Samples>,
 }
 
 /// Results of solves with a set of options.
@@ -110,6 +117,16 @@ impl Rows {
         narrow(entries.len())?;
         let col = entries.iter().map(|e| narrow(e.1)).collect::<Result<_>>()?;
         Ok(Self { ptr, col, val: entries.iter().map(|e| e.2).collect() })
+    }
+
+    /// Returns the number of entries of the longest row.
+    pub(crate) fn longest(&self) -> usize {
+        self.ptr.windows(2).map(|range| (range[1] - range[0]) as usize).max().unwrap_or(0)
+    }
+
+    /// Returns A (1, 1, ..).
+    pub(crate) fn row_sums(&self) -> Vec<f64> {
+        self.ptr.windows(2).map(|range| self.val[range[0] as usize..range[1] as usize].iter().sum()).collect()
     }
 
     fn write(&self, path: &Path) -> Result<()> {
@@ -208,11 +225,18 @@ impl Library {
     }
 
     /// Computes y = A x with arrays of the handle's rows, in host or device memory. Returns the seconds.
-    fn multiply_at(&self, x: *const f64, y: *mut f64) -> Result<f64> {
+    pub(crate) fn multiply_at(&self, x: *const f64, y: *mut f64) -> Result<f64> {
         let start = Instant::now();
         // SAFETY: a live handle; arrays of its rows, as the caller guarantees.
         checked(unsafe { sparse_multiply(self.0, x, y) })?;
         Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// Runs the following calls on the stream of a queue, which must outlive them, or on the handle's own stream.
+    fn on_stream(&self, queue: Option<&Queue>) -> Result<()> {
+        // SAFETY: a live handle; NULL, or the stream of a live `Queue`.
+        checked(unsafe { sparse_set_stream(self.0, queue.map_or(null_mut(), Queue::pointer)) })?;
+        Ok(())
     }
 
     pub(crate) fn int(&self, key: i32) -> i64 {
@@ -245,14 +269,14 @@ pub(crate) fn named(names: &[(&str, i64)], number: i64) -> String {
 }
 
 /// Input and output of products and solves.
-enum Arrays {
+pub(crate) enum Arrays {
     Host([Vec<f64>; 2]),
     Device([DeviceArray; 2]),
 }
 
 impl Arrays {
     /// Creates an input with these values and an output.
-    fn new(device: Option<usize>, input: &[f64]) -> Result<Self> {
+    pub(crate) fn new(device: Option<usize>, input: &[f64]) -> Result<Self> {
         let Some(ordinal) = device else { return Ok(Self::Host([input.to_vec(), vec![0.0; input.len()]])) };
         let device = Device::new(ordinal)?;
         let mut from = device.zeros(input.len())?;
@@ -261,7 +285,7 @@ impl Arrays {
     }
 
     /// Sets the output to zero. Returns the addresses.
-    fn cleared(&mut self) -> Result<(*const f64, *mut f64)> {
+    pub(crate) fn cleared(&mut self) -> Result<(*const f64, *mut f64)> {
         Ok(match self {
             Self::Host([from, to]) => {
                 to.fill(0.0);
@@ -293,11 +317,16 @@ pub fn measure(plan: &Plan) -> Result<General> {
         library.multiply_at(x, y)?;
         let mut row = ProductRow {
             format: named(Format::NAMES, library.int(info::FORMAT)),
-            bytes: library.real(info::BYTES_PER_NONZERO),
+            bytes: Some(library.real(info::BYTES_PER_NONZERO)),
             product: Samples::default(),
+            queued: None,
         };
         for _ in 0..10 * plan.repeats {
             row.product.push(library.multiply_at(x, y)?);
+        }
+        if let Some(ordinal) = plan.device {
+            let bytes = library.real(info::BYTES_PER_NONZERO) * rows.val.len() as f64;
+            row.queued = Some(queued(&library, &Device::new(ordinal)?, bytes, (x, y), 10 * plan.repeats)?);
         }
         products.push(row);
     }
@@ -326,5 +355,110 @@ pub fn measure(plan: &Plan) -> Result<General> {
             }
         }
     }
-    Ok(General { name: plan.name.clone(), rows: n, entries: rows.val.len(), products, solves })
+    let mut run = General { name: plan.name.clone(), rows: n, entries: rows.val.len(), products, solves };
+    if !plan.peers.is_empty() {
+        run.add_peers(&rows, plan)?;
+    }
+    Ok(run)
+}
+
+/// Measures products behind a copy on the same stream, so that the device does not wait for the host. The copy moves
+/// several times the bytes of a product, and the time of the copy alone is subtracted. `check_input` would make the
+/// host wait between the check and the product.
+fn queued(
+    library: &Library,
+    device: &Device,
+    bytes: f64,
+    (x, y): (*const f64, *mut f64),
+    repeats: usize,
+) -> Result<Samples> {
+    let (mut queue, mut samples) = (Queue::new(device, 4.0 * bytes)?, Samples::default());
+    library.on_stream(Some(&queue))?;
+    library.set("check_input=0")?;
+    for round in 0..=repeats {
+        let start = Instant::now();
+        queue.copy()?;
+        queue.wait()?;
+        let alone = start.elapsed().as_secs_f64();
+        let start = Instant::now();
+        queue.copy()?;
+        library.multiply_at(x, y)?;
+        // The first call creates the product on the stream.
+        if round > 0 {
+            samples.push(start.elapsed().as_secs_f64() - alone);
+        }
+    }
+    library.set("check_input=1")?;
+    library.on_stream(None)?;
+    Ok(samples)
+}
+
+impl General {
+    /// Appends the results of other programs.
+    fn add_peers(&mut self, rows: &Rows, plan: &Plan) -> Result<()> {
+        let own = std::env::temp_dir().join(format!("rrbsolver-system-{}.bin", std::process::id()));
+        let file = plan.write.as_ref().unwrap_or(&own);
+        if plan.write.is_none() {
+            rows.write(file)?;
+        }
+        let path = file.to_str().context("a path is not UTF-8")?;
+        let run = |words: &[String]| output_of(&words.iter().map(|w| w.replace("{}", path)).collect::<Vec<_>>());
+        let outputs: Result<Vec<String>> = plan.peers.iter().map(|(_, words)| run(words)).collect();
+        if plan.write.is_none() {
+            std::fs::remove_file(file).with_context(|| format!("cannot remove {path}"))?;
+        }
+        for ((name, _), text) in plan.peers.iter().zip(outputs?) {
+            self.add_lines(name, &text, plan.device.is_some()).with_context(|| format!("{name} printed: {text}"))?;
+        }
+        Ok(())
+    }
+
+    /// Appends the results that a program printed: lines `product,FORMAT,SECONDS`, and lines with the nine fields of
+    /// `contest::Contender::Program`.
+    fn add_lines(&mut self, name: &str, text: &str, queued: bool) -> Result<()> {
+        for line in text.lines() {
+            let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+            match fields[..] {
+                ["product", format, seconds] => {
+                    let seconds = Samples::new(vec![seconds.parse()?]);
+                    let (product, queued) = if queued { (Samples::default(), Some(seconds)) } else { (seconds, None) };
+                    self.products.push(ProductRow {
+                        format: format!("{name}, {format}"),
+                        bytes: None,
+                        product,
+                        queued,
+                    });
+                }
+                [method, _, _, _, setup, solve, iterations, residual, _] => self.solves.push(SolveRow {
+                    options: name.to_owned(),
+                    method: method.to_owned(),
+                    iterations: iterations.parse()?,
+                    converged: true,
+                    residual: residual.parse()?,
+                    factorize: Samples::new(vec![setup.parse()?]),
+                    solve: Samples::new(vec![solve.parse()?]),
+                }),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_other_programs_become_rows() {
+        let (name, products, solves) = ("s".to_owned(), Vec::new(), Vec::new());
+        let mut run = General { name, rows: 4, entries: 8, products, solves };
+        run.add_lines("peer", "a, b\nproduct, csr, 2e-3\ncg,s,4,1,0.5,0.25,7,1e-7,0\n", true).unwrap();
+        let (product, solve) = (&run.products[0], &run.solves[0]);
+        assert_eq!((product.format.as_str(), product.product.all().len()), ("peer, csr", 0));
+        assert_eq!(product.queued.as_ref().unwrap().all(), [2e-3]);
+        assert_eq!((solve.options.as_str(), solve.method.as_str(), solve.iterations), ("peer", "cg", 7));
+        assert_eq!([solve.factorize.median(), solve.solve.median(), solve.residual], [0.5, 0.25, 1e-7]);
+        assert!(run.add_lines("peer", "product,csr,fast", false).is_err());
+    }
 }

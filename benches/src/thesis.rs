@@ -5,16 +5,18 @@
 //! e40r0000. The thesis measures Gauss-Seidel on e40r0000, which has zeros on its diagonal; the largest circuit
 //! replaces it. Times are those of a solve without the setup, in double precision.
 
+mod sizes;
 mod text;
 
-use crate::device::{self, Device};
+use crate::device;
 use crate::machine::cores;
 use crate::smoother::{Chart, Curve};
-use crate::sparse::{Library, Limit, Rows, named};
+use crate::sparse::{Arrays, Library, Limit, Rows, named};
 use crate::timing::Samples;
 use anyhow::Result;
 use rrbsolver::options::{Format, StopReason, info};
 use serde::{Deserialize, Serialize};
+use sizes::SizeRow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -68,8 +70,10 @@ pub struct ProductRow {
     pub refused: Option<String>,
     /// Number of stored values, with padding.
     pub stored: usize,
-    /// Seconds of a product.
+    /// Seconds of a product with arrays on the host; on a device with transfers.
     pub product: Samples,
+    /// Seconds of a product with arrays on the device.
+    pub resident: Option<Samples>,
 }
 
 /// Solves by a method.
@@ -95,6 +99,8 @@ pub struct SolveRow {
     pub solve: Samples,
     /// Seconds of a solve with arrays on the device.
     pub resident: Option<Samples>,
+    /// Seconds of the transfers of a solve.
+    pub transfer: f64,
 }
 
 impl SolveRow {
@@ -117,6 +123,8 @@ pub struct Thesis {
     pub products: Vec<ProductRow>,
     /// Solves of A x = A (1, 1, ..) from x = 0 to 1e-6.
     pub solves: Vec<SolveRow>,
+    /// Circuits of several sizes, ascending.
+    pub sizes: Vec<SizeRow>,
     /// The figures.
     pub charts: Vec<Chart>,
 }
@@ -125,8 +133,11 @@ pub struct Thesis {
 struct Place {
     name: String,
     options: String,
-    device: Option<Device>,
+    on_device: bool,
 }
+
+/// Name of the place.
+const DEVICE: &str = "device";
 
 /// Methods: their names in the tables, and their options. All are without preconditioner except the last.
 const METHODS: [(&str, &str); 15] = [
@@ -161,13 +172,14 @@ const ENDINGS: [&str; 8] = ["mtx", "mtx.gz", "rsa", "rsa.gz", "rua", "rua.gz", "
 
 /// Measures all systems.
 pub fn measure(plan: &Plan) -> Result<Thesis> {
-    let places = places()?;
+    let places = places();
     let mut run = Thesis {
         places: places.iter().map(|place| place.name.clone()).collect(),
         systems: Vec::new(),
         missing: Vec::new(),
         products: Vec::new(),
         solves: Vec::new(),
+        sizes: Vec::new(),
         charts: Vec::new(),
     };
     for (name, drops) in FILES {
@@ -187,6 +199,7 @@ pub fn measure(plan: &Plan) -> Result<Thesis> {
         run.add(&name, &rows, plan, &places)?;
     }
     run.systems.sort_by_key(|system| system.entries);
+    run.sizes = sizes::measure(plan, &places)?;
     run.charts = run.figures(plan);
     Ok(run)
 }
@@ -197,21 +210,20 @@ fn cavity(plan: &Plan) -> String {
 }
 
 /// The thesis' sequential program, all cores, and a device if the library finds one.
-fn places() -> Result<Vec<Place>> {
+fn places() -> Vec<Place> {
     let host = |threads: usize| Place {
         name: format!("{threads} {}", if threads == 1 { "thread" } else { "threads" }),
         options: format!("backend=cpu threads={threads}"),
-        device: None,
+        on_device: false,
     };
     let mut places = vec![host(1)];
     if cores() > 1 {
         places.push(host(cores()));
     }
     if device::count() > 0 {
-        let device = Some(Device::new(0)?);
-        places.push(Place { name: "device".to_owned(), options: "backend=cuda".to_owned(), device });
+        places.push(Place { name: DEVICE.to_owned(), options: "backend=cuda device=0".to_owned(), on_device: true });
     }
-    Ok(places)
+    places
 }
 
 fn find(plan: &Plan, name: &str) -> Option<PathBuf> {
@@ -234,17 +246,14 @@ fn without_zeros(a: &Rows) -> Rows {
 impl Thesis {
     /// Measures products and solves of a system at all places.
     fn add(&mut self, name: &str, a: &Rows, plan: &Plan, places: &[Place]) -> Result<()> {
-        let lengths = a.ptr.windows(2).map(|range| (range[1] - range[0]) as usize);
         self.systems.push(SystemRow {
             name: name.to_owned(),
             rows: a.ptr.len() - 1,
             entries: a.val.len(),
             zeros: a.val.iter().filter(|value| **value == 0.0).count(),
-            longest: lengths.max().unwrap_or(0),
+            longest: a.longest(),
         });
-        let library = Library::new(a)?;
-        let mut b = vec![0.0; a.ptr.len() - 1];
-        library.multiply(&vec![1.0; b.len()], &mut b)?;
+        let (library, b) = (Library::new(a)?, a.row_sums());
         for place in places {
             for &(format, _) in Format::NAMES {
                 self.products.push(product(&library, name, place, format, plan));
@@ -272,7 +281,7 @@ impl Thesis {
                         |(k, method): (usize, &&str)| Some((k as f64, 1e3 * of(self.solve(system, place, method)?)?));
                     methods.iter().enumerate().filter_map(at).collect()
                 };
-                let with = if place == "device" { ", with transfers" } else { "" };
+                let with = if place == DEVICE { ", with transfers" } else { "" };
                 let solve = points(&|row| Some(row.solve.median()));
                 curves.push(Curve { name: format!("{prefix}{place}{with}"), points: solve });
                 let resident = points(&|row| row.resident.as_ref().map(Samples::median));
@@ -292,7 +301,7 @@ impl Thesis {
         }
     }
 
-    /// The thesis' figures 8.1 to 8.7.
+    /// The thesis' figures 8.1 to 8.7, and the break-even size.
     fn figures(&self, plan: &Plan) -> Vec<Chart> {
         let all: Vec<&str> = METHODS.iter().map(|method| method.0).filter(|name| !is_sweep_in_order(name)).collect();
         let sweeps: Vec<&str> = METHODS.iter().map(|method| method.0).filter(|name| is_sweep_in_order(name)).collect();
@@ -311,6 +320,7 @@ impl Thesis {
             titled("8_6a", "Gauss-Seidel and SOR, ADD32", &["add32"], &sweeps),
             titled("8_6b", &format!("Gauss-Seidel and SOR, {circuit}"), &[&circuit], &sweeps),
             self.speed_up(),
+            self.over_sizes(),
         ]
     }
 
@@ -331,7 +341,7 @@ impl Thesis {
                 };
                 self.systems.iter().enumerate().filter_map(at).collect()
             };
-            let with = if place == "device" { ", with transfers" } else { "" };
+            let with = if place == DEVICE { ", with transfers" } else { "" };
             curves.push(Curve { name: format!("{place}{with}"), points: points(&|row| Some(row.solve.median())) });
             let resident = points(&|row| row.resident.as_ref().map(Samples::median));
             if !resident.is_empty() {
@@ -358,15 +368,22 @@ fn is_sweep_in_order(method: &str) -> bool {
 /// Measures products for a twentieth of the limit, at least three.
 fn product(library: &Library, system: &str, place: &Place, format: &str, plan: &Plan) -> ProductRow {
     let n = library.int(info::ROWS) as usize;
-    let (x, mut y, mut product) = (vec![1.0; n], vec![0.0; n], Samples::default());
+    let (mut product, mut resident) = (Samples::default(), None);
+    let several = |device: Option<usize>| -> Result<Samples> {
+        let (mut arrays, mut samples) = (Arrays::new(device, &vec![1.0; n])?, Samples::default());
+        let (x, y) = arrays.cleared()?;
+        // The first product converts the matrix.
+        library.multiply_at(x, y)?;
+        let start = Instant::now();
+        while samples.all().len() < 3 || start.elapsed().as_secs_f64() < plan.seconds / 20.0 {
+            samples.push(library.multiply_at(x, y)?);
+        }
+        Ok(samples)
+    };
     let mut work = || -> Result<(String, usize)> {
         library.set(&format!("{COMMON} {} format={format}", place.options))?;
-        // The first product converts the matrix.
-        library.multiply(&x, &mut y)?;
-        let start = Instant::now();
-        while product.all().len() < 3 || start.elapsed().as_secs_f64() < plan.seconds / 20.0 {
-            product.push(library.multiply(&x, &mut y)?);
-        }
+        product = several(None)?;
+        resident = if place.on_device { Some(several(Some(0))?) } else { None };
         Ok((named(Format::NAMES, library.int(info::FORMAT)), library.int(info::STORED) as usize))
     };
     let done = work();
@@ -378,6 +395,7 @@ fn product(library: &Library, system: &str, place: &Place, format: &str, plan: &
         stored: done.as_ref().map_or(0, |done| done.1),
         refused: done.err().map(|error| format!("{error:#}")),
         product,
+        resident,
     }
 }
 
@@ -402,6 +420,7 @@ fn solves(
         factorize: 0.0,
         solve: Samples::default(),
         resident: None,
+        transfer: 0.0,
     };
     let work = |row: &mut SolveRow| -> Result<()> {
         library.set(&format!("{COMMON} {} {options}", place.options))?;
@@ -429,22 +448,17 @@ fn solves(
             x.fill(0.0);
             row.solve.push(library.solve(b.as_ptr(), x.as_mut_ptr())?.1);
         }
-        if let Some(device) = &place.device {
-            row.resident = Some(resident(library, device, b, plan)?);
+        row.transfer = library.real(info::SECONDS_TRANSFER);
+        if place.on_device {
+            let (mut arrays, mut samples) = (Arrays::new(Some(0), b)?, Samples::default());
+            for _ in 0..plan.repeats.max(1) {
+                let (b, x) = arrays.cleared()?;
+                samples.push(library.solve(b, x)?.1);
+            }
+            row.resident = Some(samples);
         }
         Ok(())
     };
     row.refused = work(&mut row).err().map(|error| format!("{error:#}"));
     row
-}
-
-/// Measures solves with arrays on the device.
-fn resident(library: &Library, device: &Device, b: &[f64], plan: &Plan) -> Result<Samples> {
-    let (mut rhs, mut x, mut samples) = (device.zeros(b.len())?, device.zeros(b.len())?, Samples::default());
-    rhs.set(b)?;
-    for _ in 0..plan.repeats.max(1) {
-        x.clear()?;
-        samples.push(library.solve(rhs.pointer(), x.pointer())?.1);
-    }
-    Ok(samples)
 }

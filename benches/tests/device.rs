@@ -73,7 +73,57 @@ fn the_papers_measurements_on_a_device() {
     assert!(rows("march").iter().any(|r| r["solver"].as_str().unwrap().ends_with("backend=cuda, resident")));
 }
 
+/// Every method and every format of the thesis with arrays on the host and on the device, or the reason of a refusal.
+fn the_thesis_on_a_device() {
+    let line = ["thesis", "--elements", "3", "--entries", "1000", "--seconds", "1", "-r", "1"];
+    let (printed, value) = record("thesis_device", &line);
+    let result = &value["result"];
+    assert!(value["machine"]["device"].is_string() && printed.contains("; device: "), "{printed}");
+    let of = |list: &str| -> Vec<Value> {
+        result[list].as_array().unwrap().iter().filter(|row| row["place"] == "device").cloned().collect()
+    };
+    let (products, solves) = (of("products"), of("solves"));
+    assert_eq!([products.len(), solves.len()], [2 * 12, 2 * 15]);
+    for row in &products {
+        assert!(row["refused"].is_string() != row["resident"].is_array(), "{row}");
+    }
+    for format in ["csr", "sell", "ell", "bsr"] {
+        assert!(products.iter().any(|row| row["format"] == format && row["resident"].is_array()), "{format}");
+    }
+    let skyline = products.iter().find(|row| row["format"] == "skyline").unwrap();
+    assert!(skyline["refused"].as_str().unwrap().contains("sell"), "{skyline}");
+    for row in &solves {
+        assert!((row["end"] == "converged") == row["resident"].is_array(), "{row}");
+    }
+    let natural = solves.iter().find(|row| row["method"] == "gauss_seidel").unwrap();
+    assert!(natural["refused"].as_str().unwrap().contains("ordering=multicolour"), "{natural}");
+    for method in ["jacobi", "sor, multicolour", "bicg", "bicgstab", "gmres", "idr", "defaults"] {
+        let row = solves.iter().find(|row| row["method"] == method && row["system"] == "circuit_1000").unwrap();
+        assert!(row["refused"].is_null(), "{row}");
+    }
+    let converged: Vec<&Value> = solves.iter().filter(|row| row["end"] == "converged").collect();
+    assert!(!converged.is_empty() && converged.iter().all(|row| row["transfer"].as_f64().unwrap() > 0.0), "{printed}");
+    assert!(printed.contains("Break-even size: device is "), "{printed}");
+    let curves = result["charts"].as_array().unwrap().iter().flat_map(|chart| chart["curves"].as_array().unwrap());
+    assert!(curves.filter(|curve| curve["name"] == "device, with transfers").count() > 2);
+}
+
+/// Products alone and behind a copy, with those of another program.
+fn products_on_a_device() {
+    let line = ["sparse", "poisson3d_6", "--device", "0", "-f", "dia,csr", "-r", "1", "--stream-megabytes", "1"];
+    let options = ["--options", "backend=cuda solver=cg preconditioner=none", "--peer", "other=echo product,csr,0.5"];
+    let (printed, value) = record("products_device", &[&line[..], &options].concat());
+    let products = value["result"]["products"].as_array().unwrap();
+    for row in &products[..2] {
+        assert_eq!([&row["product"], &row["queued"]].map(|times| times.as_array().unwrap().len()), [10, 10], "{row}");
+    }
+    assert_eq!(products[2]["queued"][0], 0.5);
+    assert!(printed.contains("of the copy rate") && printed.contains("| other, csr | - "), "{printed}");
+}
+
 device::device_tests! { rrbsolver_benches::device::count() as i32;
     stages_on_a_device
     the_papers_measurements_on_a_device
+    the_thesis_on_a_device
+    products_on_a_device
 }

@@ -243,7 +243,25 @@ fn the_thesis_has_every_method_and_format() {
     let charts = result["charts"].as_array().unwrap();
     let figures: Vec<&str> = charts.iter().map(|chart| chart["name"].as_str().unwrap()).collect();
     let expected = ["8_1", "8_2", "8_3", "8_4", "8_5", "8_6a", "8_6b", "8_7"].map(|n| format!("thesis_figure_{n}"));
-    assert_eq!(figures, expected);
+    assert_eq!(figures, [&expected[..], &["thesis_break_even".to_owned()]].concat());
+    // One circuit of about 1000 entries, since the next one would be larger than that of the command line.
+    let sizes = result["sizes"].as_array().unwrap();
+    assert!(sizes.len() == 1 && sizes[0]["entries"].as_u64().unwrap().abs_diff(1000) < 20, "{sizes:?}");
+    assert_eq!(sizes[0]["totals"].as_array().unwrap().len(), places);
+    assert_eq!(printed.matches("Break-even size: ").count(), places * (places - 1) / 2, "{printed}");
+}
+
+/// Rows of another program follow those of the library.
+#[test]
+fn another_programs_products_are_compared() {
+    let line = ["sparse", "stencil27_4", "-f", "csr", "-r", "1", "--no-stream", "--peer", "other=echo product,csr,0.5"];
+    let (printed, value) = record("sparse_peer", &line);
+    let result = &value["result"];
+    // (3 n - 2)^3 entries.
+    assert_eq!([&result["rows"], &result["entries"]], [64, 1000]);
+    assert_eq!(result["products"][0]["format"], "csr");
+    assert_eq!(result["products"][1]["format"], "other, csr");
+    assert!(printed.contains("| other, csr | 500 "), "{printed}");
 }
 
 /// Without a device, one line states that there are no rates.

@@ -93,16 +93,24 @@ pub fn pressure(run: &Pressure) -> String {
 }
 
 /// Formats one line per format, and one per solve.
-pub fn general(run: &General) -> String {
+/// Formats products and solves. `copy`: bandwidth of copies on the device that computed the products, if it was measured.
+pub fn general(run: &General, copy: Option<f64>) -> String {
     let entries = run.entries as f64;
+    let on_device = run.products.iter().any(|p| p.queued.is_some());
     let products: Vec<Vec<String>> = run
         .products
         .iter()
         .map(|p| {
             let seconds = p.product.median();
-            let rate = [1e9 * seconds / entries, p.bytes, 1e-9 * p.bytes * entries / seconds];
+            let (bytes, queued) = (p.bytes.unwrap_or(f64::NAN), p.queued.as_ref().map_or(f64::NAN, Samples::median));
+            let gigabytes = 1e-9 * bytes * entries;
             let mut row = vec![p.format.clone(), p.product.milliseconds()];
-            row.extend(rate.map(digits));
+            row.extend([1e9 * seconds / entries, bytes, gigabytes / seconds].map(digits));
+            if on_device {
+                row.extend([1e3 * queued, 1e9 * queued / entries].map(digits));
+                let share = copy.filter(|_| p.bytes.is_some()).map(|copy| 100.0 * gigabytes / queued / copy);
+                row.push(share.map_or("-".to_owned(), |share| format!("{share:.0} %")));
+            }
             row
         })
         .collect();
@@ -122,7 +130,11 @@ pub fn general(run: &General) -> String {
             ]
         })
         .collect();
-    let of_products = table(&["format", "product ms", "ns per entry", "bytes per entry", "GB/s"], &products);
+    let mut head = vec!["format", "product ms", "ns per entry", "bytes per entry", "GB/s"];
+    if on_device {
+        head.extend(["queued ms", "queued ns per entry", "of the copy rate"]);
+    }
+    let of_products = table(&head, &products);
     let head = ["solver", "method", "iterations", "residual", "factorize ms", "solve ms", "both ms"];
     let system = format!("{}, {} rows, {} entries", run.name, run.rows, run.entries);
     format!("{system}:\n\n{of_products}\n{}", table(&head, &solves))

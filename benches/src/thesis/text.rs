@@ -1,8 +1,13 @@
 //! Tables of the evaluation.
 
-use super::{METHODS, ProductRow, SolveRow, Thesis};
+use super::{DEVICE, METHODS, ProductRow, SolveRow, Thesis};
 use crate::record::table;
 use crate::timing::{Samples, digits};
+
+/// Returns the cells of a refused row.
+fn refused(columns: usize) -> Vec<String> {
+    std::iter::once("refused").chain(std::iter::repeat_n("-", columns - 1)).map(str::to_owned).collect()
+}
 
 /// Formats a count with three digits: 138, 5.86k, 126k, 10.2M.
 pub fn short(count: usize) -> String {
@@ -31,10 +36,7 @@ impl Thesis {
                 text += &format!("\nRefused: {what}: {why}.\n");
             }
         }
-        for place in &self.places[1..] {
-            text += &self.break_even(place);
-        }
-        text
+        text + &self.break_even()
     }
 
     fn of_systems(&self) -> String {
@@ -52,27 +54,27 @@ impl Thesis {
 
     /// Milliseconds of a solve and iterations, by method and place.
     fn of_solves(&self, system: &str) -> String {
-        let cell = |method: &str, place: &str| {
-            let is = |row: &&SolveRow| row.system == system && row.place == place && row.method == method;
-            let Some(row) = self.solves.iter().find(is) else { return "-".to_owned() };
-            if row.refused.is_some() {
-                return "refused".to_owned();
-            }
-            let resident = row.resident.as_ref().map(Samples::median);
-            let resident = resident.map_or(String::new(), |seconds| format!(", resident {}", digits(1e3 * seconds)));
+        let cells = |method: &str, place: &String| {
+            let is = |row: &&SolveRow| row.system == system && row.place == *place && row.method == method;
+            let row = self.solves.iter().find(is);
+            let on_device = place == DEVICE;
+            let Some(row) = row.filter(|row| row.refused.is_none()) else {
+                return refused(if on_device { 3 } else { 1 });
+            };
             let end = if row.converged() { String::new() } else { format!(", {}", row.end) };
-            format!("{} [{}]{resident}{end}", digits(1e3 * row.solve.median()), row.iterations)
+            let mut cells = vec![format!("{} [{}]{end}", digits(1e3 * row.solve.median()), row.iterations)];
+            if on_device {
+                let resident = row.resident.as_ref().map_or(f64::NAN, Samples::median);
+                cells.extend([resident, row.transfer].map(|seconds| digits(1e3 * seconds)));
+            }
+            cells
         };
-        let rows: Vec<Vec<String>> = METHODS
-            .iter()
-            .map(|(method, _)| {
-                let cells = self.places.iter().map(|place| cell(method, place));
-                [(*method).to_owned()].into_iter().chain(cells).collect()
-            })
-            .collect();
-        let places = self.places.iter().map(|place| format!("{place}: solve ms [iterations]"));
-        let head: Vec<String> = ["method".to_owned()].into_iter().chain(places).collect();
-        table(&head.iter().map(String::as_str).collect::<Vec<_>>(), &rows)
+        let row = |&(method, _): &(&str, &str)| {
+            let cells = self.places.iter().flat_map(|place| cells(method, place));
+            [method.to_owned()].into_iter().chain(cells).collect()
+        };
+        let on_device = ["with transfers: solve ms [iterations]", "solve ms", "transfers ms"];
+        self.by_place(&["method"], "solve ms [iterations]", &on_device, &METHODS.iter().map(row).collect::<Vec<_>>())
     }
 
     /// Milliseconds of a product, by format and place.
@@ -80,21 +82,34 @@ impl Thesis {
         let of = |place: &String| -> Vec<&ProductRow> {
             self.products.iter().filter(|row| row.system == system && row.place == *place).collect()
         };
-        let rows: Vec<Vec<String>> = of(&self.places[0])
-            .into_iter()
-            .enumerate()
-            .map(|(k, first)| {
-                let cell = |place: &String| match of(place).get(k) {
-                    Some(row) if row.refused.is_none() => digits(1e3 * row.product.median()),
-                    _ => "refused".to_owned(),
-                };
-                let stored = if first.refused.is_some() { "-".to_owned() } else { first.stored.to_string() };
-                [first.format.clone(), stored].into_iter().chain(self.places.iter().map(cell)).collect()
-            })
-            .collect();
-        let places = self.places.iter().map(|place| format!("{place}: product ms"));
-        let head: Vec<String> = ["format", "stored values"].map(str::to_owned).into_iter().chain(places).collect();
-        table(&head.iter().map(String::as_str).collect::<Vec<_>>(), &rows)
+        let row = |(k, first): (usize, &ProductRow)| {
+            let cells = |place: &String| {
+                let on_device = place == DEVICE;
+                match of(place).get(k) {
+                    Some(row) if row.refused.is_none() => {
+                        let resident = row.resident.iter().map(Samples::median);
+                        [row.product.median()].into_iter().chain(resident).map(|s| digits(1e3 * s)).collect()
+                    }
+                    _ => refused(if on_device { 2 } else { 1 }),
+                }
+            };
+            let stored = if first.refused.is_some() { "-".to_owned() } else { first.stored.to_string() };
+            [first.format.clone(), stored].into_iter().chain(self.places.iter().flat_map(cells)).collect()
+        };
+        let rows: Vec<Vec<String>> = of(&self.places[0]).into_iter().enumerate().map(row).collect();
+        let on_device = ["with transfers: product ms", "product ms"];
+        self.by_place(&["format", "stored values"], "product ms", &on_device, &rows)
+    }
+
+    /// Formats a table whose first columns are followed by those of each place.
+    fn by_place(&self, first: &[&str], on_host: &str, on_device: &[&str], rows: &[Vec<String>]) -> String {
+        let of = |place: &String| -> Vec<String> {
+            let columns = if place == DEVICE { on_device } else { &[on_host] };
+            columns.iter().map(|column| format!("{place}, {column}")).collect()
+        };
+        let head: Vec<String> =
+            first.iter().map(|name| (*name).to_owned()).chain(self.places.iter().flat_map(of)).collect();
+        table(&head.iter().map(String::as_str).collect::<Vec<_>>(), rows)
     }
 
     /// Returns what was refused, each reason once.
@@ -113,21 +128,5 @@ impl Thesis {
             }
         }
         all
-    }
-
-    /// States from which system on BiCG is faster at a place than on one thread.
-    fn break_even(&self, place: &str) -> String {
-        let ratio = |system: &str, of: &str| {
-            let at = |place: &str| Some(self.solve(system, place, "bicg")?.solve.median());
-            Some(at(&self.places[0])? / at(of)?)
-        };
-        let compared: Vec<(usize, f64)> =
-            self.systems.iter().filter_map(|s| Some((s.entries, ratio(&s.name, place)?))).collect();
-        // The first system from which on all are faster by more than the spread of repeated runs.
-        let slower = compared.iter().rposition(|&(_, ratio)| ratio <= 1.05).map_or(0, |last| last + 1);
-        match compared.get(slower) {
-            Some((entries, _)) => format!("\nBreak-even size of BiCG, {place}: {} nonzeros.\n", short(*entries)),
-            None => format!("\nBreak-even size of BiCG, {place}: above all systems on which it converged.\n"),
-        }
     }
 }

@@ -25,6 +25,7 @@ pub fn system(name: &str) -> Option<System> {
     Some(match words[..] {
         ["poisson2d", n] => five_points(number(n)?, [4.0, -1.0, -1.0, -1.0, -1.0]),
         ["poisson3d", n] => seven_points(number(n)?, [6.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0]),
+        ["stencil27", n] => twenty_seven_points(number(n)?),
         ["convdiff2d", n, p, q] => {
             let (p, q) = (real(p, 'p')?, real(q, 'q')?);
             five_points(number(n)?, [4.0, -1.0 + p, -1.0 - p, -1.0 + q, -1.0 - q])
@@ -98,6 +99,20 @@ pub fn seven_points(n: usize, [center, east, west, north, south, top, bottom]: [
         ];
         for (_, step, down, value) in neighbours.into_iter().filter(|entry| entry.0) {
             entries.push((p, if down { p - step } else { p + step }, value));
+        }
+    }
+    System { n: n * n * n, entries }
+}
+
+/// The 27-point stencil on n x n x n points, x fastest: 26, and -1 for each neighbour.
+#[must_use]
+pub fn twenty_seven_points(n: usize) -> System {
+    let near = |i: usize| i.saturating_sub(1)..(i + 2).min(n);
+    let mut entries = Vec::with_capacity(27 * n * n * n);
+    for p in 0..n * n * n {
+        let (i, j, k) = (p % n, p / n % n, p / (n * n));
+        for q in near(k).flat_map(|z| near(j).flat_map(move |y| near(i).map(move |x| (z * n + y) * n + x))) {
+            entries.push((p, q, if p == q { 26.0 } else { -1.0 }));
         }
     }
     System { n: n * n * n, entries }
