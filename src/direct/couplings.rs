@@ -7,7 +7,7 @@ use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::number::power_of_two_below;
 use crate::base::workers::{Parts, Workers, cut_lanes};
-use crate::error::{Error, Result, extend, push, reserve, zeroed};
+use crate::error::{Error, Result, push, reserve, zeroed};
 use crate::stencil::cells::SevenPoints;
 use std::ops::Range;
 
