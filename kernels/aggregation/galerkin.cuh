@@ -288,7 +288,8 @@ __device__ inline void sum_couplings(const GalerkinArgs &g) {
 struct SpreadArgs {
     Couplings c;
     double *to;
-    uint32_t *null_of; // null vector of each row, as in kernels/common/inverse.cuh; only for remove_null_unknowns
+    // Null vector of each row, as in kernels/common/inverse.cuh; only for remove_null_unknowns.
+    uint32_t *null_vector_of;
 };
 __device__ inline void spread_rows(const SpreadArgs &s) {
     over(s.c.rows, [&](uint32_t i) {
@@ -301,13 +302,13 @@ __device__ inline void spread_rows(const SpreadArgs &s) {
 // Removes one unknown of each null vector (kernels/common/inverse.cuh): sets its row and column to zero.
 __device__ inline void remove_null_unknowns(const SpreadArgs &s) {
     const uint32_t n = s.c.rows, i = threadIdx.x, first = i < n ? s.c.first[i] : 0, length = i < n ? s.c.length[i] : 0;
-    const uint32_t *null = inverse::find_null_vectors(int(n), i < n && s.c.row_sum[i] != 0.0, [&](auto f) {
+    const uint32_t *null_vector_of = inverse::find_null_vectors(int(n), i < n && s.c.row_sum[i] != 0.0, [&](auto f) {
         for (uint32_t k = first; k < first + length; ++k)
             if (s.c.a[k] != 0.0) f(s.c.col[k]);
     });
     if (i >= n) return;
-    s.null_of[i] = null[i];
-    if (!(null[i] & inverse::LEFT_OUT)) return;
+    s.null_vector_of[i] = null_vector_of[i];
+    if (!(null_vector_of[i] & inverse::LEFT_OUT)) return;
     s.to[uint64_t(i) * n + i] = 0.0;
     for (uint32_t k = first; k < first + length; ++k) {
         const uint64_t j = s.c.col[k];

@@ -49,7 +49,7 @@ struct TriangleArgs {
     Sum sum;
 };
 
-// Computes to = D^-1 v and, if `sum` is used, the sum <r, to>.
+// Computes to = D^-1 v. If `sum.partial` is not null, also computes the sum <r, to>.
 __device__ inline void over_center(const TriangleArgs &a) {
     double sum = 0.0;
     over_cells(a.cells.count(), [&](int64_t c) {
@@ -70,7 +70,8 @@ __device__ inline void lower(const TriangleArgs &a) {
     });
 }
 
-// Computes to = v - D^-1 L^T from, one step of Horner's rule for K^T. If `sum` is used, also computes the sum <r, to>.
+// Computes to = v - D^-1 L^T from, one step of Horner's rule for K^T. If `sum.partial` is not null, also computes
+// the sum <r, to>.
 __device__ inline void upper(const TriangleArgs &a) {
     const int64_t n = a.cells.north(), t = a.cells.top();
     double all = 0.0;

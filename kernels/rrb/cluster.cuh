@@ -100,7 +100,7 @@ template <class F> struct Window {
     // and of the next thread block; 0 if there is none.
     int row_blocks, rows_before, rows_after;
     Real *h, *z, *y, *r, *direction, *q, *u;
-    Stored *s, *d, *excess, *corners, *black;
+    Stored *s, *d, *row_sums, *corners, *black;
 
     // Returns the index in device memory of an entry of the window.
     __device__ int in_grid(const Geometry &g, int e) const {
@@ -169,7 +169,7 @@ template <class F> struct Cluster {
         k.u = real + 20 * p;
         k.s = reinterpret_cast<Stored *>(real + (level.r ? 24 : 8) * p);
         k.d = k.s + 8 * p;
-        k.excess = k.s + 12 * p;
+        k.row_sums = k.s + 12 * p;
         k.corners = k.s + 16 * p;
         k.black = k.s + 20 * p;
         return k;
@@ -234,11 +234,11 @@ template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<
             cluster.b1_values()[e] = 0;
             if (!level.r) continue;
             for (int u = 0; u < 4; ++u) {
-                s[u] = load_stored(level.excess[u * from + c]);
+                s[u] = load_stored(level.row_sums[u * from + c]);
                 s[4 + u] = load_stored(level.corners[u * from + c]);
                 s[8 + u] = load_stored(level.black[u * from + c]);
             }
-            for (int u = 0; u < 12; ++u) k.excess[u * p + e] = s[u];
+            for (int u = 0; u < 12; ++u) k.row_sums[u * p + e] = s[u];
             for (int u = 0; u < 16; ++u) k.r[u * p + e] = 0;
         }
     }

@@ -137,7 +137,7 @@ struct MeetArgs {
     Scalars *scalars;
 };
 
-// SLOT_DISTANCE: distance between the slots of consecutive devices in words, one GRANULE of
+// SLOT_DISTANCE: distance between the slots of consecutive devices in words, one GRANULE_BYTES of
 // src/cuda/driver/memory.rs. MEET_TIMEOUT: timeout in nanoseconds.
 constexpr int64_t SLOT_DISTANCE = (1 << 21) / sizeof(uint64_t);
 constexpr uint64_t MEET_TIMEOUT = 10000000000ull;

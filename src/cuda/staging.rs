@@ -7,7 +7,7 @@
 
 use super::driver::{Device, Event, PageLockedArray, Stream, is_page_locked};
 use crate::base::memory::{copy_past_caches, fence_copies};
-use crate::base::team::{Me, Team, yield_core};
+use crate::base::team::{Team, TeamThread, yield_core};
 use crate::error::{Result, push};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -387,7 +387,7 @@ impl StagingBuffers {
         if jobs.iter().map(Job::staged).sum::<usize>() < TEAM_VALUES {
             return own();
         }
-        team.run(|_: Me| run.copy_pieces(), |_| own())?
+        team.run(|_: TeamThread| run.copy_pieces(), |_| own())?
     }
 
     /// Divides jobs into chunks. In copies to the device, the first chunks are short, because the device waits for

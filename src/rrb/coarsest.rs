@@ -102,8 +102,8 @@ mod tests {
     use crate::error::Place;
     use crate::stencil::levels::Grid;
 
-    /// Returns a matrix with random couplings between the nodes of the grid, and row sums `excess`.
-    fn half_stencil(grid: Grid, skew: bool, excess: f64) -> HalfStencil {
+    /// Returns a matrix with random couplings between the nodes of the grid, whose rows all have the sum `row_sum`.
+    fn half_stencil(grid: Grid, skew: bool, row_sum: f64) -> HalfStencil {
         let mut state = 7_u64;
         let mut coupling = || {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -114,7 +114,7 @@ mod tests {
         let inside = |i: isize, j: isize| (0..grid.nx as isize).contains(&i) && (0..grid.ny as isize).contains(&j);
         for (i, j) in (0..grid.ny).flat_map(|j| (0..grid.nx).map(move |i| (i, j))) {
             let place = ring_index(grid.nx, i, j);
-            a.diagonal[place] = excess;
+            a.diagonal[place] = row_sum;
             let arrays = [&mut a.east, &mut a.north, &mut a.northeast, &mut a.northwest];
             for (array, (di, dj)) in arrays.into_iter().zip(offsets) {
                 if inside(i as isize + di, j as isize + dj) {
@@ -135,8 +135,8 @@ mod tests {
         for ((nx, ny), skew, regular) in
             sizes.into_iter().flat_map(|size| [(size, false, true), (size, true, true), (size, false, false)])
         {
-            let (grid, excess) = (Grid { nx, ny }, if regular { 0.1 } else { 0.0 });
-            let a = half_stencil(grid, skew, excess);
+            let (grid, row_sum) = (Grid { nx, ny }, if regular { 0.1 } else { 0.0 });
+            let a = half_stencil(grid, skew, row_sum);
             let mut band = EnvelopeSolver::new(CoarsestNodes { grid, skew }).unwrap();
             let (mut b, mut z) = (vec![0.0; ring_len(grid)], vec![0.0; ring_len(grid)]);
             let count = band.place.len();
@@ -150,7 +150,7 @@ mod tests {
                 z.copy_from_slice(&b);
                 band.solve(&mut z);
             }
-            let mut product: Vec<f64> = z.iter().map(|z| excess * z).collect();
+            let mut product: Vec<f64> = z.iter().map(|z| row_sum * z).collect();
             for &place in &band.place {
                 let values = [a.east[place], a.north[place], a.northeast[place], a.northwest[place]];
                 for (step, value) in band.steps.iter().zip(values) {

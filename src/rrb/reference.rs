@@ -149,7 +149,7 @@ impl State {
                 let c = ring_index(self.grid.nx, i, j);
                 let sum = (a.east[c - 1] + a.east[c]) + (a.north[c - n] + a.north[c]);
                 let corners = (a.northeast[c] + a.northeast[c - n - 1]) + (a.northwest[c] + a.northwest[c - n + 1]);
-                m.diagonal[c] = setup.excess(a.diagonal[c], sum + corners);
+                m.diagonal[c] = setup.row_sum(a.diagonal[c], sum + corners);
             }
         }
     }

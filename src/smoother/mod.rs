@@ -31,7 +31,7 @@ use crate::smoother::block_inverse::{
 };
 use crate::smoother::patches::{Cut, Patch, PatchList};
 use crate::smoother::steps::{
-    Blocks, Callbacks, Inverse, Method, Parallel, PatchArrays, ResidentArrays, SmootherBackend, SmootherSteps,
+    Callbacks, Inverse, Method, Parallel, PatchArrays, PatchSystem, ResidentArrays, SmootherBackend, SmootherSteps,
     SweepResult, Work,
 };
 
@@ -218,15 +218,15 @@ impl Smoother {
             [plain, plain.staggered()].map(|cut| list.patches.iter().position(|p| cut.has_remainder(p)));
         smoother.has_staggered_inverses = false;
         let list = Counted::new(list, "patches")?;
-        smoother.backend.set_patches(Blocks { stencil: stencil.clone(), list })?;
+        smoother.backend.set_patches(PatchSystem { stencil: stencil.clone(), list })?;
         smoother.prepare(options)?;
         Ok(smoother)
     }
 
     fn add_inverses(&mut self, cut: Cut) -> Result<()> {
-        let Some(blocks) = self.backend.blocks() else { return Ok(()) };
+        let Some(patch_system) = self.backend.patch_system() else { return Ok(()) };
         let mut wanted: Vec<(Shape, usize, [usize; 3])> = Vec::new();
-        for (p, patch) in blocks.list.patches.iter().enumerate() {
+        for (p, patch) in patch_system.list.patches.iter().enumerate() {
             for (mz, z) in cut.lengths(patch, 2) {
                 for (my, y) in cut.lengths(patch, 1) {
                     for (mx, x) in cut.lengths(patch, 0) {
@@ -252,7 +252,7 @@ impl Smoother {
     }
 
     fn place_of_block(&self, cut: &Cut, p: usize, m: [usize; 3]) -> Option<Place> {
-        let patch = &self.backend.blocks()?.list.patches[p];
+        let patch = &self.backend.patch_system()?.list.patches[p];
         Some(Place::cell(p, std::array::from_fn(|d| patch.lower[d] + cut.segment(patch, d, m[d]).start as i64)))
     }
 
@@ -328,12 +328,12 @@ impl Smoother {
 
     /// Returns the current patches and their ghost copy plan.
     pub fn list(&self) -> Option<Counted<PatchList>> {
-        self.backend.blocks().map(|b| b.list.clone())
+        self.backend.patch_system().map(|b| b.list.clone())
     }
 
     /// Returns the current patches.
     pub fn patches(&self) -> &[Patch] {
-        self.backend.blocks().map_or(&[], |b| &b.list.patches)
+        self.backend.patch_system().map_or(&[], |b| &b.list.patches)
     }
 
     fn work(&self, options: &Options, sweeps: usize) -> Work {
@@ -408,7 +408,7 @@ impl Core for Smoother {
             }
             info::BLOCK_SOLVER => BlockSolver::Dense.number() as f64,
             info::BLOCK_INVERSES => self.backend.inverse_count() as f64,
-            info::GHOST_COPIES => self.backend.blocks().map_or(0, |b| b.list.copies.len()) as f64,
+            info::GHOST_COPIES => self.backend.patch_system().map_or(0, |b| b.list.copies.len()) as f64,
             info::CELLS => self.patches().iter().map(Patch::cells).sum::<usize>() as f64,
             _ => 0.0,
         }

@@ -61,8 +61,8 @@ impl Row {
         text
     }
 
-    /// Returns the range of allowed counts; `residual` is that of the solve. On a device, multiply-adds have one rounding
-    /// instead of two, and sums have another order. Counts on an H200 differ by at most 3.6 %.
+    /// Returns the range of allowed counts; `residual` is that of the solve. On a device, multiply-adds have one
+    /// rounding instead of two, and sums have another order. Counts on an H200 differ by at most 3.6 %.
     fn allowed(&self, residual: f64, on_device: bool) -> (i64, i64) {
         let slack = if on_device { self.iterations / 25 } else { 0 };
         let (least, most) = self.allowed_in_order(residual);

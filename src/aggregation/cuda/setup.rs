@@ -331,19 +331,19 @@ impl SetupWorkspace {
         let layout = |base| {
             let mut layout = MemoryLayout::new(base);
             let buffers = [0; 2].map(|_: u8| layout.bytes(8 * n * n));
-            let (pivots, null_of) = (layout.bytes(16 * (PIVOTS * PIVOTS) as usize), layout.bytes(4 * n));
-            (buffers, [pivots, null_of], layout.bytes(real * n * n), layout.used)
+            let (pivots, null_vector_of) = (layout.bytes(16 * (PIVOTS * PIVOTS) as usize), layout.bytes(4 * n));
+            (buffers, [pivots, null_vector_of], layout.bytes(real * n * n), layout.used)
         };
         let base = cycle.room(stream, 3 * k, layout(0).3)?.1;
-        let (mut buffers, [pivots, null_of], inverse, _) = layout(base);
+        let (mut buffers, [pivots, null_vector_of], inverse, _) = layout(base);
         cycle.launched.inverse = inverse;
         stream.fill(buffers[0], 0, 8 * n * n)?;
-        let square = SpreadArgs { c: matrix, to: buffers[0], null_of };
+        let square = SpreadArgs { c: matrix, to: buffers[0], null_vector_of };
         spread_rows(stream, &square)?;
         remove_null_unknowns(stream, &square)?;
         invert(stream, (&mut buffers, matrix.diagonal, pivots, n))?;
         let [from, to] = buffers;
-        let means = NullVectorArgs { from, to, null_of, n: n as i32, ..NullVectorArgs::default() };
+        let means = NullVectorArgs { from, to, null_vector_of, n: n as i32, ..NullVectorArgs::default() };
         project_inverse(stream, &means)?;
         project_inverse(stream, &NullVectorArgs { from: to, to: from, ..means })?;
         let arguments = NarrowArgs { from, to: inverse, count: (n * n) as u32, unused: 0 };

@@ -69,7 +69,7 @@ fn arguments(maker: &GridSetup, grid: Option<&Grid>, l: usize) -> CellGridArgs {
         cells,
         forward,
         center,
-        excess: maker.excess[l % 2],
+        row_sums: maker.row_sums[l % 2],
         factor: if l == 0 { maker.scale } else { 1.0 },
         zero_row_sum: ZERO_ROW_SUM,
         partial: maker.partial,
@@ -90,7 +90,7 @@ fn coarsen(maker: &GridSetup, pool: &mut Pool, fine: Option<&Grid>, l: usize) ->
         coarse: grid.arguments.cells,
         ratio: ratio.map(|n| n as i32),
         coarse_forward: grid.arguments.forward,
-        coarse_excess: maker.excess[(l + 1) % 2],
+        coarse_row_sums: maker.row_sums[(l + 1) % 2],
         ..arguments(maker, fine, l)
     };
     if single && l == 0 {
@@ -104,9 +104,9 @@ fn coarsen(maker: &GridSetup, pool: &mut Pool, fine: Option<&Grid>, l: usize) ->
 
 /// Returns the inverse of the matrix of coarse grid l - 1, or of the caller's matrix if l = 0.
 fn invert(maker: &GridSetup, pool: &mut Pool, grid: Option<&Grid>, l: usize) -> Result<Dense> {
-    let CellGridArgs { cells, center, forward: [c, ..], excess, factor, .. } = arguments(maker, grid, l);
+    let CellGridArgs { cells, center, forward: [c, ..], row_sums, factor, .. } = arguments(maker, grid, l);
     let stride = grid.map_or(maker.source.stride(), |grid| grid.arrays.stride());
-    let a = CoarsestArgs { cells, c, c_stride: stride as i64, center, factor, excess, ..CoarsestArgs::default() };
+    let a = CoarsestArgs { cells, c, c_stride: stride as i64, center, factor, row_sums, ..CoarsestArgs::default() };
     let short = grid.is_some() && maker.single;
     let spread = if short { launch::spread_cells_short } else { launch::spread_cells };
     let mut dense = maker.invert(pool, grid.map_or(maker.source.of, |grid| grid.of).count(), spread, a)?;

@@ -131,7 +131,7 @@ impl Slabs {
     /// the row sums of the grids with odd numbers. This workspace is the memory of the solver's vectors.
     fn plan(maker: &GridSetup, pool: &mut Pool, odd: Cells, coarse: Cells, weights: usize) -> Result<Self> {
         let (weights, plane) = (8 * weights, 8 * CUBE_ENTRIES * coarse.plane());
-        let before = (maker.excess[1] - maker.excess[0]) as usize + 8 * odd.count();
+        let before = (maker.row_sums[1] - maker.row_sums[0]) as usize + 8 * odd.count();
         let left = pool.workspace().bytes - before;
         let planes = (left.saturating_sub(weights) / plane).min(coarse.nz);
         if planes < coarse.nz.min(2) {
@@ -144,7 +144,7 @@ impl Slabs {
         let slabs = if planes < coarse.nz { coarse.nz.div_ceil(planes - 1) } else { 1 };
         let points = coarse.nz.div_ceil(slabs);
         pool.borrow(before + weights + plane * coarse.nz.min(points + 1));
-        let at = maker.excess[0] + before as u64;
+        let at = maker.row_sums[0] + before as u64;
         Ok(Self { weights: at, cubes: at + weights as u64, points })
     }
 
@@ -189,7 +189,7 @@ pub fn make(
         cells: box_of(matrix.of),
         c: matrix.conductances.at,
         c_stride: matrix.conductances.stride as i64,
-        excess: maker.excess[grids.len() % 2],
+        row_sums: maker.row_sums[grids.len() % 2],
         ..CoarsestArgs::default()
     };
     let spread = if single { launch::spread_coarsest_short } else { launch::spread_coarsest };
@@ -211,7 +211,7 @@ fn arguments(maker: &GridSetup, matrix: &Matrix, l: usize) -> CoarseningArgs {
         c_stride: matrix.conductances.stride as i64,
         diagonal: matrix.rows.at(DIAGONAL),
         inverse: matrix.rows.at(INVERSE),
-        excess: maker.excess[l % 2],
+        row_sums: maker.row_sums[l % 2],
         partial: maker.partial,
         strengths: maker.strengths,
         scalars: maker.scalars,
@@ -247,7 +247,7 @@ fn coarsen(maker: &GridSetup, pool: &mut Pool, matrix: Matrix, l: usize) -> Resu
         cubes: slabs.cubes,
         coarse_c: next.conductances.at,
         coarse_stride: next.conductances.stride as i64,
-        coarse_excess: maker.excess[(l + 1) % 2],
+        coarse_row_sums: maker.row_sums[(l + 1) % 2],
         ..a
     };
     for which in 1..=3 {

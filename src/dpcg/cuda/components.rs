@@ -80,7 +80,7 @@ impl Components {
     }
 
     /// Returns whether all cells belong to one component.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_single_component(&self) -> bool {
         self.size[..] == [self.of.count()]
     }
 
@@ -92,7 +92,7 @@ impl Components {
     /// Returns the address of the array with the component of each cell; a cell without component has all bits set.
     /// Returns 0 if all cells belong to one component.
     pub fn of_cells(&self) -> Address {
-        if self.is_whole() { 0 } else { self.arguments.number }
+        if self.is_single_component() { 0 } else { self.arguments.number }
     }
 
     /// Stores a 32-bit label per cell at `labels`: the index of its component among the singular components. Cells in
@@ -113,7 +113,7 @@ impl Components {
         if count == 0 {
             return Ok(None);
         }
-        if self.is_whole() {
+        if self.is_single_component() {
             return Labelled::new(pool, stream, cells, CellLabels { of: 0, wide: 0, count: 1 }).map(Some);
         }
         let (memory, [of]) = pool.lists(stream, [4 * cells], WHAT)?;

@@ -218,8 +218,8 @@ fn on_device(
     stream.fill(sums, 0, bytes)?;
     // The inversion may overwrite the sums, because they are no longer needed when it begins.
     let mut dense = Dense::zeroed(pool, stream, n, Some(sums))?;
-    stream.send(dense.null_of, &regions.null_of)?;
-    stream.send(dense.nulls, &[regions.nulls as u32])?;
+    stream.send(dense.null_vector_of, &regions.null_vector_of)?;
+    stream.send(dense.null_vector_count, &[regions.null_vector_count as u32])?;
     let a = CoarseMatrixArgs {
         cells: source.cells,
         m: source.m,
@@ -227,7 +227,7 @@ fn on_device(
         singular: singular.map_or(CellLabels::default(), Labelled::of_cells),
         scale,
         sums,
-        null_of: dense.null_of,
+        null_vector_of: dense.null_vector_of,
         matrix: dense.matrix(),
         diagonal: dense.diagonal,
         n: n as i32,
@@ -236,7 +236,7 @@ fn on_device(
     launch::add_couplings(stream, &a)?;
     launch::round_coarse_matrix(stream, &a)?;
     dense.invert(stream)?;
-    if regions.nulls > 0 {
+    if regions.null_vector_count > 0 {
         dense.complete(stream, true)?;
     }
     dense.copy_from_workspace(stream)?;

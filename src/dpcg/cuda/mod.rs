@@ -92,8 +92,8 @@ impl Cuda {
 
     /// Starts the thread team for the inspection on the host.
     fn make_team(&mut self, cells: Cells) -> Result<()> {
-        let members = if cells.count() < MIN_TEAM_CELLS { 1 } else { self.threads.clamp(1, cells.rows()) };
-        Team::sized(&mut self.team, members).map(|_| ())
+        let threads = if cells.count() < MIN_TEAM_CELLS { 1 } else { self.threads.clamp(1, cells.rows()) };
+        Team::sized(&mut self.team, threads).map(|_| ())
     }
 
     /// Returns the counts of couplings that point out of the box, and the first such coupling. `input` contains the

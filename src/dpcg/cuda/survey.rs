@@ -306,7 +306,7 @@ impl<'a> FactorizationInput<'a> {
     /// Computes the components in host memory. They are equal to those that the device has found.
     pub fn components_on_host(&self, stream: &Stream, team: &mut Team) -> Result<CellComponents> {
         let components = &self.surveyor.components;
-        if components.is_whole() {
+        if components.is_single_component() {
             return CellComponents::whole(self.source.of, components.list().singular_count() == 1);
         }
         let (found, _) = setup::survey(team, &self.on_host(stream)?, components.zero_row_sum())?;

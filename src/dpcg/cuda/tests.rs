@@ -179,7 +179,7 @@ fn same(found: Result<Regions>, expected: Result<Regions>, what: &str) {
     match (found, expected) {
         (Ok(found), Ok(expected)) => {
             assert_eq!((found.count, found.found), (expected.count, expected.found), "{what}");
-            assert_eq!(found.null_of, expected.null_of, "{what}");
+            assert_eq!(found.null_vector_of, expected.null_vector_of, "{what}");
             assert_eq!(found.surplus, expected.surplus, "{what}");
             assert!(found.of_cell == expected.of_cell, "{what}: the regions of cells");
         }

@@ -9,7 +9,7 @@ use crate::base::loops::sum;
 use crate::base::number::Real;
 use crate::base::reduce::{OtherRanks, Partials, Reduce};
 use crate::base::shared::{Number, Shared};
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::error::{Result, push, reset};
 use crate::krylov::pcg::Means;
 use std::ops::Range;
@@ -287,7 +287,7 @@ impl<P: Position> Labelled<P> {
 
     /// Returns the sums of v over the values of each label, and with N = 2 also those of |v|. All threads may read them
     /// until the next call of a function of this structure. `units`: units of this thread.
-    fn sum<const N: usize>(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>) -> [&[f64]; N] {
+    fn sum<const N: usize>(&self, me: TeamThread, units: &Range<usize>, v: &impl Vector<P>) -> [&[f64]; N] {
         let Some(totals) = self.totals.as_ref().filter(|_| self.labels() > 0) else { return [&[]; N] };
         let partials = self.partials_of::<N>(units, |run, _| {
             // SAFETY: the values belong to this thread, and no other thread writes them.
@@ -310,7 +310,7 @@ impl<P: Position> Labelled<P> {
     }
 
     /// Adds a constant to the values of each label, or stores the mean of v on each label; see [`Means`].
-    pub fn change_means(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>, to: Means) {
+    pub fn change_means(&self, me: TeamThread, units: &Range<usize>, v: &impl Vector<P>, to: Means) {
         let labels = self.labels();
         let Some(totals) = self.totals.as_ref().filter(|_| labels > 0) else { return };
         let [sums] = self.sum(me, units, v);
@@ -337,7 +337,7 @@ impl<P: Position> Labelled<P> {
     /// returns the numbers c_i for a position and a number of values.
     pub fn square_of_means<'c>(
         &self,
-        me: Me,
+        me: TeamThread,
         units: &Range<usize>,
         v: &impl Vector<P>,
         center: impl Fn(P, usize) -> &'c [f64],
@@ -356,7 +356,7 @@ impl<P: Position> Labelled<P> {
     }
 
     /// Returns the label with the largest |sum v| / sum |v|, and both sums. All are 0 if there is no label.
-    pub fn worst(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>) -> (usize, f64, f64) {
+    pub fn worst(&self, me: TeamThread, units: &Range<usize>, v: &impl Vector<P>) -> (usize, f64, f64) {
         if self.labels() == 0 {
             return (0, 0.0, 0.0);
         }

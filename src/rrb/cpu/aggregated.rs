@@ -6,7 +6,7 @@ use crate::aggregation::cpu::{CoarseMethod, Cycle};
 use crate::aggregation::{COARSEST, CycleParameters, Hierarchy, KeptAggregates, Ordered, Rules};
 use crate::base::number::Real;
 use crate::base::shared::Number;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::base::workers::Workers;
 use crate::direct::couplings::{Couplings, WHAT};
 use crate::error::{Error, Result, collected};
@@ -53,10 +53,10 @@ impl<R: Real + Number> Aggregated<R> {
         z: (&FourColours<R>, bool),
         storage: Storage,
         kept: KeptAggregates,
-        members: usize,
+        threads: usize,
     ) -> Result<Self> {
         let Source { layout, schur, scale, .. } = *source;
-        let workers = &mut Workers::new(members);
+        let workers = &mut Workers::new(threads);
         // SAFETY: by the safety contract of this function.
         let couplings = unsafe { source.couplings(workers)? };
         let numbers = Numbers::new(layout.grid, schur);
@@ -92,7 +92,7 @@ impl<R: Real + Number> Aggregated<R> {
     ///
     /// # Safety
     /// No other code may use z meanwhile.
-    pub unsafe fn apply(&self, me: &Me, method: CoarseMethod, unit: f64, z: &FourColours<R>) {
+    pub unsafe fn apply(&self, me: &TeamThread, method: CoarseMethod, unit: f64, z: &FourColours<R>) {
         let at = |place: usize| (&z[Colour::ALL[place >> COLOUR_SHIFT]], place & ((1 << COLOUR_SHIFT) - 1));
         // SAFETY: by the safety contract of this function. The cycle reads all rows before it writes any, and one
         // thread writes each row.

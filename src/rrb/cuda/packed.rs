@@ -305,7 +305,7 @@ impl Layouts<'_> {
             h: setup.planes(rows, pivots(shape, number), 8)?,
             s: if own { setup.planes(rows, 8, 8)? } else { source.m.straight },
             d: setup.planes(rows, 4, 8)?,
-            excess: if first { source.excess } else { setup.planes(rows, 4, 8)? },
+            row_sums: if first { source.row_sums } else { setup.planes(rows, 4, 8)? },
             corners: if !first || source.shape.nine_points { setup.planes(rows, 4, 8)? } else { 0 },
             far: setup.planes(rows, 4, 8)?,
             ..Grid::default()
@@ -343,10 +343,10 @@ impl Layouts<'_> {
             for place in [&mut sweep.r, &mut sweep.direction, &mut sweep.q, &mut sweep.u] {
                 *place = vector(4, real)?;
             }
-            for place in [&mut k.original_excess, &mut k.original_corners, &mut k.original_black] {
+            for place in [&mut k.original_row_sums, &mut k.original_corners, &mut k.original_black] {
                 *place = memory_layout.planes(rows, 4, stored)?;
             }
-            (sweep.excess, sweep.corners, sweep.black) = (k.original_excess, k.original_corners, k.original_black);
+            (sweep.row_sums, sweep.corners, sweep.black) = (k.original_row_sums, k.original_corners, k.original_black);
         }
         Ok(Level { layout, embedding: Embedding::FINEST, k, sweep, equal_rows, uniform, vectors })
     }
@@ -378,8 +378,8 @@ impl Layouts<'_> {
                 left: memory_layout.doubles(inverted * LINE_NODES),
                 right: memory_layout.doubles(inverted * LINE_NODES),
                 onward: memory_layout.doubles(inverted * LINE_NODES),
-                left_excess: memory_layout.doubles(inverted),
-                right_excess: memory_layout.doubles(inverted),
+                left_row_sums: memory_layout.doubles(inverted),
+                right_row_sums: memory_layout.doubles(inverted),
                 inverse_pivot: memory_layout.doubles(inverted),
                 inverse: memory_layout.doubles(if here { n * n } else { 0 }),
                 inverse_f32: if here && short { memory_layout.bytes(4 * n * n) } else { 0 },

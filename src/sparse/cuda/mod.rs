@@ -150,7 +150,7 @@ impl SparseBackend for Cuda {
         let mut before = None;
         let mut state = match self.state.take().filter(|state| state.rows == rows) {
             Some(mut state) => {
-                before = std::mem::take(&mut state.first).into_engine();
+                before = std::mem::take(&mut state.first).into_multigrid();
                 (state.second, state.relaxation) = (None, None);
                 state
             }

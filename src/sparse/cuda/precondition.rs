@@ -5,7 +5,7 @@ use super::aggregated::Aggregated;
 use super::allocations::Allocations;
 use super::matrix::{Matrix, Products};
 use super::triangular::TriangularSolver;
-use crate::aggregation::cuda::Engine;
+use crate::aggregation::cuda::AggregationMultigrid;
 use crate::base::csr::Csr;
 use crate::base::heap::boxed;
 use crate::base::workers::Workers;
@@ -81,14 +81,14 @@ fn part(stream: &Stream, a: &Csr<u32>, single: bool) -> Result<Matrix> {
 }
 
 impl Preconditioner {
-    /// Sets up M on the device. Multigrid by aggregation reuses the previous engine `before`, and uses the `scalars` of
-    /// the steps.
+    /// Sets up M on the device. Multigrid by aggregation reuses `before`, which was built for the previous matrix, and
+    /// uses the `scalars` of the steps.
     pub fn new(
         stream: &Stream,
         a: &Csr<u32>,
         setup: &Setup,
         wanted: &Preconditioning,
-        (before, scalars): (Option<Engine>, Address),
+        (before, scalars): (Option<AggregationMultigrid>, Address),
     ) -> Result<(Self, SetupResult)> {
         let transposes = setup.transposes && !setup.symmetric;
         let mut result = SetupResult::default();
@@ -123,10 +123,10 @@ impl Preconditioner {
         Ok((own, result))
     }
 
-    /// Returns the engine of multigrid by aggregation, for the next setup.
-    pub fn into_engine(self) -> Option<Engine> {
+    /// Returns multigrid by aggregation, for the next setup, if M is this method.
+    pub fn into_multigrid(self) -> Option<AggregationMultigrid> {
         match self {
-            Self::Aggregated(m) => Some(m.into_engine()),
+            Self::Aggregated(m) => Some(m.into_multigrid()),
             _ => None,
         }
     }

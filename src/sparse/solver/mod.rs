@@ -164,10 +164,10 @@ impl Sparse {
             }
             (made, _) => made?,
         };
-        let members = self.backend.threads();
-        let second = if plan.second.is_some() { MethodWorkspace::new(Solver::Minres, options, members)? } else { None };
+        let threads = self.backend.threads();
+        let second = if plan.second.is_some() { MethodWorkspace::new(Solver::Minres, options, threads)? } else { None };
         self.system = Some(System {
-            method: MethodWorkspace::new(plan.solver, options, members)?,
+            method: MethodWorkspace::new(plan.solver, options, threads)?,
             second,
             transposed,
             infinity_norm: seen.infinity_norm,

@@ -5,7 +5,7 @@ use crate::base::heap::Counted;
 use crate::base::index::Index;
 use crate::base::number::Real;
 use crate::base::shared::Shared;
-use crate::base::team::{Me, Team};
+use crate::base::team::{Team, TeamThread};
 use crate::error::{Result, collected, push, reserve};
 use crate::sparse::cpu::stages::{Order, Stages};
 use crate::sparse::cpu::values::Values;
@@ -43,7 +43,7 @@ impl<I: Index, V: Real + Send> TriangularSolver<I, V> {
 
     /// Solves x_i = first(i) - sum over j of t_ij x_j for all rows, in the order of processing or, if `BACK`, in the
     /// reverse order. The sum is in the order of the stored entries. Barriers are as in `Stages::run`.
-    fn solve<const BACK: bool>(&self, me: &Me, t: &Triangle<I, V>, x: Values, first: impl Fn(usize) -> f64) {
+    fn solve<const BACK: bool>(&self, me: &TeamThread, t: &Triangle<I, V>, x: Values, first: impl Fn(usize) -> f64) {
         self.stages.run(
             me,
             BACK,
@@ -193,7 +193,7 @@ unsafe fn solve_row<I: Index, V: Real>(i: usize, col: &[I], val: &[V], x: Values
 }
 
 impl<I: Index, V: Real + Send + Sync> Apply for TriangularSolver<I, V> {
-    fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
+    fn apply(&self, me: &TeamThread, from: &Shared, to: &Shared) {
         let x = Values::of(to);
         // The rows and columns of the matrix are used as indices into this vector.
         assert_eq!(x.count(), self.scale.len());

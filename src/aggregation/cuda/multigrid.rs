@@ -1,4 +1,4 @@
-//! Owner of the cycle of a matrix and of the workspace of its setup. Successive matrices reuse both.
+//! The multigrid method for a matrix: its cycle and the workspace of its setup. Successive matrices reuse both.
 
 use super::{Cycle, Launched};
 use crate::aggregation::Rules;
@@ -11,14 +11,14 @@ use crate::cuda::vectors::Scale;
 use crate::error::Result;
 
 /// The cycle of a matrix, with the workspace of its setup.
-pub struct Engine {
+pub struct AggregationMultigrid {
     cycle: Cycle,
     workspace: SetupWorkspace,
 }
 
-impl Engine {
+impl AggregationMultigrid {
     /// Builds the cycle of `scale` times a matrix, in single or double precision. `take` writes the matrix to the
-    /// device. Reuses the memory of `before`, the engine of the previous matrix. Also returns whether a graph of
+    /// device. Reuses the memory of `before`, which was built for the previous matrix. Also returns whether a graph of
     /// launches that was recorded for `before` remains valid.
     pub fn new(
         stream: &Stream,
@@ -27,7 +27,7 @@ impl Engine {
         before: Option<Self>,
         take: impl FnOnce(&Couplings) -> Result<()>,
     ) -> Result<(Self, bool)> {
-        // An engine for another shape is freed before new memory is allocated.
+        // The multigrid method for another shape is freed before new memory is allocated.
         let (previous, mut workspace) = match before.filter(|before| before.fits(shape)) {
             Some(before) => (Some(before.cycle), before.workspace),
             None => (None, SetupWorkspace::new(stream, shape)?),
