@@ -7,21 +7,21 @@
 #include <cstddef>
 #include <cstdint>
 
-// Reads a value in device memory that no thread writes while the kernel runs. The compiler may therefore reorder the
-// read with writes.
-template <class T> __device__ inline T fixed(const T &v) { return __ldg(&v); }
+// Reads a value in device memory with the instruction of `__ldg`. No thread may write the value while the kernel runs.
+// The compiler may therefore reorder the read with writes.
+template <class T> __device__ inline T ldg(const T &v) { return __ldg(&v); }
 
 // Accesses to values that a pass reads or writes only once. If ONCE is set, and the device has compute capability 8.0
-// or higher, the L2 cache evicts their lines before others. The compiler may reorder reads by `fixed_once` with writes,
-// like reads by `fixed`.
+// or higher, the L2 cache evicts their lines before others. The compiler may reorder reads by `ldg_once` with writes,
+// like reads by `ldg`.
 #if !defined(RRB_EMULATED) && __CUDA_ARCH__ >= 800
 __device__ inline uint64_t evict_first() {
     uint64_t policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
     return policy;
 }
-template <bool ONCE> __device__ inline double fixed_once(const double &v) {
-    if (!ONCE) return fixed(v);
+template <bool ONCE> __device__ inline double ldg_once(const double &v) {
+    if (!ONCE) return ldg(v);
     double r;
     asm("ld.global.nc.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(evict_first()));
     return r;
@@ -37,7 +37,7 @@ template <bool ONCE> __device__ inline void write_once(double &to, double v) {
     else asm volatile("st.global.L2::cache_hint.f64 [%0], %1, %2;" : : "l"(&to), "d"(v), "l"(evict_first()) : "memory");
 }
 #else
-template <bool> __device__ inline double fixed_once(const double &v) { return fixed(v); }
+template <bool> __device__ inline double ldg_once(const double &v) { return ldg(v); }
 template <bool> __device__ inline double read_once(const double &v) { return v; }
 template <bool> __device__ inline void write_once(double &to, double v) { to = v; }
 #endif

@@ -52,7 +52,7 @@ __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int
     __shared__ double rows[2][2][PIVOTS], columns[2][2][PIVOTS];
     __shared__ double least[PIVOTS];
     const int column = threadIdx.x % PIVOTS, first = threadIdx.x / PIVOTS;
-    if (threadIdx.x < PIVOTS) least[column] = column < count ? ZERO_PIVOT * fixed(diagonal[column]) : 0.0;
+    if (threadIdx.x < PIVOTS) least[column] = column < count ? ZERO_PIVOT * ldg(diagonal[column]) : 0.0;
 #pragma unroll
     for (int p = 0; p < PIVOTS; p += 2) {
         double (*row)[PIVOTS] = rows[p / 2 % 2], (*across)[PIVOTS] = columns[p / 2 % 2];
@@ -229,7 +229,7 @@ __device__ inline void project_inverse(const NullVectorArgs &a) {
     for (int row = blockIdx.x; row < a.n; row += gridDim.x) {
         const double *from = a.from + int64_t(row) * a.n;
         const uint32_t own = a.null_vector_of[row] & ~LEFT_OUT;
-        const auto is_part = [&](int c) { return own > 0 && (fixed(a.null_vector_of[c]) & ~LEFT_OUT) == own; };
+        const auto is_part = [&](int c) { return own > 0 && (ldg(a.null_vector_of[c]) & ~LEFT_OUT) == own; };
         double size = 0.0, sum = 0.0;
         for (int c = threadIdx.x; c < a.n; c += THREADS) {
             if (!is_part(c)) continue;

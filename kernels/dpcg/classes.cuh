@@ -50,8 +50,8 @@ __device__ inline int32_t neighbour_label(const ClassArgs &a, int64_t c) {
     const double *forward[3] = {a.m.east, a.m.north, a.m.top};
     uint32_t smallest = ~0u;
     for (int d = 0; d < 3; ++d) {
-        if (fixed(forward[d][c]) != 0.0) smallest = min(smallest, uint32_t(a.labels[c + step[d]]));
-        if (fixed(forward[d][c - step[d]]) != 0.0) smallest = min(smallest, uint32_t(a.labels[c - step[d]]));
+        if (ldg(forward[d][c]) != 0.0) smallest = min(smallest, uint32_t(a.labels[c + step[d]]));
+        if (ldg(forward[d][c - step[d]]) != 0.0) smallest = min(smallest, uint32_t(a.labels[c - step[d]]));
     }
     return int32_t(smallest);
 }

@@ -127,7 +127,7 @@ template <class In> __device__ inline void dense_product(const DenseArgs &a) {
     for (int row = blockIdx.x * warps + threadIdx.x / 32; row < a.n; row += gridDim.x * warps) {
         const double *entries = a.matrix + int64_t(row) * a.n;
         double sum = 0.0;
-        for (int k = threadIdx.x % 32; k < a.n; k += 32) sum += fixed(entries[k]) * double(in[k]);
+        for (int k = threadIdx.x % 32; k < a.n; k += 32) sum += ldg(entries[k]) * double(in[k]);
         sum = warp_sum(sum);
         if (threadIdx.x % 32 == 0) {
             reinterpret_cast<In *>(a.out)[row] = In(sum);
@@ -155,10 +155,10 @@ __device__ inline void subtract_deflated(const DeflatedArgs &a) {
     double sum = 0.0;
     over_cells(a.cells.count(), [&](int64_t c) {
         const uint16_t *r = a.region + c;
-        const Around near = {{fixed(a.m.east[c - 1]), fixed(a.m.east[c]), fixed(a.m.north[c - n]),
-                                 fixed(a.m.north[c]), fixed(a.m.top[c - t]), fixed(a.m.top[c])},
+        const Around near = {{ldg(a.m.east[c - 1]), ldg(a.m.east[c]), ldg(a.m.north[c - n]),
+                                 ldg(a.m.north[c]), ldg(a.m.top[c - t]), ldg(a.m.top[c])},
             {a.t[r[-1]], a.t[r[1]], a.t[r[-n]], a.t[r[n]], a.t[r[-t]], a.t[r[t]]}};
-        const double v = a.v[c] - (fixed(a.m.center[c]) * a.t[r[0]] + sum_of_products(near));
+        const double v = a.v[c] - (ldg(a.m.center[c]) * a.t[r[0]] + sum_of_products(near));
         a.v[c] = v;
         sum += a.p[c] * v;
     });

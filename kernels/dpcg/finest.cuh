@@ -94,7 +94,7 @@ template <class T, Start START> struct Column {
     // Returns the conductance of offset number `offset` that is stored at cell p - before.
     __device__ T c(int offset, int64_t before, uint32_t p) const {
         const T *of = static_cast<const T *>(a.grid.c) + offset * a.grid.c_stride - before;
-        return conductance_of<T, true>(fixed(of[p]), a.grid.per_coupling);
+        return conductance_of<T, true>(ldg(of[p]), a.grid.per_coupling);
     }
 
     // Returns the equation of cell q of the pair in plane k. `bottom` is its conductance to the plane below.
@@ -103,7 +103,7 @@ template <class T, Start START> struct Column {
         if (!has(k, q)) return v;
         const uint32_t p = place(k, q);
         v.r = START == ZERO ? T(per_scale * a.wide[p]) : static_cast<const T *>(a.grid.r)[p];
-        v.inverse = fixed(static_cast<const T *>(a.grid.inverse)[p]);
+        v.inverse = ldg(static_cast<const T *>(a.grid.inverse)[p]);
         v.c[0] = c(0, 1, p);
         v.c[1] = c(0, 0, p);
         v.c[2] = c(1, a.grid.cells.north(), p);
@@ -140,7 +140,7 @@ template <class T, Start START> struct Column {
             for (int m = 0; m < 4; ++m) {
                 if (!is[m]) continue;
                 v.weight[m] =
-                    is[1] ? fixed(weights[(m & 1 ? first_weight_step : 0) + (m & 2 ? last_weight_step : 0)]) : T(1);
+                    is[1] ? ldg(weights[(m & 1 ? first_weight_step : 0) + (m & 2 ? last_weight_step : 0)]) : T(1);
                 const int64_t at = c + (m & 1 ? first_step : 0) + (m & 2 ? last_step : 0);
                 v.coarse[m] = g.wide ? coarse_solution<T, true>(g, at) : coarse_solution<T, false>(g, at);
             }

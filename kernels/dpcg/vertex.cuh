@@ -93,12 +93,12 @@ template <bool FINEST> __device__ inline int64_t step_of(const CellBox &box, int
 // Returns r - A x at a point.
 template <class T, bool FINEST> __device__ inline T residual_at(const VertexGrid &a, const T *x, int64_t p) {
     const T *c = static_cast<const T *>(a.c) + p;
-    T sum = static_cast<const T *>(a.r)[p] - fixed(static_cast<const T *>(a.diagonal)[p]) * x[p];
+    T sum = static_cast<const T *>(a.r)[p] - ldg(static_cast<const T *>(a.diagonal)[p]) * x[p];
 #pragma unroll
     for (int k = 0; k < (FINEST ? 3 : 13); ++k) {
         const int64_t step = step_of<FINEST>(a.cells, k);
-        sum += conductance_of<T, FINEST>(fixed(c[-step]), a.per_coupling) * x[p - step];
-        sum += conductance_of<T, FINEST>(fixed(c[0]), a.per_coupling) * x[p + step];
+        sum += conductance_of<T, FINEST>(ldg(c[-step]), a.per_coupling) * x[p - step];
+        sum += conductance_of<T, FINEST>(ldg(c[0]), a.per_coupling) * x[p + step];
         c += a.c_stride;
     }
     return sum;
@@ -108,7 +108,7 @@ template <class T, bool FINEST> __device__ inline T residual_at(const VertexGrid
 template <class T> __device__ inline void relax(const VertexGrid &a, const T *x, T *out) {
     const T *inverse = static_cast<const T *>(a.inverse);
     over_cells(a.cells.count(),
-        [&](int64_t p) { out[p] = x[p] + residual_at<T, false>(a, x, p) * fixed(inverse[p]); });
+        [&](int64_t p) { out[p] = x[p] + residual_at<T, false>(a, x, p) * ldg(inverse[p]); });
 }
 
 // Computes out = r - A x.
@@ -137,7 +137,7 @@ __device__ inline void restrict_at(const VertexGrid &a, int64_t c, int i, int j,
         const bool there = in[0][dx] && in[1][dy] && in[2][dz] && has(dx - 1, dy - 1, dz - 1);
         const int64_t at = to[0][dx] + to[1][dy] + to[2][dz];
         // This is written without branches, so that all loads are issued together.
-        sum += there ? double((m == 13 ? T(1) : fixed(weights[at])) * residual(dx - 1, dy - 1, dz - 1)) : 0.0;
+        sum += there ? double((m == 13 ? T(1) : ldg(weights[at])) * residual(dx - 1, dy - 1, dz - 1)) : 0.0;
     }
     if (a.wide) {
         static_cast<double *>(a.coarse_r)[c] = sum;
@@ -145,7 +145,7 @@ __device__ inline void restrict_at(const VertexGrid &a, int64_t c, int i, int j,
     }
     const T r = T(sum);
     static_cast<T *>(a.coarse_r)[c] = r;
-    static_cast<T *>(a.coarse_start)[c] = r * fixed(static_cast<const T *>(a.coarse_inverse)[c]);
+    static_cast<T *>(a.coarse_start)[c] = r * ldg(static_cast<const T *>(a.coarse_inverse)[c]);
 }
 
 // Restricts the residual to the next coarser grid, and computes the first smoothing step there.
@@ -182,7 +182,7 @@ template <class T, bool WIDE> __device__ inline void interpolate(const VertexGri
                 to += t >> d & 1 ? a.strides.per_digit[d] : 0;
                 beside += t >> d & 1 ? (d == 0 ? 1 : d == 1 ? a.coarse.north() : a.coarse.top()) : 0;
             }
-            weight[t] = is && odd != 0 ? fixed(weights[to]) : T(1);
+            weight[t] = is && odd != 0 ? ldg(weights[to]) : T(1);
             coarse[t] = is ? coarse_solution<T, WIDE>(a, c + beside) : T(0);
         }
         T sum = x[p];

@@ -94,7 +94,7 @@ template <class V> struct RowsArgs {
     const uint32_t *node_index;
     double *by_colour;
     V *z_by_colour;
-    const V *step;
+    const V *jacobi_factor;
     V *r, *start, *z;
     uint32_t rows, unused;
     double factor;
@@ -104,7 +104,7 @@ template <class V> __device__ inline void gather_residual(const RowsArgs<V> &a) 
     aggregation::over(a.rows, [&](uint32_t k) {
         const V r = V(a.by_colour[a.node_index[k]]);
         a.r[k] = r;
-        if (a.start) a.start[k] = a.step[k] * r;
+        if (a.start) a.start[k] = a.jacobi_factor[k] * r;
     });
 }
 

@@ -327,15 +327,15 @@ __device__ inline double multiply_coarsest(const CoarsestSystem<Real, Stored> &a
 template <class Real, class Stored = Real> struct MultiplyCoarsestArgs {
     CoarsestSystem<Real, Stored> coarsest;
     double *partial;   // r' z, one value per thread block
-    ScalarArgs scalar; // for the scalar update before the backward half, unless `how` is NOTHING
+    ScalarArgs scalar; // for the scalar update before the backward half, unless `stage` is NOTHING
 };
 
-// Computes z = Z r for the coarsest system. Unless `how` is NOTHING, then updates the scalars, as required between the
-// forward and the backward half. Does nothing if the loop has ended.
+// Computes z = Z r for the coarsest system. Unless `stage` is NOTHING, then updates the scalars, as required between
+// the forward and the backward half. Does nothing if the loop has ended.
 template <class Real, class Stored> __device__ inline void coarsest_step(const MultiplyCoarsestArgs<Real, Stored> &a) {
-    if (a.scalar.how == LOOP && a.scalar.scalars->done) return;
+    if (a.scalar.stage == LOOP && a.scalar.scalars->loop_ended) return;
     double product = multiply_coarsest(a.coarsest, all_blocks(), [] {});
-    if (a.scalar.how == NOTHING) return;
+    if (a.scalar.stage == NOTHING) return;
     product = block_sum(product);
     if (thread_of_block() == 0) a.partial[blockIdx.x] = product;
     if (last_block(&a.scalar.scalars->ticket)) update_scalars(a.scalar);

@@ -27,7 +27,7 @@
 struct Global {
     static constexpr bool TILES = true;
     template <class F> static __device__ typename F::Real read(const typename F::Stored &v) { return F::read(v); }
-    template <class Real> static __device__ Real pivot(const Real &v) { return fixed(v); }
+    template <class Real> static __device__ Real pivot(const Real &v) { return ldg(v); }
 };
 struct Shared {
     static constexpr bool TILES = false;
@@ -145,7 +145,7 @@ __device__ inline double descend(const Level<F> &k, const Tiles &tiles, const Op
             Real kept = end_forward(v, w + t, TILE_X + 1);
             if (op.flags & TRUNCATED) {
                 const Real right = kept;
-                kept *= fixed(k.h[B2 * p + at.c]);
+                kept *= ldg(k.h[B2 * p + at.c]);
                 rho += double(kept) * right;
             }
             k.kept.put(at.i, at.j, kept);
@@ -348,16 +348,16 @@ template <class F> struct StepArgs {
     Level<F> k;
     const Op *op;
     double *partial;   // partial sums of rho
-    ScalarArgs scalar; // arguments of the scalar update after the last partial sum of rho; `how` may be NOTHING
+    ScalarArgs scalar; // arguments of the scalar update after the last partial sum of rho; `stage` may be NOTHING
     int scalar_block;  // 1: thread block 0 processes no tiles. In the forward half, it checks ahead whether the loop
                        // ends; in the backward half it updates the scalars
 };
 
 // Executes a step part by part. step(tiles) executes it on tiles and returns a partial sum of rho, which is stored with
-// the flag RHO. With UPDATE_SCALARS, the last thread block then updates the scalars. If `how` is NOTHING, neither is
+// the flag RHO. With UPDATE_SCALARS, the last thread block then updates the scalars. If `stage` is NOTHING, neither is
 // done.
 template <class F, class Do> __device__ inline void over_parts_of_rho(const StepArgs<F> &a, const Op &op, Do step) {
-    const bool sums = (op.flags & RHO) && a.scalar.how != NOTHING;
+    const bool sums = (op.flags & RHO) && a.scalar.stage != NOTHING;
     over_parts(a.k.g, TILE_Y, [&](int part, const Tiles &tiles) {
         double rho = step(tiles);
         if (sums) store_part_sum(a.partial, part, rho);
@@ -368,8 +368,8 @@ template <class F, class Do> __device__ inline void over_parts_of_rho(const Step
 
 template <bool UNIFORM, class F> __device__ inline void descend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
-    if (a.scalar_block && blockIdx.x == 0 && a.scalar.how != NOTHING) check_ahead(a.scalar);
-    const bool over = a.scalar.how == LOOP && a.scalar.scalars->done;
+    if (a.scalar_block && blockIdx.x == 0 && a.scalar.stage != NOTHING) check_ahead(a.scalar);
+    const bool over = a.scalar.stage == LOOP && a.scalar.scalars->loop_ended;
     over_parts_of_rho(a, op,
         [&](const Tiles &tiles) { return descend<UNIFORM>(a.k, tiles, op, {a.scalar_block, int(gridDim.x)}, over); });
 }
@@ -377,10 +377,10 @@ template <bool UNIFORM, class F> __device__ inline void descend_step(const StepA
 template <bool UNIFORM, class F> __device__ inline void ascend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
     if (a.scalar_block && blockIdx.x == 0) {
-        if (a.scalar.how != NOTHING) update_scalars(a.scalar);
+        if (a.scalar.stage != NOTHING) update_scalars(a.scalar);
         return;
     }
-    const bool over = a.scalar.how == LOOP && (a.scalar.scalars->done || a.scalar.scalars->met);
+    const bool over = a.scalar.stage == LOOP && (a.scalar.scalars->loop_ended || a.scalar.scalars->met);
     over_parts_of_rho(a, op,
         [&](const Tiles &tiles) { return ascend<UNIFORM>(a.k, tiles, op, {a.scalar_block, int(gridDim.x)}, over); });
 }

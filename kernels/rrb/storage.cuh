@@ -70,13 +70,13 @@ struct Geometry {
 struct Double {
     using Stored = double;
     using Real = double;
-    static __device__ double read(const double &v) { return fixed(v); }
+    static __device__ double read(const double &v) { return ldg(v); }
     static __device__ double widen(double v) { return v; }
 };
 struct Single {
     using Stored = float;
     using Real = float;
-    static __device__ float read(const float &v) { return fixed(v); }
+    static __device__ float read(const float &v) { return ldg(v); }
     static __device__ float widen(float v) { return v; }
 };
 // bf16: the upper half of a float.
@@ -85,7 +85,7 @@ struct BrainFloat {
         uint16_t bits;
     };
     using Real = float;
-    static __device__ float read(const Stored &v) { return __uint_as_float(uint32_t(fixed(v.bits)) << 16); }
+    static __device__ float read(const Stored &v) { return __uint_as_float(uint32_t(ldg(v.bits)) << 16); }
     static __device__ float widen(Stored v) { return __uint_as_float(uint32_t(v.bits) << 16); }
 };
 

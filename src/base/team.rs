@@ -38,7 +38,7 @@ const POLLING_TIME: Duration = Duration::from_micros(500);
 /// Polling state of one wait.
 struct Polls {
     until: Option<Instant>,
-    done: usize,
+    polls: usize,
     may_spin: bool,
 }
 
@@ -46,8 +46,8 @@ impl Polls {
     /// Returns whether the thread may poll again. After the first `POLLS` polls, yields the core before each further
     /// poll. Returns false after `POLLING_TIME`, and always if threads of this team may not poll.
     fn may_poll(&mut self) -> bool {
-        if self.may_spin && self.done < POLLS {
-            self.done += 1;
+        if self.may_spin && self.polls < POLLS {
+            self.polls += 1;
             std::hint::spin_loop();
         } else if self.may_spin {
             yield_core();
@@ -147,7 +147,7 @@ struct Barrier {
 
 impl Barrier {
     fn polls(&self) -> Polls {
-        Polls { until: None, done: 0, may_spin: self.may_spin }
+        Polls { until: None, polls: 0, may_spin: self.may_spin }
     }
 
     fn wait(&self) {
@@ -395,16 +395,16 @@ fn thread_main(shared: &TeamState, index: usize) {
     IS_TEAM_THREAD.set(true);
     crate::base::traps::set_on_library_thread();
     let me = TeamThread { index, threads: shared.barrier.threads, barrier: &shared.barrier };
-    let mut done = 0;
+    let mut last_request = 0;
     loop {
         let mut request = shared.request();
-        while request.number == done && !request.end {
+        while request.number == last_request && !request.end {
             request = shared.request_changed.wait(request).unwrap_or_else(PoisonError::into_inner);
         }
         if request.end {
             return;
         }
-        done = request.number;
+        last_request = request.number;
         let function = request.function;
         drop(request);
         if let Some(ErasedFunction(function)) = function {

@@ -38,49 +38,49 @@ use crate::smoother::steps::{
 /// Executes the sweeps of one call, after a check of the input if `work.check_input` is set. Input that is not finite,
 /// a callback that requests a stop, or a norm that overflows ends the call early. All backends use this function.
 pub fn run_sweeps(s: &mut dyn SmootherSteps, work: &Work) -> SweepResult {
-    let mut done = SweepResult::default();
+    let mut result = SweepResult::default();
     if work.check_input {
-        done.bad = s.bad_cell();
-        if done.bad.is_some() {
-            return done;
+        result.bad = s.bad_cell();
+        if result.bad.is_some() {
+            return result;
         }
     }
     if s.watched() {
-        compute_and_report_norm(s, work, &mut done);
+        compute_and_report_norm(s, work, &mut result);
     }
-    while done.sweeps < work.sweeps && !done.stopped && !done.overflow {
+    while result.sweeps < work.sweeps && !result.stopped && !result.overflow {
         s.exchange();
-        if s.fill(done.sweeps as i32) {
-            done.stopped = true;
+        if s.fill(result.sweeps as i32) {
+            result.stopped = true;
             break;
         }
-        let cut = &work.cuts[done.sweeps % 2];
+        let cut = &work.cuts[result.sweeps % 2];
         match work.method {
             Method::Jacobi => s.sweep_jacobi(cut, work.omega),
             Method::Coloured => s.relax_all_colours(cut, work.omega, work.reverse),
             Method::Chaotic => s.sweep_chaotic(cut, work.omega, work.reverse),
         }
-        done.sweeps += 1;
+        result.sweeps += 1;
         if s.watched() {
-            compute_and_report_norm(s, work, &mut done);
+            compute_and_report_norm(s, work, &mut result);
         }
     }
     s.store_result();
-    done
+    result
 }
 
-/// Fills the ghost cells, and stores the norm of the residual after the completed sweeps in `done`. Unless the norm
+/// Fills the ghost cells, and stores the norm of the residual after the completed sweeps in `result`. Unless the norm
 /// overflows, passes its ratio to the initial norm to the monitor.
-fn compute_and_report_norm(s: &mut dyn SmootherSteps, work: &Work, done: &mut SweepResult) {
+fn compute_and_report_norm(s: &mut dyn SmootherSteps, work: &Work, result: &mut SweepResult) {
     s.exchange();
-    done.stopped = s.fill(RESIDUAL_SWEEP);
-    done.residual_norm = norm(s);
-    if done.sweeps == 0 {
-        done.initial_norm = done.residual_norm;
+    result.stopped = s.fill(RESIDUAL_SWEEP);
+    result.residual_norm = norm(s);
+    if result.sweeps == 0 {
+        result.initial_norm = result.residual_norm;
     }
-    done.overflow = is_unusable(done.residual_norm, work);
-    if !done.overflow {
-        done.stopped |= s.report_residual(done.sweeps, relative_norm(done.residual_norm, done.initial_norm));
+    result.overflow = is_unusable(result.residual_norm, work);
+    if !result.overflow {
+        result.stopped |= s.report_residual(result.sweeps, relative_norm(result.residual_norm, result.initial_norm));
     }
 }
 
@@ -280,25 +280,25 @@ impl Smoother {
         if sweeps == 0 && !work.check_input && !callbacks.watched() {
             return Ok(SweepResult::default());
         }
-        let done = self.backend.run(arrays, callbacks, &work, run_sweeps)?;
-        self.checked_result(done)
+        let result = self.backend.run(arrays, callbacks, &work, run_sweeps)?;
+        self.checked_result(result)
     }
 
-    /// Returns an error if the input is not finite or if a norm is unusable; otherwise returns `done`.
-    fn checked_result(&self, done: SweepResult) -> Result<SweepResult> {
-        if let Some(bad) = done.bad {
+    /// Returns an error if the input is not finite or if a norm is unusable; otherwise returns `result`.
+    fn checked_result(&self, result: SweepResult) -> Result<SweepResult> {
+        if let Some(bad) = result.bad {
             let lower = self.patches()[bad.patch].lower;
             let cell = std::array::from_fn(|d| lower[d] + bad.cell[d] as i64);
             return Err(Error::not_finite(bad.name, bad.value, Place::cell(bad.patch, cell)));
         }
-        if done.overflow {
-            let (norm, sweeps) = (done.residual_norm, done.sweeps);
+        if result.overflow {
+            let (norm, sweeps) = (result.residual_norm, result.sweeps);
             return Err(Error::Overflow(format!(
                 "the norm of the residual after {sweeps} sweeps is {norm}: its values are too large for double \
                  precision (scale the input down), or ghost cells are not finite"
             )));
         }
-        Ok(done)
+        Ok(result)
     }
 
     /// Copies the values of ghost cells from the patches that cover them.
@@ -322,8 +322,8 @@ impl Smoother {
     ) -> Result<SweepResult> {
         check_memory(options, self.backend_parameters.machine)?;
         let work = self.work(options, 0);
-        let done = self.backend.run(arrays, callbacks, &work, residual)?;
-        self.checked_result(done)
+        let result = self.backend.run(arrays, callbacks, &work, residual)?;
+        self.checked_result(result)
     }
 
     /// Returns the current patches and their ghost copy plan.

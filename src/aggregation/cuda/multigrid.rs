@@ -43,11 +43,11 @@ impl AggregationMultigrid {
     /// Computes z = M^-1 r and <r, z> for vectors over cells.
     pub fn apply(&self, stream: &Stream, scale: &Scale, (r, z): (Address, Address), sum: Sum) -> Result<()> {
         let launched = self.launched();
-        let Level { step, r: of_r, start, z: of_z, rows, .. } = *launched.first();
+        let Level { jacobi_factor, r: of_r, start, z: of_z, rows, .. } = *launched.first();
         let count = i64::from(rows);
         scale.find(stream, r, count)?;
         let (scales, factor) = (scale.scales, launched.scale());
-        let a = CycleTransferArgs { count, r, z, scales, step, of_r, start, of_z, factor, sum };
+        let a = CycleTransferArgs { count, r, z, scales, jacobi_factor, of_r, start, of_z, factor, sum };
         launch::load_cycle_input(stream, launched.single(), &a)?;
         launched.apply(stream)?;
         launch::store_cycle_output(stream, launched.single(), &a)

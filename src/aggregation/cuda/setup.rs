@@ -219,9 +219,10 @@ impl SetupWorkspace {
             let mut layout = MemoryLayout::new(base);
             let aggregate = layout.bytes(4 * n);
             let first = layout.bytes(4 * (slices + 2));
-            let [row_sum, step, r, start, c, z] = [0; 6].map(|_: u8| layout.bytes(real * n));
+            let [row_sum, jacobi_factor, r, start, c, z] = [0; 6].map(|_: u8| layout.bytes(real * n));
             let rows = n as u32;
-            let level = Level { first, row_sum, step, nodes, r, start, c, z, rows, width, lanes, ..Level::default() };
+            let level =
+                Level { first, row_sum, jacobi_factor, nodes, r, start, c, z, rows, width, lanes, ..Level::default() };
             (level, aggregate, layout.used)
         };
         let base = cycle.room(stream, 3 * k, layout(0).2)?.1;
@@ -230,7 +231,7 @@ impl SetupWorkspace {
             c: matrix,
             first: level.first,
             row_sum: level.row_sum,
-            step: level.step,
+            jacobi_factor: level.jacobi_factor,
             bound: self.bound,
             slice,
             ..ConvertArgs::default()

@@ -26,7 +26,7 @@ impl Aggregated {
         (passes, single): (usize, bool),
         before: Option<Self>,
     ) -> Result<Self> {
-        let shape = Shape { rows: source.of.count(), entries: MOST_COUPLINGS * source.of.count() };
+        let shape = Shape { rows: source.extents.count(), entries: MOST_COUPLINGS * source.extents.count() };
         let take = |c: &Couplings| {
             let (cells, m) = (source.cells, source.m);
             launch::cell_couplings(stream, &CellCouplingsArgs { cells, m, scale, zero_row_sum, c: *c })

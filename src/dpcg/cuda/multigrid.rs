@@ -46,7 +46,7 @@ impl<'a> GridSetup<'a> {
         single: bool,
     ) -> Result<Self> {
         let (memory, [partial, strengths]) = pool.lists(stream, [8 * 4 * MOST_CELL_BLOCKS as usize, 8 * 4], GRIDS)?;
-        let row_sums = pool.borrow_pair(source.of.count())?;
+        let row_sums = pool.borrow_pair(source.extents.count())?;
         Ok(Self { stream, source, scalars, scale, single, memory, partial, strengths, row_sums })
     }
 

@@ -89,11 +89,12 @@ impl Aggregated {
     /// Computes z = `unit` B r, with r and z stored by colour and z in single or double precision. B is the multigrid
     /// cycle.
     pub fn apply(&self, stream: &Stream, (r_by_colour, z_by_colour): (Address, Address), unit: f64) -> Result<()> {
-        let Level { step, r, start, z, rows, .. } = *self.multigrid.launched().first();
+        let Level { jacobi_factor, r, start, z, rows, .. } = *self.multigrid.launched().first();
         let launched = self.multigrid.launched();
         let (node_index, factor, single) = (self.node_index.address, launched.scale() * unit, launched.single());
         let by_colour = r_by_colour;
-        let arguments = RowsArgs { node_index, by_colour, z_by_colour, step, r, start, z, rows, unused: 0, factor };
+        let arguments =
+            RowsArgs { node_index, by_colour, z_by_colour, jacobi_factor, r, start, z, rows, unused: 0, factor };
         launch::gather_residual(stream, single, &arguments)?;
         launched.apply(stream)?;
         launch::scatter_solution(stream, single, &arguments)

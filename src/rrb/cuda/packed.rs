@@ -139,9 +139,8 @@ pub struct CoarsestArrays {
     pub r: Address,
     pub z: Address,
     pub lines: Lines,
-    /// Slots for values of r and z with epoch numbers, through which thread blocks exchange them
-    /// (kernels/rrb/cluster.cuh).
-    pub slots: Address,
+    /// Values of r and z with epoch numbers, through which thread blocks exchange them (kernels/rrb/cluster.cuh).
+    pub exchange: Address,
 }
 
 /// The preconditioner M, the vectors of CG and the scalars.
@@ -384,7 +383,7 @@ impl Layouts<'_> {
                 inverse: memory_layout.doubles(if here { n * n } else { 0 }),
                 inverse_f32: if here && short { memory_layout.bytes(4 * n * n) } else { 0 },
             },
-            slots: memory_layout.bytes(2 * n * 16),
+            exchange: memory_layout.bytes(2 * n * 16),
         }
     }
 }

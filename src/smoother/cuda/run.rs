@@ -258,11 +258,11 @@ impl Run<'_> {
             }
             arguments.items = items + ((start + range.start) * size_of::<BlockItem>()) as u64;
             arguments.count = to_i32(range.len(), "the number of blocks")? as u32;
-            let how = RelaxLaunch {
+            let configuration = RelaxLaunch {
                 follows_kernel: std::mem::replace(follows_kernel, chained) && chained,
                 processors: stream.device().processors,
             };
-            kernel(stream, &arguments, how)
+            kernel(stream, &arguments, configuration)
         };
         if launch.stages.is_empty() {
             let kernel = if cubes && data.patch_system.stencil.points == 7 { launch::relax_cubes } else { any };

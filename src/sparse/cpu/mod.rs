@@ -81,7 +81,7 @@ fn set_up_preconditioner(
     kept: KeptAggregates,
     team: &mut Team,
 ) -> Result<precondition::PreconditionerSetup> {
-    let purpose = Purpose { transposes: setup.transposes, symmetric: setup.symmetric, single: setup.single };
+    let purpose = Purpose { transposes: setup.transposes, symmetric: setup.symmetric, f32_values: setup.f32_values };
     match setup.matrix {
         AnyCsr::Narrow(a) => make(a, wanted, &purpose, kept, team),
         AnyCsr::Wide(a) => make(a, wanted, &purpose, kept, team),

@@ -38,7 +38,8 @@ impl Aggregated {
         let shape = Shape { rows: a.rows(), entries: couplings.a.len() };
         let rules = Rules::passes(passes_of(a));
         let take = |c: &launch::aggregation::Couplings| send(stream, &couplings, c);
-        let (multigrid, _) = AggregationMultigrid::new(stream, (shape, &rules), (factor, setup.single), before, take)?;
+        let (multigrid, _) =
+            AggregationMultigrid::new(stream, (shape, &rules), (factor, setup.f32_values), before, take)?;
         let mut memory = Allocations::new(WHAT);
         let scale = Scale {
             partial: memory.zeroed(stream, 8 * MOST_CELL_BLOCKS as usize)?,

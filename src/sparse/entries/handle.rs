@@ -270,12 +270,12 @@ impl Handle<sparse_handle> {
         let core = core(self.base.core.take(), machine, stream)?;
         let core = self.base.core.insert(core);
         let made = core.make_product(&*self.own.matrix, &self.base.options)?.then(|| start.elapsed());
-        let done = core.multiply(&*self.own.matrix, arrays, transposed, check);
+        let result = core.multiply(&*self.own.matrix, arrays, transposed, check);
         if let Some(seconds) = made {
             self.base.end_setup(seconds);
             self.log_format();
         }
-        done
+        result
     }
 
     /// Returns the resources that the options select. Looks for devices only if `backend=auto` may select one.
@@ -361,22 +361,22 @@ impl Handle<sparse_handle> {
     /// Logs the properties of the matrix and the choices. Warnings do not depend on `verbosity`.
     fn log_method(&mut self) -> Result<()> {
         let Some(core) = &self.base.core else { return Ok(()) };
-        let done = core.done();
-        if done.triangle != Triangle::Both {
-            let (triangle, message) = (done.triangle.name(), "if the matrix is symmetric, pass both triangles");
+        let choices = core.choices();
+        if choices.triangle != Triangle::Both {
+            let (triangle, message) = (choices.triangle.name(), "if the matrix is symmetric, pass both triangles");
             self.base.log_line(0, format_args!("only the {triangle} triangle has entries: {message}"));
         }
-        let sweeps = is_relaxation(done.solver);
+        let sweeps = is_relaxation(choices.solver);
         if !sweeps && self.base.options.int(opt::VERBOSITY) < 1 {
             return Ok(());
         }
         let dominance = self.own.matrix.dominance()?;
-        let (solver, m) = (done.solver.name(), done.preconditioner.name());
-        if let Some((row, pivot)) = done.made.pivot {
-            let shift = done.made.shift;
+        let (solver, m) = (choices.solver.name(), choices.preconditioner.name());
+        if let Some((row, pivot)) = choices.made.pivot {
+            let shift = choices.made.shift;
             self.base.log_line(1, format_args!("ic0: pivot {pivot:.2e} in row {row} (counted from 0), shift={shift}"));
         }
-        let (symmetry, of) = (if done.symmetric { "symmetric" } else { "not symmetric" }, dominance.name());
+        let (symmetry, of) = (if choices.symmetric { "symmetric" } else { "not symmetric" }, dominance.name());
         self.base.log_line(1, format_args!("{symmetry}, dominance {of}, solver {solver}, preconditioner {m}"));
         if sweeps && dominance == Dominance::None {
             let message = "the matrix is not diagonally dominant, sweeps may diverge";

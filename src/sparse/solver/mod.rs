@@ -214,7 +214,7 @@ impl Sparse {
             matrix: matrix.any(),
             operator: operator(product.stored(matrix), transposed),
             symmetric: plan.symmetric,
-            single: plan.precision == Precision::F32,
+            f32_values: plan.precision == Precision::F32,
             transposes: plan.solver == Solver::Bicg,
             work_vectors: work_vectors(plan, options),
             preconditioning: plan.preconditioning,
@@ -295,7 +295,7 @@ impl Sparse {
     }
 
     /// Returns choices and setup results of the last factorization or solve.
-    pub fn done(&self) -> SolveChoices {
+    pub fn choices(&self) -> SolveChoices {
         let Some(system) = &self.system else { return SolveChoices::default() };
         let second = system.second.as_ref().is_some_and(MethodWorkspace::has_begun);
         SolveChoices {
@@ -366,22 +366,22 @@ impl Core for Sparse {
     }
 
     fn in_use(&self) -> [&'static str; 2] {
-        [self.product.as_ref().map_or("csr", |product| product.format().name()), self.done().solver.name()]
+        [self.product.as_ref().map_or("csr", |product| product.format().name()), self.choices().solver.name()]
     }
 
     fn result(&self, key: i32) -> f64 {
-        let done = self.done();
+        let choices = self.choices();
         let of_product = |get: &dyn Fn(&Product) -> f64| self.product.as_ref().map_or(0.0, get);
         match key {
-            info::PRECISION => done.precision.number() as f64,
-            info::PRECONDITIONER => done.preconditioner.number() as f64,
-            info::SOLVER => done.solver.number() as f64,
+            info::PRECISION => choices.precision.number() as f64,
+            info::PRECONDITIONER => choices.preconditioner.number() as f64,
+            info::SOLVER => choices.solver.number() as f64,
             info::STORED => of_product(&|product| product.values() as f64),
             info::FORMAT => of_product(&|product| product.format().number() as f64),
-            info::COLOURS => done.made.colours as f64,
-            info::AGGREGATES_KEPT => done.made.aggregates_kept as f64,
-            info::SWEEP_LEVELS => done.made.levels as f64,
-            info::SHIFT if done.preconditioner == Preconditioner::Ic0 => done.made.shift,
+            info::COLOURS => choices.made.colours as f64,
+            info::AGGREGATES_KEPT => choices.made.aggregates_kept as f64,
+            info::SWEEP_LEVELS => choices.made.levels as f64,
+            info::SHIFT if choices.preconditioner == Preconditioner::Ic0 => choices.made.shift,
             _ => 0.0,
         }
     }

@@ -410,11 +410,11 @@ impl<T: Real + Number> Passes<'_, T> {
                 self.relax(k - 2 * sweep - 1, BLACK, false);
                 self.relax(k - 2 * sweep - 2, RED, false);
             }
-            let done = k - reach;
-            if done >= share.start as isize {
-                let product = self.store_plane(done, back, &z);
+            let complete = k - reach;
+            if complete >= share.start as isize {
+                let product = self.store_plane(complete, back, &z);
                 // SAFETY: the plane belongs to this thread.
-                unsafe { products.store(done as usize, [product]) };
+                unsafe { products.store(complete as usize, [product]) };
             }
         }
     }

@@ -256,7 +256,7 @@ impl<'a, F: Format> Levels<'a, F> {
             start..rows.end.saturating_sub(behind).max(start)
         };
         let (started, reds, skewed, coarse) = (inner(1, 0), inner(2, 1), inner(3, 2), inner(3, 3));
-        let (mut inside, mut done) =
+        let (mut inside, mut processed) =
             (Self::new(self.k, self.q, self.setup, self.context), [reds.clone(), skewed.clone()]);
         if self.exact && self.q + 1 < self.k.grids.len() && grid.halo.is_none() && rows.len() >= 4 * RING_ROWS {
             // Only this function reads row sums and 1 / d of this grid, with one exception: in f64, solves also read
@@ -267,13 +267,13 @@ impl<'a, F: Format> Levels<'a, F> {
             if !F::SHORT {
                 inside.inverse.b1 = self.inverse.b1.clone();
             }
-            done = [inner(5, 4), inner(4, 3)];
+            processed = [inner(5, 4), inner(4, 3)];
         }
-        // Returns the rows of this thread that are not in `done`, and `beyond` halo rows on each side. This rank
+        // Returns the rows of this thread that are not in `processed`, and `beyond` halo rows on each side. This rank
         // computes the halo of the matrix itself, so a grid needs only one exchange.
-        let left = |done: &Range<usize>, beyond: usize| {
-            let done = done.clone();
-            grid.rows_and(me, beyond).filter(move |row| !done.contains(row))
+        let left = |processed: &Range<usize>, beyond: usize| {
+            let processed = processed.clone();
+            grid.rows_and(me, beyond).filter(move |row| !processed.contains(row))
         };
         if let Some(speculation) = speculation {
             speculation.inspection.begin(me.index, self.context.a, natural_rows(&grid.layout, &rows));
@@ -307,9 +307,9 @@ impl<'a, F: Format> Levels<'a, F> {
                 left(&started, MATRIX_HALO_ROWS).for_each(|row| self.initialize(row, scratch));
             }
             grid.barrier(me);
-            left(&done[0], 2).for_each(|row| self.process_reds(row, scratch));
+            left(&processed[0], 2).for_each(|row| self.process_reds(row, scratch));
             grid.barrier(me);
-            left(&done[1], 1).for_each(|row| {
+            left(&processed[1], 1).for_each(|row| {
                 self.compute_skew(row, scratch);
                 self.process_dropped(row, scratch);
             });

@@ -34,5 +34,5 @@ pub struct Purpose {
     /// Whether the matrix is symmetric.
     pub symmetric: bool,
     /// Whether the entries of M are stored in f32; the arithmetic is in f64 in any case.
-    pub single: bool,
+    pub f32_values: bool,
 }

@@ -98,7 +98,7 @@ pub fn make<I: Index>(
         let extents = format!("a preconditioner needs a square matrix, got {} rows and", a.rows());
         return Err(Error::Dimension(format!("{extents} {} columns", a.cols)));
     }
-    if purpose.single {
+    if purpose.f32_values {
         make_of::<I, f32>(a, wanted, purpose, kept, team)
     } else {
         make_of::<I, f64>(a, wanted, purpose, kept, team)

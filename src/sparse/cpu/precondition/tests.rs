@@ -103,7 +103,7 @@ fn multiply_factors(f: &Dense, z: &[f64]) -> Vec<f64> {
 }
 
 fn purpose(symmetric: bool) -> Purpose {
-    Purpose { transposes: true, symmetric, single: false }
+    Purpose { transposes: true, symmetric, f32_values: false }
 }
 
 fn made(matrix: &dyn Matrix, wanted: Preconditioning, symmetric: bool, threads: usize) -> Result<PreconditionerSetup> {
