@@ -43,9 +43,9 @@ template <bool> __device__ inline void write_once(double &to, double v) { to = v
 #endif
 
 // Requests that the cache line of an address is loaded into the L2 cache.
-__device__ inline void prefetch(const void *place) {
+__device__ inline void prefetch(const void *address) {
 #ifndef RRB_EMULATED
-    asm volatile("prefetch.global.L2 [%0];" : : "l"(place));
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
 #endif
 }
 
@@ -137,25 +137,25 @@ template <class Then> __device__ inline void sum_blocks(double sum, double *part
 __device__ inline uint64_t magnitude(double v) { return uint64_t(__double_as_longlong(v)) & 0x7fffffffffffffffull; }
 
 // Atomic operations that are system-wide, because several devices may update the same location at the same time.
-__device__ inline void atomic_max(uint64_t *place, uint64_t v) {
-    if (v) atomicMax_system(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
+__device__ inline void atomic_max(uint64_t *address, uint64_t v) {
+    if (v) atomicMax_system(reinterpret_cast<unsigned long long *>(address), static_cast<unsigned long long>(v));
 }
-__device__ inline void atomic_min(uint64_t *place, uint64_t v) {
-    atomicMin_system(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
+__device__ inline void atomic_min(uint64_t *address, uint64_t v) {
+    atomicMin_system(reinterpret_cast<unsigned long long *>(address), static_cast<unsigned long long>(v));
 }
-__device__ inline void atomic_add(uint64_t *place, uint64_t v) {
-    if (v) atomicAdd_system(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
+__device__ inline void atomic_add(uint64_t *address, uint64_t v) {
+    if (v) atomicAdd_system(reinterpret_cast<unsigned long long *>(address), static_cast<unsigned long long>(v));
 }
 
-// Replaces the value at `place` by the maximum of this value and of v over all threads of the thread block. All threads
-// of the block call this function.
-__device__ inline void update_largest(uint64_t *place, uint64_t v) {
+// Replaces the value at `address` by the maximum of this value and of v over all threads of the thread block. All
+// threads of the block call this function.
+__device__ inline void update_largest(uint64_t *address, uint64_t v) {
     __shared__ unsigned long long largest;
     if (thread_of_block() == 0) largest = 0;
     __syncthreads();
     if (v) atomicMax(&largest, (unsigned long long)v);
     __syncthreads();
-    if (thread_of_block() == 0) atomic_max(place, largest);
+    if (thread_of_block() == 0) atomic_max(address, largest);
 }
 
 __device__ inline bool is_finite(double v) { return magnitude(v) < 0x7ff0000000000000ull; }

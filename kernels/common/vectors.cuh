@@ -261,7 +261,7 @@ template <class V> struct CycleTransferArgs {
     Sum sum;       // <r, z>
 };
 
-// Computes of_r = r / s and start = step * of_r.
+// Computes of_r = r / s and start = jacobi_factor * of_r.
 template <class V> __device__ inline void load_cycle_input(const CycleTransferArgs<V> &a) {
     const double per_scale = a.scales[0];
     over_cells(a.count, [&](int64_t c) {

@@ -137,13 +137,13 @@ __device__ inline int64_t step_to_side(const Strides &s, int side) {
 // Returns the weight of a coarse point in the interpolation to a fine point. `type` has a bit for each coarsened
 // direction in which the index of the fine point is odd. `t` has a bit for each direction in which the coarse point is
 // after the fine point. If `t` has a bit that `type` does not have, the fine point is not interpolated from this coarse
-// point, and the weight is zero. `at`: Strides::place of the coarse index of the fine point.
+// point, and the weight is zero. `at`: Strides::index of the coarse index of the fine point.
 __device__ inline double weight_at(const CoarseningArgs &a, int type, int t, int64_t at) {
     if (t & ~type) return 0.0;
     return type == 0 ? 1.0 : a.weights[a.strides.at(type, t) + at];
 }
 
-// Computes the weights of point p, whose type is `type` (see weight_at). `at`: Strides::place of its coarse index.
+// Computes the weights of point p, whose type is `type` (see weight_at). `at`: Strides::index of its coarse index.
 template <class T, bool FINEST>
 __device__ inline void compute_weights_of(const CoarseningArgs &a, int type, int64_t p, int64_t at) {
     double row[8] = {}, sum = 0.0, diagonal = a.row_sums[p];
@@ -187,14 +187,15 @@ template <class T, bool FINEST> __device__ inline void compute_weights(const Coa
     over_cells(int64_t((count - 1) / 32 + 1) * 32 * types, [&](int64_t item) {
         const unsigned warp = unsigned(item / 32), chunk = warp / unsigned(types), number = warp - chunk * types;
         const int type = a.which == 1 ? 1 << number : a.which == 2 ? 7 ^ 1 << number : 7;
-        const unsigned place = 32 * chunk + unsigned(item) % 32, nx = a.coarse.nx, ny = a.coarse.ny, row = place / nx;
-        if (place >= count || type & ~all) return;
-        const int I = int(place - row * nx), J = int(row % ny), K = int(row / ny);
+        const unsigned coarse_index = 32 * chunk + unsigned(item) % 32;
+        const unsigned nx = a.coarse.nx, ny = a.coarse.ny, row = coarse_index / nx;
+        if (coarse_index >= count || type & ~all) return;
+        const int I = int(coarse_index - row * nx), J = int(row % ny), K = int(row / ny);
         const int i = (I << a.coarsened[0]) + (type & 1), j = (J << a.coarsened[1]) + (type >> 1 & 1);
         const int k = (K << a.coarsened[2]) + (type >> 2);
         if (i >= a.fine.nx || j >= a.fine.ny || k >= a.fine.nz) return;
         const int64_t p = (int64_t(k) * a.fine.ny + j) * a.fine.nx + i;
-        compute_weights_of<T, FINEST>(a, type, p, a.strides.place(I, J, K));
+        compute_weights_of<T, FINEST>(a, type, p, a.strides.index(I, J, K));
     });
 }
 
@@ -234,9 +235,9 @@ template <class T, bool FINEST> __device__ inline void compute_product(const Coa
         const int I = int(unsigned(cube) - row * unsigned(coarse.nx)), J = int(row % unsigned(coarse.ny));
         const int K = int(row / unsigned(coarse.ny));
         const int low[3] = {I << a.coarsened[0], J << a.coarsened[1], K << a.coarsened[2]};
-        const int64_t weights = a.strides.place(I, J, K);
+        const int64_t weights = a.strides.index(I, J, K);
         CubeMatrix e = {};
-        auto place = [&](const int (&in)[3]) {
+        auto index_of = [&](const int (&in)[3]) {
             return (int64_t(low[2] + in[2]) * a.fine.ny + low[1] + in[1]) * a.fine.nx + low[0] + in[0];
         };
         // Returns the weight of corner t in the interpolation to the point at the offset `in` from the lowest corner.
@@ -259,7 +260,7 @@ template <class T, bool FINEST> __device__ inline void compute_product(const Coa
                 inside &= low[d] + in[d] < size[d];
             }
             if (!begins) continue;
-            const int64_t here = place(in);
+            const int64_t here = index_of(in);
             if (inside && a.row_sums[here] != 0.0) {
                 double v[8];
 #pragma unroll
@@ -276,7 +277,7 @@ template <class T, bool FINEST> __device__ inline void compute_product(const Coa
                     has &= low[d] + from[d] < size[d] && low[d] + to[d] < size[d];
                 }
                 if (!has) continue;
-                const double conductance = conductance_of<T, FINEST>(c[k * a.c_stride + place(from)], -a.scale);
+                const double conductance = conductance_of<T, FINEST>(c[k * a.c_stride + index_of(from)], -a.scale);
                 if (conductance == 0.0) continue;
                 double v[8];
 #pragma unroll

@@ -78,26 +78,26 @@ template <class F> __device__ inline void over_segments(int64_t count, F f) {
         f(first + lane());
 }
 
-// Adds the sum of n over the threads of a thread block to the value at `place`.
-__device__ inline void add_count(unsigned long long *place, unsigned n) {
+// Adds the sum of n over the threads of a thread block to the value at `to`.
+__device__ inline void add_count(unsigned long long *to, unsigned n) {
     __shared__ unsigned sum;
     __syncthreads();
     if (threadIdx.x == 0) sum = 0;
     __syncthreads();
     if (n) atomicAdd(&sum, n);
     __syncthreads();
-    if (threadIdx.x == 0 && sum) atomicAdd(place, (unsigned long long)sum);
+    if (threadIdx.x == 0 && sum) atomicAdd(to, (unsigned long long)sum);
 }
 
-// Replaces the value at `place` by the minimum of it and of v over all threads of the thread block.
-__device__ inline void update_smallest(uint64_t *place, uint64_t v) {
+// Replaces the value at `to` by the minimum of it and of v over all threads of the thread block.
+__device__ inline void update_smallest(uint64_t *to, uint64_t v) {
     __shared__ unsigned long long smallest;
     __syncthreads();
     if (threadIdx.x == 0) smallest = ~0ull;
     __syncthreads();
     if (v != ~0ull) atomicMin(&smallest, (unsigned long long)v);
     __syncthreads();
-    if (threadIdx.x == 0 && smallest != ~0ull) atomic_min(place, smallest);
+    if (threadIdx.x == 0 && smallest != ~0ull) atomic_min(to, smallest);
 }
 
 // Copies the caller's arrays; entries that leave the box become zero. Also finds extreme and unusual entries.
@@ -333,9 +333,9 @@ __device__ inline void extents(const SurveyArgs &a) {
         const uint32_t root = group_root(a.group, c), number = a.group[root] & ~IS_GROUP;
         if (number >= MOST_GROUPS) return;
         const int at[3] = {i, j, k};
-        auto note = [&](int place, unsigned v) {
-            const volatile uint32_t &seen = a.extents[6 * number + place];
-            if (v < seen) atomicMin(a.extents + 6 * number + place, v);
+        auto note = [&](int entry, unsigned v) {
+            const volatile uint32_t &seen = a.extents[6 * number + entry];
+            if (v < seen) atomicMin(a.extents + 6 * number + entry, v);
         };
         // Only cells at the boundary of the group may have an extreme index.
         for (int d = 0; d < 3; ++d) {

@@ -35,8 +35,8 @@ constexpr int MOST_GRIDS = 64;
 struct Strides {
     int64_t per_digit[3];   // distance in memory between weights whose digits in a direction differ by 1
     int64_t next[3]; // distance in memory between the weights of neighbouring coarse points in a direction; 1 in x
-    __device__ int64_t place(int i, int j, int k) const { return i + j * next[1] + k * next[2]; }
-    // Returns the distance from `place` to the weight of a coarse point. `odd`, which is not 0, has a bit for each
+    __device__ int64_t index(int i, int j, int k) const { return i + j * next[1] + k * next[2]; }
+    // Returns the distance from `index` to the weight of a coarse point. `odd`, which is not 0, has a bit for each
     // direction in which the index of the fine point is odd. In the directions with a bit in `t`, the coarse point is
     // the one after the fine point; in the other odd directions, it is the one before.
     __device__ int64_t at(int odd, int t) const {
@@ -122,7 +122,7 @@ template <class T> __device__ inline void residual_of_level(const VertexGrid &a,
 template <class T, class Has, class F>
 __device__ inline void restrict_at(const VertexGrid &a, int64_t c, int i, int j, int k, Has has, F residual) {
     const Strides &s = a.strides;
-    const T *weights = static_cast<const T *>(a.weights) + s.place(i, j, k) - s.per_digit[0];
+    const T *weights = static_cast<const T *>(a.weights) + s.index(i, j, k) - s.per_digit[0];
     const int x = a.coarsened[0], y = a.coarsened[1], z = a.coarsened[2];
     const bool in[3][3] = {{x && i > 0, true, x && 2 * i + 1 < a.cells.nx},
         {y && j > 0, true, y && 2 * j + 1 < a.cells.ny}, {z && k > 0, true, z && 2 * k + 1 < a.cells.nz}};
@@ -171,7 +171,7 @@ template <class T, bool WIDE> __device__ inline void interpolate(const VertexGri
         const int odd = (i & a.coarsened[0]) | (j & a.coarsened[1]) << 1 | (k & a.coarsened[2]) << 2;
         const int ci = i >> a.coarsened[0], cj = j >> a.coarsened[1], ck = k >> a.coarsened[2];
         const int64_t c = ck * a.coarse.top() + cj * a.coarse.north() + ci;
-        const T *weights = static_cast<const T *>(a.weights) + a.strides.place(ci, cj, ck) + a.strides.at(odd, 0);
+        const T *weights = static_cast<const T *>(a.weights) + a.strides.index(ci, cj, ck) + a.strides.at(odd, 0);
         T weight[8], coarse[8];
 #pragma unroll
         for (int t = 0; t < 8; ++t) {

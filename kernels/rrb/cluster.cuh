@@ -74,10 +74,11 @@ __device__ inline unsigned distance_to(int block) {
 #endif
 }
 
-// Stores v in the shared memory of another thread block, at the address that corresponds to `place`.
-template <class T> __device__ inline void store_in_block(T *place, unsigned distance, T v) {
+// Stores v in the shared memory of another thread block, at the address that corresponds to `address` in this
+// block.
+template <class T> __device__ inline void store_in_block(T *address, unsigned distance, T v) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    const unsigned there = unsigned(__cvta_generic_to_shared(place)) + distance;
+    const unsigned there = unsigned(__cvta_generic_to_shared(address)) + distance;
     if (sizeof(T) == 8) asm volatile("st.shared::cluster.f64 [%0], %1;" : : "r"(there), "d"(double(v)) : "memory");
     else asm volatile("st.shared::cluster.f32 [%0], %1;" : : "r"(there), "f"(float(v)) : "memory");
 #endif

@@ -111,10 +111,10 @@ extern "C" __global__ void __launch_bounds__(LINE_NODES *LINE_NODES) rrb_elimina
             if (c == 0) {
                 if (!coupled) sum = 0.0;
                 const double d = row_sum - sum;
-                const int place = a.natural_of(k);
+                const int node = a.natural_of(k);
                 inverse = d > 0.0 && is_finite(d)
                     ? 1.0 / d
-                    : checked(a.rules, place % a.nx, place / a.nx, row_sum, sum, row_sum, d, !coupled).inverse;
+                    : checked(a.rules, node % a.nx, node / a.nx, row_sum, sum, row_sum, d, !coupled).inverse;
                 a.arrays.inverse_pivot[k] = inverse;
                 pivot_inverse[i & 1] = inverse;
                 pivot_row_sum[i & 1] = row_sum;
@@ -188,13 +188,13 @@ extern "C" __global__ void __launch_bounds__(LINE_NODES *LINE_NODES) rrb_invert_
     const int p = step - 1 + 2 * step * b,
               q = other < stayed ? 2 * step * (other + 1) - 1 : step - 1 + 2 * step * (other - stayed);
     const bool has_row = j < a.nodes_of(p);
-    const auto place = [&](int row_line, int row, int column_line, int column) {
+    const auto index_of = [&](int row_line, int row, int column_line, int column) {
         return int64_t(a.natural_of(row_line * w + row)) * a.n + a.natural_of(column_line * w + column);
     };
     // Returns this thread's entry of the block of Z for two remaining lines, or zero if a line does not exist.
     const auto known = [&](int row_line, int column_line) {
         if (j >= a.nodes_of(row_line) || c >= a.nodes_of(column_line)) return 0.0;
-        return a.arrays.inverse[place(row_line, j, column_line, c)];
+        return a.arrays.inverse[index_of(row_line, j, column_line, c)];
     };
     // Returns this thread's entry of the product of `rows` and the transpose of `columns`. Rows and columns beyond the
     // nodes of a line are zero.
@@ -235,7 +235,7 @@ extern "C" __global__ void __launch_bounds__(LINE_NODES *LINE_NODES) rrb_invert_
 #pragma unroll 8
     for (int u = 0; u < LINE_NODES; ++u)
         z -= from_left[j][u] * column_left[u][c] + from_right[j][u] * column_right[u][c];
-    const int64_t here = place(p, j, q, c), mirrored = place(q, c, p, j);
+    const int64_t here = index_of(p, j, q, c), mirrored = index_of(q, c, p, j);
     a.arrays.inverse[here] = z;
     if (a.arrays.inverse_f32) a.arrays.inverse_f32[here] = float(z);
     if (p != q) {

@@ -78,8 +78,8 @@ template <class F> __device__ inline void over_parts(const Geometry &g, int rows
 template <class F> __device__ inline void over_own_rows(const Geometry &g, F f) {
     if (!is_divided(g)) return over_rows(g.nx, 0, g.ny, f);
     if (rrb_share.index >= g.sharers) return;
-    const auto first = [&](int place) {
-        const int row = first_row(g, PARTS * place / g.sharers);
+    const auto first = [&](int sharer) {
+        const int row = first_row(g, PARTS * sharer / g.sharers);
         return min(max(2 * row - g.shift_y, 0), g.ny);
     };
     over_rows(g.nx, first(rrb_share.index), first(rrb_share.index + 1), f);
@@ -91,8 +91,8 @@ template <class F> __device__ inline void over_own_rows(const Geometry &g, F f) 
 __device__ inline int first_tile(const Tiles &tiles, Team team) {
     if (!team.is_mine()) return tiles.end;
     if (tiles.first == 0) return team.index();
-    const int over = tiles.first % team.size(), place = team.index();
-    return tiles.first - over + place + (place < over ? team.size() : 0);
+    const int over = tiles.first % team.size(), index = team.index();
+    return tiles.first - over + index + (index < over ? team.size() : 0);
 }
 __device__ inline int last_tile(const Tiles &tiles, Team team) {
     const int first = first_tile(tiles, team);

@@ -327,11 +327,11 @@ __device__ inline double rounded(const Format &f, double v) {
 }
 
 // Stores a number of M in the storage format, if the array is not null.
-__device__ inline void store_rounded(const Format &f, void *place, int64_t at, double v) {
-    if (!place) return;
-    if (f.storage == F64) static_cast<double *>(place)[at] = v;
-    else if (f.storage == F32) static_cast<float *>(place)[at] = flushed(v * f.per_unit);
-    else static_cast<uint16_t *>(place)[at] = to_bf16(flushed(v * f.per_unit));
+__device__ inline void store_rounded(const Format &f, void *to, int64_t at, double v) {
+    if (!to) return;
+    if (f.storage == F64) static_cast<double *>(to)[at] = v;
+    else if (f.storage == F32) static_cast<float *>(to)[at] = flushed(v * f.per_unit);
+    else static_cast<uint16_t *>(to)[at] = to_bf16(flushed(v * f.per_unit));
 }
 
 struct StartCouplingsArgs {
@@ -385,8 +385,8 @@ struct Pivoted {
 // of the kept couplings: rejects it if it is at most eps * center or is not finite. If it is the last pivot of a
 // singular component of M, which requires a node without kept couplings (`floating`), replaces it by the center of A
 // instead (src/rrb/backend.rs, Pivot::checked). Then rounds the row sum to the storage format, and also rejects the
-// pivot if it underflows in this format. For a rejected pivot, returns d and the center instead of 1 / d and row_sum /
-// d, for the error message.
+// pivot if it underflows in this format. For a rejected pivot, the two results are d and the center, for the error
+// message.
 __device__ inline Pivoted checked(
     const Rules &rules, int i, int j, double stored, double kept, double row_sum, double center, bool floating) {
     const int fi = rules.x0 + rules.step * i, fj = rules.y0 + rules.step * j;

@@ -47,9 +47,9 @@ struct TransferArgs {
 template <bool STORE> __device__ inline void transfer(const TransferArgs &a) {
     if (a.guard && a.guard->code != CONVERGED) return;
     over_own_rows(a.g, [&](int i, int row) {
-        double *natural = a.natural + row * a.ld + i, *place = a.colours + a.g.index_of_node(i, row);
-        if (STORE) *natural = *place * a.scale;
-        else *place = *natural * a.scale;
+        double *natural = a.natural + row * a.ld + i, *coloured = a.colours + a.g.index_of_node(i, row);
+        if (STORE) *natural = *coloured * a.scale;
+        else *coloured = *natural * a.scale;
     });
 }
 

@@ -100,9 +100,9 @@ impl<'a> Job<'a> {
         let mut at = first;
         while at < first + count {
             let len = if self.ld == self.nx { count } else { (self.nx - at % self.nx).min(first + count - at) };
-            let place = at / self.nx * self.ld + at % self.nx;
+            let offset = at / self.nx * self.ld + at % self.nx;
             // `read` has checked that the array holds all rows, so the address is within the array.
-            f(self.host.wrapping_add(place), at - first, len);
+            f(self.host.wrapping_add(offset), at - first, len);
             at += len;
         }
     }

@@ -166,7 +166,7 @@ impl Couplings {
         let entries = fine.iter().map(|&i| self.ptr[i as usize + 1] - self.ptr[i as usize]).sum();
         let mut coarse = Self::with_capacity(rows.len(), entries)?;
         // For each aggregate: index in `row` of the coupling to this aggregate, plus 1; 0: there is no coupling yet.
-        let mut place: Vec<u32> = zeroed(count, WHAT)?;
+        let mut position: Vec<u32> = zeroed(count, WHAT)?;
         let mut row: Vec<(u32, f64)> = Vec::new();
         for k in rows {
             row.clear();
@@ -177,15 +177,15 @@ impl Couplings {
                     match of[j] {
                         NONE => row_sum += a,
                         to if to as usize == k => {}
-                        to if place[to as usize] > 0 => row[place[to as usize] as usize - 1].1 += a,
+                        to if position[to as usize] > 0 => row[position[to as usize] as usize - 1].1 += a,
                         to => {
                             push(&mut row, (to, a), WHAT)?;
-                            place[to as usize] = row.len() as u32;
+                            position[to as usize] = row.len() as u32;
                         }
                     }
                 }
             }
-            row.iter().for_each(|&(to, _)| place[to as usize] = 0);
+            row.iter().for_each(|&(to, _)| position[to as usize] = 0);
             row.sort_unstable_by_key(|&(to, _)| to);
             row.iter().for_each(|&(to, a)| coarse.push(to as usize, a));
             coarse.end_row(row_sum);

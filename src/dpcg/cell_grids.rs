@@ -35,10 +35,10 @@ impl<T: Real> GridMatrix<'_, T> {
     /// Returns the matrix entries between a cell and the previous and the next cell in x, y and z, and the indices of
     /// these cells. Cells outside the box are omitted.
     pub fn couplings(&self, cell: usize) -> impl DoubleEndedIterator<Item = (T, usize)> + '_ {
-        let (place, size, steps) = (self.cells.indices(cell), self.cells.size(), self.cells.strides());
+        let (indices, size, steps) = (self.cells.indices(cell), self.cells.size(), self.cells.strides());
         (0..3).flat_map(move |d| {
-            let before = (place[d] > 0).then(|| (self.forward[d][cell - steps[d]], cell - steps[d]));
-            let after = (place[d] + 1 < size[d]).then(|| (self.forward[d][cell], cell + steps[d]));
+            let before = (indices[d] > 0).then(|| (self.forward[d][cell - steps[d]], cell - steps[d]));
+            let after = (indices[d] + 1 < size[d]).then(|| (self.forward[d][cell], cell + steps[d]));
             before.into_iter().chain(after)
         })
     }
@@ -155,7 +155,7 @@ impl<T: Real> Grid<T> {
             add_up(&mut coarse_row_sums[coarse_row(row)..][..nx], ratio[0], row_sums.iter().map(|e| e / unit));
         }
         let mut sums: Vec<f64> = Vec::new();
-        let is_last = |d: usize, place: usize| place % ratio[d] + 1 == ratio[d];
+        let is_last = |d: usize, index: usize| index % ratio[d] + 1 == ratio[d];
         for d in 0..3 {
             reset(&mut sums, cells.count(), WHAT)?;
             for (row, entries) in fine.forward[d].chunks_exact(size[0]).enumerate() {

@@ -141,9 +141,9 @@ impl Dpcg {
         observer: &mut dyn Observer,
     ) -> Result<Outcome> {
         let started = Instant::now();
-        let places = CellPlaces { cells: self.cells, singular: &self.singular };
+        let locations = CellPlaces { cells: self.cells, singular: &self.singular };
         let matrix =
-            MatrixProperties { center_max: self.center_max, singular: self.singular.len(), locations: &places };
+            MatrixProperties { center_max: self.center_max, singular: self.singular.len(), locations: &locations };
         let control = Control::new(options, matrix, false, true, arrays.len);
         let outcome = self.backend.run(arrays, observer, &|s| what.run(s, &control));
         if what == Function::Solve {

@@ -55,8 +55,8 @@ struct State {
 /// Returns the indices of nodes in arrays with a ring.
 fn places(grid: Grid, nodes: impl Iterator<Item = (usize, usize)> + Clone) -> Result<Vec<usize>> {
     let mut places = zeroed(nodes.clone().count(), "node indices")?;
-    for (place, (i, j)) in places.iter_mut().zip(nodes) {
-        *place = ring_index(grid.nx, i, j);
+    for (index, (i, j)) in places.iter_mut().zip(nodes) {
+        *index = ring_index(grid.nx, i, j);
     }
     Ok(places)
 }

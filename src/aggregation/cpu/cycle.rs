@@ -107,7 +107,7 @@ impl<V: Real + Number> Cycle<V> {
                 None => (None, Ordered::unswept(0)?),
             };
             let own = std::mem::replace(&mut nearly_singular, coarser).map(|m| m.permuted(&order.row)).transpose()?;
-            let aggregate = aggregate.map(|of| (of, &next.place[..]));
+            let aggregate = aggregate.map(|of| (of, &next.position[..]));
             push(&mut levels, Level::new(matrix, &order, aggregate, own, cycles, workers)?, WHAT)?;
             order = next;
         }
@@ -138,9 +138,9 @@ impl<V: Real + Number> Cycle<V> {
         self.kept.reused
     }
 
-    /// Renumbers the rows of the matrix: row i becomes row `place(i)`.
-    pub fn renumber_rows(&mut self, place: impl Fn(usize) -> u32) {
-        self.matrix_row.iter_mut().for_each(|i| *i = place(*i as usize));
+    /// Renumbers the rows of the matrix: row i becomes row `new_row(i)`.
+    pub fn renumber_rows(&mut self, new_row: impl Fn(usize) -> u32) {
+        self.matrix_row.iter_mut().for_each(|i| *i = new_row(*i as usize));
     }
 
     /// Computes z = B r. `from(i)` returns r_i; calls `to(i, z_i)` for each row i. Scales r so that squares neither

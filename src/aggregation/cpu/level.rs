@@ -94,12 +94,12 @@ impl<V: Real + Number> Level<V> {
     ) -> Result<Self> {
         let n = c.rows();
         let coarser = |i: &u32| match aggregate {
-            Some((of, place)) if of[*i as usize] != NONE => place[of[*i as usize] as usize],
+            Some((of, position)) if of[*i as usize] != NONE => position[of[*i as usize] as usize],
             _ => NONE,
         };
         let of = if aggregate.is_some() { n } else { 0 };
         let aggregate_of = collected(order.row[..of].iter().map(coarser), WHAT)?;
-        let count = aggregate.map_or(0, |(_, place)| place.len());
+        let count = aggregate.map_or(0, |(_, position)| position.len());
         let room = |is: bool| Shared::zeroed(if is { n } else { 0 });
         let rows = LevelMatrix::of(c, order, workers)?;
         Ok(Self {

@@ -358,14 +358,14 @@ impl Cycle {
         while self.memory.len() <= k {
             push(&mut self.memory, None, WHAT)?;
         }
-        let place = &mut self.memory[k];
-        if place.as_ref().is_none_or(|memory| memory.bytes < bytes) {
+        let allocation = &mut self.memory[k];
+        if allocation.as_ref().is_none_or(|memory| memory.bytes < bytes) {
             // The previous block is freed before the new block is allocated.
-            *place = None;
+            *allocation = None;
             // The block is larger by one sixteenth, since the next matrix may have slightly more rows on this level.
-            *place = Some(Memory::zeroed(stream.device(), stream, bytes + bytes / 16 + 256, WHAT)?);
+            *allocation = Some(Memory::zeroed(stream.device(), stream, bytes + bytes / 16 + 256, WHAT)?);
         }
-        Ok(place.as_ref().map_or((0, 0), |memory| (memory.bytes, memory.address)))
+        Ok(allocation.as_ref().map_or((0, 0), |memory| (memory.bytes, memory.address)))
     }
 }
 

@@ -164,8 +164,8 @@ impl Incomplete {
 
 /// Returns the couplings of a cell to the preceding cells in x, y and z, and the indices of these cells.
 fn before<'a>(a: &'a SevenPoints, cell: usize) -> impl Iterator<Item = (f64, usize)> + 'a {
-    let (place, steps) = (a.cells.indices(cell), a.cells.strides());
-    (0..3).filter(move |&d| place[d] > 0).map(move |d| (a.forward[d][cell - steps[d]], cell - steps[d]))
+    let (indices, steps) = (a.cells.indices(cell), a.cells.strides());
+    (0..3).filter(move |&d| indices[d] > 0).map(move |d| (a.forward[d][cell - steps[d]], cell - steps[d]))
 }
 
 /// Returns the error message about a rejected pivot.

@@ -61,8 +61,8 @@ impl Packed {
     fn cycle_args(&self, range: Range<usize>, stage: Stage) -> CycleArgs {
         let base = self.programs.base;
         let mut grids = [Level::default(); MOST_GRIDS];
-        for (place, level) in grids.iter_mut().zip(self.grids.get(base..).unwrap_or_default()) {
-            *place = level.sweep;
+        for (grid, level) in grids.iter_mut().zip(self.grids.get(base..).unwrap_or_default()) {
+            *grid = level.sweep;
         }
         CycleArgs {
             ops: self.op_address(range.start),
@@ -248,18 +248,18 @@ impl Packed {
         let mut values: Vec<R> = zeroed(4 * layout.len(), "the coarsest system")?;
         stream.fetch(&mut values, coarsest.r)?;
         stream.wait()?;
-        let place = |i: usize, j: usize| {
+        let index_of = |i: usize, j: usize| {
             let (colour, at) = place_in(&layout, layout.stride(), i, j);
             colour as usize * layout.len() + at
         };
         for j in 0..grid.ny {
             let z = &mut natural.grids[0].z[ring_index(grid.nx, 0, j)..][..grid.nx];
-            z.iter_mut().enumerate().for_each(|(i, z)| *z = unit * values[place(i, j)].wide());
+            z.iter_mut().enumerate().for_each(|(i, z)| *z = unit * values[index_of(i, j)].wide());
         }
         natural.apply();
         for j in 0..grid.ny {
             let z = &natural.grids[0].z[ring_index(grid.nx, 0, j)..][..grid.nx];
-            z.iter().enumerate().for_each(|(i, z)| values[place(i, j)] = R::narrow(*z));
+            z.iter().enumerate().for_each(|(i, z)| values[index_of(i, j)] = R::narrow(*z));
         }
         stream.send(coarsest.z, &values)?;
         stream.wait()

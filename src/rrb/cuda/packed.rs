@@ -339,11 +339,11 @@ impl Layouts<'_> {
             sweep.z = other_p.wrapping_sub(before);
         }
         if sections[1..].contains(&number) {
-            for place in [&mut sweep.r, &mut sweep.direction, &mut sweep.q, &mut sweep.u] {
-                *place = vector(4, real)?;
+            for address in [&mut sweep.r, &mut sweep.direction, &mut sweep.q, &mut sweep.u] {
+                *address = vector(4, real)?;
             }
-            for place in [&mut k.original_row_sums, &mut k.original_corners, &mut k.original_black] {
-                *place = memory_layout.planes(rows, 4, stored)?;
+            for address in [&mut k.original_row_sums, &mut k.original_corners, &mut k.original_black] {
+                *address = memory_layout.planes(rows, 4, stored)?;
             }
             (sweep.row_sums, sweep.corners, sweep.black) = (k.original_row_sums, k.original_corners, k.original_black);
         }

@@ -215,7 +215,7 @@ impl Source {
             let rows = chunk.min(ny - first_row);
             let mut arrays = [0; 5];
             let mut ld = [nx as i64; 5];
-            let mut place = staging.map_or(0, |m| m.address);
+            let mut address = staging.map_or(0, |m| m.address);
             let mut jobs = Vec::new();
             reserve(&mut jobs, on_host, ARRAYS)?;
             for ((array, ld), view) in arrays.iter_mut().zip(&mut ld).zip(&views) {
@@ -226,9 +226,9 @@ impl Source {
                     }
                     None => {
                         let values = &view.values()[first_row * view.ld()..];
-                        jobs.push(Job::read(values, (view.ld(), nx, rows), place));
-                        let here = place;
-                        place += 8 * (nx * rows) as u64;
+                        jobs.push(Job::read(values, (view.ld(), nx, rows), address));
+                        let here = address;
+                        address += 8 * (nx * rows) as u64;
                         here
                     }
                 };
@@ -619,8 +619,8 @@ impl Packed {
         let (i, j) = (node % nx, node / nx);
         let (mut d, mut center) = ([f64::NAN], [f64::NAN]);
         if let Some(at) = self.grids.get((level - 1) / 2) {
-            let (colour, place) = at.place_of(i, j);
-            let entry = 8 * (colour as usize * at.k.g.plane as usize + place) as u64;
+            let (colour, index) = at.place_of(i, j);
+            let entry = 8 * (colour as usize * at.k.g.plane as usize + index) as u64;
             stream.fetch(&mut d, at.k.h + entry)?;
             stream.fetch(&mut center, at.k.row_sums + entry)?;
             stream.wait()?;

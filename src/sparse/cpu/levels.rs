@@ -174,13 +174,13 @@ mod tests {
         let a = Csr { cols: n, ptr, val: vec![1.0; col.len()], col };
         for threads in [1, 2, 3, 7, 600] {
             let order = by_levels(&a, threads).unwrap();
-            let mut place = vec![usize::MAX; n];
-            order.rows.iter().enumerate().for_each(|(k, row)| place[row.at()] = k);
-            assert!(place.iter().all(|&k| k < n), "{threads}: each row once");
+            let mut position = vec![usize::MAX; n];
+            order.rows.iter().enumerate().for_each(|(k, row)| position[row.at()] = k);
+            assert!(position.iter().all(|&k| k < n), "{threads}: each row once");
             let unit = |k: usize| order.units.partition_point(|&start| start <= k) - 1;
             let level = |k: usize| order.levels.partition_point(|&start| start <= unit(k)) - 1;
             for (i, j, _) in a.entries().filter(|&(i, j, _)| i != j) {
-                let (first, second) = (place[i.min(j)], place[i.max(j)]);
+                let (first, second) = (position[i.min(j)], position[i.max(j)]);
                 assert!(first < second, "{threads}: {i} {j}");
                 assert!(unit(first) == unit(second) || level(first) < level(second), "{threads}: {i} {j}");
             }

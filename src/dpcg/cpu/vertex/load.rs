@@ -142,11 +142,11 @@ pub unsafe fn load<T: Real + Number>(
         row.across[1].into_iter().flatten().for_each(|a| combine(z, 1.0, -1.0, a));
         let of_row = finish_row(&mut [x, y, z], row.center, scale);
         seen.iter_mut().zip(of_row).for_each(|(sum, of)| *sum += of);
-        let place = |half| layout.at(half, j as isize, k as isize);
+        let start_of_half = |half| layout.at(half, j as isize, k as isize);
         // SAFETY: guaranteed by the caller.
         unsafe {
             let halves = |array: &Shared<T>, start: usize, row: &[f64], scale: f64| {
-                let half = |half| array.slice_mut(start + place(half), layout.points(half));
+                let half = |half| array.slice_mut(start + start_of_half(half), layout.points(half));
                 split(half(0), half(1), row, scale);
             };
             halves(&to.inverse, 0, x, 1.0);

@@ -280,13 +280,13 @@ impl<T: Real + Number> VertexMultigrid<T> {
         let Some((solver, x)) = &self.coarsest else { return };
         let x = &mut *x.lock().unwrap_or_else(PoisonError::into_inner);
         let (split, coarse) = (&level.grid.a.split, &level.weights.coarse);
-        let place = |p| split.cells.indices(p);
+        let indices = |p| split.cells.indices(p);
         // SAFETY: only thread 0 works, so no thread writes r.
-        x.iter_mut().enumerate().for_each(|(p, x)| *x = unsafe { level.grid.r.slice(split.point(place(p)), 1)[0] });
+        x.iter_mut().enumerate().for_each(|(p, x)| *x = unsafe { level.grid.r.slice(split.point(indices(p)), 1)[0] });
         solver.solve(x);
         for (p, x) in x.iter().enumerate() {
             // SAFETY: only thread 0 works, so no other thread uses the correction.
-            unsafe { level.correction.slice_mut(coarse.point(place(p)), 1)[0] = *x };
+            unsafe { level.correction.slice_mut(coarse.point(indices(p)), 1)[0] = *x };
         }
     }
 

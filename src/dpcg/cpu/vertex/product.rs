@@ -101,11 +101,11 @@ pub struct Cube {
     corners: [Corners; 27],
 }
 
-fn point(place: [usize; 3]) -> usize {
-    place[0] + 3 * place[1] + 9 * place[2]
+fn point(coordinates: [usize; 3]) -> usize {
+    coordinates[0] + 3 * coordinates[1] + 9 * coordinates[2]
 }
 
-fn place(point: usize) -> [usize; 3] {
+fn coordinates(point: usize) -> [usize; 3] {
     [point % 3, point / 3 % 3, point / 9]
 }
 
@@ -113,7 +113,7 @@ fn place(point: usize) -> [usize; 3] {
 fn corners_of(p: usize) -> Corners {
     let mut corners = Corners::default();
     for t in 0..8_usize {
-        if (0..3).all(|d| place(p)[d].abs_diff(2 * (t >> d & 1)) <= 1) {
+        if (0..3).all(|d| coordinates(p)[d].abs_diff(2 * (t >> d & 1)) <= 1) {
             corners.list[corners.len] = t as u8;
             corners.len += 1;
         }
@@ -225,10 +225,10 @@ struct Cubes<'a, T> {
     /// Row sums of the fine points of a cube: the 8 points whose index in each direction is that of the lowest corner,
     /// or larger by one. `None` for zero.
     row_sums: [Option<&'a [T]>; 8],
-    /// Sums to which the contributions are added. `places` contains, for each pair of corners, the index of the sum for
-    /// the first cube; on the diagonal, the index of the row sum.
+    /// Sums to which the contributions are added.
     to: &'a Shared,
-    places: [[usize; 8]; 8],
+    /// For each pair of corners, the index of the sum for the first cube; on the diagonal, the index of the row sum.
+    sum_indices: [[usize; 8]; 8],
 }
 
 /// Number of pairs whose differences are buffered together, so that the buffers fit into the first-level cache.
@@ -360,7 +360,7 @@ impl<T: Real> Cubes<'_, T> {
             for b in a..8 {
                 let from = if a == b { &added.rows[a] } else { &added.pairs[a][b] };
                 // SAFETY: the sums belong to this thread.
-                let to = unsafe { self.to.slice_mut(self.places[a][b] + at, n) };
+                let to = unsafe { self.to.slice_mut(self.sum_indices[a][b] + at, n) };
                 if n == LANES {
                     let to = &mut to[..LANES];
                     for l in 0..LANES {
@@ -540,7 +540,7 @@ fn cubes_of_row<'a, T: Real + Number>(
     // Returns, for the corners with index x (0 or 1) in their cubes, the half in which they are stored, and the index
     // of the first of them in a row.
     let column = |x: usize| if coarse.is_split() { ((half + x) % 2, (half + x) / 2) } else { (0, x) };
-    let places = std::array::from_fn(|a| {
+    let sum_indices = std::array::from_fn(|a| {
         std::array::from_fn(|b| {
             let entry = if a < b { upper([0, 1, 2].map(|d| bit(b, d) as isize - bit(a, d) as isize)) } else { ROW_SUM };
             let (half, first) = column(bit(a, 0));
@@ -548,11 +548,11 @@ fn cubes_of_row<'a, T: Real + Number>(
         })
     });
     let to = &sums.values;
-    let mut of = Cubes { cube, weights: [[None; 8]; 27], c: [&[]; 104], row_sums: [None; 8], to, places };
+    let mut of = Cubes { cube, weights: [[None; 8]; 27], c: [&[]; 104], row_sums: [None; 8], to, sum_indices };
     for (p, corners) in cube.corners.iter().enumerate() {
         for (row, t) in of.weights[p].iter_mut().zip(&corners.list[..corners.len]) {
             let t = *t as usize;
-            let offset = [0, 1, 2].map(|d| place(p)[d] as isize - 2 * (t >> d & 1) as isize);
+            let offset = [0, 1, 2].map(|d| coordinates(p)[d] as isize - 2 * (t >> d & 1) as isize);
             let (half, first) = column(t & 1);
             let start = coarse.at(half, j + (t >> 1 & 1), k + (t >> 2)) + first;
             // SAFETY: no thread writes weights in this step.

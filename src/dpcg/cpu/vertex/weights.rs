@@ -310,15 +310,15 @@ fn make_row<T: Real + Number>(
         let paths = of.corners[t].clone();
         for (path, &(_, from)) in row.path_weights[paths.clone()].iter_mut().zip(&of.paths[paths]) {
             *path = (from != [0; 3]).then(|| {
-                let (array, place) = corner(from, t);
+                let (array, start) = corner(from, t);
                 // SAFETY: no thread writes the weights of points with fewer odd indices in this step.
-                unsafe { array.slice(place, len) }
+                unsafe { array.slice(start, len) }
             });
         }
         let to = [0, 1, 2].map(|d| if of.bits >> d & 1 == 1 { 1 - 2 * (t >> d & 1) as isize } else { 0 });
-        let (array, place) = corner(to, t);
+        let (array, start) = corner(to, t);
         // SAFETY: the weights of these points belong to this thread.
-        row.to[t] = Some(unsafe { array.slice_mut(place, len) });
+        row.to[t] = Some(unsafe { array.slice_mut(start, len) });
     }
     weights_of(&mut row, &mut Parts([[0.0; LANES]; MAX_PARTS]));
 }

@@ -72,17 +72,17 @@ fn times_part(a: &Dense, is_in: impl Fn(usize, usize) -> bool, x: &[f64]) -> Vec
 
 /// Computes ILU(0) from its definition: (L U)_ij = a_ij at all entries, where L has a unit diagonal. Returns `None` if
 /// a pivot is not positive.
-fn factors(a: &Dense, places: &[(usize, usize, f64)]) -> Option<Dense> {
+fn factors(a: &Dense, pattern: &[(usize, usize, f64)]) -> Option<Dense> {
     let n = a.len();
-    let mut is_place = vec![vec![false; n]; n];
-    places.iter().for_each(|&(i, j, _)| is_place[i][j] = true);
+    let mut in_pattern = vec![vec![false; n]; n];
+    pattern.iter().for_each(|&(i, j, _)| in_pattern[i][j] = true);
     let mut f = vec![vec![0.0; n]; n];
     for k in 0..2 * n {
         // Computes row d of U, then column d of L.
         let d = k / 2;
         for other in d..n {
             let (i, j) = if k % 2 == 0 { (d, other) } else { (other, d) };
-            if (k % 2 == 1 && i == j) || !is_place[i][j] {
+            if (k % 2 == 1 && i == j) || !in_pattern[i][j] {
                 continue;
             }
             let sum = a[i][j] - (0..d).map(|m| f[i][m] * f[m][j]).sum::<f64>();
@@ -339,9 +339,9 @@ fn coloured_factors_are_those_of_the_permuted_matrix() {
         for symmetric in [false, true] {
             let (all, r) = (entries(n, symmetric), vector(n, 17));
             let (rows, colours) = coloured(n, &all);
-            let mut place = vec![0; n];
-            rows.iter().enumerate().for_each(|(k, &row)| place[row] = k);
-            let permuted: Vec<_> = all.iter().map(|&(i, j, value)| (place[i], place[j], value)).collect();
+            let mut position = vec![0; n];
+            rows.iter().enumerate().for_each(|(k, &row)| position[row] = k);
+            let permuted: Vec<_> = all.iter().map(|&(i, j, value)| (position[i], position[j], value)).collect();
             let a = dense(n, &permuted);
             let f = factors(&a, &permuted).unwrap();
             let ssor = |z: &[f64]| {

@@ -73,7 +73,7 @@ struct Span {
     /// Entries per row.
     width: usize,
     /// Position of the first of these rows in the order of processing.
-    place: usize,
+    position: usize,
     /// Index of the first entry in `col` and `val`.
     entry: usize,
 }
@@ -87,18 +87,18 @@ impl<I: Index, V: Real> Triangle<I, V> {
         for unit in order.units.windows(2) {
             units.push(spans.len());
             let mut before = None;
-            for place in unit[0]..unit[1] {
-                let entries = entries(&order.rows[place]);
+            for position in unit[0]..unit[1] {
+                let entries = entries(&order.rows[position]);
                 let width = Some(entries.len());
                 if width != before {
-                    push(&mut spans, Span { width: entries.len(), place, entry: col.len() }, WHAT)?;
+                    push(&mut spans, Span { width: entries.len(), position, entry: col.len() }, WHAT)?;
                     before = width;
                 }
                 col.extend_from_slice(&t.col[entries]);
             }
         }
         units.push(spans.len());
-        push(&mut spans, Span { width: 0, place: order.rows.len(), entry: col.len() }, WHAT)?;
+        push(&mut spans, Span { width: 0, position: order.rows.len(), entry: col.len() }, WHAT)?;
         let val = converted(order.rows.iter().flat_map(|row| t.val[entries(row)].iter().copied()), t.val.len())?;
         Ok(Self { spans, units, col, val })
     }
@@ -117,7 +117,7 @@ impl<I: Index, V: Real> Triangle<I, V> {
         for k in spans.clone() {
             let k = if BACK { spans.start + spans.end - 1 - k } else { k };
             let (span, next) = (self.spans[k], self.spans[k + 1]);
-            let (rows, entries) = (&rows[span.place..next.place], span.entry..next.entry);
+            let (rows, entries) = (&rows[span.position..next.position], span.entry..next.entry);
             let (col, val) = (&self.col[entries.clone()], &self.val[entries]);
             // SAFETY: guaranteed by the caller.
             unsafe {

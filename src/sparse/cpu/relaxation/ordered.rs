@@ -29,12 +29,12 @@ impl<I: Index> Ordered<I> {
     }
 
     fn pass(&self, me: &TeamThread, backward: bool, x: Values, b: &[f64]) {
-        let relax = |place: usize| {
-            let i = self.order.rows[place].at();
+        let relax = |position: usize| {
+            let i = self.order.rows[position].at();
             // SAFETY: during a stage, each thread writes only rows of its own units. If the stage is one level, row i
             // reads no rows of other units of the stage, because units of a level are not connected (`Ordered::new`).
             // If the stage consists of several levels, only thread 0 processes it.
-            unsafe { x.set(i, self.rows.relaxed(place, b[i], x.get(i), |j| x.get(j))) };
+            unsafe { x.set(i, self.rows.relaxed(position, b[i], x.get(i), |j| x.get(j))) };
         };
         let units = &self.order.units;
         self.stages.run(
@@ -42,11 +42,11 @@ impl<I: Index> Ordered<I> {
             backward,
             |unit| self.rows.work(units[unit]),
             |unit| {
-                let places = units[unit]..units[unit + 1];
+                let positions = units[unit]..units[unit + 1];
                 if backward {
-                    places.rev().for_each(relax);
+                    positions.rev().for_each(relax);
                 } else {
-                    places.for_each(relax);
+                    positions.for_each(relax);
                 }
             },
         );
