@@ -96,7 +96,7 @@ impl Place {
 
     /// Returns level, column and row, if the location is a node.
     #[must_use]
-    pub fn of_node(self) -> Option<(usize, usize, usize)> {
+    pub fn as_node(self) -> Option<(usize, usize, usize)> {
         if let Site::Node(level, j, i) = self.site { Some((level, i, j)) } else { None }
     }
 

@@ -587,11 +587,11 @@ fn fork() {
         return;
     }
     // One thread, and a pool that sleeps in the parent and does not exist in the child.
-    for (nx, ny, members) in [(60, 60, 1), (130, 90, 3)] {
+    for (nx, ny, threads) in [(60, 60, 1), (130, 90, 3)] {
         let a = poisson(nx, ny);
         let b = random_rhs(nx * ny, 1);
         let solver = Solver::of(&a, "backend=cpu threads=3");
-        assert_eq!(solver.int(key::INFO_THREADS), members);
+        assert_eq!(solver.int(key::INFO_THREADS), threads);
         fork_with(solver, &a, &b);
     }
 }

@@ -29,7 +29,7 @@ pub struct Plan {
     pub formats: Vec<String>,
     /// Sets of options of solves, as text.
     pub options: Vec<String>,
-    /// Number of measured rounds; ten times as many for products.
+    /// Number of measured rounds of solves. Ten times as many products are measured per format.
     pub repeats: usize,
     /// CUDA ordinal of the device that computes the products, and whose memory contains the arrays of products and
     /// solves; `None`: the CPU, with arrays on the host.
@@ -299,7 +299,8 @@ impl Arrays {
     }
 }
 
-/// Measures in rounds in which all products and solves run in turn; the first round is the warm-up.
+/// Measures the products, one format after the other, and then rounds in which the solves with all sets of options run
+/// in turn. The first product of a format and the first round are the warm-up.
 pub fn measure(plan: &Plan) -> Result<General> {
     let rows = Rows::generate(&plan.name)?;
     if let Some(path) = &plan.write {

@@ -334,7 +334,8 @@ impl<'a> Clocked<'a> {
         let grids = rrb.device().is_none();
         // The CPU runs these systems unfused in any case; with fused stages, the time would be attributed to the wrong
         // steps.
-        let unfused = rrb.done.singular_components > 0 || rrb.done.compensated_couplings > 0 || a.corners.is_some();
+        let unfused =
+            rrb.results.singular_components > 0 || rrb.results.compensated_couplings > 0 || a.corners.is_some();
         let fused = parsed.int(opt::FUSION) != 0 && !(unfused && rrb.device().is_none());
         Ok(Self { problem, options: parsed, rrb, x: vec![0.0; problem.unknowns()], fused, grids })
     }
@@ -401,10 +402,11 @@ fn cost_of(model: &Model, step: &str) -> Option<Cost> {
 /// Solves `repeats` times from x = 0 after one warm-up, and measures each step.
 pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Breakdown> {
     let mut clocked = Clocked::new(problem, options)?;
-    let done = clocked.rrb.done;
-    let model = Model::new(|key| clocked.options.int(key), done.precision.number(), done.cycle.number(), done.levels);
+    let results = clocked.rrb.results;
+    let model =
+        Model::new(|key| clocked.options.int(key), results.precision.number(), results.cycle.number(), results.levels);
     let model = Model { fused: clocked.fused, ..model };
-    let counted = problem.a.corners.is_none() && done.compensated_couplings == 0 && clocked.rrb.grids() > 0;
+    let counted = problem.a.corners.is_none() && results.compensated_couplings == 0 && clocked.rrb.grids() > 0;
     let (mut total, mut transfer) = (Samples::default(), Samples::default());
     let device = clocked.rrb.device();
     let mut stages: Vec<Stage> = Vec::new();

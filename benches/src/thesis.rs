@@ -159,11 +159,11 @@ const METHODS: [(&str, &str); 15] = [
 ];
 const DEFAULTS: &str = "defaults";
 
-/// Options before those of a method and of a place. Larger formats than this are refused: 4 GB.
+/// Options before those of a method and of a place. Formats that need more than 4 GB are refused.
 const COMMON: &str = "solver=auto preconditioner=none ordering=natural format=auto rel_tol=1e-6 max_iter=100000 \
                       format_memory=4000000000";
 
-/// Files of the thesis, their figures, and whether stored zeros are dropped, as the thesis' size of memplus requires.
+/// Files of the thesis, and whether stored zeros are dropped, as the thesis' size of memplus requires.
 const FILES: [(&str, bool); 5] =
     [("bcsstm22", false), ("e05r0000", false), ("add32", false), ("memplus", true), ("memplus", false)];
 
@@ -399,8 +399,8 @@ fn product(library: &Library, system: &str, place: &Place, format: &str, plan: &
     }
 }
 
-/// Measures solves by a method until the repeats or the limit are reached. The first solve is also measured if it takes
-/// more than a quarter of the limit.
+/// Measures solves by a method until the repeats or the limit are reached. The time of the first solve counts only if
+/// the solve takes more than a quarter of the limit or does not converge.
 fn solves(
     library: &Library,
     system: &str,

@@ -24,10 +24,10 @@ constexpr uint32_t SLICE = 32;
 template <class V> struct Level {
     const uint32_t *first; // slice s has the entries first[s] .. first[s + 1] - 1
     const Entry<V> *entries;
-    const V *row_sum, *step; // row_sum: e_i; step: omega / d_i
+    const V *row_sum, *jacobi_factor; // row_sum: e_i; jacobi_factor: omega / d_i
     const uint32_t *aggregate; // aggregate of each row, or NONE; a null pointer on the coarsest level
     const uint32_t *nodes;     // rows of the finer level that form each row: `width` entries, padded with NONE
-    V *r, *start;              // r: right-hand side; start: step_i r_i, the first Jacobi step from zero
+    V *r, *start;              // r: right-hand side; start: omega r_i / d_i, the first Jacobi step from zero
     V *c, *z;                  // z: result; c: result of the first of two cycles
     uint32_t rows;
     uint16_t width;
@@ -79,7 +79,7 @@ template <int ROW, class V> __device__ inline void descend(const DescendArgs<V> 
         for (uint32_t by = together / 2; by > 0; by /= 2) left += __shfl_xor_sync(0xffffffffu, left, by);
         if (is && thread % together == 0) {
             coarse.r[to] = left;
-            coarse.start[to] = coarse.step[to] * left;
+            coarse.start[to] = coarse.jacobi_factor[to] * left;
         }
     }
 }
@@ -105,7 +105,7 @@ template <int ROW, class V> __device__ inline void ascend(const AscendArgs<V> &a
     };
     over_rows<ROW>(k.rows, [&](uint32_t i, uint32_t lane, bool is) {
         const V own = corrected(i);
-        const V z = own + k.step[i] * (k.r[i] - product<ROW>(k, i, lane, own, corrected));
+        const V z = own + k.jacobi_factor[i] * (k.r[i] - product<ROW>(k, i, lane, own, corrected));
         if (is && lane == 0) a.out[i] = first == V(0) ? z : first * k.c[i] + second * z;
     });
 }
@@ -127,7 +127,7 @@ template <int ROW, class V> __device__ inline void subtract(const SubtractArgs<V
         if (!is || lane != 0) return;
         const V r = k.r[i] - factor * product_of_row;
         k.r[i] = r;
-        k.start[i] = k.step[i] * r;
+        k.start[i] = k.jacobi_factor[i] * r;
     });
 }
 template <class V> __device__ inline void subtract(const SubtractArgs<V> &a) {
@@ -169,7 +169,7 @@ template <class V> struct ConvertArgs {
     // follow: the total numbers of entries and of couplings.
     uint32_t *first;
     Entry<V> *entries;
-    V *row_sum, *step;
+    V *row_sum, *jacobi_factor;
     uint64_t *bound; // bits of max_i (1 + sum_j |a_ij| / d_i), an upper bound of the eigenvalues of D^-1 A
     uint32_t slice, unused; // `slice`: rows per slice, SLICE or 1
 };
@@ -210,8 +210,8 @@ template <class V> __device__ inline void convert_rows(const ConvertArgs<V> &t) 
         }
         if (!is || lane != 0) return;
         t.row_sum[i] = V(t.c.row_sum[i]);
-        const V step = V(omega / t.c.diagonal[i]);
-        t.step[i] = is_finite(double(step)) ? step : V(0);
+        const V jacobi_factor = V(omega / t.c.diagonal[i]);
+        t.jacobi_factor[i] = is_finite(double(jacobi_factor)) ? jacobi_factor : V(0);
     });
 }
 

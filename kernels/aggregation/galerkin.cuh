@@ -172,14 +172,14 @@ __device__ inline uint32_t sum_together(const GalerkinArgs &g, uint32_t row, uin
     Summed own[EACH];
     double all[EACH];
     bool leads[EACH];
-    uint32_t place[EACH], length = 0;
+    uint32_t position[EACH], length = 0;
 #pragma unroll
     for (int q = 0; q < EACH; ++q) {
         const uint32_t k = q * 32 + lane;
         own[q] = k < count ? coupling_of(g, row, k, row_sum) : Summed{NONE, 0.0};
         leads[q] = own[q].to != NONE;
         all[q] = 0.0;
-        place[q] = 0;
+        position[q] = 0;
     }
 #pragma unroll
     for (int from = 0; from < EACH; ++from) {
@@ -201,14 +201,14 @@ __device__ inline uint32_t sum_together(const GalerkinArgs &g, uint32_t row, uin
         for (; leaders; leaders &= leaders - 1) {
             const uint32_t to = __shfl_sync(0xffffffffu, own[from].to, __ffs(leaders) - 1);
 #pragma unroll
-            for (int q = 0; q < EACH; ++q) place[q] += to < own[q].to;
+            for (int q = 0; q < EACH; ++q) position[q] += to < own[q].to;
         }
     }
 #pragma unroll
     for (int q = 0; q < EACH; ++q) {
         if (!leads[q]) continue;
-        g.coarse.col[first + place[q]] = own[q].to;
-        g.coarse.a[first + place[q]] = all[q];
+        g.coarse.col[first + position[q]] = own[q].to;
+        g.coarse.a[first + position[q]] = all[q];
         sum += all[q];
     }
     return length;
@@ -248,11 +248,11 @@ __device__ inline uint32_t sum_by_lanes(const GalerkinArgs &g, uint32_t row, uin
     }
     unsigned leaders = __ballot_sync(0xffffffffu, leads);
     const uint32_t length = __popc(leaders);
-    uint32_t place = 0;
-    for (; leaders; leaders &= leaders - 1) place += __shfl_sync(0xffffffffu, to, __ffs(leaders) - 1) < to;
+    uint32_t position = 0;
+    for (; leaders; leaders &= leaders - 1) position += __shfl_sync(0xffffffffu, to, __ffs(leaders) - 1) < to;
     if (leads) {
-        g.coarse.col[first + place] = to;
-        g.coarse.a[first + place] = all;
+        g.coarse.col[first + position] = to;
+        g.coarse.a[first + position] = all;
         sum += all;
     }
     return length;
@@ -288,7 +288,8 @@ __device__ inline void sum_couplings(const GalerkinArgs &g) {
 struct SpreadArgs {
     Couplings c;
     double *to;
-    uint32_t *null_of; // null vector of each row, as in kernels/common/inverse.cuh; only for remove_null_unknowns
+    // Null vector of each row, as in kernels/common/inverse.cuh; only for remove_null_unknowns.
+    uint32_t *null_vector_of;
 };
 __device__ inline void spread_rows(const SpreadArgs &s) {
     over(s.c.rows, [&](uint32_t i) {
@@ -301,13 +302,13 @@ __device__ inline void spread_rows(const SpreadArgs &s) {
 // Removes one unknown of each null vector (kernels/common/inverse.cuh): sets its row and column to zero.
 __device__ inline void remove_null_unknowns(const SpreadArgs &s) {
     const uint32_t n = s.c.rows, i = threadIdx.x, first = i < n ? s.c.first[i] : 0, length = i < n ? s.c.length[i] : 0;
-    const uint32_t *null = inverse::find_null_vectors(int(n), i < n && s.c.row_sum[i] != 0.0, [&](auto f) {
+    const uint32_t *null_vector_of = inverse::find_null_vectors(int(n), i < n && s.c.row_sum[i] != 0.0, [&](auto f) {
         for (uint32_t k = first; k < first + length; ++k)
             if (s.c.a[k] != 0.0) f(s.c.col[k]);
     });
     if (i >= n) return;
-    s.null_of[i] = null[i];
-    if (!(null[i] & inverse::LEFT_OUT)) return;
+    s.null_vector_of[i] = null_vector_of[i];
+    if (!(null_vector_of[i] & inverse::LEFT_OUT)) return;
     s.to[uint64_t(i) * n + i] = 0.0;
     for (uint32_t k = first; k < first + length; ++k) {
         const uint64_t j = s.c.col[k];

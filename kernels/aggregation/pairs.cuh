@@ -261,7 +261,9 @@ __device__ inline void number(const NumberArgs &a) {
 struct SuitabilityArgs {
     Couplings c;
     double kappa;
-    const uint32_t *of, *nodes; // as in NumberArgs, `width` nodes for each of `count` aggregates
+    // Aggregate of each row of the level (NONE: in no aggregate), and the nodes of each of `count` aggregates: `width`
+    // entries, filled up with NONE.
+    const uint32_t *of, *nodes;
     uint32_t *failed;
     uint32_t count;
     int width;

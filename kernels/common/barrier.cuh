@@ -11,19 +11,19 @@ struct BarrierCounts {
 };
 
 #ifdef RRB_EMULATED
-__device__ inline unsigned arrive(unsigned *place) { return atomicAdd(place, 1u); }
-__device__ inline unsigned load_acquire(const unsigned *place) { return *place; }
+__device__ inline unsigned arrive(unsigned *address) { return atomicAdd(address, 1u); }
+__device__ inline unsigned load_acquire(const unsigned *address) { return *address; }
 #else
 // `arrive` releases and `load_acquire` acquires: a thread that reads the new value with `load_acquire` also sees all
 // earlier writes of the thread block that called `arrive`.
-__device__ inline unsigned arrive(unsigned *place) {
+__device__ inline unsigned arrive(unsigned *address) {
     unsigned old;
-    asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], 1;" : "=r"(old) : "l"(place) : "memory");
+    asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], 1;" : "=r"(old) : "l"(address) : "memory");
     return old;
 }
-__device__ inline unsigned load_acquire(const unsigned *place) {
+__device__ inline unsigned load_acquire(const unsigned *address) {
     unsigned v;
-    asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(v) : "l"(place) : "memory");
+    asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(v) : "l"(address) : "memory");
     return v;
 }
 #endif

@@ -7,28 +7,28 @@
 #include <cstddef>
 #include <cstdint>
 
-// Reads a value in device memory that no thread writes while the kernel runs. The compiler may therefore reorder the
-// read with writes.
-template <class T> __device__ inline T fixed(const T &v) { return __ldg(&v); }
+// Reads a value in device memory with the instruction of `__ldg`. No thread may write the value while the kernel runs.
+// The compiler may therefore reorder the read with writes.
+template <class T> __device__ inline T ldg(const T &v) { return __ldg(&v); }
 
 // Reads such a value that the kernel reads only once. The caches evict it before other values.
 #ifdef RRB_EMULATED
-template <class T> __device__ inline T streamed(const T &v) { return v; }
+template <class T> __device__ inline T ldcs(const T &v) { return v; }
 #else
-template <class T> __device__ inline T streamed(const T &v) { return __ldcs(&v); }
+template <class T> __device__ inline T ldcs(const T &v) { return __ldcs(&v); }
 #endif
 
 // Accesses to values that a pass reads or writes only once. If ONCE is set, and the device has compute capability 8.0
-// or higher, the L2 cache evicts their lines before others. The compiler may reorder reads by `fixed_once` with writes,
-// like reads by `fixed`.
+// or higher, the L2 cache evicts their lines before others. The compiler may reorder reads by `ldg_once` with writes,
+// like reads by `ldg`.
 #if !defined(RRB_EMULATED) && __CUDA_ARCH__ >= 800
 __device__ inline uint64_t evict_first() {
     uint64_t policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
     return policy;
 }
-template <bool ONCE> __device__ inline double fixed_once(const double &v) {
-    if (!ONCE) return fixed(v);
+template <bool ONCE> __device__ inline double ldg_once(const double &v) {
+    if (!ONCE) return ldg(v);
     double r;
     asm("ld.global.nc.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(evict_first()));
     return r;
@@ -44,15 +44,15 @@ template <bool ONCE> __device__ inline void write_once(double &to, double v) {
     else asm volatile("st.global.L2::cache_hint.f64 [%0], %1, %2;" : : "l"(&to), "d"(v), "l"(evict_first()) : "memory");
 }
 #else
-template <bool> __device__ inline double fixed_once(const double &v) { return fixed(v); }
+template <bool> __device__ inline double ldg_once(const double &v) { return ldg(v); }
 template <bool> __device__ inline double read_once(const double &v) { return v; }
 template <bool> __device__ inline void write_once(double &to, double v) { to = v; }
 #endif
 
 // Requests that the cache line of an address is loaded into the L2 cache.
-__device__ inline void prefetch(const void *place) {
+__device__ inline void prefetch(const void *address) {
 #ifndef RRB_EMULATED
-    asm volatile("prefetch.global.L2 [%0];" : : "l"(place));
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(address));
 #endif
 }
 
@@ -144,25 +144,25 @@ template <class Then> __device__ inline void sum_blocks(double sum, double *part
 __device__ inline uint64_t magnitude(double v) { return uint64_t(__double_as_longlong(v)) & 0x7fffffffffffffffull; }
 
 // Atomic operations that are system-wide, because several devices may update the same location at the same time.
-__device__ inline void atomic_max(uint64_t *place, uint64_t v) {
-    if (v) atomicMax_system(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
+__device__ inline void atomic_max(uint64_t *address, uint64_t v) {
+    if (v) atomicMax_system(reinterpret_cast<unsigned long long *>(address), static_cast<unsigned long long>(v));
 }
-__device__ inline void atomic_min(uint64_t *place, uint64_t v) {
-    atomicMin_system(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
+__device__ inline void atomic_min(uint64_t *address, uint64_t v) {
+    atomicMin_system(reinterpret_cast<unsigned long long *>(address), static_cast<unsigned long long>(v));
 }
-__device__ inline void atomic_add(uint64_t *place, uint64_t v) {
-    if (v) atomicAdd_system(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
+__device__ inline void atomic_add(uint64_t *address, uint64_t v) {
+    if (v) atomicAdd_system(reinterpret_cast<unsigned long long *>(address), static_cast<unsigned long long>(v));
 }
 
-// Replaces the value at `place` by the maximum of this value and of v over all threads of the thread block. All threads
-// of the block call this function.
-__device__ inline void update_largest(uint64_t *place, uint64_t v) {
+// Replaces the value at `address` by the maximum of this value and of v over all threads of the thread block. All
+// threads of the block call this function.
+__device__ inline void update_largest(uint64_t *address, uint64_t v) {
     __shared__ unsigned long long largest;
     if (thread_of_block() == 0) largest = 0;
     __syncthreads();
     if (v) atomicMax(&largest, (unsigned long long)v);
     __syncthreads();
-    if (thread_of_block() == 0) atomic_max(place, largest);
+    if (thread_of_block() == 0) atomic_max(address, largest);
 }
 
 __device__ inline bool is_finite(double v) { return magnitude(v) < 0x7ff0000000000000ull; }

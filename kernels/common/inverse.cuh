@@ -52,7 +52,7 @@ __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int
     __shared__ double rows[2][2][PIVOTS], columns[2][2][PIVOTS];
     __shared__ double least[PIVOTS];
     const int column = threadIdx.x % PIVOTS, first = threadIdx.x / PIVOTS;
-    if (threadIdx.x < PIVOTS) least[column] = column < count ? ZERO_PIVOT * fixed(diagonal[column]) : 0.0;
+    if (threadIdx.x < PIVOTS) least[column] = column < count ? ZERO_PIVOT * ldg(diagonal[column]) : 0.0;
 #pragma unroll
     for (int p = 0; p < PIVOTS; p += 2) {
         double (*row)[PIVOTS] = rows[p / 2 % 2], (*across)[PIVOTS] = columns[p / 2 % 2];
@@ -167,20 +167,21 @@ __device__ inline void step(const InverseArgs &a) {
     for (int q = 0; q < 4; ++q) a.pivots[(a.step + 1) % 2 * PIVOTS * PIVOTS + t + THREADS * q] = e[q];
 }
 
-// The array `null_of` has one word per unknown. This bit of the word marks the unknown that is removed for a null
-// vector. The other bits contain the number of the null vector to which the unknown belongs, counted from 1, or 0 if it
-// belongs to none.
+// The array `null_vector_of` has one word per unknown. This bit of the word marks the unknown that is removed for a
+// null vector. The other bits contain the number of the null vector to which the unknown belongs, counted from 1, or 0
+// if it belongs to none.
 constexpr uint32_t LEFT_OUT = 1u << 31;
 // Largest number of unknowns for `find_null_vectors`, which uses one thread per unknown.
 constexpr int MOST_UNKNOWNS = 1024;
 
 // Finds the null vectors of a matrix. There is one for each component of at least two unknowns in which all row sums
-// are zero; its entries are 1 in this component, and 0 elsewhere. Returns `null_of` of all unknowns, in shared memory.
-// Executed by one thread block of MOST_UNKNOWNS threads; thread k < n has unknown k. `regular`: whether the row sum of
-// this thread's unknown is not zero. If the thread has an unknown, each(f) must call f(q) for each unknown q that is
-// coupled to it.
+// are zero; its entries are 1 in this component, and 0 elsewhere. Returns `null_vector_of` of all unknowns, in shared
+// memory. Executed by one thread block of MOST_UNKNOWNS threads; thread k < n has unknown k. `regular`: whether the row
+// sum of this thread's unknown is not zero. If the thread has an unknown, each(f) must call f(q) for each unknown q
+// that is coupled to it.
 template <class Each> __device__ inline const uint32_t *find_null_vectors(int n, bool regular, Each each) {
-    __shared__ unsigned root[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS], with_sums[MOST_UNKNOWNS], moved;
+    __shared__ unsigned root[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null_vector_of[MOST_UNKNOWNS],
+        with_sums[MOST_UNKNOWNS], moved;
     const unsigned p = threadIdx.x;
     root[p] = p;
     with_sums[p] = last[p] = 0;
@@ -204,17 +205,17 @@ template <class Each> __device__ inline const uint32_t *find_null_vectors(int n,
     if (p < unsigned(n)) atomicMax(&last[own], p);
     __syncthreads();
     const bool is_null = p < unsigned(n) && !with_sums[own] && last[own] != own;
-    null[p] = !is_null ? 0 : last[own] == p ? (own + 1) | LEFT_OUT : own + 1;
+    null_vector_of[p] = !is_null ? 0 : last[own] == p ? (own + 1) | LEFT_OUT : own + 1;
     __syncthreads();
-    return null;
+    return null_vector_of;
 }
 
 struct NullVectorArgs {
     const double *from;
     double *to;
     const double *diagonal;
-    const uint32_t *null_of;
-    const uint32_t *nulls; // points to the number of null vectors
+    const uint32_t *null_vector_of;
+    const uint32_t *null_vector_count; // points to the number of null vectors
     // 1 / (c k^2) and c of each null vector u, if E + c u u^T replaces the matrix E; otherwise null.
     double *shift;
     uint64_t *largest; // largest magnitudes of the inverse, and of the diagonal of E + c u u^T
@@ -227,8 +228,8 @@ struct NullVectorArgs {
 __device__ inline void project_inverse(const NullVectorArgs &a) {
     for (int row = blockIdx.x; row < a.n; row += gridDim.x) {
         const double *from = a.from + int64_t(row) * a.n;
-        const uint32_t own = a.null_of[row] & ~LEFT_OUT;
-        const auto is_part = [&](int c) { return own > 0 && (fixed(a.null_of[c]) & ~LEFT_OUT) == own; };
+        const uint32_t own = a.null_vector_of[row] & ~LEFT_OUT;
+        const auto is_part = [&](int c) { return own > 0 && (ldg(a.null_vector_of[c]) & ~LEFT_OUT) == own; };
         double size = 0.0, sum = 0.0;
         for (int c = threadIdx.x; c < a.n; c += THREADS) {
             if (!is_part(c)) continue;

@@ -37,9 +37,9 @@ struct Slot; // a slot of `dpcg` (kernels/dpcg/labelled.cuh)
 struct LabelledArgs {
     CellLabels labels;
     const Run *runs;   // null in `dpcg`
-    int64_t of;        // number of runs; in `dpcg`, number of cells
-    const Slot *slots; // null in `rrb`, as are `items` and `place`
-    const uint32_t *items, *place;
+    int64_t count;     // number of runs; in `dpcg`, number of cells
+    const Slot *slots; // null in `rrb`, as are `items` and `index_by_label`
+    const uint32_t *items, *index_by_label;
     const uint32_t *label_start;     // first slot of each label, in the order of labels
     const unsigned long long *cells; // number of cells of each label
     double *sums;                    // sum of each slot, at its index in the order of labels

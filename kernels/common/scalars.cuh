@@ -22,7 +22,7 @@ struct LoopScalars {
     int64_t iterations;
     int64_t max_iter;
     int64_t pause_at;
-    int64_t done;           // 1: the loop has ended and x is final; further kernels of the graph return immediately
+    int64_t loop_ended; // 1: the loop has ended and x is final; further kernels of the graph return immediately
     int32_t preconditioned; // 1: the stopping test uses the preconditioned norm; 0: the 2-norm
     int32_t code;
     double rho, sigma, alpha, beta, norm2, norm;
@@ -97,10 +97,10 @@ __device__ inline Code set_sigma(LoopScalars &s, double sigma) {
 // Updates the scalars between the forward and the backward half of the cycle, when <r, M^-1 r> and <r, r> are known.
 // Outside a loop, only stores these two values; with CONFIRM, only if the loop has ended. `ring` is the ring buffer in
 // the thread that writes it, and null in all other threads.
-__device__ inline void update(LoopScalars &s, Step *ring, double rho, double norm2, int how) {
-    if (how == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
+__device__ inline void update(LoopScalars &s, Step *ring, double rho, double norm2, int stage) {
+    if (stage == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
     s.norm2 = norm2;
-    if (how != LOOP) {
+    if (stage != LOOP) {
         s.rho = rho;
         return;
     }
@@ -115,13 +115,13 @@ __device__ inline void update(LoopScalars &s, Step *ring, double rho, double nor
 }
 
 // Ends an iteration after the backward half of the cycle, which computes sigma = <p, A p>.
-__device__ inline void end_of_iteration(LoopScalars &s, double sigma, int how) {
+__device__ inline void end_of_iteration(LoopScalars &s, double sigma, int stage) {
     const Code code = set_sigma(s, sigma);
     s.direction = s.parity;
-    if (how == LOOP) {
+    if (stage == LOOP) {
         if (code != RUNNING) s.code = code;
         else if (s.iterations >= s.pause_at) s.code = PAUSED;
-        if (s.code != RUNNING) s.done = 1;
+        if (s.code != RUNNING) s.loop_ended = 1;
     } else {
         s.beta = 0.0;
     }
@@ -141,20 +141,20 @@ struct ScalarArgs {
     Scalars *scalars;
     const double *rho_partial, *norm_partial;
     int rho_count, norm_count;
-    int how;
+    int stage;
 };
 
 // Updates the scalars when all partial sums are available. Called by one thread block, or by all thread blocks with a
 // copy of the scalars each.
 __device__ inline void update_scalars(const ScalarArgs &a, LoopScalars &s, Step *ring) {
-    if (a.how == LOOP && s.done) return;
+    if (a.stage == LOOP && s.loop_ended) return;
     double rho = thread_sum(a.rho_partial, a.rho_count), norm2 = thread_sum(a.norm_partial, a.norm_count);
     rho = block_sum(rho);
     norm2 = block_sum(norm2);
     if (thread_of_block() == 0) {
         // In the loop, the forward half of the cycle has written the other array r of colour b1.
-        if (a.how == LOOP) s.parity ^= 1;
-        update(s, ring, rho * s.per_unit, norm2, a.how);
+        if (a.stage == LOOP) s.parity ^= 1;
+        update(s, ring, rho * s.per_unit, norm2, a.stage);
     }
 }
 
@@ -171,7 +171,7 @@ __device__ inline void update_scalars(const ScalarArgs &a) {
 // sums of <r, r> are available. If the test will be satisfied, later kernels skip the coarse levels.
 __device__ inline void check_ahead(const ScalarArgs &a) {
     LoopScalars &s = *a.scalars;
-    if (a.how == LOOP && s.done) return;
+    if (a.stage == LOOP && s.loop_ended) return;
     const double norm2 = sum_of(a.norm_partial, a.norm_count);
-    if (thread_of_block() == 0) s.met = a.how == LOOP && !s.preconditioned && sqrt(norm2) <= s.threshold;
+    if (thread_of_block() == 0) s.met = a.stage == LOOP && !s.preconditioned && sqrt(norm2) <= s.threshold;
 }

@@ -43,7 +43,7 @@ struct CellArray {
 };
 
 // How a sum over all cells is used by the thread block that finishes last.
-enum Use {
+enum SumUse {
     KEPT,      // the block stores the sum in `to`
     RHO,       // the sum is <r, M^-1 r> of an iteration; the block updates the scalars
     LAST_SIGMA, // the sum is <p, P A p>; the block ends the iteration
@@ -54,30 +54,30 @@ struct Sum {
     double *partial; // one value per thread block; null: there is no sum
     Scalars *scalars;
     double *to; // result of KEPT
-    int how, in_loop; // how: a value of Use; in_loop: 1 in the loop of a recorded graph, 0 otherwise
+    int sum_use, in_loop; // sum_use: a value of SumUse; in_loop: 1 in the loop of a recorded graph, 0 otherwise
     uint64_t conditional; // condition handle of the WHILE node of the graph; 0: none
 };
 
 // Returns whether the loop of a recorded graph has ended. If it has, the kernel that computes the last sum of the
-// iteration also sets `done` and ends the WHILE node.
+// iteration also sets `loop_ended` and ends the WHILE node.
 __device__ inline bool is_over(const Sum &s) {
     if (!s.in_loop || s.scalars->code == RUNNING) return false;
-    if (s.how >= LAST_SIGMA && blockIdx.x == 0 && threadIdx.x == 0) {
-        s.scalars->done = 1;
+    if (s.sum_use >= LAST_SIGMA && blockIdx.x == 0 && threadIdx.x == 0) {
+        s.scalars->loop_ended = 1;
         if (s.conditional) set_loop_condition(s.conditional, *s.scalars);
     }
     return true;
 }
 
-// Adds `sum` over all thread blocks, and uses the result as `s.how` states.
+// Adds `sum` over all thread blocks, and uses the result as `s.sum_use` states.
 __device__ inline void finish_sum(const Sum &s, double sum) {
     if (!s.partial) return;
     sum_blocks(sum, s.partial, &s.scalars->ticket, [&](double all) {
         Scalars &now = *s.scalars;
-        if (s.how == RHO) {
+        if (s.sum_use == RHO) {
             update(now, now.ring, all, now.norm2, LOOP);
-        } else if (s.how >= LAST_SIGMA) {
-            end_of_iteration(now, s.how == LAST_PART ? now.sigma - all : all, LOOP);
+        } else if (s.sum_use >= LAST_SIGMA) {
+            end_of_iteration(now, s.sum_use == LAST_PART ? now.sigma - all : all, LOOP);
             if (s.conditional) set_loop_condition(s.conditional, now);
         } else {
             *s.to = all;
@@ -254,20 +254,20 @@ template <class V> struct CycleTransferArgs {
     const double *r;
     double *z;
     const double *scales; // 1 / s and s, where s is a power of two near max |r_i|
-    const V *step; // factors of the first smoothing step
+    const V *jacobi_factor; // factors of the first smoothing step
     V *of_r, *start;
     const V *of_z;
     double factor; // power of two by which the matrix of the cycle is multiplied
     Sum sum;       // <r, z>
 };
 
-// Computes of_r = r / s and start = step * of_r.
+// Computes of_r = r / s and start = jacobi_factor * of_r.
 template <class V> __device__ inline void load_cycle_input(const CycleTransferArgs<V> &a) {
     const double per_scale = a.scales[0];
     over_cells(a.count, [&](int64_t c) {
         const V r = V(a.r[c] * per_scale);
         a.of_r[c] = r;
-        a.start[c] = a.step[c] * r;
+        a.start[c] = a.jacobi_factor[c] * r;
     });
 }
 

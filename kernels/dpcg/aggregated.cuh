@@ -23,11 +23,11 @@ __device__ inline void compute_couplings(const CellCouplingsArgs &a) {
     const int64_t n = a.cells.north(), t = a.cells.top();
     over_cells(a.cells.count(), [&](int64_t c) {
         const int64_t beside[6] = {c - t, c - n, c - 1, c + 1, c + n, c + t};
-        const double entries[6] = {fixed(a.m.top[c - t]), fixed(a.m.north[c - n]), fixed(a.m.east[c - 1]),
-            fixed(a.m.east[c]), fixed(a.m.north[c]), fixed(a.m.top[c])};
+        const double entries[6] = {ldg(a.m.top[c - t]), ldg(a.m.north[c - n]), ldg(a.m.east[c - 1]),
+            ldg(a.m.east[c]), ldg(a.m.north[c]), ldg(a.m.top[c])};
         const uint32_t first = 6 * uint32_t(c);
         uint32_t length = 0;
-        const double center = a.scale * fixed(a.m.center[c]);
+        const double center = a.scale * ldg(a.m.center[c]);
         double row_sum = center, sum = 0.0;
         for (int k = 0; k < 6; ++k) {
             if (entries[k] == 0.0) continue;

@@ -36,8 +36,8 @@ struct Around {
 };
 __device__ inline Around around(const CellBox &box, const CellMatrix &m, const double *v, int64_t c) {
     const int64_t n = box.north(), t = box.top();
-    return {{fixed(m.east[c - 1]), fixed(m.east[c]), fixed(m.north[c - n]), fixed(m.north[c]), fixed(m.top[c - t]),
-                fixed(m.top[c])},
+    return {{ldg(m.east[c - 1]), ldg(m.east[c]), ldg(m.north[c - n]), ldg(m.north[c]), ldg(m.top[c - t]),
+                ldg(m.top[c])},
         {v[c - 1], v[c + 1], v[c - n], v[c + n], v[c - t], v[c + t]}};
 }
 

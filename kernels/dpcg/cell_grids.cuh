@@ -14,9 +14,9 @@ struct CellGridArgs {
     int unused;
     const void *forward[3]; // couplings of the fine grid to the east, north and top
     void *center;
-    double *excess; // row sums of the fine grid
+    double *row_sums; // row sums of the fine grid
     void *coarse_forward[3];
-    double *coarse_excess;
+    double *coarse_row_sums;
     double factor;       // power of two by which the coarse matrix is multiplied
     double zero_row_sum; // row sums of at most this fraction of the center, also negative ones, count as zero
     double *partial;     // 3 values per block
@@ -45,11 +45,11 @@ template <class T, bool FINEST> __device__ inline void centers_and_strengths(con
         if (FINEST) {
             own = center[c];
             const double more = own - couplings;
-            a.excess[c] = any && more > a.zero_row_sum * own ? more : 0.0;
+            a.row_sums[c] = any && more > a.zero_row_sum * own ? more : 0.0;
         } else {
-            own = couplings + a.excess[c];
+            own = couplings + a.row_sums[c];
             own = own > 0.0 ? own : 1.0;
-            if (!any) a.excess[c] = 0.0;
+            if (!any) a.row_sums[c] = 0.0;
             center[c] = T(own);
         }
         for (int d = 0; d < 3; ++d) strengths[d] += fabs(part[d]) / own;
@@ -68,13 +68,13 @@ template <class Fine, class T> __device__ inline void coarsen_cells(const CellGr
         // box.
         const int last[3] = {(I + 1) * a.ratio[0] - 1, (J + 1) * a.ratio[1] - 1, (K + 1) * a.ratio[2] - 1};
         const int end[3] = {min(last[0], a.cells.nx - 1), min(last[1], a.cells.ny - 1), min(last[2], a.cells.nz - 1)};
-        double sums[3] = {0.0, 0.0, 0.0}, excess = 0.0;
+        double sums[3] = {0.0, 0.0, 0.0}, row_sum = 0.0;
         for (int k = K * a.ratio[2]; k <= end[2]; ++k) {
             for (int j = J * a.ratio[1]; j <= end[1]; ++j) {
                 for (int i = I * a.ratio[0]; i <= end[0]; ++i) {
                     const int64_t p = (int64_t(k) * a.cells.ny + j) * a.cells.nx + i;
                     const bool at_face[3] = {i == last[0], j == last[1], k == last[2]};
-                    excess += a.excess[p] * a.factor;
+                    row_sum += a.row_sums[p] * a.factor;
                     for (int d = 0; d < 3; ++d) {
                         if (at_face[d]) sums[d] += double(static_cast<const Fine *>(a.forward[d])[p]) * factor[d];
                     }
@@ -82,7 +82,7 @@ template <class Fine, class T> __device__ inline void coarsen_cells(const CellGr
             }
         }
         for (int d = 0; d < 3; ++d) static_cast<T *>(a.coarse_forward[d])[c] = T(sums[d]);
-        a.coarse_excess[c] = excess;
+        a.coarse_row_sums[c] = row_sum;
     });
 }
 

@@ -50,8 +50,8 @@ __device__ inline int32_t neighbour_label(const ClassArgs &a, int64_t c) {
     const double *forward[3] = {a.m.east, a.m.north, a.m.top};
     uint32_t smallest = ~0u;
     for (int d = 0; d < 3; ++d) {
-        if (fixed(forward[d][c]) != 0.0) smallest = min(smallest, uint32_t(a.labels[c + step[d]]));
-        if (fixed(forward[d][c - step[d]]) != 0.0) smallest = min(smallest, uint32_t(a.labels[c - step[d]]));
+        if (ldg(forward[d][c]) != 0.0) smallest = min(smallest, uint32_t(a.labels[c + step[d]]));
+        if (ldg(forward[d][c - step[d]]) != 0.0) smallest = min(smallest, uint32_t(a.labels[c - step[d]]));
     }
     return int32_t(smallest);
 }
@@ -151,8 +151,8 @@ __device__ inline void gather_classes(const ClassArgs &a) {
 // Stores the region number of each cell, and of the guard cells.
 __device__ inline void number_cells(const ClassArgs &a) {
     const int64_t count = a.cells.count();
-    over_cells(count + 2 * int64_t(a.guard), [&](int64_t place) {
-        const int64_t c = place - a.guard;
+    over_cells(count + 2 * int64_t(a.guard), [&](int64_t position) {
+        const int64_t c = position - a.guard;
         const uint32_t slot = c >= 0 && c < count ? a.slot_of[c] : NO_SLOT;
         a.regions[c] = slot == NO_SLOT ? uint16_t(a.none) : a.region_of_class[a.class_of_slot[slot]];
     });

@@ -31,7 +31,7 @@ struct CoarseningArgs {
     void *c;          // conductances of the fine grid, or couplings (see conductance_of)
     int64_t c_stride; // distance between the conductances of successive offsets
     void *diagonal, *inverse; // of the finest grid in compute_conductances, of the coarse grid in compute_coarse_grid
-    double *excess;           // row sums of the fine grid
+    double *row_sums;         // row sums of the fine grid
     double *weights;          // unrounded weights
     void *narrow;             // weights rounded to T
     Strides strides;          // of both arrays of weights
@@ -40,16 +40,16 @@ struct CoarseningArgs {
     int points_from, point_planes; // planes of points in the slab
     void *coarse_c;
     int64_t coarse_stride;
-    double *coarse_excess;
+    double *coarse_row_sums;
     double *partial;   // 4 values per block
     double *strengths; // result of compute_strengths: three sums, then the number of rows
     Scalars *scalars;
 };
 
 // Returns the row sum diagonal - sum, or zero if it is at most ZERO_ROW_SUM times the diagonal.
-__device__ inline double excess_of(double diagonal, double sum) {
-    const double excess = diagonal - sum;
-    return excess > ZERO_ROW_SUM * diagonal ? excess : 0.0;
+__device__ inline double row_sum_of(double diagonal, double sum) {
+    const double row_sum = diagonal - sum;
+    return row_sum > ZERO_ROW_SUM * diagonal ? row_sum : 0.0;
 }
 
 struct Offset {
@@ -102,9 +102,9 @@ template <class T> __device__ inline void compute_conductances(const CoarseningA
             }
         }
         const double center = a.scale * a.m.center[p];
-        const double excess = size > 0.0 ? excess_of(center, a.scale * sum) : 0.0;
-        const T d = T(rounded + excess);
-        a.excess[p] = excess;
+        const double row_sum = size > 0.0 ? row_sum_of(center, a.scale * sum) : 0.0;
+        const T d = T(rounded + row_sum);
+        a.row_sums[p] = row_sum;
         diagonal[p] = d == T(0) ? T(center) : d;
         inverse[p] = T(1.0 / center);
     });
@@ -120,7 +120,7 @@ template <class T, bool FINEST> __device__ inline void compute_strengths(const C
             diagonal += c;
             for (int d = 0; d < 3; ++d) row[d] += o.d[d] != 0 ? c : 0.0;
         });
-        diagonal += a.excess[p];
+        diagonal += a.row_sums[p];
         if (!(diagonal > 0.0)) return;
         for (int d = 0; d < 3; ++d) sums[d] += row[d] / diagonal;
         sums[3] += 1.0;
@@ -137,16 +137,16 @@ __device__ inline int64_t step_to_side(const Strides &s, int side) {
 // Returns the weight of a coarse point in the interpolation to a fine point. `type` has a bit for each coarsened
 // direction in which the index of the fine point is odd. `t` has a bit for each direction in which the coarse point is
 // after the fine point. If `t` has a bit that `type` does not have, the fine point is not interpolated from this coarse
-// point, and the weight is zero. `at`: Strides::place of the coarse index of the fine point.
+// point, and the weight is zero. `at`: Strides::index of the coarse index of the fine point.
 __device__ inline double weight_at(const CoarseningArgs &a, int type, int t, int64_t at) {
     if (t & ~type) return 0.0;
     return type == 0 ? 1.0 : a.weights[a.strides.at(type, t) + at];
 }
 
-// Computes the weights of point p, whose type is `type` (see weight_at). `at`: Strides::place of its coarse index.
+// Computes the weights of point p, whose type is `type` (see weight_at). `at`: Strides::index of its coarse index.
 template <class T, bool FINEST>
 __device__ inline void compute_weights_of(const CoarseningArgs &a, int type, int64_t p, int64_t at) {
-    double row[8] = {}, sum = 0.0, diagonal = a.excess[p];
+    double row[8] = {}, sum = 0.0, diagonal = a.row_sums[p];
     each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
         diagonal += c;
         // If the offset is nonzero in a direction of `type`, the index of the neighbour is even in this direction. The
@@ -166,7 +166,7 @@ __device__ inline void compute_weights_of(const CoarseningArgs &a, int type, int
     });
     // If the sum of the couplings towards coarse points is not positive, p is not interpolated: all its weights are
     // zero.
-    const double sound = sum + a.excess[p] > ZERO_ROW_SUM * diagonal ? sum + a.excess[p] : sum;
+    const double sound = sum + a.row_sums[p] > ZERO_ROW_SUM * diagonal ? sum + a.row_sums[p] : sum;
     const double divisor = sum > 0.0 ? sound : 0.0;
 #pragma unroll
     for (int t = 0; t < 8; ++t) {
@@ -187,14 +187,15 @@ template <class T, bool FINEST> __device__ inline void compute_weights(const Coa
     over_cells(int64_t((count - 1) / 32 + 1) * 32 * types, [&](int64_t item) {
         const unsigned warp = unsigned(item / 32), chunk = warp / unsigned(types), number = warp - chunk * types;
         const int type = a.which == 1 ? 1 << number : a.which == 2 ? 7 ^ 1 << number : 7;
-        const unsigned place = 32 * chunk + unsigned(item) % 32, nx = a.coarse.nx, ny = a.coarse.ny, row = place / nx;
-        if (place >= count || type & ~all) return;
-        const int I = int(place - row * nx), J = int(row % ny), K = int(row / ny);
+        const unsigned coarse_index = 32 * chunk + unsigned(item) % 32;
+        const unsigned nx = a.coarse.nx, ny = a.coarse.ny, row = coarse_index / nx;
+        if (coarse_index >= count || type & ~all) return;
+        const int I = int(coarse_index - row * nx), J = int(row % ny), K = int(row / ny);
         const int i = (I << a.coarsened[0]) + (type & 1), j = (J << a.coarsened[1]) + (type >> 1 & 1);
         const int k = (K << a.coarsened[2]) + (type >> 2);
         if (i >= a.fine.nx || j >= a.fine.ny || k >= a.fine.nz) return;
         const int64_t p = (int64_t(k) * a.fine.ny + j) * a.fine.nx + i;
-        compute_weights_of<T, FINEST>(a, type, p, a.strides.place(I, J, K));
+        compute_weights_of<T, FINEST>(a, type, p, a.strides.index(I, J, K));
     });
 }
 
@@ -234,9 +235,9 @@ template <class T, bool FINEST> __device__ inline void compute_product(const Coa
         const int I = int(unsigned(cube) - row * unsigned(coarse.nx)), J = int(row % unsigned(coarse.ny));
         const int K = int(row / unsigned(coarse.ny));
         const int low[3] = {I << a.coarsened[0], J << a.coarsened[1], K << a.coarsened[2]};
-        const int64_t weights = a.strides.place(I, J, K);
+        const int64_t weights = a.strides.index(I, J, K);
         CubeMatrix e = {};
-        auto place = [&](const int (&in)[3]) {
+        auto index_of = [&](const int (&in)[3]) {
             return (int64_t(low[2] + in[2]) * a.fine.ny + low[1] + in[1]) * a.fine.nx + low[0] + in[0];
         };
         // Returns the weight of corner t in the interpolation to the point at the offset `in` from the lowest corner.
@@ -259,12 +260,12 @@ template <class T, bool FINEST> __device__ inline void compute_product(const Coa
                 inside &= low[d] + in[d] < size[d];
             }
             if (!begins) continue;
-            const int64_t here = place(in);
-            if (inside && a.excess[here] != 0.0) {
+            const int64_t here = index_of(in);
+            if (inside && a.row_sums[here] != 0.0) {
                 double v[8];
 #pragma unroll
                 for (int t = 0; t < 8; ++t) v[t] = weights_at(in, t);
-                e.add(a.excess[here], v);
+                e.add(a.row_sums[here], v);
             }
             for (int k = 0; k < (FINEST ? 3 : 13); ++k) {
                 const Offset o = offset_of_number<FINEST>(k);
@@ -276,7 +277,7 @@ template <class T, bool FINEST> __device__ inline void compute_product(const Coa
                     has &= low[d] + from[d] < size[d] && low[d] + to[d] < size[d];
                 }
                 if (!has) continue;
-                const double conductance = conductance_of<T, FINEST>(c[k * a.c_stride + place(from)], -a.scale);
+                const double conductance = conductance_of<T, FINEST>(c[k * a.c_stride + index_of(from)], -a.scale);
                 if (conductance == 0.0) continue;
                 double v[8];
 #pragma unroll
@@ -331,9 +332,9 @@ template <class T> __device__ inline void compute_coarse_grid(const CoarseningAr
             size += fabs(rounded_up);
             size += fabs(rounded_down);
         }
-        const double excess = excess_of(sums[13], exact);
-        const double d = sum + excess, divisor = max(d, (d + size) / 2.0) / DAMPING;
-        a.coarse_excess[p] = excess;
+        const double row_sum = row_sum_of(sums[13], exact);
+        const double d = sum + row_sum, divisor = max(d, (d + size) / 2.0) / DAMPING;
+        a.coarse_row_sums[p] = row_sum;
         diagonal[p] = T(d);
         inverse[p] = T(divisor > 0.0 ? 1.0 / divisor : 0.0);
     });
@@ -345,10 +346,10 @@ struct CoarsestArgs {
     int64_t c_stride;
     const void *center; // if SEVEN: centers
     double factor;      // if SEVEN: factor by which couplings and centers are multiplied
-    const double *excess;
+    const double *row_sums;
     double *matrix; // contains zeros on entry
     double *diagonal;
-    uint32_t *null_of;
+    uint32_t *null_vector_of;
 };
 
 // Stores the coarsest matrix as a dense matrix for its inversion, and finds the null vectors: components whose row sums
@@ -369,20 +370,20 @@ template <class T, bool SEVEN> __device__ inline void spread_coarsest(const Coar
     };
     double diagonal = 0.0;
     each([&](int, double conductance) { diagonal += conductance; });
-    const bool has_excess = p < n && a.excess[p] > 0.0;
-    diagonal += has_excess ? a.excess[p] : 0.0;
+    const bool regular = p < n && a.row_sums[p] > 0.0;
+    diagonal += regular ? a.row_sums[p] : 0.0;
     // In single precision, the rounding error of a center may exceed the couplings of the heavy phase. The diagonal
     // entry is therefore the sum of the conductances and the row sum, if this sum is positive.
     const bool is_given = SEVEN && (sizeof(T) == sizeof(double) || !(diagonal > 0.0));
     if (is_given && p < n) diagonal = a.factor * static_cast<const T *>(a.center)[p];
-    const uint32_t *null =
-        inverse::find_null_vectors(n, has_excess, [&](auto f) { each([&](int q, double) { f(unsigned(q)); }); });
+    const uint32_t *null_vector_of =
+        inverse::find_null_vectors(n, regular, [&](auto f) { each([&](int q, double) { f(unsigned(q)); }); });
     if (p >= n) return;
-    const bool out = null[p] & LEFT_OUT;
+    const bool out = null_vector_of[p] & LEFT_OUT;
     each([&](int q, double conductance) {
-        a.matrix[int64_t(p) * n + q] = out || null[q] & LEFT_OUT ? 0.0 : -conductance;
+        a.matrix[int64_t(p) * n + q] = out || null_vector_of[q] & LEFT_OUT ? 0.0 : -conductance;
     });
-    a.null_of[p] = null[p];
+    a.null_vector_of[p] = null_vector_of[p];
     a.diagonal[p] = diagonal;
     a.matrix[int64_t(p) * n + p] = out ? 0.0 : diagonal;
 }

@@ -23,7 +23,7 @@ struct CoarseMatrixArgs {
     CellLabels singular;    // singular component of each cell
     double scale;           // 1 / s, where s is a power of two near the largest center
     unsigned long long *sums; // 3 words at 3 (r (n + 1) + s): sum of -a_ij for r < s, of e_i for r = s
-    const uint32_t *null_of;  // null vector of each unknown, 0: none; LEFT_OUT is set for removed unknowns
+    const uint32_t *null_vector_of;  // null vector of each unknown, 0: none; LEFT_OUT is set for removed unknowns
     double *matrix, *diagonal;
     int n, unused;
 };
@@ -90,14 +90,14 @@ __device__ inline void round_coarse_matrix(const CoarseMatrixArgs &a) {
     const int n = a.n, lane = threadIdx.x % 32;
     const int64_t side = n + 1;
     for (int r = blockIdx.x * WARPS + threadIdx.x / 32; r < n; r += gridDim.x * WARPS) {
-        const bool out = a.null_of[r] & LEFT_OUT;
+        const bool out = a.null_vector_of[r] & LEFT_OUT;
         Words diagonal = {};
         for (int s = lane; s <= n; s += 32) {
             Words entry = {};
             entry.add(a.sums + 3 * (min(r, s) * side + max(r, s)));
             for (int k = 0; k < 3; ++k) diagonal.of[k] += entry.of[k];
             if (s == r || s == n) continue;
-            const bool none = out || a.null_of[s] & LEFT_OUT;
+            const bool none = out || a.null_vector_of[s] & LEFT_OUT;
             a.matrix[int64_t(r) * n + s] = none ? 0.0 : -entry.value() / a.scale;
         }
         for (int k = 0; k < 3; ++k) diagonal.of[k] = warp_sum(diagonal.of[k]);
@@ -127,7 +127,7 @@ template <class In> __device__ inline void dense_product(const DenseArgs &a) {
     for (int row = blockIdx.x * warps + threadIdx.x / 32; row < a.n; row += gridDim.x * warps) {
         const double *entries = a.matrix + int64_t(row) * a.n;
         double sum = 0.0;
-        for (int k = threadIdx.x % 32; k < a.n; k += 32) sum += fixed(entries[k]) * double(in[k]);
+        for (int k = threadIdx.x % 32; k < a.n; k += 32) sum += ldg(entries[k]) * double(in[k]);
         sum = warp_sum(sum);
         if (threadIdx.x % 32 == 0) {
             reinterpret_cast<In *>(a.out)[row] = In(sum);
@@ -155,10 +155,10 @@ __device__ inline void subtract_deflated(const DeflatedArgs &a) {
     double sum = 0.0;
     over_cells(a.cells.count(), [&](int64_t c) {
         const uint16_t *r = a.region + c;
-        const Around near = {{fixed(a.m.east[c - 1]), fixed(a.m.east[c]), fixed(a.m.north[c - n]),
-                                 fixed(a.m.north[c]), fixed(a.m.top[c - t]), fixed(a.m.top[c])},
+        const Around near = {{ldg(a.m.east[c - 1]), ldg(a.m.east[c]), ldg(a.m.north[c - n]),
+                                 ldg(a.m.north[c]), ldg(a.m.top[c - t]), ldg(a.m.top[c])},
             {a.t[r[-1]], a.t[r[1]], a.t[r[-n]], a.t[r[n]], a.t[r[-t]], a.t[r[t]]}};
-        const double v = a.v[c] - (fixed(a.m.center[c]) * a.t[r[0]] + sum_of_products(near));
+        const double v = a.v[c] - (ldg(a.m.center[c]) * a.t[r[0]] + sum_of_products(near));
         a.v[c] = v;
         sum += a.p[c] * v;
     });

@@ -17,10 +17,10 @@ using inverse::NullVectorArgs;
 // zero, and the entry of t = E^-1 Z^T A p for this vector is set to 0. Any other value would amplify the rounding error
 // of u^T Z^T A p.
 __device__ inline void find_shifts(const NullVectorArgs &a) {
-    for (uint32_t u = 1; u <= *a.nulls; ++u) {
+    for (uint32_t u = 1; u <= *a.null_vector_count; ++u) {
         double size = 0.0, sum = 0.0;
         for (int r = threadIdx.x; r < a.n; r += THREADS) {
-            const bool in = (a.null_of[r] & ~LEFT_OUT) == u;
+            const bool in = (a.null_vector_of[r] & ~LEFT_OUT) == u;
             size += in ? 1.0 : 0.0;
             sum += in ? a.diagonal[r] : 0.0;
         }
@@ -39,7 +39,7 @@ __device__ inline void find_condition(const NullVectorArgs &a) {
     over_cells(int64_t(a.n) * a.n, [&](int64_t k) {
         inverse = max(inverse, magnitude(a.from[k]));
         if (k >= a.n) return;
-        const uint32_t u = a.null_of[k] & ~LEFT_OUT;
+        const uint32_t u = a.null_vector_of[k] & ~LEFT_OUT;
         diagonal = max(diagonal, magnitude(a.diagonal[k] + (u > 0 ? a.shift[2 * u - 1] : 0.0)));
     });
     update_largest(a.largest, inverse);

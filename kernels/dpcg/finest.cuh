@@ -88,22 +88,22 @@ template <class T, Start START> struct Column {
 
     __device__ bool in(int q) const { return q ? in_high : in_low; }
     __device__ bool has(int k, int q) const { return in(q) && k >= 0 && k < a.grid.cells.nz; }
-    __device__ uint32_t place(int k, int q) const {
+    __device__ uint32_t index(int k, int q) const {
         return (uint32_t(k) * a.grid.cells.ny + j) * a.grid.cells.nx + i + q;
     }
     // Returns the conductance of offset number `offset` that is stored at cell p - before.
     __device__ T c(int offset, int64_t before, uint32_t p) const {
         const T *of = static_cast<const T *>(a.grid.c) + offset * a.grid.c_stride - before;
-        return conductance_of<T, true>(fixed(of[p]), a.grid.per_coupling);
+        return conductance_of<T, true>(ldg(of[p]), a.grid.per_coupling);
     }
 
     // Returns the equation of cell q of the pair in plane k. `bottom` is its conductance to the plane below.
     __device__ Row<T> row(int k, int q, T bottom) const {
         Row<T> v = {};
         if (!has(k, q)) return v;
-        const uint32_t p = place(k, q);
+        const uint32_t p = index(k, q);
         v.r = START == ZERO ? T(per_scale * a.wide[p]) : static_cast<const T *>(a.grid.r)[p];
-        v.inverse = fixed(static_cast<const T *>(a.grid.inverse)[p]);
+        v.inverse = ldg(static_cast<const T *>(a.grid.inverse)[p]);
         v.c[0] = c(0, 1, p);
         v.c[1] = c(0, 0, p);
         v.c[2] = c(1, a.grid.cells.north(), p);
@@ -118,7 +118,7 @@ template <class T, Start START> struct Column {
         Given<T> v = {};
         const int q = (a.colour + 1 + j + k) & 1;
         if (START == ZERO || !has(k, q)) return v;
-        const uint32_t p = place(k, q);
+        const uint32_t p = index(k, q);
         v.x = static_cast<const T *>(a.grid.x[a.from])[p];
         if (START == CORRECTED) {
             const VertexGrid &g = a.grid;
@@ -135,12 +135,12 @@ template <class T, Start START> struct Column {
             const int64_t first_weight_step = x ? s.per_digit[0] : y ? s.per_digit[1] : s.per_digit[2];
             const int64_t last_weight_step = z ? s.per_digit[2] : s.per_digit[1];
             const int64_t c = ck * g.coarse.top() + cj * g.coarse.north() + ci;
-            const T *weights = static_cast<const T *>(g.weights) + s.place(ci, cj, ck) + s.at(x | y << 1 | z << 2, 0);
+            const T *weights = static_cast<const T *>(g.weights) + s.index(ci, cj, ck) + s.at(x | y << 1 | z << 2, 0);
 #pragma unroll
             for (int m = 0; m < 4; ++m) {
                 if (!is[m]) continue;
                 v.weight[m] =
-                    is[1] ? fixed(weights[(m & 1 ? first_weight_step : 0) + (m & 2 ? last_weight_step : 0)]) : T(1);
+                    is[1] ? ldg(weights[(m & 1 ? first_weight_step : 0) + (m & 2 ? last_weight_step : 0)]) : T(1);
                 const int64_t at = c + (m & 1 ? first_step : 0) + (m & 2 ? last_step : 0);
                 v.coarse[m] = g.wide ? coarse_solution<T, true>(g, at) : coarse_solution<T, false>(g, at);
             }
@@ -169,9 +169,9 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
     // plane k - 1, it is the reverse. The cell below a cell has the other colour, and its conductance to the top is the
     // conductance of the upper cell to the bottom.
     int q = (a.colour + j + low - 1) & 1;
-    Row<T> first = column.row(low - 1, q, column.has(low - 2, q) ? column.c(2, 0, column.place(low - 2, q)) : T(0));
+    Row<T> first = column.row(low - 1, q, column.has(low - 2, q) ? column.c(2, 0, column.index(low - 2, q)) : T(0));
     Row<T> second = column.row(
-        low - 1, 1 - q, column.has(low - 2, 1 - q) ? column.c(2, 0, column.place(low - 2, 1 - q)) : T(0));
+        low - 1, 1 - q, column.has(low - 2, 1 - q) ? column.c(2, 0, column.index(low - 2, 1 - q)) : T(0));
     Row<T> kept = {};
     // `kept` is the equation of the second colour in plane k - 1. `given` is the initial x of the second colour in
     // planes k - 1, k and k + 1. `relaxed` is the new x of the first colour in planes k - 2, k - 1 and k.
@@ -189,7 +189,7 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
         const Given<T> next_given = column.given(k + 2);
         const bool writes = k > low && column.own;
         const bool in_first = writes && column.in(1 - q), in_second = writes && column.in(q);
-        const uint32_t of_first = column.place(k - 1, 1 - q), of_second = column.place(k - 1, q);
+        const uint32_t of_first = column.index(k - 1, 1 - q), of_second = column.index(k - 1, q);
         double r[2] = {0.0, 0.0};
         if (LAST) {
             r[0] = in_first ? a.wide[of_first] : 0.0;
@@ -224,8 +224,8 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
         if constexpr (START == ZERO && !OF_SOLVER<T, true>) {
             T *out = static_cast<T *>(a.grid.r);
             const bool writes_r = column.own && k >= low && k < high;
-            if (writes_r && column.in(q)) out[column.place(k, q)] = first.r;
-            if (writes_r && column.in(1 - q)) out[column.place(k, 1 - q)] = second.r;
+            if (writes_r && column.in(q)) out[column.index(k, q)] = first.r;
+            if (writes_r && column.in(1 - q)) out[column.index(k, 1 - q)] = second.r;
         }
         kept = second, first = next_first, second = next_second;
         relaxed[0] = relaxed[1], relaxed[1] = relaxed[2];

@@ -93,12 +93,12 @@ struct CellRow {
     double center, east, west, north, south, top, first, second;
 };
 __device__ inline void read_row(const FusedArgs &a, int64_t c, CellRow &cell) {
-    cell.center = fixed(a.m.center[c]);
-    cell.east = fixed(a.m.east[c]);
-    cell.west = fixed(a.m.east[c - 1]);
-    cell.north = fixed(a.m.north[c]);
-    cell.south = fixed(a.m.north[c - a.cells.north()]);
-    cell.top = fixed(a.m.top[c]);
+    cell.center = ldg(a.m.center[c]);
+    cell.east = ldg(a.m.east[c]);
+    cell.west = ldg(a.m.east[c - 1]);
+    cell.north = ldg(a.m.north[c]);
+    cell.south = ldg(a.m.north[c - a.cells.north()]);
+    cell.top = ldg(a.m.top[c]);
 }
 
 // Ends `descend`: adds <r, r> and <r, M^-1 r> over all thread blocks. In a loop, the last block then updates the
@@ -144,17 +144,17 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
             if (reads) {
                 read_row(a, c, cell);
                 cell.first = r_old[c];
-                if (!start) cell.second = fixed(a.q[c]);
+                if (!start) cell.second = ldg(a.q[c]);
             }
             return cell;
         };
         // Cells in the planes next to the box have a region number for which t is 0.
-        const auto region_of = [&](int64_t c) { return has_t ? int(fixed(a.region[c])) : 0; };
-        const auto t_of = [&](int64_t c) { return has_t ? fixed(a.t[region_of(c)]) : 0.0; };
+        const auto region_of = [&](int64_t c) { return has_t ? int(ldg(a.region[c])) : 0; };
+        const auto t_of = [&](int64_t c) { return has_t ? ldg(a.t[region_of(c)]) : 0.0; };
         const int first = max(col.k0 - ORDER, 0);
         int64_t c = col.c + first * top;
         double t_below = t_of(c - top), t_here = t_of(c), t_above = t_of(c + top);
-        double coupling_below = reads ? fixed(a.m.top[c - top]) : 0.0, below[ORDER > 0 ? ORDER : 1] = {};
+        double coupling_below = reads ? ldg(a.m.top[c - top]) : 0.0, below[ORDER > 0 ? ORDER : 1] = {};
         CellRow here = load(c);
         // Region of the cell two planes above.
         int region = first + 2 <= col.k1 ? region_of(c + 2 * top) : 0;
@@ -162,7 +162,7 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
             // All these values are loaded one plane before they are used, because a warp that waits for one value waits
             // for all others, too.
             const CellRow next = k + 1 < col.k1 ? load(c + top) : CellRow{};
-            const double t_next = has_t ? fixed(a.t[region]) : 0.0;
+            const double t_next = has_t ? ldg(a.t[region]) : 0.0;
             if (k + 3 <= col.k1) region = region_of(c + 3 * top);
             // Two arrays alternate. There is only one barrier per plane, so other threads may still read the array of
             // the previous plane.
@@ -247,8 +247,8 @@ template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
         const bool has_row = ORDER > 0 ? col.inside && col.di < ACROSS + ORDER && col.dj < DOWN + ORDER : col.own;
         const auto load = [&](int64_t c) {
             CellRow cell = {};
-            if (col.inside) cell.first = fixed(a.v[c]);
-            if (has_p) cell.second = fixed(p_old[c]);
+            if (col.inside) cell.first = ldg(a.v[c]);
+            if (has_p) cell.second = ldg(p_old[c]);
             if (has_row) read_row(a, c, cell);
             return cell;
         };

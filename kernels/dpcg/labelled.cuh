@@ -34,7 +34,7 @@ struct ListArgs {
     uint32_t *items; // 65536 times the number of the segment + a bit per cell
     uint32_t *slot_label;
     uint32_t *label_start; // number of slots per label; after `scan`: of all previous labels; last entry: total
-    uint32_t *place;       // index of each slot in the order of labels; null: a single label
+    uint32_t *index_by_label; // index of each slot in the order of labels; null: a single label
     unsigned long long *cells_of; // number of cells of each label
 };
 
@@ -165,7 +165,7 @@ __device__ inline void sort_slots(const ListArgs &a) {
             uint32_t of[AT_ONCE];
 #pragma unroll
             for (uint32_t q = 0; q < AT_ONCE; ++q) {
-                of[q] = first + 32 * q < slots ? fixed(a.slot_label[first + 32 * q]) : a.labels.count;
+                of[q] = first + 32 * q < slots ? ldg(a.slot_label[first + 32 * q]) : a.labels.count;
             }
             for (uint32_t q = 0; q < AT_ONCE; ++q) {
                 const int mine = of[q] == label;
@@ -176,7 +176,7 @@ __device__ inline void sort_slots(const ListArgs &a) {
                     before += k < lane ? one : 0;
                     all += one;
                 }
-                if (mine) a.place[first + 32 * q] = next + before;
+                if (mine) a.index_by_label[first + 32 * q] = next + before;
                 next += all;
             }
         }
@@ -195,7 +195,7 @@ template <class Real> __device__ inline double slot_sum(const LabelledArgs &a, c
         double value[AT_ONCE * EACH];
 #pragma unroll
         for (int u = 0; u < AT_ONCE; ++u) {
-            item[u] = first + u < slot.count() ? fixed(a.items[slot.first + first + u]) : 0;
+            item[u] = first + u < slot.count() ? ldg(a.items[slot.first + first + u]) : 0;
         }
 #pragma unroll
         for (int u = 0; u < AT_ONCE * EACH; ++u) {
@@ -224,16 +224,16 @@ template <class Real> __device__ inline void slot_sums(const LabelledArgs &a) {
         const uint32_t k = of_warp + in_warp;
         const bool is_one = k < slots;
         const Slot slot = is_one ? a.slots[k] : Slot{0, 0};
-        const uint32_t place = a.place && is_one ? a.place[k] : k;
+        const uint32_t index = a.index_by_label && is_one ? a.index_by_label[k] : k;
         const double sum = slot_sum<Real>(a, slot, lane);
-        if (lane == 0 && is_one) a.sums[place] = sum;
+        if (lane == 0 && is_one) a.sums[index] = sum;
     }
 }
 
 // Subtracts from each cell of v the mean of its label. With `restore`, also adds the stored mean of this label.
 template <class Real> __device__ inline void shift(const LabelledArgs &a) {
     Real *v = static_cast<Real *>(a.v);
-    over_cells(a.of, [&](int64_t c) {
+    over_cells(a.count, [&](int64_t c) {
         const uint32_t label = a.labels.at(c);
         if (label >= a.labels.count) return;
         v[c] = Real(v[c] + shift_of(a, label));

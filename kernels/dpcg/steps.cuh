@@ -21,7 +21,7 @@ __device__ inline void multiply(const CellProductArgs &a) {
     double sum = 0.0;
     over_cells(a.cells.count(), [&](int64_t c) {
         const double here = a.v[c];
-        const double q = fixed(a.m.center[c]) * here + sum_of_products(around(a.cells, a.m, a.v, c));
+        const double q = ldg(a.m.center[c]) * here + sum_of_products(around(a.cells, a.m, a.v, c));
         a.out[c] = q;
         sum += here * q;
     });
@@ -33,7 +33,7 @@ __device__ inline void residual(const CellProductArgs &a) {
     double sum = 0.0;
     over_cells(a.cells.count(), [&](int64_t c) {
         const Around near = around(a.cells, a.m, a.v, c);
-        const double r = residual_of_row(a.b[c], fixed(a.m.center[c]), a.v[c], near.a, near.v);
+        const double r = residual_of_row(a.b[c], ldg(a.m.center[c]), a.v[c], near.a, near.v);
         a.out[c] = r;
         sum += r * r;
     });
@@ -49,11 +49,11 @@ struct TriangleArgs {
     Sum sum;
 };
 
-// Computes to = D^-1 v and, if `sum` is used, the sum <r, to>.
+// Computes to = D^-1 v. If `sum.partial` is not null, also computes the sum <r, to>.
 __device__ inline void over_center(const TriangleArgs &a) {
     double sum = 0.0;
     over_cells(a.cells.count(), [&](int64_t c) {
-        const double z = a.v[c] / fixed(a.m.center[c]);
+        const double z = a.v[c] / ldg(a.m.center[c]);
         a.to[c] = z;
         if (a.sum.partial) sum += a.r[c] * z;
     });
@@ -64,20 +64,21 @@ __device__ inline void over_center(const TriangleArgs &a) {
 __device__ inline void lower(const TriangleArgs &a) {
     const int64_t n = a.cells.north(), t = a.cells.top();
     over_cells(a.cells.count(), [&](int64_t c) {
-        const double sum = fixed(a.m.east[c - 1]) * a.from[c - 1] + fixed(a.m.north[c - n]) * a.from[c - n] +
-            fixed(a.m.top[c - t]) * a.from[c - t];
-        a.to[c] = (a.v[c] - sum) / fixed(a.m.center[c]);
+        const double sum = ldg(a.m.east[c - 1]) * a.from[c - 1] + ldg(a.m.north[c - n]) * a.from[c - n] +
+            ldg(a.m.top[c - t]) * a.from[c - t];
+        a.to[c] = (a.v[c] - sum) / ldg(a.m.center[c]);
     });
 }
 
-// Computes to = v - D^-1 L^T from, one step of Horner's rule for K^T. If `sum` is used, also computes the sum <r, to>.
+// Computes to = v - D^-1 L^T from, one step of Horner's rule for K^T. If `sum.partial` is not null, also computes
+// the sum <r, to>.
 __device__ inline void upper(const TriangleArgs &a) {
     const int64_t n = a.cells.north(), t = a.cells.top();
     double all = 0.0;
     over_cells(a.cells.count(), [&](int64_t c) {
-        const double sum = fixed(a.m.east[c]) * a.from[c + 1] + fixed(a.m.north[c]) * a.from[c + n] +
-            fixed(a.m.top[c]) * a.from[c + t];
-        const double z = a.v[c] - sum / fixed(a.m.center[c]);
+        const double sum = ldg(a.m.east[c]) * a.from[c + 1] + ldg(a.m.north[c]) * a.from[c + n] +
+            ldg(a.m.top[c]) * a.from[c + t];
+        const double z = a.v[c] - sum / ldg(a.m.center[c]);
         a.to[c] = z;
         if (a.sum.partial) all += a.r[c] * z;
     });

@@ -78,26 +78,26 @@ template <class F> __device__ inline void over_segments(int64_t count, F f) {
         f(first + lane());
 }
 
-// Adds the sum of n over the threads of a thread block to the value at `place`.
-__device__ inline void add_count(unsigned long long *place, unsigned n) {
+// Adds the sum of n over the threads of a thread block to the value at `to`.
+__device__ inline void add_count(unsigned long long *to, unsigned n) {
     __shared__ unsigned sum;
     __syncthreads();
     if (threadIdx.x == 0) sum = 0;
     __syncthreads();
     if (n) atomicAdd(&sum, n);
     __syncthreads();
-    if (threadIdx.x == 0 && sum) atomicAdd(place, (unsigned long long)sum);
+    if (threadIdx.x == 0 && sum) atomicAdd(to, (unsigned long long)sum);
 }
 
-// Replaces the value at `place` by the minimum of it and of v over all threads of the thread block.
-__device__ inline void update_smallest(uint64_t *place, uint64_t v) {
+// Replaces the value at `to` by the minimum of it and of v over all threads of the thread block.
+__device__ inline void update_smallest(uint64_t *to, uint64_t v) {
     __shared__ unsigned long long smallest;
     __syncthreads();
     if (threadIdx.x == 0) smallest = ~0ull;
     __syncthreads();
     if (v != ~0ull) atomicMin(&smallest, (unsigned long long)v);
     __syncthreads();
-    if (threadIdx.x == 0 && smallest != ~0ull) atomic_min(place, smallest);
+    if (threadIdx.x == 0 && smallest != ~0ull) atomic_min(to, smallest);
 }
 
 // Copies the caller's arrays; entries that leave the box become zero. Also finds extreme and unusual entries.
@@ -165,8 +165,8 @@ struct MatrixRow {
 };
 __device__ inline MatrixRow row_of(const CellBox &box, const CellMatrix &m, int64_t c) {
     const int64_t n = box.north(), t = box.top();
-    return {fixed(m.center[c]), {fixed(m.east[c]), fixed(m.north[c]), fixed(m.top[c])},
-        {fixed(m.east[c - 1]), fixed(m.north[c - n]), fixed(m.top[c - t])}};
+    return {ldg(m.center[c]), {ldg(m.east[c]), ldg(m.north[c]), ldg(m.top[c])},
+        {ldg(m.east[c - 1]), ldg(m.north[c - n]), ldg(m.top[c - t])}};
 }
 
 // Returns the first cell of the run that contains the cell of this lane. `joined`: whether this cell is joined to the
@@ -196,7 +196,7 @@ __device__ inline void inspect_rows(const SurveyArgs &a) {
             bool joined = false;
             for (int d = 0; d < 3; ++d) {
                 strength[d] -= (row.forward[d] + back[d]) / row.center;
-                if (back[d] != 0.0) quotients += fabs(back[d]) / fixed(*before[d]);
+                if (back[d] != 0.0) quotients += fabs(back[d]) / ldg(*before[d]);
                 joined |= fabs(row.forward[d]) > 0.0 || fabs(back[d]) > 0.0;
             }
             row_sum = max(row_sum, magnitude(quotients));
@@ -237,18 +237,18 @@ __device__ inline void unite(const SurveyArgs &a) {
     over_segments(count, [&](int64_t c) {
         double west = 0.0, north = 0.0, top = 0.0, west_north = 0.0, west_top = 0.0;
         if (c < count) {
-            west = fabs(fixed(m.east[c - 1]));
-            north = fabs(fixed(m.north[c]));
-            top = fabs(fixed(m.top[c]));
-            if (north != 0.0) west_north = fabs(fixed(m.east[c + n - 1]));
-            if (top != 0.0) west_top = fabs(fixed(m.east[c + t - 1]));
+            west = fabs(ldg(m.east[c - 1]));
+            north = fabs(ldg(m.north[c]));
+            top = fabs(ldg(m.top[c]));
+            if (north != 0.0) west_north = fabs(ldg(m.east[c + n - 1]));
+            if (top != 0.0) west_top = fabs(ldg(m.east[c + t - 1]));
         }
 #pragma unroll
         for (const Forest &forest : forests) {
             const double *limit = forest.limit;
-            auto x = [&](int64_t cell) { return fabs(fixed(m.east[cell])) > limit[0]; };
-            auto y = [&](int64_t cell) { return fabs(fixed(m.north[cell])) > limit[1]; };
-            auto z = [&](int64_t cell) { return fabs(fixed(m.top[cell])) > limit[2]; };
+            auto x = [&](int64_t cell) { return fabs(ldg(m.east[cell])) > limit[0]; };
+            auto y = [&](int64_t cell) { return fabs(ldg(m.north[cell])) > limit[1]; };
+            auto z = [&](int64_t cell) { return fabs(ldg(m.top[cell])) > limit[2]; };
             const bool joined = west > limit[0], to_north = north > limit[1], to_top = top > limit[2];
             // Whether this cell is in the same run as the previous cell. The next two variables state the same for its
             // neighbours to the north and to the top.
@@ -279,8 +279,8 @@ __device__ inline void unite(const SurveyArgs &a) {
 
 // Returns whether a cell is joined to the next cell in at least one direction.
 __device__ inline bool joins_ahead(const CellMatrix &m, int64_t c, const Forest &forest) {
-    return fabs(fixed(m.east[c])) > forest.limit[0] || fabs(fixed(m.north[c])) > forest.limit[1] ||
-        fabs(fixed(m.top[c])) > forest.limit[2];
+    return fabs(ldg(m.east[c])) > forest.limit[0] || fabs(ldg(m.north[c])) > forest.limit[1] ||
+        fabs(ldg(m.top[c])) > forest.limit[2];
 }
 
 // Returns the root of a cell. If its parent is the first cell of a run in the same segment, the cell uses the root that
@@ -333,9 +333,9 @@ __device__ inline void extents(const SurveyArgs &a) {
         const uint32_t root = group_root(a.group, c), number = a.group[root] & ~IS_GROUP;
         if (number >= MOST_GROUPS) return;
         const int at[3] = {i, j, k};
-        auto note = [&](int place, unsigned v) {
-            const volatile uint32_t &seen = a.extents[6 * number + place];
-            if (v < seen) atomicMin(a.extents + 6 * number + place, v);
+        auto note = [&](int entry, unsigned v) {
+            const volatile uint32_t &seen = a.extents[6 * number + entry];
+            if (v < seen) atomicMin(a.extents + 6 * number + entry, v);
         };
         // Only cells at the boundary of the group may have an extreme index.
         for (int d = 0; d < 3; ++d) {

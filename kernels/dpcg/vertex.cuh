@@ -35,8 +35,8 @@ constexpr int MOST_GRIDS = 64;
 struct Strides {
     int64_t per_digit[3];   // distance in memory between weights whose digits in a direction differ by 1
     int64_t next[3]; // distance in memory between the weights of neighbouring coarse points in a direction; 1 in x
-    __device__ int64_t place(int i, int j, int k) const { return i + j * next[1] + k * next[2]; }
-    // Returns the distance from `place` to the weight of a coarse point. `odd`, which is not 0, has a bit for each
+    __device__ int64_t index(int i, int j, int k) const { return i + j * next[1] + k * next[2]; }
+    // Returns the distance from `index` to the weight of a coarse point. `odd`, which is not 0, has a bit for each
     // direction in which the index of the fine point is odd. In the directions with a bit in `t`, the coarse point is
     // the one after the fine point; in the other odd directions, it is the one before.
     __device__ int64_t at(int odd, int t) const {
@@ -93,12 +93,12 @@ template <bool FINEST> __device__ inline int64_t step_of(const CellBox &box, int
 // Returns r - A x at a point.
 template <class T, bool FINEST> __device__ inline T residual_at(const VertexGrid &a, const T *x, int64_t p) {
     const T *c = static_cast<const T *>(a.c) + p;
-    T sum = static_cast<const T *>(a.r)[p] - fixed(static_cast<const T *>(a.diagonal)[p]) * x[p];
+    T sum = static_cast<const T *>(a.r)[p] - ldg(static_cast<const T *>(a.diagonal)[p]) * x[p];
 #pragma unroll
     for (int k = 0; k < (FINEST ? 3 : 13); ++k) {
         const int64_t step = step_of<FINEST>(a.cells, k);
-        sum += conductance_of<T, FINEST>(fixed(c[-step]), a.per_coupling) * x[p - step];
-        sum += conductance_of<T, FINEST>(fixed(c[0]), a.per_coupling) * x[p + step];
+        sum += conductance_of<T, FINEST>(ldg(c[-step]), a.per_coupling) * x[p - step];
+        sum += conductance_of<T, FINEST>(ldg(c[0]), a.per_coupling) * x[p + step];
         c += a.c_stride;
     }
     return sum;
@@ -108,7 +108,7 @@ template <class T, bool FINEST> __device__ inline T residual_at(const VertexGrid
 template <class T> __device__ inline void relax(const VertexGrid &a, const T *x, T *out) {
     const T *inverse = static_cast<const T *>(a.inverse);
     over_cells(a.cells.count(),
-        [&](int64_t p) { out[p] = x[p] + residual_at<T, false>(a, x, p) * fixed(inverse[p]); });
+        [&](int64_t p) { out[p] = x[p] + residual_at<T, false>(a, x, p) * ldg(inverse[p]); });
 }
 
 // Computes out = r - A x.
@@ -122,7 +122,7 @@ template <class T> __device__ inline void residual_of_level(const VertexGrid &a,
 template <class T, class Has, class F>
 __device__ inline void restrict_at(const VertexGrid &a, int64_t c, int i, int j, int k, Has has, F residual) {
     const Strides &s = a.strides;
-    const T *weights = static_cast<const T *>(a.weights) + s.place(i, j, k) - s.per_digit[0];
+    const T *weights = static_cast<const T *>(a.weights) + s.index(i, j, k) - s.per_digit[0];
     const int x = a.coarsened[0], y = a.coarsened[1], z = a.coarsened[2];
     const bool in[3][3] = {{x && i > 0, true, x && 2 * i + 1 < a.cells.nx},
         {y && j > 0, true, y && 2 * j + 1 < a.cells.ny}, {z && k > 0, true, z && 2 * k + 1 < a.cells.nz}};
@@ -137,7 +137,7 @@ __device__ inline void restrict_at(const VertexGrid &a, int64_t c, int i, int j,
         const bool there = in[0][dx] && in[1][dy] && in[2][dz] && has(dx - 1, dy - 1, dz - 1);
         const int64_t at = to[0][dx] + to[1][dy] + to[2][dz];
         // This is written without branches, so that all loads are issued together.
-        sum += there ? double((m == 13 ? T(1) : fixed(weights[at])) * residual(dx - 1, dy - 1, dz - 1)) : 0.0;
+        sum += there ? double((m == 13 ? T(1) : ldg(weights[at])) * residual(dx - 1, dy - 1, dz - 1)) : 0.0;
     }
     if (a.wide) {
         static_cast<double *>(a.coarse_r)[c] = sum;
@@ -145,7 +145,7 @@ __device__ inline void restrict_at(const VertexGrid &a, int64_t c, int i, int j,
     }
     const T r = T(sum);
     static_cast<T *>(a.coarse_r)[c] = r;
-    static_cast<T *>(a.coarse_start)[c] = r * fixed(static_cast<const T *>(a.coarse_inverse)[c]);
+    static_cast<T *>(a.coarse_start)[c] = r * ldg(static_cast<const T *>(a.coarse_inverse)[c]);
 }
 
 // Restricts the residual to the next coarser grid, and computes the first smoothing step there.
@@ -171,7 +171,7 @@ template <class T, bool WIDE> __device__ inline void interpolate(const VertexGri
         const int odd = (i & a.coarsened[0]) | (j & a.coarsened[1]) << 1 | (k & a.coarsened[2]) << 2;
         const int ci = i >> a.coarsened[0], cj = j >> a.coarsened[1], ck = k >> a.coarsened[2];
         const int64_t c = ck * a.coarse.top() + cj * a.coarse.north() + ci;
-        const T *weights = static_cast<const T *>(a.weights) + a.strides.place(ci, cj, ck) + a.strides.at(odd, 0);
+        const T *weights = static_cast<const T *>(a.weights) + a.strides.index(ci, cj, ck) + a.strides.at(odd, 0);
         T weight[8], coarse[8];
 #pragma unroll
         for (int t = 0; t < 8; ++t) {
@@ -182,7 +182,7 @@ template <class T, bool WIDE> __device__ inline void interpolate(const VertexGri
                 to += t >> d & 1 ? a.strides.per_digit[d] : 0;
                 beside += t >> d & 1 ? (d == 0 ? 1 : d == 1 ? a.coarse.north() : a.coarse.top()) : 0;
             }
-            weight[t] = is && odd != 0 ? fixed(weights[to]) : T(1);
+            weight[t] = is && odd != 0 ? ldg(weights[to]) : T(1);
             coarse[t] = is ? coarse_solution<T, WIDE>(a, c + beside) : T(0);
         }
         T sum = x[p];

@@ -36,7 +36,7 @@ struct RowCouplingsArgs {
     Numbers n;
     Matrix m;              // A
     const double *d, *far; // couplings of S1; null if CG runs on A
-    const double *excess;
+    const double *row_sums;
     double scale;
     aggregation::Couplings c; // eight entries per row are allocated
     uint32_t *node_index;     // for each row, index of its node in the planes of all colours
@@ -83,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(aggregation::THREADS) rrb_agg_coupl
         if (far == 1) push(0, 1, straight[N]);
         push(1, 1, diagonal[NE]);
         if (far == 2) push(0, 2, straight[N]);
-        aggregation::end_row(a.c, k, length, a.scale * a.excess[colour * p + c], sum);
+        aggregation::end_row(a.c, k, length, a.scale * a.row_sums[colour * p + c], sum);
         if (!(a.c.diagonal[k] >= 0.0 && is_finite(a.c.diagonal[k]))) atomic_min(a.bad, k);
     });
 }
@@ -94,7 +94,7 @@ template <class V> struct RowsArgs {
     const uint32_t *node_index;
     double *by_colour;
     V *z_by_colour;
-    const V *step;
+    const V *jacobi_factor;
     V *r, *start, *z;
     uint32_t rows, unused;
     double factor;
@@ -104,7 +104,7 @@ template <class V> __device__ inline void gather_residual(const RowsArgs<V> &a) 
     aggregation::over(a.rows, [&](uint32_t k) {
         const V r = V(a.by_colour[a.node_index[k]]);
         a.r[k] = r;
-        if (a.start) a.start[k] = a.step[k] * r;
+        if (a.start) a.start[k] = a.jacobi_factor[k] * r;
     });
 }
 

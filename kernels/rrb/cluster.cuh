@@ -6,8 +6,8 @@
 // (distributed shared memory). The formulas are those of levels.cuh.
 //
 // The other thread blocks multiply by the inverse of the coarsest matrix, whose rows they hold in registers. The
-// vectors of the coarsest system are exchanged through slots. A slot contains a value and its epoch, the number of the
-// product with the inverse to which the value belongs. A reader therefore waits only for this value.
+// vectors of the coarsest system are exchanged through an array of `EpochValue`. Each contains a value and its epoch,
+// the number of the product with the inverse to which the value belongs. A reader therefore waits only for this value.
 //
 // Thread block b of the cluster owns the rows first[b] .. first[b + 1] - 1 of a grid. Its window also contains the row
 // on either side. On the next grid, first' = (first + shift_y) / 2. All values that the rows of a block read and write
@@ -29,7 +29,7 @@ extern __shared__ __align__(16) unsigned char cluster_memory[];
 
 // A value in f32 or f64 and its epoch, written by one 16-byte store. Each half of the value has a copy of the epoch
 // next to it.
-struct Slot {
+struct EpochValue {
     unsigned words[4];
 #ifdef RRB_EMULATED
     void put(double v, unsigned now) {
@@ -74,10 +74,11 @@ __device__ inline unsigned distance_to(int block) {
 #endif
 }
 
-// Stores v in the shared memory of another thread block, at the address that corresponds to `place`.
-template <class T> __device__ inline void store_in_block(T *place, unsigned distance, T v) {
+// Stores v in the shared memory of another thread block, at the address that corresponds to `address` in this
+// block.
+template <class T> __device__ inline void store_in_block(T *address, unsigned distance, T v) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    const unsigned there = unsigned(__cvta_generic_to_shared(place)) + distance;
+    const unsigned there = unsigned(__cvta_generic_to_shared(address)) + distance;
     if (sizeof(T) == 8) asm volatile("st.shared::cluster.f64 [%0], %1;" : : "r"(there), "d"(double(v)) : "memory");
     else asm volatile("st.shared::cluster.f32 [%0], %1;" : : "r"(there), "f"(float(v)) : "memory");
 #endif
@@ -100,7 +101,7 @@ template <class F> struct Window {
     // and of the next thread block; 0 if there is none.
     int row_blocks, rows_before, rows_after;
     Real *h, *z, *y, *r, *direction, *q, *u;
-    Stored *s, *d, *excess, *corners, *black;
+    Stored *s, *d, *row_sums, *corners, *black;
 
     // Returns the index in device memory of an entry of the window.
     __device__ int in_grid(const Geometry &g, int e) const {
@@ -169,16 +170,16 @@ template <class F> struct Cluster {
         k.u = real + 20 * p;
         k.s = reinterpret_cast<Stored *>(real + (level.r ? 24 : 8) * p);
         k.d = k.s + 8 * p;
-        k.excess = k.s + 12 * p;
+        k.row_sums = k.s + 12 * p;
         k.corners = k.s + 16 * p;
         k.black = k.s + 20 * p;
         return k;
     }
 };
 
-__device__ inline double load_stored(const double &v) { return fixed(v); }
-__device__ inline float load_stored(const float &v) { return fixed(v); }
-__device__ inline BrainFloat::Stored load_stored(const BrainFloat::Stored &v) { return {fixed(v.bits)}; }
+__device__ inline double load_stored(const double &v) { return ldg(v); }
+__device__ inline float load_stored(const float &v) { return ldg(v); }
+__device__ inline BrainFloat::Stored load_stored(const BrainFloat::Stored &v) { return {ldg(v.bits)}; }
 
 // Computes the layout of all grids, copies the data that no step changes to shared memory, and sets all vectors to
 // zero. The host computes the same sizes (ClusterGrids::of, src/rrb/cuda/schedule.rs).
@@ -225,7 +226,7 @@ template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<
             const int c = k.in_grid(level.g, e);
             Real h[3];
             Stored s[12];
-            for (int u = 0; u < 3; ++u) h[u] = fixed(level.h[u * from + c]);
+            for (int u = 0; u < 3; ++u) h[u] = ldg(level.h[u * from + c]);
             for (int u = 0; u < 8; ++u) s[u] = load_stored(level.s[u * from + c]);
             for (int u = 0; u < 4; ++u) s[8 + u] = load_stored(level.d[u * from + c]);
             for (int u = 0; u < 3; ++u) k.h[u * p + e] = h[u];
@@ -234,11 +235,11 @@ template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<
             cluster.b1_values()[e] = 0;
             if (!level.r) continue;
             for (int u = 0; u < 4; ++u) {
-                s[u] = load_stored(level.excess[u * from + c]);
+                s[u] = load_stored(level.row_sums[u * from + c]);
                 s[4 + u] = load_stored(level.corners[u * from + c]);
                 s[8 + u] = load_stored(level.black[u * from + c]);
             }
-            for (int u = 0; u < 12; ++u) k.excess[u * p + e] = s[u];
+            for (int u = 0; u < 12; ++u) k.row_sums[u * p + e] = s[u];
             for (int u = 0; u < 16; ++u) k.r[u * p + e] = 0;
         }
     }
@@ -302,7 +303,7 @@ __device__ inline double descend_in_cluster(const Cluster<F> &cluster, const Op 
     if (row < k.rows && i < to.nx && j < to.ny) {
         const Real out = end_forward(v, w, k.stride);
         if (last) {
-            a.slots[j * to.nx + i].put(out, epoch);
+            a.exchange[j * to.nx + i].put(out, epoch);
         } else {
             const int there = (jj >> 1) - next.first + 1;
             next.template put<1>(next.z + (colour_of(ii, jj) * next.plane + there * next.stride + 1 + (ii >> 1)), there,
@@ -326,7 +327,7 @@ template <class F> __device__ inline double ascend_in_cluster(const Cluster<F> &
     BackwardValues<Real> up = {0, 0, 0, 0, 0, {0, 0}, {0, 0}};
     if (row <= k.rows) {
         if (op.grid == a.last) {
-            const Slot *slots = a.slots + a.coarsest.n;
+            const EpochValue *z = a.exchange + a.coarsest.n;
             const int here = j * from.nx + i;
             const bool x = i < from.nx, y = j < from.ny, x1 = i > 0 && i <= from.nx, y1 = j > 0 && j <= from.ny;
             const bool is[4] = {x1 && y1, x && y1, x1 && y, x && y};
@@ -335,7 +336,7 @@ template <class F> __device__ inline double ascend_in_cluster(const Cluster<F> &
             do {
                 all = true;
                 for (int u = 0; u < 4; ++u) {
-                    if (is[u]) all &= slots[of[u]].get(epoch, known[u]);
+                    if (is[u]) all &= z[of[u]].get(epoch, known[u]);
                 }
             } while (!all);
         } else {

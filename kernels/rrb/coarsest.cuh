@@ -32,9 +32,9 @@ struct Lines {
     // `onward` contains the couplings to the next remaining line. After the elimination, `own` contains P^-1, and
     // `left` and `right` contain G_L and G_R.
     double *own, *left, *right, *onward;
-    double *left_excess, *right_excess, *inverse_pivot; // n values each
-    double *inverse;                                    // n * n values, symmetric, natural order
-    float *inverse_f32;                                 // the inverse in single precision, for sweeps in f32
+    double *left_row_sums, *right_row_sums, *inverse_pivot; // n values each
+    double *inverse;                                        // n * n values, symmetric, natural order
+    float *inverse_f32;                                     // the inverse in single precision, for sweeps in f32
 };
 
 struct LinesArgs {
@@ -73,7 +73,7 @@ struct LinesArgs {
 extern "C" __global__ void __launch_bounds__(LINE_NODES *LINE_NODES) rrb_eliminate_lines_f64(LinesArgs a) {
     __shared__ double to_left[LINE_NODES][LINE_NODES], to_right[LINE_NODES][LINE_NODES],
         through_left[LINE_NODES][LINE_NODES], through_right[LINE_NODES][LINE_NODES];
-    __shared__ double before[LINE_NODES], pivot_row[2][4][LINE_NODES], pivot_inverse[2], pivot_excess[2];
+    __shared__ double before[LINE_NODES], pivot_row[2][4][LINE_NODES], pivot_inverse[2], pivot_row_sum[2];
     constexpr unsigned ALL = 0xffffffffu;
     const int c = threadIdx.x % LINE_NODES, j = threadIdx.x / LINE_NODES, w = a.line_length(),
               line = a.step - 1 + 2 * a.step * blockIdx.x;
@@ -82,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(LINE_NODES *LINE_NODES) rrb_elimina
     const bool first = a.step == 1, inside = j < own_nodes && c < own_nodes;
     const int k = line * w + j, to_west = k - a.step * w, to_east = k + a.step * w;
     const int64_t at = int64_t(k) * LINE_NODES + c;
-    double own = 0.0, left = 0.0, right = 0.0, unit = inside && j == c ? 1.0 : 0.0, excess = 0.0, inverse = 0.0;
+    double own = 0.0, left = 0.0, right = 0.0, unit = inside && j == c ? 1.0 : 0.0, row_sum = 0.0, inverse = 0.0;
     if (j < own_nodes) {
         // Lines that remain after the first launch have been updated by an eliminated line before them and, except for
         // the last line, by one after them.
@@ -91,8 +91,8 @@ extern "C" __global__ void __launch_bounds__(LINE_NODES *LINE_NODES) rrb_elimina
             own = a.coupling(line * w + min(j, c), line * w + max(j, c));
             if (!first) own += a.arrays.left[at] + (behind ? a.arrays.right[at] : 0.0);
         }
-        excess = a.natural[a.natural_of(k)];
-        if (!first) excess += a.arrays.left_excess[k] + (behind ? a.arrays.right_excess[k] : 0.0);
+        row_sum = a.natural[a.natural_of(k)];
+        if (!first) row_sum += a.arrays.left_row_sums[k] + (behind ? a.arrays.right_row_sums[k] : 0.0);
         if (c < left_nodes)
             left = first ? a.coupling((line - 1) * w + c, k)
                          : a.arrays.onward[(int64_t(line - a.step) * w + c) * LINE_NODES + j];
@@ -100,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(LINE_NODES *LINE_NODES) rrb_elimina
     }
     to_left[j][c] = left;
     to_right[j][c] = right;
-    if (c == 0) before[j] = excess;
+    if (c == 0) before[j] = row_sum;
     for (int i = 0; i < own_nodes; ++i) {
         double (*row)[LINE_NODES] = pivot_row[i & 1];
         if (j == i) {
@@ -110,14 +110,14 @@ extern "C" __global__ void __launch_bounds__(LINE_NODES *LINE_NODES) rrb_elimina
             sum = warp_sum(sum);
             if (c == 0) {
                 if (!coupled) sum = 0.0;
-                const double d = excess - sum;
-                const int place = a.natural_of(k);
+                const double d = row_sum - sum;
+                const int node = a.natural_of(k);
                 inverse = d > 0.0 && is_finite(d)
                     ? 1.0 / d
-                    : checked(a.rules, place % a.nx, place / a.nx, excess, sum, excess, d, !coupled).inverse;
+                    : checked(a.rules, node % a.nx, node / a.nx, row_sum, sum, row_sum, d, !coupled).inverse;
                 a.arrays.inverse_pivot[k] = inverse;
                 pivot_inverse[i & 1] = inverse;
-                pivot_excess[i & 1] = excess;
+                pivot_row_sum[i & 1] = row_sum;
             }
             row[0][c] = rest;
             row[1][c] = left;
@@ -134,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(LINE_NODES *LINE_NODES) rrb_elimina
         left -= part * row[1][c];
         right -= part * row[2][c];
         unit -= part * row[3][c];
-        if (j > i) excess -= part * pivot_excess[i & 1];
+        if (j > i) row_sum -= part * pivot_row_sum[i & 1];
     }
     left *= inverse;
     right *= inverse;
@@ -148,24 +148,30 @@ extern "C" __global__ void __launch_bounds__(LINE_NODES *LINE_NODES) rrb_elimina
     }
     // Updates of the neighbouring lines, in row j and column c of their blocks. Rows beyond the nodes of this line are
     // zero.
-    double in_left = 0.0, in_right = 0.0, between = 0.0, excess_left = 0.0, excess_right = 0.0;
+    double in_left = 0.0, in_right = 0.0, between = 0.0, row_sum_left = 0.0, row_sum_right = 0.0;
 #pragma unroll 8
     for (int u = 0; u < LINE_NODES; ++u) {
         in_left -= to_left[u][j] * through_left[u][c];
         in_right -= to_right[u][j] * through_right[u][c];
         between -= to_left[u][j] * through_right[u][c];
-        excess_left -= through_left[u][j] * before[u];
-        excess_right -= through_right[u][j] * before[u];
+        row_sum_left -= through_left[u][j] * before[u];
+        row_sum_right -= through_right[u][j] * before[u];
     }
     const int64_t west = int64_t(to_west) * LINE_NODES + c, east = int64_t(to_east) * LINE_NODES + c;
     if (j < left_nodes) {
         a.arrays.right[west] = first ? in_left : a.arrays.right[west] + in_left;
         a.arrays.onward[west] = between;
-        if (c == 0) a.arrays.right_excess[to_west] = first ? excess_left : a.arrays.right_excess[to_west] + excess_left;
+        if (c == 0) {
+            double &row_sum_of_west = a.arrays.right_row_sums[to_west];
+            row_sum_of_west = first ? row_sum_left : row_sum_of_west + row_sum_left;
+        }
     }
     if (j < right_nodes) {
         a.arrays.left[east] = first ? in_right : a.arrays.left[east] + in_right;
-        if (c == 0) a.arrays.left_excess[to_east] = first ? excess_right : a.arrays.left_excess[to_east] + excess_right;
+        if (c == 0) {
+            double &row_sum_of_east = a.arrays.left_row_sums[to_east];
+            row_sum_of_east = first ? row_sum_right : row_sum_of_east + row_sum_right;
+        }
     }
 }
 
@@ -182,13 +188,13 @@ extern "C" __global__ void __launch_bounds__(LINE_NODES *LINE_NODES) rrb_invert_
     const int p = step - 1 + 2 * step * b,
               q = other < stayed ? 2 * step * (other + 1) - 1 : step - 1 + 2 * step * (other - stayed);
     const bool has_row = j < a.nodes_of(p);
-    const auto place = [&](int row_line, int row, int column_line, int column) {
+    const auto index_of = [&](int row_line, int row, int column_line, int column) {
         return int64_t(a.natural_of(row_line * w + row)) * a.n + a.natural_of(column_line * w + column);
     };
     // Returns this thread's entry of the block of Z for two remaining lines, or zero if a line does not exist.
     const auto known = [&](int row_line, int column_line) {
         if (j >= a.nodes_of(row_line) || c >= a.nodes_of(column_line)) return 0.0;
-        return a.arrays.inverse[place(row_line, j, column_line, c)];
+        return a.arrays.inverse[index_of(row_line, j, column_line, c)];
     };
     // Returns this thread's entry of the product of `rows` and the transpose of `columns`. Rows and columns beyond the
     // nodes of a line are zero.
@@ -229,7 +235,7 @@ extern "C" __global__ void __launch_bounds__(LINE_NODES *LINE_NODES) rrb_invert_
 #pragma unroll 8
     for (int u = 0; u < LINE_NODES; ++u)
         z -= from_left[j][u] * column_left[u][c] + from_right[j][u] * column_right[u][c];
-    const int64_t here = place(p, j, q, c), mirrored = place(q, c, p, j);
+    const int64_t here = index_of(p, j, q, c), mirrored = index_of(q, c, p, j);
     a.arrays.inverse[here] = z;
     if (a.arrays.inverse_f32) a.arrays.inverse_f32[here] = float(z);
     if (p != q) {
@@ -321,15 +327,15 @@ __device__ inline double multiply_coarsest(const CoarsestSystem<Real, Stored> &a
 template <class Real, class Stored = Real> struct MultiplyCoarsestArgs {
     CoarsestSystem<Real, Stored> coarsest;
     double *partial;   // r' z, one value per thread block
-    ScalarArgs scalar; // for the scalar update before the backward half, unless `how` is NOTHING
+    ScalarArgs scalar; // for the scalar update before the backward half, unless `stage` is NOTHING
 };
 
-// Computes z = Z r for the coarsest system. Unless `how` is NOTHING, then updates the scalars, as required between the
-// forward and the backward half. Does nothing if the loop has ended.
+// Computes z = Z r for the coarsest system. Unless `stage` is NOTHING, then updates the scalars, as required between
+// the forward and the backward half. Does nothing if the loop has ended.
 template <class Real, class Stored> __device__ inline void coarsest_step(const MultiplyCoarsestArgs<Real, Stored> &a) {
-    if (a.scalar.how == LOOP && a.scalar.scalars->done) return;
+    if (a.scalar.stage == LOOP && a.scalar.scalars->loop_ended) return;
     double product = multiply_coarsest(a.coarsest, all_blocks(), [] {});
-    if (a.scalar.how == NOTHING) return;
+    if (a.scalar.stage == NOTHING) return;
     product = block_sum(product);
     if (thread_of_block() == 0) a.partial[blockIdx.x] = product;
     if (last_block(&a.scalar.scalars->ticket)) update_scalars(a.scalar);

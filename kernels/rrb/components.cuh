@@ -13,7 +13,7 @@
 struct ComponentArgs {
     Geometry g;
     Matrix m;
-    const double *excess; // row sums of A; a row sum that counts as zero is stored as 0
+    const double *row_sums; // row sums of A; a row sum that counts as zero is stored as 0
     // One value per node, 4 planes. The number of a node is colour * plane + index, and is below 2^31.
     uint32_t *parent, *marks;
     Findings *findings;
@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_tile_compone
             root[colour] = root_of(parent, own);
             // All threads that write this value write the same value.
             if (root[colour] != own) coupled[root[colour]] = true;
-            if (a.excess[colour * p + c] != 0.0) regular[root[colour]] = true;
+            if (a.row_sums[colour * p + c] != 0.0) regular[root[colour]] = true;
         }
         __syncthreads();
         for (int colour = 0; colour < 4 && inside; ++colour) {

@@ -24,7 +24,7 @@ template <class F> struct CycleArgs {
     int cluster;            // number of thread blocks per cluster; 1: no clusters
     int cluster_base, last; // first and last grid in the shared memory of the cluster
     int row_blocks;         // number of thread blocks of the cluster that own rows; 0: no grid is in the cluster
-    Slot *slots;            // slots for r of the coarsest system, then for z
+    EpochValue *exchange;   // r of the coarsest system, then z
     int x_blocks;           // number of thread blocks, the last of the launch, that compute x += alpha p
     SchurArrays v;
 
@@ -86,8 +86,8 @@ template <class F> __device__ inline double execute_on_grid(const Level<F> &k, c
 }
 
 // Multiplies r of the coarsest system by the inverse. The thread blocks outside the cluster execute this function, or
-// the cluster if there are no others. Both groups of thread blocks synchronize only through the slots.
-template <class F> __device__ inline double multiply_coarsest_by_slots(const CycleArgs<F> &a, State &state) {
+// the cluster if there are no others. Both groups of thread blocks synchronize only through `exchange`.
+template <class F> __device__ inline double multiply_coarsest_by_exchange(const CycleArgs<F> &a, State &state) {
     using Real = typename F::Real;
     const Team team{a.team_size() > a.cluster ? a.cluster : 0, a.team_size()};
     const unsigned epoch = ++state.epoch;
@@ -102,13 +102,13 @@ template <class F> __device__ inline double multiply_coarsest_by_slots(const Cyc
             Real v, w;
             bool here, there;
             do {
-                here = a.slots[k].get(epoch, v);
-                there = a.slots[other].get(epoch, w);
+                here = a.exchange[k].get(epoch, v);
+                there = a.exchange[other].get(epoch, w);
             } while (!here || !there);
             r[k] = v;
             r[other] = w;
         },
-        [&](int row, Real sum) { a.slots[a.coarsest.n + row].put(sum, epoch); });
+        [&](int row, Real sum) { a.exchange[a.coarsest.n + row].put(sum, epoch); });
 }
 
 // Updates the scalars in every thread block, with identical results.
@@ -144,11 +144,11 @@ template <class F> __device__ inline void barrier_with_update(const CycleArgs<F>
 // thread block stores its sum in `rho_partial`. Then the last block, or all blocks, update the scalars.
 template <class F> __device__ inline void execute_step(
     const CycleArgs<F> &a, const Cluster<F> &cluster, const Op &op, State &state, LoopScalars &now) {
-    const bool in_cluster = op.flags & IN_CLUSTER, sums = a.scalar.how != NOTHING;
+    const bool in_cluster = op.flags & IN_CLUSTER, sums = a.scalar.stage != NOTHING;
     const bool mine = in_cluster ? cluster.has_rows() : !(op.flags & CLUSTER_ONLY) || int(blockIdx.x) < a.cluster;
     double part = 0.0;
     if (in_cluster && op.kind == COARSEST) {
-        part = multiply_coarsest_by_slots(a, state);
+        part = multiply_coarsest_by_exchange(a, state);
     } else if (op.kind == COARSEST) {
         // The thread blocks after those of the first cluster execute this step or, if they are too few, as many blocks
         // of the first cluster as are needed in addition. Blocks that are idle in the previous step load their rows
@@ -192,7 +192,7 @@ template <class F> __device__ inline void execute_step(
 template <class F> __device__ inline void cycle(const CycleArgs<F> &a) {
     if (a.x_team().is_mine()) advance_x(a.v, a.x_team());
     if (int(blockIdx.x) >= a.team_size()) return;
-    if (a.scalar.how == LOOP && (a.scalar.scalars->done || a.scalar.scalars->met)) return;
+    if (a.scalar.stage == LOOP && (a.scalar.scalars->loop_ended || a.scalar.scalars->met)) return;
     const CachedSteps ops = cache_steps(a);
     const Cluster<F> cluster = join_cluster(a);
     State state = begin_steps(a, false);
@@ -203,14 +203,14 @@ template <class F> __device__ inline void cycle(const CycleArgs<F> &a) {
 
 template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
     const CycleArgs<F> &c = a.cycle;
-    const int how = c.scalar.how;
+    const int stage = c.scalar.stage;
     // All thread blocks compute identical scalars from the same sums. Thread block 0 writes them to device memory at
     // the end.
     __shared__ LoopScalars now;
     copy_loop_scalars(now, *c.scalar.scalars);
     __shared__ double p1[PLACES<TILE_Y>], p2[PLACES<TILE_Y>];
     const CachedSteps ops = cache_steps(c);
-    if (how == LOOP && now.done) return;
+    if (stage == LOOP && now.loop_ended) return;
     const Cluster<F> cluster = join_cluster(c);
     State state = begin_steps(c, true);
     do {
@@ -227,17 +227,17 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
                 const Tiles tiles = all_tiles(a.first.v.g, min(a.first.rows, TILE_Y));
                 const double part =
                     block_sum(advance_first<TILE_Y, CLUSTER_THREADS, false, false>(a.first, tiles, now, p1, p2));
-                if (how == LOOP && now.code != RUNNING) break;
+                if (stage == LOOP && now.code != RUNNING) break;
                 if (thread_of_block() == 0) c.sigma_partial[blockIdx.x] = part;
                 grid_barrier(c.barrier, state.phase, c.team_size());
                 const double sigma = sum_of(c.sigma_partial, c.team_size());
-                if (thread_of_block() == 0) end_of_iteration(now, sigma, how);
+                if (thread_of_block() == 0) end_of_iteration(now, sigma, stage);
                 __syncthreads();
             } else {
                 execute_step(c, cluster, op, state, now);
             }
         }
-    } while (how == LOOP && now.code == RUNNING);
+    } while (stage == LOOP && now.code == RUNNING);
     if (state.update_is_due) {
         grid_barrier(c.barrier, state.phase, c.team_size());
         update_everywhere(c, now);

@@ -78,8 +78,8 @@ template <class F> __device__ inline void over_parts(const Geometry &g, int rows
 template <class F> __device__ inline void over_own_rows(const Geometry &g, F f) {
     if (!is_divided(g)) return over_rows(g.nx, 0, g.ny, f);
     if (rrb_share.index >= g.sharers) return;
-    const auto first = [&](int place) {
-        const int row = first_row(g, PARTS * place / g.sharers);
+    const auto first = [&](int sharer) {
+        const int row = first_row(g, PARTS * sharer / g.sharers);
         return min(max(2 * row - g.shift_y, 0), g.ny);
     };
     over_rows(g.nx, first(rrb_share.index), first(rrb_share.index + 1), f);
@@ -91,8 +91,8 @@ template <class F> __device__ inline void over_own_rows(const Geometry &g, F f) 
 __device__ inline int first_tile(const Tiles &tiles, Team team) {
     if (!team.is_mine()) return tiles.end;
     if (tiles.first == 0) return team.index();
-    const int over = tiles.first % team.size(), place = team.index();
-    return tiles.first - over + place + (place < over ? team.size() : 0);
+    const int over = tiles.first % team.size(), index = team.index();
+    return tiles.first - over + index + (index < over ? team.size() : 0);
 }
 __device__ inline int last_tile(const Tiles &tiles, Team team) {
     const int first = first_tile(tiles, team);
@@ -133,27 +133,27 @@ __device__ inline void sum_parts(const Geometry &g, const double *partial, unsig
 }
 
 struct MeetArgs {
-    uint64_t *slots; // slots of the first device; those of each further device are one granule of memory later
+    uint64_t *arrivals; // counters of the first device; those of each further device are one granule of memory later
     Scalars *scalars;
 };
 
-// SLOT_DISTANCE: distance between the slots of consecutive devices in words, one GRANULE of
+// ARRIVALS_DISTANCE: distance between the counters of consecutive devices in words, one GRANULE_BYTES of
 // src/cuda/driver/memory.rs. MEET_TIMEOUT: timeout in nanoseconds.
-constexpr int64_t SLOT_DISTANCE = (1 << 21) / sizeof(uint64_t);
+constexpr int64_t ARRIVALS_DISTANCE = (1 << 21) / sizeof(uint64_t);
 constexpr uint64_t MEET_TIMEOUT = 10000000000ull;
 
 // Synchronizes all devices. Afterwards, each device sees the earlier writes of the others. Each device launches one
-// warp. The memory of a device contains one slot per device, into which that device writes its number of arrivals. A
-// further slot contains the number of completed calls. On an emulated device, launches run one after the other.
+// warp. The memory of a device contains one counter per device, into which that device writes its number of arrivals. A
+// further counter contains the number of completed calls. On an emulated device, launches run one after the other.
 extern "C" __global__ void __launch_bounds__(32) rrb_meet_f64(MeetArgs a) {
 #ifndef RRB_EMULATED
     const int t = threadIdx.x, index = rrb_share.index;
-    uint64_t *own = a.slots + index * SLOT_DISTANCE;
+    uint64_t *own = a.arrivals + index * ARRIVALS_DISTANCE;
     const uint64_t turn = own[PARTS] + 1;
     // After a timeout, no device waits any longer.
     bool waits = !a.scalars->sync_failed;
     if (t < rrb_share.count) {
-        uint64_t *theirs = a.slots + t * SLOT_DISTANCE + index;
+        uint64_t *theirs = a.arrivals + t * ARRIVALS_DISTANCE + index;
         __threadfence_system();
         asm volatile("st.release.sys.u64 [%0], %1;" : : "l"(theirs), "l"(turn) : "memory");
         const uint64_t begun = nanoseconds();

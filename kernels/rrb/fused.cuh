@@ -31,7 +31,7 @@ template <class F> struct FirstArgs {
     const double *in_b1, *in_b2;    // input of unfused steps; null: the current r
     double *partial, *norm_partial; // partial sums of rho and of <r, r>; null: none
     double *sigma_partial;
-    int how;              // START: r does not change; LOOP: first computes r -= alpha q
+    int stage;              // START: r does not change; LOOP: first computes r -= alpha q
     int once;             // 1: L2 can hold the data of an iteration only without those that are read once
     int rows, rows_down;  // numbers of rows of a tile of B0, and of F0
     int with_x;           // 1: B0 also updates x
@@ -69,7 +69,7 @@ template <bool SPARE, bool UNIFORM, class F> __device__ inline void descend_firs
     using Real = typename F::Real;
     const Geometry &g = a.v.g;
     const int64_t p = g.plane, n = g.stride;
-    const bool update = a.how == LOOP, over = update && s.done;
+    const bool update = a.stage == LOOP, over = update && s.loop_ended;
     const double alpha = update ? s.alpha : 0.0;
     const int parity = s.parity;
     // In a loop, the scalar update changes the parity after this kernel.
@@ -89,7 +89,7 @@ template <bool SPARE, bool UNIFORM, class F> __device__ inline void descend_firs
         const int64_t of[4] = {m, m + 1, m + n, m + n + 1};
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            v.h[k] = fixed(h[of[k]]);
+            v.h[k] = ldg(h[of[k]]);
             v.d[k] = F::read(d[(3 - k) * p + of[k]]);
         }
     };
@@ -152,7 +152,7 @@ template <class F> __device__ inline typename F::Real solve_first(
     const Real near =
         (F::read(d[SW * p + c]) * a.k.kept.get(i - 1, j - 1) + F::read(d[SE * p + c]) * a.k.kept.get(i, j - 1)) +
         (F::read(d[NW * p + c]) * a.k.kept.get(i - 1, j) + F::read(d[NE * p + c]) * own);
-    return fixed(a.k.h[B1 * p + c]) * (Real(r) - near);
+    return ldg(a.k.h[B1 * p + c]) * (Real(r) - near);
 }
 
 // Computes z on b1 and b2 from the kept values, for the unfused steps.
@@ -185,21 +185,21 @@ RRB_IN_FORMATS(rrb_ascend_first, FirstArgs, THREADS, RESIDENT, RESIDENT, ascend_
 // this (I, J), in arrays with rows of `m` values.
 template <bool ONCE = false> __device__ inline void schur_rows(
     const SchurArrays &a, const double *v1, const double *v2, int m, int64_t c, double &q1, double &q2) {
-    const auto fixed = [](const double &v) { return fixed_once<ONCE>(v); };
+    const auto ldg = [](const double &v) { return ldg_once<ONCE>(v); };
     const int64_t p = a.g.plane, n = a.g.stride;
     const double *d = a.d, *far = a.far;
-    const auto of = [&](int plane, int64_t at) { return fixed(far[plane * p + at]); };
+    const auto of = [&](int plane, int64_t at) { return ldg(far[plane * p + at]); };
     const double far1 = (of(B1_EAST, c - 1) * v1[-1] + of(B1_EAST, c) * v1[1]) +
         (of(B1_NORTH, c - n) * v1[-m] + of(B1_NORTH, c) * v1[m]);
-    const double ne = fixed(d[NE * p + c]);
-    const double near1 = (fixed(d[SW * p + c]) * v2[-m - 1] + fixed(d[SE * p + c]) * v2[-m]) +
-        (fixed(d[NW * p + c]) * v2[-1] + ne * v2[0]);
-    q1 = fixed(a.center[c]) * v1[0] + (far1 + near1);
+    const double ne = ldg(d[NE * p + c]);
+    const double near1 = (ldg(d[SW * p + c]) * v2[-m - 1] + ldg(d[SE * p + c]) * v2[-m]) +
+        (ldg(d[NW * p + c]) * v2[-1] + ne * v2[0]);
+    q1 = ldg(a.center[c]) * v1[0] + (far1 + near1);
     const double far2 = (of(B2_EAST, c - 1) * v2[-1] + of(B2_EAST, c) * v2[1]) +
         (of(B2_NORTH, c - n) * v2[-m] + of(B2_NORTH, c) * v2[m]);
-    const double near2 = (ne * v1[0] + fixed(d[NW * p + c + 1]) * v1[1]) +
-        (fixed(d[SE * p + c + n]) * v1[m] + fixed(d[SW * p + c + n + 1]) * v1[m + 1]);
-    q2 = fixed(a.center[p + c]) * v2[0] + (far2 + near2);
+    const double near2 = (ne * v1[0] + ldg(d[NW * p + c + 1]) * v1[1]) +
+        (ldg(d[SE * p + c + n]) * v1[m] + ldg(d[SW * p + c + n + 1]) * v1[m + 1]);
+    q2 = ldg(a.center[p + c]) * v2[0] + (far2 + near2);
 }
 
 // B0, the backward half on the first grid. Computes z, x += alpha p (if `with_x`), p = z / unit + beta p, and q = S1 p.
@@ -214,8 +214,8 @@ template <int ROWS, int AT_ONCE, bool ONCE, bool UNIFORM, class F> __device__ in
     const int rows = min(a.rows, ROWS), inside = rows * TILE_X, around = 2 * M + 2 * rows;
     const int apart = inside + around <= AT_ONCE ? inside : 0;
     const Geometry &g = a.v.g;
-    const bool loops = a.how == LOOP, ended = loops && s.code != RUNNING, with_x = loops && a.with_x;
-    if (loops && (s.done || (ended && !with_x))) return 0.0;
+    const bool loops = a.stage == LOOP, ended = loops && s.code != RUNNING, with_x = loops && a.with_x;
+    if (loops && (s.loop_ended || (ended && !with_x))) return 0.0;
     const double alpha = s.alpha, beta = s.beta, per_unit = s.per_unit;
     const int parity = s.parity;
     const double *r1 = a.v.r_b1[parity], *old1 = a.v.p_b1[parity ^ 1], *old2 = a.v.p_b2[parity ^ 1];
@@ -285,8 +285,8 @@ template <class Args> __device__ inline void end_by_last(const Args &a, const do
     copy_loop_scalars(now, s);
     const double sigma = sum_over(a.v.g, partial);
     if (thread_of_block() == 0) {
-        end_of_iteration(now, sigma, a.how);
-        if (a.how == LOOP && a.conditional) set_loop_condition(a.conditional, now);
+        end_of_iteration(now, sigma, a.stage);
+        if (a.stage == LOOP && a.conditional) set_loop_condition(a.conditional, now);
     }
     __syncthreads();
     copy_loop_scalars(s, now);
@@ -294,7 +294,7 @@ template <class Args> __device__ inline void end_by_last(const Args &a, const do
 
 template <bool UNIFORM, class F> __device__ inline void advance_first_step(const FirstArgs<F> &a) {
     Scalars &s = *a.v.scalars;
-    const bool ended = a.how == LOOP && s.code != RUNNING;
+    const bool ended = a.stage == LOOP && s.code != RUNNING;
     // The variant with `read_once` saves no time in double precision, and a kernel that contains both variants is 1 %
     // slower. This variant therefore exists only for the short formats.
     constexpr bool SHORT = sizeof(typename F::Real) < sizeof(double);
@@ -307,7 +307,7 @@ template <bool UNIFORM, class F> __device__ inline void advance_first_step(const
     if (!ended) {
         end_by_last(a, a.sigma_partial);
     } else if (last_block_over(a.v.g, &s.ticket) && thread_of_block() == 0) {
-        s.done = 1;
+        s.loop_ended = 1;
         if (a.conditional) set_loop_condition(a.conditional, s);
     }
 }
@@ -324,7 +324,7 @@ __device__ inline void advance_x(const SchurArrays &a, Team team) {
     // Other thread blocks may update the scalars at the same time. The update does not change the scalars that this
     // function reads.
     const Scalars &s = *a.scalars;
-    if (s.done) return;
+    if (s.loop_ended) return;
     const double alpha = s.alpha, *p[2] = {a.p_b1[s.direction], a.p_b2[s.direction]};
     double *x[2] = {a.x_b1, a.x_b2};
     const int warps = blockDim.x * blockDim.y / 32, t = thread_of_block(), pieces = (a.g.cx + LENGTH - 1) / LENGTH,
@@ -351,16 +351,16 @@ __device__ inline void advance_x(const SchurArrays &a, Team team) {
 struct SchurArgs {
     SchurArrays v;
     double *partial;
-    int how;
+    int stage;
     uint64_t conditional; // condition handle of the WHILE node of the graph; 0: none
 };
 
 // Computes q = S1 p and sigma = <p, q> for the unfused steps, and ends the iteration.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_f64(SchurArgs a) {
     Scalars &s = *a.v.scalars;
-    if (a.how == LOOP && s.code != RUNNING) {
+    if (a.stage == LOOP && s.code != RUNNING) {
         if (blockIdx.x == 0 && thread_of_block() == 0) {
-            s.done = 1;
+            s.loop_ended = 1;
             if (a.conditional) set_loop_condition(a.conditional, s);
         }
         return;
@@ -386,7 +386,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_fir
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_first_f64(SchurArgs a) {
     Scalars &s = *a.v.scalars;
     // If the loop continues, the kernel must not change r.
-    if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
+    if (a.stage == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
     double *r1 = a.v.r_b1[0];
     double norm2 = 0.0;
     over_area(

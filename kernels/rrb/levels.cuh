@@ -27,7 +27,7 @@
 struct Global {
     static constexpr bool TILES = true;
     template <class F> static __device__ typename F::Real read(const typename F::Stored &v) { return F::read(v); }
-    template <class Real> static __device__ Real pivot(const Real &v) { return fixed(v); }
+    template <class Real> static __device__ Real pivot(const Real &v) { return ldg(v); }
 };
 struct Shared {
     static constexpr bool TILES = false;
@@ -42,13 +42,13 @@ template <class F> struct PlacePointers {
     int p, n;
     Real *z, *y, *r, *direction, *q, *u;
     const Real *h;
-    const Stored *s, *d, *excess, *corners, *black;
+    const Stored *s, *d, *row_sums, *corners, *black;
 };
 
 // Returns the pointers for vectors at index c and couplings at index m. `k` is a Level or a Window.
 template <class F, class K> __device__ inline PlacePointers<F> pointers_at(const K &k, int p, int n, int c, int m) {
-    return {p, n, k.z + c, k.y + c, k.r + c, k.direction + c, k.q + c, k.u + c, k.h + m, k.s + m, k.d + m, k.excess + m,
-        k.corners + m, k.black + m};
+    return {p, n, k.z + c, k.y + c, k.r + c, k.direction + c, k.q + c, k.u + c, k.h + m, k.s + m, k.d + m,
+        k.row_sums + m, k.corners + m, k.black + m};
 }
 
 // Values of the forward half before y_b1 of the neighbours is known: y / d of b1, `kept` without its terms of b1, and
@@ -145,7 +145,7 @@ __device__ inline double descend(const Level<F> &k, const Tiles &tiles, const Op
             Real kept = end_forward(v, w + t, TILE_X + 1);
             if (op.flags & TRUNCATED) {
                 const Real right = kept;
-                kept *= fixed(k.h[B2 * p + at.c]);
+                kept *= ldg(k.h[B2 * p + at.c]);
                 rho += double(kept) * right;
             }
             k.kept.put(at.i, at.j, kept);
@@ -266,7 +266,7 @@ __device__ inline double ascend(const Level<F> &k, const Tiles &tiles, const Op 
 // Computes q = A_k d at the four colours of an (I, J), in difference form: q_i = s_i d_i + sum_j a_ij (d_j - d_i).
 template <class F, class Place> __device__ inline void inner_rows(const typename F::Real *r1,
     const typename F::Stored *s1, const typename F::Stored *red, const typename F::Stored *black,
-    const typename F::Stored *excess, int p, int n, typename F::Real q[4]) {
+    const typename F::Stored *row_sums, int p, int n, typename F::Real q[4]) {
     using Real = typename F::Real;
     const auto of = [](const typename F::Stored &v) -> Real { return Place::template read<F>(v); };
     const Real *r2 = r1 + p, *b1 = r2 + p, *b2 = b1 + p;
@@ -282,7 +282,7 @@ template <class F, class Place> __device__ inline void inner_rows(const typename
     const Real c2[4] = {of(red[NE * p - n]), of(red[NW * p - n + 1]), c1[SE], of(red[SW * p + 1])};
     const Real f1[4] = {of(black[SW * p]), of(black[SE * p]), of(black[NW * p]), of(black[NE * p])};
     const Real f2[4] = {f1[NE], of(black[NW * p + 1]), of(black[SE * p + n]), of(black[SW * p + n + 1])};
-    const Real s[4] = {of(excess[0]), of(excess[p]), of(excess[2 * p]), of(excess[3 * p])};
+    const Real s[4] = {of(row_sums[0]), of(row_sums[p]), of(row_sums[2 * p]), of(row_sums[3 * p])};
     q[R1] = s[0] * o1 +
         (((w1 * (b2_w - o1) + e1 * (p2 - o1)) + (d1 * (p1 - o1) + u1 * (b1_n - o1))) +
             ((c1[0] * (r2_w - o1) + c1[1] * (o2 - o1)) + (c1[2] * (r2_nw - o1) + c1[3] * (r2_n - o1))));
@@ -316,7 +316,7 @@ __device__ inline void iterate_at(const PlacePointers<F> &k, const Op &op, Put p
         return;
     }
     if (PRODUCT) {
-        inner_rows<F, Place>(k.direction, k.s, k.corners, k.black, k.excess, p, k.n, q);
+        inner_rows<F, Place>(k.direction, k.s, k.corners, k.black, k.row_sums, p, k.n, q);
         for (int colour = 0; colour < 4; ++colour) {
             if (op.flags & STORE_PRODUCT) k.q[colour * p] = q[colour];
         }
@@ -348,16 +348,16 @@ template <class F> struct StepArgs {
     Level<F> k;
     const Op *op;
     double *partial;   // partial sums of rho
-    ScalarArgs scalar; // arguments of the scalar update after the last partial sum of rho; `how` may be NOTHING
+    ScalarArgs scalar; // arguments of the scalar update after the last partial sum of rho; `stage` may be NOTHING
     int scalar_block;  // 1: thread block 0 processes no tiles. In the forward half, it checks ahead whether the loop
                        // ends; in the backward half it updates the scalars
 };
 
 // Executes a step part by part. step(tiles) executes it on tiles and returns a partial sum of rho, which is stored with
-// the flag RHO. With UPDATE_SCALARS, the last thread block then updates the scalars. If `how` is NOTHING, neither is
+// the flag RHO. With UPDATE_SCALARS, the last thread block then updates the scalars. If `stage` is NOTHING, neither is
 // done.
 template <class F, class Do> __device__ inline void over_parts_of_rho(const StepArgs<F> &a, const Op &op, Do step) {
-    const bool sums = (op.flags & RHO) && a.scalar.how != NOTHING;
+    const bool sums = (op.flags & RHO) && a.scalar.stage != NOTHING;
     over_parts(a.k.g, TILE_Y, [&](int part, const Tiles &tiles) {
         double rho = step(tiles);
         if (sums) store_part_sum(a.partial, part, rho);
@@ -368,8 +368,8 @@ template <class F, class Do> __device__ inline void over_parts_of_rho(const Step
 
 template <bool UNIFORM, class F> __device__ inline void descend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
-    if (a.scalar_block && blockIdx.x == 0 && a.scalar.how != NOTHING) check_ahead(a.scalar);
-    const bool over = a.scalar.how == LOOP && a.scalar.scalars->done;
+    if (a.scalar_block && blockIdx.x == 0 && a.scalar.stage != NOTHING) check_ahead(a.scalar);
+    const bool over = a.scalar.stage == LOOP && a.scalar.scalars->loop_ended;
     over_parts_of_rho(a, op,
         [&](const Tiles &tiles) { return descend<UNIFORM>(a.k, tiles, op, {a.scalar_block, int(gridDim.x)}, over); });
 }
@@ -377,10 +377,10 @@ template <bool UNIFORM, class F> __device__ inline void descend_step(const StepA
 template <bool UNIFORM, class F> __device__ inline void ascend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
     if (a.scalar_block && blockIdx.x == 0) {
-        if (a.scalar.how != NOTHING) update_scalars(a.scalar);
+        if (a.scalar.stage != NOTHING) update_scalars(a.scalar);
         return;
     }
-    const bool over = a.scalar.how == LOOP && (a.scalar.scalars->done || a.scalar.scalars->met);
+    const bool over = a.scalar.stage == LOOP && (a.scalar.scalars->loop_ended || a.scalar.scalars->met);
     over_parts_of_rho(a, op,
         [&](const Tiles &tiles) { return ascend<UNIFORM>(a.k, tiles, op, {a.scalar_block, int(gridDim.x)}, over); });
 }
@@ -438,7 +438,7 @@ template <class F> __device__ inline void set_all_frequencies(const StepArgs<F> 
             const auto sum = [](const typename F::Stored t[4]) {
                 return (double(F::widen(t[0])) + F::widen(t[1])) + (double(F::widen(t[2])) + F::widen(t[3]));
             };
-            const double center = double(F::read(k.excess[at])) - (sum(straight) + sum(diagonal));
+            const double center = double(F::read(k.row_sums[at])) - (sum(straight) + sum(diagonal));
             const int x = grid_column(k.g, colour, i), y = grid_row(k.g, colour, j);
             const bool node = is_node(k.g, colour, i, j);
             uint32_t h = uint32_t(x) * 73856093u ^ uint32_t(y) * 19349663u;

@@ -8,7 +8,7 @@ namespace labelled {
 
 // Calls f(k, run, lane) for each run k of this warp.
 template <class F> __device__ inline void over_runs(const LabelledArgs &a, F f) {
-    for (int64_t k = int64_t(blockIdx.x) * WARPS + threadIdx.x / 32; k < a.of; k += int64_t(gridDim.x) * WARPS)
+    for (int64_t k = int64_t(blockIdx.x) * WARPS + threadIdx.x / 32; k < a.count; k += int64_t(gridDim.x) * WARPS)
         f(k, a.runs[k], int(threadIdx.x % 32));
 }
 

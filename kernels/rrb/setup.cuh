@@ -23,7 +23,7 @@ struct Findings {
     uint64_t outward[4];    // number of couplings that point out of the grid and are neither 0 nor NaN, per array
                             // (src/stencil/outward.rs)
     uint64_t first_outward; // index of the first of them, as in `not_finite`
-    uint64_t excess;        // 1 if a node with couplings has a nonzero row sum
+    uint64_t has_nonzero_row_sum; // 1 if a node with couplings has a nonzero row sum
     uint64_t bad_pivot;     // smallest (level << 40 | node of the finest grid) of a rejected pivot
     uint64_t components, regular_components; // components of two nodes or more: kernels/rrb/components.cuh
     uint64_t coarsest_inverse,
@@ -160,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(Cop
 struct RowSumArgs {
     Geometry g;
     Matrix m;
-    double *excess; // 4 planes
+    double *row_sums; // 4 planes
     double zero_row_sum;
     int nine_points;
     Findings *findings;
@@ -175,7 +175,8 @@ __device__ inline uint64_t difference(const double *plane, int64_t c, int64_t n)
 }
 
 // Computes the row sums of M: s_k = c_k + sum_l a_kl, or 0 if this sum has a magnitude of at most zero_row_sum c_k. The
-// compensation of positive couplings does not change row sums. Also sets `equal_rows` and `Findings::excess`.
+// compensation of positive couplings does not change row sums. Also sets `equal_rows` and
+// `Findings::has_nonzero_row_sum`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_row_sums_f64(RowSumArgs a) {
     const Geometry &g = a.g;
     const int64_t p = g.plane;
@@ -192,10 +193,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_row_sums_f64
                 corners = sum4(t);
                 coupled = coupled || t[0] != 0.0 || t[1] != 0.0 || t[2] != 0.0 || t[3] != 0.0;
             }
-            const double center = a.m.center[colour * p + c], excess = center + (couplings + corners);
-            const bool zero = fabs(excess) <= a.zero_row_sum * center;
+            const double center = a.m.center[colour * p + c], row_sum = center + (couplings + corners);
+            const bool zero = fabs(row_sum) <= a.zero_row_sum * center;
             counts = counts || (coupled && !zero);
-            a.excess[colour * p + c] = zero ? 0.0 : excess;
+            a.row_sums[colour * p + c] = zero ? 0.0 : row_sum;
         }
         uint64_t differs = 0;
         for (int e = 0; e < 4 && !differs; ++e) {
@@ -206,13 +207,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_row_sums_f64
         }
         if (differs) a.equal_rows[patch_of(g, i, j)] = 0;
     });
-    if (counts) a.findings->excess = 1;
+    if (counts) a.findings->has_nonzero_row_sum = 1;
 }
 
 struct WindowArgs {
     Geometry g;
     Matrix m;
-    const double *excess;
+    const double *row_sums;
     int nine_points;
     Findings *findings;
 };
@@ -220,7 +221,7 @@ struct WindowArgs {
 // Returns the row sum of node (i, j), and its couplings to the east and to the north, which `spread` has stored. With 9
 // points, adds the two diagonal couplings of the cell northeast of the node to both couplings.
 __device__ inline void load_row_sum_and_couplings(
-    const WindowArgs &a, int i, int j, double &east, double &north, double &excess) {
+    const WindowArgs &a, int i, int j, double &east, double &north, double &row_sum) {
     const Geometry &g = a.g;
     const int ii = i + g.shift_x, jj = j + g.shift_y, x = ii & 1, y = jj & 1;
     const int64_t p = g.plane, n = g.stride, c = g.at(ii >> 1, jj >> 1);
@@ -229,7 +230,7 @@ __device__ inline void load_row_sum_and_couplings(
     // The couplings of a black node are stored with the red nodes.
     east = y ? (x ? r1[W * p + c + 1] : r1[E * p + c]) : (x ? r2[E * p + c] : r2[W * p + c]);
     north = y ? (x ? r2[S * p + c + n] : r1[N * p + c]) : (x ? r2[N * p + c] : r1[S * p + c]);
-    excess = a.excess[colour * p + c];
+    row_sum = a.row_sums[colour * p + c];
     if (!a.nine_points) return;
     // The grid cell to the northeast of the node contains two diagonal couplings. One of them is the northwest coupling
     // of the node to the east.
@@ -274,12 +275,12 @@ extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs 
     for (int part = 0; part < WINDOW_PARTS; ++part) {
         Conductances own;
         for (int j = first + WINDOW_PART * part; j < first + WINDOW_PART * (part + 1); ++j) {
-            double east, north, excess;
-            load_row_sum_and_couplings(a, i, j, east, north, excess);
+            double east, north, row_sum;
+            load_row_sum_and_couplings(a, i, j, east, north, row_sum);
             missing = missing || !(east < 0.0 && north < 0.0);
             whole.add(-1.0 / east, -1.0 / north, WINDOW);
             own.add(-1.0 / east, -1.0 / north, WINDOW_PART);
-            sums += excess;
+            sums += row_sum;
         }
         ratios[part] = own.along_x / own.along_y(WINDOW_PART);
     }
@@ -326,11 +327,11 @@ __device__ inline double rounded(const Format &f, double v) {
 }
 
 // Stores a number of M in the storage format, if the array is not null.
-__device__ inline void store_rounded(const Format &f, void *place, int64_t at, double v) {
-    if (!place) return;
-    if (f.storage == F64) static_cast<double *>(place)[at] = v;
-    else if (f.storage == F32) static_cast<float *>(place)[at] = flushed(v * f.per_unit);
-    else static_cast<uint16_t *>(place)[at] = to_bf16(flushed(v * f.per_unit));
+__device__ inline void store_rounded(const Format &f, void *to, int64_t at, double v) {
+    if (!to) return;
+    if (f.storage == F64) static_cast<double *>(to)[at] = v;
+    else if (f.storage == F32) static_cast<float *>(to)[at] = flushed(v * f.per_unit);
+    else static_cast<uint16_t *>(to)[at] = to_bf16(flushed(v * f.per_unit));
 }
 
 struct StartCouplingsArgs {
@@ -377,17 +378,17 @@ constexpr double MIN_ROW_SUM_FRACTION = 0.1;
 constexpr double EPSILON = 2.220446049250313e-16;
 
 struct Pivoted {
-    double inverse, sum_over_pivot; // 1 / d and excess / d, where d is the pivot
+    double inverse, sum_over_pivot; // 1 / d and row_sum / d, where d is the pivot
 };
 
 // Checks the pivot d = stored - kept of node (i, j), where `stored` is the row sum that sweeps read, and `kept` the sum
 // of the kept couplings: rejects it if it is at most eps * center or is not finite. If it is the last pivot of a
 // singular component of M, which requires a node without kept couplings (`floating`), replaces it by the center of A
 // instead (src/rrb/backend.rs, Pivot::checked). Then rounds the row sum to the storage format, and also rejects the
-// pivot if it underflows in this format. For a rejected pivot, returns d and the center instead of 1 / d and excess /
-// d, for the error message.
+// pivot if it underflows in this format. For a rejected pivot, the two results are d and the center, for the error
+// message.
 __device__ inline Pivoted checked(
-    const Rules &rules, int i, int j, double stored, double kept, double excess, double center, bool floating) {
+    const Rules &rules, int i, int j, double stored, double kept, double row_sum, double center, bool floating) {
     const int fi = rules.x0 + rules.step * i, fj = rules.y0 + rules.step * j;
     double d = stored - kept;
     bool fine = d > EPSILON * center && is_finite(d);
@@ -399,21 +400,21 @@ __device__ inline Pivoted checked(
         const double exact = d;
         d = rounded(rules.format, stored) - kept;
         if (rules.format.storage == F64 || d >= rules.format.unit * 1.1754943508222875e-38)
-            return {1.0 / d, excess * (1.0 / d)};
+            return {1.0 / d, row_sum * (1.0 / d)};
         d = exact;
     }
     atomic_min(&rules.findings->bad_pivot, (uint64_t(rules.level) << 40) | (uint64_t(fj) * rules.fine_nx + fi));
     return {d, center};
 }
 
-// Lumps the couplings of a node, and computes its pivot d = (excess - one_minus_omega * lumped) - sum(kept)
+// Lumps the couplings of a node, and computes its pivot d = (row_sum - one_minus_omega * lumped) - sum(kept)
 // (src/rrb/backend.rs, Pivot).
 __device__ inline Pivoted eliminate(
-    const Rules &rules, int i, int j, double excess, const double kept[4], double lumped) {
+    const Rules &rules, int i, int j, double row_sum, const double kept[4], double lumped) {
     const bool alone = kept[0] == 0.0 && kept[1] == 0.0 && kept[2] == 0.0 && kept[3] == 0.0;
-    const double sum = sum4(kept), center = excess - sum - lumped, left = excess - rules.one_minus_omega * lumped;
-    if (alone && left < MIN_ROW_SUM_FRACTION * (excess - lumped))
-        return checked(rules, i, j, excess - lumped, 0.0, excess, center, true);
+    const double sum = sum4(kept), center = row_sum - sum - lumped, left = row_sum - rules.one_minus_omega * lumped;
+    if (alone && left < MIN_ROW_SUM_FRACTION * (row_sum - lumped))
+        return checked(rules, i, j, row_sum - lumped, 0.0, row_sum, center, true);
     return checked(rules, i, j, left, sum, left, center, alone);
 }
 
@@ -446,33 +447,33 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_re
     over_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
         for (int e = 0; e < 8 && a.k.short_s; ++e) store_rounded(format, a.k.short_s, e * p + c, a.k.s[e * p + c]);
-        for (int e = 0; e < 4 && a.k.original_excess; ++e) {
-            store_rounded(format, a.k.original_excess, e * p + c, a.k.excess[e * p + c]);
+        for (int e = 0; e < 4 && a.k.original_row_sums; ++e) {
+            store_rounded(format, a.k.original_row_sums, e * p + c, a.k.row_sums[e * p + c]);
             store_rounded(format, a.k.original_corners, e * p + c, a.k.corners[e * p + c]);
             store_rounded(format, a.k.original_black, e * p + c, a.k.d[e * p + c]);
         }
         for (int colour = R1; colour <= R2; ++colour) {
             if (!is_node(g, colour, i, j)) continue;
-            double *excess = a.k.excess + colour * p + c, *h = a.k.h + colour * p + c;
+            double *row_sum = a.k.row_sums + colour * p + c, *h = a.k.h + colour * p + c;
             if (a.exact) {
                 *h = 1.0 / a.exact[colour * p + c];
-                *excess *= *h;
+                *row_sum *= *h;
                 continue;
             }
             double kept[4], t[4] = {0.0, 0.0, 0.0, 0.0};
             straight_couplings(g, a.k.s, colour, c, kept);
             if (a.corners) diagonal_couplings(g, a.k.corners, colour, c, t);
             const Pivoted v =
-                eliminate(a.rules, grid_column(g, colour, i), grid_row(g, colour, j), *excess, kept, sum4(t));
+                eliminate(a.rules, grid_column(g, colour, i), grid_row(g, colour, j), *row_sum, kept, sum4(t));
             *h = v.inverse;
-            *excess = v.sum_over_pivot;
+            *row_sum = v.sum_over_pivot;
             if (a.k.short_h) a.k.short_h[colour * p + c] = float(v.inverse * format.unit);
         }
         if (black_loss > 0.0 && a.black) {
             for (int colour = B1; colour <= B2; ++colour) {
                 double t[4];
                 diagonal_couplings(g, a.k.d, colour, c, t);
-                a.k.excess[colour * p + c] -= black_loss * sum4(t);
+                a.k.row_sums[colour * p + c] -= black_loss * sum4(t);
             }
         }
     });
@@ -488,8 +489,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_skew_f6
     const double *r1 = a.k.s, *r2 = a.k.s + 4 * p, *h1 = a.k.h + R1 * p, *h2 = a.k.h + R2 * p;
     over_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
-        a.k.excess[B1 * p + c] -= straight_b1(a.k, a.k.excess, c);
-        a.k.excess[B2 * p + c] -= straight_b2(a.k, a.k.excess, c);
+        a.k.row_sums[B1 * p + c] -= straight_b1(a.k, a.k.row_sums, c);
+        a.k.row_sums[B2 * p + c] -= straight_b2(a.k, a.k.row_sums, c);
         // Factors a_bk / d_k for the red neighbours k of b1. Below, they are multiplied by the couplings of k to its
         // other neighbours.
         const double west = r2[E * p + c - 1] * h2[c - 1], east = r2[W * p + c] * h2[c];
@@ -520,10 +521,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_dr
         for (int e = 0; e < 4; ++e) kept[e] = rounded(a.rules.format, kept[e]);
         const double *east = a.k.far + B1_EAST * p, *north = a.k.far + B1_NORTH * p;
         const double lumped = sum4(east[c - 1], east[c], north[c - n], north[c]);
-        double *excess = a.k.excess + B1 * p + c;
-        const Pivoted v = eliminate(a.rules, grid_column(g, B1, i), grid_row(g, B1, j), *excess, kept, lumped);
+        double *row_sum = a.k.row_sums + B1 * p + c;
+        const Pivoted v = eliminate(a.rules, grid_column(g, B1, i), grid_row(g, B1, j), *row_sum, kept, lumped);
         a.k.h[B1 * p + c] = v.inverse;
-        *excess = v.sum_over_pivot;
+        *row_sum = v.sum_over_pivot;
         if (a.k.short_h) a.k.short_h[B1 * p + c] = float(v.inverse * a.rules.format.unit);
     });
 }
@@ -542,11 +543,12 @@ __device__ inline double magnitude_sum(const double v[4]) {
     return sum4(fabs(v[0]), fabs(v[1]), fabs(v[2]), fabs(v[3]));
 }
 
-// Computes the matrix of the next grid and stores it by colour, or row by row for the coarsest system. If `ratio_index`
-// is not -1, also stores the reciprocal of its centers, which are those of b2, in h, and the largest ratio of a sum of
-// |couplings| to its center in `Findings::coupling`. The elimination of b, a neighbour of a b2 node in b1, adds
-// couplings to this node whose sum is -a_b (sum of the other couplings of b) / d_b, where a_b is the coupling between
-// the two.
+// Computes the matrix of the next grid, whose nodes are the b2 nodes, and stores it by colour, or row by row for the
+// coarsest system. If `ratio_index` is not -1, also stores the reciprocals of its centers in h (b2), and in
+// `Findings::coupling` an upper bound of the largest ratio of the sum of |couplings| of a node to its center. Let b be
+// a neighbour of the node in b1, and a_b the coupling between the two. The elimination of b adds couplings to the node
+// whose sum is -a_b (sum of the other couplings of b) / d_b. The bound adds the magnitudes of these couplings and of
+// the couplings that are kept. Their signs may differ, so the sum of the |couplings| may be smaller.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_f64(CoarseArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -560,12 +562,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
         const int64_t c = g.at(i, j), ne = c + n + 1, nw = c + n, se = c + 1;
         const auto at = [&](int to, int64_t from) { return rounded(format, d[to * p + from]); };
         const double own[4] = {at(NE, c), at(NW, se), at(SE, nw), at(SW, ne)};
-        const double *e1 = a.k.excess + B1 * p;
+        const double *e1 = a.k.row_sums + B1 * p;
         const double from_eliminated =
             (own[0] * e1[c] + own[1] * e1[c + 1]) + (own[2] * e1[c + n] + own[3] * e1[c + n + 1]);
         const double lumped = sum4(far_east[c - 1], far_east[c], far_north[c - n], far_north[c]);
         const double through_ne = own[3] * h[ne], through_nw = own[2] * h[nw];
-        const double excess = a.k.excess[B2 * p + c] - black_loss * lumped - from_eliminated;
+        const double row_sum = a.k.row_sums[B2 * p + c] - black_loss * lumped - from_eliminated;
         const double east =
             rounded(format, kept_fraction * far_east[c] - through_ne * at(SE, ne) - (own[1] * h[se]) * at(NE, se));
         const double north =
@@ -573,10 +575,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
         const double northeast = -through_ne * at(NE, ne), northwest = -through_nw * at(NW, nw);
         if (a.natural) {
             const int64_t k = int64_t(j) * a.nx + i, m = int64_t(a.nx) * a.ny;
-            const double v[5] = {excess, east, north, northeast, northwest};
+            const double v[5] = {row_sum, east, north, northeast, northwest};
             for (int e = 0; e < 5; ++e) a.natural[e * m + k] = v[e];
         } else {
-            spread(a.next.g, i, j, a.next.excess, a.next.s, a.next.corners, a.next.d, excess, east, north, northeast,
+            spread(a.next.g, i, j, a.next.row_sums, a.next.s, a.next.corners, a.next.d, row_sum, east, north, northeast,
                 northwest);
         }
         if (a.ratio_index < 0) return;
@@ -590,7 +592,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
             couplings -= part * (sum4(v) - own[u]);
             weighed += fabs(part) * (magnitude_sum(v) - fabs(own[u]));
         }
-        const double center = excess - couplings, inverse = 1.0 / center;
+        const double center = row_sum - couplings, inverse = 1.0 / center;
         largest = max(largest, magnitude(center > 0.0 ? weighed * inverse : NAN));
         a.k.h[B2 * p + c] = inverse;
         if (a.k.short_h) a.k.short_h[B2 * p + c] = float(inverse * format.unit);

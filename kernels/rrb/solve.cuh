@@ -20,7 +20,7 @@ struct StartEndArgs {
     int64_t input_ld, output_ld;
     double scale;        // scale of b and x in the planes; a power of two
     double least, limit; // x is stored without a check by the host if max |x| is within these bounds
-    int how;
+    int stage;
     double *partial, *whole_partial;
     Scalars *scalars;
 };
@@ -90,8 +90,8 @@ __device__ inline void inspect_inputs(
     const StartEndArgs &a, int i, int j, InputFindings &findings, double &b, double &x) {
     const Geometry &g = a.k.g;
     const bool inside = unsigned(i) < unsigned(g.nx) && unsigned(j) < unsigned(g.ny);
-    const double given_b = inside ? fixed(a.input[j * a.input_ld + i]) : 0.0;
-    const double given_x = inside ? fixed(a.output[j * a.output_ld + i]) : 0.0;
+    const double given_b = inside ? ldg(a.input[j * a.input_ld + i]) : 0.0;
+    const double given_x = inside ? ldg(a.output[j * a.output_ld + i]) : 0.0;
     const uint64_t of_b = magnitude(given_b), of_x = magnitude(given_x), line = uint64_t(j) * 2;
     findings.largest[0] = max(findings.largest[0], of_b);
     findings.largest[1] = max(findings.largest[1], of_x);
@@ -129,7 +129,7 @@ template <bool UNIFORM> __device__ inline void begin(const StartEndArgs &a) {
     const double *to_r1 = a.k.s, *to_r2 = a.k.s + 4 * p;
     __shared__ RedRows red1, red2;
     const auto value = [&](const double *of, int64_t ld, int i, int j) {
-        return unsigned(i) < unsigned(g.nx) && unsigned(j) < unsigned(g.ny) ? fixed(of[j * ld + i]) : 0.0;
+        return unsigned(i) < unsigned(g.nx) && unsigned(j) < unsigned(g.ny) ? ldg(of[j * ld + i]) : 0.0;
     };
     const auto guess = [&](int i, int j) { return a.scale * value(a.output, a.output_ld, i, j); };
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
@@ -149,17 +149,17 @@ template <bool UNIFORM> __device__ inline void begin(const StartEndArgs &a) {
             inspect_inputs(a, i + 1, j + 1, findings, b2, x2);
             const int64_t m = uniform ? g.at(I0, J0) : c;
             const double *center = a.center + m;
-            v[3] = fixed(to_r1[S * p + m]);
-            v[4] = fixed(to_r1[E * p + m]);
-            v[1] = fixed(to_r2[W * p + m]);
-            v[6] = fixed(to_r2[N * p + m]);
-            const double t1[4] = {fixed(to_r1[W * p + m]), v[4], v[3], fixed(to_r1[N * p + m])};
-            const double t2[4] = {v[1], fixed(to_r2[E * p + m]), fixed(to_r2[S * p + m]), v[6]};
+            v[3] = ldg(to_r1[S * p + m]);
+            v[4] = ldg(to_r1[E * p + m]);
+            v[1] = ldg(to_r2[W * p + m]);
+            v[6] = ldg(to_r2[N * p + m]);
+            const double t1[4] = {ldg(to_r1[W * p + m]), v[4], v[3], ldg(to_r1[N * p + m])};
+            const double t2[4] = {v[1], ldg(to_r2[E * p + m]), ldg(to_r2[S * p + m]), v[6]};
             const double u1[4] = {guess(i - 1, j + 1), x2, x1, guess(i, j + 2)},
                          u2[4] = {x1, guess(i + 2, j), guess(i + 1, j - 1), x2};
             const double near1 = (t1[0] * u1[0] + t1[1] * u1[1]) + (t1[2] * u1[2] + t1[3] * u1[3]);
             const double near2 = (t2[0] * u2[0] + t2[1] * u2[1]) + (t2[2] * u2[2] + t2[3] * u2[3]);
-            const double center_r1 = fixed(center[R1 * p]), center_r2 = fixed(center[R2 * p]);
+            const double center_r1 = ldg(center[R1 * p]), center_r2 = ldg(center[R2 * p]);
             const double on_r1 = residual_of_row(b_r1, center_r1, x_r1, t1, u1),
                          on_r2 = residual_of_row(b_r2, center_r2, x_r2, t2, u2);
             whole += on_r1 * on_r1 + on_r2 * on_r2;
@@ -167,12 +167,12 @@ template <bool UNIFORM> __device__ inline void begin(const StartEndArgs &a) {
             red2.store(tj * ACROSS + ti + 1, center_r2, b_r2, near2, x_r2);
             a.b[R1 * p + c] = b_r1;
             a.b[R2 * p + c] = b_r2;
-            v[0] = fixed(to_r2[E * p + m - 1]);
-            v[2] = fixed(to_r1[N * p + m - n]);
-            v[5] = fixed(to_r1[W * p + m + 1]);
-            v[7] = fixed(to_r2[S * p + m + n]);
-            center1 = fixed(center[B1 * p]);
-            center2 = fixed(center[B2 * p]);
+            v[0] = ldg(to_r2[E * p + m - 1]);
+            v[2] = ldg(to_r1[N * p + m - n]);
+            v[5] = ldg(to_r1[W * p + m + 1]);
+            v[7] = ldg(to_r2[S * p + m + n]);
+            center1 = ldg(center[B1 * p]);
+            center2 = ldg(center[B2 * p]);
         } else if (t < THREADS) {
             // Couplings to points outside the grid are zero, but the values at these points must be finite.
             red1.store((tj + 1) * ACROSS + ti, 0.0, 0.0, 0.0, 0.0);
@@ -184,9 +184,9 @@ template <bool UNIFORM> __device__ inline void begin(const StartEndArgs &a) {
             const int64_t c = g.at(I, J);
             const int i = 2 * I - g.shift_x + !first, j = 2 * J - g.shift_y + first;
             const double *s = first ? to_r1 : to_r2;
-            const double near = (fixed(s[W * p + c]) * guess(i - 1, j) + fixed(s[E * p + c]) * guess(i + 1, j)) +
-                (fixed(s[S * p + c]) * guess(i, j - 1) + fixed(s[N * p + c]) * guess(i, j + 1));
-            const double center = fixed(a.center[(first ? R1 : R2) * p + c]);
+            const double near = (ldg(s[W * p + c]) * guess(i - 1, j) + ldg(s[E * p + c]) * guess(i + 1, j)) +
+                (ldg(s[S * p + c]) * guess(i, j - 1) + ldg(s[N * p + c]) * guess(i, j + 1));
+            const double center = ldg(a.center[(first ? R1 : R2) * p + c]);
             red.store(to, center, a.scale * value(a.input, a.input_ld, i, j), near, guess(i, j));
         });
         __syncthreads();
@@ -239,7 +239,7 @@ enum ResidualResult { SQUARE, ELIMINATED };
 template <bool SUBSTITUTE, ResidualResult RESULT, bool UNIFORM>
 __device__ inline void whole_residual(const StartEndArgs &a) {
     Scalars &s = *a.scalars;
-    if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
+    if (a.stage == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double *to_r1 = a.k.s, *to_r2 = a.k.s + 4 * p, *b1 = a.x + B1 * p, *b2 = a.x + B2 * p;
@@ -249,19 +249,19 @@ __device__ inline void whole_residual(const StartEndArgs &a) {
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
     const auto red = [&](int colour, int64_t c, int64_t m, double b) {
         const double *to = colour == R1 ? to_r1 : to_r2;
-        const double t[4] = {fixed(to[W * p + m]), fixed(to[E * p + m]), fixed(to[S * p + m]), fixed(to[N * p + m])};
-        double u[4] = {fixed(b2[c - 1]), fixed(b2[c]), fixed(b1[c]), fixed(b1[c + n])};
+        const double t[4] = {ldg(to[W * p + m]), ldg(to[E * p + m]), ldg(to[S * p + m]), ldg(to[N * p + m])};
+        double u[4] = {ldg(b2[c - 1]), ldg(b2[c]), ldg(b1[c]), ldg(b1[c + n])};
         if (colour == R2) {
-            u[0] = fixed(b1[c]);
-            u[1] = fixed(b1[c + 1]);
-            u[2] = fixed(b2[c - n]);
-            u[3] = fixed(b2[c]);
+            u[0] = ldg(b1[c]);
+            u[1] = ldg(b1[c + 1]);
+            u[2] = ldg(b2[c - n]);
+            u[3] = ldg(b2[c]);
         }
-        const double h = SUBSTITUTE || RESULT == ELIMINATED ? fixed(a.k.h[colour * p + m]) : 0.0;
+        const double h = SUBSTITUTE || RESULT == ELIMINATED ? ldg(a.k.h[colour * p + m]) : 0.0;
         RedNode red;
         red.x =
             SUBSTITUTE ? h * (b - ((t[0] * u[0] + t[1] * u[1]) + (t[2] * u[2] + t[3] * u[3]))) : a.x[colour * p + c];
-        red.residual = residual_of_row(b, fixed(a.center[colour * p + m]), red.x, t, u);
+        red.residual = residual_of_row(b, ldg(a.center[colour * p + m]), red.x, t, u);
         red.scaled_residual = h * red.residual;
         return red;
     };
@@ -279,12 +279,12 @@ __device__ inline void whole_residual(const StartEndArgs &a) {
             const int64_t m = uniform ? g.at(I0, J0) : c;
             b_b1 = scaled_rhs(a, i, j);
             b_b2 = scaled_rhs(a, i + 1, j + 1);
-            center_b1 = fixed(a.center[B1 * p + m]);
-            center_b2 = fixed(a.center[B2 * p + m]);
+            center_b1 = ldg(a.center[B1 * p + m]);
+            center_b2 = ldg(a.center[B2 * p + m]);
             straight_couplings(g, a.k.s, B1, m, t1);
             straight_couplings(g, a.k.s, B2, m, t2);
-            x_b1 = fixed(b1[c]);
-            x_b2 = fixed(b2[c]);
+            x_b1 = ldg(b1[c]);
+            x_b2 = ldg(b2[c]);
             r1 = red(R1, c, m, scaled_rhs(a, i, j + 1));
             r2 = red(R2, c, m, scaled_rhs(a, i + 1, j));
         }
@@ -411,7 +411,7 @@ __device__ inline void start_loop(const StartLoopArgs &a) {
     s.preconditioned = a.preconditioned;
     s.beta = 0.0;
     s.code = begins ? RUNNING : PAUSED;
-    s.done = !begins;
+    s.loop_ended = !begins;
     s.met = 0;
     s.ring_used = 0;
 }

@@ -47,9 +47,9 @@ struct TransferArgs {
 template <bool STORE> __device__ inline void transfer(const TransferArgs &a) {
     if (a.guard && a.guard->code != CONVERGED) return;
     over_own_rows(a.g, [&](int i, int row) {
-        double *natural = a.natural + row * a.ld + i, *place = a.colours + a.g.index_of_node(i, row);
-        if (STORE) *natural = *place * a.scale;
-        else *place = *natural * a.scale;
+        double *natural = a.natural + row * a.ld + i, *coloured = a.colours + a.g.index_of_node(i, row);
+        if (STORE) *natural = *coloured * a.scale;
+        else *coloured = *natural * a.scale;
     });
 }
 
@@ -80,7 +80,7 @@ struct DotArgs {
     Scalars *scalars;
     const double *norm_partial;
     int norm_count;
-    int how; // NOTHING: stores the product in `to`; otherwise updates the scalars with rho = <a, b>
+    int stage; // NOTHING: stores the product in `to`; otherwise updates the scalars with rho = <a, b>
     double *to;
     double factor; // factor of the product; a scalar update uses 1 / unit instead
 };
@@ -97,11 +97,11 @@ template <class Real> __device__ inline void dot(const DotArgs &a) {
         },
         [&](int part) { store_part_sum(a.partial, part, sum); });
     if (!last_block_over(a.g, &a.scalars->ticket)) return;
-    sum = sum_over(a.g, a.partial) * (a.how == NOTHING ? a.factor : a.scalars->per_unit);
-    const double norm2 = a.how == NOTHING ? 0.0 : sum_of(a.norm_partial, a.norm_count);
+    sum = sum_over(a.g, a.partial) * (a.stage == NOTHING ? a.factor : a.scalars->per_unit);
+    const double norm2 = a.stage == NOTHING ? 0.0 : sum_of(a.norm_partial, a.norm_count);
     if (thread_of_block() == 0) {
-        if (a.how == NOTHING) *a.to = sum;
-        else update(*a.scalars, a.scalars->ring, sum, norm2, a.how);
+        if (a.stage == NOTHING) *a.to = sum;
+        else update(*a.scalars, a.scalars->ring, sum, norm2, a.stage);
     }
 }
 
@@ -187,7 +187,7 @@ struct ProductArgs {
     double *out;         // null: only the sums are computed
     double *partial;     // null: no sums
     Scalars *scalars;
-    int how;
+    int stage;
     uint64_t conditional;
 };
 
@@ -222,7 +222,7 @@ __device__ inline double residual_of_row(const ProductArgs &a, int colour, int64
 
 // Computes out = A v. With `partial`, also computes sigma = <v, A v>, and ends the iteration.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64(ProductArgs a) {
-    if (a.how == LOOP && a.scalars->code != RUNNING) {
+    if (a.stage == LOOP && a.scalars->code != RUNNING) {
         if (a.conditional && blockIdx.x == 0 && thread_of_block() == 0) set_loop_condition(a.conditional, *a.scalars);
         return;
     }
@@ -242,8 +242,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64
         });
     if (!a.partial) return;
     sum_parts(a.g, a.partial, &a.scalars->ticket, [&](double all) {
-        end_of_iteration(*a.scalars, all, a.how);
-        if (a.how == LOOP && a.conditional) set_loop_condition(a.conditional, *a.scalars);
+        end_of_iteration(*a.scalars, all, a.stage);
+        if (a.stage == LOOP && a.conditional) set_loop_condition(a.conditional, *a.scalars);
     });
 }
 
@@ -251,7 +251,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64
 // `whole_norm2`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64(ProductArgs a) {
     // The kernel does nothing if the loop continues or, without `out`, if the loop has not converged.
-    if (a.how == LOOP &&
+    if (a.stage == LOOP &&
         (a.scalars->code == PAUSED || a.scalars->code == RUNNING || (!a.out && a.scalars->code != CONVERGED)))
         return;
     double norm2 = 0.0;

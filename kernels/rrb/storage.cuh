@@ -70,13 +70,13 @@ struct Geometry {
 struct Double {
     using Stored = double;
     using Real = double;
-    static __device__ double read(const double &v) { return fixed(v); }
+    static __device__ double read(const double &v) { return ldg(v); }
     static __device__ double widen(double v) { return v; }
 };
 struct Single {
     using Stored = float;
     using Real = float;
-    static __device__ float read(const float &v) { return fixed(v); }
+    static __device__ float read(const float &v) { return ldg(v); }
     static __device__ float widen(float v) { return v; }
 };
 // bf16: the upper half of a float.
@@ -85,7 +85,7 @@ struct BrainFloat {
         uint16_t bits;
     };
     using Real = float;
-    static __device__ float read(const Stored &v) { return __uint_as_float(uint32_t(fixed(v.bits)) << 16); }
+    static __device__ float read(const Stored &v) { return __uint_as_float(uint32_t(ldg(v.bits)) << 16); }
     static __device__ float widen(Stored v) { return __uint_as_float(uint32_t(v.bits) << 16); }
 };
 
@@ -103,17 +103,17 @@ struct BrainFloat {
 // nodes (8 planes: W E S N of r1, then of r2), diagonal couplings with b1 (4 planes: SW SE NW NE).
 struct Grid {
     Geometry g;
-    double *h;       // 1 / d of r1, r2, b1; on grids after which M may be truncated, also 1 / center of b2
-    double *s;       // straight couplings
-    double *d;       // diagonal couplings between black nodes, after the odd level
-    double *excess;  // row sums s; s / d for eliminated nodes
-    double *corners; // diagonal couplings between red nodes, stored with r1
-    double *far;     // couplings at distance two, after the odd level
+    double *h;        // 1 / d of r1, r2, b1; on grids after which M may be truncated, also 1 / center of b2
+    double *s;        // straight couplings
+    double *d;        // diagonal couplings between black nodes, after the odd level
+    double *row_sums; // row sums s; s / d for eliminated nodes
+    double *corners;  // diagonal couplings between red nodes, stored with r1
+    double *far;      // couplings at distance two, after the odd level
     // Copies for sweeps in short formats; null in double precision, where sweeps read the arrays above.
     float *short_h;
     void *short_s, *short_d;
     // On recursion grids: the matrix before the levels change it, in the format of M, with 4 planes each.
-    void *original_excess, *original_corners, *original_black;
+    void *original_row_sums, *original_corners, *original_black;
 };
 
 // Storage of the values at the nodes that a grid keeps (b2): the four colours of the next grid, or the vectors of the
@@ -144,7 +144,7 @@ template <class F> struct Level {
     const Stored *s, *d;                    // couplings, as in Grid
     Real *z;                                // right-hand side in the forward half, solution in the backward half
     Real *y;                                // y of b1 in the forward half
-    const Stored *excess, *corners, *black; // on recursion grids: the matrix in row-sum form
+    const Stored *row_sums, *corners, *black; // on recursion grids: the matrix in row-sum form
     Real *r, *direction, *q, *u;            // on recursion grids: vectors of the inner iteration
     Kept<Real> kept;
 };

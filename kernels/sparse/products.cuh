@@ -2,7 +2,7 @@
 // docs/theory/sparse.md defines the formats. Column indices have 32 bits, offsets into the arrays 64 bits.
 //
 // A product reads, in addition to the vectors, for each stored value its 8 bytes (f32: 4) and the 4 bytes of its column
-// index, which dia does not have.
+// index. In bsr, only each block has a column index, and in dia there are none.
 #include "rows.cuh"
 
 namespace sparse {
@@ -16,7 +16,7 @@ struct CsrArgs {
     LongRows separate;
     int lanes, unused; // threads per row: a power of two, at most 32
     const double *x;
-    Then then;
+    RowFinish finish;
 };
 
 // Number of entries of a row whose loads a thread issues together.
@@ -31,8 +31,8 @@ __device__ inline double batch(const V *val, const unsigned *col, const double *
 #pragma unroll
     for (int u = 0; u < BATCH; ++u) {
         const bool here = u * step < end;
-        v[u] = here ? double(streamed(val[u * step])) : 0.0;
-        j[u] = here ? streamed(col[u * step]) : NOTHING_THERE;
+        v[u] = here ? double(ldcs(val[u * step])) : 0.0;
+        j[u] = here ? ldcs(col[u * step]) : NOTHING_THERE;
     }
     double s = 0.0;
 #pragma unroll
@@ -42,7 +42,7 @@ __device__ inline double batch(const V *val, const unsigned *col, const double *
 
 // Computes rows in csr. `lanes` threads compute a row and add their partial sums pairwise.
 template <class V> __device__ inline void csr(const CsrArgs &a) {
-    if (is_over(a.then.sum)) return;
+    if (is_over(a.finish.sum)) return;
     const V *val = static_cast<const V *>(a.val);
     const int per_warp = 32 / a.lanes, lane = threadIdx.x % a.lanes, own = threadIdx.x % 32 / a.lanes;
     const int64_t step = int64_t(gridDim.x) * (THREADS / 32) * per_warp;
@@ -50,9 +50,9 @@ template <class V> __device__ inline void csr(const CsrArgs &a) {
     // All threads of a warp execute the same number of rounds, because shuffles need all of them.
     for (int64_t warp = a.first + (int64_t(blockIdx.x) * (THREADS / 32) + threadIdx.x / 32) * per_warp; warp < a.end;
          warp += step) {
-        const int64_t place = warp + own;
-        const bool here = place < a.end;
-        const int64_t start = here ? fixed(a.ptr[place]) : 0, end = here ? fixed(a.ptr[place + 1]) : 0;
+        const int64_t position = warp + own;
+        const bool here = position < a.end;
+        const int64_t start = here ? ldg(a.ptr[position]) : 0, end = here ? ldg(a.ptr[position + 1]) : 0;
         const bool is_long = end - start > a.longest;
         double s = 0.0;
         if (!is_long) {
@@ -61,10 +61,10 @@ template <class V> __device__ inline void csr(const CsrArgs &a) {
         }
         for (int k = a.lanes / 2; k > 0; k /= 2) s += __shfl_xor_sync(0xffffffffu, s, k);
         if (here && !is_long && lane == 0)
-            sum += finish_row(a.then, a.x, a.rows ? fixed(a.rows[place]) : unsigned(place), s);
+            sum += finish_row(a.finish, a.x, a.rows ? ldg(a.rows[position]) : unsigned(position), s);
     }
-    sum += long_rows(a.separate, a.col, val, a.x, a.then);
-    finish_sum(a.then.sum, sum);
+    sum += long_rows(a.separate, a.col, val, a.x, a.finish);
+    finish_sum(a.finish.sum, sum);
 }
 
 struct SellArgs {
@@ -75,7 +75,7 @@ struct SellArgs {
     LongRows separate;
     int64_t slice; // rows per slice
     const double *x;
-    Then then;
+    RowFinish finish;
 };
 
 // Computes the rows at all positions in sell, one thread per row, where a slice consists of `slice` rows.
@@ -83,24 +83,24 @@ template <class V, class Index> __device__ inline double sell_rows(const SellArg
     const V *val = static_cast<const V *>(a.val);
     double sum = 0.0;
     over_cells(a.lanes, [&](int64_t position) {
-        const unsigned p = unsigned(position), row = a.rows ? fixed(a.rows[p]) : p, number = p / unsigned(slice);
+        const unsigned p = unsigned(position), row = a.rows ? ldg(a.rows[p]) : p, number = p / unsigned(slice);
         if (row == NOTHING_THERE) return;
-        const int64_t end = fixed(a.offset[number + 1]), step = BATCH * int64_t(slice);
+        const int64_t end = ldg(a.offset[number + 1]), step = BATCH * int64_t(slice);
         double s = 0.0;
-        for (int64_t first = fixed(a.offset[number]) + (p - number * unsigned(slice)); first < end; first += step)
+        for (int64_t first = ldg(a.offset[number]) + (p - number * unsigned(slice)); first < end; first += step)
             s += batch(val + first, a.col + first, a.x, Index(min(end - first, step)), slice);
-        sum += finish_row(a.then, a.x, row, s);
+        sum += finish_row(a.finish, a.x, row, s);
     });
     return sum;
 }
 
 // Computes rows in sell.
 template <class V> __device__ inline void sell(const SellArgs &a) {
-    if (is_over(a.then.sum)) return;
+    if (is_over(a.finish.sum)) return;
     // With a slice of 32 rows, the compiler replaces divisions by shifts, and 32-bit indices suffice.
     double sum = a.slice == 32 ? sell_rows<V>(a, 32) : sell_rows<V>(a, a.slice);
-    sum += long_rows(a.separate, a.col, static_cast<const V *>(a.val), a.x, a.then);
-    finish_sum(a.then.sum, sum);
+    sum += long_rows(a.separate, a.col, static_cast<const V *>(a.val), a.x, a.finish);
+    finish_sum(a.finish.sum, sum);
 }
 
 // Number of diagonals whose offsets the arguments contain. They are faster to read than device memory.
@@ -115,7 +115,7 @@ struct DiaArgs {
     const void *val;       // a(i, i + offset[d]) = val[d length + i]
     int64_t transposed;
     const double *x;
-    Then then;
+    RowFinish finish;
 };
 
 // Adds the terms of the diagonals `first` to first + BATCH - 1 to the sum of row i. `offset` returns the offset of a
@@ -129,9 +129,9 @@ __device__ inline double diagonals(const DiaArgs &a, const V *val, unsigned i, i
         const int d = first + u;
         const bool exists = d < a.count;
         const unsigned distance = exists ? unsigned(offset(d)) : 0u;
-        const unsigned j = a.transposed ? i - distance : i + distance, place = a.transposed ? j : i;
-        const bool here = exists && j < inputs && place < length;
-        v[u] = here ? double(streamed(val[d * a.length + place])) : 0.0;
+        const unsigned j = a.transposed ? i - distance : i + distance, index = a.transposed ? j : i;
+        const bool here = exists && j < inputs && index < length;
+        v[u] = here ? double(ldcs(val[d * a.length + index])) : 0.0;
         x[u] = here ? a.x[j] : 0.0;
     }
     double s = 0.0;
@@ -142,7 +142,7 @@ __device__ inline double diagonals(const DiaArgs &a, const V *val, unsigned i, i
 
 // Computes rows in dia, or with `transposed` rows of the product with A^T, one thread per row.
 template <class V> __device__ inline void dia(const DiaArgs &a) {
-    if (is_over(a.then.sum)) return;
+    if (is_over(a.finish.sum)) return;
     const V *val = static_cast<const V *>(a.val);
     const int count = int(a.count), near = min(count, NEAR);
     double sum = 0.0;
@@ -152,10 +152,10 @@ template <class V> __device__ inline void dia(const DiaArgs &a) {
         for (int first = 0; first < near; first += BATCH)
             s += diagonals(a, val, i, first, [&](int d) { return a.near[d]; });
         for (int first = NEAR; first < count; first += BATCH)
-            s += diagonals(a, val, i, first, [&](int d) { return fixed(a.offset[d]); });
-        sum += finish_row(a.then, a.x, i, s);
+            s += diagonals(a, val, i, first, [&](int d) { return ldg(a.offset[d]); });
+        sum += finish_row(a.finish, a.x, i, s);
     });
-    finish_sum(a.then.sum, sum);
+    finish_sum(a.finish.sum, sum);
 }
 
 struct BsrArgs {
@@ -165,7 +165,7 @@ struct BsrArgs {
     const double *val;
     int64_t block;
     const double *x;
-    Then then;
+    RowFinish finish;
 };
 
 // Computes rows in bsr with N x N blocks, one thread per row. With N = 0, the arguments contain the block size.
@@ -175,19 +175,19 @@ template <int N> __device__ inline double bsr_rows(const BsrArgs &a) {
     over_cells(a.rows, [&](int64_t i) {
         const unsigned row = unsigned(i) / unsigned(b), within = unsigned(i) - row * unsigned(b);
         double s = 0.0;
-        for (int64_t e = fixed(a.ptr[row]); e < fixed(a.ptr[row + 1]); ++e) {
+        for (int64_t e = ldg(a.ptr[row]); e < ldg(a.ptr[row + 1]); ++e) {
             const double *values = a.val + (e * b + within) * b;
-            const int64_t first = int64_t(fixed(a.col[e])) * b;
+            const int64_t first = int64_t(ldg(a.col[e])) * b;
             for (int k = 0; k < b; ++k)
-                if (first + k < a.cols) s += fixed(values[k]) * a.x[first + k];
+                if (first + k < a.cols) s += ldg(values[k]) * a.x[first + k];
         }
-        sum += finish_row(a.then, a.x, unsigned(i), s);
+        sum += finish_row(a.finish, a.x, unsigned(i), s);
     });
     return sum;
 }
 
 __device__ inline void bsr(const BsrArgs &a) {
-    if (is_over(a.then.sum)) return;
+    if (is_over(a.finish.sum)) return;
     double sum = 0.0;
     switch (a.block) {
     case 2: sum = bsr_rows<2>(a); break;
@@ -196,7 +196,7 @@ __device__ inline void bsr(const BsrArgs &a) {
     case 6: sum = bsr_rows<6>(a); break;
     default: sum = bsr_rows<0>(a);
     }
-    finish_sum(a.then.sum, sum);
+    finish_sum(a.finish.sum, sum);
 }
 
 struct GatherArgs {
@@ -206,10 +206,10 @@ struct GatherArgs {
     double *to;
 };
 
-// Copies the values of the entries to the places of a format: 20 bytes per value.
+// Copies the values of the entries to their positions in a format: 20 bytes per value.
 __device__ inline void gather(const GatherArgs &a) {
     over_cells(a.count, [&](int64_t k) {
-        const unsigned entry = fixed(a.order[k]);
+        const unsigned entry = ldg(a.order[k]);
         a.to[k] = entry == NOTHING_THERE ? 0.0 : a.values[entry];
     });
 }

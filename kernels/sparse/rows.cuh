@@ -1,4 +1,4 @@
-// Operations on the row sums of a product with a general sparse matrix, and the sums of long rows.
+// Operations that finish the rows of a product with a general sparse matrix, and the sums of long rows.
 //
 // Launch shape of all kernels of this family: at most MOST_BLOCKS blocks of THREADS threads, with a grid-stride loop.
 //
@@ -14,8 +14,8 @@ using namespace vectors;
 using vectors::THREADS;
 using vectors::WARPS;
 
-// Use of the sum s_i = sum_j a_ij x_j of a row.
-enum What {
+// Operation that finishes row i. s_i = sum_j a_ij x_j is the sum of the row.
+enum FinishKind {
     KEEP,      // out_i = s_i; sum = <x, out>
     RESIDUAL,  // out_i = b_i - s_i; sum = <out, out>
     LOWER,     // out_i = d_i (b_i - s_i)
@@ -25,9 +25,9 @@ enum What {
     SCALED     // out_i = d_i b_i - s_i
 };
 
-// Use of the row sums of a launch. The enumeration defines the vectors that a use needs.
-struct Then {
-    int what, unused;
+// Operation that finishes the rows of a launch, and its operands. FinishKind defines which operands each kind uses.
+struct RowFinish {
+    int kind, unused; // kind: a value of FinishKind
     const double *b, *d, *other;
     double *out, *left, *z;
     double step, rest;
@@ -35,9 +35,9 @@ struct Then {
 };
 
 // Finishes row i with the sum s. Returns the term of row i in the sum over all rows.
-__device__ inline double finish_row(const Then &a, const double *x, unsigned i, double s) {
+__device__ inline double finish_row(const RowFinish &a, const double *x, unsigned i, double s) {
     const bool sums = a.sum.partial != nullptr;
-    switch (a.what) {
+    switch (a.kind) {
     case KEEP: a.out[i] = s; return sums ? x[i] * s : 0.0;
     case RESIDUAL: {
         const double r = a.b[i] - s;
@@ -74,14 +74,14 @@ struct LongRows {
 // the sums in a fixed order.
 template <class V>
 __device__ inline double long_rows(
-    const LongRows &a, const unsigned *col, const V *val, const double *x, const Then &then) {
+    const LongRows &a, const unsigned *col, const V *val, const double *x, const RowFinish &finish) {
     double sum = 0.0;
     for (int64_t k = blockIdx.x; k < a.count; k += gridDim.x) {
         double s = 0.0;
         for (int64_t e = a.range[2 * k] + threadIdx.x; e < a.range[2 * k + 1]; e += THREADS)
-            s += double(fixed(val[e])) * x[fixed(col[e])];
+            s += double(ldg(val[e])) * x[ldg(col[e])];
         s = block_sum(s);
-        if (threadIdx.x == 0) sum += finish_row(then, x, a.rows[k], s);
+        if (threadIdx.x == 0) sum += finish_row(finish, x, a.rows[k], s);
     }
     return sum;
 }

@@ -1,7 +1,7 @@
 // Vector steps of the methods for general matrices: inner products, linear combinations, diagonal preconditioners, the
 // start of a Chebyshev polynomial, random vectors, and the passes of CG with a diagonal M.
 //
-// A kernel moves 8 bytes per row for each array in its description.
+// A kernel moves 8 bytes per row for each vector that it reads, and 8 for each that it writes.
 #include "rows.cuh"
 
 namespace sparse {
@@ -73,7 +73,7 @@ struct DiagonalArgs {
     Sum sum;
 };
 
-__device__ inline double of_diagonal(const DiagonalArgs &a, int64_t i) { return a.d ? fixed(a.d[i]) : 1.0; }
+__device__ inline double of_diagonal(const DiagonalArgs &a, int64_t i) { return a.d ? ldg(a.d[i]) : 1.0; }
 
 // Computes out = d v, and the sum <v, out>.
 __device__ inline void scale(const DiagonalArgs &a) {

@@ -71,8 +71,8 @@ impl Hierarchy {
         while matrix.rows() > coarsest {
             let made = find_aggregates(&matrix, &rules, workers)?;
             if made.count as f64 > MAX_ROW_FRACTION * matrix.rows() as f64 {
-                // There were too few pairs. If the matrix is too large to be factorized, aggregation is repeated with a
-                // larger kappa.
+                // There were too few pairs. If the matrix is too large to be factorized, aggregation is repeated with
+                // twice the kappa, up to `MAX_KAPPA`.
                 let weaker = Rules { kappa: 2.0 * rules.kappa, ..rules };
                 if matrix.rows() <= MOST_FACTORIZED || weaker.kappa > MAX_KAPPA {
                     break;

@@ -20,7 +20,7 @@ pub struct Ordered {
     /// Row numbers in the order of the sweep, group by group.
     pub row: Vec<u32>,
     /// Position of each row in `row`.
-    pub place: Vec<u32>,
+    pub position: Vec<u32>,
     /// Group g consists of the positions `groups[g] .. groups[g + 1]`.
     pub groups: Vec<usize>,
 }
@@ -47,7 +47,7 @@ impl Ordered {
     /// executed.
     pub fn unswept(rows: usize) -> Result<Self> {
         let all = || collected(0..rows as u32, WHAT);
-        Ok(Self { row: all()?, place: all()?, groups: collected([0, rows], WHAT)? })
+        Ok(Self { row: all()?, position: all()?, groups: collected([0, rows], WHAT)? })
     }
 
     /// Natural order: the group of a row is the first one after the groups of all coupled rows with lower numbers.
@@ -96,12 +96,12 @@ impl Ordered {
         let mut groups = collected([0].into_iter().chain(sizes), WHAT)?;
         crate::base::csr::lengths_to_pointers(&mut groups);
         let mut next = collected(groups.iter().copied(), WHAT)?;
-        let (mut row, mut place): (Vec<u32>, Vec<u32>) = (zeroed(group.len(), WHAT)?, zeroed(group.len(), WHAT)?);
+        let (mut row, mut position): (Vec<u32>, Vec<u32>) = (zeroed(group.len(), WHAT)?, zeroed(group.len(), WHAT)?);
         for (i, &of) in group.iter().enumerate() {
             let at = &mut next[of as usize];
-            (row[*at], place[i]) = (i as u32, *at as u32);
+            (row[*at], position[i]) = (i as u32, *at as u32);
             *at += 1;
         }
-        Ok(Self { row, place, groups })
+        Ok(Self { row, position, groups })
     }
 }

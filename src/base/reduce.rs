@@ -2,7 +2,7 @@
 
 use crate::base::number::Real;
 use crate::base::shared::Shared;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::error::Result;
 
 /// Number of independent partial sums: enough to hide the latency of an addition, and few enough for 16 registers of
@@ -183,17 +183,17 @@ impl<'a, const N: usize> Reduce<'a, N> {
 
     /// Returns all partial results, one slice per number. With `me`, waits at a barrier first. `me` may be `None` if
     /// only one thread runs, or if the caller has already passed a barrier and there are no other ranks.
-    pub fn all(&self, me: Option<Me>) -> [&'a [f64]; N] {
+    pub fn all(&self, me: Option<TeamThread>) -> [&'a [f64]; N] {
         self.filled(me, |other_ranks, numbers| other_ranks.fill(numbers))
     }
 
     /// Returns the partial results for callers that use only sums: over all rows, or over subsets that contain the rows
     /// of a rank completely or not at all.
-    pub fn summands(&self, me: Option<Me>) -> [&'a [f64]; N] {
+    pub fn summands(&self, me: Option<TeamThread>) -> [&'a [f64]; N] {
         self.filled(me, |other_ranks, numbers| other_ranks.fill_sums(numbers))
     }
 
-    fn filled(&self, me: Option<Me>, fill: fn(&dyn OtherRanks, &mut [&mut [f64]])) -> [&'a [f64]; N] {
+    fn filled(&self, me: Option<TeamThread>, fill: fn(&dyn OtherRanks, &mut [&mut [f64]])) -> [&'a [f64]; N] {
         if let Some(me) = me {
             me.barrier();
         }
@@ -213,7 +213,7 @@ impl<'a, const N: usize> Reduce<'a, N> {
     }
 
     /// Returns the N sums over all rows, by pairwise summation.
-    pub fn sum(&self, me: Option<Me>) -> [f64; N] {
+    pub fn sum(&self, me: Option<TeamThread>) -> [f64; N] {
         self.summands(me).map(pairwise)
     }
 }

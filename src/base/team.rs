@@ -38,7 +38,7 @@ const POLLING_TIME: Duration = Duration::from_micros(500);
 /// Polling state of one wait.
 struct Polls {
     until: Option<Instant>,
-    done: usize,
+    polls: usize,
     may_spin: bool,
 }
 
@@ -46,8 +46,8 @@ impl Polls {
     /// Returns whether the thread may poll again. After the first `POLLS` polls, yields the core before each further
     /// poll. Returns false after `POLLING_TIME`, and always if threads of this team may not poll.
     fn may_poll(&mut self) -> bool {
-        if self.may_spin && self.done < POLLS {
-            self.done += 1;
+        if self.may_spin && self.polls < POLLS {
+            self.polls += 1;
             std::hint::spin_loop();
         } else if self.may_spin {
             yield_core();
@@ -60,18 +60,18 @@ impl Polls {
 
 /// A thread of a running team.
 #[derive(Clone, Copy)]
-pub struct Me<'a> {
+pub struct TeamThread<'a> {
     /// Thread index; 0 is the calling thread.
     pub index: usize,
     /// Number of threads in the team.
-    pub members: usize,
+    pub threads: usize,
     barrier: &'a Barrier,
 }
 
-impl Me<'_> {
+impl TeamThread<'_> {
     /// Waits until all threads of the team have arrived. Their earlier writes are then visible to all threads.
     pub fn barrier(&self) {
-        if self.members > 1 {
+        if self.threads > 1 {
             self.barrier.wait();
         }
     }
@@ -81,9 +81,9 @@ impl Me<'_> {
         self.barrier.posts[self.index].0[point as usize].store(stage, Ordering::Release);
     }
 
-    /// Waits until thread `member` has reached `point` of stage `stage`. Its earlier writes are then visible.
-    pub fn wait_for(&self, member: usize, point: Point, stage: usize) {
-        let post = &self.barrier.posts[member].0[point as usize];
+    /// Waits until `thread` has reached `point` of stage `stage`. Its earlier writes are then visible.
+    pub fn wait_for(&self, thread: usize, point: Point, stage: usize) {
+        let post = &self.barrier.posts[thread].0[point as usize];
         let mut polls = self.barrier.polls();
         while post.load(Ordering::Acquire) < stage {
             if self.barrier.broken.load(Ordering::Acquire) {
@@ -97,18 +97,18 @@ impl Me<'_> {
 
     /// Returns this thread as a team of one, for serial work while the other threads wait.
     pub fn alone(&self) -> Self {
-        Self { index: 0, members: 1, ..*self }
+        Self { index: 0, threads: 1, ..*self }
     }
 
     /// Returns this thread's part of 0..n, a contiguous range. It is the same in every call with this n.
     pub fn share(&self, n: usize) -> std::ops::Range<usize> {
-        share(n, self.index, self.members)
+        share(n, self.index, self.threads)
     }
 }
 
-/// Returns the part of 0..n of thread `member`.
-pub fn share(n: usize, member: usize, members: usize) -> std::ops::Range<usize> {
-    n * member / members..n * (member + 1) / members
+/// Returns the part of 0..n that belongs to `thread`, one of `threads` threads.
+pub fn share(n: usize, thread: usize, threads: usize) -> std::ops::Range<usize> {
+    n * thread / threads..n * (thread + 1) / threads
 }
 
 /// Points of a stage that a thread signals to its neighbours. A stage is a pass over the rows of the thread.
@@ -130,7 +130,7 @@ struct Abandoned;
 
 /// Barrier: counts the arrivals; the last thread releases all others.
 struct Barrier {
-    members: usize,
+    threads: usize,
     /// Whether a waiting thread may poll. False if there are more threads than cores, because a polling thread would
     /// occupy the core that another thread needs.
     may_spin: bool,
@@ -147,12 +147,12 @@ struct Barrier {
 
 impl Barrier {
     fn polls(&self) -> Polls {
-        Polls { until: None, done: 0, may_spin: self.may_spin }
+        Polls { until: None, polls: 0, may_spin: self.may_spin }
     }
 
     fn wait(&self) {
         let round = self.round.load(Ordering::Acquire);
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.members {
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
             self.arrived.store(0, Ordering::Relaxed);
             self.release(round.wrapping_add(1));
             return;
@@ -195,7 +195,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Pointer to the function that the threads other than 0 run. Its lifetime is erased; see [`Team::run`].
 #[derive(Clone, Copy)]
-struct ErasedFunction(*const (dyn Fn(Me) + Sync));
+struct ErasedFunction(*const (dyn Fn(TeamThread) + Sync));
 
 // SAFETY: the closure behind the pointer is Sync, and `Team::run` keeps it alive while threads use it.
 unsafe impl Send for ErasedFunction {}
@@ -235,16 +235,16 @@ pub struct Team {
 }
 
 impl Team {
-    /// Starts `members` - 1 threads.
-    pub fn new(members: usize) -> Result<Self> {
+    /// Starts `threads` - 1 threads.
+    pub fn new(threads: usize) -> Result<Self> {
         let shared = TeamState {
             barrier: Barrier {
-                members,
-                may_spin: members <= cached_cores(),
+                threads,
+                may_spin: threads <= cached_cores(),
                 arrived: AtomicUsize::new(0),
                 round: AtomicUsize::new(0),
                 broken: AtomicBool::new(false),
-                posts: collected((0..members).map(|_| Posts::default()), THREADS)?,
+                posts: collected((0..threads).map(|_| Posts::default()), THREADS)?,
                 asleep: Mutex::new(()),
                 wake: Condvar::new(),
             },
@@ -255,9 +255,9 @@ impl Team {
             panic: Mutex::new(None),
         };
         let mut team = Self { shared: Counted::new(shared, THREADS)?, threads: Vec::new() };
-        reserve(&mut team.threads, members, THREADS)?;
-        for index in 1..members {
-            team.threads.push(Thread::start(&team.shared, index, members, thread_main)?);
+        reserve(&mut team.threads, threads, THREADS)?;
+        for index in 1..threads {
+            team.threads.push(Thread::start(&team.shared, index, threads, thread_main)?);
         }
         // A thread allocates memory as it starts, which must not happen within a solve. Wait until all threads run.
         team.run(|_| {}, |_| ())?;
@@ -265,16 +265,16 @@ impl Team {
     }
 
     /// Returns the number of threads, including the calling thread.
-    pub fn members(&self) -> usize {
-        self.shared.barrier.members
+    pub fn threads(&self) -> usize {
+        self.shared.barrier.threads
     }
 
-    /// Returns a team of `members` threads. If `team` has this size, returns `team`. Otherwise, ends its threads, and
+    /// Returns a team of `threads` threads. If `team` has this size, returns `team`. Otherwise, ends its threads, and
     /// then stores a new team in `team`.
-    pub fn sized(team: &mut Option<Self>, members: usize) -> Result<&mut Self> {
-        if team.as_ref().is_none_or(|team| team.members() != members) {
+    pub fn sized(team: &mut Option<Self>, threads: usize) -> Result<&mut Self> {
+        if team.as_ref().is_none_or(|team| team.threads() != threads) {
             *team = None;
-            *team = Some(Self::new(members)?);
+            *team = Some(Self::new(threads)?);
         }
         Self::started(team)
     }
@@ -287,23 +287,26 @@ impl Team {
     /// Runs `others` on threads 1.. and `own` on the calling thread, and waits for all. A panic on any thread releases
     /// the other threads from their barriers and ends the run; the team is unusable afterwards. A panic of the calling
     /// thread is resumed; after a panic of another thread, returns an internal error.
-    pub fn run<R>(&mut self, others: impl Fn(Me) + Sync, own: impl FnOnce(Me) -> R) -> Result<R> {
+    pub fn run<R>(&mut self, others: impl Fn(TeamThread) + Sync, own: impl FnOnce(TeamThread) -> R) -> Result<R> {
         let shared = &*self.shared;
         if shared.barrier.broken.load(Ordering::Acquire) {
             return Err(Error::Internal("a thread of this handle failed earlier: create a new handle".to_owned()));
         }
-        let me = Me { index: 0, members: self.members(), barrier: &shared.barrier };
-        if me.members > 1 {
-            let function: *const (dyn Fn(Me) + Sync + '_) = &raw const others;
+        let me = TeamThread { index: 0, threads: self.threads(), barrier: &shared.barrier };
+        if me.threads > 1 {
+            let function: *const (dyn Fn(TeamThread) + Sync + '_) = &raw const others;
             // SAFETY: only the lifetime changes. Threads use the function only until they have decremented `running`,
             // and this function neither returns nor unwinds before that count is zero.
             let function = ErasedFunction(unsafe {
-                std::mem::transmute::<*const (dyn Fn(Me) + Sync + '_), *const (dyn Fn(Me) + Sync + 'static)>(function)
+                std::mem::transmute::<
+                    *const (dyn Fn(TeamThread) + Sync + '_),
+                    *const (dyn Fn(TeamThread) + Sync + 'static),
+                >(function)
             });
             for post in shared.barrier.posts.iter().flat_map(|p| &p.0) {
                 post.store(0, Ordering::Relaxed);
             }
-            shared.running.store(me.members - 1, Ordering::Release);
+            shared.running.store(me.threads - 1, Ordering::Release);
             let mut request = shared.request();
             request.number += 1;
             request.function = Some(function);
@@ -327,7 +330,7 @@ impl Team {
         let given = collected(pieces.into_iter().map(|piece| Mutex::new(Some(piece))), PIECES)?;
         let made = collected(given.iter().map(|_| Mutex::new(None)), PIECES)?;
         let next = AtomicUsize::new(0);
-        let take = |_: Me| {
+        let take = |_: TeamThread| {
             while let Some(k) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&k| k < given.len()) {
                 let piece = lock(&given[k]).take();
                 *lock(&made[k]) = piece.map(&work);
@@ -340,11 +343,11 @@ impl Team {
 
     /// Runs both functions and returns their results. With several threads, thread 1 runs `other` concurrently.
     pub fn both<A, B: Send>(&mut self, own: impl FnOnce() -> A, other: impl Fn() -> B + Sync) -> Result<(A, B)> {
-        if self.members() == 1 {
+        if self.threads() == 1 {
             return Ok((own(), other()));
         }
         let result = Mutex::new(None);
-        let others = |me: Me| {
+        let others = |me: TeamThread| {
             if me.index == 1 {
                 let value = other();
                 *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
@@ -391,17 +394,17 @@ impl TeamState {
 fn thread_main(shared: &TeamState, index: usize) {
     IS_TEAM_THREAD.set(true);
     crate::base::traps::set_on_library_thread();
-    let me = Me { index, members: shared.barrier.members, barrier: &shared.barrier };
-    let mut done = 0;
+    let me = TeamThread { index, threads: shared.barrier.threads, barrier: &shared.barrier };
+    let mut last_request = 0;
     loop {
         let mut request = shared.request();
-        while request.number == done && !request.end {
+        while request.number == last_request && !request.end {
             request = shared.request_changed.wait(request).unwrap_or_else(PoisonError::into_inner);
         }
         if request.end {
             return;
         }
-        done = request.number;
+        last_request = request.number;
         let function = request.function;
         drop(request);
         if let Some(ErasedFunction(function)) = function {
@@ -428,8 +431,8 @@ mod tests {
 
     #[test]
     fn results_are_in_the_order_of_the_pieces() {
-        for (members, pieces) in [(1, 5), (2, 0), (3, 1), (7, 40)] {
-            let squares = Team::new(members).unwrap().map((0..pieces).collect(), |k: usize| k * k).unwrap();
+        for (threads, pieces) in [(1, 5), (2, 0), (3, 1), (7, 40)] {
+            let squares = Team::new(threads).unwrap().map((0..pieces).collect(), |k: usize| k * k).unwrap();
             assert_eq!(squares, (0..pieces).map(|k| k * k).collect::<Vec<_>>());
         }
         let failing = |k: usize| assert!(k != 3, "piece 3");
@@ -439,10 +442,10 @@ mod tests {
 
     #[test]
     fn threads_wait_at_barriers() {
-        for members in [1, 2, 3, 7] {
-            let mut team = Team::new(members).unwrap();
-            let counters: Vec<AtomicUsize> = (0..members).map(|_| AtomicUsize::new(0)).collect();
-            let work = |me: Me| {
+        for threads in [1, 2, 3, 7] {
+            let mut team = Team::new(threads).unwrap();
+            let counters: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
+            let work = |me: TeamThread| {
                 for round in 1..=100 {
                     counters[me.index].store(round, Ordering::Relaxed);
                     me.barrier();
@@ -460,15 +463,15 @@ mod tests {
                         work,
                     )
                     .unwrap();
-                assert_eq!(share, 0..10 / members);
+                assert_eq!(share, 0..10 / threads);
             }
         }
     }
 
     #[test]
     fn both_functions_run() {
-        for members in [1, 2, 3, 7] {
-            let mut team = Team::new(members).unwrap();
+        for threads in [1, 2, 3, 7] {
+            let mut team = Team::new(threads).unwrap();
             let done = AtomicUsize::new(0);
             let other = || {
                 done.fetch_add(1, Ordering::Relaxed);
@@ -477,7 +480,7 @@ mod tests {
             for round in 1..=20 {
                 let here = std::thread::current().id();
                 let (own, there) = team.both(|| std::thread::current().id(), other).unwrap();
-                assert_eq!((own == here, there == here), (true, members == 1));
+                assert_eq!((own == here, there == here), (true, threads == 1));
                 assert_eq!(done.load(Ordering::Relaxed), round);
             }
         }
@@ -486,10 +489,10 @@ mod tests {
     #[test]
     fn shares_cover_everything_once() {
         let barrier = Team::new(1).unwrap();
-        for members in 1..9 {
+        for threads in 1..9 {
             for n in 0..30 {
-                let share = |index| Me { index, members, barrier: &barrier.shared.barrier }.share(n);
-                let all: Vec<usize> = (0..members).flat_map(share).collect();
+                let share = |index| TeamThread { index, threads, barrier: &barrier.shared.barrier }.share(n);
+                let all: Vec<usize> = (0..threads).flat_map(share).collect();
                 assert_eq!(all, (0..n).collect::<Vec<_>>());
             }
         }
@@ -498,7 +501,7 @@ mod tests {
     #[test]
     fn a_panic_of_one_thread_releases_the_others() {
         let mut team = Team::new(3).unwrap();
-        let work = |me: Me| {
+        let work = |me: TeamThread| {
             if me.index == 2 {
                 resume_unwind(Box::new("lost".to_owned()));
             }

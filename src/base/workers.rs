@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(lengths(LEAST_TEAM_BYTES - 1), (vec![100], false));
         let (pieces, started) = lengths(LEAST_TEAM_BYTES);
         assert_eq!((pieces.len(), pieces.iter().sum(), started), (12, 100, true));
-        assert_eq!(workers.team.as_ref().map(Team::members), Some(3));
+        assert_eq!(workers.team.as_ref().map(Team::threads), Some(3));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct Call<'a> {
     /// First error of the CUDA driver. After an error, later steps do nothing.
     pub failed: Option<Error>,
     /// Extents of the arrays.
-    pub(super) of: Cells,
+    pub(super) extents: Cells,
     pub(super) copies: &'a mut Copies,
     pub(super) stopwatch: &'a Stopwatch,
     /// Whether this call has started copies to the device whose time has not been read yet.
@@ -34,29 +34,33 @@ pub struct Call<'a> {
 
 /// Returns the address and the layout of an array on the device: of the caller's array at `device`, or, if `device` is
 /// 0, of its staged copy at `staged`. A staged copy has contiguous rows and planes.
-pub fn array_on_device(device: u64, staged: Address, of: Cells, (ld, plane): (usize, usize)) -> CellArray {
-    let (values, ld, plane) = if device != 0 { (device, ld, plane) } else { (staged, of.nx, of.plane()) };
+pub fn array_on_device(device: u64, staged: Address, extents: Cells, (ld, plane): (usize, usize)) -> CellArray {
+    let (values, ld, plane) = if device != 0 { (device, ld, plane) } else { (staged, extents.nx, extents.plane()) };
     CellArray { values, ld: ld as i64, plane: plane as i64 }
 }
 
 /// Returns how an array is copied: the number of host values from one copy to the next, the number of rows per copy,
 /// and the number of bytes on the device from the start of a copy to the start of the next one. An array with
 /// contiguous planes needs one copy; any other array needs one copy per plane.
-fn copy_shape(of: Cells, (ld, plane): (usize, usize), len: usize) -> (usize, usize, usize) {
-    if of.nz == 1 || plane == of.ny * ld { (len, of.rows(), 0) } else { (plane, of.ny, 8 * of.plane()) }
+fn copy_shape(extents: Cells, (ld, plane): (usize, usize), len: usize) -> (usize, usize, usize) {
+    if extents.nz == 1 || plane == extents.ny * ld {
+        (len, extents.rows(), 0)
+    } else {
+        (plane, extents.ny, 8 * extents.plane())
+    }
 }
 
 /// Appends jobs that copy the planes of a host array to contiguous planes on the device.
 pub fn push_reads<'v>(
     jobs: &mut Vec<Job<'v>>,
     values: &'v [f64],
-    of: Cells,
+    extents: Cells,
     shape: (usize, usize),
     to: Address,
 ) -> Result<()> {
-    let (plane, rows, step) = copy_shape(of, shape, values.len());
+    let (plane, rows, step) = copy_shape(extents, shape, values.len());
     for (k, values) in values.chunks(plane).enumerate() {
-        push(jobs, Job::read(values, (shape.0, of.nx, rows), to + (k * step) as u64), PLANES)?;
+        push(jobs, Job::read(values, (shape.0, extents.nx, rows), to + (k * step) as u64), PLANES)?;
     }
     Ok(())
 }
@@ -70,10 +74,10 @@ impl Call<'_> {
         }
         let (shape, mut jobs) = ((self.arrays.ld, self.arrays.plane), Vec::new());
         if input_here {
-            push_reads(&mut jobs, self.arrays.input, self.of, shape, self.input.values)?;
+            push_reads(&mut jobs, self.arrays.input, self.extents, shape, self.input.values)?;
         }
         if output_here {
-            push_reads(&mut jobs, self.arrays.output, self.of, shape, self.output.values)?;
+            push_reads(&mut jobs, self.arrays.output, self.extents, shape, self.output.values)?;
         }
         self.stopwatch.record(0, self.stream)?;
         self.copies.send(self.stream, &jobs)?;
@@ -91,10 +95,10 @@ impl Call<'_> {
         let start = Instant::now();
         let mut jobs = Vec::new();
         let shape = (self.arrays.ld, self.arrays.plane);
-        let (plane, rows, step) = copy_shape(self.of, shape, self.arrays.output.len());
+        let (plane, rows, step) = copy_shape(self.extents, shape, self.arrays.output.len());
         for (k, values) in self.arrays.output.chunks_mut(plane).enumerate() {
             let from = self.output.values + (k * step) as u64;
-            push(&mut jobs, Job::write(values, (shape.0, self.of.nx, rows), from), PLANES)?;
+            push(&mut jobs, Job::write(values, (shape.0, self.extents.nx, rows), from), PLANES)?;
         }
         self.copies.fetch(self.stream, &jobs)?;
         self.stream.wait()?;
@@ -103,8 +107,8 @@ impl Call<'_> {
     }
 
     /// Sets the extents of the output. Needed for a product whose result has another length than its input.
-    pub fn output_has(&mut self, of: Cells) {
-        (self.of, self.arrays.ld, self.arrays.plane) = (of, of.nx, of.nx);
+    pub fn output_has(&mut self, extents: Cells) {
+        (self.extents, self.arrays.ld, self.arrays.plane) = (extents, extents.nx, extents.nx);
     }
 
     /// Adds the time of the copies to the device, for which the host must have waited.
@@ -122,7 +126,7 @@ impl Call<'_> {
         self.count_sent()?;
         let mut not_finite = None;
         if s.not_finite != 0 {
-            let (nx, key) = (self.of.nx as u64, !s.not_finite);
+            let (nx, key) = (self.extents.nx as u64, !s.not_finite);
             let (i, line) = ((key % nx) as usize, key / nx);
             let row = (line / 2) as usize;
             let (name, array) = if line % 2 == 0 { (self.arrays.input_name, self.input) } else { ("x", self.output) };
@@ -134,7 +138,7 @@ impl Call<'_> {
 
     /// Returns the entry (i, row) of a caller's array; `row` counts the rows of all planes.
     fn value(&self, array: CellArray, i: usize, row: usize) -> Result<f64> {
-        let ny = self.of.ny;
+        let ny = self.extents.ny;
         let index = (row / ny) as u64 * array.plane as u64 + (row % ny) as u64 * array.ld as u64 + i as u64;
         let mut value = [0.0];
         self.stream.fetch(&mut value, array.values + 8 * index)?;

@@ -29,20 +29,20 @@ pub struct Labelled {
 }
 
 impl Labelled {
-    /// Lists the cells by label; `of` is the number of cells.
-    pub fn new(pool: &mut Pool, stream: &Stream, of: usize, labels: CellLabels) -> Result<Self> {
+    /// Lists the cells by label; `cells` is their number.
+    pub fn new(pool: &mut Pool, stream: &Stream, cells: usize, labels: CellLabels) -> Result<Self> {
         let count = labels.count as usize;
-        let chunks = of.div_ceil(CHUNK as usize);
+        let chunks = cells.div_ceil(CHUNK as usize);
         let sizes = [8 * (chunks + 1), 4 * (count + 1), 8 * count, 8 * NUMBERS_PER_LABEL * count];
         let (of_labels, [chunk_slots, label_start, cells_of, totals]) = pool.lists(stream, sizes, LABELS)?;
         stream.fill(of_labels.address, 0, of_labels.bytes)?;
         let chunk_items = chunk_slots + 4 * (chunks as u64 + 1);
-        let counted = ListArgs { labels, cells: of as i64, chunk_slots, chunk_items, ..Default::default() };
+        let counted = ListArgs { labels, cells: cells as i64, chunk_slots, chunk_items, ..Default::default() };
         launch::list_slots(stream, &counted)?;
         launch::scan(stream, &ScanArgs { values: chunk_slots, count: chunks as i64, arrays: 2 })?;
         // Without an array of labels, all cells have the label 0. Each chunk is then one slot, and each segment one
         // item.
-        let (mut slot_count, mut item_count) = ([chunks as u32], [of.div_ceil(SEGMENT as usize) as u32]);
+        let (mut slot_count, mut item_count) = ([chunks as u32], [cells.div_ceil(SEGMENT as usize) as u32]);
         if labels.of != 0 {
             stream.fetch(&mut slot_count, chunk_slots + 4 * chunks as u64)?;
             stream.fetch(&mut item_count, chunk_items + 4 * chunks as u64)?;
@@ -50,10 +50,10 @@ impl Labelled {
         }
         let [room, item_room] = [slot_count, item_count].map(|[count]| (count as usize).next_power_of_two());
         let sizes = [8 * room, 4 * room, 8 * room, 4 * item_room];
-        let (of_slots, [slots, place, sums, items]) = pool.lists(stream, sizes, LABELS)?;
-        let place = if count > 1 { place } else { 0 };
+        let (of_slots, [slots, index_by_label, sums, items]) = pool.lists(stream, sizes, LABELS)?;
+        let index_by_label = if count > 1 { index_by_label } else { 0 };
         // The labels of slots are stored where the sums are stored later.
-        let list = ListArgs { slots, items, slot_label: sums, label_start, place, cells_of, ..counted };
+        let list = ListArgs { slots, items, slot_label: sums, label_start, index_by_label, cells_of, ..counted };
         launch::list_slots(stream, &list)?;
         launch::scan(stream, &ScanArgs { values: label_start, count: count as i64, arrays: 1 })?;
         if count > 1 {
@@ -61,10 +61,10 @@ impl Labelled {
         }
         let arguments = LabelledArgs {
             labels,
-            of: of as i64,
+            count: cells as i64,
             slots,
             items,
-            place,
+            index_by_label,
             label_start,
             cells: cells_of,
             sums,
@@ -104,7 +104,7 @@ impl Labelled {
         let arguments = LabelledArgs {
             labels: CellLabels { count: count as u32, ..CellLabels::default() },
             runs: runs_at,
-            of: runs.len() as i64,
+            count: runs.len() as i64,
             label_start,
             cells: cells_at,
             sums,

@@ -216,7 +216,8 @@ pub fn run(of: &mut impl Looped, at: &mut State) -> Result<Code> {
         if !std::mem::take(&mut begun) {
             let lag = of.lag();
             let (s, stream, _) = of.parts();
-            (s.code, s.done, s.met, s.ring_used, s.pause_at) = (Code::Running as i32, 0, 0, 0, s.iterations + lag);
+            (s.code, s.loop_ended, s.met, s.ring_used, s.pause_at) =
+                (Code::Running as i32, 0, 0, 0, s.iterations + lag);
             s.send(stream, offset_of!(Scalars, b_norm2))?;
             of.launch()?;
         }

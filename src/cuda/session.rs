@@ -107,23 +107,23 @@ impl Session {
         (self.caller.as_ref().unwrap_or(&self.own), &mut self.copies, &mut self.seconds_transfer)
     }
 
-    /// Starts a call on arrays of the shape `of`. `staged` contains the addresses of two device buffers, for an input
-    /// and for an output in host memory.
+    /// Starts a call on arrays with these `extents`. `staged` contains the addresses of two device buffers, for an
+    /// input and for an output in host memory.
     pub fn call<'a>(
         &'a mut self,
         arrays: Arrays<'a>,
         observer: &'a mut dyn Observer,
-        of: Cells,
+        extents: Cells,
         staged: [Address; 2],
     ) -> Call<'a> {
         let shape = (arrays.ld, arrays.plane);
-        let input = array_on_device(arrays.device_input, staged[0], of, shape);
-        let output = array_on_device(arrays.device_output, staged[1], of, shape);
+        let input = array_on_device(arrays.device_input, staged[0], extents, shape);
+        let output = array_on_device(arrays.device_output, staged[1], extents, shape);
         let (stream, copies) = (self.caller.as_ref().unwrap_or(&self.own), &mut self.copies);
         let (stopwatch, seconds_transfer) = (&self.stopwatch, &mut self.seconds_transfer);
         *seconds_transfer = 0.0;
         let (failed, sent) = (None, false);
-        Call { stream, observer, arrays, input, output, failed, of, copies, stopwatch, sent, seconds_transfer }
+        Call { stream, observer, arrays, input, output, failed, extents, copies, stopwatch, sent, seconds_transfer }
     }
 
     /// Returns the bytes of page-locked host memory.

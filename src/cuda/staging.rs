@@ -7,7 +7,7 @@
 
 use super::driver::{Device, Event, PageLockedArray, Stream, is_page_locked};
 use crate::base::memory::{copy_past_caches, fence_copies};
-use crate::base::team::{Me, Team, yield_core};
+use crate::base::team::{Team, TeamThread, yield_core};
 use crate::error::{Result, push};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -100,9 +100,9 @@ impl<'a> Job<'a> {
         let mut at = first;
         while at < first + count {
             let len = if self.ld == self.nx { count } else { (self.nx - at % self.nx).min(first + count - at) };
-            let place = at / self.nx * self.ld + at % self.nx;
+            let offset = at / self.nx * self.ld + at % self.nx;
             // `read` has checked that the array holds all rows, so the address is within the array.
-            f(self.host.wrapping_add(place), at - first, len);
+            f(self.host.wrapping_add(offset), at - first, len);
             at += len;
         }
     }
@@ -387,7 +387,7 @@ impl StagingBuffers {
         if jobs.iter().map(Job::staged).sum::<usize>() < TEAM_VALUES {
             return own();
         }
-        team.run(|_: Me| run.copy_pieces(), |_| own())?
+        team.run(|_: TeamThread| run.copy_pieces(), |_| own())?
     }
 
     /// Divides jobs into chunks. In copies to the device, the first chunks are short, because the device waits for

@@ -5,7 +5,7 @@ use super::call::Call;
 use super::driver::Stream;
 use super::launch;
 use super::launch::{
-    Address, CellArray, CellBox, CellInspectArgs, CellLargestArgs, CellTransferArgs, ScaleArgs, Sum, Use, VectorArgs,
+    Address, CellArray, CellBox, CellInspectArgs, CellLargestArgs, CellTransferArgs, ScaleArgs, Sum, SumUse, VectorArgs,
 };
 use super::looped::SharedScalars;
 use crate::error::Result;
@@ -18,12 +18,12 @@ pub fn vector_args(count: usize, a: Address, out: Address, factor: f64) -> Vecto
 
 /// Returns a sum with these partial sums, whose result is stored in the scalar at offset `to`.
 pub fn sum_to(partial: Address, scalars: Address, to: usize) -> Sum {
-    Sum { partial, scalars, to: scalars + to as u64, how: Use::Kept as i32, in_loop: 0, conditional: 0 }
+    Sum { partial, scalars, to: scalars + to as u64, sum_use: SumUse::Kept as i32, in_loop: 0, conditional: 0 }
 }
 
 /// Returns the sum of a launch that belongs to the same loop and computes no sum.
 pub fn without_result(sum: Sum) -> Sum {
-    Sum { partial: 0, how: 0, conditional: 0, ..sum }
+    Sum { partial: 0, sum_use: 0, conditional: 0, ..sum }
 }
 
 /// Returns the arguments of a copy between a vector and a caller's array.

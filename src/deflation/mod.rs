@@ -97,13 +97,13 @@ impl CoarseMatrix {
         Ok(Self { matrix, shift, method })
     }
 
-    /// Computes those columns of the inverse that belong to thread `member` of `members` threads, from the factor L D
+    /// Computes those columns of the inverse that belong to `thread`, one of `threads` threads, from the factor L D
     /// L^T. Returns no columns if the method is conjugate gradients.
-    pub fn inverse_columns(&self, member: usize, members: usize) -> Result<Vec<f64>> {
+    pub fn inverse_columns(&self, thread: usize, threads: usize) -> Result<Vec<f64>> {
         let mut columns = Vec::new();
         if let Method::Cholesky(factor) = &self.method {
             let groups = factor.groups();
-            factor.append_columns(groups * member / members..groups * (member + 1) / members, &mut columns)?;
+            factor.append_columns(groups * thread / threads..groups * (thread + 1) / threads, &mut columns)?;
         }
         Ok(columns)
     }
@@ -159,8 +159,11 @@ impl CoarseMatrix {
         for (vector, n) in vectors.iter_mut().zip(needed) {
             reset(vector, n, COARSE_MATRIX)?;
         }
-        let nulls = self.shift.size.len();
-        Ok(Scratch { vectors, means: [zeroed(nulls, COARSE_MATRIX)?, zeroed(nulls, COARSE_MATRIX)?] })
+        let null_vector_count = self.shift.size.len();
+        Ok(Scratch {
+            vectors,
+            means: [zeroed(null_vector_count, COARSE_MATRIX)?, zeroed(null_vector_count, COARSE_MATRIX)?],
+        })
     }
 
     /// Computes t = E^-1 g, or t = (E + c u u^T)^-1 g if E is singular. With conjugate gradients, t is accurate to the
@@ -280,7 +283,7 @@ for_each_isa! {
 #[derive(Default)]
 struct Shift {
     /// For each deflation vector, number of its null vector, counted from 1; 0: none.
-    null_of: Vec<u32>,
+    null_vector_of: Vec<u32>,
     /// k = u^T u of each null vector.
     size: Vec<f64>,
     /// Factor c of the shift for each null vector.
@@ -289,13 +292,13 @@ struct Shift {
 
 impl Shift {
     fn new(matrix: &Couplings, regions: &Regions) -> Result<Self> {
-        let nulls = regions.surplus.len();
+        let null_vector_count = regions.surplus.len();
         let mut shift = Self {
-            null_of: collected(regions.null_of.iter().copied(), COARSE_MATRIX)?,
-            size: zeroed(nulls, COARSE_MATRIX)?,
-            c: zeroed(nulls, COARSE_MATRIX)?,
+            null_vector_of: collected(regions.null_vector_of.iter().copied(), COARSE_MATRIX)?,
+            size: zeroed(null_vector_count, COARSE_MATRIX)?,
+            c: zeroed(null_vector_count, COARSE_MATRIX)?,
         };
-        for (r, &of) in shift.null_of.iter().enumerate() {
+        for (r, &of) in shift.null_vector_of.iter().enumerate() {
             if of > 0 {
                 shift.size[of as usize - 1] += 1.0;
                 shift.c[of as usize - 1] += matrix.diagonal[r];
@@ -316,14 +319,14 @@ impl Shift {
 
     /// Returns the diagonal entry of row r of E + c u u^T.
     fn shifted_diagonal(&self, matrix: &Couplings, r: usize) -> f64 {
-        let c = self.null_of.get(r).map_or(0.0, |&of| if of > 0 { self.c[of as usize - 1] } else { 0.0 });
+        let c = self.null_vector_of.get(r).map_or(0.0, |&of| if of > 0 { self.c[of as usize - 1] } else { 0.0 });
         matrix.diagonal[r] + c
     }
 
     /// Computes the mean u^T v / k of v for each null vector u.
     fn compute_means(&self, v: &[f64], means: &mut [f64]) {
         means.fill(0.0);
-        for (v, &of) in v.iter().zip(&self.null_of) {
+        for (v, &of) in v.iter().zip(&self.null_vector_of) {
             if of > 0 {
                 means[of as usize - 1] += v;
             }
@@ -335,7 +338,7 @@ impl Shift {
 
     /// Adds to v the sum of `values(u)` times u over the null vectors u.
     fn add_multiples(&self, v: &mut [f64], values: impl Fn(usize) -> f64) {
-        for (v, &of) in v.iter_mut().zip(&self.null_of) {
+        for (v, &of) in v.iter_mut().zip(&self.null_vector_of) {
             if of > 0 {
                 *v += values(of as usize - 1);
             }
@@ -362,7 +365,7 @@ impl Shift {
     /// Replaces G = `inverse` by (I - u u^T / k) G (I - u u^T / k) + u u^T / (c k^2). G is the inverse computed with
     /// the factor; for each null vector u, the row and the column of one deflation vector are zero in G.
     fn complete_inverse(&self, inverse: &mut [f64]) -> Result<()> {
-        let n = self.null_of.len();
+        let n = self.null_vector_of.len();
         let mut means = zeroed(self.size.len(), COARSE_MATRIX)?;
         // Each pass subtracts the means from the rows and transposes the matrix.
         for _ in 0..if n > 0 { 2 } else { 0 } {
@@ -373,15 +376,18 @@ impl Shift {
                 (0..r).for_each(|s| inverse.swap(r * n + s, s * n + r));
             }
         }
-        for (row, &of) in inverse.chunks_exact_mut(n.max(1)).zip(&self.null_of).filter(|(_, of)| **of > 0) {
+        for (row, &of) in inverse.chunks_exact_mut(n.max(1)).zip(&self.null_vector_of).filter(|(_, of)| **of > 0) {
             let along = self.inverse_ck(of as usize - 1) / self.size[of as usize - 1];
-            row.iter_mut().zip(&self.null_of).filter(|(_, other)| **other == of).for_each(|(value, _)| *value += along);
+            row.iter_mut()
+                .zip(&self.null_vector_of)
+                .filter(|(_, other)| **other == of)
+                .for_each(|(value, _)| *value += along);
         }
         Ok(())
     }
 
     fn bytes(&self) -> usize {
-        4 * self.null_of.capacity() + 8 * (self.size.capacity() + self.c.capacity())
+        4 * self.null_vector_of.capacity() + 8 * (self.size.capacity() + self.c.capacity())
     }
 }
 

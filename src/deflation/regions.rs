@@ -65,7 +65,7 @@ pub struct Regions {
     pub found: usize,
     /// For each vector, the null vector of A to which it contributes, counted from 1; 0: none. Empty if no vectors add
     /// up to a null vector, which is always the case unless all vectors are kept.
-    pub null_of: Vec<u32>,
+    pub null_vector_of: Vec<u32>,
     /// For each null vector that is a sum of deflation vectors, the deflation vector that would be dropped if not all
     /// were kept. Empty unless all vectors are kept.
     pub surplus: Vec<u16>,
@@ -209,7 +209,7 @@ impl Regions {
             push(&mut number, if surplus.is_some() { self.surplus.len() as u32 } else { 0 }, WHAT)?;
         }
         if !self.surplus.is_empty() {
-            self.null_of = collected(classes.iter().map(|class| number[class.component]), WHAT)?;
+            self.null_vector_of = collected(classes.iter().map(|class| number[class.component]), WHAT)?;
         }
         Ok(())
     }

@@ -400,9 +400,9 @@ fn coarse_matrix_and_inverse_match_the_definition() {
 #[test]
 fn tiny_row_sums_do_not_spoil_the_projection() {
     let choice = Choice { kind: Kind::Subdomain, boxes: [4; 3], labels: None, dilation: false, keep_all: false };
-    for excess in [1e-6, 1e-9, 2e-12] {
+    for relative_row_sum in [1e-6, 1e-9, 2e-12] {
         let mut a = System::of(&TwoPhase::new("9", [20, 20, 20], 1e-3));
-        a.center[0] *= 1.0 + excess;
+        a.center[0] *= 1.0 + relative_row_sum;
         for solver in [Solver::Inverse, Solver::Cholesky] {
             let deflation = Deflation::new(&a, &choice, solver);
             assert_eq!(deflation.regions.count, 64);
@@ -411,7 +411,7 @@ fn tiny_row_sums_do_not_spoil_the_projection() {
             let once = deflation.project(&v);
             let twice = deflation.project(&once);
             let rounding = 1e-10 * largest(&v);
-            assert!(once.iter().zip(&twice).all(|(p, q)| (p - q).abs() <= rounding), "{excess:e} {solver:?}");
+            assert!(once.iter().zip(&twice).all(|(p, q)| (p - q).abs() <= rounding), "{relative_row_sum:e} {solver:?}");
         }
     }
 }

@@ -151,10 +151,10 @@ impl Couplings {
     /// elsewhere; `of` is the aggregate of each row. An entry of `of` is `NONE` for a row outside all aggregates.
     /// Couplings to such rows are added to the row sum of the aggregate.
     pub fn galerkin(&self, of: &[u32], count: usize, workers: &mut Workers) -> Result<Self> {
-        let (starts, members) = rows_by_aggregate(of, count)?;
+        let (starts, listed_rows) = rows_by_aggregate(of, count)?;
         // Each piece allocates an array of `count` entries, so there are at most as many pieces as threads.
         let pieces = cut_lanes(&starts, workers.threads(size_of_val(&*self.a)));
-        Self::in_pieces(pieces, workers, |rows| self.coarse_rows(of, count, (&starts, &members), rows))
+        Self::in_pieces(pieces, workers, |rows| self.coarse_rows(of, count, (&starts, &listed_rows), rows))
     }
 
     /// Computes the coarse rows `rows` of P^T S P.
@@ -162,33 +162,33 @@ impl Couplings {
         &self,
         of: &[u32],
         count: usize,
-        (starts, members): (&[usize], &[u32]),
+        (starts, listed_rows): (&[usize], &[u32]),
         rows: Range<usize>,
     ) -> Result<Self> {
-        let fine = &members[starts[rows.start]..starts[rows.end]];
+        let fine = &listed_rows[starts[rows.start]..starts[rows.end]];
         let entries = fine.iter().map(|&i| self.ptr[i as usize + 1] - self.ptr[i as usize]).sum();
         let mut coarse = Self::with_capacity(rows.len(), entries)?;
         // For each aggregate: index in `row` of the coupling to this aggregate, plus 1; 0: there is no coupling yet.
-        let mut place: Vec<u32> = zeroed(count, WHAT)?;
+        let mut position: Vec<u32> = zeroed(count, WHAT)?;
         let mut row: Vec<(u32, f64)> = Vec::new();
         for k in rows {
             row.clear();
             let mut row_sum = 0.0;
-            for &i in &members[starts[k]..starts[k + 1]] {
+            for &i in &listed_rows[starts[k]..starts[k + 1]] {
                 row_sum += self.row_sum[i as usize];
                 for (j, a) in self.row(i as usize) {
                     match of[j] {
                         NONE => row_sum += a,
                         to if to as usize == k => {}
-                        to if place[to as usize] > 0 => row[place[to as usize] as usize - 1].1 += a,
+                        to if position[to as usize] > 0 => row[position[to as usize] as usize - 1].1 += a,
                         to => {
                             push(&mut row, (to, a), WHAT)?;
-                            place[to as usize] = row.len() as u32;
+                            position[to as usize] = row.len() as u32;
                         }
                     }
                 }
             }
-            row.iter().for_each(|&(to, _)| place[to as usize] = 0);
+            row.iter().for_each(|&(to, _)| position[to as usize] = 0);
             row.sort_unstable_by_key(|&(to, _)| to);
             row.iter().for_each(|&(to, a)| coarse.push(to as usize, a));
             coarse.end_row(row_sum);
@@ -239,17 +239,17 @@ impl Couplings {
 /// Aggregate number of a row that is in no aggregate.
 pub const NONE: u32 = u32::MAX;
 
-/// Returns `(starts, members)`. `members` lists the rows that are in aggregates, sorted by aggregate and then by
-/// number. Aggregate k consists of the entries `starts[k] .. starts[k + 1]` of `members`.
+/// Returns `(starts, listed_rows)`. `listed_rows` contains the rows that are in aggregates, sorted by aggregate and
+/// then by number. Aggregate k consists of the entries `starts[k] .. starts[k + 1]` of `listed_rows`.
 pub fn rows_by_aggregate(of: &[u32], count: usize) -> Result<(Vec<usize>, Vec<u32>)> {
     let mut starts: Vec<usize> = zeroed(count + 1, WHAT)?;
     of.iter().filter(|&&k| k != NONE).for_each(|&k| starts[k as usize + 1] += 1);
     crate::base::csr::lengths_to_pointers(&mut starts);
-    let mut members: Vec<u32> = zeroed(starts[count], WHAT)?;
+    let mut listed_rows: Vec<u32> = zeroed(starts[count], WHAT)?;
     for (i, &k) in of.iter().enumerate().filter(|(_, k)| **k != NONE) {
-        members[starts[k as usize]] = i as u32;
+        listed_rows[starts[k as usize]] = i as u32;
         starts[k as usize] += 1;
     }
     crate::base::csr::ends_to_pointers(&mut starts);
-    Ok((starts, members))
+    Ok((starts, listed_rows))
 }

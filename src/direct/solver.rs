@@ -37,15 +37,15 @@ impl DirectSolver {
         mut accepted: impl FnMut(usize, f64) -> Result<f64>,
     ) -> Result<Self> {
         let n = c.rows();
-        let (mut place, mut first): (Vec<u32>, Vec<u32>) = (zeroed(n, WHAT)?, zeroed(n, WHAT)?);
-        (0..).zip(&row).for_each(|(k, &i)| place[i as usize] = k);
+        let (mut position, mut first): (Vec<u32>, Vec<u32>) = (zeroed(n, WHAT)?, zeroed(n, WHAT)?);
+        (0..).zip(&row).for_each(|(k, &i)| position[i as usize] = k);
         for (k, (first, &i)) in (0..).zip(first.iter_mut().zip(&row)) {
-            *first = c.row(i as usize).map(|(j, _)| place[j]).fold(k, u32::min);
+            *first = c.row(i as usize).map(|(j, _)| position[j]).fold(k, u32::min);
         }
         let mut factor = Envelope::new(&first)?;
         for (k, &i) in row.iter().enumerate() {
             factor.set_row_sum(k, c.row_sum[i as usize]);
-            let earlier = c.row(i as usize).map(|(j, a)| (place[j] as usize, a)).filter(|&(l, _)| l < k);
+            let earlier = c.row(i as usize).map(|(j, a)| (position[j] as usize, a)).filter(|&(l, _)| l < k);
             earlier.for_each(|(l, a)| factor.set_coupling(l, k, -a));
         }
         factor.factorize(|pivot| accepted(row[pivot.k] as usize, pivot.row_sum - pivot.couplings))?;

@@ -41,7 +41,7 @@ fn put(error: &Error, to: &mut [f64]) {
         let end = (0..=room.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
         text.truncate(end.unwrap_or(0));
     }
-    let (level, i, j) = place.and_then(Place::of_node).unwrap_or((0, 0, 0));
+    let (level, i, j) = place.and_then(Place::as_node).unwrap_or((0, 0, 0));
     let there = f64::from(u8::from(place.is_some()));
     let head = [there, level as f64, i as f64, j as f64, before.len() as f64, after.len() as f64];
     to[..HEADER_WORDS].copy_from_slice(&head);

@@ -35,25 +35,25 @@ impl<T: Real> GridMatrix<'_, T> {
     /// Returns the matrix entries between a cell and the previous and the next cell in x, y and z, and the indices of
     /// these cells. Cells outside the box are omitted.
     pub fn couplings(&self, cell: usize) -> impl DoubleEndedIterator<Item = (T, usize)> + '_ {
-        let (place, size, steps) = (self.cells.indices(cell), self.cells.size(), self.cells.strides());
+        let (indices, size, steps) = (self.cells.indices(cell), self.cells.size(), self.cells.strides());
         (0..3).flat_map(move |d| {
-            let before = (place[d] > 0).then(|| (self.forward[d][cell - steps[d]], cell - steps[d]));
-            let after = (place[d] + 1 < size[d]).then(|| (self.forward[d][cell], cell + steps[d]));
+            let before = (indices[d] > 0).then(|| (self.forward[d][cell - steps[d]], cell - steps[d]));
+            let after = (indices[d] + 1 < size[d]).then(|| (self.forward[d][cell], cell + steps[d]));
             before.into_iter().chain(after)
         })
     }
 
-    /// Returns the matrix in row-sum form, with the row sums `excess`. If the diagonal entry that results from a row
+    /// Returns the matrix in row-sum form, with the given `row_sums`. If the diagonal entry that results from a row
     /// sum is not positive, the row sum is computed from the center instead.
-    pub fn in_row_sum_form(&self, excess: &[f64]) -> Result<Couplings> {
+    pub fn in_row_sum_form(&self, row_sums: &[f64]) -> Result<Couplings> {
         let mut matrix = Couplings::with_capacity(self.cells.count(), 6 * self.cells.count())?;
-        for (cell, &excess) in excess.iter().enumerate() {
+        for (cell, &row_sum) in row_sums.iter().enumerate() {
             let couplings = || self.couplings(cell).map(|(value, other)| (-value.wide(), other));
             let sum: f64 = couplings().map(|(a, _)| a).sum();
             let below = couplings().rev().filter(|&(_, other)| other < cell);
             let all = below.chain(couplings().filter(|&(_, other)| other > cell));
             all.filter(|(a, _)| *a != 0.0).for_each(|(a, other)| matrix.push(other, a));
-            matrix.end_exact_row(if excess + sum > 0.0 { excess } else { self.center[cell].wide() - sum });
+            matrix.end_exact_row(if row_sum + sum > 0.0 { row_sum } else { self.center[cell].wide() - sum });
         }
         Ok(matrix)
     }
@@ -132,30 +132,30 @@ fn strengths_of<T: Real>(
 
 /// Computes the row sums of the caller's matrix. Row sums of at most `ZERO_ROW_SUM` times the center, including all
 /// negative ones, and those of cells without couplings are set to zero. Returns the strength of each direction.
-fn row_sums_of_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
+fn row_sums_of_finest(a: &SevenPoints, row_sums: &mut [f64]) -> Result<[f64; 3]> {
     strengths_of(a.cells, a.forward, |cell, couplings, any| {
         let center = a.center[cell];
         let more = center - couplings;
-        excess[cell] = if any && more > ZERO_ROW_SUM * center { more } else { 0.0 };
+        row_sums[cell] = if any && more > ZERO_ROW_SUM * center { more } else { 0.0 };
         center
     })
 }
 
 impl<T: Real> Grid<T> {
     /// Computes the next coarser grid except its center, which `set_center` computes. The matrix is divided by `unit`.
-    /// `excess` contains the fine row sums on entry, and the coarse row sums on return.
-    fn coarser<F: Real>(fine: GridMatrix<F>, ratio: [usize; 3], excess: &mut Vec<f64>, unit: f64) -> Result<Self> {
+    /// `row_sums` contains the fine row sums on entry, and the coarse row sums on return.
+    fn coarser<F: Real>(fine: GridMatrix<F>, ratio: [usize; 3], row_sums: &mut Vec<f64>, unit: f64) -> Result<Self> {
         let (size, cells) = (fine.cells.size(), coarse_cells(fine.cells, ratio));
         let Cells { nx, ny, .. } = cells;
         let mut grid =
             Self { cells, ratio, center: zeroed(cells.count(), WHAT)?, forward: [(); 3].map(|()| Vec::new()) };
         let coarse_row = |row: usize| (row / fine.cells.ny / ratio[2] * ny + row % fine.cells.ny / ratio[1]) * nx;
-        let mut coarse_excess: Vec<f64> = zeroed(cells.count(), WHAT)?;
-        for (row, excess) in excess.chunks_exact(size[0]).enumerate() {
-            add_up(&mut coarse_excess[coarse_row(row)..][..nx], ratio[0], excess.iter().map(|e| e / unit));
+        let mut coarse_row_sums: Vec<f64> = zeroed(cells.count(), WHAT)?;
+        for (row, row_sums) in row_sums.chunks_exact(size[0]).enumerate() {
+            add_up(&mut coarse_row_sums[coarse_row(row)..][..nx], ratio[0], row_sums.iter().map(|e| e / unit));
         }
         let mut sums: Vec<f64> = Vec::new();
-        let is_last = |d: usize, place: usize| place % ratio[d] + 1 == ratio[d];
+        let is_last = |d: usize, index: usize| index % ratio[d] + 1 == ratio[d];
         for d in 0..3 {
             reset(&mut sums, cells.count(), WHAT)?;
             for (row, entries) in fine.forward[d].chunks_exact(size[0]).enumerate() {
@@ -172,7 +172,7 @@ impl<T: Real> Grid<T> {
             reset(&mut grid.forward[d], cells.count(), WHAT)?;
             grid.forward[d].iter_mut().zip(&sums).for_each(|(entry, sum)| *entry = T::narrow(*sum));
         }
-        *excess = coarse_excess;
+        *row_sums = coarse_row_sums;
         Ok(grid)
     }
 
@@ -180,13 +180,13 @@ impl<T: Real> Grid<T> {
     /// space of a singular matrix. A center that would not be positive is set to 1, for example in a row without
     /// couplings and with a zero row sum. Sets the row sums of cells without couplings to zero. Returns the strength of
     /// each direction.
-    fn set_center(&mut self, excess: &mut [f64]) -> Result<[f64; 3]> {
+    fn set_center(&mut self, row_sums: &mut [f64]) -> Result<[f64; 3]> {
         let Self { cells, center, forward: [x, y, z], .. } = self;
         strengths_of(*cells, [x, y, z], |cell, couplings, any| {
-            let own = couplings + excess[cell];
+            let own = couplings + row_sums[cell];
             let own = if own > 0.0 { own } else { 1.0 };
             if !any {
-                excess[cell] = 0.0;
+                row_sums[cell] = 0.0;
             }
             center[cell] = T::narrow(own);
             own
@@ -226,8 +226,8 @@ impl<T: Real> Hierarchy<T> {
     /// `RRB_ERR_MATRIX` if the coarsest matrix is indefinite.
     pub fn new(a: &SevenPoints, coarsest: usize) -> Result<Self> {
         let finest = GridMatrix::finest(a);
-        let mut excess: Vec<f64> = zeroed(a.cells.count(), WHAT)?;
-        let mut strength = row_sums_of_finest(a, &mut excess)?;
+        let mut row_sums: Vec<f64> = zeroed(a.cells.count(), WHAT)?;
+        let mut strength = row_sums_of_finest(a, &mut row_sums)?;
         let unit = power_of_two_below(max_abs(a.center));
         let mut grids: Vec<Grid<T>> = Vec::new();
         loop {
@@ -237,16 +237,16 @@ impl<T: Real> Hierarchy<T> {
             }
             let ratio = cell_ratio(cells, strength);
             let mut grid = match grids.last() {
-                None => Grid::coarser(finest, ratio, &mut excess, unit)?,
-                Some(grid) => Grid::coarser(grid.points(), ratio, &mut excess, 1.0)?,
+                None => Grid::coarser(finest, ratio, &mut row_sums, unit)?,
+                Some(grid) => Grid::coarser(grid.points(), ratio, &mut row_sums, 1.0)?,
             };
-            strength = grid.set_center(&mut excess)?;
+            strength = grid.set_center(&mut row_sums)?;
             reserve(&mut grids, 1, WHAT)?;
             grids.push(grid);
         }
         let coarsest = match grids.last() {
-            None => coarsest_solver(finest, &excess)?,
-            Some(grid) => coarsest_solver(grid.points(), &excess)?,
+            None => coarsest_solver(finest, &row_sums)?,
+            Some(grid) => coarsest_solver(grid.points(), &row_sums)?,
         };
         Ok(Self { grids, unit, coarsest })
     }
@@ -257,13 +257,13 @@ impl<T: Real> Hierarchy<T> {
     }
 }
 
-/// Factorizes a matrix with the row sums `excess`. A pivot d counts as a rounding error if it is zero, or if its ratio
+/// Factorizes a matrix with the given `row_sums`. A pivot d counts as a rounding error if it is zero, or if its ratio
 /// to the diagonal entry is in `ZERO_PIVOT`. The unknown of this pivot is then zero in every solution. The lower limit
 /// is far below zero, because the rounding error may be large: if only cells of the light phase have nonzero row sums,
 /// it grows with the ratio of the couplings of the two phases.
-fn coarsest_solver<T: Real>(a: GridMatrix<T>, excess: &[f64]) -> Result<DirectSolver> {
+fn coarsest_solver<T: Real>(a: GridMatrix<T>, row_sums: &[f64]) -> Result<DirectSolver> {
     const ZERO_PIVOT: Range<f64> = -1e-3..1e-14;
-    let c = a.in_row_sum_form(excess)?;
+    let c = a.in_row_sum_form(row_sums)?;
     let means = NearlySingularComponents::of(&c, |_, _| 0.0)?;
     DirectSolver::of(&c, box_order(a.cells)?, means, |cell, d| match d {
         d if d == 0.0 || ZERO_PIVOT.contains(&(d / c.diagonal[cell])) => Ok(0.0),

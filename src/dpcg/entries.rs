@@ -566,7 +566,7 @@ impl Handle<dpcg_handle> {
             Dpcg::factorize(previous, &a, labels, options, machine, stream, make_backend)
         };
         base.factorize(make, |core| core.outward(&a))?;
-        if base.core.as_ref().is_some_and(|core| core.done.lacked_memory) {
+        if base.core.as_ref().is_some_and(|core| core.results.lacked_memory) {
             base.log_line(0, format_args!("not enough memory for amg, the choice of auto: uses multigrid"));
         }
         Ok(())

@@ -39,7 +39,7 @@ pub struct Dpcg {
     /// First cell of each singular component; empty with `null_space=none`.
     singular: Vec<usize>,
     /// Results of the last factorization, and times of the last solve.
-    pub done: FactorizationResults,
+    pub results: FactorizationResults,
 }
 
 /// Function that creates a backend. The entry points pass it, so that no other module names a concrete backend.
@@ -62,8 +62,8 @@ impl Dpcg {
         let mut dpcg = match previous.filter(|dpcg| dpcg.machine == machine) {
             Some(dpcg) => dpcg,
             None => {
-                let (backend, done) = (make(machine)?, FactorizationResults::default());
-                Self { backend, machine, cells: a.cells, center_max: 0.0, singular: Vec::new(), done }
+                let (backend, results) = (make(machine)?, FactorizationResults::default());
+                Self { backend, machine, cells: a.cells, center_max: 0.0, singular: Vec::new(), results }
             }
         };
         dpcg.backend.use_stream(stream)?;
@@ -84,7 +84,7 @@ impl Dpcg {
             Err(error) if plan.aggregates_automatically() && error.is_out_of_memory_or_unsupported() => {
                 let plan = plan.without_aggregates(&survey, labels.is_some());
                 let made = self.factorize_planned(&plan, &mut survey, labels, started);
-                self.done.lacked_memory = true;
+                self.results.lacked_memory = true;
                 made
             }
             other => other,
@@ -105,7 +105,7 @@ impl Dpcg {
         if plan.skips_projection() {
             survey.singular.clear();
         }
-        self.done = FactorizationResults {
+        self.results = FactorizationResults {
             vectors,
             regions: if vectors > 0 { found } else { 0 },
             strong: survey.strong,
@@ -116,10 +116,10 @@ impl Dpcg {
             ..plan.planned_results(vectors)
         };
         if let Some(solver) = self.backend.factorize(&plan.setup(vectors))? {
-            self.done.coarse_solver = plan::coarse_solver_of(solver);
+            self.results.coarse_solver = plan::coarse_solver_of(solver);
         }
-        self.done.seconds.deflation += self.backend.seconds_of_e();
-        self.done.aggregates_kept = self.backend.aggregates_kept();
+        self.results.seconds.deflation += self.backend.seconds_of_e();
+        self.results.aggregates_kept = self.backend.aggregates_kept();
         self.singular = std::mem::take(&mut survey.singular);
         Ok(())
     }
@@ -141,13 +141,13 @@ impl Dpcg {
         observer: &mut dyn Observer,
     ) -> Result<Outcome> {
         let started = Instant::now();
-        let places = CellPlaces { cells: self.cells, singular: &self.singular };
+        let locations = CellPlaces { cells: self.cells, singular: &self.singular };
         let matrix =
-            MatrixProperties { center_max: self.center_max, singular: self.singular.len(), locations: &places };
+            MatrixProperties { center_max: self.center_max, singular: self.singular.len(), locations: &locations };
         let control = Control::new(options, matrix, false, true, arrays.len);
         let outcome = self.backend.run(arrays, observer, &|s| what.run(s, &control));
         if what == Function::Solve {
-            let seconds = &mut self.done.seconds;
+            let seconds = &mut self.results.seconds;
             seconds.coarse = self.backend.seconds_coarse();
             seconds.iterations = started.elapsed().as_secs_f64() - seconds.coarse;
         }
@@ -173,28 +173,28 @@ impl Core for Dpcg {
     }
 
     fn in_use(&self) -> [&'static str; 2] {
-        [self.done.preconditioner.name(), self.done.deflation.name()]
+        [self.results.preconditioner.name(), self.results.deflation.name()]
     }
 
     fn result(&self, key: i32) -> f64 {
-        let done = &self.done;
+        let results = &self.results;
         match key {
-            info::PRECISION => done.precision.number() as f64,
-            info::COMPONENTS => done.components as f64,
-            info::AGGREGATES_KEPT => done.aggregates_kept as f64,
-            info::SINGULAR_COMPONENTS => done.singular_components as f64,
-            info::PRECONDITIONER => done.preconditioner.number() as f64,
-            info::AUTO_REASON => done.reason.number() as f64,
-            info::DEFLATION => done.deflation.number() as f64,
-            info::COARSENING => done.coarsening.number() as f64,
-            info::COARSE_SOLVER => done.coarse_solver.number() as f64,
-            info::DEFLATION_VECTORS => done.vectors as f64,
-            info::REGIONS => done.regions as f64,
-            info::STRONG_COMPONENTS => done.strong as f64,
-            info::NEUMANN_ROW_SUM => done.row_sum,
-            info::SECONDS_DEFLATION => done.seconds.deflation,
-            info::SECONDS_COARSE => done.seconds.coarse,
-            info::SECONDS_ITERATIONS => done.seconds.iterations,
+            info::PRECISION => results.precision.number() as f64,
+            info::COMPONENTS => results.components as f64,
+            info::AGGREGATES_KEPT => results.aggregates_kept as f64,
+            info::SINGULAR_COMPONENTS => results.singular_components as f64,
+            info::PRECONDITIONER => results.preconditioner.number() as f64,
+            info::AUTO_REASON => results.reason.number() as f64,
+            info::DEFLATION => results.deflation.number() as f64,
+            info::COARSENING => results.coarsening.number() as f64,
+            info::COARSE_SOLVER => results.coarse_solver.number() as f64,
+            info::DEFLATION_VECTORS => results.vectors as f64,
+            info::REGIONS => results.regions as f64,
+            info::STRONG_COMPONENTS => results.strong as f64,
+            info::NEUMANN_ROW_SUM => results.row_sum,
+            info::SECONDS_DEFLATION => results.seconds.deflation,
+            info::SECONDS_COARSE => results.seconds.coarse,
+            info::SECONDS_ITERATIONS => results.seconds.iterations,
             _ => 0.0,
         }
     }

@@ -414,9 +414,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(done: FactorizationResults, coarsening: Coarsening, deflation: Deflation, reason: AutoReason) {
-        assert_eq!(done.preconditioner, Preconditioner::Multigrid);
-        assert_eq!((done.coarsening, done.deflation, done.reason), (coarsening, deflation, reason));
+    fn check(results: FactorizationResults, coarsening: Coarsening, deflation: Deflation, reason: AutoReason) {
+        assert_eq!(results.preconditioner, Preconditioner::Multigrid);
+        assert_eq!((results.coarsening, results.deflation, results.reason), (coarsening, deflation, reason));
     }
 
     /// With multigrid, deflation depends on the number of groups, the coupling ratio and the thinnest group.
@@ -478,10 +478,10 @@ mod tests {
     fn many_groups_select_aggregation() {
         let of = |text: &str, (strong, hidden): (usize, usize), coupling_ratio: f64, flat: bool, labelled: bool| {
             let survey = Survey { coarsened: [true, !flat, true], hidden, ..bubbly(strong, 1, coupling_ratio) };
-            let done = planned_results(text, CUBE, &survey, labelled);
-            assert_eq!(done.preconditioner == Preconditioner::Amg, done.reason == AutoReason::Crowded, "{text}");
-            assert!(done.preconditioner != Preconditioner::Amg || done.deflation == Deflation::None, "{text}");
-            done.preconditioner == Preconditioner::Amg
+            let results = planned_results(text, CUBE, &survey, labelled);
+            assert_eq!(results.preconditioner == Preconditioner::Amg, results.reason == AutoReason::Crowded, "{text}");
+            assert!(results.preconditioner != Preconditioner::Amg || results.deflation == Deflation::None, "{text}");
+            results.preconditioner == Preconditioner::Amg
         };
         for text in ["", "deflation=none", "backend=cpu precision=f64"] {
             assert!(of(text, (1001, 12), 1e-4, false, false), "{text}");
@@ -506,8 +506,8 @@ mod tests {
                 Deflation::Levelset,
                 AutoReason::Labels,
             );
-            let done = planned_results("preconditioner=neumann", CUBE, &survey, true);
-            assert_eq!((done.deflation, done.reason), (Deflation::LevelsetSubdomain, AutoReason::Labels));
+            let results = planned_results("preconditioner=neumann", CUBE, &survey, true);
+            assert_eq!((results.deflation, results.reason), (Deflation::LevelsetSubdomain, AutoReason::Labels));
         }
         // With all labels equal to -1, there are no deflation vectors.
         let options = Options::new(crate::options::Family::Dpcg);
@@ -539,8 +539,11 @@ mod tests {
                 (bubbly(1, 9, 1e-3), Deflation::LevelsetSubdomain, AutoReason::Contrast),
                 (bubbly(1001, 1, 1e-3), Deflation::LevelsetSubdomain, AutoReason::Contrast),
             ] {
-                let done = planned_results(&format!("preconditioner={name}"), CUBE, &survey, false);
-                assert_eq!((done.coarsening, done.deflation, done.reason), (Coarsening::Auto, deflation, reason));
+                let results = planned_results(&format!("preconditioner={name}"), CUBE, &survey, false);
+                assert_eq!(
+                    (results.coarsening, results.deflation, results.reason),
+                    (Coarsening::Auto, deflation, reason)
+                );
             }
         }
     }
@@ -598,8 +601,8 @@ mod tests {
                 if air { 1.0 / coupling_ratio } else { 1.0 }
             });
             assert_eq!(survey.strong, if coupling_ratio < 1.0 { blocks } else { 0 });
-            let done = planned_results("", cells, &survey, false);
-            (done.coarsening, done.deflation, done.reason)
+            let results = planned_results("", cells, &survey, false);
+            (results.coarsening, results.deflation, results.reason)
         };
         use Coarsening::{Cell, Vertex};
         let cubes = [1.0; 3];

@@ -3,7 +3,7 @@
 //! this work. Each thread processes its own rows or blocks of rows. Results are bitwise identical for any number of
 //! threads.
 
-use crate::base::team::{Me, Team, share};
+use crate::base::team::{Team, TeamThread, share};
 use crate::deflation::regions::Regions;
 use crate::deflation::{BLOCKS, CoarseMatrix, Contribution, Solver, assemble_block};
 use crate::dpcg::survey::{Survey, SurveyData, SurveyedRows};
@@ -18,11 +18,14 @@ use std::sync::{Mutex, PoisonError};
 const WHAT: &str = "parts of a thread team";
 
 /// Calls `make` on each thread, and returns the results in the order of the threads, or the first error in this order.
-pub fn on_each_thread<T: Default + Send>(team: &mut Team, make: impl Fn(Me) -> Result<T> + Sync) -> Result<Vec<T>> {
+pub fn on_each_thread<T: Default + Send>(
+    team: &mut Team,
+    make: impl Fn(TeamThread) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
     let mut made: Vec<Mutex<Result<T>>> = Vec::new();
-    reserve(&mut made, team.members(), WHAT)?;
-    made.resize_with(team.members(), || Mutex::new(Ok(T::default())));
-    let work = |me: Me| *made[me.index].lock().unwrap_or_else(PoisonError::into_inner) = make(me);
+    reserve(&mut made, team.threads(), WHAT)?;
+    made.resize_with(team.threads(), || Mutex::new(Ok(T::default())));
+    let work = |me: TeamThread| *made[me.index].lock().unwrap_or_else(PoisonError::into_inner) = make(me);
     team.run(work, work)?;
     let mut all = Vec::new();
     reserve(&mut all, made.len(), WHAT)?;
@@ -34,11 +37,11 @@ pub fn on_each_thread<T: Default + Send>(team: &mut Team, make: impl Fn(Me) -> R
 
 /// Copies a matrix to `kept` and inspects it, as `DpcgBackend::load` states. Returns the largest center.
 pub fn load(team: &mut Team, kept: &mut StoredMatrix, a: &CellView, finite: bool) -> Result<f64> {
-    let (rows, members) = (a.cells.rows(), team.members());
+    let (rows, threads) = (a.cells.rows(), team.threads());
     let mut parts = Vec::new();
     let mut rest = kept.rows_mut(a.cells)?;
-    for member in 0..members {
-        let (own, others) = rest.split_at(share(rows, member, members).end);
+    for thread in 0..threads {
+        let (own, others) = rest.split_at(share(rows, thread, threads).end);
         push(&mut parts, Mutex::new(own), WHAT)?;
         rest = others;
     }
@@ -80,7 +83,7 @@ pub fn coarse_matrix(
     }
     let mut coarse = CoarseMatrix::factorize(&mut entries, regions, solver, tolerance)?;
     if solver == Solver::Inverse {
-        let columns = on_each_thread(team, |me| coarse.inverse_columns(me.index, me.members))?;
+        let columns = on_each_thread(team, |me| coarse.inverse_columns(me.index, me.threads))?;
         coarse.invert(columns.iter().map(Vec::as_slice))?;
     }
     Ok(coarse)
@@ -107,14 +110,14 @@ mod tests {
             let a = SevenPoints { cells, center: &problem.center, forward: [x, y, z] };
             let runs = |joined: &CellGroups| -> Vec<_> { (0..cells.rows()).flat_map(|row| joined.runs(row)).collect() };
             let (SurveyData { components, strong, .. }, alone) = SurveyData::of(&a, ZERO_ROW_SUM).unwrap();
-            for members in [1, 2, 3, 7] {
-                let team = &mut Team::new(members).unwrap();
+            for threads in [1, 2, 3, 7] {
+                let team = &mut Team::new(threads).unwrap();
                 let (found, numbers) = survey(team, &a, ZERO_ROW_SUM).unwrap();
                 assert_eq!(runs(&found.components.joined), runs(&components.joined), "{name}");
                 assert_eq!(runs(&found.strong.joined), runs(&strong.joined), "{name}");
                 assert_eq!(found.components.singular, components.singular);
                 // The values must be bitwise identical.
-                assert_eq!(numbers, alone, "{name}, {members} members");
+                assert_eq!(numbers, alone, "{name}, {threads} threads");
                 let boxes = size.map(|n| n.min(4));
                 for keep_all in [false, true] {
                     let choice =
@@ -123,7 +126,7 @@ mod tests {
                     let alone = CoarseMatrix::new(&a, &components, &regions, Solver::Inverse, 0.0).unwrap();
                     let shared = coarse_matrix(team, &a, &components, &regions, Solver::Inverse, 0.0).unwrap();
                     // The values must be bitwise identical.
-                    assert_eq!(shared.inverse(), alone.inverse(), "{name}, {members} members");
+                    assert_eq!(shared.inverse(), alone.inverse(), "{name}, {threads} threads");
                 }
             }
         }

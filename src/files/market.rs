@@ -231,8 +231,8 @@ impl Read<'_> {
         let Banner { field, symmetry, .. } = self.banner;
         let mut entries = Triplets::<I>::zeroed(self.announced)?;
         self.for_each_entry(workers, entries.parts(), |to, k, words, line| {
-            let i = place(words.next(), line, "row", self.rows)?;
-            let j = place(words.next(), line, "column", self.cols)?;
+            let i = parse_index(words.next(), line, "row", self.rows)?;
+            let j = parse_index(words.next(), line, "column", self.cols)?;
             let value = if field == Field::Pattern { 1.0 } else { self.value(words.next(), line)? };
             if symmetry == Symmetry::Skew && i == j && value != 0.0 {
                 return Err(at(line, format_args!("the diagonal of a skew-symmetric matrix is 0, got {value}")));
@@ -308,7 +308,7 @@ impl Read<'_> {
 }
 
 /// Parses a row or column number, counted from 1, and returns the index from 0.
-fn place(word: Option<&[u8]>, line: usize, what: &str, extent: usize) -> Result<usize> {
+fn parse_index(word: Option<&[u8]>, line: usize, what: &str, extent: usize) -> Result<usize> {
     let Some(word) = word else { return Err(at(line, format_args!("has no {what}"))) };
     match whole_number(word) {
         Some(number) if number < 1 => Err(at(line, format_args!("{what} {number} is below 1"))),

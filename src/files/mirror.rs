@@ -41,7 +41,7 @@ pub fn matrix<I: Index>(
     }
     match entries.matrix(rows, cols, mirrored, workers) {
         Ok(csr) => Ok(Assembled::of_csr(csr)),
-        Err(AssemblyError::Sum { last, place: [i, j], sum }) => {
+        Err(AssemblyError::Sum { last, position: [i, j], sum }) => {
             let (i, j) = (i + 1, j + 1);
             let reason = format_args!("values given at ({i}, {j}) add up to {sum}; all entries must be finite");
             Err(error_with_status(RRB_ERR_NOT_FINITE, line_of(last), reason))
@@ -64,7 +64,7 @@ fn in_both_triangles<I: Index>(entries: &Triplets<I>) -> Result<Option<usize>> {
 /// Returns the first entry whose mirror image is stored before it. `off_diagonal` is the number of off-diagonal
 /// entries.
 fn first_mirrored_entry<I: Index>(entries: &Triplets<I>, off_diagonal: usize) -> Result<Option<usize>> {
-    let place = |k: usize| {
+    let unordered_pair = |k: usize| {
         let (i, j) = (entries.rows[k], entries.cols[k]);
         (i.max(j), i.min(j))
     };
@@ -72,8 +72,8 @@ fn first_mirrored_entry<I: Index>(entries: &Triplets<I>, off_diagonal: usize) ->
     reserve(&mut order, off_diagonal, TRIANGLE)?;
     order.extend((0..entries.values.len()).filter(|&k| entries.rows[k] != entries.cols[k]));
     // The comparison includes the entry number k, so an unstable sort gives the order of a stable one.
-    order.sort_unstable_by_key(|&k| (place(k), k));
-    let of_one_place = order.chunk_by(|&a, &b| place(a) == place(b));
-    let twice = of_one_place.filter_map(|all| all.iter().find(|&&k| entries.rows[k] != entries.rows[all[0]]));
+    order.sort_unstable_by_key(|&k| (unordered_pair(k), k));
+    let of_one_pair = order.chunk_by(|&a, &b| unordered_pair(a) == unordered_pair(b));
+    let twice = of_one_pair.filter_map(|all| all.iter().find(|&&k| entries.rows[k] != entries.rows[all[0]]));
     Ok(twice.min().copied())
 }

@@ -38,7 +38,7 @@ fn outcome(lines: &[String], threads: usize) -> String {
 }
 
 #[track_caller]
-fn same_for_any_threads(lines: &[String]) -> String {
+fn outcome_for_any_threads(lines: &[String]) -> String {
     let one = outcome(lines, 1);
     for threads in [2, 3, 7] {
         let team = outcome(lines, threads);
@@ -51,11 +51,11 @@ fn same_for_any_threads(lines: &[String]) -> String {
 fn a_team_reads_what_one_thread_reads() {
     for head in ["coordinate real general", "coordinate real symmetric"] {
         let all = lines(head);
-        same_for_any_threads(&all);
+        outcome_for_any_threads(&all);
         let broken = |at: usize, line: &str| {
             let mut lines = all.clone();
             lines[at] = line.to_owned();
-            same_for_any_threads(&lines)
+            outcome_for_any_threads(&lines)
         };
         let (middle, last) = (all.len() / 2 + 1, all.len() - 1);
         assert_eq!(broken(middle, "1 x 2"), format!("line {}: 'x' is no column", middle + 1));
@@ -65,24 +65,24 @@ fn a_team_reads_what_one_thread_reads() {
         assert_eq!(broken(middle, "%"), short);
         let more = [&all[..], &["1 1 1".to_owned()]].concat();
         let expected = format!("line {}: more than the {N} entries that are announced", last + 2);
-        assert_eq!(same_for_any_threads(&more), expected);
+        assert_eq!(outcome_for_any_threads(&more), expected);
         // The first error of the file is reported, whichever thread finds it.
         let mut two = all.clone();
         (two[last], two[5]) = ("?".to_owned(), "1 1 1 1".to_owned());
-        assert_eq!(same_for_any_threads(&two), "line 6: has more than an entry: '1'");
+        assert_eq!(outcome_for_any_threads(&two), "line 6: has more than an entry: '1'");
         // The error about an infinite sum names the line of the last duplicate.
         let mut sum = all.clone();
         (sum[10], sum[middle], sum[last]) = ("9 8 1e308".to_owned(), "9 8 1e308".to_owned(), "9 8 1".to_owned());
-        let sum = same_for_any_threads(&sum);
+        let sum = outcome_for_any_threads(&sum);
         let expected = format!("line {}: values given at (9, 8) add up to inf; all entries must be finite", last + 1);
         assert_eq!(sum, expected);
     }
     let mut array = vec!["%%MatrixMarket matrix array real general".to_owned(), format!("{} 2", N)];
     array.extend((0..2 * N).map(|k| format!("{:e}", 1.0 / (1 + k) as f64)));
-    same_for_any_threads(&array);
+    outcome_for_any_threads(&array);
     array[N] = "1e400".to_owned();
     let expected = format!("line {}: '1e400' is not finite in double precision", N + 1);
-    assert_eq!(same_for_any_threads(&array), expected);
+    assert_eq!(outcome_for_any_threads(&array), expected);
     // These files have fewer entries than threads, and some have other line ends.
     for (head, entries) in [
         ("coordinate pattern symmetric", &["3 3 2", "2 1", "3 3"][..]),
@@ -97,7 +97,7 @@ fn a_team_reads_what_one_thread_reads() {
             &entries.iter().map(|l| (*l).to_owned()).collect::<Vec<_>>()[..],
         ]
         .concat();
-        assert!(!same_for_any_threads(&lines).starts_with("line"), "{head}");
+        assert!(!outcome_for_any_threads(&lines).starts_with("line"), "{head}");
     }
 }
 
@@ -109,11 +109,11 @@ fn a_team_reads_cards_as_one_thread_does() {
     let mut cards = Vec::new();
     super::write::write(matrix.any(), FileFormat::Rb, &mut cards).unwrap();
     let all: Vec<String> = String::from_utf8(cards).unwrap().lines().map(str::to_owned).collect();
-    assert_eq!(same_for_any_threads(&all), outcome(&lines("coordinate real general"), 1));
+    assert_eq!(outcome_for_any_threads(&all), outcome(&lines("coordinate real general"), 1));
     let broken = |at: usize, card: &str| {
         let mut cards = all.clone();
         cards[at] = card.to_owned();
-        same_for_any_threads(&cards)
+        outcome_for_any_threads(&cards)
     };
     let counts: Vec<usize> = all[1].split_whitespace().map(|word| word.parse().unwrap()).collect();
     let [pointers, rows, values] = [4, 4 + counts[1], 4 + counts[1] + counts[2]];
@@ -134,9 +134,9 @@ fn a_team_reads_cards_as_one_thread_does() {
     // The first error of the file is reported, whichever thread finds it.
     let mut two = all.clone();
     (two[values + 3], two[values + 2000]) = ("a".to_owned(), "b".to_owned());
-    assert_eq!(same_for_any_threads(&two), format!("line {}: 'a' is no number", values + 4));
+    assert_eq!(outcome_for_any_threads(&two), format!("line {}: 'a' is no number", values + 4));
     let short = &all[..all.len() - 2];
-    assert!(same_for_any_threads(short).starts_with(&format!("line {}: the file ends ", short.len())));
+    assert!(outcome_for_any_threads(short).starts_with(&format!("line {}: the file ends ", short.len())));
 }
 
 /// Files with an upper triangle. If each entry is followed by its mirror image, the positions (row, column) of this
@@ -147,6 +147,6 @@ fn an_upper_triangle_with_mirror_images_may_ascend() {
     for (head, values) in [("symmetric", [3.0, 4.0, 4.0]), ("skew-symmetric", [0.0, 4.0, -4.0])] {
         let head = format!("%%MatrixMarket matrix coordinate real {head}");
         let lines = [head, "2 2 2".to_owned(), format!("1 1 {}", values[0]), "1 2 4".to_owned()];
-        assert_eq!(same_for_any_threads(&lines), format!("[0, 2, 3] [0, 1, 0] {:?}", bits(values)));
+        assert_eq!(outcome_for_any_threads(&lines), format!("[0, 2, 3] [0, 1, 0] {:?}", bits(values)));
     }
 }

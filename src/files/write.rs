@@ -138,9 +138,9 @@ impl<'a, I: Index> Cards<'a, I> {
         let cards = |count: usize, per_card: usize| count.div_ceil(per_card);
         let counts = [cards(cols + 1, ptr.1), cards(self.count, row.1), cards(self.count, val.1)];
         let total: usize = counts.iter().sum();
-        let [pointers, places, values] = counts;
+        let [pointers, row_indices, values] = counts;
         writeln!(to, "{:<72}{:<8}", "written by rrbsolver", "RRBSOLVE")?;
-        write!(to, "{total:14}{pointers:14}{places:14}{values:14}")?;
+        write!(to, "{total:14}{pointers:14}{row_indices:14}{values:14}")?;
         let hb = format == FileFormat::Hb;
         if hb {
             write!(to, "{:14}", 0)?;
@@ -170,9 +170,9 @@ impl<'a, I: Index> Cards<'a, I> {
             ends.put(integer_text(end)?.bytes())?;
         }
         ends.finish()?;
-        let mut places = Card::new(to, row);
-        self.entries().try_for_each(|(_, i, _)| places.put(integer_text(i + 1)?.bytes()))?;
-        places.finish()?;
+        let mut row_indices = Card::new(to, row);
+        self.entries().try_for_each(|(_, i, _)| row_indices.put(integer_text(i + 1)?.bytes()))?;
+        row_indices.finish()?;
         let mut values = Card::new(to, val);
         self.entries().try_for_each(|(.., value)| values.put(with_point(value)?.bytes()))?;
         values.finish()

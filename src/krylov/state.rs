@@ -60,13 +60,14 @@ pub struct State {
     pub beta: f64,
     /// Largest rho of the run.
     pub largest_rho: f64,
-    /// The observer requested a stop.
+    /// Whether the observer requested a stop.
     pub stopped: bool,
-    /// `norm` is the norm of a recurred residual, not of b - A x.
+    /// Whether `norm` is the norm of a recurred residual, and not of b - A x.
     pub recurred: bool,
     /// Last start of PCG.
     pub start: Mark,
-    /// Iteration with the smallest residual since the start. Updated only after a decrease by the factor `LOWER_NORM`.
+    /// Iteration with the smallest residual since `start`. A later iteration replaces it only if its norm is at most
+    /// `LOWER_NORM` times the norm of this one.
     pub smallest: Mark,
     /// Last residual that was computed as b - A x.
     pub true_residual: TrueResidual,

@@ -67,7 +67,7 @@ pub fn percentile(mut windows: [[f64; WINDOWS]; WINDOWS]) -> f64 {
 /// model of series and parallel conductances does not apply.
 fn of_window(a: &StencilView, (i, j): (usize, usize), zero_row_sum: f64) -> Option<f64> {
     let (mut east, mut north) = ([[0.0; WINDOW]; WINDOW], [[0.0; WINDOW]; WINDOW]);
-    let mut excess = 0.0;
+    let mut total_row_sum = 0.0;
     for (y, (east, north)) in east.iter_mut().zip(&mut north).enumerate() {
         let row = Row::new(a, i, j + y);
         for k in 0..WINDOW {
@@ -78,7 +78,7 @@ fn of_window(a: &StencilView, (i, j): (usize, usize), zero_row_sum: f64) -> Opti
             }
             (east[k], north[k]) = (1.0 / east[k], 1.0 / north[k]);
             let sum = row.sum(k);
-            excess += if sum.abs() <= zero_row_sum * row.center[k] { 0.0 } else { sum };
+            total_row_sum += if sum.abs() <= zero_row_sum * row.center[k] { 0.0 } else { sum };
         }
     }
     let conductances = |x: usize, y: usize, w: usize| {
@@ -88,8 +88,8 @@ fn of_window(a: &StencilView, (i, j): (usize, usize), zero_row_sum: f64) -> Opti
     };
     let whole = conductances(0, 0, WINDOW);
     let better = usize::from(whole[1] > whole[0]);
-    let excess = f64::max(excess, 0.0) / (WINDOW * WINDOW) as f64;
-    let ratio = whole[better] / (whole[1 - better] + excess);
+    let mean_row_sum = f64::max(total_row_sum, 0.0) / (WINDOW * WINDOW) as f64;
+    let ratio = whole[better] / (whole[1 - better] + mean_row_sum);
     let enough = ROUNDING_FACTOR * (whole[better] / whole[1 - better]).sqrt();
     let conducts_like_window = |part: usize| {
         let of = conductances(part % PARTS * PART, part / PARTS * PART, PART);

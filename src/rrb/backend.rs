@@ -186,9 +186,9 @@ impl Setup {
 
     /// Returns the row sum that M uses for a row of A; `couplings` is the sum of its couplings. A row sum of magnitude
     /// at most `zero_row_sum` times the center is rounding error and becomes zero.
-    pub fn excess(&self, center: f64, couplings: f64) -> f64 {
-        let excess = center + couplings;
-        if excess.abs() <= self.zero_row_sum * center { 0.0 } else { excess }
+    pub fn row_sum(&self, center: f64, couplings: f64) -> f64 {
+        let row_sum = center + couplings;
+        if row_sum.abs() <= self.zero_row_sum * center { 0.0 } else { row_sum }
     }
 
     /// Returns a coupling of M rounded to the storage format.
@@ -258,7 +258,7 @@ pub trait RrbBackend: Engine + Send {
     ) -> Result<()> {
         inspection.start(inspection_setup.threads)?;
         let shared = &*inspection;
-        self.over_rows(a.grid, &|member, rows| shared.inspect(member, a, rows, &inspection_setup.checks))?;
+        self.over_rows(a.grid, &|thread, rows| shared.inspect(thread, a, rows, &inspection_setup.checks))?;
         inspection.finish(a, inspection_setup.project)
     }
     /// Returns the anisotropy of the inspected matrix, the ratio of the conductances of the two directions. Row sums of
@@ -323,7 +323,7 @@ pub struct Pivot {
     pub d: f64,
     /// Row sum s~ after lumping. The elimination adds -a / d times this value to the row sum of a remaining neighbour,
     /// where a is the coupling to this neighbour.
-    pub excess: f64,
+    pub row_sum: f64,
     /// Row sum s as the sweeps in f32 read it: d = s - sum of kept couplings.
     pub stored: f64,
     kept: f64,
@@ -332,7 +332,7 @@ pub struct Pivot {
 impl Pivot {
     /// Lumps with weight omega and computes the pivot (report 16-06, equations 2.12 and 2.13):
     ///
-    /// d = c + omega * sum(lumped) = (excess - (1 - omega) * sum(lumped)) - sum(kept), with the row sum `excess` and
+    /// d = c + omega * sum(lumped) = (row_sum - (1 - omega) * sum(lumped)) - sum(kept), with the row sum `row_sum` and
     /// the center c. The argument `lumped` is sum(lumped).
     ///
     /// If all couplings of a node are lumped, as in a channel that is one cell wide, this formula makes the row sum
@@ -345,16 +345,16 @@ impl Pivot {
     /// lumping has removed the couplings of the component to Dirichlet rows from M, but A has them. If A is singular
     /// and its constants are not projected out, [`Pivot::accepted`] rejects the pivot.
     #[inline(always)]
-    pub fn new(excess: f64, kept: [f64; 4], lumped: f64, one_minus_omega: f64) -> Self {
+    pub fn new(row_sum: f64, kept: [f64; 4], lumped: f64, one_minus_omega: f64) -> Self {
         let sum = Self::sum(kept);
-        let lumped_excess = excess - one_minus_omega * lumped;
-        let center = excess - lumped;
+        let lumped_row_sum = row_sum - one_minus_omega * lumped;
+        let center = row_sum - lumped;
         // The code selects values instead of branching, so that the compiler vectorizes loops over a row.
         let none_kept = (kept[0] == 0.0) & (kept[1] == 0.0) & (kept[2] == 0.0) & (kept[3] == 0.0);
-        let lone = none_kept & (lumped_excess < MIN_ROW_SUM_FRACTION * center);
-        let stored = if lone { center } else { lumped_excess };
+        let lone = none_kept & (lumped_row_sum < MIN_ROW_SUM_FRACTION * center);
+        let stored = if lone { center } else { lumped_row_sum };
         let kept = if lone { 0.0 } else { sum };
-        Self { d: stored - kept, excess: if lone { excess } else { lumped_excess }, stored, kept }
+        Self { d: stored - kept, row_sum: if lone { row_sum } else { lumped_row_sum }, stored, kept }
     }
 
     #[inline(always)]
@@ -364,13 +364,13 @@ impl Pivot {
 
     /// Returns the center of the node before lumping.
     #[inline(always)]
-    pub fn center(excess: f64, kept: [f64; 4], lumped: f64) -> f64 {
-        excess - Self::sum(kept) - lumped
+    pub fn center(row_sum: f64, kept: [f64; 4], lumped: f64) -> f64 {
+        row_sum - Self::sum(kept) - lumped
     }
 
     /// Returns the pivot of a node of the coarsest system, which is stored in double precision: d = s - sum(kept).
-    pub fn exact(excess: f64, kept: f64) -> Self {
-        Self { d: excess - kept, excess, stored: excess, kept }
+    pub fn exact(row_sum: f64, kept: f64) -> Self {
+        Self { d: row_sum - kept, row_sum, stored: row_sum, kept }
     }
 
     /// Returns whether the pivot needs no further checks: d > eps * center, and d is finite.

@@ -22,7 +22,7 @@ pub struct EnvelopeSolver {
     /// no node.
     number: Vec<u32>,
     /// For each node, counted from 0: its index in an array with a ring.
-    place: Vec<usize>,
+    index: Vec<usize>,
     /// For each node, counted from 0: its column i and row j.
     node: Vec<(usize, usize)>,
     /// Differences between the indices of the neighbours and of the node, in an array with a ring.
@@ -35,7 +35,7 @@ impl EnvelopeSolver {
     /// Numbers the nodes and allocates the factor.
     pub fn new(coarsest: CoarsestNodes) -> Result<Self> {
         let (grid, n) = (coarsest.grid, coarsest.nodes());
-        let mut place = zeroed(n, WHAT)?;
+        let mut index = zeroed(n, WHAT)?;
         let mut node = zeroed(n, WHAT)?;
         let mut number = zeroed(ring_len(grid), WHAT)?;
         let black = (grid.kept_column_parity() + grid.kept_row_parity()) % 2;
@@ -43,34 +43,34 @@ impl EnvelopeSolver {
         let nodes = (0..lines).flat_map(|line| (0..length).map(move |along| (along, line)));
         let nodes = nodes.map(|(along, line)| if grid.nx <= grid.ny { (along, line) } else { (line, along) });
         for (k, (i, j)) in nodes.filter(|(i, j)| !coarsest.skew || (i + j) % 2 == black).enumerate() {
-            (place[k], node[k]) = (ring_index(grid.nx, i, j), (i, j));
-            number[place[k]] = k as u32 + 1;
+            (index[k], node[k]) = (ring_index(grid.nx, i, j), (i, j));
+            number[index[k]] = k as u32 + 1;
         }
         let stride = ring_stride(grid.nx) as isize;
         let steps = if coarsest.skew { SKEW } else { STRAIGHT }.map(|(di, dj)| dj * stride + di);
         let mut first: Vec<u32> = zeroed(n, WHAT)?;
         first.iter_mut().zip(0..).for_each(|(first, k)| *first = k);
-        for (k, &at) in (0..).zip(&place) {
+        for (k, &at) in (0..).zip(&index) {
             for other in steps.map(|step| number[(at as isize + step) as usize]).into_iter().filter(|&other| other > 0)
             {
                 let high = k.max(other - 1) as usize;
                 first[high] = first[high].min(k.min(other - 1));
             }
         }
-        Ok(Self { number, place, node, steps, factor: Envelope::new(&first)?, z: zeroed(n, WHAT)? })
+        Ok(Self { number, index, node, steps, factor: Envelope::new(&first)?, z: zeroed(n, WHAT)? })
     }
 
     /// Factorizes the half stencil `a` (row-sum form) on the numbered nodes. `context(i, j)` returns the location of
     /// node (i, j) of this grid on the finest grid. It is called only if the pivot of the node is rejected or replaced.
     /// Returns an error for the first rejected pivot.
     pub fn factorize(&mut self, a: &HalfStencil, context: impl Fn(usize, usize) -> PivotNode) -> Result<()> {
-        let Self { number, place, node, steps, factor, .. } = self;
+        let Self { number, index, node, steps, factor, .. } = self;
         factor.clear();
-        for (k, &place) in place.iter().enumerate() {
-            factor.set_row_sum(k, a.diagonal[place]);
-            let values = [a.east[place], a.north[place], a.northeast[place], a.northwest[place]];
+        for (k, &index) in index.iter().enumerate() {
+            factor.set_row_sum(k, a.diagonal[index]);
+            let values = [a.east[index], a.north[index], a.northeast[index], a.northwest[index]];
             for (step, value) in steps.iter().zip(values) {
-                let other = number[(place as isize + step) as usize];
+                let other = number[(index as isize + step) as usize];
                 if other > 0 {
                     factor.set_coupling(k, other as usize - 1, value);
                 }
@@ -85,14 +85,14 @@ impl EnvelopeSolver {
 
     /// Solves in place on the numbered nodes of `z`, an array with a ring.
     pub fn solve(&mut self, z: &mut [f64]) {
-        self.z.iter_mut().zip(&self.place).for_each(|(v, &place)| *v = z[place]);
+        self.z.iter_mut().zip(&self.index).for_each(|(v, &index)| *v = z[index]);
         self.factor.solve(&mut self.z);
-        self.z.iter().zip(&self.place).for_each(|(v, &place)| z[place] = *v);
+        self.z.iter().zip(&self.index).for_each(|(v, &index)| z[index] = *v);
     }
 
     /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
-        self.factor.bytes() + 32 * self.place.len() + 4 * self.number.len()
+        self.factor.bytes() + 32 * self.index.len() + 4 * self.number.len()
     }
 }
 
@@ -102,8 +102,8 @@ mod tests {
     use crate::error::Place;
     use crate::stencil::levels::Grid;
 
-    /// Returns a matrix with random couplings between the nodes of the grid, and row sums `excess`.
-    fn half_stencil(grid: Grid, skew: bool, excess: f64) -> HalfStencil {
+    /// Returns a matrix with random couplings between the nodes of the grid, whose rows all have the sum `row_sum`.
+    fn half_stencil(grid: Grid, skew: bool, row_sum: f64) -> HalfStencil {
         let mut state = 7_u64;
         let mut coupling = || {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -113,12 +113,12 @@ mod tests {
         let offsets = if skew { SKEW } else { STRAIGHT };
         let inside = |i: isize, j: isize| (0..grid.nx as isize).contains(&i) && (0..grid.ny as isize).contains(&j);
         for (i, j) in (0..grid.ny).flat_map(|j| (0..grid.nx).map(move |i| (i, j))) {
-            let place = ring_index(grid.nx, i, j);
-            a.diagonal[place] = excess;
+            let index = ring_index(grid.nx, i, j);
+            a.diagonal[index] = row_sum;
             let arrays = [&mut a.east, &mut a.north, &mut a.northeast, &mut a.northwest];
             for (array, (di, dj)) in arrays.into_iter().zip(offsets) {
                 if inside(i as isize + di, j as isize + dj) {
-                    array[place] = coupling();
+                    array[index] = coupling();
                 }
             }
         }
@@ -135,14 +135,14 @@ mod tests {
         for ((nx, ny), skew, regular) in
             sizes.into_iter().flat_map(|size| [(size, false, true), (size, true, true), (size, false, false)])
         {
-            let (grid, excess) = (Grid { nx, ny }, if regular { 0.1 } else { 0.0 });
-            let a = half_stencil(grid, skew, excess);
+            let (grid, row_sum) = (Grid { nx, ny }, if regular { 0.1 } else { 0.0 });
+            let a = half_stencil(grid, skew, row_sum);
             let mut band = EnvelopeSolver::new(CoarsestNodes { grid, skew }).unwrap();
             let (mut b, mut z) = (vec![0.0; ring_len(grid)], vec![0.0; ring_len(grid)]);
-            let count = band.place.len();
-            for (k, &place) in band.place.iter().enumerate() {
+            let count = band.index.len();
+            for (k, &index) in band.index.iter().enumerate() {
                 // The sum of b is zero, so that the singular system has a solution.
-                b[place] = if k + 1 == count && count % 2 == 1 { 0.0 } else { 1.0 - 2.0 * (k % 2) as f64 };
+                b[index] = if k + 1 == count && count % 2 == 1 { 0.0 } else { 1.0 - 2.0 * (k % 2) as f64 };
             }
             // The second factorization must not depend on the first one.
             for _ in 0..2 {
@@ -150,16 +150,16 @@ mod tests {
                 z.copy_from_slice(&b);
                 band.solve(&mut z);
             }
-            let mut product: Vec<f64> = z.iter().map(|z| excess * z).collect();
-            for &place in &band.place {
-                let values = [a.east[place], a.north[place], a.northeast[place], a.northwest[place]];
+            let mut product: Vec<f64> = z.iter().map(|z| row_sum * z).collect();
+            for &index in &band.index {
+                let values = [a.east[index], a.north[index], a.northeast[index], a.northwest[index]];
                 for (step, value) in band.steps.iter().zip(values) {
-                    let other = (place as isize + step) as usize;
-                    product[place] += value * (z[other] - z[place]);
-                    product[other] += value * (z[place] - z[other]);
+                    let other = (index as isize + step) as usize;
+                    product[index] += value * (z[other] - z[index]);
+                    product[other] += value * (z[index] - z[other]);
                 }
             }
-            let off = band.place.iter().fold(0.0, |most: f64, &place| most.max((product[place] - b[place]).abs()));
+            let off = band.index.iter().fold(0.0, |most: f64, &index| most.max((product[index] - b[index]).abs()));
             assert!(off < 1e-11, "{nx} x {ny}, skew {skew}, regular {regular}: {off:e}");
         }
     }
@@ -183,7 +183,7 @@ mod tests {
         let solved = |band: &mut EnvelopeSolver| {
             band.factorize(&a, context).unwrap();
             let mut z = vec![0.0; ring_len(grid)];
-            band.place.iter().for_each(|&place| z[place] = 1.0);
+            band.index.iter().for_each(|&index| z[index] = 1.0);
             band.solve(&mut z);
             z
         };

@@ -97,7 +97,7 @@ impl Domain {
 
     fn first_of(&self, own: Option<Error>) -> Result<Option<Error>> {
         const WORDS: usize = 4;
-        let place = own.as_ref().and_then(Error::matrix_place).and_then(|place| place.of_node());
+        let place = own.as_ref().and_then(Error::matrix_place).and_then(|place| place.as_node());
         let (level, i, j) = place.unwrap_or((0, 0, 0));
         let status = own.as_ref().map_or(0, Error::status);
         let mut gather = Gather::new(&self.comm, &collected((0..self.comm.size()).map(|_| WORDS), HALOS)?)?;

@@ -143,7 +143,7 @@ impl RootSolve {
         ];
         self.results.run(|to| {
             to[..SOLVE_WORDS].copy_from_slice(&solve);
-            to[SOLVE_WORDS..][..FactorizationResults::WORDS].copy_from_slice(&core.done.to_words());
+            to[SOLVE_WORDS..][..FactorizationResults::WORDS].copy_from_slice(&core.results.to_words());
             to[SOLVE_WORDS + FactorizationResults::WORDS..]
                 .copy_from_slice(&[core.grids() as f64, core.engine().threads() as f64]);
         })?;
@@ -180,13 +180,13 @@ impl RootSolve {
 
 /// Creates the object that represents the factorization of rank 0 on another rank.
 fn core_of(words: &[f64]) -> Result<Rrb> {
-    let done = words[SOLVE_WORDS..][..FactorizationResults::WORDS].try_into().expect("as many as were given");
+    let results = words[SOLVE_WORDS..][..FactorizationResults::WORDS].try_into().expect("as many as were given");
     let [grids, threads] = [0, 1].map(|k| words[SOLVE_WORDS + FactorizationResults::WORDS + k] as usize);
     let machine = Machine { backend: Backend::Cuda, threads, device: -1, devices: Devices::NONE };
     Ok(Rrb::of_remote(
         machine,
         boxed(RemoteFactorization { grids, threads }, WHAT)?,
-        FactorizationResults::of_words(done),
+        FactorizationResults::of_words(results),
     ))
 }
 

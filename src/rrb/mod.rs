@@ -44,7 +44,7 @@ pub struct Rrb {
     /// Result of the inspection of the matrix.
     inspection: Inspection,
     /// Results of the last factorization, updated when a solve switches to another preconditioner.
-    pub done: FactorizationResults,
+    pub results: FactorizationResults,
     decisions: AutoDecisions,
     /// Parameters of the last factorization; `None` if there is none.
     last: Option<LastFactorization>,
@@ -204,14 +204,14 @@ impl Rrb {
     }
 
     fn new(machine: Machine, backend: Box<dyn RrbBackend>) -> Self {
-        let (inspection, done, decisions) =
+        let (inspection, results, decisions) =
             (Inspection::default(), FactorizationResults::default(), AutoDecisions::default());
-        Self { backend, machine, inspection, done, decisions, last: None, until_speculation: 0 }
+        Self { backend, machine, inspection, results, decisions, last: None, until_speculation: 0 }
     }
 
-    /// Creates an object that represents the factorization of another rank. It only reports the results `done`.
-    pub fn of_remote(machine: Machine, backend: Box<dyn RrbBackend>, done: FactorizationResults) -> Self {
-        Self { done, ..Self::new(machine, backend) }
+    /// Creates an object that represents the factorization of another rank. It only reports `results`.
+    pub fn of_remote(machine: Machine, backend: Box<dyn RrbBackend>, results: FactorizationResults) -> Self {
+        Self { results, ..Self::new(machine, backend) }
     }
 
     fn factorize_with_options(&mut self, a: &StencilView, options: &Options) -> Result<()> {
@@ -276,7 +276,7 @@ impl Rrb {
         };
         self.last = Some(LastFactorization { auto_options, inspection_setup, setup });
         let lacked_memory = lacked_memory && !known.lacked_memory;
-        self.done = FactorizationResults { prediction, lacked_memory, ..self.make_results(&setup, plan.positive) };
+        self.results = FactorizationResults { prediction, lacked_memory, ..self.make_results(&setup, plan.positive) };
         Ok(())
     }
 
@@ -354,9 +354,9 @@ impl Rrb {
     /// Updates the results after a solve has switched to aggregation.
     fn update_results(&mut self) {
         let Some(LastFactorization { setup, .. }) = &self.last else { return };
-        self.done.levels = self.backend.report().levels.unwrap_or(setup.levels);
-        self.done.compensated_couplings = 0;
-        self.done.precision = match setup.aggregation {
+        self.results.levels = self.backend.report().levels.unwrap_or(setup.levels);
+        self.results.compensated_couplings = 0;
+        self.results.precision = match setup.aggregation {
             Aggregation::IfSlow(Storage::F64) => Precision::F64,
             _ => Precision::F32,
         };
@@ -394,7 +394,7 @@ impl Rrb {
     ) -> Result<Outcome> {
         let first = self.call(Function::Solve, arrays.reborrow(), options, observer)?;
         let chosen = options.is(opt::PRECISION, Precision::Auto) && self.backend.shares_grids();
-        let stagnates = self.done.precision == Precision::Mixed && first.reason == StopReason::Stagnated;
+        let stagnates = self.results.precision == Precision::Mixed && first.reason == StopReason::Stagnated;
         let may_go_on = !self.decisions.futile && (first.iterations as i64) < options.int(opt::MAX_ITER);
         if !(chosen && stagnates && may_go_on) {
             return Ok(first);
@@ -440,7 +440,7 @@ impl Rrb {
         self.backend.factorize(a, &setup, &self.inspection.components)?;
         self.last = Some(LastFactorization { setup, ..last });
         self.decisions.stagnates = true;
-        self.done = self.make_results(&setup, self.done.compensated_couplings);
+        self.results = self.make_results(&setup, self.results.compensated_couplings);
         Ok(())
     }
 
@@ -469,15 +469,15 @@ impl Rrb {
         previous: Option<Outcome>,
         around: Around,
     ) -> Result<Outcome> {
-        let short = self.done.precision != Precision::F64;
-        let definite = matches!(self.done.cycle, options::Cycle::V | options::Cycle::Aggregation);
+        let short = self.results.precision != Precision::F64;
+        let definite = matches!(self.results.cycle, options::Cycle::V | options::Cycle::Aggregation);
         let control = Control {
             previous,
             ..Control::new(options, matrix_properties(&self.inspection), short, definite, arrays.len)
         };
         let outcome = self.backend.run(arrays, observer, &|s| around(s, &|s| Function::Solve.run(s, &control)));
-        let before = std::mem::replace(&mut self.done.cycle, cycle_of(&self.backend.report()));
-        if self.done.cycle == options::Cycle::Aggregation && before != self.done.cycle {
+        let before = std::mem::replace(&mut self.results.cycle, cycle_of(&self.backend.report()));
+        if self.results.cycle == options::Cycle::Aggregation && before != self.results.cycle {
             self.decisions.slow = true;
             self.update_results();
         }
@@ -508,19 +508,19 @@ impl Core for Rrb {
     }
 
     fn in_use(&self) -> [&'static str; 2] {
-        [self.done.precision.name(), self.done.cycle.name()]
+        [self.results.precision.name(), self.results.cycle.name()]
     }
 
     fn result(&self, key: i32) -> f64 {
-        let done = &self.done;
+        let results = &self.results;
         match key {
-            info::LEVELS => done.levels as f64,
-            info::PRECISION => done.precision.number() as f64,
-            info::CYCLE => done.cycle.number() as f64,
-            info::COMPONENTS => done.components as f64,
-            info::SINGULAR_COMPONENTS => done.singular_components as f64,
-            info::COMPENSATED_COUPLINGS => done.compensated_couplings as f64,
-            info::AGGREGATES_KEPT => done.aggregates_kept as f64,
+            info::LEVELS => results.levels as f64,
+            info::PRECISION => results.precision.number() as f64,
+            info::CYCLE => results.cycle.number() as f64,
+            info::COMPONENTS => results.components as f64,
+            info::SINGULAR_COMPONENTS => results.singular_components as f64,
+            info::COMPENSATED_COUPLINGS => results.compensated_couplings as f64,
+            info::AGGREGATES_KEPT => results.aggregates_kept as f64,
             info::GRIDS => self.grids() as f64,
             _ => 0.0,
         }

@@ -148,7 +148,7 @@ impl NaturalGrid {
                 }
             };
             self.inverse_pivot[c] = 1.0 / d;
-            self.row_sum_over_pivot[c] = pivot.excess * self.inverse_pivot[c];
+            self.row_sum_over_pivot[c] = pivot.row_sum * self.inverse_pivot[c];
         }
         let (h, t) = (&self.inverse_pivot, &self.row_sum_over_pivot);
         for (i, j) in black_nodes(grid) {
@@ -197,7 +197,7 @@ impl NaturalGrid {
             let node = || context.node(level, self.embedding.fine(i, j));
             let d = pivot.checked(center, kept == [0.0; 4], setup, node)?.d;
             self.inverse_pivot[c] = 1.0 / d;
-            self.row_sum_over_pivot[c] = pivot.excess * self.inverse_pivot[c];
+            self.row_sum_over_pivot[c] = pivot.row_sum * self.inverse_pivot[c];
         }
         let (h, t) = (&self.inverse_pivot, &self.row_sum_over_pivot);
         for (i, j) in kept_nodes(grid) {
@@ -301,8 +301,8 @@ fn diagonal_sum(a: &HalfStencil, z: &[f64], c: usize, n: usize) -> f64 {
 }
 
 /// Returns the center before lumping: row sum minus couplings.
-fn pivot_center(excess: f64, kept: [f64; 4], lumped: f64) -> f64 {
-    excess - ((kept[0] + kept[1]) + (kept[2] + kept[3])) - lumped
+fn pivot_center(row_sum: f64, kept: [f64; 4], lumped: f64) -> f64 {
+    row_sum - ((kept[0] + kept[1]) + (kept[2] + kept[3])) - lumped
 }
 
 impl NaturalLevels {

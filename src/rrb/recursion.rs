@@ -278,7 +278,7 @@ const LOWER_MARGIN: f64 = 0.95;
 /// as soon as the ratio of the bounds exceeds `enough`.
 pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough: f64) -> Bounds {
     let mut coefficients = [(0.0, 0.0); MAX_ESTIMATE_STEPS];
-    let (mut done, mut largest) = (0, 0.0);
+    let (mut steps, mut largest) = (0, 0.0);
     s.set_all_frequencies(k);
     s.multiply_direction(k);
     s.advance(k, -1.0, true, true); // r = A v
@@ -301,17 +301,17 @@ pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough:
             break;
         }
         let alpha = rho / sigma;
-        coefficients[done] = (alpha, beta);
-        done += 1;
-        let (low, high) = lanczos_extremes(&coefficients[..done]).unwrap_or((1.0, 0.0));
-        let settled = done >= MIN_ESTIMATE_STEPS && high <= MAX_CONVERGED_GROWTH * largest;
+        coefficients[steps] = (alpha, beta);
+        steps += 1;
+        let (low, high) = lanczos_extremes(&coefficients[..steps]).unwrap_or((1.0, 0.0));
+        let settled = steps >= MIN_ESTIMATE_STEPS && high <= MAX_CONVERGED_GROWTH * largest;
         if settled || (low > 0.0 && bounds_of(low, high).condition() > enough) {
             break;
         }
         largest = high;
         s.advance(k, alpha, false, true);
     }
-    match lanczos_extremes(&coefficients[..done]) {
+    match lanczos_extremes(&coefficients[..steps]) {
         Some((low, high)) if low > 0.0 && high.is_finite() => bounds_of(low, high),
         // There were fewer than two steps, because there is a single node or no level drops couplings; or the estimate
         // is not positive or overflows.

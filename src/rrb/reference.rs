@@ -55,8 +55,8 @@ struct State {
 /// Returns the indices of nodes in arrays with a ring.
 fn places(grid: Grid, nodes: impl Iterator<Item = (usize, usize)> + Clone) -> Result<Vec<usize>> {
     let mut places = zeroed(nodes.clone().count(), "node indices")?;
-    for (place, (i, j)) in places.iter_mut().zip(nodes) {
-        *place = ring_index(grid.nx, i, j);
+    for (index, (i, j)) in places.iter_mut().zip(nodes) {
+        *index = ring_index(grid.nx, i, j);
     }
     Ok(places)
 }
@@ -149,7 +149,7 @@ impl State {
                 let c = ring_index(self.grid.nx, i, j);
                 let sum = (a.east[c - 1] + a.east[c]) + (a.north[c - n] + a.north[c]);
                 let corners = (a.northeast[c] + a.northeast[c - n - 1]) + (a.northwest[c] + a.northwest[c - n + 1]);
-                m.diagonal[c] = setup.excess(a.diagonal[c], sum + corners);
+                m.diagonal[c] = setup.row_sum(a.diagonal[c], sum + corners);
             }
         }
     }

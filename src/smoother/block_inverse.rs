@@ -48,8 +48,8 @@ impl Stencil {
     pub fn new(values: &[f64]) -> Self {
         let mut entries = [0.0; 27];
         if values.len() == 7 {
-            for (&place, &v) in SEVEN_POINT_INDICES.iter().zip(values) {
-                entries[place] = v;
+            for (&index, &v) in SEVEN_POINT_INDICES.iter().zip(values) {
+                entries[index] = v;
             }
         } else {
             entries.copy_from_slice(values);
@@ -118,8 +118,8 @@ impl Separable {
         let factor =
             |a: i64, b: i64, c: i64| scaling[0].powi(a as i32) * scaling[1].powi(b as i32) * scaling[2].powi(c as i32);
         let mut even = [0.0; 8];
-        for (place, t) in even.iter_mut().enumerate() {
-            let (a, b, c) = ((place & 1) as i64, (place >> 1 & 1) as i64, (place >> 2) as i64);
+        for (index, t) in even.iter_mut().enumerate() {
+            let (a, b, c) = ((index & 1) as i64, (index >> 1 & 1) as i64, (index >> 2) as i64);
             let images: [(i64, i64, i64); 8] = std::array::from_fn(|s| {
                 let sign = |bit: usize| 1 - 2 * (s >> bit & 1) as i64;
                 (sign(0) * a, sign(1) * b, sign(2) * c)

@@ -31,56 +31,56 @@ use crate::smoother::block_inverse::{
 };
 use crate::smoother::patches::{Cut, Patch, PatchList};
 use crate::smoother::steps::{
-    Blocks, Callbacks, Inverse, Method, Parallel, PatchArrays, ResidentArrays, SmootherBackend, SmootherSteps,
+    Callbacks, Inverse, Method, Parallel, PatchArrays, PatchSystem, ResidentArrays, SmootherBackend, SmootherSteps,
     SweepResult, Work,
 };
 
 /// Executes the sweeps of one call, after a check of the input if `work.check_input` is set. Input that is not finite,
 /// a callback that requests a stop, or a norm that overflows ends the call early. All backends use this function.
 pub fn run_sweeps(s: &mut dyn SmootherSteps, work: &Work) -> SweepResult {
-    let mut done = SweepResult::default();
+    let mut result = SweepResult::default();
     if work.check_input {
-        done.bad = s.bad_cell();
-        if done.bad.is_some() {
-            return done;
+        result.bad = s.bad_cell();
+        if result.bad.is_some() {
+            return result;
         }
     }
     if s.watched() {
-        compute_and_report_norm(s, work, &mut done);
+        compute_and_report_norm(s, work, &mut result);
     }
-    while done.sweeps < work.sweeps && !done.stopped && !done.overflow {
+    while result.sweeps < work.sweeps && !result.stopped && !result.overflow {
         s.exchange();
-        if s.fill(done.sweeps as i32) {
-            done.stopped = true;
+        if s.fill(result.sweeps as i32) {
+            result.stopped = true;
             break;
         }
-        let cut = &work.cuts[done.sweeps % 2];
+        let cut = &work.cuts[result.sweeps % 2];
         match work.method {
             Method::Jacobi => s.sweep_jacobi(cut, work.omega),
             Method::Coloured => s.relax_all_colours(cut, work.omega, work.reverse),
             Method::Chaotic => s.sweep_chaotic(cut, work.omega, work.reverse),
         }
-        done.sweeps += 1;
+        result.sweeps += 1;
         if s.watched() {
-            compute_and_report_norm(s, work, &mut done);
+            compute_and_report_norm(s, work, &mut result);
         }
     }
     s.store_result();
-    done
+    result
 }
 
-/// Fills the ghost cells, and stores the norm of the residual after the completed sweeps in `done`. Unless the norm
+/// Fills the ghost cells, and stores the norm of the residual after the completed sweeps in `result`. Unless the norm
 /// overflows, passes its ratio to the initial norm to the monitor.
-fn compute_and_report_norm(s: &mut dyn SmootherSteps, work: &Work, done: &mut SweepResult) {
+fn compute_and_report_norm(s: &mut dyn SmootherSteps, work: &Work, result: &mut SweepResult) {
     s.exchange();
-    done.stopped = s.fill(RESIDUAL_SWEEP);
-    done.residual_norm = norm(s);
-    if done.sweeps == 0 {
-        done.initial_norm = done.residual_norm;
+    result.stopped = s.fill(RESIDUAL_SWEEP);
+    result.residual_norm = norm(s);
+    if result.sweeps == 0 {
+        result.initial_norm = result.residual_norm;
     }
-    done.overflow = is_unusable(done.residual_norm, work);
-    if !done.overflow {
-        done.stopped |= s.report_residual(done.sweeps, relative_norm(done.residual_norm, done.initial_norm));
+    result.overflow = is_unusable(result.residual_norm, work);
+    if !result.overflow {
+        result.stopped |= s.report_residual(result.sweeps, relative_norm(result.residual_norm, result.initial_norm));
     }
 }
 
@@ -218,15 +218,15 @@ impl Smoother {
             [plain, plain.staggered()].map(|cut| list.patches.iter().position(|p| cut.has_remainder(p)));
         smoother.has_staggered_inverses = false;
         let list = Counted::new(list, "patches")?;
-        smoother.backend.set_patches(Blocks { stencil: stencil.clone(), list })?;
+        smoother.backend.set_patches(PatchSystem { stencil: stencil.clone(), list })?;
         smoother.prepare(options)?;
         Ok(smoother)
     }
 
     fn add_inverses(&mut self, cut: Cut) -> Result<()> {
-        let Some(blocks) = self.backend.blocks() else { return Ok(()) };
+        let Some(patch_system) = self.backend.patch_system() else { return Ok(()) };
         let mut wanted: Vec<(Shape, usize, [usize; 3])> = Vec::new();
-        for (p, patch) in blocks.list.patches.iter().enumerate() {
+        for (p, patch) in patch_system.list.patches.iter().enumerate() {
             for (mz, z) in cut.lengths(patch, 2) {
                 for (my, y) in cut.lengths(patch, 1) {
                     for (mx, x) in cut.lengths(patch, 0) {
@@ -252,7 +252,7 @@ impl Smoother {
     }
 
     fn place_of_block(&self, cut: &Cut, p: usize, m: [usize; 3]) -> Option<Place> {
-        let patch = &self.backend.blocks()?.list.patches[p];
+        let patch = &self.backend.patch_system()?.list.patches[p];
         Some(Place::cell(p, std::array::from_fn(|d| patch.lower[d] + cut.segment(patch, d, m[d]).start as i64)))
     }
 
@@ -280,25 +280,25 @@ impl Smoother {
         if sweeps == 0 && !work.check_input && !callbacks.watched() {
             return Ok(SweepResult::default());
         }
-        let done = self.backend.run(arrays, callbacks, &work, run_sweeps)?;
-        self.checked_result(done)
+        let result = self.backend.run(arrays, callbacks, &work, run_sweeps)?;
+        self.checked_result(result)
     }
 
-    /// Returns an error if the input is not finite or if a norm is unusable; otherwise returns `done`.
-    fn checked_result(&self, done: SweepResult) -> Result<SweepResult> {
-        if let Some(bad) = done.bad {
+    /// Returns an error if the input is not finite or if a norm is unusable; otherwise returns `result`.
+    fn checked_result(&self, result: SweepResult) -> Result<SweepResult> {
+        if let Some(bad) = result.bad {
             let lower = self.patches()[bad.patch].lower;
             let cell = std::array::from_fn(|d| lower[d] + bad.cell[d] as i64);
             return Err(Error::not_finite(bad.name, bad.value, Place::cell(bad.patch, cell)));
         }
-        if done.overflow {
-            let (norm, sweeps) = (done.residual_norm, done.sweeps);
+        if result.overflow {
+            let (norm, sweeps) = (result.residual_norm, result.sweeps);
             return Err(Error::Overflow(format!(
                 "the norm of the residual after {sweeps} sweeps is {norm}: its values are too large for double \
                  precision (scale the input down), or ghost cells are not finite"
             )));
         }
-        Ok(done)
+        Ok(result)
     }
 
     /// Copies the values of ghost cells from the patches that cover them.
@@ -322,18 +322,18 @@ impl Smoother {
     ) -> Result<SweepResult> {
         check_memory(options, self.backend_parameters.machine)?;
         let work = self.work(options, 0);
-        let done = self.backend.run(arrays, callbacks, &work, residual)?;
-        self.checked_result(done)
+        let result = self.backend.run(arrays, callbacks, &work, residual)?;
+        self.checked_result(result)
     }
 
     /// Returns the current patches and their ghost copy plan.
     pub fn list(&self) -> Option<Counted<PatchList>> {
-        self.backend.blocks().map(|b| b.list.clone())
+        self.backend.patch_system().map(|b| b.list.clone())
     }
 
     /// Returns the current patches.
     pub fn patches(&self) -> &[Patch] {
-        self.backend.blocks().map_or(&[], |b| &b.list.patches)
+        self.backend.patch_system().map_or(&[], |b| &b.list.patches)
     }
 
     fn work(&self, options: &Options, sweeps: usize) -> Work {
@@ -408,7 +408,7 @@ impl Core for Smoother {
             }
             info::BLOCK_SOLVER => BlockSolver::Dense.number() as f64,
             info::BLOCK_INVERSES => self.backend.inverse_count() as f64,
-            info::GHOST_COPIES => self.backend.blocks().map_or(0, |b| b.list.copies.len()) as f64,
+            info::GHOST_COPIES => self.backend.patch_system().map_or(0, |b| b.list.copies.len()) as f64,
             info::CELLS => self.patches().iter().map(Patch::cells).sum::<usize>() as f64,
             _ => 0.0,
         }

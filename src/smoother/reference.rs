@@ -5,15 +5,15 @@ use crate::error::{Error, Result, push, reset};
 use crate::smoother::block_inverse::{Shape, Stencil};
 use crate::smoother::patches::{Cut, Patch};
 use crate::smoother::steps::{
-    BadCell, Blocks, Callbacks, Inverse, PatchArrays, SmootherBackend, SmootherProgram, SmootherSteps, SweepResult,
-    Work, colour_count, colour_of,
+    BadCell, Callbacks, Inverse, PatchArrays, PatchSystem, SmootherBackend, SmootherProgram, SmootherSteps,
+    SweepResult, Work, colour_count, colour_of,
 };
 
 /// The `reference` backend of block smoothers.
 #[derive(Default)]
 pub struct Reference {
     inverses: Vec<(Shape, Vec<f64>)>,
-    blocks: Option<Blocks>,
+    patch_system: Option<PatchSystem>,
     /// New values of one patch, for block Jacobi.
     new_values: Vec<f64>,
 }
@@ -34,10 +34,10 @@ impl SmootherBackend for Reference {
         push(&mut self.inverses, (shape, values), "block inverses")
     }
 
-    fn set_patches(&mut self, blocks: Blocks) -> Result<()> {
-        let largest = blocks.list.patches.iter().map(Patch::cells).max().unwrap_or(0);
+    fn set_patches(&mut self, patch_system: PatchSystem) -> Result<()> {
+        let largest = patch_system.list.patches.iter().map(Patch::cells).max().unwrap_or(0);
         reset(&mut self.new_values, largest, "new values of a patch")?;
-        self.blocks = Some(blocks);
+        self.patch_system = Some(patch_system);
         Ok(())
     }
 
@@ -45,8 +45,8 @@ impl SmootherBackend for Reference {
         Ok(())
     }
 
-    fn blocks(&self) -> Option<&Blocks> {
-        self.blocks.as_ref()
+    fn patch_system(&self) -> Option<&PatchSystem> {
+        self.patch_system.as_ref()
     }
 
     fn run(
@@ -56,9 +56,15 @@ impl SmootherBackend for Reference {
         work: &Work,
         program: SmootherProgram,
     ) -> Result<SweepResult> {
-        let blocks = self.blocks.as_ref().ok_or_else(|| Error::Internal("there are no patches".to_owned()))?;
-        let mut one =
-            ReferenceCall { blocks, inverses: &self.inverses, new_values: &mut self.new_values, arrays, callbacks };
+        let patch_system =
+            self.patch_system.as_ref().ok_or_else(|| Error::Internal("there are no patches".to_owned()))?;
+        let mut one = ReferenceCall {
+            patch_system,
+            inverses: &self.inverses,
+            new_values: &mut self.new_values,
+            arrays,
+            callbacks,
+        };
         Ok(program(&mut one, work))
     }
 }
@@ -66,13 +72,13 @@ impl SmootherBackend for Reference {
 impl Engine for Reference {
     fn bytes(&self) -> [usize; 2] {
         let values: usize = self.inverses.iter().map(|(_, v)| v.len()).sum::<usize>() + self.new_values.len();
-        [values * size_of::<f64>() + self.blocks.as_ref().map_or(0, |b| b.list.bytes()), 0]
+        [values * size_of::<f64>() + self.patch_system.as_ref().map_or(0, |b| b.list.bytes()), 0]
     }
 }
 
 /// State of one call on one thread.
 struct ReferenceCall<'a> {
-    blocks: &'a Blocks,
+    patch_system: &'a PatchSystem,
     inverses: &'a [(Shape, Vec<f64>)],
     new_values: &'a mut [f64],
     arrays: &'a mut dyn PatchArrays,
@@ -128,7 +134,7 @@ struct BlockUpdate {
 impl ReferenceCall<'_> {
     /// Computes u_b + omega A_b^-1 (f - A u)_b for one block.
     fn compute_update(&self, p: usize, block: &Block, omega: f64) -> BlockUpdate {
-        let patch = &self.blocks.list.patches[p];
+        let patch = &self.patch_system.list.patches[p];
         let (u, f, strides) = (self.arrays.u(p), self.arrays.f(p), patch.strides());
         let ([bx, by, bz], [x, y, z]) = (block.shape, block.start);
         let mut update = BlockUpdate { indices: [0; MOST_CELLS], values: [0.0; MOST_CELLS], cells: bx * by * bz };
@@ -137,8 +143,8 @@ impl ReferenceCall<'_> {
             let (i, j, k) = (x + c % bx, y + c / bx % by, z + c / bx / by);
             let index = (k + 1) * strides.1 + (j + 1) * strides.0 + i + 1;
             update.indices[c] = index;
-            *r =
-                f[(k * patch.size[1] + j) * patch.size[0] + i] - apply_stencil(&self.blocks.stencil, u, index, strides);
+            *r = f[(k * patch.size[1] + j) * patch.size[0] + i]
+                - apply_stencil(&self.patch_system.stencil, u, index, strides);
         }
         let inverse = self.inverses.iter().find(|(s, _)| *s == block.shape).map_or(&[][..], |(_, v)| v);
         for (c, row) in inverse.chunks_exact(update.cells).enumerate() {
@@ -157,14 +163,14 @@ impl ReferenceCall<'_> {
     }
 
     fn patches(&self) -> std::ops::Range<usize> {
-        0..self.blocks.list.patches.len()
+        0..self.patch_system.list.patches.len()
     }
 }
 
 impl SmootherSteps for ReferenceCall<'_> {
     fn bad_cell(&mut self) -> Option<BadCell> {
         for p in self.patches() {
-            let patch = &self.blocks.list.patches[p];
+            let patch = &self.patch_system.list.patches[p];
             let [nx, ny, _] = patch.size;
             let (row, plane) = patch.strides();
             for (name, values) in [("u", self.arrays.u(p)), ("f", self.arrays.f(p))] {
@@ -182,8 +188,8 @@ impl SmootherSteps for ReferenceCall<'_> {
     }
 
     fn exchange(&mut self) {
-        for copy in &self.blocks.list.copies {
-            let (from, to) = (&self.blocks.list.patches[copy.from], &self.blocks.list.patches[copy.to]);
+        for copy in &self.patch_system.list.copies {
+            let (from, to) = (&self.patch_system.list.patches[copy.from], &self.patch_system.list.patches[copy.to]);
             let [x, y, z] = copy.cells.lower;
             for k in 0..copy.cells.size[2] as i64 {
                 for j in 0..copy.cells.size[1] as i64 {
@@ -202,12 +208,12 @@ impl SmootherSteps for ReferenceCall<'_> {
     }
 
     fn colour_count(&self) -> usize {
-        colour_count(&self.blocks.stencil)
+        colour_count(&self.patch_system.stencil)
     }
 
     fn sweep_jacobi(&mut self, cut: &Cut, omega: f64) {
         for p in self.patches() {
-            let patch = self.blocks.list.patches[p];
+            let patch = self.patch_system.list.patches[p];
             let [nx, ny, _] = patch.size;
             let (row, plane) = patch.strides();
             for block in blocks_of(patch, *cut) {
@@ -227,7 +233,7 @@ impl SmootherSteps for ReferenceCall<'_> {
     fn relax_colour(&mut self, cut: &Cut, omega: f64, wanted: usize) {
         let count = self.colour_count();
         for p in self.patches() {
-            for block in blocks_of(self.blocks.list.patches[p], *cut) {
+            for block in blocks_of(self.patch_system.list.patches[p], *cut) {
                 if colour_of(count, block.global) == wanted {
                     self.relax(p, &block, omega);
                 }
@@ -238,7 +244,7 @@ impl SmootherSteps for ReferenceCall<'_> {
     /// Relaxes the blocks in lexicographic order: classical block Gauss-Seidel.
     fn sweep_chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool) {
         for p in self.patches() {
-            let all = blocks_of(self.blocks.list.patches[p], *cut);
+            let all = blocks_of(self.patch_system.list.patches[p], *cut);
             if reverse {
                 all.rev().for_each(|block| self.relax(p, &block, omega));
             } else {
@@ -250,13 +256,13 @@ impl SmootherSteps for ReferenceCall<'_> {
     fn residual_norm(&mut self, scale: f64) -> f64 {
         let mut sum = 0.0;
         for p in self.patches() {
-            let patch = &self.blocks.list.patches[p];
+            let patch = &self.patch_system.list.patches[p];
             let [nx, ny, _] = patch.size;
             let (row, plane) = patch.strides();
             for c in 0..patch.cells() {
                 let index = (c / nx / ny + 1) * plane + (c / nx % ny + 1) * row + c % nx + 1;
-                let r =
-                    self.arrays.f(p)[c] - apply_stencil(&self.blocks.stencil, self.arrays.u(p), index, (row, plane));
+                let r = self.arrays.f(p)[c]
+                    - apply_stencil(&self.patch_system.stencil, self.arrays.u(p), index, (row, plane));
                 sum += (scale * r) * (scale * r);
                 if let Some(out) = self.arrays.r_mut(p) {
                     out[c] = r;

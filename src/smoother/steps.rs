@@ -197,7 +197,7 @@ pub trait Callbacks {
 pub type SmootherProgram = fn(&mut dyn SmootherSteps, &Work) -> SweepResult;
 
 /// Stencil and patches of a backend.
-pub struct Blocks {
+pub struct PatchSystem {
     /// Entries of the constant stencil that defines A.
     pub stencil: Stencil,
     /// The patches and their ghost copy plan.
@@ -213,11 +213,11 @@ pub trait SmootherBackend: Engine {
     /// Stores an inverse, which remains valid when the patches change.
     fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()>;
     /// Replaces the patches; memory is reallocated only if it is too small.
-    fn set_patches(&mut self, blocks: Blocks) -> Result<()>;
+    fn set_patches(&mut self, patch_system: PatchSystem) -> Result<()>;
     /// Allocates the data that a method needs in addition to u and f: a second array, buffers, lists of blocks.
     fn prepare(&mut self, work: &Work) -> Result<()>;
     /// Returns the current stencil and patches.
-    fn blocks(&self) -> Option<&Blocks>;
+    fn patch_system(&self) -> Option<&PatchSystem>;
     /// Runs a program on the caller's arrays and returns its result, or the error of a step.
     fn run(
         &mut self,

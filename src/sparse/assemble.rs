@@ -269,11 +269,11 @@ impl<I: Index> Triplets<I> {
 /// Reason why the entries cannot be assembled.
 pub enum AssemblyError {
     Library(Error),
-    /// The duplicates at one position have no finite sum. `last` is the number of the last duplicate, `place` its row
-    /// and column in the input, and `sum` the sum at this position.
+    /// The duplicates at one position have no finite sum. `last` is the number of the last duplicate, `position` its
+    /// row and column in the input, and `sum` the sum at this position.
     Sum {
         last: usize,
-        place: [usize; 2],
+        position: [usize; 2],
         sum: f64,
     },
 }
@@ -302,14 +302,14 @@ fn sums<I: Index, N: Index>(
         let row = &entries[start..ptr[i + 1]];
         start = ptr[i + 1];
         ptr[i] = col.len();
-        for place in row.chunk_by(|a, b| a.0 == b.0) {
+        for duplicates in row.chunk_by(|a, b| a.0 == b.0) {
             // The sum starts from -0, because -0 + v = v for every v, including -0.
-            let sum = place.iter().fold(-0.0, |sum, &(_, n)| sum + factor(n) * values[n.at() / 2]);
-            let (j, last) = place[place.len() - 1];
+            let sum = duplicates.iter().fold(-0.0, |sum, &(_, n)| sum + factor(n) * values[n.at() / 2]);
+            let (j, last) = duplicates[duplicates.len() - 1];
             if !sum.is_finite() {
                 // Position in the input: for a mirror image, row and column are exchanged.
-                let place = if last.at().is_multiple_of(2) { [i, j.at()] } else { [j.at(), i] };
-                return Err(AssemblyError::Sum { last: last.at() / 2, place, sum: factor(last) * sum });
+                let position = if last.at().is_multiple_of(2) { [i, j.at()] } else { [j.at(), i] };
+                return Err(AssemblyError::Sum { last: last.at() / 2, position, sum: factor(last) * sum });
             }
             col.push(j);
             val.push(sum);

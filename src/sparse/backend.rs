@@ -83,7 +83,7 @@ pub struct Setup<'a> {
     /// Whether the matrix is symmetric.
     pub symmetric: bool,
     /// Whether the entries of M are stored in f32.
-    pub single: bool,
+    pub f32_values: bool,
     /// Whether the method needs M^-T.
     pub transposes: bool,
     /// Number of work vectors of the method, without x, b and r.

@@ -39,14 +39,14 @@ pub fn check_pointers(name: &str, ptr: Indices, base: i64, count: usize) -> Resu
 }
 
 /// Checks that row or column indices are inside the matrix.
-pub fn check_indices(name: &str, places: Indices, base: i64, extent: usize) -> Result<()> {
+pub fn check_indices(name: &str, indices: Indices, base: i64, extent: usize) -> Result<()> {
     let end = base + extent as i64;
-    let Some(k) = (0..places.len()).find(|&k| !(base..end).contains(&places.get(k))) else { return Ok(()) };
-    let value = places.get(k);
+    let Some(k) = (0..indices.len()).find(|&k| !(base..end).contains(&indices.get(k))) else { return Ok(()) };
+    let value = indices.get(k);
     let hint = match (base, value) {
         (0, v) if v == end => " (or is base 1?)",
         (1, 0) => " (or is base 0?)",
-        _ => places.width_hint(k),
+        _ => indices.width_hint(k),
     };
     let must = if extent == 0 { "not be there".to_owned() } else { format!("lie in [{base}, {}]{hint}", end - 1) };
     Err(wrong(name, k, must, value))

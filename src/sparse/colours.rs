@@ -63,9 +63,9 @@ pub fn by_level<I: Index>(level: &[I], levels: usize) -> Result<(Vec<I>, Vec<usi
     }
     lengths_to_pointers(&mut starts);
     for (piece, level) in level.iter().enumerate() {
-        let place = &mut starts[level.at()];
-        sorted[*place] = I::of(piece);
-        *place += 1;
+        let position = &mut starts[level.at()];
+        sorted[*position] = I::of(piece);
+        *position += 1;
     }
     ends_to_pointers(&mut starts);
     Ok((sorted, starts))
@@ -73,8 +73,8 @@ pub fn by_level<I: Index>(level: &[I], levels: usize) -> Result<(Vec<I>, Vec<usi
 
 /// Returns P A P^T: row k is row `rows[k]` of A, and the columns have the same order as the rows.
 pub fn permuted<I: Index>(a: &Csr<I>, rows: &[I]) -> Result<Csr<I>> {
-    let mut place = zeroed::<I>(rows.len(), WHAT)?;
-    rows.iter().enumerate().for_each(|(k, row)| place[row.at()] = I::of(k));
+    let mut position = zeroed::<I>(rows.len(), WHAT)?;
+    rows.iter().enumerate().for_each(|(k, row)| position[row.at()] = I::of(k));
     let (mut ptr, mut col, mut val) = (Vec::new(), Vec::new(), Vec::new());
     reserve(&mut ptr, rows.len() + 1, WHAT)?;
     reserve(&mut col, a.col.len(), WHAT)?;
@@ -84,7 +84,7 @@ pub fn permuted<I: Index>(a: &Csr<I>, rows: &[I]) -> Result<Csr<I>> {
     ptr.push(0);
     for row in rows {
         sorted.clear();
-        sorted.extend(a.row(row.at()).map(|(j, value)| (place[j], value)));
+        sorted.extend(a.row(row.at()).map(|(j, value)| (position[j], value)));
         sorted.sort_unstable_by_key(|&(j, _)| j.at());
         col.extend(sorted.iter().map(|&(j, _)| j));
         val.extend(sorted.iter().map(|&(_, value)| value));

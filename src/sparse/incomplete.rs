@@ -36,16 +36,16 @@ pub fn ilu0<I: Index>(a: &Csr<I>) -> Result<Split<I>> {
     let rows = a.rows();
     let below = a.entries().filter(|&(i, j, _)| j < i).count();
     let (mut lower, mut upper) = (Part::with_room(rows, below)?, Part::with_room(rows, a.val.len() - below)?);
-    let (mut pivots, mut place): (Vec<f64>, Vec<usize>) = (zeroed(rows, WHAT)?, zeroed(rows, WHAT)?);
-    place.fill(NONE);
+    let (mut pivots, mut position): (Vec<f64>, Vec<usize>) = (zeroed(rows, WHAT)?, zeroed(rows, WHAT)?);
+    position.fill(NONE);
     let mut w = Vec::new();
     reserve(&mut w, a.longest_row(), WHAT)?;
     for i in 0..rows {
         let (col, val) = a.slices(i);
         for (k, j) in col.iter().enumerate() {
-            place[j.at()] = k;
+            position[j.at()] = k;
         }
-        let diagonal = place[i];
+        let diagonal = position[i];
         if diagonal == NONE {
             let after = " has no diagonal entry, which ilu0 needs; use preconditioner=none";
             return Err(Error::at(RRB_ERR_MATRIX, "row ", Place::entry(i), after));
@@ -57,8 +57,8 @@ pub fn ilu0<I: Index>(a: &Csr<I>) -> Result<Split<I>> {
             let factor = w[k] / pivots[above];
             w[k] = factor;
             for (j, u) in upper.row(above) {
-                if place[j] != NONE {
-                    w[place[j]] -= factor * u;
+                if position[j] != NONE {
+                    w[position[j]] -= factor * u;
                 }
             }
         }
@@ -71,7 +71,7 @@ pub fn ilu0<I: Index>(a: &Csr<I>) -> Result<Split<I>> {
         lower.push_row(&col[..diagonal], &w[..diagonal]);
         upper.push_row(&col[diagonal + 1..], &w[diagonal + 1..]);
         for j in col {
-            place[j.at()] = NONE;
+            position[j.at()] = NONE;
         }
     }
     let mut scale = pivots;

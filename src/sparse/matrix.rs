@@ -53,7 +53,7 @@ impl Width for u64 {
 
 /// A matrix, independent of the width of its indices.
 pub trait Matrix: Sync {
-    fn facts(&self) -> MatrixSizes;
+    fn sizes(&self) -> MatrixSizes;
     /// Returns the number of entries of the longest row.
     fn longest_row(&self) -> usize;
     fn empty_rows(&self) -> usize;
@@ -84,7 +84,7 @@ pub trait Matrix: Sync {
 }
 
 impl<I: Width> Matrix for Assembled<I> {
-    fn facts(&self) -> MatrixSizes {
+    fn sizes(&self) -> MatrixSizes {
         MatrixSizes {
             rows: self.csr.rows(),
             cols: self.csr.cols,

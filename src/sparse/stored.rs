@@ -135,7 +135,7 @@ pub trait ByParts: Sync {
 /// Returns the smallest range that contains all these indices.
 pub fn index_range<I: Index>(indices: &[I]) -> Range<usize> {
     let Some(first) = indices.first() else { return 0..0 };
-    let ends = |(least, most): (I, I), &place: &I| (least.min(place), most.max(place));
+    let ends = |(least, most): (I, I), &index: &I| (least.min(index), most.max(index));
     let (least, most) = indices.iter().fold((*first, *first), ends);
     least.at()..most.at() + 1
 }
@@ -159,11 +159,11 @@ pub struct IndexArray<'a>(pub &'a mut [i64]);
 
 impl IndexArray<'_> {
     pub fn put(&mut self, indices: impl IntoIterator<Item = usize>) {
-        self.put_signed(indices.into_iter().map(|place| place as i64));
+        self.put_signed(indices.into_iter().map(|index| index as i64));
     }
 
     pub fn put_signed(&mut self, indices: impl IntoIterator<Item = i64>) {
-        self.0.iter_mut().zip(indices).for_each(|(to, place)| *to = place);
+        self.0.iter_mut().zip(indices).for_each(|(to, index)| *to = index);
     }
 }
 

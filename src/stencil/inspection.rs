@@ -155,9 +155,9 @@ fn unlocked(part: &mut Mutex<Part>) -> &mut Part {
 }
 
 impl Inspection {
-    /// Prepares an inspection by at most `members` threads.
-    pub fn start(&mut self, members: usize) -> Result<()> {
-        let missing = members.saturating_sub(self.parts.len());
+    /// Prepares an inspection by at most `threads` threads.
+    pub fn start(&mut self, threads: usize) -> Result<()> {
+        let missing = threads.saturating_sub(self.parts.len());
         reserve(&mut self.parts, missing, "the matrix inspection by threads")?;
         self.parts.resize_with(self.parts.len() + missing, Mutex::default);
         for part in self.parts.iter_mut().map(unlocked) {
@@ -178,21 +178,21 @@ impl Inspection {
 
     /// Inspects the rows of one thread, each once, and stores errors for `finish`. The rows of thread m must precede
     /// those of thread m + 1.
-    pub fn inspect(&self, member: usize, a: &StencilView, rows: Range<usize>, options: &InspectionOptions) {
-        let mut part = lock(&self.parts[member]);
+    pub fn inspect(&self, thread: usize, a: &StencilView, rows: Range<usize>, options: &InspectionOptions) {
+        let mut part = lock(&self.parts[thread]);
         part.no_memory = part.inspect(a, rows, options).err();
     }
 
     /// Begins an inspection row by row. The caller must then call `inspect_row` for each of these rows, in order.
-    pub fn begin(&self, member: usize, a: &StencilView, rows: Range<usize>) {
-        let mut part = lock(&self.parts[member]);
+    pub fn begin(&self, thread: usize, a: &StencilView, rows: Range<usize>) {
+        let mut part = lock(&self.parts[thread]);
         part.no_memory = part.begin(a, rows).err();
     }
 
     /// Inspects row j, which must be the next row. Returns whether the row satisfies the conditions and its data could
     /// be stored.
-    pub fn inspect_row(&self, member: usize, a: &StencilView, j: usize, wanted: &Conditions) -> bool {
-        let mut part = lock(&self.parts[member]);
+    pub fn inspect_row(&self, thread: usize, a: &StencilView, j: usize, wanted: &Conditions) -> bool {
+        let mut part = lock(&self.parts[thread]);
         let valid = wanted.valid_extremes(a, j).filter(|_| part.no_memory.is_none());
         let Some(found) = valid else { return false };
         part.no_memory = part.inspect_row_of_part(a, j, found, true, wanted.zero_row_sum).err();

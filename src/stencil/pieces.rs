@@ -1,7 +1,7 @@
 //! Division of the cells of a box into pieces. A reduction has one partial result per piece, and each piece is owned by
 //! one thread.
 
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::stencil::cells::Cells;
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ impl Pieces {
     }
 
     /// Returns the pieces that this thread owns.
-    pub fn share(&self, me: Me) -> Range<usize> {
+    pub fn share(&self, me: TeamThread) -> Range<usize> {
         me.share(self.count())
     }
 }

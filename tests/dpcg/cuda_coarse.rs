@@ -13,14 +13,14 @@ pub fn coarse_matrices_as_the_reference() {
     const CHOLESKY: i64 = 2;
     let of = |name: &str| TwoPhase::new(name, [15, 14, 13], 1e-3);
     // A wall without a hole, and behind it a matrix with positive row sums.
-    let wall = |excess: f64| {
+    let wall = |row_sum: f64| {
         let mut a = of("9");
         for c in (0..a.cells()).filter(|c| c % 15 == 7) {
             let coupling = std::mem::take(&mut a.forward[0][c]);
             a.center[c] += coupling;
             a.center[c + 1] += coupling;
         }
-        (0..a.cells()).filter(|c| c % 15 > 7).for_each(|c| a.center[c] += excess);
+        (0..a.cells()).filter(|c| c % 15 > 7).for_each(|c| a.center[c] += row_sum);
         a
     };
     let mut hardly = of("9");

@@ -41,13 +41,13 @@ fn fork() {
         return;
     }
     // The handle has one thread, or a pool of threads, which sleeps in the parent and does not exist in the child.
-    for (size, members) in [([9, 8, 7], 1), ([32, 30, 28], 3)] {
+    for (size, threads) in [([9, 8, 7], 1), ([32, 30, 28], 3)] {
         let a = TwoPhase::new("9", size, 1e-3);
         let b = a.rhs("rand");
         for methods in ["preconditioner=multigrid", "preconditioner=neumann deflation=levelset"] {
             let options = format!("backend=cpu threads=3 {methods}");
             let solver = Solver::of(&a, &options);
-            assert_eq!(solver.int(common_key::INFO_THREADS), members);
+            assert_eq!(solver.int(common_key::INFO_THREADS), threads);
             let (expected, _) = solver.solve_from_zero(&b);
             in_a_fork(|| {
                 let mut x = vec![0.0; b.len()];

@@ -327,7 +327,7 @@ impl<'c> Judge<'c> {
 
     /// Returns whether the row sums of a component are zero, up to rounding or as the caller asserts.
     fn singular(&self) -> bool {
-        self.system.excess.iter().any(|&e| e <= self.case.zero_row_sum.max(1e-12))
+        self.system.relative_row_sum.iter().any(|&e| e <= self.case.zero_row_sum.max(1e-12))
     }
 
     fn refused(&self, call: &str, failure: &Failure) -> Result<(), String> {
@@ -430,7 +430,7 @@ impl Judge<'_> {
         let nothing = || Ok(Vec::new());
         // The norm does not contain the rounding error of E^-1, but `dpcg_apply` does. The error is small only if A is
         // far from singular. On singular systems, `dpcg_apply` also centers r, unlike a deflated solve.
-        let regular = self.system.excess.iter().all(|&excess| excess > FAR_FROM_SINGULAR);
+        let regular = self.system.relative_row_sum.iter().all(|&sum| sum > FAR_FROM_SINGULAR);
         if deflated && (!regular || solver.int(key::INFO_COARSE_SOLVER) == COARSE_CG) {
             return nothing();
         }
@@ -503,10 +503,10 @@ impl Judge<'_> {
 
     fn classes(&self, solver: &Solver, deflated: bool) -> Vec<&'static str> {
         const AMG: i64 = 7;
-        let System { excess, singular, .. } = &self.system;
-        let small = |(&singular, excess): (&bool, &f64)| singular && (1e-14..=1e-12).contains(excess);
+        let System { relative_row_sum, singular, .. } = &self.system;
+        let small = |(&singular, sum): (&bool, &f64)| singular && (1e-14..=1e-12).contains(sum);
         let classes = [
-            (!deflated && singular.iter().zip(excess).any(small), SMALL_ROW_SUMS),
+            (!deflated && singular.iter().zip(relative_row_sum).any(small), SMALL_ROW_SUMS),
             (singular.contains(&true), SINGULAR),
             (deflated, DEFLATED),
             (solver.int(key::INFO_PRECONDITIONER) == AMG, AGGREGATED),
@@ -601,7 +601,7 @@ fn describe(case: &Case) -> String {
         case.options,
         case.labels.as_ref().map_or(0, Vec::len),
         &s.size[..s.size.len().min(5)],
-        &s.excess[..s.excess.len().min(5)],
+        &s.relative_row_sum[..s.relative_row_sum.len().min(5)],
     )
 }
 

@@ -176,8 +176,8 @@ fn solving_a_system_allocates_nothing(name: &str, a: &Stencil) {
                 "precision=mixed",
             ] {
                 let solver = Solver::of(a, &format!("backend={backend} {norm} {extra}"));
-                let members = if a.len() >= 8192 { threads } else { 1 };
-                assert_eq!(solver.int(key::INFO_THREADS), members, "{name} {backend}");
+                let used_threads = if a.len() >= 8192 { threads } else { 1 };
+                assert_eq!(solver.int(key::INFO_THREADS), used_threads, "{name} {backend}");
                 let h = solver.handle;
                 // SAFETY: a live handle.
                 outcome(unsafe { rrb_set_monitor(h, Some(monitor), null_mut()) }).unwrap();

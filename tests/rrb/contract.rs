@@ -231,7 +231,7 @@ fn corners_of_the_last_matrix_are_gone() {
 #[test]
 fn x_is_the_guess_or_better() {
     // All edges closed, k at the nodes with harmonic means between them; land where k is zero.
-    let basin = |nx: usize, ny: usize, excess: f64, k: &dyn Fn(usize) -> f64| {
+    let basin = |nx: usize, ny: usize, relative_row_sum: f64, k: &dyn Fn(usize) -> f64| {
         let mut a = Stencil::zeros(nx, ny, false);
         let mean = |p: usize, q: usize| if k(p) * k(q) > 0.0 { 2.0 * k(p) * k(q) / (k(p) + k(q)) } else { 0.0 };
         for p in 0..nx * ny {
@@ -243,18 +243,19 @@ fn x_is_the_guess_or_better() {
                 a.center[q] += w;
             }
         }
-        a.center.iter_mut().for_each(|c| *c = if *c > 0.0 { *c * (1.0 + excess) } else { 1.0 });
+        a.center.iter_mut().for_each(|c| *c = if *c > 0.0 { *c * (1.0 + relative_row_sum) } else { 1.0 });
         a
     };
     let eighths = |nx: usize| basin(nx, 1, 0.0, &|i| if (8 * i / nx) % 2 == 1 { 1e12 } else { 1.0 });
-    let pores = |excess: f64| basin(80, 60, excess, &|p| if u(p as u32, 1, 9) < 0.2 { 0.0 } else { 1.0 });
+    let pores =
+        |relative_row_sum: f64| basin(80, 60, relative_row_sum, &|p| if u(p as u32, 1, 9) < 0.2 { 0.0 } else { 1.0 });
     let mut cases = vec![
         (eighths(106), "precision=bf16 cycle=v rel_tol=1e-3"),
         (eighths(328), "precision=bf16 cycle=amli rel_tol=1e-3"),
         (eighths(328), "precision=mixed cycle=amli rel_tol=1e-3"),
     ];
-    for excess in [1e-5, 1e-7] {
-        cases.extend(["precision=mixed", "precision=bf16"].map(|options| (pores(excess), options)));
+    for relative_row_sum in [1e-5, 1e-7] {
+        cases.extend(["precision=mixed", "precision=bf16"].map(|options| (pores(relative_row_sum), options)));
     }
     for ((a, options), max_iter) in cases.into_iter().flat_map(|case| [(case.clone(), 7), (case, 2000)]) {
         let what = format!("{} x {} {options} max_iter={max_iter}", a.nx, a.ny);

@@ -110,22 +110,23 @@ fn levels_end_where_couplings_are_weak() {
     for (nx, ny, nine_points, formats) in
         [(13, 3001, false, &plain[..1]), (130, 131, true, &plain[2..]), (259, 241, false, &plain[..])]
     {
-        // In these matrices, the sum of the couplings of a node is at most 8, so `excess` determines how weak they are.
-        let heavy = |excess: f64| {
+        // In these matrices, the sum of the couplings of a node is at most 8, so `row_sum` determines how weak they
+        // are.
+        let heavy = |row_sum: f64| {
             let mut a = random_m_matrix(nx, ny, nine_points, 3);
-            a.center.iter_mut().enumerate().for_each(|(k, c)| *c += excess * (1.0 + (k % 7) as f64));
+            a.center.iter_mut().enumerate().for_each(|(k, c)| *c += row_sum * (1.0 + (k % 7) as f64));
             a
         };
         let b = random_rhs(nx * ny, 17);
         for formats in formats {
             let device = Solver::of(&poisson(nx, ny), &format!("backend=cuda {formats} rel_tol=1e-10"));
             let all = device.int(key::INFO_LEVELS);
-            for (excess, weak) in [(1e5, 0.0), (2.0, 0.02)] {
-                let a = heavy(excess);
+            for (row_sum, weak) in [(1e5, 0.0), (2.0, 0.02)] {
+                let a = heavy(row_sum);
                 device.factorize(&a).unwrap();
                 let levels = device.int(key::INFO_LEVELS);
-                assert!(levels < all, "{levels} levels of {all} with {excess}");
-                let what = format!("{nx}x{ny} {formats} excess {excess:e} levels {levels}");
+                assert!(levels < all, "{levels} levels of {all} with {row_sum}");
+                let what = format!("{nx}x{ny} {formats} row sum {row_sum:e} levels {levels}");
                 let oracle = Solver::of(&a, &format!("backend=reference {formats} rel_tol=1e-10 levels={levels}"));
                 let (z, w) = (oracle.apply(&b), device.apply(&b));
                 let error = max_difference(&z, &w) / max_abs(&z);
@@ -466,13 +467,13 @@ fn components_of_basins() {
 /// Closed or nearly closed basins of high contrast. In the inverse of the coarsest system, the significant part is
 /// small compared with the constant part.
 fn closed_basins_of_high_contrast_in_short_formats() {
-    for (n, contrast, excess) in [(32, 1e6, 0.0), (48, 1e6, 0.0), (65, 1e4, 0.0), (24, 1e6, 1e-3), (40, 1e6, 1e-3)] {
+    for (n, contrast, row_sum) in [(32, 1e6, 0.0), (48, 1e6, 0.0), (65, 1e4, 0.0), (24, 1e6, 1e-3), (40, 1e6, 1e-3)] {
         let mut a = inclusions(n, contrast);
-        a.set_row_sums(|p| if p == 5 { excess } else { 0.0 });
+        a.set_row_sums(|p| if p == 5 { row_sum } else { 0.0 });
         let b = a.multiply(&random_rhs(a.len(), 3));
         for cycle in ["v", "amli"] {
             for precision in ["f32", "bf16"] {
-                let what = format!("{n} x {n}, {contrast:e}, {excess:e}: precision={precision} cycle={cycle}");
+                let what = format!("{n} x {n}, {contrast:e}, {row_sum:e}: precision={precision} cycle={cycle}");
                 let device = run(&a, &b, &format!("backend=cuda precision={precision} cycle={cycle}"));
                 let levels = device.levels;
                 let host = run(&a, &b, &format!("backend=cpu precision=f64 cycle={cycle} levels={levels}"));

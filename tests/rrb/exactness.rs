@@ -393,19 +393,19 @@ fn narrow_channels() {
     type Wet = dyn Fn(usize, usize) -> bool;
     for wet in [&comb as &Wet, &stairs, &diagonal] {
         for nine_point in [false, true] {
-            for excess in [0.01, 0.05, 0.5, 3.0] {
+            for row_sum in [0.01, 0.05, 0.5, 3.0] {
                 let mut a = random_m_matrix(nx, ny, nine_point, 14);
                 for p in (0..nx * ny).filter(|&p| !wet(p % nx, p / nx)) {
                     a.decouple(p % nx, p / nx, 1.0);
                 }
-                a.set_row_sums(|p| excess * (1.0 + (p % 3) as f64));
+                a.set_row_sums(|p| row_sum * (1.0 + (p % 3) as f64));
                 for backend in ["cpu", "packed", "reference"] {
                     for (both, omega) in VARIANTS {
                         for levels in [1, 2, 3, 4, 8] {
                             let Some(solver) = solver_of(&a, backend, levels, both, omega) else { continue };
                             let error = error_of_inverse(&solver, &preconditioner(&a, levels, both, omega));
                             // Condition number up to 4 / 0.01, times the length of a channel.
-                            let what = format!("{backend} excess {excess} both {both} omega {omega} levels {levels}");
+                            let what = format!("{backend} row sum {row_sum} both {both} omega {omega} levels {levels}");
                             assert!(error <= 10.0 * TOLERANCE, "{what}: {error:e}");
                         }
                     }

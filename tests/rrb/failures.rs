@@ -167,8 +167,8 @@ fn an_overflow_does_not_affect_the_next_solve() {
                 for threads in [1, 3] {
                     let options = format!("backend=cpu threads={threads} fusion={fusion}");
                     let fresh = Solver::of(&a, &options);
-                    let members = if nx * ny >= 8192 { threads } else { 1 };
-                    assert_eq!(fresh.int(key::INFO_THREADS), members);
+                    let used_threads = if nx * ny >= 8192 { threads } else { 1 };
+                    assert_eq!(fresh.int(key::INFO_THREADS), used_threads);
                     let fresh = trace(&fresh, &good);
                     let solver = Solver::of(&a, &options);
                     for (bad, check) in [(1e308, 1), (-1e308, 1), (f64::NAN, 0), (f64::INFINITY, 0)] {

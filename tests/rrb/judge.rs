@@ -143,7 +143,7 @@ impl<'a> Judge<'a> {
     pub fn refused_matrix(&self, failure: &Failure, verdict: &mut Verdict) {
         let (s, settings) = (&self.system, &self.case.settings);
         let asked_short = ["f32", "bf16", "mixed"].contains(&settings.precision);
-        let none_singular = settings.null_space == NullSpace::None && s.excess.iter().any(|&e| e <= 1e-12);
+        let none_singular = settings.null_space == NullSpace::None && s.relative_row_sum.iter().any(|&e| e <= 1e-12);
         let raw = s.positive_couplings > 0 && !settings.compensated;
         let recursive = ["amli", "k"].contains(&settings.cycle);
         let justified = match failure.status {
@@ -201,7 +201,7 @@ impl<'a> Judge<'a> {
             verdict.complain("x changed by a failure", 1.0, format!("status {}: {}", failure.status, failure.message));
         }
         let (s, settings) = (&self.system, &self.case.settings);
-        let indefinite = s.negative_excess || s.positive_couplings > 0 && !settings.compensated;
+        let indefinite = s.has_negative_row_sum || s.positive_couplings > 0 && !settings.compensated;
         let recursive = ["amli", "k"].contains(&settings.cycle);
         let far = s.exponent.abs() >= FAR_SCALE;
         let justified = match failure.status {
@@ -225,7 +225,7 @@ impl<'a> Judge<'a> {
                 // In single precision, M^-1 r for a poor guess may overflow.
                 // Iterates of a nearly singular matrix may overflow, which is an error in the preconditioned norm
                 // (docs/theory/rrb.md, "Breakdown").
-                let grown = settings.preconditioned && s.excess.iter().any(|&excess| excess <= 1e-4);
+                let grown = settings.preconditioned && s.relative_row_sum.iter().any(|&sum| sum <= 1e-4);
                 let single = settings.precision != "f64" && failure.message.contains("precision=f64");
                 far || single || grown || self.case.not_finite && !settings.check_input
             }
@@ -516,8 +516,8 @@ impl<'a> Judge<'a> {
 
     /// Returns whether a component that is treated as singular has row sums of 1e-14 to 1e-12 of the center.
     fn small_row_sums(&self) -> bool {
-        let System { excess, singular, .. } = &self.system;
-        singular.iter().zip(excess).any(|(&singular, excess)| singular && (1e-14..=1e-12).contains(excess))
+        let System { relative_row_sum, singular, .. } = &self.system;
+        singular.iter().zip(relative_row_sum).any(|(&singular, sum)| singular && (1e-14..=1e-12).contains(sum))
     }
 
     fn projects(&self) -> bool {
@@ -585,8 +585,8 @@ impl<'a> Judge<'a> {
             self.b_exponent,
             lone,
             &s.size[..s.size.len().min(6)],
-            &s.excess[..s.excess.len().min(6)],
-            if s.negative_excess { ", negative ones too" } else { "" },
+            &s.relative_row_sum[..s.relative_row_sum.len().min(6)],
+            if s.has_negative_row_sum { ", negative ones too" } else { "" },
             s.positive_couplings
         )
     }

@@ -111,11 +111,11 @@ fn means_of_guesses_are_in_the_residual() {
         let mut b = vec![0.0; 16];
         b[3] = 1.0;
         for mean in [0.0, 1.0, 1e1, 1e2, 1e3] {
-            for (excess, limit, scale, options) in
+            for (relative_row_sum, limit, scale, options) in
                 [(9e-7, 1e-6, 1.0, "null_space=constant rel_tol=1e-8"), (9e-13, 1e-12, 1e6, "rel_tol=1e-8")]
             {
                 let mut a = closed(4, 4, nine, || 1.0);
-                a.center[0] *= 1.0 + excess;
+                a.center[0] *= 1.0 + relative_row_sum;
                 let what = format!("{options}, nine points {nine}, guess {:e}", scale * mean);
                 check_true2(&a, &b, scale * mean, options, limit, &what);
             }
@@ -188,9 +188,11 @@ fn row_sums_within_the_tolerance() {
         let mut r = Random(1);
         let b: Vec<f64> = (0..256).map(|_| r.unit() - 0.5).collect();
         let with = with_constant.iter().map(|options| (options, 9e-7, 1e-6, 1e3));
-        for (options, excess, limit, mean) in with.chain(by_itself.iter().map(|options| (options, 9e-13, 1e-12, 1e9))) {
+        for (options, relative_row_sum, limit, mean) in
+            with.chain(by_itself.iter().map(|options| (options, 9e-13, 1e-12, 1e9)))
+        {
             let mut a = closed(16, 16, nine, || 1.0);
-            a.center[0] *= 1.0 + excess;
+            a.center[0] *= 1.0 + relative_row_sum;
             check_singular(&a, &b, mean, options, limit);
         }
     }
@@ -296,9 +298,9 @@ fn the_first_residual_in_the_norm_of_m() {
     let mut r = Random(5);
     // Nonzero on black nodes only, so that S1, on which the test operates, has the same norms.
     let b: Vec<f64> = (0..256).map(|p| if (p % 16 + p / 16) % 2 == 0 { r.unit() - 0.5 } else { 0.0 }).collect();
-    for (excess, mean) in [(9e-7, 1e9), (0.0, 1e18)] {
+    for (relative_row_sum, mean) in [(9e-7, 1e9), (0.0, 1e18)] {
         let mut a = closed(16, 16, false, || 1.0);
-        a.center[0] *= 1.0 + excess;
+        a.center[0] *= 1.0 + relative_row_sum;
         for backend in ["cpu", "reference"] {
             let options = format!("backend={backend} null_space=constant norm=preconditioned precision=f64");
             let solver = Solver::of(&a, &options);

@@ -41,14 +41,14 @@ impl Problem {
         Self { b: random_rhs(a.len(), 2), a, guess }
     }
 
-    /// All edges closed, but one row has the row sum `excess`, and the guess is constant and thus nearly in the null
+    /// All edges closed, but one row has the row sum `row_sum`, and the guess is constant and thus nearly in the null
     /// space. Its rounding error has a constant part, which makes the next x large again. From 1e14, the largest guess
     /// for sweeps in single precision, four restarts are needed.
-    fn nearly_closed(nine_point: bool, n: usize, excess: f64) -> Self {
+    fn nearly_closed(nine_point: bool, n: usize, row_sum: f64) -> Self {
         let (nx, ny) = (n, n + 1);
         let mut a = random_m_matrix(nx, ny, nine_point, 5);
         let open = nx * (ny / 2) + nx / 3;
-        a.set_row_sums(|p| if p == open { excess } else { 0.0 });
+        a.set_row_sums(|p| if p == open { row_sum } else { 0.0 });
         let b = a.multiply(&without_mean(random_rhs(a.len(), 2)));
         let guess = vec![2e14 * max_abs(&b) / max_abs(&a.center); a.len()];
         Self { a, b, guess }

@@ -349,8 +349,8 @@ fn with_hub(mut a: System) -> System {
     a
 }
 
-/// Multigrid by aggregation: iteration counts within 3 of those of the CPU, which forms other aggregates and uses another
-/// cycle. A matrix has a long row. A second factorization keeps the aggregates.
+/// Multigrid by aggregation: iteration counts within 3 of those of the CPU, which forms other aggregates and uses
+/// another cycle. The matrix `hub` has a long row. A second factorization keeps the aggregates.
 fn multigrid() {
     let mut failed = Rows::default();
     for (matrix, options) in [

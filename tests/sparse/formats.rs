@@ -210,7 +210,7 @@ fn awkward_sizes() {
 /// For matrices that several threads process, the arrays and both products are bitwise identical to those of one
 /// thread.
 #[test]
-fn teams_make_what_one_thread_makes() {
+fn results_are_identical_for_any_thread_count() {
     for (rows, cols) in [(20_011, 17_002), (17_002, 20_011)] {
         let a = Entries::random(rows, cols, 150_000, rows as u64);
         let s = a.solver();
@@ -253,7 +253,7 @@ proptest! {
 
     /// csr, csc and coo in any order, with base 0 or 1 and indices of 4 or 8 bytes, give the same matrix.
     #[test]
-    fn orders_are_one_matrix(rows in 1usize..20, cols in 1usize..20, count in 0usize..80, seed in any::<u64>()) {
+    fn entry_order_does_not_matter(rows in 1usize..20, cols in 1usize..20, count in 0usize..80, seed in any::<u64>()) {
         let a = Entries::random(rows, cols, count, seed);
         let expected = a.solver().arrays(CSR).unwrap();
         let lanes = |by_rows: bool, base: usize| {
@@ -295,7 +295,7 @@ fn duplicates_and_zeros() {
     assert_eq!(s.arrays(CSR).unwrap().values, [2.0, 5.0, 3.0]);
     assert_eq!(s.product(&[1.0, 10.0], false).unwrap(), [20.0, 35.0]);
     s.set_values(&[1.0; 5]).unwrap();
-    assert_eq!(s.product(&[1.0, 10.0], false).unwrap(), [10.0, 31.0], "the format is made anew");
+    assert_eq!(s.product(&[1.0, 10.0], false).unwrap(), [10.0, 31.0], "the format is rebuilt");
     // A sum of duplicates overflows: all values stay unchanged.
     let failure = s.set_values(&[f64::MAX, 2.0, f64::MAX, 5.0, 1.0]).unwrap_err();
     failure.expect(status::NOT_FINITE, &["inf", "(1, 1)"]);
@@ -321,8 +321,8 @@ fn auto() {
     // 8 bytes per value, 16 per row for x and y, 8 per diagonal.
     assert_eq!(bytes, (8.0 * 3000.0 + 16_000.0 + 24.0) / 2998.0);
     // Blocks of 3 x 3 at random positions.
-    let places = Entries::random(100, 100, 400, 7);
-    let blocks = places.entries.iter().flat_map(|&(i, j, _)| (0..9).map(move |k| (3 * i + k / 3, 3 * j + k % 3, 1.0)));
+    let blocks = Entries::random(100, 100, 400, 7);
+    let blocks = blocks.entries.iter().flat_map(|&(i, j, _)| (0..9).map(move |k| (3 * i + k / 3, 3 * j + k % 3, 1.0)));
     assert_eq!(chosen(&Entries::new(300, 300, &blocks.collect::<Vec<_>>())).0, "bsr");
     // Rows of seven entries at random positions, and rows of all lengths.
     let sevens: Vec<_> = (0..1000).flat_map(|i| (0..7).map(move |k| (i, (i * i + 141 * k) % 1000, 1.0))).collect();
@@ -355,7 +355,7 @@ fn format_memory() {
 
 /// Properties of a matrix that results report.
 #[test]
-fn facts() {
+fn reported_properties_of_a_matrix() {
     let a = Entries::new(4, 4, &[(0, 0, 2.0), (0, 1, 1.0), (1, 0, 1.0 + 1e-13), (2, 2, 0.0)]);
     let s = a.solver();
     let all = [key::ROWS, key::COLS, key::NONZEROS, key::SYMMETRIC, key::ZERO_DIAGONALS, key::EMPTY_ROWS];

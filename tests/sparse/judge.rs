@@ -17,7 +17,7 @@ pub mod reason {
 }
 
 /// Relative error of a norm that the library computes, in addition to the rounding of the residual.
-const OF_NORM: f64 = 1e-11;
+const NORM_ERROR: f64 = 1e-11;
 
 /// Status that a call returned, and what it wrote.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -321,8 +321,8 @@ impl<'c> Judge<'c> {
         definite && !["ilu0", "chebyshev"].contains(&self.method().1) && !self.wild()
     }
 
-    /// Returns log2 of the guess, divided by the largest accepted guess.
-    fn excess_of_guess(&self) -> f64 {
+    /// Returns log2 of the ratio of max |guess| to its largest accepted value.
+    fn log2_of_relative_guess(&self) -> f64 {
         let (b, x) = (max_abs(&self.case.b), max_abs(&self.case.guess));
         x.log2() + self.a.log2_sum - 1.0 - b.log2() - 150.0 * 10f64.log2()
     }
@@ -339,7 +339,7 @@ impl<'c> Judge<'c> {
             status::NOT_FINITE | status::RANGE => self.wild(),
             status::BREAKDOWN if not_finite => unchecked,
             status::BREAKDOWN => self.wild() || case.option("solver", "auto") == "cg" && !self.definite(),
-            status::ARGUMENT => self.excess_of_guess() > -1.0,
+            status::ARGUMENT => self.log2_of_relative_guess() > -1.0,
             _ => false,
         };
         accept(justified && !event.message.is_empty(), || format!("{event:?}"))
@@ -372,7 +372,7 @@ impl<'c> Judge<'c> {
             let zero = event.status == status::OK && x.iter().all(|x| *x == 0.0);
             return accept(zero, || format!("b is zero: {event:?}")).map(|()| "b is zero".to_owned());
         }
-        if self.excess_of_guess() > 1.0 {
+        if self.log2_of_relative_guess() > 1.0 {
             return Err(format!("the guess is too large: {event:?}"));
         }
         let plural = if iterations == 1 { "" } else { "s" };
@@ -403,8 +403,8 @@ impl<'c> Judge<'c> {
             if case.option("reference", "rhs") == "initial" { (initial, of_initial) } else { (of_b.value, 0.0) };
         let abs_tol = scaled(number("abs_tol", "0"), -unit);
         let rel_tol = number("rel_tol", "1e-6");
-        let most = (rel_tol * (reference + of_reference)).max(abs_tol) * (1.0 + OF_NORM);
-        let least = (rel_tol * (reference - of_reference)).max(abs_tol) * (1.0 - OF_NORM);
+        let most = (rel_tol * (reference + of_reference)).max(abs_tol) * (1.0 + NORM_ERROR);
+        let least = (rel_tol * (reference - of_reference)).max(abs_tol) * (1.0 - NORM_ERROR);
         if event.status == status::OK && last > most + of_last {
             return Err(format!("converged, but residual {last:e}, allowed {most:e}, rounding {of_last:e}: {event:?}"));
         }
@@ -412,15 +412,15 @@ impl<'c> Judge<'c> {
             return Err(format!("not converged, but residual {last:e}, allowed {least:e}: {event:?}"));
         }
         let best = [reason::STAGNATED, reason::DIVERGED].contains(&event.numbers[0]);
-        if best && last - of_last > (initial + of_initial) * (1.0 + OF_NORM) {
+        if best && last - of_last > (initial + of_initial) * (1.0 + NORM_ERROR) {
             return Err(format!("x is worse than the guess, {last:e} against {initial:e}: {event:?}"));
         }
         for (name, reported, (norm, error)) in
             [("initial", event.residuals[0], (initial, of_initial)), ("final", event.residuals[1], (last, of_last))]
         {
             let reported = f64::from_bits(reported);
-            let high = reported * (reference + of_reference) * (1.0 + OF_NORM) >= norm - error;
-            let low = reported * (reference - of_reference) * (1.0 - OF_NORM) <= norm + error;
+            let high = reported * (reference + of_reference) * (1.0 + NORM_ERROR) >= norm - error;
+            let low = reported * (reference - of_reference) * (1.0 - NORM_ERROR) <= norm + error;
             if !high || !low {
                 return Err(format!(
                     "{name} residual is reported as {reported:e}, true {:e}, rounding {:e}: {event:?}",
@@ -442,5 +442,5 @@ fn accept(justified: bool, text: impl Fn() -> String) -> Result<(), String> {
     if justified { Ok(()) } else { Err(text()) }
 }
 
-/// Returns the numbers of an event after a solve.
+/// Keys of the numbers of an event (`Event::numbers`).
 pub const NUMBERS: [i32; 4] = [key::STOP_REASON, key::ITERATIONS, key::INFO_SOLVER, key::PRECONDITIONER];

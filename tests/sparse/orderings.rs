@@ -19,9 +19,9 @@ fn multicolour_preconditioners_are_those_of_the_permuted_matrix() {
         let system = system(name).unwrap();
         let a = Entries { rows: system.n, cols: system.n, entries: system.entries };
         let rows = coloured(&a);
-        let mut place = vec![0; a.rows];
-        rows.iter().enumerate().for_each(|(k, &row)| place[row] = k);
-        let permuted: Vec<_> = a.entries.iter().map(|&(i, j, value)| (place[i], place[j], value)).collect();
+        let mut position = vec![0; a.rows];
+        rows.iter().enumerate().for_each(|(k, &row)| position[row] = k);
+        let permuted: Vec<_> = a.entries.iter().map(|&(i, j, value)| (position[i], position[j], value)).collect();
         let permuted = Entries::new(a.rows, a.rows, &permuted);
         for preconditioner in preconditioners {
             let text = format!("solver={solver} preconditioner={preconditioner} threads=3");

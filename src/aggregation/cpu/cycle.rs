@@ -14,7 +14,7 @@ use crate::aggregation::{ChebyshevSteps, CycleParameters, Hierarchy, KeptAggrega
 use crate::base::number::{Real, power_of_two_below};
 use crate::base::reduce::{Partials, largest, max_abs};
 use crate::base::shared::{Number, Shared};
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::base::workers::Workers;
 use crate::direct::couplings::{Couplings, WHAT};
 use crate::direct::null_space::{NearlySingularComponents, nearly_singular_bound};
@@ -87,7 +87,8 @@ impl<V: Real + Number> Cycle<V> {
         let least = nearly_singular_bound(matrices[0].rows(), largest);
         let is_one_row = |c: &&Couplings| c.diagonal.iter().any(|d| *d <= least);
         let may_be = matrices.iter().any(is_one_row) || NearlySingularComponents::of(coarsest, |_, _| least)?.is_some();
-        let mut means = if may_be { NearlySingularComponents::of(matrices[0], nearly_singular_bound)? } else { None };
+        let mut nearly_singular =
+            if may_be { NearlySingularComponents::of(matrices[0], nearly_singular_bound)? } else { None };
         let first = first.filter(|_| !(is_exact && matrices.len() == 1));
         let mut order = first.map_or_else(|| order_of(0), Ok)?;
         let row = collected(order.row.iter().copied(), WHAT)?;
@@ -102,11 +103,11 @@ impl<V: Real + Number> Cycle<V> {
             };
             let aggregate = hierarchy.levels.get(k).map(|level| &level.aggregates.of_row[..]);
             let (coarser, next) = match aggregate {
-                Some(of) => (means.as_ref().map(|m| m.on_aggregates(of)).transpose()?, order_of(k + 1)?),
+                Some(of) => (nearly_singular.as_ref().map(|m| m.on_aggregates(of)).transpose()?, order_of(k + 1)?),
                 None => (None, Ordered::unswept(0)?),
             };
-            let own = std::mem::replace(&mut means, coarser).map(|m| m.permuted(&order.row)).transpose()?;
-            let aggregate = aggregate.map(|of| (of, &next.place[..]));
+            let own = std::mem::replace(&mut nearly_singular, coarser).map(|m| m.permuted(&order.row)).transpose()?;
+            let aggregate = aggregate.map(|of| (of, &next.position[..]));
             push(&mut levels, Level::new(matrix, &order, aggregate, own, cycles, workers)?, WHAT)?;
             order = next;
         }
@@ -137,16 +138,22 @@ impl<V: Real + Number> Cycle<V> {
         self.kept.reused
     }
 
-    /// Renumbers the rows of the matrix: row i becomes row `place(i)`.
-    pub fn renumber_rows(&mut self, place: impl Fn(usize) -> u32) {
-        self.matrix_row.iter_mut().for_each(|i| *i = place(*i as usize));
+    /// Renumbers the rows of the matrix: row i becomes row `new_row(i)`.
+    pub fn renumber_rows(&mut self, new_row: impl Fn(usize) -> u32) {
+        self.matrix_row.iter_mut().for_each(|i| *i = new_row(*i as usize));
     }
 
     /// Computes z = B r. `from(i)` returns r_i; calls `to(i, z_i)` for each row i. Scales r so that squares neither
     /// overflow nor underflow. If max |r_i| is zero or not finite, each z_i is set to max |r_i|. All threads of a team
     /// must call this function, after a barrier that follows the last change of r. Each thread calls `to` for a
     /// different set of rows, after a barrier. Ends with a barrier.
-    pub fn apply(&self, me: &Me, method: CoarseMethod, from: impl Fn(usize) -> f64, mut to: impl FnMut(usize, f64)) {
+    pub fn apply(
+        &self,
+        me: &TeamThread,
+        method: CoarseMethod,
+        from: impl Fn(usize) -> f64,
+        mut to: impl FnMut(usize, f64),
+    ) {
         let (n, own) = (self.rows(), me.share(self.rows()));
         let partials = self.largest.reduce(0, self.largest.rows());
         for chunk in me.share(self.largest.rows()) {
@@ -182,7 +189,7 @@ impl<V: Real + Number> Cycle<V> {
         own.sweep_backwards(&run.me, z);
     }
 
-    fn solve_coarsest(&self, me: &Me, z: &Shared<V>) {
+    fn solve_coarsest(&self, me: &TeamThread, z: &Shared<V>) {
         let own = &self.levels[self.levels.len() - 1];
         match &self.coarsest_solver {
             Some(factor) => {
@@ -205,7 +212,7 @@ impl<V: Real + Number> Cycle<V> {
     /// before the call. Ends with a barrier.
     fn solve(&self, k: usize, run: &mut CycleState) {
         let own = &self.levels[k];
-        if run.me.members > 1 && own.len() < MIN_TEAM_ROWS {
+        if run.me.threads > 1 && own.len() < MIN_TEAM_ROWS {
             if run.me.index == 0 {
                 self.solve(k, &mut CycleState::new(run.me.alone(), run.method));
             }

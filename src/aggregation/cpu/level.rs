@@ -9,7 +9,7 @@ use crate::base::loops::combine;
 use crate::base::number::Real;
 use crate::base::reduce::{Partials, dot};
 use crate::base::shared::{Number, Shared};
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::base::workers::Workers;
 use crate::direct::couplings::{Couplings, NONE, WHAT, rows_by_aggregate};
 use crate::direct::null_space::NearlySingularComponents;
@@ -36,7 +36,7 @@ pub struct Level<V: Number> {
     fine: (Vec<usize>, Vec<u32>),
     pub cycles: CycleCount,
     /// Singular and nearly singular components, if there may be any.
-    means: Option<Mutex<NearlySingularComponents>>,
+    nearly_singular: Option<Mutex<NearlySingularComponents>>,
     /// Whether some of these components are only nearly singular.
     has_nearly_singular: bool,
     partials: Partials,
@@ -69,14 +69,14 @@ pub enum CycleCount {
 
 /// State of a thread during a cycle.
 pub struct CycleState<'a> {
-    pub me: Me<'a>,
+    pub me: TeamThread<'a>,
     pub method: CoarseMethod,
     /// Number of reductions so far.
     reductions: usize,
 }
 
 impl<'a> CycleState<'a> {
-    pub fn new(me: Me<'a>, method: CoarseMethod) -> Self {
+    pub fn new(me: TeamThread<'a>, method: CoarseMethod) -> Self {
         Self { me, method, reductions: 0 }
     }
 }
@@ -88,26 +88,26 @@ impl<V: Real + Number> Level<V> {
         c: &Couplings,
         order: &Ordered,
         aggregate: Option<(&[u32], &[u32])>,
-        means: Option<NearlySingularComponents>,
+        nearly_singular: Option<NearlySingularComponents>,
         cycles: CycleCount,
         workers: &mut Workers,
     ) -> Result<Self> {
         let n = c.rows();
         let coarser = |i: &u32| match aggregate {
-            Some((of, place)) if of[*i as usize] != NONE => place[of[*i as usize] as usize],
+            Some((of, position)) if of[*i as usize] != NONE => position[of[*i as usize] as usize],
             _ => NONE,
         };
         let of = if aggregate.is_some() { n } else { 0 };
         let aggregate_of = collected(order.row[..of].iter().map(coarser), WHAT)?;
-        let count = aggregate.map_or(0, |(_, place)| place.len());
+        let count = aggregate.map_or(0, |(_, position)| position.len());
         let room = |is: bool| Shared::zeroed(if is { n } else { 0 });
         let rows = LevelMatrix::of(c, order, workers)?;
         Ok(Self {
             groups: collected(order.groups.iter().copied(), WHAT)?,
             slices: collected(order.groups.windows(2).map(|group| rows.slices_of(group)), WHAT)?,
             fine: rows_by_aggregate(&aggregate_of, count)?,
-            has_nearly_singular: means.as_ref().is_some_and(NearlySingularComponents::has_nearly_singular),
-            means: means.map(Mutex::new),
+            has_nearly_singular: nearly_singular.as_ref().is_some_and(NearlySingularComponents::has_nearly_singular),
+            nearly_singular: nearly_singular.map(Mutex::new),
             partials: Partials::new(rows.slices().div_ceil(SLICES_PER_CHUNK), 2)?,
             rows,
             r: room(true)?,
@@ -125,7 +125,7 @@ impl<V: Real + Number> Level<V> {
     }
 
     /// Returns this thread's share of a group: its slices, and their rows.
-    fn share(&self, me: &Me, group: usize) -> (Range<usize>, Range<usize>) {
+    fn share(&self, me: &TeamThread, group: usize) -> (Range<usize>, Range<usize>) {
         let of = &self.slices[group];
         let share = me.share(of.len());
         let slices = of.start + share.start..of.start + share.end;
@@ -133,7 +133,7 @@ impl<V: Real + Number> Level<V> {
     }
 
     /// Returns the chunks of this thread, each as its number, its slices and its rows.
-    fn chunks(&self, me: &Me) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
+    fn chunks(&self, me: &TeamThread) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
         let n = self.rows.slices();
         me.share(n.div_ceil(SLICES_PER_CHUNK)).map(move |chunk| {
             let slices = chunk * SLICES_PER_CHUNK..n.min((chunk + 1) * SLICES_PER_CHUNK);
@@ -156,19 +156,20 @@ impl<V: Real + Number> Level<V> {
         partials.sum(Some(run.me))
     }
 
-    /// Returns `means`, with all of its components, if some of them are only nearly singular, otherwise `None`.
-    fn nearly_singular_means(&self) -> Option<MutexGuard<'_, NearlySingularComponents>> {
-        let means = self.means.as_ref().filter(|_| self.has_nearly_singular)?;
-        Some(means.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Locks and returns `nearly_singular`, with all of its components, if some of them are only nearly singular.
+    /// Otherwise returns `None`.
+    fn lock_nearly_singular(&self) -> Option<MutexGuard<'_, NearlySingularComponents>> {
+        let nearly_singular = self.nearly_singular.as_ref().filter(|_| self.has_nearly_singular)?;
+        Some(nearly_singular.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Computes r_k = from(k). If there are nearly singular components, subtracts from r its mean on each component;
     /// `for_each_value` adds the corresponding constants to z. Ends with a barrier.
-    pub fn load(&self, me: &Me, from: impl Fn(usize) -> f64) {
+    pub fn load(&self, me: &TeamThread, from: impl Fn(usize) -> f64) {
         if self.has_nearly_singular {
-            if let Some(mut means) = self.nearly_singular_means().filter(|_| me.index == 0) {
+            if let Some(mut nearly_singular) = self.lock_nearly_singular().filter(|_| me.index == 0) {
                 // SAFETY: the other threads wait at the barrier.
-                means.load_without_means(from, unsafe { self.r.slice_mut(0, self.len()) });
+                nearly_singular.load_without_means(from, unsafe { self.r.slice_mut(0, self.len()) });
             }
         } else {
             let own = me.share(self.len());
@@ -182,35 +183,35 @@ impl<V: Real + Number> Level<V> {
     /// Calls `to(k, z_k)` for the rows of this thread. If some components are nearly singular, z_k includes the
     /// constant of its component, and the function contains a barrier. All threads must have passed a barrier after the
     /// cycle.
-    pub fn for_each_value(&self, me: &Me, mut to: impl FnMut(usize, f64)) {
+    pub fn for_each_value(&self, me: &TeamThread, mut to: impl FnMut(usize, f64)) {
         let own = me.share(self.len());
         // SAFETY: no thread writes z before the next cycle.
         let z = unsafe { self.z.slice(0, self.len()) };
         if !self.has_nearly_singular {
             return own.clone().zip(&z[own]).for_each(|(k, z)| to(k, z.wide()));
         }
-        if let Some(mut means) = self.nearly_singular_means().filter(|_| me.index == 0) {
-            means.compute_constants(z);
+        if let Some(mut nearly_singular) = self.lock_nearly_singular().filter(|_| me.index == 0) {
+            nearly_singular.compute_constants(z);
         }
         me.barrier();
-        if let Some(means) = self.nearly_singular_means() {
-            own.for_each(|k| to(k, z[k].wide() + means.constant(k)));
+        if let Some(nearly_singular) = self.lock_nearly_singular() {
+            own.for_each(|k| to(k, z[k].wide() + nearly_singular.constant(k)));
         }
     }
 
     /// Computes z by a forward Gauss-Seidel sweep from 0.
-    pub fn sweep_forwards(&self, me: &Me, z: &Shared<V>) {
+    pub fn sweep_forwards(&self, me: &TeamThread, z: &Shared<V>) {
         self.groups.windows(2).enumerate().for_each(|group| self.sweep(me, z, group, false));
     }
 
     /// Updates z by a backward Gauss-Seidel sweep.
-    pub fn sweep_backwards(&self, me: &Me, z: &Shared<V>) {
+    pub fn sweep_backwards(&self, me: &TeamThread, z: &Shared<V>) {
         self.groups.windows(2).enumerate().rev().for_each(|group| self.sweep(me, z, group, true));
     }
 
     /// Updates z on group k. If `later` is false, z counts as zero on later groups, and their couplings are skipped.
     /// Ends with a barrier.
-    fn sweep(&self, me: &Me, z: &Shared<V>, (k, group): (usize, &[usize]), later: bool) {
+    fn sweep(&self, me: &TeamThread, z: &Shared<V>, (k, group): (usize, &[usize]), later: bool) {
         let (slices, own) = self.share(me, k);
         // SAFETY: z is written in rows of this thread, and read in other groups, which no thread writes before the next
         // barrier. Lines to earlier groups refer only to rows of `before`, and lines to later groups only to rows of
@@ -226,7 +227,7 @@ impl<V: Real + Number> Level<V> {
 
     /// Computes the residual after the forward sweep. Stores its sum over each aggregate in `coarse`. Ends with a
     /// barrier.
-    pub fn restrict(&self, me: &Me, z: &Shared<V>, coarse: &Shared<V>) {
+    pub fn restrict(&self, me: &TeamThread, z: &Shared<V>, coarse: &Shared<V>) {
         let n = self.len();
         for (_, slices, rows) in self.chunks(me) {
             // SAFETY: the rows of `residual` belong to this thread; no thread writes z before the next barrier.
@@ -247,7 +248,7 @@ impl<V: Real + Number> Level<V> {
 
     /// Adds the coarse correction to z: z_i += coarse_k for each row i of aggregate k. Omits the last group, because
     /// the backward sweep overwrites its rows before reading them. Ends with a barrier.
-    pub fn prolong(&self, me: &Me, z: &Shared<V>, coarse: &Shared<V>) {
+    pub fn prolong(&self, me: &TeamThread, z: &Shared<V>, coarse: &Shared<V>) {
         let end = self.groups[self.groups.len().saturating_sub(2)];
         let own = me.share(end);
         // SAFETY: the rows belong to this thread; no thread writes `coarse` before the next barrier.
@@ -258,14 +259,14 @@ impl<V: Real + Number> Level<V> {
         me.barrier();
     }
 
-    /// Subtracts from r its mean on each component of `means`. All threads must have passed a barrier before the call.
-    /// If `means` is not `None`, ends with a barrier.
-    pub fn remove_means(&self, me: &Me) {
-        let Some(means) = &self.means else { return };
+    /// Subtracts from r its mean on each component of `nearly_singular`. All threads must have passed a barrier before
+    /// the call. If `nearly_singular` is not `None`, ends with a barrier.
+    pub fn remove_means(&self, me: &TeamThread) {
+        let Some(nearly_singular) = &self.nearly_singular else { return };
         if me.index == 0 {
-            let mut means = means.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut nearly_singular = nearly_singular.lock().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: the other threads wait at the barrier.
-            means.subtract(unsafe { self.r.slice_mut(0, self.len()) });
+            nearly_singular.subtract(unsafe { self.r.slice_mut(0, self.len()) });
         }
         me.barrier();
     }
@@ -315,7 +316,7 @@ impl<V: Real + Number> Level<V> {
     }
 
     /// Computes z = first c + second z. Ends with a barrier.
-    pub fn combine(&self, me: &Me, first: f64, second: f64) {
+    pub fn combine(&self, me: &TeamThread, first: f64, second: f64) {
         let own = me.share(self.len());
         // SAFETY: the rows belong to this thread.
         let (z, c) = unsafe { (self.z.slice_mut(own.start, own.len()), self.c.slice(own.start, own.len())) };
@@ -325,9 +326,10 @@ impl<V: Real + Number> Level<V> {
 
     pub fn bytes(&self) -> usize {
         let vectors = [&self.r, &self.z, &self.residual, &self.c, &self.v].map(Shared::bytes).iter().sum::<usize>();
-        let means = self.means.as_ref().map_or(0, |m| m.lock().unwrap_or_else(PoisonError::into_inner).bytes());
+        let components =
+            self.nearly_singular.as_ref().map_or(0, |m| m.lock().unwrap_or_else(PoisonError::into_inner).bytes());
         let tables = size_of_val(&*self.groups) + size_of_val(&*self.slices) + size_of_val(&*self.aggregate);
         let fine = size_of_val(&*self.fine.0) + size_of_val(&*self.fine.1);
-        self.rows.bytes() + tables + fine + vectors + means + 2 * self.partials.bytes()
+        self.rows.bytes() + tables + fine + vectors + components + 2 * self.partials.bytes()
     }
 }

@@ -107,11 +107,11 @@ impl<V: Real + Send> Lines<V> {
             for k in first..slices.first[s + 1] {
                 let mut at = [RowProgress::default(); 2];
                 for (j, a) in c.row(order.row[k as usize] as usize) {
-                    let place = order.place[j];
+                    let position = order.position[j];
                     // A coupling between rows of the same group is omitted. It exists only if the pattern is
                     // unsymmetric, and is then a rounding error.
-                    if let Some(side) = rows.iter().position(|rows| rows.contains(&place)) {
-                        sides[side].add((k - first) as usize, i64::from(place) - i64::from(k), a, &mut at[side])?;
+                    if let Some(side) = rows.iter().position(|rows| rows.contains(&position)) {
+                        sides[side].add((k - first) as usize, i64::from(position) - i64::from(k), a, &mut at[side])?;
                     }
                 }
                 sides.iter_mut().zip(at).for_each(|(side, at)| side.end_row(at.couplings));
@@ -161,9 +161,9 @@ impl<V: Real + Send> Lines<V> {
             push(&mut self.a, [V::default(); LANES], WHAT)?;
         }
         for (lane, k) in slice.enumerate() {
-            let couplings = c.row(order.row[k as usize] as usize).map(|(j, a)| (order.place[j], a));
-            for (nth, (place, a)) in couplings.filter(|(place, _)| rows.contains(place)).enumerate() {
-                (self.col[named + nth][lane], self.a[line + nth][lane]) = (place, V::narrow(a));
+            let couplings = c.row(order.row[k as usize] as usize).map(|(j, a)| (order.position[j], a));
+            for (nth, (position, a)) in couplings.filter(|(position, _)| rows.contains(position)).enumerate() {
+                (self.col[named + nth][lane], self.a[line + nth][lane]) = (position, V::narrow(a));
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ use crate::aggregation::{CycleParameters, Hierarchy, Order, Rules};
 use crate::base::csr::Csr;
 use crate::base::number::Real;
 use crate::base::shared::{Number, Shared};
-use crate::base::team::{Me, Team};
+use crate::base::team::{Team, TeamThread};
 use crate::base::workers::Workers;
 use crate::direct::couplings::Couplings;
 use crate::files::load;
@@ -71,7 +71,7 @@ impl<V: Real + Number> CycleWithTeam<V> {
         // SAFETY: no team runs, so only this thread uses `from`.
         unsafe { from.slice_mut(0, r.len()) }.copy_from_slice(r);
         // SAFETY: no thread writes `from`; each thread writes only its own rows of `to`.
-        let work = |me: Me| unsafe {
+        let work = |me: TeamThread| unsafe {
             let from = from.slice(0, cycle.rows());
             cycle.apply(&me, CoarseMethod::Flexible, |i| from[i], |i, z| to.slice_mut(i, 1)[0] = z);
         };

@@ -1,13 +1,13 @@
 //! Multigrid by aggregation on a device. The parent module describes the method, and kernels/aggregation contains the
-//! kernels. `setup` builds the levels; it pairs rows by handshakes. `engine` owns the levels and the workspace for the
-//! next matrix. This module executes the cycle with Jacobi smoothing and two Chebyshev steps, so that B is a fixed
+//! kernels. `setup` builds the levels; it pairs rows by handshakes. `multigrid` owns the levels and the workspace for
+//! the next matrix. This module executes the cycle with Jacobi smoothing and two Chebyshev steps, so that B is a fixed
 //! matrix. No loop over rows runs on the host, and no scalar of a cycle is copied to the host.
 
-mod engine;
+mod multigrid;
 pub mod setup;
 
 pub use crate::aggregation::cuda::setup::{COARSEST, Shape};
-pub use engine::Engine;
+pub use multigrid::AggregationMultigrid;
 
 use crate::aggregation::ChebyshevSteps;
 use crate::cuda::driver::{Memory, Stream};

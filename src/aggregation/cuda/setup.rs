@@ -219,9 +219,10 @@ impl SetupWorkspace {
             let mut layout = MemoryLayout::new(base);
             let aggregate = layout.bytes(4 * n);
             let first = layout.bytes(4 * (slices + 2));
-            let [row_sum, step, r, start, c, z] = [0; 6].map(|_: u8| layout.bytes(real * n));
+            let [row_sum, jacobi_factor, r, start, c, z] = [0; 6].map(|_: u8| layout.bytes(real * n));
             let rows = n as u32;
-            let level = Level { first, row_sum, step, nodes, r, start, c, z, rows, width, lanes, ..Level::default() };
+            let level =
+                Level { first, row_sum, jacobi_factor, nodes, r, start, c, z, rows, width, lanes, ..Level::default() };
             (level, aggregate, layout.used)
         };
         let base = cycle.room(stream, 3 * k, layout(0).2)?.1;
@@ -230,7 +231,7 @@ impl SetupWorkspace {
             c: matrix,
             first: level.first,
             row_sum: level.row_sum,
-            step: level.step,
+            jacobi_factor: level.jacobi_factor,
             bound: self.bound,
             slice,
             ..ConvertArgs::default()
@@ -331,19 +332,19 @@ impl SetupWorkspace {
         let layout = |base| {
             let mut layout = MemoryLayout::new(base);
             let buffers = [0; 2].map(|_: u8| layout.bytes(8 * n * n));
-            let (pivots, null_of) = (layout.bytes(16 * (PIVOTS * PIVOTS) as usize), layout.bytes(4 * n));
-            (buffers, [pivots, null_of], layout.bytes(real * n * n), layout.used)
+            let (pivots, null_vector_of) = (layout.bytes(16 * (PIVOTS * PIVOTS) as usize), layout.bytes(4 * n));
+            (buffers, [pivots, null_vector_of], layout.bytes(real * n * n), layout.used)
         };
         let base = cycle.room(stream, 3 * k, layout(0).3)?.1;
-        let (mut buffers, [pivots, null_of], inverse, _) = layout(base);
+        let (mut buffers, [pivots, null_vector_of], inverse, _) = layout(base);
         cycle.launched.inverse = inverse;
         stream.fill(buffers[0], 0, 8 * n * n)?;
-        let square = SpreadArgs { c: matrix, to: buffers[0], null_of };
+        let square = SpreadArgs { c: matrix, to: buffers[0], null_vector_of };
         spread_rows(stream, &square)?;
         remove_null_unknowns(stream, &square)?;
         invert(stream, (&mut buffers, matrix.diagonal, pivots, n))?;
         let [from, to] = buffers;
-        let means = NullVectorArgs { from, to, null_of, n: n as i32, ..NullVectorArgs::default() };
+        let means = NullVectorArgs { from, to, null_vector_of, n: n as i32, ..NullVectorArgs::default() };
         project_inverse(stream, &means)?;
         project_inverse(stream, &NullVectorArgs { from: to, to: from, ..means })?;
         let arguments = NarrowArgs { from, to: inverse, count: (n * n) as u32, unused: 0 };
@@ -357,14 +358,14 @@ impl Cycle {
         while self.memory.len() <= k {
             push(&mut self.memory, None, WHAT)?;
         }
-        let place = &mut self.memory[k];
-        if place.as_ref().is_none_or(|memory| memory.bytes < bytes) {
+        let allocation = &mut self.memory[k];
+        if allocation.as_ref().is_none_or(|memory| memory.bytes < bytes) {
             // The previous block is freed before the new block is allocated.
-            *place = None;
+            *allocation = None;
             // The block is larger by one sixteenth, since the next matrix may have slightly more rows on this level.
-            *place = Some(Memory::zeroed(stream.device(), stream, bytes + bytes / 16 + 256, WHAT)?);
+            *allocation = Some(Memory::zeroed(stream.device(), stream, bytes + bytes / 16 + 256, WHAT)?);
         }
-        Ok(place.as_ref().map_or((0, 0), |memory| (memory.bytes, memory.address)))
+        Ok(allocation.as_ref().map_or((0, 0), |memory| (memory.bytes, memory.address)))
     }
 }
 

@@ -117,9 +117,9 @@ impl Memory {
         check(reserved, what)?;
         let mut first = 0;
         while first < granules {
-            let place = owner(first);
-            let end = (first..granules).find(|granule| owner(*granule) != place).unwrap_or(granules);
-            memory.map(&devices[place], (end - first) * GRANULE_BYTES, what)?;
+            let device_index = owner(first);
+            let end = (first..granules).find(|granule| owner(*granule) != device_index).unwrap_or(granules);
+            memory.map(&devices[device_index], (end - first) * GRANULE_BYTES, what)?;
             first = end;
         }
         let mut access: Vec<sys::CUmemAccessDesc> = Vec::new();

@@ -20,7 +20,7 @@ pub struct Stream {
     /// stream.
     peers: Vec<PeerStream>,
     /// Event that marks the end of the work of this stream, for the other streams; `None` if there are none.
-    done: Option<Event>,
+    end_of_work: Option<Event>,
     /// Whether the last work was queued on the streams of all devices, and not only on this stream.
     last_work_on_all_devices: Cell<bool>,
     /// The function that synchronizes the streams while a graph is recorded, from `join` to `leave`. `None` at all
@@ -34,7 +34,7 @@ pub type Meet = Box<dyn Fn(&Stream) -> Result<()>>;
 /// The stream of another device, and the event that marks the end of its work.
 struct PeerStream {
     stream: Stream,
-    done: Event,
+    end_of_work: Event,
 }
 
 // SAFETY: a stream may be used from any thread, but by one thread at a time. The handle that owns the stream is used by
@@ -60,7 +60,7 @@ impl Stream {
             owned,
             launches,
             peers: Vec::new(),
-            done: None,
+            end_of_work: None,
             last_work_on_all_devices,
             meet,
         }
@@ -70,10 +70,10 @@ impl Stream {
     pub fn with(mut self, others: &[Arc<Device>]) -> Result<Self> {
         reserve(&mut self.peers, others.len(), "streams")?;
         for device in others {
-            self.peers.push(PeerStream { stream: Self::new(device)?, done: Event::new(device)? });
+            self.peers.push(PeerStream { stream: Self::new(device)?, end_of_work: Event::new(device)? });
         }
         if !others.is_empty() {
-            self.done = Some(Event::new(&self.device)?);
+            self.end_of_work = Some(Event::new(&self.device)?);
         }
         Ok(self)
     }
@@ -89,8 +89,8 @@ impl Stream {
     pub(super) fn after_all_devices(&self) -> Result<sys::CUstream> {
         if self.last_work_on_all_devices.get() && !self.synchronize_all()? {
             for peer in &self.peers {
-                peer.done.record(&peer.stream)?;
-                self.wait_for_event(&peer.done)?;
+                peer.end_of_work.record(&peer.stream)?;
+                self.wait_for_event(&peer.end_of_work)?;
             }
         }
         self.last_work_on_all_devices.set(false);
@@ -112,23 +112,25 @@ impl Stream {
     /// work, including work on this device only.
     pub(super) fn on_all_devices(&self) -> Result<impl Iterator<Item = &Self>> {
         let last_work_on_all_devices = self.last_work_on_all_devices.get();
-        if let Some(done) = &self.done
+        if let Some(end_of_work) = &self.end_of_work
             && !self.synchronize_all()?
         {
-            done.record_on(self.stream)?;
+            end_of_work.record_on(self.stream)?;
             if last_work_on_all_devices {
-                self.peers.iter().try_for_each(|peer| peer.done.record(&peer.stream))?;
+                self.peers.iter().try_for_each(|peer| peer.end_of_work.record(&peer.stream))?;
             }
             for (n, peer) in self.peers.iter().enumerate() {
-                peer.stream.wait_for_event(done)?;
+                peer.stream.wait_for_event(end_of_work)?;
                 if last_work_on_all_devices {
-                    self.wait_for_event(&peer.done)?;
+                    self.wait_for_event(&peer.end_of_work)?;
                     let others = self.peers.iter().enumerate().filter(|(other, _)| *other != n);
-                    others.map(|(_, other)| &other.done).try_for_each(|done| peer.stream.wait_for_event(done))?;
+                    others
+                        .map(|(_, other)| &other.end_of_work)
+                        .try_for_each(|event| peer.stream.wait_for_event(event))?;
                 }
             }
         }
-        self.last_work_on_all_devices.set(self.done.is_some());
+        self.last_work_on_all_devices.set(self.end_of_work.is_some());
         Ok(self.all())
     }
 
@@ -158,7 +160,7 @@ impl Stream {
     /// Ends the use of `meet`, and makes this stream wait for the other streams, so that the capture can end.
     pub(super) fn leave(&self) -> Result<()> {
         *self.meet.borrow_mut() = None;
-        self.last_work_on_all_devices.set(self.done.is_some());
+        self.last_work_on_all_devices.set(self.end_of_work.is_some());
         self.after_all_devices().map(drop)
     }
 

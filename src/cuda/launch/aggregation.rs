@@ -109,7 +109,8 @@ real_kernels! {
     RealNumber from PLAIN.len(), in REAL:
     /// Computes the number of entries of each slice of rows, and an upper bound of the eigenvalues of D^-1 A.
     ComputeSliceLengths compute_slice_lengths(ConvertArgs) = "agg_take_lengths", |a| blocks_of(a.c.rows, LANES);
-    /// Stores the matrix in the format of the cycle, and computes the Jacobi step of each row.
+    /// Stores the matrix in the format of the cycle, and computes the factor omega / d_i of the Jacobi step of
+    /// each row.
     ConvertRows convert_rows(ConvertArgs) = "agg_take_rows", |a| blocks_of(a.c.rows, LANES);
     /// First half of the cycle on a level: smooths from zero and sums the residual over the aggregates. Also computes
     /// the first smoothing step on the coarser level.

@@ -36,7 +36,7 @@ pub fn chunk_blocks(cells: i64, most: u32) -> u32 {
 impl LabelledArgs {
     /// Returns the blocks of a launch over the values: one warp per run, or `of_cells` blocks if there are no runs.
     fn blocks(&self, of_cells: u32) -> u32 {
-        if self.runs == 0 { of_cells } else { warp_blocks(self.of as u32) }
+        if self.runs == 0 { of_cells } else { warp_blocks(self.count as u32) }
     }
 }
 
@@ -51,9 +51,9 @@ plain_kernels! {
 real_kernels! {
     RealNumber from aggregation::COUNT + PLAIN.len(), in REAL:
     /// Sums the cells of each slot.
-    SlotSums slot_sums(LabelledArgs) = "slot_sums", |a| a.blocks(chunk_blocks(a.of, MOST_SLOT_BLOCKS));
+    SlotSums slot_sums(LabelledArgs) = "slot_sums", |a| a.blocks(chunk_blocks(a.count, MOST_SLOT_BLOCKS));
     /// Subtracts the mean of each label from v. With `restore`, also adds the stored mean.
-    Shift shift_labelled(LabelledArgs) = "shift", |a| a.blocks(cell_blocks(a.of));
+    Shift shift_labelled(LabelledArgs) = "shift", |a| a.blocks(cell_blocks(a.count));
 }
 
 /// Count of the kernels that families share. The kernels of one family alone are numbered from this value.

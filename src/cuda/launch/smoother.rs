@@ -30,17 +30,18 @@ pub struct RelaxLaunch {
 plain_kernels! {
     Number from 0, in PLAIN:
     /// Relaxes blocks of 8^3 cells with a 7-point stencil.
-    RelaxCubes relax_cubes(RelaxArgs, how: RelaxLaunch) = "smoother_relax_cubes_f64",
-        |a| a.count, (TILE_THREADS, 1), follows_kernel how.follows_kernel;
+    RelaxCubes relax_cubes(RelaxArgs, configuration: RelaxLaunch) = "smoother_relax_cubes_f64",
+        |a| a.count, (TILE_THREADS, 1), follows_kernel configuration.follows_kernel;
     /// Relaxes blocks of any size with a 7-point stencil.
-    Relax7 relax_7(RelaxArgs, how: RelaxLaunch) = "smoother_relax_7_f64",
-        |a| a.count, (TILE_THREADS, 1), follows_kernel how.follows_kernel;
+    Relax7 relax_7(RelaxArgs, configuration: RelaxLaunch) = "smoother_relax_7_f64",
+        |a| a.count, (TILE_THREADS, 1), follows_kernel configuration.follows_kernel;
     /// Relaxes blocks of any size with a 27-point stencil.
-    Relax27 relax_27(RelaxArgs, how: RelaxLaunch) = "smoother_relax_27_f64",
-        |a| a.count, (TILE_THREADS, 1), follows_kernel how.follows_kernel;
+    Relax27 relax_27(RelaxArgs, configuration: RelaxLaunch) = "smoother_relax_27_f64",
+        |a| a.count, (TILE_THREADS, 1), follows_kernel configuration.follows_kernel;
     /// Relaxes blocks of 8^3 cells with dense inverses.
-    RelaxDense relax_dense(RelaxArgs, how: RelaxLaunch) = "smoother_relax_dense_f64",
-        |a| dense_blocks(a, how), (DENSE_THREADS, 1), shared DENSE_BYTES, follows_kernel how.follows_kernel;
+    RelaxDense relax_dense(RelaxArgs, configuration: RelaxLaunch) = "smoother_relax_dense_f64",
+        |a| dense_blocks(a, configuration), (DENSE_THREADS, 1), shared DENSE_BYTES,
+        follows_kernel configuration.follows_kernel;
     /// Copies ghost cells from other patches.
     Exchange exchange(ExchangeArgs, count: u32, follows_kernel: bool) = "smoother_exchange_f64",
         |_a| count, (TILE_THREADS, 1), follows_kernel follows_kernel;
@@ -68,7 +69,7 @@ pub fn allow_dense(device: &Device) -> bool {
 
 /// Returns the number of thread blocks of `relax_dense`, a multiple of `CLUSTER`. All of them are resident at once, and
 /// each computes about the same number of groups of right-hand sides.
-fn dense_blocks(a: &RelaxArgs, how: RelaxLaunch) -> u32 {
-    let (groups, most) = (a.count.div_ceil(COLUMNS), (how.processors / CLUSTER * CLUSTER).max(CLUSTER));
+fn dense_blocks(a: &RelaxArgs, configuration: RelaxLaunch) -> u32 {
+    let (groups, most) = (a.count.div_ceil(COLUMNS), (configuration.processors / CLUSTER * CLUSTER).max(CLUSTER));
     groups.div_ceil(groups.div_ceil(most).max(1)).next_multiple_of(CLUSTER)
 }

@@ -15,9 +15,9 @@ pub const SUMS_PER_PASS: usize = 8;
 /// Marks a position of sell without a row (kernels/sparse/products.cuh).
 pub const NOTHING_THERE: u32 = u32::MAX;
 
-/// Use of the sum of a row (kernels/sparse/rows.cuh).
+/// Operation that finishes a row, from its sum (kernels/sparse/rows.cuh).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum FinishKind {
     Keep = 0,
     Residual = 1,
     Lower = 2,
@@ -52,7 +52,7 @@ plain_kernels! {
     /// Computes x += alpha p and p = d r + beta p, as a step of the loop.
     AdvanceByDiagonal advance_by_diagonal(DiagonalArgs) = "sparse_advance_by_diagonal_f64",
         |a| cell_blocks(a.count), BLOCK;
-    /// Copies the values of a matrix to the places of its format.
+    /// Copies the values of a matrix to their positions in its format.
     Gather gather(GatherArgs) = "sparse_gather_f64", |a| cell_blocks(a.count), BLOCK;
     /// Fills a vector with random numbers.
     Random fill_random(RandomArgs) = "sparse_random_f64", |a| cell_blocks(a.count), BLOCK;

@@ -12,7 +12,7 @@ include!(concat!(env!("OUT_DIR"), "/vectors.rs"));
 
 /// Use of a sum over all cells (kernels/common/vectors.cuh).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum SumUse {
     /// The sum is stored.
     Kept = 0,
     /// The sum is rho = <r, M^-1 r> of an iteration. The last block of the kernel updates the scalars with it.

@@ -19,7 +19,7 @@
 use crate::base::loops::{add, combine, sum};
 use crate::base::reduce::dot;
 use crate::base::shared::Shared;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::deflation::regions::{NO_REGION, Regions};
 use crate::deflation::{CoarseMatrix, Scratch, Solver, multiply_rows};
 use crate::error::{Result, extend, push, reset, zeroed};
@@ -258,14 +258,14 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// Prepares the projection for the regions of a matrix and its coarse matrix E, for at most `members` threads.
+    /// Prepares the projection for the regions of a matrix and its coarse matrix E, for at most `threads` threads.
     pub fn new(
         pieces: Pieces,
         a: &SevenPoints,
         components: &CellComponents,
         regions: &Regions,
         coarse: CoarseMatrix,
-        members: usize,
+        threads: usize,
     ) -> Result<Self> {
         let (nx, ny) = (a.cells.nx, a.cells.ny);
         let patterns = Patterns::new(regions, nx, ny, a.cells.rows())?;
@@ -275,9 +275,9 @@ impl Projection {
             row_sums: RowSums::new(a, components)?,
             scratch: Mutex::new(coarse.scratch()?),
             partial: Shared::zeroed(slots.count())?,
-            g: Shared::zeroed(members * regions.count)?,
+            g: Shared::zeroed(threads * regions.count)?,
             t: Shared::zeroed(regions.count + 1)?,
-            column_sums: Shared::zeroed(members * nx)?,
+            column_sums: Shared::zeroed(threads * nx)?,
             patterns,
             slots,
             coarse,
@@ -296,7 +296,7 @@ impl Projection {
 
     /// Computes the partial sums of Z^T v for the pieces of this thread. `values(cells)` returns v for a range of
     /// cells.
-    pub fn restrict<'v>(&self, me: Me, values: impl Fn(Range<usize>) -> &'v [f64]) {
+    pub fn restrict<'v>(&self, me: TeamThread, values: impl Fn(Range<usize>) -> &'v [f64]) {
         let nx = self.patterns.nx;
         for piece in self.pieces.share(me) {
             // SAFETY: the pieces belong to this thread and are summed one after the other; no other thread reads the
@@ -314,7 +314,7 @@ impl Projection {
     /// # Safety
     /// The piece must belong to the calling thread, which must add all rows of a piece before it begins the next piece.
     /// No other thread may use the sums of the piece before a barrier; `solve` begins with one.
-    pub unsafe fn begin_piece(&self, me: Me, piece: usize, upwards: bool) -> PieceSums<'_> {
+    pub unsafe fn begin_piece(&self, me: TeamThread, piece: usize, upwards: bool) -> PieceSums<'_> {
         let slots = self.slots.first_of_piece[piece] as usize..self.slots.first_of_piece[piece + 1] as usize;
         let nx = self.patterns.nx;
         // SAFETY: only the owner of a piece uses its slots, and only this thread uses its row of `column_sums`.
@@ -335,7 +335,7 @@ impl Projection {
 
     /// Computes t = E^-1 Z^T v from the partial sums, and returns g = Z^T v, which every thread computes for itself.
     /// Passes two barriers, the first on entry.
-    pub fn solve(&self, me: Me) -> &[f64] {
+    pub fn solve(&self, me: TeamThread) -> &[f64] {
         me.barrier();
         let k = self.count();
         // SAFETY: the copy of g belongs to this thread; the partial sums were written before the barrier.

@@ -58,14 +58,14 @@ impl Case {
         CoarseMatrix::new(&self.matrix.matrix(), &self.components, &self.regions, solver, 1e-12).unwrap()
     }
 
-    /// Returns P v, v + Z t and <g, t>, computed by `members` threads.
-    fn projected_by_team(&self, v: &[f64], solver: Solver, members: usize) -> (Vec<f64>, Vec<f64>, f64) {
+    /// Returns P v, v + Z t and <g, t>, computed by `threads` threads.
+    fn projected_by_team(&self, v: &[f64], solver: Solver, threads: usize) -> (Vec<f64>, Vec<f64>, f64) {
         let (a, nx) = (self.matrix.matrix(), self.matrix.cells().nx);
         let pieces = Pieces::new(a.cells);
         let coarse = self.coarse(solver);
-        let projection = Projection::new(pieces, &a, &self.components, &self.regions, coarse, members).unwrap();
+        let projection = Projection::new(pieces, &a, &self.components, &self.regions, coarse, threads).unwrap();
         let outs = [Shared::zeroed(v.len()).unwrap(), Shared::zeroed(v.len()).unwrap()];
-        let work = |me: Me| {
+        let work = |me: TeamThread| {
             projection.restrict(me, |cells| &v[cells]);
             let g = projection.solve(me);
             for row in pieces.share(me).flat_map(|piece| pieces.rows(piece)) {
@@ -79,7 +79,7 @@ impl Case {
             }
             projection.dot_with_t(g)
         };
-        let mut team = Team::new(members).unwrap();
+        let mut team = Team::new(threads).unwrap();
         let product = team
             .run(
                 |me| {
@@ -148,8 +148,8 @@ fn projection_matches_the_formula_for_any_number_of_threads() {
         let name = format!("{:?}, {} vectors", case.matrix.cells(), case.regions.count);
         assert!(close(&alone.0, &expected.0) && close(&alone.1, &expected.1), "{name}");
         assert!((alone.2 - expected.2).abs() <= 1e-11 * expected.2.abs(), "{name}: {} {}", alone.2, expected.2);
-        for members in [2, 3, 7] {
-            assert!(case.projected_by_team(&v, Solver::Inverse, members) == alone, "{name}, {members} members");
+        for threads in [2, 3, 7] {
+            assert!(case.projected_by_team(&v, Solver::Inverse, threads) == alone, "{name}, {threads} threads");
         }
         let sparse = case.projected_by_team(&v, Solver::Cholesky, 2);
         assert!(close(&sparse.0, &alone.0), "{name}");
@@ -166,7 +166,7 @@ fn rows_may_be_added_downwards() {
     // The values are integers, so the order of summation does not matter.
     let v: Vec<f64> = (0..a.cells.count()).map(|c| f64::from(c as u32 % 19)).collect();
     let sums = |upwards: bool| {
-        let work = |me: Me| {
+        let work = |me: TeamThread| {
             for piece in 0..pieces.count() {
                 // SAFETY: only this thread uses the projection, one piece after the other.
                 let mut sums = unsafe { projection.begin_piece(me, piece, upwards) };

@@ -107,7 +107,7 @@ fn one_vector_is_dropped_per_covered_singular_component() {
     );
     let kept = a.regions(&Choice { keep_all: true, ..subdomains([2, 1, 1]) }).unwrap();
     assert_eq!((kept.found, kept.count), (4, 4));
-    assert_eq!(kept.null_of, [1, 2, 2, 3]);
+    assert_eq!(kept.null_vector_of, [1, 2, 2, 3]);
     assert_eq!(kept.surplus, [0, 1, 3]);
     // Cells without couplings are in no region. A component with a nonzero row sum keeps all vectors.
     let mut a = Arrays::of_tanks([6, 5, 4], &[1]);

@@ -34,7 +34,7 @@ use super::rows::CellVector;
 use crate::base::isa::for_each_isa;
 use crate::base::number::{Real, power_of_two_below};
 use crate::base::shared::{Number, Shared};
-use crate::base::team::{Me, Point, share};
+use crate::base::team::{Point, TeamThread, share};
 use crate::dpcg::cell_grids::{Grid, GridMatrix, Hierarchy};
 use crate::error::{Result, reserve, zeroed};
 use crate::stencil::cells::{Cells, SevenPoints};
@@ -60,13 +60,13 @@ pub struct CellMultigrid<T> {
 
 /// A thread of a run, which counts the steps of all passes so far.
 pub struct StepCounter<'a> {
-    me: Me<'a>,
+    me: TeamThread<'a>,
     steps: Cell<usize>,
 }
 
 impl<'a> StepCounter<'a> {
     /// Starts the count of a run at zero.
-    pub fn new(me: Me<'a>) -> Self {
+    pub fn new(me: TeamThread<'a>) -> Self {
         Self { me, steps: Cell::new(0) }
     }
 
@@ -151,7 +151,7 @@ impl<T: Real + Number> CellMultigrid<T> {
     ///
     /// # Safety
     /// No other code may use the vectors before the barrier at the end of this function.
-    unsafe fn solve_coarsest<F: Real, V: CellVector<F>>(&self, me: Me, count: usize, r: &V, x: &V) {
+    unsafe fn solve_coarsest<F: Real, V: CellVector<F>>(&self, me: TeamThread, count: usize, r: &V, x: &V) {
         if me.index == 0 {
             // SAFETY: guaranteed by the caller.
             let (r, x) = unsafe { (r.row(&(0..count)), x.row_mut(&(0..count))) };
@@ -180,10 +180,10 @@ struct Level<'a, F, V> {
 impl<F: Real, V: CellVector<F>> Level<'_, F, V> {
     /// Returns the number of threads that work on this grid, and the rows j of this thread. These rows consist of whole
     /// coarse rows, which also belong to this thread.
-    fn share(&self, me: Me, grid: &Grid<impl Real>) -> (usize, Range<usize>) {
+    fn share(&self, me: TeamThread, grid: &Grid<impl Real>) -> (usize, Range<usize>) {
         let Cells { ny, .. } = self.a.cells;
         let with_team = self.a.cells.count() >= MIN_TEAM_CELLS;
-        let team = if with_team { me.members.min(grid.cells.ny) } else { 1 };
+        let team = if with_team { me.threads.min(grid.cells.ny) } else { 1 };
         if me.index >= team {
             return (team, 0..0);
         }

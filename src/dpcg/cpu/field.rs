@@ -90,13 +90,13 @@ impl Field {
 impl Vector<usize> for Field {
     type Value = f64;
 
-    unsafe fn values(&self, place: usize, len: usize) -> &[f64] {
+    unsafe fn values(&self, position: usize, len: usize) -> &[f64] {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.range(&(place..place + len)) }
+        unsafe { self.range(&(position..position + len)) }
     }
 
-    unsafe fn values_mut(&self, place: usize, len: usize) -> &mut [f64] {
+    unsafe fn values_mut(&self, position: usize, len: usize) -> &mut [f64] {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.range_mut(&(place..place + len)) }
+        unsafe { self.range_mut(&(position..position + len)) }
     }
 }

@@ -16,7 +16,7 @@
 
 use super::rows::CellVector;
 use crate::base::isa::for_each_isa;
-use crate::base::team::{Me, Point, share};
+use crate::base::team::{Point, TeamThread, share};
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, zeroed};
 use crate::stencil::cells::SevenPoints;
 use std::ops::Range;
@@ -75,9 +75,9 @@ impl Incomplete {
     ///
     /// # Safety
     /// From the barrier before this call to the end of the call, no thread may write r, and no other code may use z.
-    pub unsafe fn apply<V: CellVector<f64>>(&self, me: Me, turn: usize, a: &SevenPoints, r: &V, z: &V) {
+    pub unsafe fn apply<V: CellVector<f64>>(&self, me: TeamThread, turn: usize, a: &SevenPoints, r: &V, z: &V) {
         let (ny, nz) = (a.cells.ny, a.cells.nz);
-        let team = me.members.min(ny);
+        let team = me.threads.min(ny);
         if me.index < team {
             let own = share(ny, me.index, team);
             let stage = |planes: usize| turn * nz + planes;
@@ -164,8 +164,8 @@ impl Incomplete {
 
 /// Returns the couplings of a cell to the preceding cells in x, y and z, and the indices of these cells.
 fn before<'a>(a: &'a SevenPoints, cell: usize) -> impl Iterator<Item = (f64, usize)> + 'a {
-    let (place, steps) = (a.cells.indices(cell), a.cells.strides());
-    (0..3).filter(move |&d| place[d] > 0).map(move |d| (a.forward[d][cell - steps[d]], cell - steps[d]))
+    let (indices, steps) = (a.cells.indices(cell), a.cells.strides());
+    (0..3).filter(move |&d| indices[d] > 0).map(move |d| (a.forward[d][cell - steps[d]], cell - steps[d]))
 }
 
 /// Returns the error message about a rejected pivot.

@@ -80,8 +80,8 @@ impl Cpu {
 
     fn make_team(&mut self, cells: Cells) -> Result<&mut Team> {
         let with_team = cells.count() >= MIN_TEAM_CELLS;
-        let members = if with_team { self.wanted_threads.clamp(1, Pieces::new(cells).count()) } else { 1 };
-        Team::sized(&mut self.team, members)
+        let threads = if with_team { self.wanted_threads.clamp(1, Pieces::new(cells).count()) } else { 1 };
+        Team::sized(&mut self.team, threads)
     }
 
     /// Computes the data of a factorization except the matrix, with the vectors and the memory of the preconditioner of
@@ -111,13 +111,13 @@ impl Cpu {
             Some(regions) => {
                 let (solver, tolerance) = (setup.coarse_solver, setup.coarse_tolerance);
                 let e = coarse_matrix(team, &a, components, regions, solver, tolerance)?;
-                Some(Projection::new(pieces, &a, components, regions, e, team.members())?)
+                Some(Projection::new(pieces, &a, components, regions, e, team.threads())?)
             }
         };
         self.seconds_of_e = started.elapsed().as_secs_f64();
         let solver = deflation.as_ref().map(Projection::solver);
         let unfused = UnfusedPreconditioner::make(unfused, setup.preconditioner, &a, team)?;
-        let members = team.members();
+        let threads = team.threads();
         let order = if let Preconditioner::Neumann { order } = setup.preconditioner { order } else { 0 };
         let enough = |vectors: &Vectors| vectors.s.is_some() || order == 0;
         let state = State {
@@ -125,7 +125,7 @@ impl Cpu {
             vectors: vectors.filter(enough).map_or_else(|| Vectors::new(pieces, order > 0), Ok)?,
             preconditioner: setup.preconditioner,
             fused: setup.fused,
-            rings: Shared::zeroed(members * ring_values(order, pieces.cells.nx, pieces.cells.ny))?,
+            rings: Shared::zeroed(threads * ring_values(order, pieces.cells.nx, pieces.cells.ny))?,
             unfused,
             singular,
             deflation,
@@ -195,8 +195,8 @@ impl DpcgBackend for Cpu {
         *state.coarse_nanos.get_mut() = 0;
         let (shared, caller) = (&*state, CallerArrays::new(arrays, state.pieces.cells.ny));
         let result = team.run(
-            |member| drop(program(&mut ThreadState::new(shared, member, &caller, None))),
-            |member| program(&mut ThreadState::new(shared, member, &caller, Some(observer))),
+            |thread| drop(program(&mut ThreadState::new(shared, thread, &caller, None))),
+            |thread| program(&mut ThreadState::new(shared, thread, &caller, Some(observer))),
         )?;
         if Outcome::may_leave_infinities(&result) {
             // Loops multiply values beyond the ends of a row by zero couplings. Infinities from this run must be
@@ -223,6 +223,6 @@ impl Engine for Cpu {
     }
 
     fn threads(&self) -> usize {
-        self.team.as_ref().map_or(1, Team::members)
+        self.team.as_ref().map_or(1, Team::threads)
     }
 }

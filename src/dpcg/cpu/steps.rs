@@ -10,7 +10,7 @@ use super::loops::{horner_step, multiply, over_center, residual, transposed_horn
 use super::state::{State, Vectors};
 use crate::base::loops::{combine, dot, largest};
 use crate::base::reduce::{Reduce, max_abs};
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::deflation::cpu::Projection;
 use crate::dpcg::backend::Preconditioner;
 use crate::dpcg::cpu::unfused::ApplicationCounts;
@@ -28,7 +28,7 @@ use std::time::Instant;
 /// State of one thread during a run.
 pub struct ThreadState<'a> {
     pub(super) state: &'a State,
-    pub(super) me: Me<'a>,
+    pub(super) me: TeamThread<'a>,
     pub(super) caller: &'a CallerArrays<'a>,
     /// Observer of the caller on thread 0; `None` on all other threads.
     pub(super) observer: Option<&'a mut dyn Observer>,
@@ -44,7 +44,7 @@ pub struct ThreadState<'a> {
 impl<'a> ThreadState<'a> {
     pub fn new(
         state: &'a State,
-        me: Me<'a>,
+        me: TeamThread<'a>,
         caller: &'a CallerArrays<'a>,
         observer: Option<&'a mut dyn Observer>,
     ) -> Self {
@@ -342,14 +342,14 @@ impl<'a> SeriesSteps for Series<'a, '_> {
     }
 
     fn lower(&mut self, from: &'a Field, to: &'a Field) -> Result<(), Infallible> {
-        let member = self.0;
-        member.me.barrier();
-        member.each(|cells| {
-            let a = member.state.matrix.couplings(&cells);
+        let thread = self.0;
+        thread.me.barrier();
+        thread.each(|cells| {
+            let a = thread.state.matrix.couplings(&cells);
             let [w, _, s, _, b, _] = a.near;
             // SAFETY: no thread writes r or `from` before the next barrier; the cells of `to` belong to this thread.
             unsafe {
-                let (to, r) = (to.range_mut(&cells), member.vectors().r.range(&cells));
+                let (to, r) = (to.range_mut(&cells), thread.vectors().r.range(&cells));
                 horner_step(to, r, a.center, [w, s, b], from.before(&cells));
             }
         });
@@ -357,10 +357,10 @@ impl<'a> SeriesSteps for Series<'a, '_> {
     }
 
     fn upper(&mut self, v: &'a Field, from: &'a Field, to: &'a Field, _: bool) -> Result<(), Infallible> {
-        let member = self.0;
-        member.me.barrier();
-        member.each(|cells| {
-            let a = member.state.matrix.couplings(&cells);
+        let thread = self.0;
+        thread.me.barrier();
+        thread.each(|cells| {
+            let a = thread.state.matrix.couplings(&cells);
             let [_, e, _, n, _, t] = a.near;
             // SAFETY: no thread writes v or `from` before the next barrier; the cells of `to` belong to this thread.
             unsafe {

@@ -8,7 +8,7 @@ use crate::aggregation::cpu::{CoarseMethod, Cycle};
 use crate::aggregation::{COARSEST, CycleParameters, Hierarchy, KeptAggregates, Ordered, Rules};
 use crate::base::number::{Real, power_of_two_below};
 use crate::base::shared::Number;
-use crate::base::team::{Me, Team};
+use crate::base::team::{Team, TeamThread};
 use crate::base::workers::Workers;
 use crate::direct::couplings::Couplings;
 use crate::dpcg::backend::Preconditioner;
@@ -41,7 +41,7 @@ pub struct ApplicationCounts<'a> {
 
 impl<'a> ApplicationCounts<'a> {
     /// Starts the counters of a run at zero.
-    pub fn new(me: Me<'a>) -> Self {
+    pub fn new(me: TeamThread<'a>) -> Self {
         Self { counter: StepCounter::new(me), count: 0 }
     }
 }
@@ -94,7 +94,7 @@ impl UnfusedPreconditioner {
     pub unsafe fn apply(
         &self,
         applications: &mut ApplicationCounts,
-        me: Me,
+        me: TeamThread,
         a: &SevenPoints,
         (r, z): (&Field, &Field),
         norm: f64,
@@ -160,7 +160,7 @@ fn aggregated<V: Real + Number>(
     team: &Team,
 ) -> Result<Cycle<V>> {
     let scale = power_of_two_below(a.center.iter().fold(0.0, |most: f64, center| most.max(*center))).recip();
-    let workers = &mut Workers::new(team.members());
+    let workers = &mut Workers::new(team.threads());
     let couplings = Couplings::of_cells(a, scale, zero_row_sum)?;
     let hierarchy = Hierarchy::reusing(couplings, scale, &Rules::passes(passes), (COARSEST, kept), workers)?;
     let colours = (0..a.cells.count()).map(|cell| (a.cells.indices(cell).iter().sum::<usize>() % 2) as u32);
@@ -171,7 +171,7 @@ fn aggregated<V: Real + Number>(
 ///
 /// # Safety
 /// The conditions of [`UnfusedPreconditioner::apply`] must hold.
-unsafe fn apply<V: Real + Number>(cycle: &Cycle<V>, me: &Me, r: &[f64], z: &Field) {
+unsafe fn apply<V: Real + Number>(cycle: &Cycle<V>, me: &TeamThread, r: &[f64], z: &Field) {
     // SAFETY: guaranteed by the caller; the cycle assigns each cell to one thread.
     let to = |i: usize, value: f64| unsafe { z.range_mut(&(i..i + 1))[0] = value };
     cycle.apply(me, CoarseMethod::Flexible, |i| r[i], to);
@@ -184,20 +184,20 @@ fn vertex(
     a: &SevenPoints,
     team: &mut Team,
 ) -> Result<UnfusedPreconditioner> {
-    let members = team.members();
+    let threads = team.threads();
     let mut made = match previous {
-        Some(UnfusedPreconditioner::Vertex32(grids)) if single && grids.fits(cells, sweeps, members) => {
+        Some(UnfusedPreconditioner::Vertex32(grids)) if single && grids.fits(cells, sweeps, threads) => {
             UnfusedPreconditioner::Vertex32(grids)
         }
-        Some(UnfusedPreconditioner::Vertex64(grids)) if !single && grids.fits(cells, sweeps, members) => {
+        Some(UnfusedPreconditioner::Vertex64(grids)) if !single && grids.fits(cells, sweeps, threads) => {
             UnfusedPreconditioner::Vertex64(grids)
         }
         other => {
             // The previous preconditioner is freed before a new one is allocated.
             drop(other);
             match single {
-                true => UnfusedPreconditioner::Vertex32(VertexMultigrid::new(cells, sweeps, members)?),
-                false => UnfusedPreconditioner::Vertex64(VertexMultigrid::new(cells, sweeps, members)?),
+                true => UnfusedPreconditioner::Vertex32(VertexMultigrid::new(cells, sweeps, threads)?),
+                false => UnfusedPreconditioner::Vertex64(VertexMultigrid::new(cells, sweeps, threads)?),
             }
         }
     };

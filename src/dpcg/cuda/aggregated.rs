@@ -3,7 +3,7 @@
 
 use super::source::DeviceMatrix;
 use crate::aggregation::Rules;
-use crate::aggregation::cuda::{Engine, Shape};
+use crate::aggregation::cuda::{AggregationMultigrid, Shape};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::aggregation::Couplings;
@@ -15,7 +15,7 @@ use crate::error::Result;
 const MOST_COUPLINGS: usize = 6;
 
 /// The preconditioner: one cycle of aggregation-based multigrid.
-pub struct Aggregated(Engine);
+pub struct Aggregated(AggregationMultigrid);
 
 impl Aggregated {
     /// Builds the preconditioner for `scale` times the matrix. Reuses the memory of the previous preconditioner.
@@ -26,13 +26,13 @@ impl Aggregated {
         (passes, single): (usize, bool),
         before: Option<Self>,
     ) -> Result<Self> {
-        let shape = Shape { rows: source.of.count(), entries: MOST_COUPLINGS * source.of.count() };
+        let shape = Shape { rows: source.extents.count(), entries: MOST_COUPLINGS * source.extents.count() };
         let take = |c: &Couplings| {
             let (cells, m) = (source.cells, source.m);
             launch::cell_couplings(stream, &CellCouplingsArgs { cells, m, scale, zero_row_sum, c: *c })
         };
         let before = before.map(|before| before.0);
-        Ok(Self(Engine::new(stream, (shape, &Rules::passes(passes)), (scale, single), before, take)?.0))
+        Ok(Self(AggregationMultigrid::new(stream, (shape, &Rules::passes(passes)), (scale, single), before, take)?.0))
     }
 
     /// Computes z = M^-1 r and <r, z>.

@@ -15,7 +15,7 @@ use crate::stencil::components::ZERO_ROW_SUM;
 
 /// A coarse grid.
 pub struct Grid {
-    pub of: Cells,
+    pub extents: Cells,
     /// Arguments of the kernels, with the addresses of matrix and vectors.
     pub arguments: CellArgs,
     /// Number of fine cells per coarse cell in each direction.
@@ -26,12 +26,12 @@ pub struct Grid {
 
 impl Grid {
     /// Allocates a grid with zeros in all arrays.
-    fn zeroed(pool: &mut Pool, stream: &Stream, of: Cells, ratio: [usize; 3], value: usize) -> Result<Self> {
-        let arrays = Padded::zeroed_in(pool, stream, 6, of.count(), of.plane(), value, GRIDS)?;
+    fn zeroed(pool: &mut Pool, stream: &Stream, extents: Cells, ratio: [usize; 3], value: usize) -> Result<Self> {
+        let arrays = Padded::zeroed_in(pool, stream, 6, extents.count(), extents.plane(), value, GRIDS)?;
         let [center, x, y, z, r, solution] = [0, 1, 2, 3, 4, 5].map(|k| arrays.at(k));
         let forward = [x, y, z];
-        let arguments = CellArgs { cells: box_of(of), center, forward, r, x: solution, colour: 0, from_zero: 0 };
-        Ok(Self { of, arguments, ratio, arrays })
+        let arguments = CellArgs { cells: box_of(extents), center, forward, r, x: solution, colour: 0, from_zero: 0 };
+        Ok(Self { extents, arguments, ratio, arrays })
     }
 }
 
@@ -49,7 +49,7 @@ pub fn make(
     let maker = GridSetup::new(pool, stream, source, (scalars, scale), single)?;
     launch::row_sums_of_finest(stream, &arguments(&maker, None, 0))?;
     let mut grids: Vec<Grid> = Vec::new();
-    while grids.last().map_or(source.of, |grid| grid.of).count() > coarsest.min(Dense::MOST) {
+    while grids.last().map_or(source.extents, |grid| grid.extents).count() > coarsest.min(Dense::MOST) {
         let grid = coarsen(&maker, pool, grids.last(), grids.len())?;
         push(&mut grids, grid, GRIDS)?;
     }
@@ -69,7 +69,7 @@ fn arguments(maker: &GridSetup, grid: Option<&Grid>, l: usize) -> CellGridArgs {
         cells,
         forward,
         center,
-        excess: maker.excess[l % 2],
+        row_sums: maker.row_sums[l % 2],
         factor: if l == 0 { maker.scale } else { 1.0 },
         zero_row_sum: ZERO_ROW_SUM,
         partial: maker.partial,
@@ -83,14 +83,14 @@ fn arguments(maker: &GridSetup, grid: Option<&Grid>, l: usize) -> CellGridArgs {
 fn coarsen(maker: &GridSetup, pool: &mut Pool, fine: Option<&Grid>, l: usize) -> Result<Grid> {
     let (stream, single) = (maker.stream, maker.single);
     let [x, y, z, _] = maker.fetch_strengths()?;
-    let of = fine.map_or(maker.source.of, |grid| grid.of);
-    let ratio = cell_ratio(of, [x, y, z]);
-    let grid = Grid::zeroed(pool, stream, coarse_cells(of, ratio), ratio, maker.value_bytes())?;
+    let extents = fine.map_or(maker.source.extents, |grid| grid.extents);
+    let ratio = cell_ratio(extents, [x, y, z]);
+    let grid = Grid::zeroed(pool, stream, coarse_cells(extents, ratio), ratio, maker.value_bytes())?;
     let a = CellGridArgs {
         coarse: grid.arguments.cells,
         ratio: ratio.map(|n| n as i32),
         coarse_forward: grid.arguments.forward,
-        coarse_excess: maker.excess[(l + 1) % 2],
+        coarse_row_sums: maker.row_sums[(l + 1) % 2],
         ..arguments(maker, fine, l)
     };
     if single && l == 0 {
@@ -104,12 +104,12 @@ fn coarsen(maker: &GridSetup, pool: &mut Pool, fine: Option<&Grid>, l: usize) ->
 
 /// Returns the inverse of the matrix of coarse grid l - 1, or of the caller's matrix if l = 0.
 fn invert(maker: &GridSetup, pool: &mut Pool, grid: Option<&Grid>, l: usize) -> Result<Dense> {
-    let CellGridArgs { cells, center, forward: [c, ..], excess, factor, .. } = arguments(maker, grid, l);
+    let CellGridArgs { cells, center, forward: [c, ..], row_sums, factor, .. } = arguments(maker, grid, l);
     let stride = grid.map_or(maker.source.stride(), |grid| grid.arrays.stride());
-    let a = CoarsestArgs { cells, c, c_stride: stride as i64, center, factor, excess, ..CoarsestArgs::default() };
+    let a = CoarsestArgs { cells, c, c_stride: stride as i64, center, factor, row_sums, ..CoarsestArgs::default() };
     let short = grid.is_some() && maker.single;
     let spread = if short { launch::spread_cells_short } else { launch::spread_cells };
-    let mut dense = maker.invert(pool, grid.map_or(maker.source.of, |grid| grid.of).count(), spread, a)?;
+    let mut dense = maker.invert(pool, grid.map_or(maker.source.extents, |grid| grid.extents).count(), spread, a)?;
     if grid.is_none() {
         // The inverse of A is (s A)^-1 s.
         dense.multiply_by(maker.stream, factor)?;

@@ -58,41 +58,51 @@ const CUBE_ENTRIES: usize = 36;
 
 /// The matrix of a grid.
 struct Matrix {
-    of: Cells,
+    extents: Cells,
     conductances: Conductances,
     rows: Padded,
 }
 
 /// Returns the number of zeros before and after each array of a grid: the largest offset of a 27-point stencil. On the
 /// finest grid, a plane of zeros is sufficient, so the solver's vectors can be used there.
-fn guard(of: Cells) -> usize {
-    of.plane() + of.nx + 1
+fn guard(extents: Cells) -> usize {
+    extents.plane() + extents.nx + 1
 }
 
 impl Matrix {
     /// Allocates the matrix of a grid, with conductances for `offsets` offsets of the stencil.
-    fn zeroed(pool: &mut Pool, stream: &Stream, of: Cells, offsets: usize, value: usize) -> Result<Self> {
-        let own = Padded::zeroed_in(pool, stream, offsets, of.count(), guard(of), value, GRIDS)?;
-        Self::with(Conductances::of(own), pool, stream, of, value)
+    fn zeroed(pool: &mut Pool, stream: &Stream, extents: Cells, offsets: usize, value: usize) -> Result<Self> {
+        let own = Padded::zeroed_in(pool, stream, offsets, extents.count(), guard(extents), value, GRIDS)?;
+        Self::with(Conductances::of(own), pool, stream, extents, value)
     }
 
     /// Allocates the diagonal and the reciprocal divisors for existing conductances.
-    fn with(conductances: Conductances, pool: &mut Pool, stream: &Stream, of: Cells, value: usize) -> Result<Self> {
-        Ok(Self { of, conductances, rows: Padded::zeroed_in(pool, stream, 2, of.count(), guard(of), value, GRIDS)? })
+    fn with(
+        conductances: Conductances,
+        pool: &mut Pool,
+        stream: &Stream,
+        extents: Cells,
+        value: usize,
+    ) -> Result<Self> {
+        Ok(Self {
+            extents,
+            conductances,
+            rows: Padded::zeroed_in(pool, stream, 2, extents.count(), guard(extents), value, GRIDS)?,
+        })
     }
 
     /// Makes a grid of this matrix. Allocates the weights of the transfer to the next grid, and vectors unless the grid
     /// uses those of the solver.
     fn grid(self, pool: &mut Pool, stream: &Stream, coarse: Cells, coarsened: [bool; 3], value: usize) -> Result<Grid> {
-        let of = self.of;
+        let extents = self.extents;
         let (strides, count) = Strides::of(box_of(coarse), coarsened);
         let (weights, [_]) = pool.lists(stream, [value * count], GRIDS)?;
         let vectors = match self.conductances.own {
-            Some(_) => Some(Padded::zeroed_in(pool, stream, 3, of.count(), guard(of), value, GRIDS)?),
+            Some(_) => Some(Padded::zeroed_in(pool, stream, 3, extents.count(), guard(extents), value, GRIDS)?),
             None => None,
         };
         Ok(Grid {
-            cells: box_of(of),
+            cells: box_of(extents),
             coarse: box_of(coarse),
             coarsened: coarsened.map(i32::from),
             conductances: self.conductances,
@@ -131,7 +141,7 @@ impl Slabs {
     /// the row sums of the grids with odd numbers. This workspace is the memory of the solver's vectors.
     fn plan(maker: &GridSetup, pool: &mut Pool, odd: Cells, coarse: Cells, weights: usize) -> Result<Self> {
         let (weights, plane) = (8 * weights, 8 * CUBE_ENTRIES * coarse.plane());
-        let before = (maker.excess[1] - maker.excess[0]) as usize + 8 * odd.count();
+        let before = (maker.row_sums[1] - maker.row_sums[0]) as usize + 8 * odd.count();
         let left = pool.workspace().bytes - before;
         let planes = (left.saturating_sub(weights) / plane).min(coarse.nz);
         if planes < coarse.nz.min(2) {
@@ -144,7 +154,7 @@ impl Slabs {
         let slabs = if planes < coarse.nz { coarse.nz.div_ceil(planes - 1) } else { 1 };
         let points = coarse.nz.div_ceil(slabs);
         pool.borrow(before + weights + plane * coarse.nz.min(points + 1));
-        let at = maker.excess[0] + before as u64;
+        let at = maker.row_sums[0] + before as u64;
         Ok(Self { weights: at, cubes: at + weights as u64, points })
     }
 
@@ -175,25 +185,27 @@ pub fn make(
 ) -> Result<GridsAndInverse<Grid>> {
     let maker = GridSetup::new(pool, stream, source, (scalars, scale), single)?;
     let mut matrix = match single {
-        true => Matrix::zeroed(pool, stream, source.of, FACES.len(), maker.value_bytes())?,
-        false => Matrix::with(Conductances::of_matrix(source, scale), pool, stream, source.of, maker.value_bytes())?,
+        true => Matrix::zeroed(pool, stream, source.extents, FACES.len(), maker.value_bytes())?,
+        false => {
+            Matrix::with(Conductances::of_matrix(source, scale), pool, stream, source.extents, maker.value_bytes())?
+        }
     };
     launch::compute_conductances(stream, single, &arguments(&maker, &matrix, 0))?;
     let mut grids = Vec::new();
-    while grids.is_empty() || matrix.of.count() > COARSEST {
+    while grids.is_empty() || matrix.extents.count() > COARSEST {
         let (grid, next) = coarsen(&maker, pool, matrix, grids.len())?;
         push(&mut grids, grid, GRIDS)?;
         matrix = next;
     }
     let a = CoarsestArgs {
-        cells: box_of(matrix.of),
+        cells: box_of(matrix.extents),
         c: matrix.conductances.at,
         c_stride: matrix.conductances.stride as i64,
-        excess: maker.excess[grids.len() % 2],
+        row_sums: maker.row_sums[grids.len() % 2],
         ..CoarsestArgs::default()
     };
     let spread = if single { launch::spread_coarsest_short } else { launch::spread_coarsest };
-    let inverse = maker.invert(pool, matrix.of.count(), spread, a)?;
+    let inverse = maker.invert(pool, matrix.extents.count(), spread, a)?;
     let made = maker.finish(pool, grids, inverse)?;
     for arrays in [matrix.conductances.own, Some(matrix.rows)].into_iter().flatten() {
         pool.save_for_next(arrays.into_memory())?;
@@ -204,14 +216,14 @@ pub fn make(
 /// Returns the arguments of the setup kernels for grid l. The fields of the next grid are zero.
 fn arguments(maker: &GridSetup, matrix: &Matrix, l: usize) -> CoarseningArgs {
     CoarseningArgs {
-        fine: box_of(matrix.of),
+        fine: box_of(matrix.extents),
         m: maker.source.m,
         scale: maker.scale,
         c: matrix.conductances.at,
         c_stride: matrix.conductances.stride as i64,
         diagonal: matrix.rows.at(DIAGONAL),
         inverse: matrix.rows.at(INVERSE),
-        excess: maker.excess[l % 2],
+        row_sums: maker.row_sums[l % 2],
         partial: maker.partial,
         strengths: maker.strengths,
         scalars: maker.scalars,
@@ -231,9 +243,10 @@ fn coarsen(maker: &GridSetup, pool: &mut Pool, matrix: Matrix, l: usize) -> Resu
     let a = arguments(maker, &matrix, l);
     strengths(stream, single, &a)?;
     let [x, y, z, rows] = maker.fetch_strengths()?;
-    let coarsened = coarsened_directions(matrix.of, [x, y, z].map(|sum| sum / rows.max(1.0)), SEMICOARSENING_RATIO);
-    let coarse = coarse_cells(matrix.of, coarsened.map(|d| 1 + usize::from(d)));
-    let odd = if l % 2 == 1 { matrix.of } else { coarse };
+    let coarsened =
+        coarsened_directions(matrix.extents, [x, y, z].map(|sum| sum / rows.max(1.0)), SEMICOARSENING_RATIO);
+    let coarse = coarse_cells(matrix.extents, coarsened.map(|d| 1 + usize::from(d)));
+    let odd = if l % 2 == 1 { matrix.extents } else { coarse };
     let grid = matrix.grid(pool, stream, coarse, coarsened, value)?;
     let next = Matrix::zeroed(pool, stream, coarse, CUBE.len(), value)?;
     let (_, count) = Strides::of(grid.coarse, coarsened);
@@ -247,7 +260,7 @@ fn coarsen(maker: &GridSetup, pool: &mut Pool, matrix: Matrix, l: usize) -> Resu
         cubes: slabs.cubes,
         coarse_c: next.conductances.at,
         coarse_stride: next.conductances.stride as i64,
-        coarse_excess: maker.excess[(l + 1) % 2],
+        coarse_row_sums: maker.row_sums[(l + 1) % 2],
         ..a
     };
     for which in 1..=3 {

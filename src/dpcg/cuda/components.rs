@@ -16,7 +16,7 @@ const WHAT: &str = "components";
 
 /// Components of the matrix that was inspected last.
 pub struct Components {
-    of: Cells,
+    extents: Cells,
     /// Memory of the data per cell (component of each cell, first component of each chunk of `CHUNK` cells), and memory
     /// of the data per component. Allocated for the first matrix whose cells are not all in one component.
     memory: [Option<Memory>; 2],
@@ -31,12 +31,19 @@ impl Components {
     /// Describes the matrix of `source`. `root`: address of each cell's root, which the inspection computes.
     pub fn new(source: &DeviceMatrix, root: Address) -> Self {
         let arguments = CellComponentArgs { cells: source.cells, m: source.m, root, ..CellComponentArgs::default() };
-        Self { of: source.of, memory: [None, None], room: 0, arguments, size: Vec::new(), singular: Vec::new() }
+        Self {
+            extents: source.extents,
+            memory: [None, None],
+            room: 0,
+            arguments,
+            size: Vec::new(),
+            singular: Vec::new(),
+        }
     }
 
     /// Records that all cells belong to one component, and whether it is singular.
     pub fn set_whole(&mut self, singular: bool) -> Result<()> {
-        self.size = collected([self.of.count()], WHAT)?;
+        self.size = collected([self.extents.count()], WHAT)?;
         self.singular = collected([singular], WHAT)?;
         Ok(())
     }
@@ -44,7 +51,7 @@ impl Components {
     /// Numbers `count` components in the order of their first cells. Returns the first cells of the singular
     /// components.
     pub fn number(&mut self, stream: &Stream, count: usize, zero_row_sum: f64) -> Result<Vec<usize>> {
-        let (n, chunks) = (self.of.count(), self.of.count().div_ceil(CHUNK as usize));
+        let (n, chunks) = (self.extents.count(), self.extents.count().div_ceil(CHUNK as usize));
         if self.memory[0].is_none() {
             let (memory, [number, chunk_start]) = lists(stream, [4 * n, 4 * (chunks + 1)], WHAT)?;
             self.memory[0] = Some(memory);
@@ -80,8 +87,8 @@ impl Components {
     }
 
     /// Returns whether all cells belong to one component.
-    pub fn is_whole(&self) -> bool {
-        self.size[..] == [self.of.count()]
+    pub fn is_single_component(&self) -> bool {
+        self.size[..] == [self.extents.count()]
     }
 
     /// Returns the fraction of the center below which `number` treated a row sum as zero.
@@ -92,7 +99,7 @@ impl Components {
     /// Returns the address of the array with the component of each cell; a cell without component has all bits set.
     /// Returns 0 if all cells belong to one component.
     pub fn of_cells(&self) -> Address {
-        if self.is_whole() { 0 } else { self.arguments.number }
+        if self.is_single_component() { 0 } else { self.arguments.number }
     }
 
     /// Stores a 32-bit label per cell at `labels`: the index of its component among the singular components. Cells in
@@ -109,11 +116,11 @@ impl Components {
 
     /// Lists the cells of singular components by component. Returns `None` if no component is singular.
     pub fn singular_cells(&self, pool: &mut Pool, stream: &Stream) -> Result<Option<Labelled>> {
-        let (count, cells) = (self.list().singular_count(), self.of.count());
+        let (count, cells) = (self.list().singular_count(), self.extents.count());
         if count == 0 {
             return Ok(None);
         }
-        if self.is_whole() {
+        if self.is_single_component() {
             return Labelled::new(pool, stream, cells, CellLabels { of: 0, wide: 0, count: 1 }).map(Some);
         }
         let (memory, [of]) = pool.lists(stream, [4 * cells], WHAT)?;

@@ -59,19 +59,19 @@ impl Deflation {
     pub fn new(
         pool: &mut Pool,
         stream: &Stream,
-        of: &FactorizationInput,
+        input: &FactorizationInput,
         regions: &Regions,
         (singular, scale): (Option<&Labelled>, f64),
         team: &mut Team,
     ) -> Result<Self> {
-        let region = RegionNumbers::new(pool, stream, of, regions)?;
+        let region = RegionNumbers::new(pool, stream, input, regions)?;
         let count = region.count;
         let (vectors, [g, t, clock]) = pool.lists(stream, [8 * count, 8 * (count + 1), 8], WHAT)?;
         stream.fill(vectors.address, 0, vectors.bytes)?;
         let mut inverse = None;
-        let mut solver = of.setup.coarse_solver;
+        let mut solver = input.setup.coarse_solver;
         if solver == Solver::Inverse && count <= Dense::MOST_VECTORS {
-            inverse = match on_device(pool, stream, of.source, &region, singular, scale) {
+            inverse = match on_device(pool, stream, input.source, &region, singular, scale) {
                 // If the device has too little memory for a large E, E is factorized on the host.
                 Err(error) if count > Dense::MOST && error.is_out_of_memory_or_unsupported() => None,
                 made => made?,
@@ -82,9 +82,9 @@ impl Deflation {
         let inverse = match inverse {
             Some(inverse) => SolverOfE::Dense(inverse),
             None => {
-                let tolerance = of.setup.coarse_tolerance;
-                let (a, components) = (of.on_host(stream)?, of.components_on_host(stream, team)?);
-                let regions = region.on_host(stream, of, regions)?;
+                let tolerance = input.setup.coarse_tolerance;
+                let (a, components) = (input.on_host(stream)?, input.components_on_host(stream, team)?);
+                let regions = region.on_host(stream, input, regions)?;
                 let coarse = coarse_matrix(team, &a, &components, &regions, solver, tolerance)?;
                 if let Some(inverse) = coarse.inverse() {
                     SolverOfE::Dense(Dense::sent(pool, stream, inverse)?)
@@ -95,7 +95,7 @@ impl Deflation {
                 }
             }
         };
-        let regions = Labelled::new(pool, stream, of.source.of.count(), region.labels())?;
+        let regions = Labelled::new(pool, stream, input.source.extents.count(), region.labels())?;
         Ok(Self { region, regions, inverse, vectors, g, t, clock, host_bytes })
     }
 
@@ -133,7 +133,7 @@ impl Deflation {
 
     /// Computes t = E^-1 Z^T q and <Z^T q, t>. Requires E^-1 on the device.
     pub fn solve_with_product(&self, stream: &Stream, q: Address, sum: Sum) -> Result<()> {
-        self.regions.sums(stream, q, self.g, Sum { how: 0, conditional: 0, ..sum })?;
+        self.regions.sums(stream, q, self.g, Sum { sum_use: 0, conditional: 0, ..sum })?;
         match &self.inverse {
             SolverOfE::Dense(inverse) => inverse.multiply(stream, self.g, self.t, self.clock, sum),
             SolverOfE::Host { .. } => Err(Error::Internal("the device has no inverse of E".to_owned())),
@@ -162,7 +162,7 @@ impl Deflation {
     /// in seconds that the host spent on E^-1, or 0.
     pub fn project(&mut self, stream: &Stream, source: &DeviceMatrix, v: Address, p: Address, sum: Sum) -> Result<f64> {
         // Only the last kernel computes the sum.
-        let seconds = self.solve(stream, v, Sum { partial: 0, how: 0, conditional: 0, ..sum })?;
+        let seconds = self.solve(stream, v, Sum { partial: 0, sum_use: 0, conditional: 0, ..sum })?;
         launch::subtract_deflated(stream, &self.arguments(source, v, p, sum))?;
         Ok(seconds)
     }
@@ -218,8 +218,8 @@ fn on_device(
     stream.fill(sums, 0, bytes)?;
     // The inversion may overwrite the sums, because they are no longer needed when it begins.
     let mut dense = Dense::zeroed(pool, stream, n, Some(sums))?;
-    stream.send(dense.null_of, &regions.null_of)?;
-    stream.send(dense.nulls, &[regions.nulls as u32])?;
+    stream.send(dense.null_vector_of, &regions.null_vector_of)?;
+    stream.send(dense.null_vector_count, &[regions.null_vector_count as u32])?;
     let a = CoarseMatrixArgs {
         cells: source.cells,
         m: source.m,
@@ -227,7 +227,7 @@ fn on_device(
         singular: singular.map_or(CellLabels::default(), Labelled::of_cells),
         scale,
         sums,
-        null_of: dense.null_of,
+        null_vector_of: dense.null_vector_of,
         matrix: dense.matrix(),
         diagonal: dense.diagonal,
         n: n as i32,
@@ -236,7 +236,7 @@ fn on_device(
     launch::add_couplings(stream, &a)?;
     launch::round_coarse_matrix(stream, &a)?;
     dense.invert(stream)?;
-    if regions.nulls > 0 {
+    if regions.null_vector_count > 0 {
         dense.complete(stream, true)?;
     }
     dense.copy_from_workspace(stream)?;

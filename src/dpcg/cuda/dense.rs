@@ -20,9 +20,9 @@ pub struct Dense {
     /// Diagonal of the matrix.
     pub diagonal: Address,
     /// Null vector of each unknown, counted from 1; 0: none. A bit marks the removed unknown of each null vector.
-    pub null_of: Address,
+    pub null_vector_of: Address,
     /// Number of null vectors.
-    pub nulls: Address,
+    pub null_vector_count: Address,
     /// Shift of each null vector: 1 / (c k^2) and c.
     shift: Address,
     /// Largest magnitude in the inverse, and largest diagonal entry of the matrix with its shifts.
@@ -42,11 +42,11 @@ impl Dense {
         let own = if work.is_some() { 0 } else { square };
         // There are two numbers per null vector, and at most as many null vectors as unknowns.
         let sizes = [square, own, 16 * (PIVOTS * PIVOTS) as usize, 8 * n, 4 * n, 4, 16 * n, 16];
-        let (memory, [first, second, pivots, diagonal, null_of, nulls, shift, largest]) =
+        let (memory, [first, second, pivots, diagonal, null_vector_of, null_vector_count, shift, largest]) =
             pool.lists(stream, sizes, WHAT)?;
         stream.fill(memory.address, 0, memory.bytes)?;
         let buffers = [first, work.unwrap_or(second)];
-        Ok(Self { memory, n, buffers, pivots, diagonal, null_of, nulls, shift, largest })
+        Ok(Self { memory, n, buffers, pivots, diagonal, null_vector_of, null_vector_count, shift, largest })
     }
 
     /// Copies the inverse from the workspace to the memory of this object.
@@ -70,7 +70,17 @@ impl Dense {
         stream.send(first, inverse)?;
         stream.wait()?;
         let (n, buffers) = (inverse.len().isqrt(), [first; 2]);
-        Ok(Self { memory, n, buffers, pivots: 0, diagonal: 0, null_of: 0, nulls: 0, shift: 0, largest: 0 })
+        Ok(Self {
+            memory,
+            n,
+            buffers,
+            pivots: 0,
+            diagonal: 0,
+            null_vector_of: 0,
+            null_vector_count: 0,
+            shift: 0,
+            largest: 0,
+        })
     }
 
     /// Returns the memory to the pool.
@@ -95,8 +105,18 @@ impl Dense {
 
     fn null_args(&self, add: bool) -> NullVectorArgs {
         let [from, to] = self.buffers;
-        let Self { diagonal, null_of, nulls, shift, largest, .. } = *self;
-        NullVectorArgs { from, to, diagonal, null_of, nulls, shift, largest, n: self.n as i32, add: i32::from(add) }
+        let Self { diagonal, null_vector_of, null_vector_count, shift, largest, .. } = *self;
+        NullVectorArgs {
+            from,
+            to,
+            diagonal,
+            null_vector_of,
+            null_vector_count,
+            shift,
+            largest,
+            n: self.n as i32,
+            add: i32::from(add),
+        }
     }
 
     /// Replaces the inverse G by Q G Q with Q = I - u u^T / k and k = u^T u, for each null vector u. The result is the

@@ -5,7 +5,7 @@ use super::source::DeviceMatrix;
 use super::state::{FusedSteps, State, Vectors};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
-use crate::cuda::launch::{FusedArgs, Scalars, Sum, Use};
+use crate::cuda::launch::{FusedArgs, Scalars, Sum, SumUse};
 use crate::error::Result;
 use std::mem::offset_of;
 
@@ -40,7 +40,7 @@ impl State {
     /// Launches an iteration that begins with p, q and, with deflation, t, where P A p = q - A Z t. The kernels also
     /// update rho and sigma, or end the loop. `last` is the sum that the last kernel computes.
     pub fn fused_iteration(&self, stream: &Stream, source: &DeviceMatrix, last: Sum) -> Result<()> {
-        let rho = Sum { how: Use::Rho as i32, conditional: 0, ..last };
+        let rho = Sum { sum_use: SumUse::Rho as i32, conditional: 0, ..last };
         let a = FusedArgs { sum: rho, ..self.passes_args(source) };
         if self.is_series() {
             self.descend(stream, &a)?;
@@ -53,7 +53,8 @@ impl State {
             self.precondition(stream, source, rho)?;
         }
         let energy = Sum { in_loop: 1, ..self.vectors.sum_to(offset_of!(Scalars, sigma)) };
-        let [alone, part] = [Use::LastSigma, Use::LastPart].map(|how| Sum { how: how as i32, ..last });
+        let [alone, part] =
+            [SumUse::LastSigma, SumUse::LastPart].map(|sum_use| Sum { sum_use: sum_use as i32, ..last });
         self.ascend(stream, source, alone, [energy, part])
     }
 

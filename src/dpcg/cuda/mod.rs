@@ -92,8 +92,8 @@ impl Cuda {
 
     /// Starts the thread team for the inspection on the host.
     fn make_team(&mut self, cells: Cells) -> Result<()> {
-        let members = if cells.count() < MIN_TEAM_CELLS { 1 } else { self.threads.clamp(1, cells.rows()) };
-        Team::sized(&mut self.team, members).map(|_| ())
+        let threads = if cells.count() < MIN_TEAM_CELLS { 1 } else { self.threads.clamp(1, cells.rows()) };
+        Team::sized(&mut self.team, threads).map(|_| ())
     }
 
     /// Returns the counts of couplings that point out of the box, and the first such coupling. `input` contains the
@@ -138,7 +138,7 @@ impl DpcgBackend for Cuda {
             *self = Self::with(session, self.threads);
         }
         let _entered = self.session.device.clone().enter()?;
-        if self.source.as_ref().is_none_or(|source| source.of != a.cells) {
+        if self.source.as_ref().is_none_or(|source| source.extents != a.cells) {
             // The old memory is freed before new memory is allocated.
             (self.state, self.surveyor, self.source, self.staging) = (None, None, None, None);
             let source = self.source.insert(DeviceMatrix::new(self.session.stream(), a.cells)?);
@@ -176,7 +176,7 @@ impl DpcgBackend for Cuda {
         let _entered = self.session.device.clone().enter()?;
         let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
         let count;
-        (count, self.regions) = surveyor.find_regions(self.session.stream(), source.of, choice)?.with_counts();
+        (count, self.regions) = surveyor.find_regions(self.session.stream(), source.extents, choice)?.with_counts();
         Ok(count)
     }
 
@@ -211,7 +211,7 @@ impl DpcgBackend for Cuda {
         let (Some(k), Some(source)) = (&mut self.state, &self.source) else {
             return Err(Error::State("factorize must come before solve".to_owned()));
         };
-        let array = 8 * source.of.count();
+        let array = 8 * source.extents.count();
         let stays = arrays.device_input != 0 && arrays.device_output != 0;
         if !stays && self.staging.is_none() {
             self.staging = Some(Memory::zeroed(stream.device(), stream, 2 * array, "arrays that are on the host")?);
@@ -219,7 +219,7 @@ impl DpcgBackend for Cuda {
         let staged = self.staging.as_ref().map_or(0, |memory| memory.address);
         k.seconds_coarse = 0.0;
         k.deflation.as_ref().map_or(Ok(()), |deflation| deflation.start_clock(stream))?;
-        let call = self.session.call(arrays, observer, source.of, [staged, staged + array as u64]);
+        let call = self.session.call(arrays, observer, source.extents, [staged, staged + array as u64]);
         let mut run = Run { state: k, source, stream: call.stream, call, rhs: Rhs::default(), norm2: f64::NAN };
         let result = program(&mut run);
         let failed = run.call.failed.take();

@@ -33,7 +33,7 @@ pub struct GridSetup<'a> {
     pub strengths: Address,
     /// Row sums of grids with even and with odd numbers, in the pool's workspace. No grid has more points than the
     /// finest one.
-    pub excess: [Address; 2],
+    pub row_sums: [Address; 2],
 }
 
 impl<'a> GridSetup<'a> {
@@ -46,8 +46,8 @@ impl<'a> GridSetup<'a> {
         single: bool,
     ) -> Result<Self> {
         let (memory, [partial, strengths]) = pool.lists(stream, [8 * 4 * MOST_CELL_BLOCKS as usize, 8 * 4], GRIDS)?;
-        let excess = pool.borrow_pair(source.of.count())?;
-        Ok(Self { stream, source, scalars, scale, single, memory, partial, strengths, excess })
+        let row_sums = pool.borrow_pair(source.extents.count())?;
+        Ok(Self { stream, source, scalars, scale, single, memory, partial, strengths, row_sums })
     }
 
     /// Returns the bytes of a value on coarse grids.
@@ -73,8 +73,8 @@ impl<'a> GridSetup<'a> {
         a: CoarsestArgs,
     ) -> Result<Dense> {
         let mut dense = Dense::zeroed(pool, self.stream, n, None)?;
-        let (matrix, diagonal, null_of) = (dense.matrix(), dense.diagonal, dense.null_of);
-        spread(self.stream, &CoarsestArgs { matrix, diagonal, null_of, ..a })?;
+        let (matrix, diagonal, null_vector_of) = (dense.matrix(), dense.diagonal, dense.null_vector_of);
+        spread(self.stream, &CoarsestArgs { matrix, diagonal, null_vector_of, ..a })?;
         dense.invert(self.stream)?;
         dense.complete(self.stream, false)?;
         Ok(dense)

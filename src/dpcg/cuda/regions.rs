@@ -21,33 +21,33 @@ pub struct RegionNumbers {
     pub count: usize,
     /// For each column of Z, the null vector to which it belongs, counted from 1; 0: none. The bit `REMOVED_UNKNOWN`
     /// marks the removed column of each null vector.
-    pub null_of: Vec<u32>,
+    pub null_vector_of: Vec<u32>,
     /// Number of null vectors of A that are sums of columns of Z.
-    pub nulls: usize,
+    pub null_vector_count: usize,
 }
 
 impl RegionNumbers {
     /// Computes the region of each cell from the classes that the inspection has found. Does not use the list
     /// `regions.of_cell`.
     pub fn new(pool: &mut Pool, stream: &Stream, input: &FactorizationInput, regions: &Regions) -> Result<Self> {
-        let (of, value) = (input.source.of, size_of::<u16>());
-        let numbers = Padded::zeroed_in(pool, stream, 1, of.count(), of.plane(), value, WHAT)?;
+        let (extents, value) = (input.source.extents, size_of::<u16>());
+        let numbers = Padded::zeroed_in(pool, stream, 1, extents.count(), extents.plane(), value, WHAT)?;
         input.surveyor.number_cells(stream, numbers.at(0), regions.count as u16)?;
-        let null_of = |r| regions.null_of.get(r).copied().unwrap_or(0);
-        let mut null_of = collected((0..regions.count).map(null_of), WHAT)?;
-        regions.surplus.iter().for_each(|&r| null_of[usize::from(r)] |= REMOVED_UNKNOWN);
-        Ok(Self { numbers, count: regions.count, null_of, nulls: regions.surplus.len() })
+        let null_vector_of = |r| regions.null_vector_of.get(r).copied().unwrap_or(0);
+        let mut null_vector_of = collected((0..regions.count).map(null_vector_of), WHAT)?;
+        regions.surplus.iter().for_each(|&r| null_vector_of[usize::from(r)] |= REMOVED_UNKNOWN);
+        Ok(Self { numbers, count: regions.count, null_vector_of, null_vector_count: regions.surplus.len() })
     }
 
     /// Returns `regions` together with the region of each cell, which is copied from the device.
     pub fn on_host(&self, stream: &Stream, input: &FactorizationInput, regions: &Regions) -> Result<Regions> {
-        let mut of: Vec<u16> = zeroed(input.source.of.count(), WHAT)?;
+        let mut of: Vec<u16> = zeroed(input.source.extents.count(), WHAT)?;
         stream.fetch(&mut of, self.at())?;
         stream.wait()?;
         of.iter_mut().filter(|r| usize::from(**r) == self.count).for_each(|r| *r = NO_REGION);
-        let null_of = collected(regions.null_of.iter().copied(), WHAT)?;
+        let null_vector_of = collected(regions.null_vector_of.iter().copied(), WHAT)?;
         let surplus = collected(regions.surplus.iter().copied(), WHAT)?;
-        Ok(Regions { of_cell: of, count: regions.count, found: regions.found, null_of, surplus })
+        Ok(Regions { of_cell: of, count: regions.count, found: regions.found, null_vector_of, surplus })
     }
 
     /// Returns the address of the region number of the first cell.

@@ -7,7 +7,7 @@ use super::state::{State, Vectors};
 use crate::cuda::call::{Attempts, Call};
 use crate::cuda::driver::{Device, Loop, Stream};
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, CellProductArgs, Scalars, Sum, TriangleArgs, Use, VectorArgs};
+use crate::cuda::launch::{Address, CellProductArgs, Scalars, Sum, SumUse, TriangleArgs, VectorArgs};
 use crate::cuda::looped;
 use crate::cuda::looped::{Looped, Recorded, SharedScalars, observed_lag, without_graphs};
 use crate::cuda::vectors;
@@ -72,14 +72,14 @@ impl State {
             return self.fused_iteration(stream, source, Sum { conditional, ..sum });
         }
         launch::cell_add_scaled(stream, &VectorArgs { sum, ..self.vector_args(q, r, 0.0) })?;
-        self.precondition(stream, source, Sum { how: Use::Rho as i32, ..sum })?;
+        self.precondition(stream, source, Sum { sum_use: SumUse::Rho as i32, ..sum })?;
         launch::cell_advance(stream, &VectorArgs { other: x, sum, ..self.vector_args(z, p, 0.0) })?;
-        self.multiply(stream, source, Sum { how: Use::LastSigma as i32, conditional, ..sum })
+        self.multiply(stream, source, Sum { sum_use: SumUse::LastSigma as i32, conditional, ..sum })
     }
 
     /// Returns the arguments of a vector operation over all cells.
     pub fn vector_args(&self, a: Address, out: Address, factor: f64) -> VectorArgs {
-        vectors::vector_args(self.vectors.of.count(), a, out, factor)
+        vectors::vector_args(self.vectors.extents.count(), a, out, factor)
     }
 
     /// Computes out = a.
@@ -99,7 +99,7 @@ impl State {
             return launch::cell_product(stream, &self.product_args(source, p, q, sum));
         }
         // Only the last kernel computes the sum.
-        let none = Sum { partial: 0, how: 0, conditional: 0, ..sum };
+        let none = Sum { partial: 0, sum_use: 0, conditional: 0, ..sum };
         launch::cell_product(stream, &self.product_args(source, p, q, none))?;
         self.project(stream, source, q, p, sum)
     }
@@ -247,7 +247,7 @@ impl VectorSteps for Run<'_> {
     }
 
     fn largest(&mut self, v: VectorId) -> f64 {
-        let (v, count) = (self.state.vectors.address(v), self.source.of.count());
+        let (v, count) = (self.state.vectors.address(v), self.source.extents.count());
         self.scalar(|s| vectors::largest(s.stream, &mut s.state.vectors.scalars, v, count))
     }
 

@@ -26,7 +26,7 @@ impl Run<'_> {
 
     /// Sets a vector to zero.
     pub fn fill(&self, vector: Address) -> Result<()> {
-        self.stream.fill(vector, 0, 8 * self.source.of.count())
+        self.stream.fill(vector, 0, 8 * self.source.extents.count())
     }
 
     /// Subtracts from v its mean over each singular component. With `restore`, also adds the means that `store_means`

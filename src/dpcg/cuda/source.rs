@@ -12,8 +12,8 @@ use crate::stencil::cells::{CellView, Cells, StoredMatrix};
 const MOST_CELLS: usize = 1 << 31;
 
 /// Returns an error if cell indices do not fit into 31 bits.
-fn check_numbers(of: Cells) -> Result<()> {
-    if of.size().iter().all(|&n| i32::try_from(n).is_ok()) && of.count() <= MOST_CELLS {
+fn check_numbers(extents: Cells) -> Result<()> {
+    if extents.size().iter().all(|&n| i32::try_from(n).is_ok()) && extents.count() <= MOST_CELLS {
         return Ok(());
     }
     Err(Error::Dimension("a device supports at most 2^31 cells, and 2^31 - 1 per direction".to_owned()))
@@ -21,7 +21,7 @@ fn check_numbers(of: Cells) -> Result<()> {
 
 /// The matrix A, with a plane of zeros before and after each array.
 pub struct DeviceMatrix {
-    pub of: Cells,
+    pub extents: Cells,
     pub cells: CellBox,
     pub m: CellMatrix,
     arrays: Padded,
@@ -29,11 +29,11 @@ pub struct DeviceMatrix {
 
 impl DeviceMatrix {
     /// Allocates the memory of a matrix.
-    pub fn new(stream: &Stream, of: Cells) -> Result<Self> {
-        check_numbers(of)?;
-        let arrays = Padded::zeroed(stream, 4, of.count(), of.plane(), size_of::<f64>(), "the matrix")?;
+    pub fn new(stream: &Stream, extents: Cells) -> Result<Self> {
+        check_numbers(extents)?;
+        let arrays = Padded::zeroed(stream, 4, extents.count(), extents.plane(), size_of::<f64>(), "the matrix")?;
         let m = CellMatrix { center: arrays.at(0), east: arrays.at(1), north: arrays.at(2), top: arrays.at(3) };
-        Ok(Self { of, cells: box_of(of), m, arrays })
+        Ok(Self { extents, cells: box_of(extents), m, arrays })
     }
 
     /// Returns the addresses of the arrays, center first.
@@ -48,9 +48,9 @@ impl DeviceMatrix {
         let mut at = [CellArray::default(); 4];
         let mut jobs = Vec::new();
         for ((at, given), own) in at.iter_mut().zip([a.center, x, y, z]).zip(self.addresses()) {
-            *at = array_on_device(given.device_address().unwrap_or(0), own, self.of, given.shape());
+            *at = array_on_device(given.device_address().unwrap_or(0), own, self.extents, given.shape());
             if given.device_address().is_none() {
-                push_reads(&mut jobs, given.all(), self.of, given.shape(), own)?;
+                push_reads(&mut jobs, given.all(), self.extents, given.shape(), own)?;
             }
         }
         copies.send(stream, &jobs)?;
@@ -63,7 +63,7 @@ impl DeviceMatrix {
     /// Copies the matrix to host memory.
     pub fn copy_to_host(&self, stream: &Stream) -> Result<StoredMatrix> {
         let mut matrix = StoredMatrix::default();
-        for (values, from) in matrix.rows_mut(self.of)?.arrays().into_iter().zip(self.addresses()) {
+        for (values, from) in matrix.rows_mut(self.extents)?.arrays().into_iter().zip(self.addresses()) {
             stream.fetch(values, from)?;
         }
         stream.wait()?;

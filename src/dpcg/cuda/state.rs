@@ -52,7 +52,7 @@ impl FusedSteps {
 /// Vectors of a solve, partial sums and scalars. The next factorization uses the same addresses, unless it needs
 /// additional vectors.
 pub struct Vectors {
-    pub of: Cells,
+    pub extents: Cells,
     arrays: Padded,
     memory: Memory,
     pub b: Address,
@@ -85,9 +85,10 @@ impl Vectors {
 
     /// Allocates the vectors. With `series`, also allocates the workspace of a Neumann series. With `fused`, also
     /// allocates the second p of fused passes.
-    pub fn new(stream: &Stream, of: Cells, series: bool, fused: bool) -> Result<Self> {
+    pub fn new(stream: &Stream, extents: Cells, series: bool, fused: bool) -> Result<Self> {
         let count = 6 + usize::from(series) + usize::from(fused);
-        let arrays = Padded::zeroed(stream, count, of.count(), of.plane(), size_of::<f64>(), "the solver's vectors")?;
+        let arrays =
+            Padded::zeroed(stream, count, extents.count(), extents.plane(), size_of::<f64>(), "the solver's vectors")?;
         let sums = 8 * MOST_CELL_BLOCKS as usize;
         let (memory, [partial, norm_partial, largest, scales, scalars_at]) =
             lists(stream, [sums, sums, sums, 16, size_of::<Scalars>()], "sums")?;
@@ -98,7 +99,7 @@ impl Vectors {
         let scale = Scale { partial: largest, scales, scalars: scalars_at };
         let is_p_in_other = false;
         Ok(Self {
-            of,
+            extents,
             arrays,
             memory,
             b,
@@ -124,7 +125,7 @@ impl Vectors {
 
     /// Waits, and returns the power of two that scales the largest magnitude of a vector to the interval [1, 2).
     fn scale_of(&self, stream: &Stream, v: Address) -> Result<f64> {
-        self.scale.find(stream, v, self.of.count() as i64)?;
+        self.scale.find(stream, v, self.extents.count() as i64)?;
         let mut scale = [0.0];
         stream.fetch(&mut scale, self.scale.scales)?;
         stream.wait()?;
@@ -158,34 +159,34 @@ pub struct State {
 
 impl State {
     /// Computes the factorization. `previous` is a factorization for the same extents, whose memory is reused.
-    pub fn new(stream: &Stream, of: &FactorizationInput, team: &mut Team, previous: Option<Self>) -> Result<Self> {
-        let preconditioner = of.setup.preconditioner;
+    pub fn new(stream: &Stream, input: &FactorizationInput, team: &mut Team, previous: Option<Self>) -> Result<Self> {
+        let preconditioner = input.setup.preconditioner;
         let before = previous.map(Self::into_parts).transpose()?;
         let (vectors, mut pool, recorded, aggregated) = match before {
             Some((vectors, pool, recorded, aggregated)) => (Some(vectors), pool, recorded, aggregated),
             None => (None, Pool::default(), None, None),
         };
         let series = matches!(preconditioner, Preconditioner::Neumann { order } if order > 0);
-        let passes = FusedSteps::of(of.setup);
+        let passes = FusedSteps::of(input.setup);
         let fused = passes != FusedSteps::Unfused;
         let enough = |v: &Vectors| (v.s != 0 || !series) && (v.other_p != 0 || !fused);
         let vectors = match vectors.filter(enough) {
             Some(vectors) => vectors,
-            None => Vectors::new(stream, of.source.of, series, fused)?,
+            None => Vectors::new(stream, input.source.extents, series, fused)?,
         };
         pool.set_workspace(vectors.arrays.range());
-        let scale = vectors.scale_of(stream, of.source.m.center)?;
-        let singular = of.surveyor.components.singular_cells(&mut pool, stream)?;
+        let scale = vectors.scale_of(stream, input.source.m.center)?;
+        let singular = input.surveyor.components.singular_cells(&mut pool, stream)?;
         let started = Instant::now();
-        let deflation = match of.regions {
-            Some(regions) => Some(Deflation::new(&mut pool, stream, of, regions, (singular.as_ref(), scale), team)?),
+        let deflation = match input.regions {
+            Some(regions) => Some(Deflation::new(&mut pool, stream, input, regions, (singular.as_ref(), scale), team)?),
             None => None,
         };
         let seconds_of_e = started.elapsed().as_secs_f64();
         Ok(Self {
             preconditioner,
             fused_steps: passes,
-            multigrid: multigrid(&mut pool, stream, of, (&vectors, scale), aggregated)?,
+            multigrid: multigrid(&mut pool, stream, input, (&vectors, scale), aggregated)?,
             singular,
             deflation,
             vectors,
@@ -258,12 +259,12 @@ impl State {
 fn multigrid(
     pool: &mut Pool,
     stream: &Stream,
-    of: &FactorizationInput,
+    input: &FactorizationInput,
     (vectors, scale): (&Vectors, f64),
     aggregated: Option<Aggregated>,
 ) -> Result<Option<Multigrid>> {
-    let (source, scalars, own) = (of.source, vectors.scalars.at, [vectors.r, vectors.q, vectors.z]);
-    Ok(Some(match of.setup.preconditioner {
+    let (source, scalars, own) = (input.source, vectors.scalars.at, [vectors.r, vectors.q, vectors.z]);
+    Ok(Some(match input.setup.preconditioner {
         Preconditioner::Aggregation { passes, single, zero_row_sum } => {
             Multigrid::Aggregated(Aggregated::new(stream, source, (scale, zero_row_sum), (passes, single), aggregated)?)
         }

@@ -55,7 +55,7 @@ pub struct Surveyor {
 impl Surveyor {
     /// Allocates the memory for inspections of the matrix that is stored in `source`.
     pub fn new(stream: &Stream, source: &DeviceMatrix) -> Result<Self> {
-        let n = source.of.count();
+        let n = source.extents.count();
         // There are at most n classes, so the hash table has more slots than inserted classes, and is never full.
         let slots = (2 * n.min(HALF_SLOTS)).next_power_of_two();
         let most = n.min(usize::from(NO_REGION));
@@ -91,7 +91,7 @@ impl Surveyor {
             m,
             group,
             slots: slots as i32,
-            guard: source.of.plane() as i32,
+            guard: source.extents.plane() as i32,
             keys,
             first: keys + 8 * slots as u64,
             first_heavy: keys + 12 * slots as u64,
@@ -158,8 +158,8 @@ impl Surveyor {
         };
         let bits = |bits: [u64; 3]| bits.map(f64::from_bits);
         let (coarsened, strong) =
-            (strong_directions(source.of, found.strength, SEMICOARSENING_RATIO), found.groups as usize);
-        let counts_hidden = needs_hidden_groups(source.of, coarsened, strong);
+            (strong_directions(source.extents, found.strength, SEMICOARSENING_RATIO), found.groups as usize);
+        let counts_hidden = needs_hidden_groups(source.extents, coarsened, strong);
         Ok(Survey {
             row_sum: f64::from_bits(found.row_sum),
             coarsened,
@@ -168,21 +168,21 @@ impl Surveyor {
             singular,
             strong,
             thinnest: self.thinnest(source, strong),
-            hidden: if counts_hidden { self.hidden(stream, source.of)? } else { 0 },
+            hidden: if counts_hidden { self.hidden(stream, source.extents)? } else { 0 },
         })
     }
 
     /// Returns the number of hidden groups. A group is hidden if a coarse grid has several points in it, and the next
     /// coarser grid has none.
-    fn hidden(&mut self, stream: &Stream, of: Cells) -> Result<usize> {
-        let bytes = 4 * of.count();
+    fn hidden(&mut self, stream: &Stream, extents: Cells) -> Result<usize> {
+        let bytes = 4 * extents.count();
         let coarsest_points = match self.coarsest_points.take() {
             Some(memory) => memory,
             None => Memory::zeroed(stream.device(), stream, bytes, WHAT)?,
         };
         let coarsest_points = self.coarsest_points.insert(coarsest_points).address;
         stream.fill(coarsest_points, 0, bytes)?;
-        let grids = coarse_grids(of, COARSEST) as i32;
+        let grids = coarse_grids(extents, COARSEST) as i32;
         for step in 0..3 {
             launch::hidden_groups(stream, &SurveyArgs { coarsest_points, grids, step, ..self.arguments })?;
         }
@@ -195,7 +195,7 @@ impl Surveyor {
         if groups > MOST_GROUPS {
             return 0;
         }
-        let size = source.of.size();
+        let size = source.extents.size();
         let side = |of: &[u32], d: usize| (!of[3 + d] - of[d]) as usize + 1;
         let of_group = |of: &[u32]| (0..3).filter(|&d| size[d] > 1).map(|d| side(of, d)).min();
         self.extents.chunks(EXTENTS).take(groups).filter_map(of_group).min().unwrap_or(0)
@@ -203,8 +203,8 @@ impl Surveyor {
 
     /// Finds the deflation regions of the inspected matrix. [`Self::number_cells`] then computes the region of each
     /// cell.
-    pub fn find_regions(&mut self, stream: &Stream, of: Cells, choice: &Choice) -> Result<Regions> {
-        check_box_counts(of, choice)?;
+    pub fn find_regions(&mut self, stream: &Stream, extents: Cells, choice: &Choice) -> Result<Regions> {
+        check_box_counts(extents, choice)?;
         let level_set = choice.kind == Kind::LevelSet;
         let labelled = level_set && choice.labels.is_some();
         if self.components.list().count() > usize::from(NO_REGION) && !labelled {
@@ -306,8 +306,8 @@ impl<'a> FactorizationInput<'a> {
     /// Computes the components in host memory. They are equal to those that the device has found.
     pub fn components_on_host(&self, stream: &Stream, team: &mut Team) -> Result<CellComponents> {
         let components = &self.surveyor.components;
-        if components.is_whole() {
-            return CellComponents::whole(self.source.of, components.list().singular_count() == 1);
+        if components.is_single_component() {
+            return CellComponents::whole(self.source.extents, components.list().singular_count() == 1);
         }
         let (found, _) = setup::survey(team, &self.on_host(stream)?, components.zero_row_sum())?;
         Ok(found.components)

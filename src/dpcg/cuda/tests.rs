@@ -134,15 +134,16 @@ fn regions(cuda: &mut Cuda, found: Result<RegionCounts>) -> Result<Regions> {
     let (source, surveyor) = (cuda.source.as_ref().unwrap(), cuda.surveyor.as_ref());
     let Some(mut regions) = cuda.regions.take() else { return Ok(Regions::default()) };
     let _entered = cuda.session.device.clone().enter().unwrap();
-    let (stream, guard) = (cuda.session.stream(), source.of.plane());
-    let mut of = vec![0_u16; source.of.count() + 2 * guard];
-    let memory = Memory::zeroed(stream.device(), stream, size_of_val(&*of), "deflation regions").unwrap();
+    let (stream, guard) = (cuda.session.stream(), source.extents.plane());
+    let mut numbers = vec![0_u16; source.extents.count() + 2 * guard];
+    let memory = Memory::zeroed(stream.device(), stream, size_of_val(&*numbers), "deflation regions").unwrap();
     surveyor.unwrap().number_cells(stream, memory.address + 2 * guard as u64, NO_REGION).unwrap();
-    stream.fetch(&mut of, memory.address).unwrap();
+    stream.fetch(&mut numbers, memory.address).unwrap();
     stream.wait().unwrap();
-    let outside = of.drain(..guard).collect::<Vec<_>>().into_iter().chain(of.split_off(source.of.count()));
+    let outside =
+        numbers.drain(..guard).collect::<Vec<_>>().into_iter().chain(numbers.split_off(source.extents.count()));
     assert!(outside.into_iter().all(|r| r == NO_REGION));
-    regions.of_cell = of;
+    regions.of_cell = numbers;
     Ok(regions)
 }
 
@@ -179,7 +180,7 @@ fn same(found: Result<Regions>, expected: Result<Regions>, what: &str) {
     match (found, expected) {
         (Ok(found), Ok(expected)) => {
             assert_eq!((found.count, found.found), (expected.count, expected.found), "{what}");
-            assert_eq!(found.null_of, expected.null_of, "{what}");
+            assert_eq!(found.null_vector_of, expected.null_vector_of, "{what}");
             assert_eq!(found.surplus, expected.surplus, "{what}");
             assert!(found.of_cell == expected.of_cell, "{what}: the regions of cells");
         }
@@ -395,8 +396,8 @@ fn compare_grids<T: Real + AnyBitPattern>(cuda: &mut Cuda, system: &System, coar
         make(&mut pool, stream, source, (scalars.address, scale), single, coarsest).unwrap();
     assert_eq!(grids.len(), expected.grids.len(), "{what}");
     for (grid, expected) in grids.iter().zip(&expected.grids) {
-        assert_eq!((grid.of, grid.ratio), (expected.cells, expected.ratio), "{what}");
-        let (guard, points) = (grid.of.plane(), expected.points());
+        assert_eq!((grid.extents, grid.ratio), (expected.cells, expected.ratio), "{what}");
+        let (guard, points) = (grid.extents.plane(), expected.points());
         let mut wanted = vec![T::default(); guard];
         for values in [points.center].into_iter().chain(points.forward) {
             wanted.extend(values);
@@ -405,7 +406,7 @@ fn compare_grids<T: Real + AnyBitPattern>(cuda: &mut Cuda, system: &System, coar
         let begin = grid.arrays.at(0) - (guard * size_of::<T>()) as u64;
         let found: Vec<T> = fetched(stream, wanted.len(), begin);
         let differ = found.iter().zip(&wanted).position(|(found, wanted)| found.wide() != wanted.wide());
-        assert_eq!(differ, None, "{what}: {:?}", grid.of);
+        assert_eq!(differ, None, "{what}: {:?}", grid.extents);
     }
     if single {
         // If centers are rounded, rounding errors decide which cell of a singular component is removed, so the inverses

@@ -147,7 +147,7 @@ impl VertexMultigrid {
         if self.single && sum.in_loop == 0 {
             scale.find(stream, self.r, self.finest.cells.count())?;
         }
-        let none = Sum { partial: 0, how: 0, conditional: 0, ..sum };
+        let none = Sum { partial: 0, sum_use: 0, conditional: 0, ..sum };
         let of = FinestSweepArgs {
             grid: self.finest,
             tiles: self.tiles[1],

@@ -234,8 +234,8 @@ impl<'a, 'w> Data<'a, 'w> {
         let rows = self.header.rows;
         let ptr = self.pointers(3, many, count)?;
         let row_fields = self.fields(1)?;
-        let mut places: Vec<usize> = zeroed(count, RHS_OF_FILE)?;
-        self.read(&row_fields, &mut places, |field, card, line| match field.integer(card) {
+        let mut given_rows: Vec<usize> = zeroed(count, RHS_OF_FILE)?;
+        self.read(&row_fields, &mut given_rows, |field, card, line| match field.integer(card) {
             Some(row) if row >= 1 && row as u64 <= rows as u64 => Ok(row as usize - 1),
             _ => Err(at(line, format_args!("{} is no row in [1, {rows}]", shown(field.of(card))))),
         })?;
@@ -243,7 +243,7 @@ impl<'a, 'w> Data<'a, 'w> {
         let mut values = zeroed(many * rows, RHS_OF_FILE)?;
         for (column, range) in ptr.windows(2).enumerate() {
             for k in range[0]..range[1] {
-                values[column * rows + places[k]] = given[k];
+                values[column * rows + given_rows[k]] = given[k];
             }
         }
         Ok(values)

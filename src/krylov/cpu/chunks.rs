@@ -1,7 +1,7 @@
 //! Rows in chunks of fixed length. Sums are computed per chunk, so that they are bitwise identical for any number of
 //! threads. Each thread owns whole chunks.
 
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use std::ops::Range;
 
 /// Rows per chunk. A chunk of a vector has 16 KiB, so that the data of a step stay in the L1 or L2 cache.
@@ -32,18 +32,18 @@ impl Chunks {
     }
 
     /// Returns the chunks of a thread. They are contiguous, and the same in every step.
-    pub fn share(&self, me: &Me) -> Range<usize> {
+    pub fn share(&self, me: &TeamThread) -> Range<usize> {
         me.share(self.count())
     }
 
     /// Returns the rows of a thread: the rows of its chunks.
-    pub fn own(&self, me: &Me) -> Range<usize> {
+    pub fn own(&self, me: &TeamThread) -> Range<usize> {
         let share = self.share(me);
         self.range(share.start).start..self.range(share.end).start
     }
 
     /// Returns the rows of a thread, with both ends rounded up to multiples of `grain`.
-    pub fn part(&self, me: &Me, grain: usize) -> Range<usize> {
+    pub fn part(&self, me: &TeamThread, grain: usize) -> Range<usize> {
         let own = self.own(me);
         let cut = |row: usize| if row == self.rows { row } else { row.next_multiple_of(grain).min(self.rows) };
         cut(own.start)..cut(own.end)
@@ -58,12 +58,12 @@ mod tests {
 
     #[test]
     fn threads_own_every_row_once() {
-        for members in [1, 2, 3, 7] {
-            let mut team = Team::new(members).unwrap();
+        for threads in [1, 2, 3, 7] {
+            let mut team = Team::new(threads).unwrap();
             for rows in [0, 1, 2047, 2048, 2049, 10_000] {
                 let chunks = Chunks::new(rows);
                 let all = Mutex::new(vec![0; rows]);
-                let work = |me: Me| {
+                let work = |me: TeamThread| {
                     let by_chunks: Vec<usize> = chunks.share(&me).flat_map(|chunk| chunks.range(chunk)).collect();
                     assert_eq!(by_chunks, chunks.own(&me).collect::<Vec<_>>());
                     by_chunks.iter().for_each(|&row| all.lock().unwrap()[row] += 1);

@@ -9,7 +9,7 @@ use crate::base::loops::sum;
 use crate::base::number::Real;
 use crate::base::reduce::{OtherRanks, Partials, Reduce};
 use crate::base::shared::{Number, Shared};
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::error::{Result, push, reset};
 use crate::krylov::pcg::Means;
 use std::ops::Range;
@@ -31,37 +31,37 @@ impl Position for usize {
 pub trait Vector<P> {
     /// Number type of the values.
     type Value: Real + Number;
-    /// Returns the `len` values from `place` on.
+    /// Returns the `len` values from `position` on.
     ///
     /// # Safety
     /// No thread may write these values while the slice is in use.
-    unsafe fn values(&self, place: P, len: usize) -> &[Self::Value];
-    /// Returns the `len` values from `place` on for writing.
+    unsafe fn values(&self, position: P, len: usize) -> &[Self::Value];
+    /// Returns the `len` values from `position` on for writing.
     ///
     /// # Safety
     /// No other slice of these values may be in use while the slice is in use.
     #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint parts")]
-    unsafe fn values_mut(&self, place: P, len: usize) -> &mut [Self::Value];
+    unsafe fn values_mut(&self, position: P, len: usize) -> &mut [Self::Value];
 }
 
 impl Vector<usize> for Shared {
     type Value = f64;
 
-    unsafe fn values(&self, place: usize, len: usize) -> &[f64] {
+    unsafe fn values(&self, position: usize, len: usize) -> &[f64] {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.slice(place, len) }
+        unsafe { self.slice(position, len) }
     }
 
-    unsafe fn values_mut(&self, place: usize, len: usize) -> &mut [f64] {
+    unsafe fn values_mut(&self, position: usize, len: usize) -> &mut [f64] {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.slice_mut(place, len) }
+        unsafe { self.slice_mut(position, len) }
     }
 }
 
 /// Consecutive values with equal label.
 #[derive(Clone, Copy)]
 struct Run<P> {
-    place: P,
+    position: P,
     len: u32,
     /// Slot of the run's unit and label; see `Labelled::slots`.
     slot: u32,
@@ -193,7 +193,7 @@ impl<P: Position> Labelled<P> {
         reset(&mut self.latest_slot, labels, RUNS)?;
         for unit in 0..units {
             let first = self.slots.len();
-            for (place, len, label) in runs(unit) {
+            for (position, len, label) in runs(unit) {
                 self.count[label] += len as f64;
                 let slot = self.latest_slot[label];
                 let known = self.slots.get(slot as usize) == Some(&(label as u32));
@@ -201,10 +201,10 @@ impl<P: Position> Labelled<P> {
                     self.latest_slot[label] = self.slots.len() as u32;
                     push(&mut self.slots, label as u32, RUNS)?;
                 }
-                self.add_run(unit, Run { place, len: len as u32, slot: self.latest_slot[label] })?;
+                self.add_run(unit, Run { position, len: len as u32, slot: self.latest_slot[label] })?;
             }
             // `partials_of` needs the runs in the order of the slots. Adjacent runs of a slot are already merged.
-            self.runs[self.run_start[unit]..].sort_unstable_by_key(|run| (run.slot, run.place));
+            self.runs[self.run_start[unit]..].sort_unstable_by_key(|run| (run.slot, run.position));
             self.run_start[unit + 1] = self.runs.len();
             self.slot_start[unit + 1] = self.slots.len();
         }
@@ -224,7 +224,7 @@ impl<P: Position> Labelled<P> {
     fn add_run(&mut self, unit: usize, run: Run<P>) -> Result<()> {
         let first = self.run_start[unit];
         match self.runs[first..].last_mut() {
-            Some(last) if last.slot == run.slot && last.place.after(last.len as usize) == run.place => {
+            Some(last) if last.slot == run.slot && last.position.after(last.len as usize) == run.position => {
                 last.len += run.len;
             }
             _ => push(&mut self.runs, run, RUNS)?,
@@ -287,11 +287,11 @@ impl<P: Position> Labelled<P> {
 
     /// Returns the sums of v over the values of each label, and with N = 2 also those of |v|. All threads may read them
     /// until the next call of a function of this structure. `units`: units of this thread.
-    fn sum<const N: usize>(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>) -> [&[f64]; N] {
+    fn sum<const N: usize>(&self, me: TeamThread, units: &Range<usize>, v: &impl Vector<P>) -> [&[f64]; N] {
         let Some(totals) = self.totals.as_ref().filter(|_| self.labels() > 0) else { return [&[]; N] };
         let partials = self.partials_of::<N>(units, |run, _| {
             // SAFETY: the values belong to this thread, and no other thread writes them.
-            let values = unsafe { v.values(run.place, run.len as usize) };
+            let values = unsafe { v.values(run.position, run.len as usize) };
             std::array::from_fn(|k| if k == 0 { sum(values) } else { values.iter().map(|v| v.wide().abs()).sum() })
         });
         let (partials, labels) = (partials.all(Some(me)), self.labels());
@@ -310,7 +310,7 @@ impl<P: Position> Labelled<P> {
     }
 
     /// Adds a constant to the values of each label, or stores the mean of v on each label; see [`Means`].
-    pub fn change_means(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>, to: Means) {
+    pub fn change_means(&self, me: TeamThread, units: &Range<usize>, v: &impl Vector<P>, to: Means) {
         let labels = self.labels();
         let Some(totals) = self.totals.as_ref().filter(|_| labels > 0) else { return };
         let [sums] = self.sum(me, units, v);
@@ -329,7 +329,7 @@ impl<P: Position> Labelled<P> {
             let label = self.slots[run.slot as usize] as usize;
             let shift = if to == Means::Restore { kept[label] } else { 0.0 } - mean(label);
             // SAFETY: the values belong to this thread, and no other thread uses them in this step.
-            unsafe { v.values_mut(run.place, run.len as usize) }.iter_mut().for_each(|v| *v += Real::narrow(shift));
+            unsafe { v.values_mut(run.position, run.len as usize) }.iter_mut().for_each(|v| *v += Real::narrow(shift));
         }
     }
 
@@ -337,7 +337,7 @@ impl<P: Position> Labelled<P> {
     /// returns the numbers c_i for a position and a number of values.
     pub fn square_of_means<'c>(
         &self,
-        me: Me,
+        me: TeamThread,
         units: &Range<usize>,
         v: &impl Vector<P>,
         center: impl Fn(P, usize) -> &'c [f64],
@@ -348,7 +348,7 @@ impl<P: Position> Labelled<P> {
         let [sums] = self.sum(me, units, v);
         let squares = self.partials_of(units, |run, label| {
             let mean = sums[label] / self.count[label];
-            [center(run.place, run.len as usize).iter().map(|c| mean * mean / c).sum()]
+            [center(run.position, run.len as usize).iter().map(|c| mean * mean / c).sum()]
         });
         let [square] = squares.sum(Some(me));
         me.barrier();
@@ -356,7 +356,7 @@ impl<P: Position> Labelled<P> {
     }
 
     /// Returns the label with the largest |sum v| / sum |v|, and both sums. All are 0 if there is no label.
-    pub fn worst(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>) -> (usize, f64, f64) {
+    pub fn worst(&self, me: TeamThread, units: &Range<usize>, v: &impl Vector<P>) -> (usize, f64, f64) {
         if self.labels() == 0 {
             return (0, 0.0, 0.0);
         }

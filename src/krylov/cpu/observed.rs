@@ -1,6 +1,6 @@
 //! State that the threads of a run share: the inspected inputs, and the stop request of the observer.
 
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::krylov::solve_steps::Inputs;
 use crate::report::{Event, Observer};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,13 @@ impl Observed {
 
     /// Merges the inspected inputs of all threads and returns the result. `seen`: inputs that this thread has
     /// inspected; `name`: name of the input array. Thread 0 calls `others`, which adds the inputs of other ranks.
-    pub fn inputs(&self, me: Me, seen: &Inputs, name: &'static str, others: impl FnOnce(&mut Inputs)) -> Inputs {
+    pub fn inputs(
+        &self,
+        me: TeamThread,
+        seen: &Inputs,
+        name: &'static str,
+        others: impl FnOnce(&mut Inputs),
+    ) -> Inputs {
         self.lock().merge(seen, name);
         me.barrier();
         if me.index == 0 {
@@ -46,7 +52,7 @@ impl Observed {
 
     /// Reports an event to the observer. All threads call this function, but only thread 0 passes the observer. Returns
     /// true if the observer requests a stop at an [`Event::Iteration`], and false for all other events.
-    pub fn report(&self, me: Me, observer: Option<&mut (dyn Observer + '_)>, event: Event) -> bool {
+    pub fn report(&self, me: TeamThread, observer: Option<&mut (dyn Observer + '_)>, event: Event) -> bool {
         let requested = observer.map(|observer| observer.receive(event));
         if !matches!(event, Event::Iteration(..)) {
             return false;

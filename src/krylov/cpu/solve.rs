@@ -21,8 +21,8 @@ impl<S: System> SolveSteps for ThreadState<'_, S> {
             seen.inspect_row("x", x, largest(x), line, false);
         }
         let mut inputs = self.workspace.observed.inputs(self.me, &seen, self.caller.input_name, |_| ());
-        let place = |(name, value, i, line)| (name, value, self.system.column(i, line), line);
-        inputs.not_finite = inputs.not_finite.map(place);
+        let in_grid = |(name, value, i, line)| (name, value, self.system.column(i, line), line);
+        inputs.not_finite = inputs.not_finite.map(in_grid);
         inputs
     }
 

@@ -9,7 +9,7 @@ use super::workspace::Workspace;
 use crate::base::loops::{combine, dot, largest};
 use crate::base::reduce::{Reduce, max_abs};
 use crate::base::shared::Shared;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::krylov::pcg::{Means, OtherPreconditioner, PcgSteps, Properties, unfused_ascend};
 use crate::krylov::solve_steps::Eliminated;
 use crate::krylov::vectors::{Iterate, KrylovSteps, VectorId, VectorSteps};
@@ -76,7 +76,7 @@ pub trait System: Sized {
 /// State of one thread during a run.
 pub struct ThreadState<'a, S> {
     pub workspace: &'a Workspace,
-    pub me: Me<'a>,
+    pub me: TeamThread<'a>,
     pub caller: &'a CallerArrays<'a>,
     /// Observer on thread 0; `None` on the other threads.
     observer: Option<&'a mut dyn Observer>,
@@ -89,7 +89,7 @@ impl<'a, S> ThreadState<'a, S> {
     pub fn new(
         workspace: &'a Workspace,
         system: S,
-        me: Me<'a>,
+        me: TeamThread<'a>,
         caller: &'a CallerArrays<'a>,
         observer: Option<&'a mut dyn Observer>,
     ) -> Self {
@@ -143,7 +143,7 @@ impl<'a, S> ThreadState<'a, S> {
 
     /// Returns all values of these vectors. The run must have only one thread.
     pub fn values<const N: usize>(&self, ids: [VectorId; N]) -> [&[f64]; N] {
-        assert!(self.me.members == 1, "only this thread may use the vectors");
+        assert!(self.me.threads == 1, "only this thread may use the vectors");
         // SAFETY: this is the only thread of the run. It writes a vector only through an exclusive reference to
         // `self`, which cannot exist while the slices are in use.
         ids.map(|id| unsafe { self.vector(id).slice(0, self.len()) })
@@ -157,7 +157,7 @@ impl<'a, S> ThreadState<'a, S> {
         from: [VectorId; N],
         f: impl FnOnce(&mut S, &mut [f64], [&[f64]; N]) -> R,
     ) -> R {
-        assert!(self.me.members == 1 && !from.contains(&to), "only this thread may use the vectors");
+        assert!(self.me.threads == 1 && !from.contains(&to), "only this thread may use the vectors");
         let (workspace, all) = (self.workspace, self.len());
         // SAFETY: this is the only thread of the run. The exclusive reference to `self` excludes other slices, and
         // `to` is none of the other vectors, by the assertion above.

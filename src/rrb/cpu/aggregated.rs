@@ -6,7 +6,7 @@ use crate::aggregation::cpu::{CoarseMethod, Cycle};
 use crate::aggregation::{COARSEST, CycleParameters, Hierarchy, KeptAggregates, Ordered, Rules};
 use crate::base::number::Real;
 use crate::base::shared::Number;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::base::workers::Workers;
 use crate::direct::couplings::{Couplings, WHAT};
 use crate::error::{Error, Result, collected};
@@ -53,10 +53,10 @@ impl<R: Real + Number> Aggregated<R> {
         z: (&FourColours<R>, bool),
         storage: Storage,
         kept: KeptAggregates,
-        members: usize,
+        threads: usize,
     ) -> Result<Self> {
         let Source { layout, schur, scale, .. } = *source;
-        let workers = &mut Workers::new(members);
+        let workers = &mut Workers::new(threads);
         // SAFETY: by the safety contract of this function.
         let couplings = unsafe { source.couplings(workers)? };
         let numbers = Numbers::new(layout.grid, schur);
@@ -92,18 +92,20 @@ impl<R: Real + Number> Aggregated<R> {
     ///
     /// # Safety
     /// No other code may use z meanwhile.
-    pub unsafe fn apply(&self, me: &Me, method: CoarseMethod, unit: f64, z: &FourColours<R>) {
-        let at = |place: usize| (&z[Colour::ALL[place >> COLOUR_SHIFT]], place & ((1 << COLOUR_SHIFT) - 1));
+    pub unsafe fn apply(&self, me: &TeamThread, method: CoarseMethod, unit: f64, z: &FourColours<R>) {
+        let at = |combined_index: usize| {
+            (&z[Colour::ALL[combined_index >> COLOUR_SHIFT]], combined_index & ((1 << COLOUR_SHIFT) - 1))
+        };
         // SAFETY: by the safety contract of this function. The cycle reads all rows before it writes any, and one
         // thread writes each row.
-        let from = |place: usize| unsafe {
-            let (area, place) = at(place);
-            area.at(place).wide()
+        let from = |combined_index: usize| unsafe {
+            let (area, index) = at(combined_index);
+            area.at(index).wide()
         };
         // SAFETY: by the safety contract of this function, as for `from`.
-        let to = |place: usize, value: f64| unsafe {
-            let (area, place) = at(place);
-            area.set(place, R::narrow(value * unit));
+        let to = |combined_index: usize, value: f64| unsafe {
+            let (area, index) = at(combined_index);
+            area.set(index, R::narrow(value * unit));
         };
         match &self.cycle {
             AnyPrecision::Single(cycle) => cycle.apply(me, method, from, to),
@@ -146,12 +148,12 @@ fn places<R: Number>(layout: &Layout, z: &FourColours<R>, numbers: Numbers) -> R
             format!("cycle=aggregation supports fewer than 2^30 points per colour, got {places} for {nodes} nodes");
         return Err(Error::Unsupported(message));
     }
-    let place = |(i, j): (usize, usize)| {
+    let combined_index = |(i, j): (usize, usize)| {
         let (row, (even, odd)) = ((j + layout.shift_y) / 2, colours_of_row(layout, j));
         let colour = if (i + layout.shift_x).is_multiple_of(2) { even } else { odd };
         ((colour as usize) << COLOUR_SHIFT | z[colour].index_of(row, (i + layout.shift_x) / 2)) as u32
     };
-    collected(numbers.nodes().map(place), WHAT)
+    collected(numbers.nodes().map(combined_index), WHAT)
 }
 
 /// Returns an error if A has a singular component whose constants are not projected out.

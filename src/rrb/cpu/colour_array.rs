@@ -80,18 +80,18 @@ impl<T: Number> ColourArray<T> {
     ///
     /// # Safety
     /// No thread may write this value meanwhile.
-    pub unsafe fn at(&self, place: usize) -> T {
+    pub unsafe fn at(&self, index: usize) -> T {
         // SAFETY: by the safety contract of this function.
-        unsafe { self.values.slice(place, 1)[0] }
+        unsafe { self.values.slice(index, 1)[0] }
     }
 
     /// Writes the value at the index that [`ColourArray::index_of`] returns.
     ///
     /// # Safety
     /// No other thread may use this value meanwhile.
-    pub unsafe fn set(&self, place: usize, value: T) {
+    pub unsafe fn set(&self, index: usize, value: T) {
         // SAFETY: by the safety contract of this function.
-        unsafe { self.values.slice_mut(place, 1)[0] = value };
+        unsafe { self.values.slice_mut(index, 1)[0] = value };
     }
 
     /// Returns the cx values of row J from column I = shift on.

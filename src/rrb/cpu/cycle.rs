@@ -13,7 +13,7 @@ use crate::base::loops::{combine, dot};
 use crate::base::number::Real;
 use crate::base::reduce;
 use crate::base::reduce::Reduce;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::rrb::cpu::colour_array::FourColours;
 use crate::rrb::layout::Colour;
 use crate::rrb::recursion;
@@ -26,7 +26,7 @@ use std::time::Instant;
 /// State of one thread during a cycle.
 pub struct Sections<'a, F: Format> {
     pub k: &'a Packed<F>,
-    pub me: Me<'a>,
+    pub me: TeamThread<'a>,
     /// Number of fused stages so far on grids that several threads share; equal on all threads.
     pub stage: usize,
     /// Number of reductions so far on grids that several threads share.
@@ -41,7 +41,7 @@ pub const DOWN: usize = 0;
 pub const UP: usize = 1;
 
 impl<'a, F: Format> Sections<'a, F> {
-    pub fn new(k: &'a Packed<F>, me: Me<'a>) -> Self {
+    pub fn new(k: &'a Packed<F>, me: TeamThread<'a>) -> Self {
         Self { k, me, stage: 0, reductions: 0, seconds: Vec::new() }
     }
 
@@ -247,7 +247,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
             unsafe {
                 difference_form::<F>(
                     inner.q[colour].row_mut(row, 0),
-                    inner.excess[colour].row(row, 0),
+                    inner.row_sums[colour].row(row, 0),
                     d[colour].row(row, 0),
                     straight.couplings(colour, row),
                     d.straight(colour, row),
@@ -349,11 +349,11 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         self.each_row(k, |colour, row| {
             // SAFETY: the rows belong to this thread, and no other thread uses them in this step. No thread writes the
             // matrix.
-            let (d, r, excess, near, corners) = unsafe {
+            let (d, r, row_sums, near, corners) = unsafe {
                 (
                     inner.d[colour].row_mut(row, 0),
                     inner.r[colour].row_mut(row, 0),
-                    inner.excess[colour].row(row, 0),
+                    inner.row_sums[colour].row(row, 0),
                     straight.couplings(colour, row),
                     inner.corners.couplings(colour, row),
                 )
@@ -367,7 +367,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
                         let a = a.map(|a| F::read(a[column]).wide());
                         (a[0] + a[1]) + (a[2] + a[3])
                     };
-                    let center = F::read(excess[column]).wide() - (sum(near) + sum(corners));
+                    let center = F::read(row_sums[column]).wide() - (sum(near) + sum(corners));
                     d[column] = F::Real::narrow(recursion::all_frequencies(i, j, center));
                 }
             }

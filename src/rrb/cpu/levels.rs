@@ -15,7 +15,7 @@ use super::ranks::Halo;
 use super::system::Shape;
 use crate::base::number::Real;
 use crate::base::shared::Number;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::error::{Result, zeroed};
 use crate::rrb::cpu::colour_array::FourColours;
 use crate::rrb::cpu::conversion::{Target, collect};
@@ -34,7 +34,7 @@ pub struct PackedGrid<F: Format> {
     /// Whether several threads work on this grid.
     pub shared: bool,
     /// Row sums s; after the elimination of a node, s~ / d, where s~ is its row sum after lumping.
-    pub excess: FourColours,
+    pub row_sums: FourColours,
     /// Whether red nodes are coupled with each other: `false` on the first grid of a 5-point matrix.
     pub corners: bool,
     /// Couplings between r1 and r2, which the odd level lumps.
@@ -59,7 +59,7 @@ pub struct PackedGrid<F: Format> {
 /// Matrix of a recursion grid before its levels change it, in row-sum form, and the vectors of the inner iterations.
 /// The levels do not change the straight couplings, so these are read from [`Sweep::straight`].
 pub struct RecursionGrid<F: Format> {
-    pub excess: FourColours<F::Stored>,
+    pub row_sums: FourColours<F::Stored>,
     pub corners: Corners<F::Stored>,
     /// Residual r, direction d, product q of the matrix and d, and solution u of the inner iterations.
     pub r: FourColours<F::Real>,
@@ -139,7 +139,7 @@ impl<F: Format> PackedGrid<F> {
             Some(of_sweeps) => of_sweeps,
             None => diagonal(shared.and_then(|v| v.p.as_ref()), !on_schur)?,
         };
-        let excess = shared.map_or_else(|| FourColours::zeroed(&layout, true), |v| Ok(FourColours::clone(v.x)))?;
+        let row_sums = shared.map_or_else(|| FourColours::zeroed(&layout, true), |v| Ok(FourColours::clone(v.x)))?;
         let inverse = match (sweep.stored_pivot.of_type(), shared) {
             (Some(pivot), Some(v)) if on_schur => FourColours { r1: v.b.r1.clone(), r2: v.b.r2.clone(), ..pivot },
             (Some(pivot), _) => pivot,
@@ -158,7 +158,7 @@ impl<F: Format> PackedGrid<F> {
             own,
             halo: None,
             shared: false,
-            excess,
+            row_sums,
             corners,
             red_diagonal,
             black_diagonal,
@@ -172,7 +172,7 @@ impl<F: Format> PackedGrid<F> {
     pub fn target(&self, unit: f64) -> Target<'_, F> {
         Target {
             layout: &self.layout,
-            center: &self.excess,
+            center: &self.row_sums,
             straight: &self.sweep.straight,
             unit,
             corners: Some((&self.red_diagonal, &self.black_diagonal)),
@@ -185,7 +185,7 @@ impl<F: Format> PackedGrid<F> {
     }
 
     /// Returns the rows J that belong to this thread.
-    pub fn rows(&self, me: Me) -> Range<usize> {
+    pub fn rows(&self, me: TeamThread) -> Range<usize> {
         let first = self.own.start;
         match (self.shared, me.index) {
             (true, _) => {
@@ -199,7 +199,7 @@ impl<F: Format> PackedGrid<F> {
 
     /// Returns the rows of this thread. If they are the first or the last rows of this rank, the range also contains
     /// `more` halo rows on this side.
-    pub fn rows_and(&self, me: Me, more: usize) -> Range<usize> {
+    pub fn rows_and(&self, me: TeamThread, more: usize) -> Range<usize> {
         let rows = self.rows(me);
         if self.halo.is_none() || rows.is_empty() {
             return rows;
@@ -209,7 +209,7 @@ impl<F: Format> PackedGrid<F> {
     }
 
     /// Waits at a barrier if several threads work on this grid.
-    pub fn barrier(&self, me: Me) {
+    pub fn barrier(&self, me: TeamThread) {
         if self.shared {
             me.barrier();
         }
@@ -223,7 +223,7 @@ impl<F: Format> PackedGrid<F> {
     /// the grid, is initialized with zeros, and is never written. Without halo rows, a barrier is therefore sufficient.
     /// Instead of calling this function, fused stages wait for one row of a neighbour thread (see `sweeps::next_thread`
     /// and `sweeps::previous_thread`).
-    pub fn refresh<R: Real + Number>(&self, me: Me, v: &FourColours<R>) {
+    pub fn refresh<R: Real + Number>(&self, me: TeamThread, v: &FourColours<R>) {
         // SAFETY: no thread writes a border.
         debug_assert!(self.rows(me).all(|row| Colour::ALL.iter().all(|&c| unsafe { v[c].border_is_clear(row) })));
         self.barrier(me);
@@ -238,7 +238,7 @@ impl<F: Format> PackedGrid<F> {
 
     /// Makes v readable for a downward sweep, after the threads of the finer grid `above` have written it. With
     /// `fused`, exchanges only those halo rows that a fused sweep reads.
-    pub fn refresh_down<R: Real + Number>(&self, me: Me, above: &Self, fused: bool, v: &FourColours<R>) {
+    pub fn refresh_down<R: Real + Number>(&self, me: TeamThread, above: &Self, fused: bool, v: &FourColours<R>) {
         above.barrier(me);
         if let Some(halo) = &self.halo {
             if me.index == 0 {
@@ -250,7 +250,7 @@ impl<F: Format> PackedGrid<F> {
     }
 
     /// Returns whether rows of another rank precede the rows of this thread, and whether they follow.
-    pub fn borders_other_ranks(&self, me: Me) -> [bool; 2] {
+    pub fn borders_other_ranks(&self, me: TeamThread) -> [bool; 2] {
         let (rows, own) = (self.rows(me), &self.own);
         let [below, above] = self.halo.as_ref().map_or([false; 2], |halo| halo.sides);
         [below && rows.start == own.start, above && rows.end == own.end].map(|is| is && !rows.is_empty())
@@ -259,8 +259,9 @@ impl<F: Format> PackedGrid<F> {
     pub fn bytes(&self) -> usize {
         let sweep = self.sweep.straight.bytes() + self.sweep.diagonal.bytes() + self.sweep.stored_pivot.bytes();
         let short = |bytes: usize| if F::SHORT { bytes } else { 0 };
-        let factorization =
-            self.excess.bytes() + self.red_diagonal.bytes() + short(self.black_diagonal.bytes() + self.inverse.bytes());
+        let factorization = self.row_sums.bytes()
+            + self.red_diagonal.bytes()
+            + short(self.black_diagonal.bytes() + self.inverse.bytes());
         sweep
             + if self.first { 0 } else { factorization }
             + if self.z_is_shared { 0 } else { self.z.bytes() }
@@ -272,7 +273,7 @@ impl<F: Format> RecursionGrid<F> {
     fn new(layout: &Layout) -> Result<Self> {
         let vector = || FourColours::zeroed(layout, true);
         Ok(Self {
-            excess: FourColours::zeroed(layout, true)?,
+            row_sums: FourColours::zeroed(layout, true)?,
             corners: Corners::zeroed(layout, true)?,
             r: vector()?,
             d: vector()?,
@@ -283,7 +284,7 @@ impl<F: Format> RecursionGrid<F> {
 
     pub fn bytes(&self) -> usize {
         let vectors = [&self.r, &self.d, &self.q, &self.u];
-        self.excess.bytes() + self.corners.bytes() + vectors.iter().map(|v| v.bytes()).sum::<usize>()
+        self.row_sums.bytes() + self.corners.bytes() + vectors.iter().map(|v| v.bytes()).sum::<usize>()
     }
 }
 
@@ -346,7 +347,7 @@ impl<F: Format> PackedGrid<F> {
 
     /// Forward substitution for the odd or the even level: y_E = D^-1 r_E and r_K = r_K - A_KE y_E. The vector z
     /// contains r on entry and y on return.
-    pub fn forward(&self, me: Me, odd: bool) {
+    pub fn forward(&self, me: TeamThread, odd: bool) {
         let (eliminated, left) = LEVELS[usize::from(!odd)];
         for row in self.rows(me) {
             for &colour in eliminated {
@@ -371,7 +372,7 @@ impl<F: Format> PackedGrid<F> {
     }
 
     /// Backward substitution for the odd or the even level: z_E = y_E - D^-1 A_EK z_K.
-    pub fn backward(&self, me: Me, odd: bool) {
+    pub fn backward(&self, me: TeamThread, odd: bool) {
         for row in self.rows(me) {
             for &colour in LEVELS[usize::from(!odd)].0 {
                 // SAFETY: this code reads rows of remaining colours, which no thread writes now. It writes rows of
@@ -390,7 +391,7 @@ impl<F: Format> PackedGrid<F> {
     }
 
     /// Copies z of the next grid to the kept nodes of this grid.
-    pub fn copy_to_kept(&self, me: Me, coarse: &Self) {
+    pub fn copy_to_kept(&self, me: TeamThread, coarse: &Self) {
         for row in self.rows(me) {
             if self.layout.rows(Colour::B2).contains(&row) {
                 // SAFETY: no thread writes the next grid now; the b2 rows belong to this thread.

@@ -44,11 +44,11 @@ fn total4(a: &Rows, i: usize) -> f64 {
     (a[0][i] + a[1][i]) + (a[2][i] + a[3][i])
 }
 
-/// Returns the row sum center + couplings, or zero if its magnitude is at most `zero` * center (see `Setup::excess`).
+/// Returns the row sum center + couplings, or zero if its magnitude is at most `zero` * center (see `Setup::row_sum`).
 #[inline(always)]
-fn excess(center: f64, couplings: f64, zero: f64) -> f64 {
-    let excess = center + couplings;
-    if excess.abs() <= zero * center { 0.0 } else { excess }
+fn row_sum(center: f64, couplings: f64, zero: f64) -> f64 {
+    let row_sum = center + couplings;
+    if row_sum.abs() <= zero * center { 0.0 } else { row_sum }
 }
 
 /// Returns the pivot of node i, the row sum that f32 and bf16 store for it, and whether it needs no further checks (see
@@ -56,7 +56,7 @@ fn excess(center: f64, couplings: f64, zero: f64) -> f64 {
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn pivot<F: Format>(
-    excess: f64,
+    row_sum: f64,
     kept: &Rows<F::Stored>,
     lumped: &Rows,
     i: usize,
@@ -67,8 +67,8 @@ fn pivot<F: Format>(
 ) -> (Pivot, F::Stored, bool) {
     let of = wide4::<F>(kept, i, unit);
     let lumped = total4(lumped, i);
-    let center = Pivot::center(excess, of, lumped);
-    let exact = Pivot::new(excess, of, lumped, one_minus_omega);
+    let center = Pivot::center(row_sum, of, lumped);
+    let exact = Pivot::new(row_sum, of, lumped, one_minus_omega);
     let stored = F::write(exact.stored * per_unit);
     let rounded = exact.with_stored(wide::<F>(stored, unit));
     (rounded, stored, exact.needs_no_check(center) & (rounded.d >= least))
@@ -139,11 +139,11 @@ for_each_isa! {
         if let Some(b) = b {
             let b = cut(b, n);
             for i in 0..n {
-                out[i] = excess(center[i], total4(&a, i) + total4(&b, i), zero);
+                out[i] = row_sum(center[i], total4(&a, i) + total4(&b, i), zero);
             }
         } else {
             for i in 0..n {
-                out[i] = excess(center[i], total4(&a, i), zero);
+                out[i] = row_sum(center[i], total4(&a, i), zero);
             }
         }
     }
@@ -218,18 +218,18 @@ for_each_isa! {
         for i in 0..n {
             let h = inverse_of(center[i]);
             inverse[i] = if center[i] > 0.0 { h } else { 0.0 };
-            e[i] = excess(center[i], total4(&a, i), zero) * inverse[i];
+            e[i] = row_sum(center[i], total4(&a, i), zero) * inverse[i];
         }
     }
 
     /// Computes 1 / d and t in a row, and for f32 and bf16 the numbers that are stored for the pivots. Returns `false`
     /// if any pivot needs the checks of [`Pivot::checked`]; the results are then invalid.
     fn pivots<F: Format>(
-        inverse: &mut [f64], row_sum_over_pivot: &mut [f64], stored: &mut [F::Stored], excess: &[f64],
+        inverse: &mut [f64], row_sum_over_pivot: &mut [f64], stored: &mut [F::Stored], row_sums: &[f64],
         kept: Rows<F::Stored>, lumped: Rows, one_minus_omega: f64, unit: f64
     ) -> bool {
         let n = inverse.len();
-        let (row_sum_over_pivot, excess) = (&mut row_sum_over_pivot[..n], &excess[..n]);
+        let (row_sum_over_pivot, row_sums) = (&mut row_sum_over_pivot[..n], &row_sums[..n]);
         let (kept, lumped) = (cut(kept, n), cut(lumped, n));
         let per_unit = unit.recip();
         let least = if F::SHORT { Pivot::least(unit) } else { f64::NEG_INFINITY };
@@ -238,9 +238,9 @@ for_each_isa! {
         let mut doubtful = 0;
         for i in 0..n {
             let (pivot, kept, needs_no_check) =
-                pivot::<F>(excess[i], &kept, &lumped, i, one_minus_omega, unit, per_unit, least);
+                pivot::<F>(row_sums[i], &kept, &lumped, i, one_minus_omega, unit, per_unit, least);
             inverse[i] = 1.0 / pivot.d;
-            row_sum_over_pivot[i] = pivot.excess * inverse[i];
+            row_sum_over_pivot[i] = pivot.row_sum * inverse[i];
             if F::SHORT {
                 stored[i] = kept;
             }
@@ -289,7 +289,7 @@ for_each_isa! {
         let (e, c, a, t, h) = (&mut e[..n], &c[..n], cut(a, n), cut(t, n), cut(h, n));
         for i in 0..n {
             let a = [a[0][i], a[1][i], a[2][i], a[3][i]];
-            e[i] = excess(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero) - dot4(a, &t, i);
+            e[i] = row_sum(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero) - dot4(a, &t, i);
             let first = a[0] * (a[0] * h[0][i]) + a[1] * (a[1] * h[1][i]);
             out[i] = c[i] - (first + (a[2] * (a[2] * h[2][i]) + a[3] * (a[3] * h[3][i])));
         }
@@ -301,21 +301,21 @@ for_each_isa! {
         let (c, a, t) = (&c[..n], cut(a, n), cut(t, n));
         for i in 0..n {
             let a = [a[0][i], a[1][i], a[2][i], a[3][i]];
-            e[i] = excess(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero) - dot4(a, &t, i);
+            e[i] = row_sum(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero) - dot4(a, &t, i);
         }
     }
 
-    /// Computes row sums and couplings of a row of the next grid. On entry, `excess` contains the row sums s_b of the
+    /// Computes row sums and couplings of a row of the next grid. On entry, `row_sums` contains the row sums s_b of the
     /// kept nodes b. With the dropped nodes k:
     ///
     /// ```text
     ///     s_b <- s_b - sum_k a_bk t_k,    a_bb' = kept_fraction a_bb' - sum_k (a_bk h_k) a_kb'
     /// ```
     fn coarse_couplings<F: Format>(
-        excess: &mut [f64], east: &mut [f64], north: &mut [f64], northeast: &mut [f64], northwest: &mut [f64],
+        row_sums: &mut [f64], east: &mut [f64], north: &mut [f64], northeast: &mut [f64], northwest: &mut [f64],
         of: KeptNodeInput<F::Stored>, kept_fraction: f64, unit: f64
     ) {
-        let n = excess.len();
+        let n = row_sums.len();
         let (east, north) = (&mut east[..n], &mut north[..n]);
         let (northeast, northwest) = (&mut northeast[..n], &mut northwest[..n]);
         let [distant_east, distant_north] = [&of.distant[0][..n], &of.distant[1][..n]];
@@ -333,7 +333,7 @@ for_each_isa! {
         for i in 0..n {
             let (to_sw, to_se) = (wide::<F>(sw_ne[i], unit), wide::<F>(se_nw[i], unit));
             let (to_nw, to_ne) = (wide::<F>(nw_se[i], unit), wide::<F>(ne_sw[i], unit));
-            excess[i] -= (to_sw * t_sw[i] + to_se * t_se[i]) + (to_nw * t_nw[i] + to_ne * t_ne[i]);
+            row_sums[i] -= (to_sw * t_sw[i] + to_se * t_se[i]) + (to_nw * t_nw[i] + to_ne * t_ne[i]);
             // The couplings below are stored divided by `unit`. This factor is applied here, once for several
             // couplings.
             let (over_se, over_nw) = (to_se * h_se[i] * unit, to_nw * h_nw[i] * unit);

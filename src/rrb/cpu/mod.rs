@@ -36,7 +36,7 @@ mod system;
 
 use crate::base::engine::Engine;
 use crate::base::heap::boxed;
-use crate::base::team::{Me, Team};
+use crate::base::team::{Team, TeamThread};
 use crate::error::{Error, Result};
 use crate::krylov::cpu::caller::CallerArrays;
 use crate::krylov::solve_steps::{Arrays, Program};
@@ -144,7 +144,7 @@ impl RrbBackend for Cpu {
         // Each thread gets the same rows as in the factorization.
         let layout = Layout::new(grid, 1);
         let rows = self.domain.as_ref().map_or(0..layout.cy, |domain| domain.rows(0));
-        let own = |me: Me| {
+        let own = |me: TeamThread| {
             let share = me.share(rows.len());
             work(me.index, natural_rows(&layout, &(rows.start + share.start..rows.start + share.end)));
         };
@@ -159,7 +159,7 @@ impl RrbBackend for Cpu {
     ) -> Result<()> {
         let inspected = inspection.start(inspection_setup.threads).and_then(|()| {
             let shared = &*inspection;
-            self.over_rows(a.grid, &|member, rows| shared.inspect(member, a, rows, &inspection_setup.checks))
+            self.over_rows(a.grid, &|thread, rows| shared.inspect(thread, a, rows, &inspection_setup.checks))
         });
         let Some(domain) = &self.domain else {
             return inspected.and_then(|()| inspection.finish(a, inspection_setup.project));
@@ -209,16 +209,16 @@ impl RrbBackend for Cpu {
             return Ok(());
         }
         let shape = Shape::new(a, setup);
-        let members = shape.useful_threads(self.wanted_threads);
+        let threads = shape.useful_threads(self.wanted_threads);
         let made = self
             .packed_for(previous, shape, setup)
-            .and_then(|packed| Team::sized(&mut self.team, members).map(|_| packed));
+            .and_then(|packed| Team::sized(&mut self.team, threads).map(|_| packed));
         let mut packed = match self.shared_domain() {
             // If the allocation fails on one rank, all ranks return an error.
             Some(domain) => {
                 let mut made = made;
                 let ready = made.as_mut().map_err(|error| error.clone());
-                domain.share_error(ready.and_then(|packed| packed.prepare(setup, components, members)).err())?;
+                domain.share_error(ready.and_then(|packed| packed.prepare(setup, components, threads)).err())?;
                 made?
             }
             None => made?,
@@ -240,7 +240,7 @@ impl RrbBackend for Cpu {
         let shape = Shape::new(a, setup);
         if self.domain.is_some()
             || packed.shape() != shape
-            || shape.useful_threads(self.wanted_threads) != team.members()
+            || shape.useful_threads(self.wanted_threads) != team.threads()
         {
             return Ok(false);
         }
@@ -292,7 +292,7 @@ impl Engine for Cpu {
     }
 
     fn threads(&self) -> usize {
-        self.team.as_ref().map_or(1, Team::members)
+        self.team.as_ref().map_or(1, Team::threads)
     }
 }
 
@@ -300,7 +300,7 @@ impl Engine for Cpu {
 trait PackedSolver: Send {
     fn shape(&self) -> Shape;
     /// Allocates the memory that depends on the matrix and on the number of threads.
-    fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()>;
+    fn prepare(&mut self, setup: &Setup, components: &Components, threads: usize) -> Result<()>;
     /// Sets the value of [`PivotContext::center`] for later factorizations.
     fn set_pivot_center(&mut self, center: Option<f64>);
     /// Returns whether `cycle=auto` has selected the V-cycle for a factorization with the levels of a recursive cycle.
@@ -337,8 +337,8 @@ impl<F: Format> PackedSolver for Packed<F> {
         self.shape
     }
 
-    fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()> {
-        Self::prepare(self, setup, components, members)
+    fn prepare(&mut self, setup: &Setup, components: &Components, threads: usize) -> Result<()> {
+        Self::prepare(self, setup, components, threads)
     }
 
     fn set_pivot_center(&mut self, center: Option<f64>) {
@@ -346,19 +346,19 @@ impl<F: Format> PackedSolver for Packed<F> {
     }
 
     fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
-        self.prepare(setup, components, team.members())?;
+        self.prepare(setup, components, team.threads())?;
         let context = PivotContext { a, components, center: self.center };
         let shared = &*self;
         let result = team.run(
-            |member| drop(shared.factorize_share(member, setup, &context, None)),
-            |member| shared.factorize_share(member, setup, &context, None),
+            |thread| drop(shared.factorize_share(thread, setup, &context, None)),
+            |thread| shared.factorize_share(thread, setup, &context, None),
         )?;
         self.fresh = false;
         result?;
         if self.shape.aggregates {
             check_unprojected(components)?;
             let kept = self.take_reusable_aggregates();
-            self.aggregated = self.aggregate(setup.storage, kept, team.members())?.into();
+            self.aggregated = self.aggregate(setup.storage, kept, team.threads())?.into();
         }
         Ok(())
     }
@@ -376,9 +376,9 @@ impl<F: Format> PackedSolver for Packed<F> {
         if self.fresh || self.aggregated.get().is_some() || !self.singular.is_empty() {
             return Ok(false);
         }
-        inspection.start(team.members())?;
+        inspection.start(team.threads())?;
         let seen = &*inspection;
-        self.prepare(setup, &seen.components, team.members())?;
+        self.prepare(setup, &seen.components, team.threads())?;
         // The unit of `setup` belongs to the previous matrix. A center of 2 `unit` or more requires a larger unit, so
         // `setup` does not apply, and M / `unit` may overflow in f32.
         let center_below = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.unit };
@@ -389,8 +389,8 @@ impl<F: Format> PackedSolver for Packed<F> {
         let (shared, context) = (&*self, PivotContext::new(a, &seen.components));
         // A rejected row, or entries of another magnitude than in the previous matrix, can cause zero pivots. In these
         // cases, the whole result is discarded.
-        let speculative = |member: Me| shared.factorize_share(member, setup, &context, Some(&speculation));
-        let result = team.run(|member| drop(speculative(member)), speculative)?;
+        let speculative = |thread: TeamThread| shared.factorize_share(thread, setup, &context, Some(&speculation));
+        let result = team.run(|thread| drop(speculative(thread)), speculative)?;
         let over = speculation.has_failed();
         result?;
         if over {
@@ -410,8 +410,8 @@ impl<F: Format> PackedSolver for Packed<F> {
         self.observed.begin(observer);
         let (shared, caller) = (&*self, CallerArrays::new(arrays, usize::MAX));
         let result = team.run(
-            |member| drop(program(&mut ThreadState::new(shared, member, &caller, None))),
-            |member| program(&mut ThreadState::new(shared, member, &caller, Some(observer))),
+            |thread| drop(program(&mut ThreadState::new(shared, thread, &caller, None))),
+            |thread| program(&mut ThreadState::new(shared, thread, &caller, Some(observer))),
         )?;
         if Outcome::may_leave_infinities(&result) {
             self.clear_vectors();
@@ -455,12 +455,12 @@ mod tests {
             let grid = Grid { nx: 100, ny };
             for _ in 0..2 {
                 let shares = Mutex::new(Vec::new());
-                cpu.over_rows(grid, &|member, rows| shares.lock().unwrap().push((member, rows))).unwrap();
+                cpu.over_rows(grid, &|thread, rows| shares.lock().unwrap().push((thread, rows))).unwrap();
                 let mut shares = shares.into_inner().unwrap();
-                shares.sort_by_key(|(member, _)| *member);
+                shares.sort_by_key(|(thread, _)| *thread);
                 assert_eq!(shares.len(), if grid.nodes() < MIN_TEAM_NODES { 1 } else { threads });
-                let members: Vec<usize> = shares.iter().map(|(member, _)| *member).collect();
-                assert_eq!(members, (0..shares.len()).collect::<Vec<_>>());
+                let threads: Vec<usize> = shares.iter().map(|(thread, _)| *thread).collect();
+                assert_eq!(threads, (0..shares.len()).collect::<Vec<_>>());
                 let rows: Vec<usize> = shares.into_iter().flat_map(|(_, rows)| rows).collect();
                 assert_eq!(rows, (0..ny).collect::<Vec<_>>());
             }

@@ -13,7 +13,7 @@ use crate::aggregation::KeptAggregates;
 use crate::base::heap::boxed;
 use crate::base::number::power_of_two_below;
 use crate::base::reduce::{OtherRanks, Partials, max_abs};
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::error::{Error, Result, collected, push, reserve, zeroed};
 use crate::krylov::cpu::means::Singular;
 use crate::krylov::cpu::observed::Observed;
@@ -270,7 +270,7 @@ impl<F: Format> Packed<F> {
 
     /// Allocates the memory that depends on the number of threads and on the matrix, and stores those parameters of
     /// `setup` that the solves need.
-    pub fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()> {
+    pub fn prepare(&mut self, setup: &Setup, components: &Components, threads: usize) -> Result<()> {
         self.unit = setup.unit;
         // The previous hierarchy is freed before memory is allocated; its aggregates remain.
         let before = self.aggregated.take().filter(|_| self.shape.aggregates);
@@ -281,16 +281,16 @@ impl<F: Format> Packed<F> {
             _ => None,
         };
         let width = self.grids[0].layout.cx;
-        if self.scratch.len() != members {
+        if self.scratch.len() != threads {
             self.scratch.clear();
-            for _ in 0..members {
+            for _ in 0..threads {
                 let rows = zeroed(SCRATCH_ROWS * (width + GAP), SCRATCH)?;
                 push(&mut self.scratch, Mutex::new(rows), SCRATCH)?;
             }
         }
-        if self.buffers.len() != members {
+        if self.buffers.len() != threads {
             self.buffers.clear();
-            for _ in 0..members {
+            for _ in 0..threads {
                 push(&mut self.buffers, Mutex::new(Buffers::new(&self.grids[0].layout)?), "rows of stages")?;
             }
         }
@@ -303,7 +303,7 @@ impl<F: Format> Packed<F> {
             // then also has rows of all finer grids. The numbers of rows do not ensure this: a rank may have fewer rows
             // of the last distributed grid than of the next grid, which every rank stores completely.
             let finer_is_shared = before.last().is_none_or(|before| before.shared);
-            grid.shared = finer_is_shared && nodes >= MIN_TEAM_NODES && grid.own.len() >= members;
+            grid.shared = finer_is_shared && nodes >= MIN_TEAM_NODES && grid.own.len() >= threads;
         }
         let domain = self.links.as_ref().map(|links| &links.domain);
         projection::set(&mut self.singular, &self.grids[0].layout, components, self.shape.schur, domain)
@@ -316,7 +316,7 @@ impl<F: Format> Packed<F> {
 
     /// Makes z of the next grid readable for all threads, after the kept values of grid q have been written to it. If
     /// grid q is the last grid stored by colour, makes z of grid q readable.
-    pub fn pass_to_next_grid(&self, q: usize, me: Me) {
+    pub fn pass_to_next_grid(&self, q: usize, me: TeamThread) {
         let grid = &self.grids[q];
         let Some(next) = self.grids.get(q + 1) else { return grid.refresh(me, &grid.z) };
         let to_complete_grid = self.links.as_ref().filter(|links| links.domain.strips.depth == q + 1);
@@ -383,11 +383,11 @@ impl<F: Format> Packed<F> {
         Source { matrix, layout, schur, zero_row_sum, scale }
     }
 
-    /// Builds the hierarchy of aggregation with `members` threads.
-    pub fn aggregate(&self, storage: Storage, kept: KeptAggregates, members: usize) -> Result<Aggregated<F::Real>> {
+    /// Builds the hierarchy of aggregation with `threads` threads.
+    pub fn aggregate(&self, storage: Storage, kept: KeptAggregates, threads: usize) -> Result<Aggregated<F::Real>> {
         let first = &self.grids[0];
         // SAFETY: no thread writes the matrix after the factorization.
-        unsafe { Aggregated::new(&self.source(), (&first.z, first.z_is_shared), storage, kept, members) }
+        unsafe { Aggregated::new(&self.source(), (&first.z, first.z_is_shared), storage, kept, threads) }
     }
 
     /// Removes the aggregates of the previous matrix, and returns them.

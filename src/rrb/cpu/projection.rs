@@ -28,14 +28,14 @@ impl Position for Run {
 impl<R: Real + Number> Vector<Run> for FourColours<R> {
     type Value = R;
 
-    unsafe fn values(&self, place: Run, len: usize) -> &[R] {
+    unsafe fn values(&self, run: Run, len: usize) -> &[R] {
         // SAFETY: guaranteed by the caller.
-        unsafe { &self[place.colour].row(place.row as usize, 0)[place.start as usize..][..len] }
+        unsafe { &self[run.colour].row(run.row as usize, 0)[run.start as usize..][..len] }
     }
 
-    unsafe fn values_mut(&self, place: Run, len: usize) -> &mut [R] {
+    unsafe fn values_mut(&self, run: Run, len: usize) -> &mut [R] {
         // SAFETY: guaranteed by the caller. Runs of different components in one row do not overlap.
-        unsafe { &mut self[place.colour].row_mut(place.row as usize, 0)[place.start as usize..][..len] }
+        unsafe { &mut self[run.colour].row_mut(run.row as usize, 0)[run.start as usize..][..len] }
     }
 }
 
@@ -68,10 +68,10 @@ fn runs<'a>(
     let (first, j) = if present { layout.node(colour, columns.start, row) } else { (0, 0) };
     // Index of the first column of this colour at node (i, j) or east of it. Every second node of a row has this
     // colour.
-    let place = move |i: usize| columns.start + i.saturating_sub(first).div_ceil(2);
+    let column = move |i: usize| columns.start + i.saturating_sub(first).div_ceil(2);
     let nodes = present.then(|| components.singular_runs(j)).into_iter().flatten();
     let runs = nodes.map(move |(nodes, component)| {
-        let (start, end) = (place(nodes.start), place(nodes.end));
+        let (start, end) = (column(nodes.start), column(nodes.end));
         (Run { colour, row: row as u32, start: start as u32 }, end - start, component)
     });
     runs.filter(|&(_, len, _)| len > 0)

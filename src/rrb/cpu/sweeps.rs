@@ -19,17 +19,17 @@ use super::number::Format;
 use super::packed::Packed;
 use crate::base::number::Real;
 use crate::base::shared::Number;
-use crate::base::team::{Me, Point};
+use crate::base::team::{Point, TeamThread};
 use crate::rrb::cpu::conversion::{collect, spread};
 use crate::rrb::layout::Colour;
 
 /// Returns the thread that owns the next rows of a grid; `None` if this thread owns the last rows.
-pub fn next_thread<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
-    (grid.shared && me.index + 1 < me.members).then_some(me.index + 1)
+pub fn next_thread<F: Format>(me: TeamThread, grid: &PackedGrid<F>) -> Option<usize> {
+    (grid.shared && me.index + 1 < me.threads).then_some(me.index + 1)
 }
 
 /// Returns the thread that owns the previous rows of a grid; `None` if this thread owns the first rows.
-pub fn previous_thread<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
+pub fn previous_thread<F: Format>(me: TeamThread, grid: &PackedGrid<F>) -> Option<usize> {
     if grid.shared { me.index.checked_sub(1) } else { None }
 }
 
@@ -55,7 +55,7 @@ impl<F: Format> Packed<F> {
     }
 
     /// Computes the downward sweep through both levels of grid q and stores y' D^-1 y per row.
-    pub fn descend_grid(&self, q: usize, me: Me, stage: usize, t: &mut Buffers<F::Real>) {
+    pub fn descend_grid(&self, q: usize, me: TeamThread, stage: usize, t: &mut Buffers<F::Real>) {
         let (grid, rho) = (&self.grids[q], self.rho.reduce(0, self.rho_start[q + 1]));
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
@@ -101,8 +101,8 @@ impl<F: Format> Packed<F> {
                 }
             }
             match next_thread(me, grid) {
-                Some(member) => {
-                    me.wait_for(member, Point::First, stage);
+                Some(thread) => {
+                    me.wait_for(thread, Point::First, stage);
                     self.scale_row(q, Colour::B1, rows.end, DROPPED, t);
                 }
                 None if above => {
@@ -190,7 +190,7 @@ impl<F: Format> Packed<F> {
     }
 
     /// Computes the upward sweep through both levels of grid q, including those halo rows that the finer grid reads.
-    pub fn ascend_grid(&self, q: usize, me: Me, stage: usize, t: &mut Buffers<F::Real>) {
+    pub fn ascend_grid(&self, q: usize, me: TeamThread, stage: usize, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[q];
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
@@ -220,7 +220,7 @@ impl<F: Format> Packed<F> {
             }
             let here = KEPT + last % 2;
             match next_thread(me, grid) {
-                Some(member) => me.wait_for(member, Point::First, stage),
+                Some(thread) => me.wait_for(thread, Point::First, stage),
                 None if beside_above => {
                     // The halo row above also needs the kept values of the last row, which are still in their buffer.
                     self.load_kept(q, rows.end, KEPT + rows.end % 2, t);

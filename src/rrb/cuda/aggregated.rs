@@ -1,7 +1,7 @@
 //! The preconditioner by aggregation multigrid (docs/theory/aggregation.md), which replaces the levels.
 
 use crate::aggregation::Rules;
-use crate::aggregation::cuda::{COARSEST, Engine, Shape};
+use crate::aggregation::cuda::{AggregationMultigrid, COARSEST, Shape};
 use crate::base::number::power_of_two_below;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
@@ -40,7 +40,7 @@ pub struct Source {
     pub m: Matrix,
     /// Addresses of the diagonal couplings of S1, and of its couplings at distance two. `None` if CG runs on A.
     pub schur: Option<[Address; 2]>,
-    pub excess: Address,
+    pub row_sums: Address,
     pub center_max: f64,
 }
 
@@ -64,7 +64,7 @@ impl Source {
 
 /// The multigrid method by aggregation, and the map from its rows to nodes.
 pub struct Aggregated {
-    engine: Engine,
+    multigrid: AggregationMultigrid,
     /// For each row, the index of its node in the planes. A further number of 64 bits follows: the first row whose
     /// diagonal entry is negative or not finite.
     node_index: Memory,
@@ -76,24 +76,25 @@ impl Aggregated {
     pub fn new(stream: &Stream, source: &Source, single: bool, before: Option<Self>) -> Result<(Self, bool)> {
         let shape = Shape { rows: source.rows(), entries: MOST_COUPLINGS * source.rows() };
         // A previous preconditioner of another shape is freed before new memory is allocated.
-        let (engine, node_index) = match before.filter(|before| before.engine.fits(shape)) {
-            Some(before) => (Some(before.engine), before.node_index),
+        let (multigrid, node_index) = match before.filter(|before| before.multigrid.fits(shape)) {
+            Some(before) => (Some(before.multigrid), before.node_index),
             None => (None, Memory::zeroed(stream.device(), stream, 4 * shape.rows + 16, WHAT)?),
         };
         let scale = power_of_two_below(source.center_max).recip();
         let take = |c: &Couplings| write_first_level(stream, source, *c, scale, node_index.address);
-        let (engine, same) = Engine::new(stream, (shape, &RULES), (scale, single), engine, take)?;
-        Ok((Self { engine, node_index }, same))
+        let (multigrid, same) = AggregationMultigrid::new(stream, (shape, &RULES), (scale, single), multigrid, take)?;
+        Ok((Self { multigrid, node_index }, same))
     }
 
     /// Computes z = `unit` B r, with r and z stored by colour and z in single or double precision. B is the multigrid
     /// cycle.
     pub fn apply(&self, stream: &Stream, (r_by_colour, z_by_colour): (Address, Address), unit: f64) -> Result<()> {
-        let Level { step, r, start, z, rows, .. } = *self.engine.launched().first();
-        let launched = self.engine.launched();
+        let Level { jacobi_factor, r, start, z, rows, .. } = *self.multigrid.launched().first();
+        let launched = self.multigrid.launched();
         let (node_index, factor, single) = (self.node_index.address, launched.scale() * unit, launched.single());
         let by_colour = r_by_colour;
-        let arguments = RowsArgs { node_index, by_colour, z_by_colour, step, r, start, z, rows, unused: 0, factor };
+        let arguments =
+            RowsArgs { node_index, by_colour, z_by_colour, jacobi_factor, r, start, z, rows, unused: 0, factor };
         launch::gather_residual(stream, single, &arguments)?;
         launched.apply(stream)?;
         launch::scatter_solution(stream, single, &arguments)
@@ -101,17 +102,17 @@ impl Aggregated {
 
     /// Returns the number of aggregates reused from the previous matrix.
     pub fn aggregates_kept(&self) -> usize {
-        self.engine.aggregates_kept()
+        self.multigrid.aggregates_kept()
     }
 
     /// Returns the number of coarse levels.
     pub fn levels(&self) -> usize {
-        self.engine.launched().coarse_levels()
+        self.multigrid.launched().coarse_levels()
     }
 
     /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
-        self.engine.bytes() + self.node_index.bytes
+        self.multigrid.bytes() + self.node_index.bytes
     }
 }
 
@@ -122,8 +123,8 @@ fn write_first_level(stream: &Stream, source: &Source, c: Couplings, scale: f64,
     let [d, far] = source.schur.unwrap_or_default();
     let bad = (node_index + 4 * u64::from(c.rows)).next_multiple_of(8);
     stream.fill(bad, 0xff, 8)?;
-    let (m, excess) = (source.m, source.excess);
-    launch::compute_couplings(stream, &RowCouplingsArgs { n, m, d, far, excess, scale, c, node_index, bad })?;
+    let (m, row_sums) = (source.m, source.row_sums);
+    launch::compute_couplings(stream, &RowCouplingsArgs { n, m, d, far, row_sums, scale, c, node_index, bad })?;
     let mut found = [0u64];
     stream.fetch(&mut found, bad)?;
     stream.wait()?;

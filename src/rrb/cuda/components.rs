@@ -26,7 +26,7 @@ impl Source {
             // The labels extend over all rows, so a single device computes them.
             g: self.g.whole(),
             m: self.m,
-            excess: self.excess,
+            row_sums: self.row_sums,
             parent,
             marks: parent + 4 * values as u64,
             findings: self.findings_at,

@@ -4,7 +4,7 @@ use super::packed::Packed;
 use super::program::{Programs, StepExecution, Steps};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
-use crate::cuda::launch::{How, InnerProductArgs, Op, StepArgs};
+use crate::cuda::launch::{InnerProductArgs, Op, Stage, StepArgs};
 use crate::error::Result;
 use crate::rrb::recursion;
 use crate::rrb::recursion::{Cycle, Inner, Kind, Recursion};
@@ -63,7 +63,7 @@ impl ImmediateSteps<'_> {
         }
         // `ops` is in pageable memory, which the driver copies before the call returns. `ops` may therefore be dropped.
         self.stream.send(self.k.ops_at, &ops)?;
-        self.k.run_ops(self.stream, &ops, 0..ops.len(), How::Nothing, [0; 2], 0)
+        self.k.run_ops(self.stream, &ops, 0..ops.len(), Stage::Nothing, [0; 2], 0)
     }
 }
 

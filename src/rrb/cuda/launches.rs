@@ -9,8 +9,8 @@ use crate::base::number::Real;
 use crate::cuda::driver::{CooperativeLaunch, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, CoarsestSystem, CycleArgs, FirstArgs, How, Level, MOST_GRIDS, MultiplyCoarsestArgs, Op, ScalarArgs,
-    SchurArgs, SolveArgs, StepArgs, flag, kind,
+    Address, CoarsestSystem, CycleArgs, FirstArgs, Level, MOST_GRIDS, MultiplyCoarsestArgs, Op, ScalarArgs, SchurArgs,
+    SolveArgs, Stage, StepArgs, flag, kind,
 };
 use crate::error::{Result, zeroed};
 use crate::stencil::matrix::ring_index;
@@ -20,21 +20,21 @@ use std::time::Instant;
 
 impl Packed {
     /// Returns the arguments of the scalar update, which follows the last partial sum of rho = <r, M^-1 r>.
-    fn scalar_args(&self, how: How) -> ScalarArgs {
+    fn scalar_args(&self, stage: Stage) -> ScalarArgs {
         ScalarArgs {
             scalars: self.scalars.at,
             rho_partial: self.rho_partial,
             norm_partial: self.fused_norm_partial,
             rho_count: self.programs.rho_count as i32,
             norm_count: self.programs.norm_count(self) as i32,
-            how: how as i32,
+            stage: stage as i32,
         }
     }
 
     /// Returns the arguments of a pass over the first grid. `input` contains the addresses of the planes b1 and b2 of
     /// the vector to which M^-1 is applied.
-    pub fn first_args(&self, how: How, input: [Address; 2]) -> FirstArgs {
-        let sums = how != How::Nothing;
+    pub fn first_args(&self, stage: Stage, input: [Address; 2]) -> FirstArgs {
+        let sums = stage != Stage::Nothing;
         FirstArgs {
             v: self.first,
             k: self.grids[0].sweep,
@@ -43,26 +43,26 @@ impl Packed {
             partial: if sums { self.rho_partial } else { 0 },
             norm_partial: if sums { self.fused_norm_partial } else { 0 },
             sigma_partial: self.partial,
-            how: how as i32,
+            stage: stage as i32,
             once: i32::from(self.reads_once),
             rows: self.first.g.backward_tile_rows(),
             rows_down: self.first.g.forward_tile_rows(),
-            with_x: i32::from(how == How::Loop),
+            with_x: i32::from(stage == Stage::Loop),
             conditional: 0,
         }
     }
 
     /// Returns the arguments of the unfused kernels on S1.
-    pub fn schur_args(&self, how: How, conditional: u64) -> SchurArgs {
-        SchurArgs { v: self.first, partial: self.partial, how: how as i32, conditional }
+    pub fn schur_args(&self, stage: Stage, conditional: u64) -> SchurArgs {
+        SchurArgs { v: self.first, partial: self.partial, stage: stage as i32, conditional }
     }
 
     /// Returns the arguments of the cooperative kernel that executes the steps `range`.
-    fn cycle_args(&self, range: Range<usize>, how: How) -> CycleArgs {
+    fn cycle_args(&self, range: Range<usize>, stage: Stage) -> CycleArgs {
         let base = self.programs.base;
         let mut grids = [Level::default(); MOST_GRIDS];
-        for (place, level) in grids.iter_mut().zip(self.grids.get(base..).unwrap_or_default()) {
-            *place = level.sweep;
+        for (grid, level) in grids.iter_mut().zip(self.grids.get(base..).unwrap_or_default()) {
+            *grid = level.sweep;
         }
         CycleArgs {
             ops: self.op_address(range.start),
@@ -73,13 +73,13 @@ impl Packed {
             rho_partial: self.rho_partial,
             norm_partial: self.fused_norm_partial,
             sigma_partial: self.partial,
-            scalar: self.scalar_args(how),
+            scalar: self.scalar_args(stage),
             barrier: self.barrier_at,
             cluster: self.programs.cooperative.cluster as i32,
             cluster_base: self.programs.cluster_grids.base as i32,
             last: self.grids.len() as i32 - 1,
             row_blocks: self.programs.cluster_grids.row_blocks as i32,
-            slots: self.coarsest.slots,
+            exchange: self.coarsest.exchange,
             x_blocks: 0,
             v: self.first,
         }
@@ -100,24 +100,31 @@ impl Packed {
         self.ops_at + (n * size_of::<Op>()) as u64
     }
 
-    /// Launches the steps of `part`. `how` determines what the kernels do with their sums. `input` is as for
+    /// Launches the steps of `part`. `stage` determines what the kernels do with their sums. `input` is as for
     /// `first_args`. `conditional` is the condition handle of a recorded loop, or 0.
-    pub fn run(&mut self, stream: &Stream, part: Part, how: How, input: [Address; 2], conditional: u64) -> Result<()> {
+    pub fn run(
+        &mut self,
+        stream: &Stream,
+        part: Part,
+        stage: Stage,
+        input: [Address; 2],
+        conditional: u64,
+    ) -> Result<()> {
         let range = self.programs.range(part);
         if part != Part::Application && self.programs.is_one_kernel(self) {
-            let cycle = self.cycle_args(range, how);
-            let arguments = SolveArgs { cycle, first: self.first_args(how, [0; 2]) };
+            let cycle = self.cycle_args(range, stage);
+            let arguments = SolveArgs { cycle, first: self.first_args(stage, [0; 2]) };
             return launch::solve(stream, self.shape.storage, self.programs.cooperative, &arguments);
         }
         let ops = std::mem::take(&mut self.programs.ops);
         // Steps are not timed in a loop.
-        let done = if self.grid_seconds.is_empty() || how == How::Loop {
-            self.run_ops(stream, &ops, range, how, input, conditional)
+        let result = if self.grid_seconds.is_empty() || stage == Stage::Loop {
+            self.run_ops(stream, &ops, range, stage, input, conditional)
         } else {
-            self.time_ops(stream, &ops, range, how, input)
+            self.time_ops(stream, &ops, range, stage, input)
         };
         self.programs.ops = ops;
-        done
+        result
     }
 
     /// Runs steps like `run`, but waits before and after each kernel to measure its time. The time is added to the grid
@@ -128,7 +135,7 @@ impl Packed {
         stream: &Stream,
         ops: &[Op],
         range: Range<usize>,
-        how: How,
+        stage: Stage,
         input: [Address; 2],
     ) -> Result<()> {
         let below = self.grid_seconds.len() - 1;
@@ -138,7 +145,7 @@ impl Packed {
             let joined = self.programs.joined(self, &ops[n..range.end]);
             let next = n + joined.max(1);
             let start = Instant::now();
-            self.run_ops(stream, ops, n..next, how, input, 0)?;
+            self.run_ops(stream, ops, n..next, stage, input, 0)?;
             stream.wait()?;
             let (grid, way) = match ops[n].kind {
                 _ if joined > 0 => (below, 0),
@@ -158,7 +165,7 @@ impl Packed {
         stream: &Stream,
         ops: &[Op],
         range: Range<usize>,
-        how: How,
+        stage: Stage,
         input: [Address; 2],
         conditional: u64,
     ) -> Result<()> {
@@ -166,7 +173,7 @@ impl Packed {
         // In a loop, one of the following kernels must also compute x += alpha p. This is the first kernel that
         // executes several steps, if it has further thread blocks for this purpose. Otherwise, it is the kernel of the
         // backward half on the first grid.
-        let mut x_due = how == How::Loop;
+        let mut x_due = stage == Stage::Loop;
         let mut n = range.start;
         while n < range.end {
             let joined = self.programs.joined(self, &ops[n..range.end]);
@@ -174,7 +181,7 @@ impl Packed {
                 let cooperative = self.programs.cooperative;
                 let further = if x_due { cooperative.further } else { 0 };
                 x_due &= further == 0;
-                let arguments = CycleArgs { x_blocks: further as i32, ..self.cycle_args(n..n + joined, how) };
+                let arguments = CycleArgs { x_blocks: further as i32, ..self.cycle_args(n..n + joined, stage) };
                 launch::cycle(stream, storage, CooperativeLaunch { further, ..cooperative }, &arguments)?;
                 n += joined;
                 continue;
@@ -185,12 +192,12 @@ impl Packed {
                 k: self.grids[op.grid as usize].sweep,
                 op: self.op_address(n),
                 partial,
-                scalar: self.scalar_args(how),
+                scalar: self.scalar_args(stage),
                 scalar_block: scalar_block(op),
             };
             match op.kind {
                 kind::DESCEND_FIRST => {
-                    let first = self.first_args(how, input);
+                    let first = self.first_args(stage, input);
                     launch::descend_first(
                         stream,
                         storage,
@@ -207,7 +214,7 @@ impl Packed {
                     // neither.
                     let updates = op.flags & flag::UPDATE_SCALARS != 0;
                     let (coarsest, scalar) =
-                        (self.coarsest_system(), self.scalar_args(if updates { how } else { How::Nothing }));
+                        (self.coarsest_system(), self.scalar_args(if updates { stage } else { Stage::Nothing }));
                     let arguments = MultiplyCoarsestArgs { coarsest, partial, scalar };
                     match (self.short(), self.wide_coarsest) {
                         (true, true) => launch::multiply_coarsest_wide(stream, &arguments)?,
@@ -217,10 +224,10 @@ impl Packed {
                 }
                 kind::ADVANCE_FIRST => {
                     let with_x = i32::from(x_due);
-                    let first = FirstArgs { conditional, with_x, ..self.first_args(how, input) };
+                    let first = FirstArgs { conditional, with_x, ..self.first_args(stage, input) };
                     launch::advance_first(stream, storage, &first)?;
                 }
-                kind::ASCEND_FIRST => launch::ascend_first(stream, storage, &self.first_args(how, input))?,
+                kind::ASCEND_FIRST => launch::ascend_first(stream, storage, &self.first_args(stage, input))?,
                 _ => launch::inner(stream, storage, &step())?,
             }
             n += 1;
@@ -241,18 +248,18 @@ impl Packed {
         let mut values: Vec<R> = zeroed(4 * layout.len(), "the coarsest system")?;
         stream.fetch(&mut values, coarsest.r)?;
         stream.wait()?;
-        let place = |i: usize, j: usize| {
+        let index_of = |i: usize, j: usize| {
             let (colour, at) = place_in(&layout, layout.stride(), i, j);
             colour as usize * layout.len() + at
         };
         for j in 0..grid.ny {
             let z = &mut natural.grids[0].z[ring_index(grid.nx, 0, j)..][..grid.nx];
-            z.iter_mut().enumerate().for_each(|(i, z)| *z = unit * values[place(i, j)].wide());
+            z.iter_mut().enumerate().for_each(|(i, z)| *z = unit * values[index_of(i, j)].wide());
         }
         natural.apply();
         for j in 0..grid.ny {
             let z = &natural.grids[0].z[ring_index(grid.nx, 0, j)..][..grid.nx];
-            z.iter().enumerate().for_each(|(i, z)| values[place(i, j)] = R::narrow(*z));
+            z.iter().enumerate().for_each(|(i, z)| values[index_of(i, j)] = R::narrow(*z));
         }
         stream.send(coarsest.z, &values)?;
         stream.wait()

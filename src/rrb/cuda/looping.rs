@@ -12,7 +12,7 @@ use super::source::Source;
 use crate::base::heap::boxed;
 use crate::cuda::driver::{Loop, Meet, Stream};
 use crate::cuda::launch;
-use crate::cuda::launch::{How, MeetArgs, RING, Scalars, StartEndArgs};
+use crate::cuda::launch::{MeetArgs, RING, Scalars, Stage, StartEndArgs};
 use crate::cuda::looped;
 use crate::cuda::looped::{Looped, MONITOR_LAG, Recorded, SharedScalars, has_limits, observed_lag, without_graphs};
 use crate::error::{Error, Result};
@@ -38,7 +38,7 @@ const MULTI_DEVICE_BODY_ITERATIONS: [usize; 2] = [4, 1];
 const EXTRA_ITERATIONS: usize = 2;
 
 /// With the shortest body, a loop pauses only at the end of a body, so no launch of the body remains after a pause.
-/// With the other bodies, the remaining launches return immediately (`Scalars::done`).
+/// With the other bodies, the remaining launches return immediately (`Scalars::loop_ended`).
 const _: () = assert!(
     (PATIENCE as usize | MONITOR_LAG as usize | RING).is_multiple_of(BODY_ITERATIONS[0])
         && BODY_ITERATIONS[0].is_power_of_two()
@@ -74,7 +74,7 @@ impl Packed {
             (true, false) => &BODY_ITERATIONS[..],
         };
         let synchronization =
-            MeetArgs { slots: self.synchronization.as_ref().map_or(0, |m| m.address), scalars: self.scalars.at };
+            MeetArgs { arrivals: self.synchronization.as_ref().map_or(0, |m| m.address), scalars: self.scalars.at };
         let meet = || -> Result<Meet> {
             boxed(move |stream: &Stream| launch::meet(stream, &synchronization), "a synchronization")
                 .map(|meet| meet as Meet)
@@ -99,7 +99,7 @@ impl Packed {
     /// Launches one iteration, or the whole loop if one kernel executes it.
     fn iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
         if self.fused() {
-            self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional)
+            self.run(stream, Part::Iteration, Stage::Loop, [0; 2], conditional)
         } else {
             self.plain_iteration(stream, source, conditional)
         }
@@ -164,7 +164,7 @@ impl Run<'_> {
     /// Returns the arguments of the kernels that end a solve after the loop.
     fn end_args_after_loop(&self, test: &Test) -> StartEndArgs {
         let safe = self.criterion.is_some_and(|c| test.threshold > c.check_below * self.scale);
-        self.start_end_args(self.scale, How::Loop, safe)
+        self.start_end_args(self.scale, Stage::Loop, safe)
     }
 
     /// Returns the results of the kernels that `follow` has queued.
@@ -231,7 +231,7 @@ impl Looped for Run<'_> {
     /// except those of x that later kernels overwrite.
     fn follow(&mut self, test: &Test) -> Result<()> {
         if test.confirms {
-            self.k.residual(self.stream, self.source, How::Loop)?;
+            self.k.residual(self.stream, self.source, Stage::Loop)?;
         }
         if self.mode != LaunchMode::Fused {
             return self.k.back_substitute(self.stream);
@@ -239,7 +239,7 @@ impl Looped for Run<'_> {
         let ends = &self.end_args_after_loop(test);
         if test.norm == Norm::Preconditioned {
             launch::finish_eliminated(self.stream, ends)?;
-            self.k.run(self.stream, Part::UntilUpdate, How::Confirm, [0; 2], 0)?;
+            self.k.run(self.stream, Part::UntilUpdate, Stage::Confirm, [0; 2], 0)?;
         } else {
             launch::finish(self.stream, ends)?;
         }

@@ -139,9 +139,8 @@ pub struct CoarsestArrays {
     pub r: Address,
     pub z: Address,
     pub lines: Lines,
-    /// Slots for values of r and z with epoch numbers, through which thread blocks exchange them
-    /// (kernels/rrb/cluster.cuh).
-    pub slots: Address,
+    /// Values of r and z with epoch numbers, through which thread blocks exchange them (kernels/rrb/cluster.cuh).
+    pub exchange: Address,
 }
 
 /// The preconditioner M, the vectors of CG and the scalars.
@@ -305,7 +304,7 @@ impl Layouts<'_> {
             h: setup.planes(rows, pivots(shape, number), 8)?,
             s: if own { setup.planes(rows, 8, 8)? } else { source.m.straight },
             d: setup.planes(rows, 4, 8)?,
-            excess: if first { source.excess } else { setup.planes(rows, 4, 8)? },
+            row_sums: if first { source.row_sums } else { setup.planes(rows, 4, 8)? },
             corners: if !first || source.shape.nine_points { setup.planes(rows, 4, 8)? } else { 0 },
             far: setup.planes(rows, 4, 8)?,
             ..Grid::default()
@@ -340,13 +339,13 @@ impl Layouts<'_> {
             sweep.z = other_p.wrapping_sub(before);
         }
         if sections[1..].contains(&number) {
-            for place in [&mut sweep.r, &mut sweep.direction, &mut sweep.q, &mut sweep.u] {
-                *place = vector(4, real)?;
+            for address in [&mut sweep.r, &mut sweep.direction, &mut sweep.q, &mut sweep.u] {
+                *address = vector(4, real)?;
             }
-            for place in [&mut k.original_excess, &mut k.original_corners, &mut k.original_black] {
-                *place = memory_layout.planes(rows, 4, stored)?;
+            for address in [&mut k.original_row_sums, &mut k.original_corners, &mut k.original_black] {
+                *address = memory_layout.planes(rows, 4, stored)?;
             }
-            (sweep.excess, sweep.corners, sweep.black) = (k.original_excess, k.original_corners, k.original_black);
+            (sweep.row_sums, sweep.corners, sweep.black) = (k.original_row_sums, k.original_corners, k.original_black);
         }
         Ok(Level { layout, embedding: Embedding::FINEST, k, sweep, equal_rows, uniform, vectors })
     }
@@ -378,13 +377,13 @@ impl Layouts<'_> {
                 left: memory_layout.doubles(inverted * LINE_NODES),
                 right: memory_layout.doubles(inverted * LINE_NODES),
                 onward: memory_layout.doubles(inverted * LINE_NODES),
-                left_excess: memory_layout.doubles(inverted),
-                right_excess: memory_layout.doubles(inverted),
+                left_row_sums: memory_layout.doubles(inverted),
+                right_row_sums: memory_layout.doubles(inverted),
                 inverse_pivot: memory_layout.doubles(inverted),
                 inverse: memory_layout.doubles(if here { n * n } else { 0 }),
                 inverse_f32: if here && short { memory_layout.bytes(4 * n * n) } else { 0 },
             },
-            slots: memory_layout.bytes(2 * n * 16),
+            exchange: memory_layout.bytes(2 * n * 16),
         }
     }
 }

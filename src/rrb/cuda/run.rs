@@ -9,7 +9,7 @@ use super::textbook::product_args;
 use crate::cuda::call::{Attempts, Call};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, How, LargestArgs, ProductArgs, ReduceArgs, Scalars, UpdateArgs};
+use crate::cuda::launch::{Address, LargestArgs, ProductArgs, ReduceArgs, Scalars, Stage, UpdateArgs};
 use crate::cuda::looped;
 use crate::error::{Error, Result};
 use crate::krylov::pcg::{Means, OtherPreconditioner, PcgSteps, Properties, unfused_ascend, unfused_descend};
@@ -283,7 +283,7 @@ impl Run<'_> {
         }
         // With fused stages, the stored b does not change, and the residual of S1 is stored in r.
         let on_red = self.scalar(|s| {
-            launch::eliminated_residual(s.stream, &s.start_end_args(s.scale, How::Nothing, false))?;
+            launch::eliminated_residual(s.stream, &s.start_end_args(s.scale, Stage::Nothing, false))?;
             Ok(s.fetch()?.whole_norm2)
         });
         self.results = DeviceResults::Reduced;
@@ -314,7 +314,7 @@ impl VectorSteps for Run<'_> {
         let product = self.attempt(|s| {
             let sum = offset_of!(Scalars, sum);
             match (a, b) {
-                (VectorId::R, VectorId::Z) => s.k.dot_z(s.stream, How::Nothing, sum)?,
+                (VectorId::R, VectorId::Z) => s.k.dot_z(s.stream, Stage::Nothing, sum)?,
                 (VectorId::B, VectorId::B) => s.k.dot_b(s.stream, sum)?,
                 _ => launch::dot(s.stream, &s.k.dot_args(s.vector(a), s.vector(b), s.k.cg_planes(), sum))?,
             }
@@ -367,7 +367,7 @@ impl VectorSteps for Run<'_> {
         }
         match self.results {
             DeviceResults::Started(Start { origin: Origin::Solution, norm2, .. }) => norm2,
-            _ => self.start(Origin::Solution, |s| s.k.residual(s.stream, s.source, How::Nothing)),
+            _ => self.start(Origin::Solution, |s| s.k.residual(s.stream, s.source, Stage::Nothing)),
         }
     }
 
@@ -387,7 +387,7 @@ impl PcgSteps for Run<'_> {
         }
         self.scalar(|s| {
             s.k.sweeps(s.stream)?;
-            s.k.dot_z(s.stream, How::Nothing, offset_of!(Scalars, sum))?;
+            s.k.dot_z(s.stream, Stage::Nothing, offset_of!(Scalars, sum))?;
             Ok(s.fetch()?.sum)
         })
     }
@@ -406,7 +406,7 @@ impl PcgSteps for Run<'_> {
 
     fn multiply(&mut self) -> f64 {
         self.scalar(|s| {
-            s.k.multiply(s.stream, s.source, How::Start, 0)?;
+            s.k.multiply(s.stream, s.source, Stage::Start, 0)?;
             Ok(s.fetch()?.sigma)
         })
     }
@@ -526,7 +526,7 @@ impl SolveSteps for Run<'_> {
             DeviceResults::Ended(Ended { square: Some(square), .. }) => square,
             _ => self.scalar(|s| {
                 if s.fused() {
-                    launch::whole_residual(s.stream, &s.start_end_args(s.scale, How::Nothing, false))?;
+                    launch::whole_residual(s.stream, &s.start_end_args(s.scale, Stage::Nothing, false))?;
                 } else {
                     launch::residual(s.stream, &s.product_args(s.k.x, 0))?;
                 }

@@ -142,7 +142,7 @@ impl Source {
             coupling_max: f64::from_bits(found.coupling_max),
         };
         if found.zero_couplings == 0 {
-            return inspection.set_whole(a.grid, findings, found.excess != 0, inspection_setup.project);
+            return inspection.set_whole(a.grid, findings, found.has_nonzero_row_sum != 0, inspection_setup.project);
         }
         // Some couplings between neighbours are zero, as on land, so the components must be counted.
         if let Some(count) = self.count_regular(stream, spare)? {
@@ -178,7 +178,7 @@ impl Source {
             &RowSumArgs {
                 g: self.g,
                 m: self.m,
-                excess: self.excess,
+                row_sums: self.row_sums,
                 zero_row_sum,
                 nine_points: i32::from(self.shape.nine_points),
                 findings: self.findings_at,
@@ -193,7 +193,7 @@ impl Source {
             return Ok(());
         }
         let (nine_points, findings) = (i32::from(self.shape.nine_points), self.findings_at);
-        launch::windows(stream, &WindowArgs { g: self.g, m: self.m, excess: self.excess, nine_points, findings })
+        launch::windows(stream, &WindowArgs { g: self.g, m: self.m, row_sums: self.row_sums, nine_points, findings })
     }
 
     /// Returns the anisotropy of the inspected matrix: the 90th percentile, over windows of the grid, of the ratio of
@@ -215,7 +215,7 @@ impl Source {
             let rows = chunk.min(ny - first_row);
             let mut arrays = [0; 5];
             let mut ld = [nx as i64; 5];
-            let mut place = staging.map_or(0, |m| m.address);
+            let mut address = staging.map_or(0, |m| m.address);
             let mut jobs = Vec::new();
             reserve(&mut jobs, on_host, ARRAYS)?;
             for ((array, ld), view) in arrays.iter_mut().zip(&mut ld).zip(&views) {
@@ -226,9 +226,9 @@ impl Source {
                     }
                     None => {
                         let values = &view.values()[first_row * view.ld()..];
-                        jobs.push(Job::read(values, (view.ld(), nx, rows), place));
-                        let here = place;
-                        place += 8 * (nx * rows) as u64;
+                        jobs.push(Job::read(values, (view.ld(), nx, rows), address));
+                        let here = address;
+                        address += 8 * (nx * rows) as u64;
                         here
                     }
                 };
@@ -384,7 +384,7 @@ impl Packed {
             nodes: source.shape.grid.nodes(),
             m: source.m,
             schur: self.shape.schur.then_some([k.d, k.far]),
-            excess: source.excess,
+            row_sums: source.row_sums,
             center_max: f64::from_bits(source.findings.center_max),
         };
         let before = self.aggregated.take();
@@ -619,10 +619,10 @@ impl Packed {
         let (i, j) = (node % nx, node / nx);
         let (mut d, mut center) = ([f64::NAN], [f64::NAN]);
         if let Some(at) = self.grids.get((level - 1) / 2) {
-            let (colour, place) = at.place_of(i, j);
-            let entry = 8 * (colour as usize * at.k.g.plane as usize + place) as u64;
+            let (colour, index) = at.place_of(i, j);
+            let entry = 8 * (colour as usize * at.k.g.plane as usize + index) as u64;
             stream.fetch(&mut d, at.k.h + entry)?;
-            stream.fetch(&mut center, at.k.excess + entry)?;
+            stream.fetch(&mut center, at.k.row_sums + entry)?;
             stream.wait()?;
         } else {
             let last = &self.grids[self.grids.len() - 1];

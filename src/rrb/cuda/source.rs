@@ -56,14 +56,14 @@ pub struct Source {
     pub g: Geometry,
     pub m: Matrix,
     /// Address of the row sums.
-    pub excess: Address,
+    pub row_sums: Address,
     /// Address of the flags of all patches, which are parts of tiles: 1 if all rows of the patch are equal, separately
     /// for each colour (kernels/rrb/uniform.cuh).
     pub equal_rows: Address,
     /// Address of the flags of all tiles: 1 if all rows in the tile and in the patches around it are equal, separately
     /// for each colour.
     pub uniform: Address,
-    /// Whether `excess` still contains the row sums of A (0 where they are rounding errors); eliminations overwrite
+    /// Whether `row_sums` still contains the row sums of A (0 where they are rounding errors); eliminations overwrite
     /// them.
     pub summed: bool,
     pub findings_at: Address,
@@ -85,12 +85,12 @@ impl Source {
                 red: if shape.nine_points { layout.planes(&rows, 4, 8)? } else { 0 },
                 black: if shape.nine_points { layout.planes(&rows, 4, 8)? } else { 0 },
             };
-            let (excess, findings) = (layout.planes(&rows, 4, 8)?, layout.doubles(size_of::<Findings>() / 8));
-            Ok((m, excess, findings, layout.bytes(tiles), layout.bytes(patches), layout))
+            let (row_sums, findings) = (layout.planes(&rows, 4, 8)?, layout.doubles(size_of::<Findings>() / 8));
+            Ok((m, row_sums, findings, layout.bytes(tiles), layout.bytes(patches), layout))
         };
         let memory = shape.division.memory(stream, &assign(0)?.5, "the matrix")?;
-        let (m, excess, findings_at, uniform, equal_rows, _) = assign(memory.address)?;
+        let (m, row_sums, findings_at, uniform, equal_rows, _) = assign(memory.address)?;
         let findings = Pinned::new(stream.device(), Findings::NONE)?;
-        Ok(Self { shape, layout, g, m, excess, equal_rows, uniform, summed: false, findings_at, findings, memory })
+        Ok(Self { shape, layout, g, m, row_sums, equal_rows, uniform, summed: false, findings_at, findings, memory })
     }
 }

@@ -5,7 +5,7 @@
 use super::run::{DeviceResults, DirectStart, LaunchMode, Origin, Run, Start};
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, CellArray, How, InspectArgs, ReduceArgs, Scalars, StartEndArgs, StartLoopArgs, TransferArgs,
+    Address, CellArray, InspectArgs, ReduceArgs, Scalars, Stage, StartEndArgs, StartLoopArgs, TransferArgs,
 };
 use crate::cuda::looped::Looped;
 use crate::error::Result;
@@ -83,7 +83,7 @@ impl Run<'_> {
 
     /// Executes the whole start, from the caller's arrays to p and q, with the factor `scale`. Waits once.
     fn start_with_scale(&mut self, scale: f64) -> Result<()> {
-        launch::begin(self.stream, &self.start_end_args(scale, How::Start, true))?;
+        launch::begin(self.stream, &self.start_end_args(scale, Stage::Start, true))?;
         self.k.start(self.stream, self.source)?;
         let loop_is_launched = self.start_loop(scale)?;
         let &Scalars { whole_norm2, norm2, rho, sigma, largest_guess, .. } = &*self.k.scalars;
@@ -134,7 +134,7 @@ impl Run<'_> {
 
     /// Returns the arguments of the kernels that start and end a solve. `delivers`: whether x may be returned without a
     /// check by the host.
-    pub fn start_end_args(&self, scale: f64, how: How, delivers: bool) -> StartEndArgs {
+    pub fn start_end_args(&self, scale: f64, stage: Stage, delivers: bool) -> StartEndArgs {
         let ReduceArgs { k, b, x, r_b1, r_b2, scalars } = self.k.reduce_args();
         StartEndArgs {
             k,
@@ -150,7 +150,7 @@ impl Run<'_> {
             scale,
             least: if delivers { FAR_FROM_SUBNORMAL * scale } else { f64::INFINITY },
             limit: f64::MAX * scale.min(1.0),
-            how: how as i32,
+            stage: stage as i32,
             partial: self.k.partial,
             whole_partial: self.k.norm_partial,
             scalars,

@@ -6,7 +6,7 @@ use super::program::Part;
 use super::source::Source;
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, DotArgs, How, LargestArgs, ProductArgs, ReduceArgs, Scalars, UpdateArgs};
+use crate::cuda::launch::{Address, DotArgs, LargestArgs, ProductArgs, ReduceArgs, Scalars, Stage, UpdateArgs};
 use crate::error::Result;
 use std::mem::offset_of;
 
@@ -21,7 +21,7 @@ pub fn product_args(k: &Packed, source: &Source, v: Address, out: Address) -> Pr
         out,
         partial: k.partial,
         scalars: k.scalars.at,
-        how: How::Nothing as i32,
+        stage: Stage::Nothing as i32,
         conditional: 0,
     }
 }
@@ -39,7 +39,7 @@ impl Packed {
             scalars: self.scalars.at,
             norm_partial: 0,
             norm_count: 0,
-            how: How::Nothing as i32,
+            stage: Stage::Nothing as i32,
             to: self.scalars.at + to as u64,
             factor: 1.0,
         }
@@ -52,11 +52,11 @@ impl Packed {
 
     /// Computes <r, M^-1 r>, with z = unit M^-1 r. Outside a loop, the result is stored at offset `to` of the scalars.
     /// In a loop, the kernel updates the scalars.
-    pub fn dot_z(&self, stream: &Stream, how: How, to: usize) -> Result<()> {
+    pub fn dot_z(&self, stream: &Stream, stage: Stage, to: usize) -> Result<()> {
         let arguments = DotArgs {
             norm_partial: self.norm_partial,
             norm_count: (self.grids[0].k.g.blocks().count as usize * self.grids[0].k.g.parts()) as i32,
-            how: how as i32,
+            stage: stage as i32,
             factor: self.unit.recip(),
             ..self.dot_args(self.r, self.z(), self.cg_planes(), to)
         };
@@ -108,7 +108,7 @@ impl Packed {
             self.projection.center(stream, input, false)?;
         }
         let black = [input.wrapping_add(2 * plane), input.wrapping_add(3 * plane)];
-        self.run(stream, Part::Application, How::Nothing, black, 0)?;
+        self.run(stream, Part::Application, Stage::Nothing, black, 0)?;
         self.projection.center(stream, z, short)
     }
 
@@ -131,46 +131,46 @@ impl Packed {
         let vector = UpdateArgs { scalars: self.scalars.at, ..self.update_args(self.r, self.q, 0.0) };
         launch::add_scaled(stream, &UpdateArgs { partial: self.norm_partial, ..vector })?;
         self.sweeps(stream)?;
-        self.dot_z(stream, How::Loop, 0)?;
+        self.dot_z(stream, Stage::Loop, 0)?;
         let advance = UpdateArgs { target: self.p, other: self.x, source: self.z(), ..vector };
         if self.short() {
             launch::advance_short(stream, &advance)?
         } else {
             launch::advance(stream, &advance)?
         }
-        self.multiply(stream, source, How::Loop, conditional)
+        self.multiply(stream, source, Stage::Loop, conditional)
     }
 
     /// Computes q = A p and sigma = <p, q>. In a loop, also ends the iteration.
-    pub fn multiply(&self, stream: &Stream, source: &Source, how: How, conditional: u64) -> Result<()> {
+    pub fn multiply(&self, stream: &Stream, source: &Source, stage: Stage, conditional: u64) -> Result<()> {
         if self.shape.schur {
-            return launch::multiply_first(stream, &self.schur_args(how, conditional));
+            return launch::multiply_first(stream, &self.schur_args(stage, conditional));
         }
         launch::multiply(
             stream,
-            &ProductArgs { how: how as i32, conditional, ..product_args(self, source, self.p, self.q) },
+            &ProductArgs { stage: stage as i32, conditional, ..product_args(self, source, self.p, self.q) },
         )
     }
 
     /// Computes <r, r>, rho, p = z, q = A p and sigma from the current r.
     pub fn start(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         if self.fused() {
-            return self.run(stream, Part::Iteration, How::Start, [0; 2], 0);
+            return self.run(stream, Part::Iteration, Stage::Start, [0; 2], 0);
         }
         self.dot_r(stream, offset_of!(Scalars, norm2))?;
         self.sweeps(stream)?;
-        self.dot_z(stream, How::Nothing, offset_of!(Scalars, rho))?;
+        self.dot_z(stream, Stage::Nothing, offset_of!(Scalars, rho))?;
         self.update_direction(stream, self.p, 0.0)?;
-        self.multiply(stream, source, How::Start, 0)
+        self.multiply(stream, source, Stage::Start, 0)
     }
 
-    /// Computes r = b - A x, or the residual of S1 if CG runs on S1, and the scalar `norm2` = <r, r>. With `how` =
+    /// Computes r = b - A x, or the residual of S1 if CG runs on S1, and the scalar `norm2` = <r, r>. With `stage` =
     /// `Loop`, the kernel does nothing if the loop continues.
-    pub fn residual(&self, stream: &Stream, source: &Source, how: How) -> Result<()> {
+    pub fn residual(&self, stream: &Stream, source: &Source, stage: Stage) -> Result<()> {
         if self.shape.schur {
-            launch::residual_first(stream, &self.schur_args(how, 0))
+            launch::residual_first(stream, &self.schur_args(stage, 0))
         } else {
-            launch::residual(stream, &ProductArgs { how: how as i32, ..product_args(self, source, self.x, self.r) })
+            launch::residual(stream, &ProductArgs { stage: stage as i32, ..product_args(self, source, self.x, self.r) })
         }
     }
 

@@ -114,16 +114,16 @@ pub(super) fn factorize(
 ) -> Result<()> {
     let make = |previous, options: &_, stream| Rrb::factorize(previous, a, options, machine, stream, make);
     base.factorize(make, |core| core.outward(a))?;
-    let Some(done) = base.core.as_ref().map(|core| core.done) else { return Ok(()) };
-    if done.lacked_memory {
+    let Some(results) = base.core.as_ref().map(|core| core.results) else { return Ok(()) };
+    if results.lacked_memory {
         let what = "not enough memory for aggregation, the choice of cycle=auto";
         base.log_line(0, format_args!("{what}: uses levels until an option changes"));
     }
-    if let Some(Prediction { anisotropy, reduction, levels, aggregation }) = done.prediction {
+    if let Some(Prediction { anisotropy, reduction, levels, aggregation }) = results.prediction {
         let message = format_args!(
             "cycle {}: anisotropy {anisotropy:.1}; expected for a reduction by {reduction:.0e}: levels {:.0} \
              iterations, cost {:.0}; aggregation {:.0} iterations, cost {:.0} (unit: one iteration with levels)",
-            done.cycle.name(),
+            results.cycle.name(),
             levels.iterations,
             levels.cost,
             aggregation.iterations,

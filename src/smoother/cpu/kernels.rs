@@ -147,7 +147,7 @@ impl Operator {
         }
         let offsets = |q: usize| [q as isize % 3 - 1, q as isize / 3 % 3 - 1, q as isize / 9 - 1];
         let entries = stencil.entries.iter().enumerate().filter(|(_, v)| **v != 0.0).map(|(q, v)| (offsets(q), -*v));
-        let negated_seven = (stencil.points == 7).then(|| SEVEN_POINT_INDICES.map(|place| -stencil.entries[place]));
+        let negated_seven = (stencil.points == 7).then(|| SEVEN_POINT_INDICES.map(|index| -stencil.entries[index]));
         Ok(Self { negated_seven, negated_entries: collected(entries, "entries of the stencil")?, sines })
     }
 }

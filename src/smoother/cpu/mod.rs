@@ -37,7 +37,8 @@ use crate::smoother::block_inverse::Shape;
 use crate::smoother::cpu::thread::{Call, CallThread, Data, fused_grain};
 use crate::smoother::patches::Patch;
 use crate::smoother::steps::{
-    Blocks, Callbacks, Inverse, Method, PatchArrays, SmootherBackend, SmootherProgram, SweepResult, Work, colour_count,
+    Callbacks, Inverse, Method, PatchArrays, PatchSystem, SmootherBackend, SmootherProgram, SweepResult, Work,
+    colour_count,
 };
 use exchange::GhostBuffers;
 use kernels::{BlockInverse, Operator, SCRATCH_VALUES, shape_index};
@@ -69,7 +70,7 @@ impl Cpu {
     fn allocate_scratch(&mut self) -> Result<()> {
         let (Some(data), Some(team)) = (&mut self.data, &self.team) else { return Ok(()) };
         if self.block_inverses.iter().flatten().any(|s| s.is_dense()) {
-            while data.scratch.len() < team.members() {
+            while data.scratch.len() < team.threads() {
                 push(&mut data.scratch, Shared::zeroed(SCRATCH_VALUES)?, "rows of blocks")?;
             }
         }
@@ -91,10 +92,10 @@ impl SmootherBackend for Cpu {
         self.allocate_scratch()
     }
 
-    fn set_patches(&mut self, blocks: Blocks) -> Result<()> {
-        let list = &blocks.list;
-        let members = self.wanted_threads.min(list.cells() / CELLS_PER_THREAD + 1).max(1);
-        Team::sized(&mut self.team, members)?;
+    fn set_patches(&mut self, patch_system: PatchSystem) -> Result<()> {
+        let list = &patch_system.list;
+        let threads = self.wanted_threads.min(list.cells() / CELLS_PER_THREAD + 1).max(1);
+        Team::sized(&mut self.team, threads)?;
         let mut planes_before: Vec<usize> = zeroed(list.patches.len() + 1, PATCHES)?;
         for (p, patch) in list.patches.iter().enumerate() {
             planes_before[p + 1] = planes_before[p] + patch.size[2];
@@ -119,11 +120,11 @@ impl SmootherBackend for Cpu {
         };
         let second_array = second_array.map(|(values, _)| (values, Vec::new()));
         let (stop, bad) = (AtomicBool::new(false), Mutex::new(None));
-        let operator = Operator::new(&blocks.stencil)?;
+        let operator = Operator::new(&patch_system.stencil)?;
         let none = |count: usize| collected((0..count).map(|_| AtomicUsize::new(0)), PATCHES);
-        let (claimed_in_sweep, all_claimed_in_sweep) = (none(list.patches.len())?, none(members)?);
+        let (claimed_in_sweep, all_claimed_in_sweep) = (none(list.patches.len())?, none(threads)?);
         self.data = Some(Data {
-            blocks,
+            patch_system,
             operator,
             second_array,
             ghost_buffers,
@@ -141,8 +142,8 @@ impl SmootherBackend for Cpu {
 
     fn prepare(&mut self, work: &Work) -> Result<()> {
         let Some(data) = &mut self.data else { return Ok(()) };
-        let list = &data.blocks.list;
-        let coloured = work.method == Method::Coloured && colour_count(&data.blocks.stencil) == 2;
+        let list = &data.patch_system.list;
+        let coloured = work.method == Method::Coloured && colour_count(&data.patch_system.stencil) == 2;
         if coloured && data.ghost_buffers.is_none() && !list.copies.is_empty() {
             data.ghost_buffers = Some(GhostBuffers::new(list, None)?);
         }
@@ -168,8 +169,8 @@ impl SmootherBackend for Cpu {
         Ok(())
     }
 
-    fn blocks(&self) -> Option<&Blocks> {
-        self.data.as_ref().map(|d| &d.blocks)
+    fn patch_system(&self) -> Option<&PatchSystem> {
+        self.data.as_ref().map(|d| &d.patch_system)
     }
 
     fn run(
@@ -190,10 +191,11 @@ impl SmootherBackend for Cpu {
         // Ghost cells are exchanged within the sweeps if the method has two colours, no callback accesses ghost cells
         // between sweeps, no inverse is dense (no scratch arrays), and sweeps with both cuts are fused.
         let all_fused = || {
-            let fused = |cut| fused_grain(&data.blocks.list.patches, cut, work.parallel, team.members()).is_some();
+            let fused =
+                |cut| fused_grain(&data.patch_system.list.patches, cut, work.parallel, team.threads()).is_some();
             data.scratch.is_empty() && work.cuts.iter().all(fused)
         };
-        let coloured = work.method == Method::Coloured && colour_count(&data.blocks.stencil) == 2;
+        let coloured = work.method == Method::Coloured && colour_count(&data.patch_system.stencil) == 2;
         let within_sweeps = coloured && work.sweeps > 0 && !has_ghost_fill && !watched && all_fused();
         let ghost_buffers =
             data.ghost_buffers.as_ref().filter(|ghost_buffers| within_sweeps && ghost_buffers.is_usable());
@@ -221,7 +223,7 @@ impl Engine for Cpu {
     fn bytes(&self) -> [usize; 2] {
         let block_inverses: usize = self.block_inverses.iter().flatten().map(|s| s.bytes()).sum();
         let of_data = |d: &Data| {
-            d.blocks.list.bytes()
+            d.patch_system.list.bytes()
                 + d.squares.bytes()
                 + size_of_val(&d.claimed_in_sweep[..])
                 + d.second_array.as_ref().map_or(0, |o| o.0.bytes())
@@ -232,6 +234,6 @@ impl Engine for Cpu {
     }
 
     fn threads(&self) -> usize {
-        self.team.as_ref().map_or(1, Team::members)
+        self.team.as_ref().map_or(1, Team::threads)
     }
 }

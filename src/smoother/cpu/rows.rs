@@ -62,7 +62,7 @@ impl CallThread<'_, '_> {
             BlockSelection::All => (0, 1),
             BlockSelection::Colour(colour) => {
                 let (j, k) = (cut.block_range(patch, 1).0 + jb as i64, cut.block_range(patch, 2).0 + kb as i64);
-                let wanted = if colour_count(&self.call.data.blocks.stencil) == 2 {
+                let wanted = if colour_count(&self.call.data.patch_system.stencil) == 2 {
                     colour as i64 - j - k
                 } else if (j & 1) * 2 + (k & 1) * 4 == (colour & 6) as i64 {
                     colour as i64
@@ -267,7 +267,7 @@ impl CallThread<'_, '_> {
             // SAFETY: the caller owns the row; in this sweep, ghost cells are filled from the other buffer.
             unsafe {
                 ghost_buffers.copy_row(
-                    &self.call.data.blocks.list,
+                    &self.call.data.patch_system.list,
                     cut,
                     (p, row),
                     next % 2,
@@ -288,7 +288,14 @@ impl CallThread<'_, '_> {
             // SAFETY: the caller guarantees exclusive access; values for the next sweep are written to the other
             // buffer.
             unsafe {
-                ghost_buffers.copy_row(&self.call.data.blocks.list, cut, (p, row), self.sweeps % 2, u, Direction::In)
+                ghost_buffers.copy_row(
+                    &self.call.data.patch_system.list,
+                    cut,
+                    (p, row),
+                    self.sweeps % 2,
+                    u,
+                    Direction::In,
+                )
             };
         }
     }

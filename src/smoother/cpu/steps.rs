@@ -53,7 +53,7 @@ impl SmootherSteps for CallThread<'_, '_> {
     }
 
     fn exchange(&mut self) {
-        let list = &self.call.data.blocks.list;
+        let list = &self.call.data.patch_system.list;
         if list.copies.is_empty() {
             return;
         }
@@ -97,7 +97,7 @@ impl SmootherSteps for CallThread<'_, '_> {
     }
 
     fn colour_count(&self) -> usize {
-        colour_count(&self.call.data.blocks.stencil)
+        colour_count(&self.call.data.patch_system.stencil)
     }
 
     fn sweep_jacobi(&mut self, cut: &Cut, omega: f64) {
@@ -112,8 +112,8 @@ impl SmootherSteps for CallThread<'_, '_> {
         let parameters =
             RowParameters { from, to, cut, omega, in_order: false, reverse: false, prefetch: PrefetchSelection::Next };
         // SAFETY: blocks are read from one array and written to the other, and each row is relaxed by one thread.
-        self.for_each_own_row(cut, |member, p, row| unsafe {
-            member.relax_row(parameters, p, row, BlockSelection::All)
+        self.for_each_own_row(cut, |thread, p, row| unsafe {
+            thread.relax_row(parameters, p, row, BlockSelection::All)
         });
         self.flipped = !self.flipped;
     }
@@ -130,14 +130,14 @@ impl SmootherSteps for CallThread<'_, '_> {
             prefetch: PrefetchSelection::Next,
         };
         // SAFETY: blocks of one colour are not adjacent, and each row is relaxed by one thread.
-        self.for_each_own_row(cut, |member, p, row| unsafe {
-            member.relax_row(parameters, p, row, BlockSelection::Colour(colour))
+        self.for_each_own_row(cut, |thread, p, row| unsafe {
+            thread.relax_row(parameters, p, row, BlockSelection::Colour(colour))
         });
     }
 
     fn relax_all_colours(&mut self, cut: &Cut, omega: f64, reverse: bool) {
         let me = self.me;
-        let Some(grain) = fused_grain(self.patches(), cut, self.call.work.parallel, me.members) else {
+        let Some(grain) = fused_grain(self.patches(), cut, self.call.work.parallel, me.threads) else {
             for c in 0..self.colour_count() {
                 self.relax_colour(cut, omega, if reverse { self.colour_count() - 1 - c } else { c });
             }
@@ -158,17 +158,17 @@ impl SmootherSteps for CallThread<'_, '_> {
         for seams in [false, true] {
             // Cores differ in speed. A thread that has finished its part therefore relaxes whole patches of other parts
             // that no thread has started, the last ones first.
-            let owners = if seams || grain == Grain::Patch { 1 } else { me.members };
+            let owners = if seams || grain == Grain::Patch { 1 } else { me.threads };
             for owner in 0..owners {
-                let of = (me.index + owner) % me.members;
+                let of = (me.index + owner) % me.threads;
                 // This thread skips a part in which another thread has already found no unclaimed patch. Otherwise each
                 // thread would scan thousands of patches.
                 let all_claimed_in_sweep = &self.call.data.all_claimed_in_sweep[of];
                 if owner > 0 && all_claimed_in_sweep.load(Ordering::Relaxed) == self.sweep_number() {
                     continue;
                 }
-                let begin = self.start_of_part(cut, of, me.members, grain);
-                let end = self.start_of_part(cut, of + 1, me.members, grain);
+                let begin = self.start_of_part(cut, of, me.threads, grain);
+                let end = self.start_of_part(cut, of + 1, me.threads, grain);
                 let patches = begin.patch..self.patches().len().min(end.patch + 1);
                 for step in 0..patches.len() {
                     let p = if owner == 0 { patches.start + step } else { patches.end - 1 - step };
@@ -237,9 +237,9 @@ impl SmootherSteps for CallThread<'_, '_> {
             self.me.barrier();
             return;
         }
-        self.for_each_own_row(cut, |member, p, row| {
-            let n = row_counts(cut, &member.patches()[p]).0;
-            member.relax_row_asynchronously(parameters, p, if reverse { n - 1 - row } else { row });
+        self.for_each_own_row(cut, |thread, p, row| {
+            let n = row_counts(cut, &thread.patches()[p]).0;
+            thread.relax_row_asynchronously(parameters, p, if reverse { n - 1 - row } else { row });
         });
     }
 

@@ -4,10 +4,10 @@ use super::exchange::GhostBuffers;
 use super::kernels::{BATCH_BLOCKS, BlockInverse, Operator, Prefetch, Task};
 use crate::base::reduce::Partials;
 use crate::base::shared::Shared;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::smoother::block_inverse::Shape;
 use crate::smoother::patches::{Cut, Patch};
-use crate::smoother::steps::{BadCell, Blocks, Callbacks, Parallel, Pointers, Work};
+use crate::smoother::steps::{BadCell, Callbacks, Parallel, PatchSystem, Pointers, Work};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ const SLABS_PER_THREAD: usize = 6;
 
 /// Data that the threads share, in addition to the caller's arrays.
 pub struct Data {
-    pub blocks: Blocks,
+    pub patch_system: PatchSystem,
     pub operator: Operator,
     /// Second array of block Jacobi, with one pointer per patch; the patches are stored one after the other.
     pub second_array: Option<(Shared, Vec<*mut f64>)>,
@@ -68,7 +68,7 @@ unsafe impl Sync for Call<'_> {}
 /// One thread's view of a call.
 pub struct CallThread<'a, 'w> {
     pub call: &'a Call<'a>,
-    pub me: Me<'a>,
+    pub me: TeamThread<'a>,
     pub callbacks: Option<&'w mut dyn Callbacks>,
     /// Whether the current values are in the second array of block Jacobi.
     pub flipped: bool,
@@ -104,7 +104,7 @@ pub enum Grain {
 }
 
 impl<'a, 'w> CallThread<'a, 'w> {
-    pub fn new(call: &'a Call<'a>, me: Me<'a>, callbacks: Option<&'w mut dyn Callbacks>) -> Self {
+    pub fn new(call: &'a Call<'a>, me: TeamThread<'a>, callbacks: Option<&'w mut dyn Callbacks>) -> Self {
         let none = Task {
             u: std::ptr::null(),
             out: std::ptr::null_mut(),
@@ -127,7 +127,7 @@ impl<'a, 'w> CallThread<'a, 'w> {
     }
 
     pub fn patches(&self) -> &'a [Patch] {
-        &self.call.data.blocks.list.patches
+        &self.call.data.patch_system.list.patches
     }
 
     pub fn current_arrays(&self) -> &'a [*mut f64] {
@@ -137,7 +137,7 @@ impl<'a, 'w> CallThread<'a, 'w> {
     /// Divides the work list into `parts` parts with about the same number of cells. Returns the first row of blocks of
     /// part `part`, or the end of the list if `part` equals `parts`.
     pub fn start_of_part(&self, cut: &Cut, part: usize, parts: usize, grain: Grain) -> RowPosition {
-        let list = &self.call.data.blocks.list;
+        let list = &self.call.data.patch_system.list;
         let end = RowPosition { patch: list.patches.len(), row: 0 };
         let target = (list.cells() as u128 * part as u128 / parts as u128) as usize;
         if part >= parts || target >= list.cells() {
@@ -163,7 +163,7 @@ impl<'a, 'w> CallThread<'a, 'w> {
         grain: Grain,
     ) -> impl Iterator<Item = (usize, Range<usize>)> + use<'a> {
         let (patches, cut) = (self.patches(), *cut);
-        let [begin, end] = [part, part + 1].map(|part| self.start_of_part(&cut, part, self.me.members, grain));
+        let [begin, end] = [part, part + 1].map(|part| self.start_of_part(&cut, part, self.me.threads, grain));
         (begin.patch..patches.len().min(end.patch + 1)).filter_map(move |patch| {
             let first = if patch == begin.patch { begin.row } else { 0 };
             let last = if patch == end.patch { end.row } else { row_counts(&cut, &patches[patch]).0 };
@@ -193,11 +193,11 @@ impl<'a, 'w> CallThread<'a, 'w> {
                 }
             }
             Parallel::Nested(groups) => {
-                let groups = if groups == 0 { me.members.isqrt() } else { groups.min(me.members) };
-                let group = me.index * groups / me.members;
-                // First thread of a group: the smallest index with index * groups / members = group.
-                let first_of = |g: usize| (g * me.members).div_ceil(groups);
-                let (rank, members) = (me.index - first_of(group), first_of(group + 1) - first_of(group));
+                let groups = if groups == 0 { me.threads.isqrt() } else { groups.min(me.threads) };
+                let group = me.index * groups / me.threads;
+                // First thread of a group: the smallest index with index * groups / threads = group.
+                let first_of = |g: usize| (g * me.threads).div_ceil(groups);
+                let (rank, threads) = (me.index - first_of(group), first_of(group + 1) - first_of(group));
                 let start_of = |g: usize| self.start_of_part(cut, g, groups, Grain::Patch).patch;
                 let (begin, end) = (start_of(group), start_of(group + 1));
                 let rounds = (0..groups).map(|g| start_of(g + 1) - start_of(g)).max().unwrap_or(0);
@@ -205,7 +205,7 @@ impl<'a, 'w> CallThread<'a, 'w> {
                     let patch = begin + round;
                     if patch < end {
                         let n = row_counts(cut, &self.patches()[patch]).0;
-                        for row in n * rank / members..n * (rank + 1) / members {
+                        for row in n * rank / threads..n * (rank + 1) / threads {
                             f(self, patch, row);
                         }
                     }
@@ -265,13 +265,13 @@ impl<'a, 'w> CallThread<'a, 'w> {
 }
 
 /// Returns the granularity of the threads' parts in a fused coloured sweep; `None` selects a sweep colour by colour.
-pub fn fused_grain(patches: &[Patch], cut: &Cut, parallel: Parallel, members: usize) -> Option<Grain> {
+pub fn fused_grain(patches: &[Patch], cut: &Cut, parallel: Parallel, threads: usize) -> Option<Grain> {
     // Each thread evaluates this condition in each sweep, so the search stops as soon as enough slabs are found.
     let enough = || {
         let mut slabs = 0;
         patches.iter().any(|p| {
             slabs += cut.block_range(p, 2).1;
-            slabs >= SLABS_PER_THREAD * members
+            slabs >= SLABS_PER_THREAD * threads
         })
     };
     match parallel {

@@ -9,7 +9,7 @@ use crate::cuda::launch::{Address, BlockPatch, BlockRegion, BlockSegment};
 use crate::error::{Result, collected, extend, push, zeroed};
 use crate::smoother::block_inverse::Stencil;
 use crate::smoother::patches::{Cut, Patch};
-use crate::smoother::steps::{Blocks, Method, Parallel, Work};
+use crate::smoother::steps::{Method, Parallel, PatchSystem, Work};
 use bytemuck::NoUninit;
 use std::ops::Range;
 
@@ -158,7 +158,7 @@ pub(super) fn eigenvalue_terms(stencil: &Stencil) -> [f64; 3 * TILE_SIDE] {
 
 /// Data of the current patches.
 pub(super) struct Data {
-    pub(super) blocks: Blocks,
+    pub(super) patch_system: PatchSystem,
     pub(super) eigenvalue_terms: [f64; 3 * TILE_SIDE],
     pub(super) plans: Vec<Plan>,
     pub(super) groups: Vec<Range<usize>>,
@@ -193,26 +193,27 @@ pub(super) struct Buffers {
 impl Plan {
     pub(super) fn new(
         stream: &Stream,
-        blocks: &Blocks,
+        patch_system: &PatchSystem,
         groups: &[Range<usize>],
         (cut, order): (Cut, Order),
         kind: InverseKind,
     ) -> Result<Self> {
-        let all = 0..blocks.list.patches.len();
+        let all = 0..patch_system.list.patches.len();
         let (mut items, mut totals) = (Vec::new(), Vec::new());
         let mut launch = |range: Range<usize>, faces: &Faces| -> Result<Launch> {
             let in_stages = kind == InverseKind::DenseByStage;
-            let (own, own_totals, stages) = items_of(blocks, range, (&cut, order), faces, in_stages)?;
+            let (own, own_totals, stages) = items_of(patch_system, range, (&cut, order), faces, in_stages)?;
             let cubes = own.iter().all(|item| item.shape == CUBE_SHAPE);
             let starts = (items.len(), totals.len());
             extend(&mut items, own, "lists of blocks")?;
             extend(&mut totals, own_totals, "lists of blocks")?;
             Ok(Launch { items: starts.0..items.len(), progress: starts.1..totals.len(), cubes, launches: 0, stages })
         };
-        let faces = if kind == InverseKind::Transforms { Faces::new(blocks, &cut, order)? } else { Faces::default() };
+        let faces =
+            if kind == InverseKind::Transforms { Faces::new(patch_system, &cut, order)? } else { Faces::default() };
         let face_count = faces.partners.len();
         let (boxes, needed) =
-            if face_count > 0 { faces.remaining_copies(&blocks.list, &cut, order)? } else { Default::default() };
+            if face_count > 0 { faces.remaining_copies(&patch_system.list, &cut, order)? } else { Default::default() };
         let remaining_counts = [to_i32(needed, "ghost copies")? as u32, to_i32(boxes.len(), "ghost copies")? as u32];
         let whole_launch = launch(all, &faces)?;
         let mut launches = Vec::new();
@@ -271,12 +272,12 @@ pub(super) fn order_of(work: &Work) -> Order {
 }
 
 impl Data {
-    pub(super) fn new(stream: &Stream, blocks: Blocks, previous: Option<Self>) -> Result<Self> {
-        let list = blocks.list.clone();
+    pub(super) fn new(stream: &Stream, patch_system: PatchSystem, previous: Option<Self>) -> Result<Self> {
+        let list = patch_system.list.clone();
         let patches = &list.patches;
-        let eigenvalue_terms = eigenvalue_terms(&blocks.stencil);
+        let eigenvalue_terms = eigenvalue_terms(&patch_system.stencil);
         let buffers = previous.map_or_else(Buffers::default, |old| old.buffers);
-        let mut data = Self { blocks, eigenvalue_terms, plans: Vec::new(), groups: Vec::new(), buffers };
+        let mut data = Self { patch_system, eigenvalue_terms, plans: Vec::new(), groups: Vec::new(), buffers };
         let buffers = &mut data.buffers;
         for arrays in [&mut buffers.second_array, &mut buffers.staging, &mut buffers.resident, &mut buffers.residuals] {
             arrays.clear();
@@ -340,7 +341,7 @@ impl Data {
         let order = order_of(work);
         let found = self.plans.iter().position(|p| p.cut == *cut && p.order == order);
         if found.is_none() {
-            let plan = Plan::new(stream, &self.blocks, &self.groups, (*cut, order), kind)?;
+            let plan = Plan::new(stream, &self.patch_system, &self.groups, (*cut, order), kind)?;
             push(&mut self.plans, plan, "plans of sweeps")?;
         }
         let index = found.unwrap_or(self.plans.len() - 1);

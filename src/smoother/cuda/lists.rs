@@ -6,7 +6,7 @@ use crate::cuda::launch::{BlockCopy, BlockItem};
 use crate::error;
 use crate::error::{Error, Result, collected, extend, insert, reserve, zeroed};
 use crate::smoother::patches::{Cut, GhostCopy, Patch, PatchList};
-use crate::smoother::steps::{Blocks, colour_count, colour_of};
+use crate::smoother::steps::{PatchSystem, colour_count, colour_of};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -182,18 +182,18 @@ fn stages_of_tile(order: Order, colours: usize, overlap: bool, tile: &[AxisTile;
 
 /// Builds the items of one sweep over the patches `range`, tile by tile. Returns the items and the number of chunks.
 fn place_items(
-    blocks: &Blocks,
+    patch_system: &PatchSystem,
     range: Range<usize>,
     (cut, order): (&Cut, Order),
     faces: &Faces,
 ) -> Result<(Vec<PlacedItem>, usize)> {
-    let colours = colour_count(&blocks.stencil);
+    let colours = colour_count(&patch_system.stencil);
     let single = order.is_single();
     let strided = matches!(order, Order::Colours { .. }) && colours == 8;
     let mut placed: Vec<PlacedItem> = Vec::new();
     let (mut chunk, mut tiles_in_chunk) = (0, 0);
     for p in range {
-        let patch = &blocks.list.patches[p];
+        let patch = &patch_system.list.patches[p];
         let tiles = |axis: usize| axis_tiles(cut, patch, axis, strided, single);
         let (xs, ys, zs) = (tiles(0)?, tiles(1)?, tiles(2)?);
         let mut slab = usize::MAX;
@@ -227,13 +227,13 @@ fn place_items(
 /// counts of items with which `progress` is compared (`totals` of the kernel), and the stages. With `in_stages`, the
 /// items are sorted by stage, and there are no counts. Otherwise, the list of stages is empty.
 pub fn items_of(
-    blocks: &Blocks,
+    patch_system: &PatchSystem,
     range: Range<usize>,
     (cut, order): (&Cut, Order),
     faces: &Faces,
     in_stages: bool,
 ) -> Result<(Vec<BlockItem>, Vec<u32>, Stages)> {
-    let (mut placed, chunks) = place_items(blocks, range, (cut, order), faces)?;
+    let (mut placed, chunks) = place_items(patch_system, range, (cut, order), faces)?;
     let stages = placed.iter().map(|p| p.stage).max().unwrap_or(0) + 1;
     if order == (Order::Lexicographic { reverse: true }) {
         placed.iter_mut().for_each(|p| p.stage = stages - 1 - p.stage);
@@ -340,9 +340,9 @@ impl Faces {
     /// Finds the pairs of faces of one cut. Two tiles of 8^3 cells in different patches form a pair if they touch in a
     /// plane and their first cells have the same indices in this plane. With 27-point stencils or `overlap`, there are
     /// none.
-    pub fn new(blocks: &Blocks, cut: &Cut, order: Order) -> Result<Self> {
-        let list = &*blocks.list;
-        if blocks.stencil.points != 7 || cut.overlap || list.copies.is_empty() {
+    pub fn new(patch_system: &PatchSystem, cut: &Cut, order: Order) -> Result<Self> {
+        let list = &*patch_system.list;
+        if patch_system.stencil.points != 7 || cut.overlap || list.copies.is_empty() {
             return Ok(Self::default());
         }
         let mut edges: Vec<EdgeTile> = Vec::new();

@@ -13,8 +13,8 @@ use crate::cuda::session::Session;
 use crate::error::{Error, Result, collected, extend};
 use crate::smoother::block_inverse::Shape;
 use crate::smoother::steps::{
-    Blocks, Callbacks, Inverse, Method, PatchArrays, ResidentArrays, SmootherBackend, SmootherProgram, SweepResult,
-    Work,
+    Callbacks, Inverse, Method, PatchArrays, PatchSystem, ResidentArrays, SmootherBackend, SmootherProgram,
+    SweepResult, Work,
 };
 use data::{Data, inverse_kind_of};
 use lists::TILE_SIDE;
@@ -120,13 +120,13 @@ impl SmootherBackend for Cuda {
         Ok(())
     }
 
-    fn set_patches(&mut self, blocks: Blocks) -> Result<()> {
+    fn set_patches(&mut self, patch_system: PatchSystem) -> Result<()> {
         if let Some(session) = self.session.after_reset()? {
             *self = Self::with(session)?;
         }
         let _entered = self.session.device.clone().enter()?;
         let previous = self.data.take();
-        self.data = Some(Data::new(self.session.stream(), blocks, previous)?);
+        self.data = Some(Data::new(self.session.stream(), patch_system, previous)?);
         Ok(())
     }
 
@@ -137,16 +137,16 @@ impl SmootherBackend for Cuda {
         for cut in work.cuts {
             data.plan(stream, &cut, work, inverse_kind_of(self.has_dense_inverses, self.can_batch, &cut))?;
         }
-        if work.method == Method::Jacobi && data.buffers.second_array.u.len() != data.blocks.list.patches.len() {
-            let list = data.blocks.list.clone();
+        if work.method == Method::Jacobi && data.buffers.second_array.u.len() != data.patch_system.list.patches.len() {
+            let list = data.patch_system.list.clone();
             data.buffers.second_array.allocate(stream, &list.patches, false, "the second array of block Jacobi")?;
             stream.wait()?;
         }
         Ok(())
     }
 
-    fn blocks(&self) -> Option<&Blocks> {
-        self.data.as_ref().map(|d| &d.blocks)
+    fn patch_system(&self) -> Option<&PatchSystem> {
+        self.data.as_ref().map(|d| &d.patch_system)
     }
 
     fn run(
@@ -200,7 +200,7 @@ impl SmootherBackend for Cuda {
     fn allocate_resident_arrays(&mut self) -> Result<ResidentArrays> {
         let _entered = self.session.device.clone().enter()?;
         let data = self.data.as_mut().ok_or_else(no_patches_error)?;
-        let list = data.blocks.list.clone();
+        let list = data.patch_system.list.clone();
         let stream = self.session.stream();
         data.buffers.resident.allocate(stream, &list.patches, true, "patches")?;
         stream.fill(data.buffers.resident.memory.address(), 0, data.buffers.resident.memory.bytes())?;
@@ -225,7 +225,7 @@ impl SmootherBackend for Cuda {
 
 impl Engine for Cuda {
     fn bytes(&self) -> [usize; 2] {
-        let lists = |d: &Data| d.blocks.list.bytes() + d.buffers.host_patch_table.len() * size_of::<BlockPatch>();
+        let lists = |d: &Data| d.patch_system.list.bytes() + d.buffers.host_patch_table.len() * size_of::<BlockPatch>();
         let device = self.tables.bytes
             + self.inverses.iter().flatten().map(|m| m.bytes).sum::<usize>()
             + self.data.as_ref().map_or(0, Data::bytes);

@@ -80,7 +80,7 @@ pub(super) struct Run<'a> {
 
 impl Run<'_> {
     fn list(&self) -> Counted<PatchList> {
-        self.data.blocks.list.clone()
+        self.data.patch_system.list.clone()
     }
 
     /// Reserves device memory for patches in host memory, and copies the addresses of all arrays to the device.
@@ -229,11 +229,11 @@ impl Run<'_> {
             to: to as i32,
             own_chunk_only: i32::from(asynchronous),
             omega: self.work.omega,
-            entries: data.blocks.stencil.entries,
+            entries: data.patch_system.stencil.entries,
             count: 0,
             eigenvalue_terms: data.eigenvalue_terms,
             weight: WEIGHT,
-            points: data.blocks.stencil.points as i32,
+            points: data.patch_system.stencil.points as i32,
             is_dense: i32::from(!self.by_transforms),
             faces_read: 0,
             faces_written: 0,
@@ -250,7 +250,7 @@ impl Run<'_> {
         let follows_kernel = &mut self.follows_kernel;
         let chained = stream == 0;
         let (stream, cubes) = (self.streams[stream], launch.cubes && self.by_transforms);
-        let any = if data.blocks.stencil.points == 7 { launch::relax_7 } else { launch::relax_27 };
+        let any = if data.patch_system.stencil.points == 7 { launch::relax_7 } else { launch::relax_27 };
         let start = launch.items.start;
         let mut run = |range: Range<usize>, kernel: fn(&Stream, &RelaxArgs, RelaxLaunch) -> Result<()>| {
             if range.is_empty() {
@@ -258,14 +258,14 @@ impl Run<'_> {
             }
             arguments.items = items + ((start + range.start) * size_of::<BlockItem>()) as u64;
             arguments.count = to_i32(range.len(), "the number of blocks")? as u32;
-            let how = RelaxLaunch {
+            let configuration = RelaxLaunch {
                 follows_kernel: std::mem::replace(follows_kernel, chained) && chained,
                 processors: stream.device().processors,
             };
-            kernel(stream, &arguments, how)
+            kernel(stream, &arguments, configuration)
         };
         if launch.stages.is_empty() {
-            let kernel = if cubes && data.blocks.stencil.points == 7 { launch::relax_cubes } else { any };
+            let kernel = if cubes && data.patch_system.stencil.points == 7 { launch::relax_cubes } else { any };
             run(0..launch.items.len(), kernel)?;
         }
         for [cubes, others] in &launch.stages {
@@ -388,7 +388,7 @@ impl Run<'_> {
             array_index: self.current_array as i32,
             sums: data.buffers.sums.address(),
             first_bad: data.buffers.results.address(),
-            entries: data.blocks.stencil.entries,
+            entries: data.patch_system.stencil.entries,
             scale: 1.0,
         }
     }
@@ -528,7 +528,7 @@ impl SmootherSteps for Run<'_> {
     }
 
     fn colour_count(&self) -> usize {
-        colour_count(&self.data.blocks.stencil)
+        colour_count(&self.data.patch_system.stencil)
     }
 
     fn sweep_jacobi(&mut self, cut: &Cut, _: f64) {

@@ -26,8 +26,8 @@ const MIN_PIECE_ROWS: usize = UNIT_ROWS;
 /// one piece with rows of the other. A piece is on a later level than all earlier pieces to which it is connected. The
 /// reason is that an earlier piece computes values that this piece reads, or reads old values of this piece. Within a
 /// piece, a row follows all earlier rows of the piece to which it is connected.
-pub fn by_levels<I: Index>(a: &Csr<I>, members: usize) -> Result<Order<I>> {
-    let (length, level, levels) = divide_into_pieces(a, members)?;
+pub fn by_levels<I: Index>(a: &Csr<I>, threads: usize) -> Result<Order<I>> {
+    let (length, level, levels) = divide_into_pieces(a, threads)?;
     let (sorted, starts) = by_level(&level, levels)?;
     let mut order = Order { rows: Vec::new(), units: collected([0], WHAT)?, levels: collected([0], WHAT)? };
     reserve(&mut order.rows, a.rows(), WHAT)?;
@@ -48,9 +48,9 @@ pub fn by_levels<I: Index>(a: &Csr<I>, members: usize) -> Result<Order<I>> {
 /// Returns the number of rows per piece, the level of each piece, and the number of levels. Starts with pieces of about
 /// the bandwidth divided by the number of threads, and halves them until a level has about as many pieces as threads,
 /// or until the pieces are single rows. On a grid, the bandwidth is the number of nodes of a plane or line.
-fn divide_into_pieces<I: Index>(a: &Csr<I>, members: usize) -> Result<(usize, Vec<I>, usize)> {
+fn divide_into_pieces<I: Index>(a: &Csr<I>, threads: usize) -> Result<(usize, Vec<I>, usize)> {
     let rows = a.rows();
-    if members <= 1 || rows == 0 {
+    if threads <= 1 || rows == 0 {
         return Ok((rows.max(1), zeroed(rows.min(1), WHAT)?, rows.min(1)));
     }
     let reach = |i: usize| {
@@ -60,11 +60,11 @@ fn divide_into_pieces<I: Index>(a: &Csr<I>, members: usize) -> Result<(usize, Ve
         ends.map(|j| i.abs_diff(j.at())).max().unwrap_or(0)
     };
     let bandwidth = (0..rows).map(reach).max().unwrap_or(0);
-    let mut length = bandwidth.div_ceil(members).clamp(1, rows.div_ceil(members));
+    let mut length = bandwidth.div_ceil(threads).clamp(1, rows.div_ceil(threads));
     loop {
         let (level, levels) = levels_of(a, length)?;
         // A division is accepted if a level has work for at least three quarters of the threads, on average.
-        if 4 * level.len() >= 3 * members * levels || length == 1 {
+        if 4 * level.len() >= 3 * threads * levels || length == 1 {
             return Ok((length, level, levels));
         }
         length = if length >= 2 * MIN_PIECE_ROWS { length / 2 } else { 1 };
@@ -172,17 +172,17 @@ mod tests {
             ptr.push(col.len());
         }
         let a = Csr { cols: n, ptr, val: vec![1.0; col.len()], col };
-        for members in [1, 2, 3, 7, 600] {
-            let order = by_levels(&a, members).unwrap();
-            let mut place = vec![usize::MAX; n];
-            order.rows.iter().enumerate().for_each(|(k, row)| place[row.at()] = k);
-            assert!(place.iter().all(|&k| k < n), "{members}: each row once");
+        for threads in [1, 2, 3, 7, 600] {
+            let order = by_levels(&a, threads).unwrap();
+            let mut position = vec![usize::MAX; n];
+            order.rows.iter().enumerate().for_each(|(k, row)| position[row.at()] = k);
+            assert!(position.iter().all(|&k| k < n), "{threads}: each row once");
             let unit = |k: usize| order.units.partition_point(|&start| start <= k) - 1;
             let level = |k: usize| order.levels.partition_point(|&start| start <= unit(k)) - 1;
             for (i, j, _) in a.entries().filter(|&(i, j, _)| i != j) {
-                let (first, second) = (place[i.min(j)], place[i.max(j)]);
-                assert!(first < second, "{members}: {i} {j}");
-                assert!(unit(first) == unit(second) || level(first) < level(second), "{members}: {i} {j}");
+                let (first, second) = (position[i.min(j)], position[i.max(j)]);
+                assert!(first < second, "{threads}: {i} {j}");
+                assert!(unit(first) == unit(second) || level(first) < level(second), "{threads}: {i} {j}");
             }
         }
     }

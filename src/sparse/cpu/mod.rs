@@ -20,7 +20,7 @@ mod values;
 
 use crate::aggregation::KeptAggregates;
 use crate::base::engine::Engine;
-use crate::base::team::{Me, Team};
+use crate::base::team::{Team, TeamThread};
 use crate::error::{Error, Result};
 use crate::krylov::cpu::caller::{CallerArrays, Output};
 use crate::krylov::cpu::chunks::{CHUNK, Chunks};
@@ -51,8 +51,8 @@ pub struct Cpu {
 /// Returns a team for a matrix with `rows` rows. Reuses `team` if it has the required number of threads.
 fn team_for(team: &mut Option<Team>, rows: usize, threads: usize) -> Result<&mut Team> {
     let most = Chunks::new(rows).count().max(1);
-    let members = if rows >= MIN_TEAM_ROWS { threads.clamp(1, most) } else { 1 };
-    Team::sized(team, members)
+    let threads = if rows >= MIN_TEAM_ROWS { threads.clamp(1, most) } else { 1 };
+    Team::sized(team, threads)
 }
 
 /// Creates the workspace of a product that maps a vector of length `from` to a vector of length `to`, unless it exists.
@@ -81,17 +81,17 @@ fn set_up_preconditioner(
     kept: KeptAggregates,
     team: &mut Team,
 ) -> Result<precondition::PreconditionerSetup> {
-    let purpose = Purpose { transposes: setup.transposes, symmetric: setup.symmetric, single: setup.single };
+    let purpose = Purpose { transposes: setup.transposes, symmetric: setup.symmetric, f32_values: setup.f32_values };
     match setup.matrix {
         AnyCsr::Narrow(a) => make(a, wanted, &purpose, kept, team),
         AnyCsr::Wide(a) => make(a, wanted, &purpose, kept, team),
     }
 }
 
-fn make_relaxation(matrix: AnyCsr, sweep_parameters: &SweepParameters, members: usize) -> Result<Relaxation> {
+fn make_relaxation(matrix: AnyCsr, sweep_parameters: &SweepParameters, threads: usize) -> Result<Relaxation> {
     match matrix {
-        AnyCsr::Narrow(a) => Relaxation::new(a, sweep_parameters, members),
-        AnyCsr::Wide(a) => Relaxation::new(a, sweep_parameters, members),
+        AnyCsr::Narrow(a) => Relaxation::new(a, sweep_parameters, threads),
+        AnyCsr::Wide(a) => Relaxation::new(a, sweep_parameters, threads),
     }
 }
 
@@ -122,7 +122,7 @@ impl SparseBackend for Cpu {
         state.precondition = first.precondition;
         state.second = set_up_preconditioner(setup, &setup.second, KeptAggregates::default(), team)?.precondition;
         state.relaxation = match &setup.sweep_parameters {
-            Some(sweep_parameters) => Some(make_relaxation(setup.matrix, sweep_parameters, team.members())?),
+            Some(sweep_parameters) => Some(make_relaxation(setup.matrix, sweep_parameters, team.threads())?),
             None => None,
         };
         let (colours, levels) =
@@ -167,8 +167,8 @@ impl SparseBackend for Cpu {
         let team = team_for(&mut self.team, from.max(rows), threads)?;
         let (chunks, to) = (Chunks::new(rows), Output::new(&mut *y));
         match (by, parts) {
-            (By::Rows(by_rows), _) if team.members() > 1 => {
-                let work = |me: Me| {
+            (By::Rows(by_rows), _) if team.threads() > 1 => {
+                let work = |me: TeamThread| {
                     let part = chunks.part(&me, by_rows.grain());
                     // SAFETY: the row ranges of the threads are disjoint.
                     by_rows.multiply_rows(part.clone(), x, unsafe { to.slice(part.start, part.len()) });
@@ -176,7 +176,7 @@ impl SparseBackend for Cpu {
                 team.run(work, work)
             }
             (By::Parts(by_parts), Some(parts)) => {
-                let work = |me: Me| {
+                let work = |me: TeamThread| {
                     // SAFETY: each thread writes only its own columns.
                     parts.multiply(by_parts, &me, x, |own| unsafe { to.slice(own.start, own.len()) });
                 };
@@ -205,6 +205,6 @@ impl Engine for Cpu {
     }
 
     fn threads(&self) -> usize {
-        self.team.as_ref().map_or(1, Team::members)
+        self.team.as_ref().map_or(1, Team::threads)
     }
 }

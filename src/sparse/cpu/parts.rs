@@ -3,7 +3,7 @@
 //! bitwise identical for any number of threads.
 
 use crate::base::shared::Shared;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::base::workers::cut;
 use crate::error::{Result, push};
 use crate::krylov::cpu::chunks::Chunks;
@@ -41,7 +41,7 @@ impl Parts {
 
     /// Computes y = A^T x. `y(range)` returns this range of y for writing. All threads of the team call this function
     /// together, with barriers before and after it. The result does not depend on the number of threads.
-    pub fn multiply<'y>(&self, a: &dyn ByParts, me: &Me, x: &[f64], y: impl Fn(Range<usize>) -> &'y mut [f64]) {
+    pub fn multiply<'y>(&self, a: &dyn ByParts, me: &TeamThread, x: &[f64], y: impl Fn(Range<usize>) -> &'y mut [f64]) {
         for part in &self.parts[me.share(self.parts.len())] {
             // SAFETY: one thread processes the part. Other threads read `sums` only after the next barrier, and have
             // read the sums of the previous product before the last one.

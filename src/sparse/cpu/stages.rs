@@ -5,7 +5,7 @@
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::error::{Result, collected, push};
 use crate::sparse::{by_level, colours};
 use std::ops::Range;
@@ -84,7 +84,7 @@ impl Stages {
     /// Calls `visit` for the units of this thread, stage after stage; with `backward`, from the last unit to the first.
     /// All threads call this function together. Each stage ends with a barrier. The threads have about equal shares of
     /// the `work` of a stage.
-    pub fn run(&self, me: &Me, backward: bool, work: impl Fn(usize) -> usize, mut visit: impl FnMut(usize)) {
+    pub fn run(&self, me: &TeamThread, backward: bool, work: impl Fn(usize) -> usize, mut visit: impl FnMut(usize)) {
         for step in 0..self.0.len() {
             let stage = if backward { self.0.len() - 1 - step } else { step };
             let all = stage.checked_sub(1).map_or(0, |before| self.0[before].end)..self.0[stage].end;
@@ -106,12 +106,12 @@ impl Stages {
 }
 
 /// Returns the units of a thread within a stage.
-fn share(all: &Range<usize>, me: &Me, work: impl Fn(usize) -> usize) -> Range<usize> {
+fn share(all: &Range<usize>, me: &TeamThread, work: impl Fn(usize) -> usize) -> Range<usize> {
     let (first, total) = (work(all.start), work(all.end) - work(all.start));
     // Returns the first unit for which the previous units of the stage contain at least the shares of work of the
-    // threads 0 to `member` - 1.
-    let cut = |member: usize| {
-        let wanted = first + (total as u128 * member as u128 / me.members as u128) as usize;
+    // threads 0 to `thread` - 1.
+    let cut = |thread: usize| {
+        let wanted = first + (total as u128 * thread as u128 / me.threads as u128) as usize;
         let (mut low, mut high) = (all.start, all.end);
         while low < high {
             let middle = low.midpoint(high);
@@ -159,10 +159,10 @@ mod tests {
             stages.0.iter().map(|stage| stage.on_thread_0).collect::<Vec<_>>(),
             [false, true, false, true, false]
         );
-        for members in [1, 2, 3, 7] {
+        for threads in [1, 2, 3, 7] {
             for backward in [false, true] {
                 let seen = Mutex::new(Vec::new());
-                let run = |me: Me| {
+                let run = |me: TeamThread| {
                     let mut own = 0;
                     stages.run(&me, backward, work, |unit| {
                         own += 1;
@@ -170,18 +170,18 @@ mod tests {
                     });
                     own
                 };
-                let own = Team::new(members).unwrap().run(|me| _ = run(me), run).unwrap();
+                let own = Team::new(threads).unwrap().run(|me| _ = run(me), run).unwrap();
                 let seen = seen.into_inner().unwrap();
                 let steps: Vec<usize> = seen.iter().map(|&unit| level(unit)).collect();
-                assert!(steps.is_sorted_by(|a, b| if backward { a >= b } else { a <= b }), "{members} {backward}");
+                assert!(steps.is_sorted_by(|a, b| if backward { a >= b } else { a <= b }), "{threads} {backward}");
                 let narrow: Vec<usize> = seen.iter().copied().filter(|&p| (3000..3013).contains(&p)).collect();
-                assert!(narrow.is_sorted_by(|a, b| if backward { a > b } else { a < b }), "{members} {backward}");
+                assert!(narrow.is_sorted_by(|a, b| if backward { a > b } else { a < b }), "{threads} {backward}");
                 let mut all = seen;
                 all.sort_unstable();
                 assert!(all.into_iter().eq(0..9522));
                 // Each thread visits its share of the large levels, with a tolerance of one unit at each end. Thread 0
                 // also visits all small levels.
-                assert!(own <= 9500 / members * 7 / 6 + 22 + 6, "{members}: {own}");
+                assert!(own <= 9500 / threads * 7 / 6 + 22 + 6, "{threads}: {own}");
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::allocations::Allocations;
 use crate::aggregation::Rules;
-use crate::aggregation::cuda::{Engine, Shape};
+use crate::aggregation::cuda::{AggregationMultigrid, Shape};
 use crate::base::csr::Csr;
 use crate::base::workers::Workers;
 use crate::cuda::driver::Stream;
@@ -18,50 +18,51 @@ const WHAT: &str = "an aggregation hierarchy";
 
 /// One cycle of multigrid per application.
 pub struct Aggregated {
-    engine: Engine,
+    multigrid: AggregationMultigrid,
     memory: Allocations,
     scale: Scale,
 }
 
 impl Aggregated {
     /// Sets up the cycle. The host converts the matrix to couplings, and the device forms the aggregates. Reuses the
-    /// memory of the previous engine, and its aggregates if they pass the quality test. `scalars` is the address of
-    /// the scalars of the steps.
+    /// memory of `before`, which was built for the previous matrix, and its aggregates if they pass the quality test.
+    /// `scalars` is the address of the scalars of the steps.
     pub fn new(
         stream: &Stream,
         a: &Csr<u32>,
         setup: &Setup,
-        before: Option<Engine>,
+        before: Option<AggregationMultigrid>,
         scalars: Address,
     ) -> Result<(Self, SetupResult)> {
         let (couplings, factor) = Couplings::scaled(a, &mut Workers::new(setup.threads))?;
         let shape = Shape { rows: a.rows(), entries: couplings.a.len() };
         let rules = Rules::passes(passes_of(a));
         let take = |c: &launch::aggregation::Couplings| send(stream, &couplings, c);
-        let (engine, _) = Engine::new(stream, (shape, &rules), (factor, setup.single), before, take)?;
+        let (multigrid, _) =
+            AggregationMultigrid::new(stream, (shape, &rules), (factor, setup.f32_values), before, take)?;
         let mut memory = Allocations::new(WHAT);
         let scale = Scale {
             partial: memory.zeroed(stream, 8 * MOST_CELL_BLOCKS as usize)?,
             scales: memory.zeroed(stream, 16)?,
             scalars,
         };
-        let result = SetupResult { aggregates_kept: engine.aggregates_kept(), ..SetupResult::default() };
-        Ok((Self { engine, memory, scale }, result))
+        let result = SetupResult { aggregates_kept: multigrid.aggregates_kept(), ..SetupResult::default() };
+        Ok((Self { multigrid, memory, scale }, result))
     }
 
     /// Computes to = M^-1 from, and the sum <from, to>.
     pub fn apply(&self, stream: &Stream, [from, to]: [Address; 2], sum: Sum) -> Result<()> {
-        self.engine.apply(stream, &self.scale, (from, to), sum)
+        self.multigrid.apply(stream, &self.scale, (from, to), sum)
     }
 
-    /// Returns the engine, whose memory and aggregates the next setup reuses.
-    pub fn into_engine(self) -> Engine {
-        self.engine
+    /// Returns the multigrid method, whose memory and aggregates the next setup reuses.
+    pub fn into_multigrid(self) -> AggregationMultigrid {
+        self.multigrid
     }
 
     /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
-        self.engine.bytes() + self.memory.bytes()
+        self.multigrid.bytes() + self.memory.bytes()
     }
 }
 

@@ -3,7 +3,9 @@
 use super::allocations::Allocations;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, BsrArgs, CsrArgs, DiaArgs, GatherArgs, LongRows, NOTHING_THERE, SellArgs, Then};
+use crate::cuda::launch::{
+    Address, BsrArgs, CsrArgs, DiaArgs, GatherArgs, LongRows, NOTHING_THERE, RowFinish, SellArgs,
+};
 use crate::cuda::staging::{Copies, Job};
 use crate::error::{Error, Result, collected, extend, push, reserve, zeroed};
 use crate::sparse::backend::Numbered;
@@ -16,8 +18,8 @@ const MATRIX: &str = "a matrix on the device";
 pub struct Matrix {
     memory: Allocations,
     kernel: Kernel,
-    /// The values are stored in f32.
-    single: bool,
+    /// Whether the values are stored in f32.
+    f32_values: bool,
     /// For each value of the format, the number of the entry in the order of csr, or [`NOTHING_THERE`] for padding: the
     /// address and the number of values. `None` until values are replaced.
     order: Option<(Address, usize)>,
@@ -35,8 +37,8 @@ enum Kernel {
 pub struct Ordered {
     memory: Allocations,
     groups: Vec<CsrArgs>,
-    /// The values are stored in f32.
-    single: bool,
+    /// Whether the values are stored in f32.
+    f32_values: bool,
 }
 
 /// Returns the largest number of entries of a row that is not a long row: 8 times the mean, and at least 64. A thread
@@ -52,24 +54,24 @@ fn lanes(entries: usize, rows: usize) -> i32 {
 }
 
 impl Matrix {
-    /// Copies a matrix with `rows` rows and `cols` columns to the device, with values in f32 if `single` is set. The
-    /// format bsr has values in f64 only.
-    pub fn new(stream: &Stream, view: &View, [rows, cols]: [usize; 2], single: bool) -> Result<Self> {
+    /// Copies a matrix with `rows` rows and `cols` columns to the device, with values in f32 if `f32_values` is set.
+    /// The format bsr has values in f64 only.
+    pub fn new(stream: &Stream, view: &View, [rows, cols]: [usize; 2], f32_values: bool) -> Result<Self> {
         let mut memory = Allocations::new(MATRIX);
         let kernel = match *view {
-            View::Csr(matrix) => Kernel::Csr(csr(&mut memory, stream, matrix, single)?),
+            View::Csr(matrix) => Kernel::Csr(csr(&mut memory, stream, matrix, f32_values)?),
             View::Ell { rows: 0, .. } => Kernel::Sell(SellArgs { slice: 1, ..SellArgs::default() }),
             View::Ell { rows, col, val } => Kernel::Sell(SellArgs {
                 lanes: rows as i64,
                 offset: memory.copy_of(stream, &[0, val.len()])?,
                 col: memory.copy_of(stream, col)?,
-                val: upload_values(&mut memory, stream, val, single)?,
+                val: upload_values(&mut memory, stream, val, f32_values)?,
                 slice: rows as i64,
                 ..SellArgs::default()
             }),
-            View::Sell { .. } => Kernel::Sell(sell(&mut memory, stream, view, rows, single)?),
+            View::Sell { .. } => Kernel::Sell(sell(&mut memory, stream, view, rows, f32_values)?),
             View::Dia { length, offset, val } => {
-                Kernel::Dia(dia(&mut memory, stream, (length, offset, val), [rows, cols], single)?)
+                Kernel::Dia(dia(&mut memory, stream, (length, offset, val), [rows, cols], f32_values)?)
             }
             View::Bsr { block, rows: Rows { ptr, col, val } } => Kernel::Bsr(BsrArgs {
                 rows: rows as i64,
@@ -81,7 +83,7 @@ impl Matrix {
                 ..BsrArgs::default()
             }),
         };
-        Ok(Self { memory, kernel, single: single && !matches!(view, View::Bsr { .. }), order: None })
+        Ok(Self { memory, kernel, f32_values: f32_values && !matches!(view, View::Bsr { .. }), order: None })
     }
 
     /// Returns whether the kernel can compute products with A^T.
@@ -89,20 +91,21 @@ impl Matrix {
         matches!(self.kernel, Kernel::Dia(_))
     }
 
-    /// Computes s = A x, or s = A^T x for a format whose kernel transposes, and uses s as `then` states.
-    pub fn multiply(&self, stream: &Stream, transposed: bool, x: Address, then: Then) -> Result<()> {
+    /// Computes s = A x, or s = A^T x for a format whose kernel transposes, and then the results that `finish` defines
+    /// from s.
+    pub fn multiply(&self, stream: &Stream, transposed: bool, x: Address, finish: RowFinish) -> Result<()> {
         match self.kernel {
             _ if transposed && !self.transposes() => {
                 Err(Error::Internal("the format has no product with A' on a device".to_owned()))
             }
-            Kernel::Csr(a) => launch::csr_rows(stream, self.single, &CsrArgs { x, then, ..a }),
-            Kernel::Sell(a) => launch::sell_rows(stream, self.single, &SellArgs { x, then, ..a }),
+            Kernel::Csr(a) => launch::csr_rows(stream, self.f32_values, &CsrArgs { x, finish, ..a }),
+            Kernel::Sell(a) => launch::sell_rows(stream, self.f32_values, &SellArgs { x, finish, ..a }),
             Kernel::Dia(a) => {
                 let (rows, inputs) = if transposed { (a.inputs, a.rows) } else { (a.rows, a.inputs) };
-                let a = DiaArgs { rows, inputs, transposed: i64::from(transposed), x, then, ..a };
-                launch::dia_rows(stream, self.single, &a)
+                let a = DiaArgs { rows, inputs, transposed: i64::from(transposed), x, finish, ..a };
+                launch::dia_rows(stream, self.f32_values, &a)
             }
-            Kernel::Bsr(a) => launch::bsr_rows(stream, &BsrArgs { x, then, ..a }),
+            Kernel::Bsr(a) => launch::bsr_rows(stream, &BsrArgs { x, finish, ..a }),
         }
     }
 
@@ -163,33 +166,33 @@ fn order_of(view: View) -> Result<Vec<u32>> {
 }
 
 impl Ordered {
-    /// Copies a matrix to the device, with values in f32 if `single` is set. The order consists of the row at each
+    /// Copies a matrix to the device, with values in f32 if `f32_values` is set. The order consists of the row at each
     /// position, and of the first position of each group and the end of the last group.
-    pub fn new(stream: &Stream, a: Rows, order: (&[u32], &[usize]), single: bool) -> Result<Self> {
+    pub fn new(stream: &Stream, a: Rows, order: (&[u32], &[usize]), f32_values: bool) -> Result<Self> {
         let ((rows, starts), mut memory) = (order, Allocations::new(MATRIX));
         let (mut ptr, mut col, mut val) = (zeroed(rows.len() + 1, MATRIX)?, Vec::new(), Vec::new());
         reserve(&mut col, a.col.len(), MATRIX)?;
         reserve(&mut val, a.val.len(), MATRIX)?;
-        for (place, row) in rows.iter().enumerate() {
+        for (position, row) in rows.iter().enumerate() {
             let entries = a.ptr[*row as usize]..a.ptr[*row as usize + 1];
             col.extend_from_slice(&a.col[entries.clone()]);
             val.extend_from_slice(&a.val[entries]);
-            ptr[place + 1] = col.len();
+            ptr[position + 1] = col.len();
         }
         let ordered = Rows { ptr: &ptr, col: &col, val: &val };
-        let whole = CsrArgs { rows: memory.copy_of(stream, rows)?, ..csr(&mut memory, stream, ordered, single)? };
+        let whole = CsrArgs { rows: memory.copy_of(stream, rows)?, ..csr(&mut memory, stream, ordered, f32_values)? };
         let mut groups = Vec::new();
         for range in starts.windows(2) {
             let group = CsrArgs {
                 first: range[0] as i64,
                 end: range[1] as i64,
-                separate: long_rows(&mut memory, stream, ordered, range[0]..range[1], |place| rows[place])?,
+                separate: long_rows(&mut memory, stream, ordered, range[0]..range[1], |position| rows[position])?,
                 lanes: lanes(ptr[range[1]] - ptr[range[0]], range[1] - range[0]),
                 ..whole
             };
             push(&mut groups, group, MATRIX)?;
         }
-        Ok(Self { memory, groups, single })
+        Ok(Self { memory, groups, f32_values })
     }
 
     /// Returns the number of groups.
@@ -197,9 +200,9 @@ impl Ordered {
         self.groups.len()
     }
 
-    /// Computes s = A x for the rows of a group, and uses s as `then` states.
-    pub fn multiply(&self, stream: &Stream, group: usize, x: Address, then: Then) -> Result<()> {
-        launch::csr_rows(stream, self.single, &CsrArgs { x, then, ..self.groups[group] })
+    /// Computes s = A x for the rows of a group, and then the results that `finish` defines from s.
+    pub fn multiply(&self, stream: &Stream, group: usize, x: Address, finish: RowFinish) -> Result<()> {
+        launch::csr_rows(stream, self.f32_values, &CsrArgs { x, finish, ..self.groups[group] })
     }
 
     /// Returns the bytes of device memory.
@@ -214,7 +217,7 @@ pub struct Products<'a> {
     /// A copy of A^T. If it is `None`, `a` computes products with A^T: A is symmetric, or the kernel of its format
     /// transposes.
     pub transposed: Option<&'a Matrix>,
-    /// A^T = A.
+    /// Whether A^T = A.
     pub symmetric: bool,
 }
 
@@ -228,25 +231,25 @@ impl<'a> Products<'a> {
     }
 }
 
-/// Copies values to the device, in f32 if `single` is set.
-fn upload_values(memory: &mut Allocations, stream: &Stream, val: &[f64], single: bool) -> Result<Address> {
-    if !single {
+/// Copies values to the device, in f32 if `f32_values` is set.
+fn upload_values(memory: &mut Allocations, stream: &Stream, val: &[f64], f32_values: bool) -> Result<Address> {
+    if !f32_values {
         return memory.copy_of(stream, val);
     }
     let narrow: Vec<f32> = converted(val.iter().copied(), val.len())?;
     memory.copy_of(stream, &narrow)
 }
 
-fn csr(memory: &mut Allocations, stream: &Stream, matrix: Rows, single: bool) -> Result<CsrArgs> {
+fn csr(memory: &mut Allocations, stream: &Stream, matrix: Rows, f32_values: bool) -> Result<CsrArgs> {
     let rows = matrix.ptr.len() - 1;
     Ok(CsrArgs {
         first: 0,
         end: rows as i64,
         ptr: memory.copy_of(stream, matrix.ptr)?,
         col: memory.copy_of(stream, matrix.col)?,
-        val: upload_values(memory, stream, matrix.val, single)?,
+        val: upload_values(memory, stream, matrix.val, f32_values)?,
         longest: longest(matrix) as i64,
-        separate: long_rows(memory, stream, matrix, 0..rows, |place| place as u32)?,
+        separate: long_rows(memory, stream, matrix, 0..rows, |position| position as u32)?,
         lanes: lanes(matrix.val.len(), rows),
         ..CsrArgs::default()
     })
@@ -259,7 +262,7 @@ fn dia(
     stream: &Stream,
     (length, offset, val): (usize, &[i64], &[f64]),
     [rows, inputs]: [usize; 2],
-    single: bool,
+    f32_values: bool,
 ) -> Result<DiaArgs> {
     let offset = collected(offset.iter().map(|&distance| distance as i32), MATRIX)?;
     let mut args = DiaArgs {
@@ -268,7 +271,7 @@ fn dia(
         length: length as i64,
         count: offset.len() as i64,
         offset: memory.copy_of(stream, &offset)?,
-        val: upload_values(memory, stream, val, single)?,
+        val: upload_values(memory, stream, val, f32_values)?,
         ..DiaArgs::default()
     };
     args.near.iter_mut().zip(&offset).for_each(|(near, offset)| *near = *offset);
@@ -280,14 +283,14 @@ fn long_rows(
     memory: &mut Allocations,
     stream: &Stream,
     matrix: Rows,
-    places: std::ops::Range<usize>,
+    positions: std::ops::Range<usize>,
     row: impl Fn(usize) -> u32,
 ) -> Result<LongRows> {
     let (most, mut rows, mut ranges) = (longest(matrix), Vec::new(), Vec::new());
-    for place in places {
-        let range = [matrix.ptr[place], matrix.ptr[place + 1]];
+    for position in positions {
+        let range = [matrix.ptr[position], matrix.ptr[position + 1]];
         if range[1] - range[0] > most {
-            push(&mut rows, row(place), MATRIX)?;
+            push(&mut rows, row(position), MATRIX)?;
             extend(&mut ranges, range, MATRIX)?;
         }
     }
@@ -306,7 +309,7 @@ fn list_of_long_rows(memory: &mut Allocations, stream: &Stream, rows: &[u32], ra
 }
 
 /// Copies a matrix in sell with `rows` rows. The entries of the long rows follow those of the slices.
-fn sell(memory: &mut Allocations, stream: &Stream, view: &View, rows: usize, single: bool) -> Result<SellArgs> {
+fn sell(memory: &mut Allocations, stream: &Stream, view: &View, rows: usize, f32_values: bool) -> Result<SellArgs> {
     let &View::Sell { slice, perm, offset, col, val, separate: (long, separate) } = view else {
         return Err(Error::Internal("the format is not sell".to_owned()));
     };
@@ -314,7 +317,7 @@ fn sell(memory: &mut Allocations, stream: &Stream, view: &View, rows: usize, sin
     let mut row_at: Vec<u32> = Vec::new();
     if perm.is_some() || !long.is_empty() || lanes > rows {
         reserve(&mut row_at, lanes, MATRIX)?;
-        row_at.extend((0..rows).map(|place| perm.map_or(place as u32, |perm| perm[place])));
+        row_at.extend((0..rows).map(|position| perm.map_or(position as u32, |perm| perm[position])));
         row_at.resize(lanes, NOTHING_THERE);
         let mut is_long: Vec<bool> = zeroed(rows, MATRIX)?;
         long.iter().for_each(|&row| is_long[row as usize] = true);
@@ -335,7 +338,7 @@ fn sell(memory: &mut Allocations, stream: &Stream, view: &View, rows: usize, sin
         offset: memory.copy_of(stream, offset)?,
         col: memory.copy_of(stream, col)?,
         rows: if row_at.is_empty() { 0 } else { memory.copy_of(stream, &row_at)? },
-        val: upload_values(memory, stream, val, single)?,
+        val: upload_values(memory, stream, val, f32_values)?,
         separate: list_of_long_rows(memory, stream, long, &ranges)?,
         slice: slice as i64,
         ..SellArgs::default()

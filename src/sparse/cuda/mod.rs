@@ -20,7 +20,7 @@ use crate::base::engine::Engine;
 use crate::base::workers::Workers;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
-use crate::cuda::launch::{Scalars, Then, What};
+use crate::cuda::launch::{FinishKind, RowFinish, Scalars};
 use crate::cuda::looped::SharedScalars;
 use crate::cuda::session::Session;
 use crate::cuda::staging::Job;
@@ -48,9 +48,9 @@ pub struct Cuda {
     state: Option<State>,
     /// A, and a copy of A^T, in their formats.
     products: [Option<Matrix>; 2],
-    /// Whether A^T = A in the factorization.
+    /// Whether the last factorization needs A^T, and A^T = A.
     symmetric: bool,
-    /// Scalars that inspect the input of a product outside of a solve.
+    /// Scalars of the kernel that inspects the input of a product outside a solve.
     scalars: Option<(Memory, SharedScalars)>,
     /// Device copies of an input and an output that are on the host.
     staging: Option<Memory>,
@@ -85,7 +85,7 @@ impl Cuda {
         Self { state, products, symmetric, scalars, staging, threads, session }
     }
 
-    /// Discards all data after a reset of the device.
+    /// If the device has been reset, discards all data and opens a new session.
     fn recover(&mut self) -> Result<()> {
         if let Some(session) = self.session.after_reset()? {
             *self = Self::with(session, self.threads);
@@ -109,7 +109,8 @@ impl Cuda {
         Ok([at, at + 8 * input as u64])
     }
 
-    /// Copies A, and A^T if the method needs it, to the device, unless the device already has them.
+    /// Copies A to the device, and A^T if the method needs it, unless the device already has them. Returns an error if
+    /// the method needs A^T, the host has no copy of it, and the kernel of the format cannot transpose.
     fn upload_operator(&mut self, setup: &Setup, rows: usize) -> Result<()> {
         let (stream, Operator { a, transposed }) = (self.session.stream(), setup.operator);
         let [own, copy] = &mut self.products;
@@ -150,7 +151,7 @@ impl SparseBackend for Cuda {
         let mut before = None;
         let mut state = match self.state.take().filter(|state| state.rows == rows) {
             Some(mut state) => {
-                before = std::mem::take(&mut state.first).into_engine();
+                before = std::mem::take(&mut state.first).into_multigrid();
                 (state.second, state.relaxation) = (None, None);
                 state
             }
@@ -250,8 +251,8 @@ impl SparseBackend for Cuda {
         } else {
             call.send_arrays(false)?;
         }
-        let then = Then { what: What::Keep as i32, out: call.output.values, ..Then::default() };
-        matrix.multiply(call.stream, a.transposed && !copies, call.input.values, then)?;
+        let finish = RowFinish { kind: FinishKind::Keep as i32, out: call.output.values, ..RowFinish::default() };
+        matrix.multiply(call.stream, a.transposed && !copies, call.input.values, finish)?;
         call.output_has(Cells { nx: rows, ny: 1, nz: 1 });
         call.fetch_output()?;
         call.count_sent()

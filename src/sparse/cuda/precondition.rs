@@ -5,13 +5,13 @@ use super::aggregated::Aggregated;
 use super::allocations::Allocations;
 use super::matrix::{Matrix, Products};
 use super::triangular::TriangularSolver;
-use crate::aggregation::cuda::Engine;
+use crate::aggregation::cuda::AggregationMultigrid;
 use crate::base::csr::Csr;
 use crate::base::heap::boxed;
 use crate::base::workers::Workers;
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, DiagonalArgs, Sum, Then, What};
+use crate::cuda::launch::{Address, DiagonalArgs, FinishKind, RowFinish, Sum};
 use crate::cuda::vectors::without_result;
 use crate::error::{Error, Result};
 use crate::krylov::series::{SeriesSteps, series};
@@ -61,7 +61,7 @@ pub struct Polynomial {
 }
 
 /// Copies a matrix to the device, in the format that needs the fewest bytes.
-fn part(stream: &Stream, a: &Csr<u32>, single: bool) -> Result<Matrix> {
+fn part(stream: &Stream, a: &Csr<u32>, f32_values: bool) -> Result<Matrix> {
     let wanted = FormatRequest {
         format: Format::Auto,
         slice: 0,
@@ -73,22 +73,22 @@ fn part(stream: &Stream, a: &Csr<u32>, single: bool) -> Result<Matrix> {
     };
     let workers = &mut Workers::alone();
     let (kind, size) = wanted.kind(a, workers)?;
-    // bsr has no kernel with values in f32.
+    // bsr has no kernel with values in f32. Without another format, the matrix is stored in csr.
     let stored = if kind.format() == Format::Bsr { None } else { kind.store(a, &size, workers)? };
     let view = stored.as_deref().map_or_else(|| Rows::of(a).map(View::Csr), Stored::view);
     let view = view.ok_or_else(|| Error::Internal("a part of the matrix has no kernel".to_owned()))?;
-    Matrix::new(stream, &view, [a.rows(), a.cols], single)
+    Matrix::new(stream, &view, [a.rows(), a.cols], f32_values)
 }
 
 impl Preconditioner {
-    /// Sets up M on the device. Multigrid by aggregation reuses the previous engine `before`, and uses the `scalars` of
-    /// the steps.
+    /// Sets up M on the device. Multigrid by aggregation reuses `before`, which was built for the previous matrix, and
+    /// uses the `scalars` of the steps.
     pub fn new(
         stream: &Stream,
         a: &Csr<u32>,
         setup: &Setup,
         wanted: &Preconditioning,
-        (before, scalars): (Option<Engine>, Address),
+        (before, scalars): (Option<AggregationMultigrid>, Address),
     ) -> Result<(Self, SetupResult)> {
         let transposes = setup.transposes && !setup.symmetric;
         let mut result = SetupResult::default();
@@ -103,7 +103,7 @@ impl Preconditioner {
                 Self::Diagonal(memory, d)
             }
             Kind::Neumann => {
-                Self::Series(boxed(NeumannSeries::new(stream, a, (setup.single, transposes), wanted.order)?, WHAT)?)
+                Self::Series(boxed(NeumannSeries::new(stream, a, (setup.f32_values, transposes), wanted.order)?, WHAT)?)
             }
             Kind::Chebyshev => {
                 Self::Polynomial(boxed(Polynomial::new(stream, a, setup, transposes, wanted.degree)?, WHAT)?)
@@ -123,10 +123,10 @@ impl Preconditioner {
         Ok((own, result))
     }
 
-    /// Returns the engine of multigrid by aggregation, for the next setup.
-    pub fn into_engine(self) -> Option<Engine> {
+    /// Returns multigrid by aggregation, for the next setup, if M is this method.
+    pub fn into_multigrid(self) -> Option<AggregationMultigrid> {
         match self {
-            Self::Aggregated(m) => Some(m.into_engine()),
+            Self::Aggregated(m) => Some(m.into_multigrid()),
             _ => None,
         }
     }
@@ -199,12 +199,12 @@ fn scale(stream: &Stream, rows: usize, [d, v, out]: [Address; 3], sum: Sum) -> R
 }
 
 impl NeumannSeries {
-    fn new(stream: &Stream, a: &Csr<u32>, (single, transposes): (bool, bool), order: usize) -> Result<Self> {
+    fn new(stream: &Stream, a: &Csr<u32>, (f32_values, transposes): (bool, bool), order: usize) -> Result<Self> {
         let mut memory = Allocations::new(WHAT);
         let split = Split::of_triangles(a)?;
         let d = memory.copy_of(stream, &split.scale)?;
         let both = |Split { lower, upper, .. }: Split<u32>| {
-            Ok([part(stream, &lower.into_csr(), single)?, part(stream, &upper.into_csr(), single)?])
+            Ok([part(stream, &lower.into_csr(), f32_values)?, part(stream, &upper.into_csr(), f32_values)?])
         };
         let transposed = if transposes { Some(both(split.transposed()?)?) } else { None };
         let [lower, upper] = both(split)?;
@@ -240,21 +240,21 @@ impl SeriesSteps for Steps<'_> {
 
     fn lower(&mut self, from: Address, to: Address) -> Result<()> {
         let (d, b, sum) = (self.m.d, self.r, self.sum(false));
-        let then = Then { what: What::Lower as i32, b, d, out: to, sum, ..Then::default() };
-        self.lower.multiply(self.stream, false, from, then)
+        let finish = RowFinish { kind: FinishKind::Lower as i32, b, d, out: to, sum, ..RowFinish::default() };
+        self.lower.multiply(self.stream, false, from, finish)
     }
 
     fn upper(&mut self, v: Address, from: Address, to: Address, last: bool) -> Result<()> {
         let (d, other, sum) = (self.m.d, self.r, self.sum(last));
-        let then = Then { what: What::Upper as i32, b: v, d, other, out: to, sum, ..Then::default() };
-        self.upper.multiply(self.stream, false, from, then)
+        let finish = RowFinish { kind: FinishKind::Upper as i32, b: v, d, other, out: to, sum, ..RowFinish::default() };
+        self.upper.multiply(self.stream, false, from, finish)
     }
 }
 
 impl Polynomial {
     fn new(stream: &Stream, a: &Csr<u32>, setup: &Setup, transposes: bool, degree: usize) -> Result<Self> {
         let (mut memory, inverse) = (Allocations::new(WHAT), inverse_diagonal(a)?);
-        let copies = match (setup.single, transposes) {
+        let copies = match (setup.f32_values, transposes) {
             (false, _) => None,
             (true, false) => Some((part(stream, a, true)?, None)),
             (true, true) => {
@@ -299,8 +299,8 @@ impl Polynomial {
         let mut steps = self.interval.steps();
         for k in 1..=self.degree {
             let (of_old, of_left) = steps.coefficients();
-            let then = Then {
-                what: What::Chebyshev as i32,
+            let finish = RowFinish {
+                kind: FinishKind::Chebyshev as i32,
                 d: self.d,
                 other: r,
                 out: next,
@@ -309,9 +309,9 @@ impl Polynomial {
                 step: of_old,
                 rest: of_left,
                 sum: of_step(k == self.degree),
-                ..Then::default()
+                ..RowFinish::default()
             };
-            a.multiply(stream, flips, step, then)?;
+            a.multiply(stream, flips, step, finish)?;
             std::mem::swap(&mut step, &mut next);
         }
         Ok(())

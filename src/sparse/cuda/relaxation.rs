@@ -5,7 +5,7 @@ use super::matrix::Ordered;
 use crate::base::csr::Csr;
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, DiagonalArgs, Then, What};
+use crate::cuda::launch::{Address, DiagonalArgs, FinishKind, RowFinish};
 use crate::error::Result;
 use crate::sparse::backend::SweepParameters;
 use crate::sparse::{Rows, by_level, colours, inverse_diagonal};
@@ -54,8 +54,8 @@ impl Relaxation {
             let args = DiagonalArgs { count, d, v: r, out: x, factor: 1.0, ..DiagonalArgs::default() };
             return launch::add_scaled_by_diagonal(stream, &args);
         };
-        let then = Then { what: What::Relax as i32, b, d: self.d, out: x, ..Then::default() };
-        (0..coloured.count()).try_for_each(|colour| coloured.multiply(stream, colour, x, then))
+        let finish = RowFinish { kind: FinishKind::Relax as i32, b, d: self.d, out: x, ..RowFinish::default() };
+        (0..coloured.count()).try_for_each(|colour| coloured.multiply(stream, colour, x, finish))
     }
 
     /// Returns the bytes of device memory.

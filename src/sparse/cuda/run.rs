@@ -7,7 +7,8 @@ use crate::cuda::call::{Attempts, Call};
 use crate::cuda::driver::{Device, Loop, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, CombineArgs, DiagonalArgs, InnersArgs, RandomArgs, SUMS_PER_PASS, Scalars, Sum, Then, Use, What,
+    Address, CombineArgs, DiagonalArgs, FinishKind, InnersArgs, RandomArgs, RowFinish, SUMS_PER_PASS, Scalars, Sum,
+    SumUse,
 };
 use crate::cuda::looped;
 use crate::cuda::looped::{Looped, Recorded, SharedScalars, observed_lag, without_graphs};
@@ -55,7 +56,7 @@ impl State {
     fn iteration(&self, stream: &Stream, a: &Products, conditional: u64) -> Result<()> {
         let [x, r, p, q, z] = [VectorId::X, VectorId::R, VectorId::P, VectorId::Q, VectorId::Z].map(|v| self.vector(v));
         let sum = Sum { in_loop: 1, ..self.sum_to(offset_of!(Scalars, norm2)) };
-        let of_rho = Sum { how: Use::Rho as i32, ..sum };
+        let of_rho = Sum { sum_use: SumUse::Rho as i32, ..sum };
         if let Some(d) = self.first.diagonal() {
             let args = DiagonalArgs { count: self.rows as i64, d, sum: of_rho, ..DiagonalArgs::default() };
             launch::descend_by_diagonal(stream, &DiagonalArgs { v: q, out: r, ..args })?;
@@ -66,8 +67,8 @@ impl State {
             self.first.apply(stream, (a, self.rows), [r, z], false, of_rho)?;
             launch::cell_advance(stream, &launch::VectorArgs { other: x, sum, ..args(z, p) })?;
         }
-        let sum = Sum { how: Use::LastSigma as i32, conditional, ..sum };
-        a.a.multiply(stream, false, p, Then { what: What::Keep as i32, out: q, sum, ..Then::default() })
+        let sum = Sum { sum_use: SumUse::LastSigma as i32, conditional, ..sum };
+        a.a.multiply(stream, false, p, RowFinish { kind: FinishKind::Keep as i32, out: q, sum, ..RowFinish::default() })
     }
 }
 
@@ -92,18 +93,18 @@ impl Run<'_> {
     /// Computes to = A from, or to = A^T from, and the sum <from, to>.
     fn times(&mut self, transposed: bool, [from, to]: [VectorId; 2], sum: Sum) -> Result<()> {
         let (out, (matrix, flips)) = (self.writes(to), self.a.of(transposed));
-        let then = Then { what: What::Keep as i32, out, sum, ..Then::default() };
-        matrix.multiply(self.stream, flips, self.state.vector(from), then)
+        let finish = RowFinish { kind: FinishKind::Keep as i32, out, sum, ..RowFinish::default() };
+        matrix.multiply(self.stream, flips, self.state.vector(from), finish)
     }
 
     /// Computes to = M^-1 from, or to = M^-T from, and the sum <from, to>.
     fn apply(&mut self, [from, to]: [VectorId; 2], transposed: bool, sum: Sum) -> Result<()> {
-        let places = [self.state.vector(from), self.writes(to)];
+        let addresses = [self.state.vector(from), self.writes(to)];
         let m = self.state.second.as_ref().filter(|_| self.on_second).unwrap_or(&self.state.first);
-        m.apply(self.stream, (&self.a, self.state.rows), places, transposed, sum)
+        m.apply(self.stream, (&self.a, self.state.rows), addresses, transposed, sum)
     }
 
-    /// Computes `combine`, and the sum <to, to>.
+    /// Computes to = `scale` to + the sum of the terms (factor, vector), and the sum <to, to>.
     fn combined(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)], sum: Sum) -> Result<()> {
         let (out, mut scale) = (self.writes(to), scale);
         let passes = terms.len().div_ceil(SUMS_PER_PASS).max(1);
@@ -203,8 +204,9 @@ impl VectorSteps for Run<'_> {
         }
         let [x, b, r] = [VectorId::X, VectorId::B, VectorId::R].map(|v| self.state.vector(v));
         let norm2 = self.scalar(|s| {
-            let then = Then { what: What::Residual as i32, b, out: r, sum: s.sum(), ..Then::default() };
-            s.a.a.multiply(s.stream, false, x, then)?;
+            let finish =
+                RowFinish { kind: FinishKind::Residual as i32, b, out: r, sum: s.sum(), ..RowFinish::default() };
+            s.a.a.multiply(s.stream, false, x, finish)?;
             s.summed()
         });
         self.is_residual = true;
@@ -275,9 +277,9 @@ impl SweepSteps for Run<'_> {
         if needed && !self.is_residual {
             self.residual(Iterate::X);
         }
-        let places = [VectorId::X, VectorId::B, VectorId::R].map(|v| self.state.vector(v));
+        let addresses = [VectorId::X, VectorId::B, VectorId::R].map(|v| self.state.vector(v));
         self.step(|s| match &s.state.relaxation {
-            Some(relaxation) => relaxation.sweep(s.stream, s.state.rows, places),
+            Some(relaxation) => relaxation.sweep(s.stream, s.state.rows, addresses),
             None => Ok(()),
         });
         self.is_residual = false;

@@ -22,7 +22,7 @@ pub struct State {
     pub partial: Address,
     /// Results of up to [`SUMS_PER_PASS`] inner products, on the device.
     pub products: Address,
-    /// Their copy on the host.
+    /// Copy of `products` on the host.
     pub products_here: Pinned<[f64; SUMS_PER_PASS]>,
     pub first: Preconditioner,
     /// Preconditioner of the second method, which continues after a breakdown. `None` if there is no such method.
@@ -73,7 +73,7 @@ impl State {
         Cells { nx: self.rows, ny: 1, nz: 1 }
     }
 
-    /// Returns these extents in the layout that kernels receive.
+    /// Returns the extents of a vector in the layout that kernels receive.
     pub fn box_of(&self) -> CellBox {
         box_of(self.rows)
     }

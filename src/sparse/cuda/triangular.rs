@@ -5,7 +5,7 @@ use super::matrix::Ordered;
 use crate::base::csr::Csr;
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, Sum, Then, VectorArgs, What};
+use crate::cuda::launch::{Address, FinishKind, RowFinish, Sum, VectorArgs};
 use crate::cuda::vectors::{vector_args, without_result};
 use crate::error::Result;
 use crate::sparse::backend::{Preconditioning, Setup, SetupResult};
@@ -31,7 +31,7 @@ impl TriangularSolver {
         let Factors { split, shift, pivot } = factors_in_order(a, &rows, wanted)?;
         let upload = |t: &Part<u32>| {
             let natural = Rows { ptr: &t.ptr, col: &t.col, val: &t.val };
-            Ordered::new(stream, natural, (&rows, &groups), setup.single)
+            Ordered::new(stream, natural, (&rows, &groups), setup.f32_values)
         };
         let both = |split: &Split<u32>| Ok([upload(&split.lower)?, upload(&split.upper)?]);
         let transposed = match setup.transposes && !wanted.is_symmetric(setup.symmetric) {
@@ -54,19 +54,21 @@ impl TriangularSolver {
         sum: Sum,
     ) -> Result<()> {
         let [lower, upper] = self.transposed.as_ref().filter(|_| transposed).unwrap_or(&self.own);
-        let then = Then { b: from, d: self.scale, out: to, sum: without_result(sum), ..Then::default() };
+        let finish = RowFinish { b: from, d: self.scale, out: to, sum: without_result(sum), ..RowFinish::default() };
         let last = lower.count() - 1;
-        let forward = Then { what: What::Residual as i32, ..then };
-        // With one or two colours, the last colour reads only values of the first colour, which L does not change.
+        let forward = RowFinish { kind: FinishKind::Residual as i32, ..finish };
+        // L has no entries in the rows of the first colour, so (I + L)^-1 does not change their values. With one or two
+        // colours, the last colour reads only these values, and reads them from `from`.
         let (colours, y) = if last < 2 { (0..0, from) } else { (0..last, to) };
         for colour in colours {
             lower.multiply(stream, colour, to, forward)?;
         }
-        // The last colour has no entries of U.
-        lower.multiply(stream, last, y, Then { what: What::Lower as i32, ..then })?;
-        let backward = Then { what: What::Scaled as i32, ..then };
+        // This launch also multiplies by G. The result is final, because U has no entries in the rows of the last
+        // colour.
+        lower.multiply(stream, last, y, RowFinish { kind: FinishKind::Lower as i32, ..finish })?;
+        let backward = RowFinish { kind: FinishKind::Scaled as i32, ..finish };
         (0..last).rev().try_for_each(|colour| {
-            upper.multiply(stream, colour, to, Then { b: if colour == 0 { from } else { to }, ..backward })
+            upper.multiply(stream, colour, to, RowFinish { b: if colour == 0 { from } else { to }, ..backward })
         })?;
         if sum.partial == 0 {
             return Ok(());

@@ -125,7 +125,7 @@ pub(super) fn of(matrix: Box<dyn Matrix>) -> Result<Handle<sparse_handle>> {
 }
 
 fn new(Loaded { matrix, vectors, .. }: Loaded) -> Result<Handle<sparse_handle>> {
-    Handle::new(Shape::rows(matrix.facts().rows), Own { matrix, vectors, threads: None })
+    Handle::new(Shape::rows(matrix.sizes().rows), Own { matrix, vectors, threads: None })
 }
 
 /// Creates a handle with the matrix and the vectors of a file. Logs a warning about the file, if any.
@@ -151,7 +151,7 @@ impl Handle<sparse_handle> {
     /// # Safety
     /// `values` must be NULL or hold as many values as the call that created the handle received.
     pub(super) unsafe fn set_values(&mut self, values: *const f64) -> Result<()> {
-        let (count, machine) = (self.own.matrix.facts().given, self.machine_of_options());
+        let (count, machine) = (self.own.matrix.sizes().given, self.machine_of_options());
         // SAFETY: guaranteed by the caller.
         let (there, mut values) = unsafe { self.input("values", values, count, machine)? };
         let copied: Vec<f64>;
@@ -243,8 +243,8 @@ impl Handle<sparse_handle> {
     /// # Safety
     /// The arrays must be NULL or have one value per column (x) and row (y) of the matrix, or of its transpose.
     pub(super) unsafe fn multiply(&mut self, x: *const f64, y: *mut f64, transposed: bool) -> Result<()> {
-        let facts = self.own.matrix.facts();
-        let (rows, cols) = if transposed { (facts.cols, facts.rows) } else { (facts.rows, facts.cols) };
+        let sizes = self.own.matrix.sizes();
+        let (rows, cols) = if transposed { (sizes.cols, sizes.rows) } else { (sizes.rows, sizes.cols) };
         let machine = self.machine_of_options();
         // SAFETY: guaranteed by the caller; the addresses are null for arrays on the host.
         let (device_input, input) = unsafe { self.input("x", x, cols, machine)? };
@@ -270,17 +270,17 @@ impl Handle<sparse_handle> {
         let core = core(self.base.core.take(), machine, stream)?;
         let core = self.base.core.insert(core);
         let made = core.make_product(&*self.own.matrix, &self.base.options)?.then(|| start.elapsed());
-        let done = core.multiply(&*self.own.matrix, arrays, transposed, check);
+        let result = core.multiply(&*self.own.matrix, arrays, transposed, check);
         if let Some(seconds) = made {
             self.base.end_setup(seconds);
             self.log_format();
         }
-        done
+        result
     }
 
     /// Returns the resources that the options select. Looks for devices only if `backend=auto` may select one.
     fn machine_of_options(&mut self) -> Machine {
-        let (threads, entries) = (self.threads(), self.own.matrix.facts().nonzeros);
+        let (threads, entries) = (self.threads(), self.own.matrix.sizes().nonzeros);
         let worth_a_device = entries >= SPARSE_DEVICE_ENTRIES && has_kernels(&self.base.options);
         let devices = if worth_a_device { device_count() } else { 0 };
         Machine::new(&self.base.options, threads, devices, worth_a_device)
@@ -361,22 +361,22 @@ impl Handle<sparse_handle> {
     /// Logs the properties of the matrix and the choices. Warnings do not depend on `verbosity`.
     fn log_method(&mut self) -> Result<()> {
         let Some(core) = &self.base.core else { return Ok(()) };
-        let done = core.done();
-        if done.triangle != Triangle::Both {
-            let (triangle, message) = (done.triangle.name(), "if the matrix is symmetric, pass both triangles");
+        let choices = core.choices();
+        if choices.triangle != Triangle::Both {
+            let (triangle, message) = (choices.triangle.name(), "if the matrix is symmetric, pass both triangles");
             self.base.log_line(0, format_args!("only the {triangle} triangle has entries: {message}"));
         }
-        let sweeps = is_relaxation(done.solver);
+        let sweeps = is_relaxation(choices.solver);
         if !sweeps && self.base.options.int(opt::VERBOSITY) < 1 {
             return Ok(());
         }
         let dominance = self.own.matrix.dominance()?;
-        let (solver, m) = (done.solver.name(), done.preconditioner.name());
-        if let Some((row, pivot)) = done.made.pivot {
-            let shift = done.made.shift;
+        let (solver, m) = (choices.solver.name(), choices.preconditioner.name());
+        if let Some((row, pivot)) = choices.made.pivot {
+            let shift = choices.made.shift;
             self.base.log_line(1, format_args!("ic0: pivot {pivot:.2e} in row {row} (counted from 0), shift={shift}"));
         }
-        let (symmetry, of) = (if done.symmetric { "symmetric" } else { "not symmetric" }, dominance.name());
+        let (symmetry, of) = (if choices.symmetric { "symmetric" } else { "not symmetric" }, dominance.name());
         self.base.log_line(1, format_args!("{symmetry}, dominance {of}, solver {solver}, preconditioner {m}"));
         if sweeps && dominance == Dominance::None {
             let message = "the matrix is not diagonally dominant, sweeps may diverge";
@@ -388,18 +388,18 @@ impl Handle<sparse_handle> {
     fn log_format(&mut self) {
         let Some(product) = self.base.core.as_ref().and_then(Sparse::product) else { return };
         let (format, values, bytes) = (product.format().name(), product.values(), self.bytes_per_nonzero());
-        let MatrixSizes { rows, cols, nonzeros, .. } = self.own.matrix.facts();
+        let MatrixSizes { rows, cols, nonzeros, .. } = self.own.matrix.sizes();
         let entries = format_args!("{rows} x {cols}, {nonzeros} entries");
         self.base.log_line(1, format_args!("{entries}, format {format}, {values} values, {bytes:.2} bytes per entry"));
     }
 
     /// Returns the memory traffic of a product in bytes per entry.
     fn bytes_per_nonzero(&self) -> f64 {
-        let facts = self.own.matrix.facts();
-        let vectors = 8.0 * (facts.rows as f64 + facts.cols as f64);
-        let of_product = |product: &Product| (product.bytes_read() as f64 + vectors) / facts.nonzeros as f64;
+        let sizes = self.own.matrix.sizes();
+        let vectors = 8.0 * (sizes.rows as f64 + sizes.cols as f64);
+        let of_product = |product: &Product| (product.bytes_read() as f64 + vectors) / sizes.nonzeros as f64;
         let product = self.base.core.as_ref().and_then(Sparse::product);
-        product.filter(|_| facts.nonzeros > 0).map_or(0.0, of_product)
+        product.filter(|_| sizes.nonzeros > 0).map_or(0.0, of_product)
     }
 }
 
@@ -430,13 +430,13 @@ impl Family for sparse_handle {
     }
 
     fn result(h: &Handle<Self>, entry: &ResultEntry) -> Result<Option<f64>> {
-        let (matrix, facts) = (&h.own.matrix, h.own.matrix.facts());
-        let is_square = facts.rows == facts.cols;
+        let (matrix, sizes) = (&h.own.matrix, h.own.matrix.sizes());
+        let is_square = sizes.rows == sizes.cols;
         Ok(Some(match entry.key {
-            info::ROWS => facts.rows as f64,
-            info::COLS => facts.cols as f64,
-            info::NONZEROS => facts.nonzeros as f64,
-            info::DUPLICATES => facts.duplicates as f64,
+            info::ROWS => sizes.rows as f64,
+            info::COLS => sizes.cols as f64,
+            info::NONZEROS => sizes.nonzeros as f64,
+            info::DUPLICATES => sizes.duplicates as f64,
             info::BYTES_PER_NONZERO => h.bytes_per_nonzero(),
             info::SYMMETRIC if is_square => f64::from(u8::from(matrix.inspect()?.asymmetry.is_none())),
             info::DOMINANCE if is_square => matrix.dominance()?.number() as f64,

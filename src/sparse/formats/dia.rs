@@ -13,7 +13,7 @@ use std::ops::Range;
 /// Name of an allocation in error messages.
 const DIA: &str = "a matrix in format dia";
 /// Rows per block of a product. The sums of a block stay in the L1 or L2 cache while all diagonals are added.
-const ROWS: usize = 4096;
+const BLOCK_ROWS: usize = 4096;
 
 pub struct Dia {
     rows: usize,
@@ -25,7 +25,7 @@ pub struct Dia {
 /// Returns the offsets of all diagonals with an entry, in ascending order; `None` if there are more than `most`.
 pub fn offsets<I: Index>(a: &Csr<I>, most: usize) -> Result<Option<Vec<i64>>> {
     let mut found = HashMap::new();
-    // In many matrices, a row has the same offsets as the previous row, which are then not looked up again.
+    // In many matrices, a row has the same offsets as the previous row, whose offsets are then not inserted again.
     let mut row_before: Vec<i64> = Vec::new();
     for i in 0..a.rows() {
         let offset = |(j, _): (usize, f64)| j as i64 - i as i64;
@@ -139,7 +139,7 @@ impl Dia {
 
 impl ByRows for Dia {
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
-        for (start, y) in rows.step_by(ROWS).zip(y.chunks_mut(ROWS)) {
+        for (start, y) in rows.step_by(BLOCK_ROWS).zip(y.chunks_mut(BLOCK_ROWS)) {
             let rows = start..start + y.len();
             y.fill(0.0);
             let mut d = 0;
@@ -156,9 +156,9 @@ impl ByParts for Dia {
     }
 
     fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {
-        for start in rows.clone().step_by(ROWS) {
+        for start in rows.clone().step_by(BLOCK_ROWS) {
             for d in 0..self.offset.len() {
-                let (part, val) = self.part(d, start..rows.end.min(start + ROWS));
+                let (part, val) = self.part(d, start..rows.end.min(start + BLOCK_ROWS));
                 let columns = self.columns_of(d, &part);
                 // An empty range of columns may start before `first`.
                 let y = y[columns.start.saturating_sub(first)..][..columns.len()].iter_mut();

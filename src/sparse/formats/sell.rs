@@ -125,8 +125,8 @@ impl<I: Index> Sell<I> {
     }
 
     /// Returns the row at a position; `None` after the last row.
-    fn row(&self, slot: usize) -> Option<usize> {
-        if slot >= self.rows { None } else { Some(self.perm.as_ref().map_or(slot, |perm| perm[slot].at())) }
+    fn row(&self, position: usize) -> Option<usize> {
+        if position >= self.rows { None } else { Some(self.perm.as_ref().map_or(position, |perm| perm[position].at())) }
     }
 
     /// Computes y = A x for a range of rows, without the separate rows. `sums` is a workspace of C values.
@@ -159,8 +159,8 @@ impl<I: Index> Sell<I> {
     fn slices(&self, among: Range<usize>) -> impl Iterator<Item = (usize, impl Iterator<Item = (&[I], &[f64])>)> {
         self.offset[among.start..=among.end].windows(2).zip(among).map(|(range, s)| {
             let range = range[0]..range[1];
-            let slots = self.col[range.clone()].chunks_exact(self.slice);
-            (s * self.slice, slots.zip(self.val[range].chunks_exact(self.slice)))
+            let columns = self.col[range.clone()].chunks_exact(self.slice);
+            (s * self.slice, columns.zip(self.val[range].chunks_exact(self.slice)))
         })
     }
 }
@@ -174,12 +174,12 @@ fn fill_slice<I: Index>(
     (col, val): (&mut [I], &mut [f64]),
     slice: usize,
 ) {
-    for (slot, (col, val)) in col.chunks_exact_mut(slice).zip(val.chunks_exact_mut(slice)).enumerate() {
+    for (k, (col, val)) in col.chunks_exact_mut(slice).zip(val.chunks_exact_mut(slice)).enumerate() {
         for (lane, (col, val)) in col.iter_mut().zip(val).enumerate() {
             // A position after the last row is padded like an empty row with this position as its index.
             let i = rows.get(lane).copied().unwrap_or(first + lane);
-            if lane < rows.len() && slot < length_in_slice(a, i, longest) {
-                (*col, *val) = (a.col[a.ptr[i] + slot], a.val[a.ptr[i] + slot]);
+            if lane < rows.len() && k < length_in_slice(a, i, longest) {
+                (*col, *val) = (a.col[a.ptr[i] + k], a.val[a.ptr[i] + k]);
             } else {
                 *col = I::of(i.min(a.cols - 1));
             }
@@ -240,10 +240,10 @@ impl<I: Index> ByParts for Sell<I> {
     }
 
     fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {
-        for (slot, slots) in self.slices(rows.start / self.slice..rows.end.div_ceil(self.slice)) {
-            for (col, val) in slots {
+        for (first_position, entries) in self.slices(rows.start / self.slice..rows.end.div_ceil(self.slice)) {
+            for (col, val) in entries {
                 for (lane, (j, a)) in col.iter().zip(val).enumerate() {
-                    if let Some(i) = self.row(slot + lane) {
+                    if let Some(i) = self.row(first_position + lane) {
                         y[j.at() - first] += a * x[i - rows.start];
                     }
                 }
@@ -278,7 +278,7 @@ impl<I: Index> Stored for Sell<I> {
     /// In the exported permutation, positions after the last row contain -1.
     fn write(&self, to: &mut Arrays) {
         let lanes = (self.offset.len() - 1) * self.slice;
-        to.i0.put_signed((0..lanes).map(|slot| self.row(slot).map_or(-1, |i| i as i64)));
+        to.i0.put_signed((0..lanes).map(|position| self.row(position).map_or(-1, |i| i as i64)));
         to.i1.put(self.offset.iter().copied());
         to.i2.put(self.col.iter().map(|j| j.at()));
         to.values.copy_from_slice(&self.val);

@@ -131,7 +131,7 @@ impl Stored for Skyline {
     fn write(&self, to: &mut Arrays) {
         to.i0.put(self.lower.iter().copied());
         let start = self.upper.first().copied().unwrap_or(0);
-        to.i1.put(self.upper.iter().map(|place| place - start));
+        to.i1.put(self.upper.iter().map(|index| index - start));
         to.values.copy_from_slice(&self.val);
     }
 }

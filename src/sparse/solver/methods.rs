@@ -30,9 +30,9 @@ pub enum MethodWorkspace {
 }
 
 impl MethodWorkspace {
-    /// Allocates the workspaces of a method for `members` threads. Returns `None` for cg, which is implemented
+    /// Allocates the workspaces of a method for `threads` threads. Returns `None` for cg, which is implemented
     /// separately.
-    pub fn new(solver: Solver, options: &Options, members: usize) -> Result<Option<Self>> {
+    pub fn new(solver: Solver, options: &Options, threads: usize) -> Result<Option<Self>> {
         let count = |key| options.int(key) as usize;
         Ok(Some(match solver {
             Solver::Jacobi | Solver::GaussSeidel | Solver::Sor => Self::Sweeps,
@@ -40,8 +40,8 @@ impl MethodWorkspace {
             Solver::Minres => Self::Minres(AtomicBool::new(false)),
             Solver::Bicgstab => Self::Bicgstab,
             Solver::SteepestDescent => Self::SteepestDescent,
-            Solver::Gmres => Self::Gmres(workspaces(members, || GmresScalars::new(count(opt::RESTART)))?),
-            Solver::Idr => Self::Idr(workspaces(members, || IdrScalars::new(count(opt::SHADOW)))?),
+            Solver::Gmres => Self::Gmres(workspaces(threads, || GmresScalars::new(count(opt::RESTART)))?),
+            Solver::Idr => Self::Idr(workspaces(threads, || IdrScalars::new(count(opt::SHADOW)))?),
             Solver::Cg | Solver::Auto => return Ok(None),
         }))
     }
@@ -73,9 +73,9 @@ pub fn vectors(solver: Solver, options: &Options) -> usize {
     }
 }
 
-fn workspaces<R>(members: usize, workspace: impl Fn() -> Result<R>) -> Result<Mutex<Vec<R>>> {
+fn workspaces<R>(threads: usize, workspace: impl Fn() -> Result<R>) -> Result<Mutex<Vec<R>>> {
     let mut workspaces = Vec::new();
-    for _ in 0..members {
+    for _ in 0..threads {
         push(&mut workspaces, workspace()?, WHAT)?;
     }
     Ok(Mutex::new(workspaces))

@@ -132,7 +132,7 @@ impl Sparse {
             check_finite("x", arrays.input)?;
         }
         let stored = self.product.as_ref().map_or_else(|| matrix.csr(), |product| product.stored(matrix));
-        let MatrixSizes { rows, cols, .. } = matrix.facts();
+        let MatrixSizes { rows, cols, .. } = matrix.sizes();
         let factor = Factor { matrix, stored, transposed, rows: if transposed { cols } else { rows } };
         self.backend.multiply(factor, arrays, check, self.machine.threads)
     }
@@ -145,9 +145,9 @@ impl Sparse {
     /// Checks the matrix, and sets up its format, the preconditioner, and the workspace of the method.
     pub fn factorize(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<()> {
         self.system = None;
-        let facts = matrix.facts();
-        if facts.rows != facts.cols || facts.rows == 0 {
-            let extents = format!("got {} rows and {} columns", facts.rows, facts.cols);
+        let sizes = matrix.sizes();
+        if sizes.rows != sizes.cols || sizes.rows == 0 {
+            let extents = format!("got {} rows and {} columns", sizes.rows, sizes.cols);
             return Err(Error::Dimension(format!("factorize needs a square matrix of at least one row: {extents}")));
         }
         // This check precedes all allocations proportional to the number of rows, because a matrix may have far fewer
@@ -164,10 +164,10 @@ impl Sparse {
             }
             (made, _) => made?,
         };
-        let members = self.backend.threads();
-        let second = if plan.second.is_some() { MethodWorkspace::new(Solver::Minres, options, members)? } else { None };
+        let threads = self.backend.threads();
+        let second = if plan.second.is_some() { MethodWorkspace::new(Solver::Minres, options, threads)? } else { None };
         self.system = Some(System {
-            method: MethodWorkspace::new(plan.solver, options, members)?,
+            method: MethodWorkspace::new(plan.solver, options, threads)?,
             second,
             transposed,
             infinity_norm: seen.infinity_norm,
@@ -192,7 +192,7 @@ impl Sparse {
             let made = Product::new(matrix, options, on_device, &mut Workers::new(others));
             *product.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
         };
-        let rows = matrix.facts().rows;
+        let rows = matrix.sizes().rows;
         self.backend.both(rows, self.machine.threads, &mut || seen = Some(matrix.inspect()), &make)?;
         let undone = || Error::Internal("a thread of the setup did not run".to_owned());
         let seen = seen.ok_or_else(undone)??;
@@ -214,7 +214,7 @@ impl Sparse {
             matrix: matrix.any(),
             operator: operator(product.stored(matrix), transposed),
             symmetric: plan.symmetric,
-            single: plan.precision == Precision::F32,
+            f32_values: plan.precision == Precision::F32,
             transposes: plan.solver == Solver::Bicg,
             work_vectors: work_vectors(plan, options),
             preconditioning: plan.preconditioning,
@@ -233,8 +233,8 @@ impl Sparse {
         if plan.solver != Solver::Bicg || symmetric {
             return Ok(Transposed::Itself);
         }
-        let facts = matrix.facts();
-        let bytes = 12 * facts.nonzeros as u128 + 8 * (facts.cols as u128 + 1);
+        let sizes = matrix.sizes();
+        let bytes = 12 * sizes.nonzeros as u128 + 8 * (sizes.cols as u128 + 1);
         let memory = options.int(opt::FORMAT_MEMORY) as u128;
         match transpose {
             Transpose::Copy if bytes > memory => {
@@ -266,10 +266,10 @@ impl Sparse {
             let message = "sweeps have no preconditioner to apply; use solver=cg or bicgstab with preconditioner=ssor";
             return Err(Error::Unsupported(format!("solver={name}: {message}")));
         }
-        let places = Entries;
+        let locations = Entries;
         // Methods for symmetric matrices use the bound |p|^T |A| |p| <= 2 `center_max` <p, p>. For every symmetric
         // matrix, |p|^T |A| |p| <= ||A||_inf <p, p>, so `center_max` is half of this norm.
-        let seen = MatrixProperties { center_max: system.infinity_norm / 2.0, singular: 0, locations: &places };
+        let seen = MatrixProperties { center_max: system.infinity_norm / 2.0, singular: 0, locations: &locations };
         let mut control = Control::new(options, seen, false, system.plan.definite, arrays.len);
         control.may_be_indefinite = true;
         control.same_unit = system.plan.preconditioner != Preconditioner::None;
@@ -295,7 +295,7 @@ impl Sparse {
     }
 
     /// Returns choices and setup results of the last factorization or solve.
-    pub fn done(&self) -> SolveChoices {
+    pub fn choices(&self) -> SolveChoices {
         let Some(system) = &self.system else { return SolveChoices::default() };
         let second = system.second.as_ref().is_some_and(MethodWorkspace::has_begun);
         SolveChoices {
@@ -366,22 +366,22 @@ impl Core for Sparse {
     }
 
     fn in_use(&self) -> [&'static str; 2] {
-        [self.product.as_ref().map_or("csr", |product| product.format().name()), self.done().solver.name()]
+        [self.product.as_ref().map_or("csr", |product| product.format().name()), self.choices().solver.name()]
     }
 
     fn result(&self, key: i32) -> f64 {
-        let done = self.done();
+        let choices = self.choices();
         let of_product = |get: &dyn Fn(&Product) -> f64| self.product.as_ref().map_or(0.0, get);
         match key {
-            info::PRECISION => done.precision.number() as f64,
-            info::PRECONDITIONER => done.preconditioner.number() as f64,
-            info::SOLVER => done.solver.number() as f64,
+            info::PRECISION => choices.precision.number() as f64,
+            info::PRECONDITIONER => choices.preconditioner.number() as f64,
+            info::SOLVER => choices.solver.number() as f64,
             info::STORED => of_product(&|product| product.values() as f64),
             info::FORMAT => of_product(&|product| product.format().number() as f64),
-            info::COLOURS => done.made.colours as f64,
-            info::AGGREGATES_KEPT => done.made.aggregates_kept as f64,
-            info::SWEEP_LEVELS => done.made.levels as f64,
-            info::SHIFT if done.preconditioner == Preconditioner::Ic0 => done.made.shift,
+            info::COLOURS => choices.made.colours as f64,
+            info::AGGREGATES_KEPT => choices.made.aggregates_kept as f64,
+            info::SWEEP_LEVELS => choices.made.levels as f64,
+            info::SHIFT if choices.preconditioner == Preconditioner::Ic0 => choices.made.shift,
             _ => 0.0,
         }
     }

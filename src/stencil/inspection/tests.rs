@@ -8,17 +8,17 @@ use proptest::prelude::*;
 
 pub const OPTIONS: InspectionOptions = InspectionOptions { finite: true, zero_row_sum: ZERO_ROW_SUM };
 
-/// Inspects the matrix as `members` threads would, one after the other.
+/// Inspects the matrix as `threads` threads would, one after the other.
 pub fn inspect(
     inspection: &mut Inspection,
     a: &StencilView,
-    members: usize,
+    threads: usize,
     options: &InspectionOptions,
 ) -> Result<()> {
     let ny = a.grid.ny;
-    inspection.start(members)?;
-    for member in (0..members).rev() {
-        inspection.inspect(member, a, ny * member / members..ny * (member + 1) / members, options);
+    inspection.start(threads)?;
+    for thread in (0..threads).rev() {
+        inspection.inspect(thread, a, ny * thread / threads..ny * (thread + 1) / threads, options);
     }
     inspection.finish(a, true)
 }
@@ -39,8 +39,8 @@ fn random(seed: &mut u64) -> f64 {
 
 impl Matrix {
     /// Creates a random matrix. `land`: fraction of the nodes without couplings. `missing` and `positive`: fractions of
-    /// zero and of positive couplings between other nodes. `excess`: fraction of the rows with a nonzero row sum.
-    fn new(grid: Grid, nine_points: bool, seed: u64, [land, missing, positive, excess]: [f64; 4]) -> Self {
+    /// zero and of positive couplings between other nodes. `regular`: fraction of the rows with a nonzero row sum.
+    fn new(grid: Grid, nine_points: bool, seed: u64, [land, missing, positive, regular]: [f64; 4]) -> Self {
         let (nx, ny) = (grid.nx, grid.ny);
         let ld = nx + seed as usize % 3;
         let mut seed = seed;
@@ -69,8 +69,8 @@ impl Matrix {
         }
         for (j, i) in (0..ny).flat_map(|j| (0..nx).map(move |i| (j, i))) {
             let sum = sum[j * nx + i];
-            let excess = if sum >= 0.0 || random(&mut seed) < excess { 1.0 } else { 0.0 };
-            a.arrays[0][j * ld + i] = sum.abs() + excess;
+            let row_sum = if sum >= 0.0 || random(&mut seed) < regular { 1.0 } else { 0.0 };
+            a.arrays[0][j * ld + i] = sum.abs() + row_sum;
         }
         a
     }
@@ -197,8 +197,8 @@ proptest! {
         let mut inspection = Inspection::default();
         for seed in [seed, seed.wrapping_add(1)] {
             let a = Matrix::new(Grid { nx, ny }, nine_points, seed, parts);
-            for members in [1, 2, 7, 3, 5] {
-                inspect(&mut inspection, &a.view(), members, &OPTIONS).unwrap();
+            for threads in [1, 2, 7, 3, 5] {
+                inspect(&mut inspection, &a.view(), threads, &OPTIONS).unwrap();
                 compare(&inspection, &a.view());
             }
         }
@@ -237,10 +237,10 @@ proptest! {
         for finite in [true, false] {
             let expected = not_finite.clone().filter(|_| finite).or_else(|| not_positive.clone());
             let asked = InspectionOptions { finite, ..OPTIONS };
-            for members in 1..8 {
+            for threads in 1..8 {
                 let mut inspection = Inspection::default();
-                let error = inspect(&mut inspection, &a, members, &asked).err().map(|e| e.to_string());
-                prop_assert_eq!(&error, &expected, "{} members", members);
+                let error = inspect(&mut inspection, &a, threads, &asked).err().map(|e| e.to_string());
+                prop_assert_eq!(&error, &expected, "{} threads", threads);
                 if expected.is_none() {
                     let positive = (0..ny)
                         .flat_map(|j| a.entries(j).into_iter().skip(1))

@@ -24,24 +24,24 @@ pub struct CellCentred {
 impl CellCentred {
     /// Computes the grids of a matrix. The last grid has at most `coarsest` cells.
     pub fn new(a: &System, sweeps: usize, coarsest: usize) -> Self {
-        let mut excess: Vec<f64> = (0..a.count()).map(|c| row_sum(a, c)).collect();
+        let mut row_sums: Vec<f64> = (0..a.count()).map(|c| row_sum(a, c)).collect();
         let (mut grids, mut ratios) = (vec![a.clone()], Vec::new());
         while let Some(fine) = grids.last().filter(|grid| grid.count() > coarsest) {
             let ratio = ratio_of(fine);
-            let coarse = coarser(fine, ratio, &mut excess);
+            let coarse = coarser(fine, ratio, &mut row_sums);
             grids.push(coarse);
             ratios.push(ratio);
         }
         let last = &grids[grids.len() - 1];
         let mut couplings = Vec::new();
-        for (c, excess) in excess.iter_mut().enumerate() {
+        for (c, row_sum) in row_sums.iter_mut().enumerate() {
             couplings.extend(last.neighbours(c).iter().filter(|(_, q)| *q > c).map(|&(a, q)| (c, q, -a)));
             // A row without couplings keeps its center.
             if coupled(last, c) == 0.0 {
-                *excess = last.center[c];
+                *row_sum = last.center[c];
             }
         }
-        let coarsest = Dense::new(&couplings, &excess, 1e-14, 0.0);
+        let coarsest = Dense::new(&couplings, &row_sums, 1e-14, 0.0);
         Self { grids, ratio: ratios, coarsest, sweeps }
     }
 
@@ -99,17 +99,17 @@ fn ratio_of(a: &System) -> [usize; 3] {
     [0, 1, 2].map(|d| if a.size[d] == 1 || WEAK * strength[d] < strongest { 1 } else { 2 })
 }
 
-/// Returns the next coarser grid. `excess` contains the row sums of the fine grid, and on return those of the coarse
+/// Returns the next coarser grid. `row_sums` contains the row sums of the fine grid, and on return those of the coarse
 /// grid.
-fn coarser(fine: &System, ratio: [usize; 3], excess: &mut Vec<f64>) -> System {
+fn coarser(fine: &System, ratio: [usize; 3], row_sums: &mut Vec<f64>) -> System {
     let size = [0, 1, 2].map(|d| fine.size[d].div_ceil(ratio[d]));
     let count = size.iter().product();
     let mut of = System { size, center: vec![0.0; count], forward: [(); 3].map(|()| vec![0.0; count]) };
     let mut sums = vec![0.0; count];
-    for (c, excess) in excess.iter().enumerate() {
+    for (c, row_sum) in row_sums.iter().enumerate() {
         let place = fine.place(c);
         let coarse = index(size, [0, 1, 2].map(|d| place[d] / ratio[d]));
-        sums[coarse] += excess;
+        sums[coarse] += row_sum;
         for d in (0..3).filter(|&d| (place[d] + 1).is_multiple_of(ratio[d])) {
             of.forward[d][coarse] += fine.forward[d][c] / ratio[d] as f64;
         }
@@ -121,7 +121,7 @@ fn coarser(fine: &System, ratio: [usize; 3], excess: &mut Vec<f64>) -> System {
             *sum = 0.0;
         }
     }
-    *excess = sums;
+    *row_sums = sums;
     of
 }
 

@@ -14,14 +14,14 @@ pub struct Dense {
 impl Dense {
     /// Factorizes a matrix with conductances c(p, q) = -a(p, q) and row sums. A pivot of at most `zero` times its
     /// diagonal is rounding. A component is singular if its row sums add up to at most `singular`.
-    pub fn new(couplings: &[(usize, usize, f64)], excess: &[f64], zero: f64, singular: f64) -> Self {
-        let n = excess.len();
-        let (mut c, mut g) = (vec![vec![0.0; n]; n], excess.to_vec());
+    pub fn new(couplings: &[(usize, usize, f64)], row_sums: &[f64], zero: f64, singular: f64) -> Self {
+        let n = row_sums.len();
+        let (mut c, mut g) = (vec![vec![0.0; n]; n], row_sums.to_vec());
         for &(p, q, value) in couplings {
             (c[p][q], c[q][p]) = (value, value);
         }
         let diagonal: Vec<f64> = c.iter().zip(&g).map(|(row, g)| row.iter().sum::<f64>() + g).collect();
-        let singular = components(&c).into_iter().filter(|rows| total(rows, excess) <= singular).collect();
+        let singular = components(&c).into_iter().filter(|rows| total(rows, row_sums) <= singular).collect();
         let (mut later, mut inverse) = (Vec::new(), Vec::new());
         for k in 0..n {
             let row: Vec<(usize, f64)> = (k + 1..n).map(|j| (j, c[k][j])).filter(|(_, c)| *c != 0.0).collect();

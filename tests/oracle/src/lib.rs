@@ -30,11 +30,11 @@ impl System {
     }
 
     /// Creates random conductances over six orders of magnitude on the faces for which `open(place, d)` is true.
-    /// `excess` is the row sum of every row.
-    pub fn random(size: [usize; 3], seed: u64, excess: f64, open: impl Fn([usize; 3], usize) -> bool) -> Self {
+    /// `row_sum` is the row sum of every row.
+    pub fn random(size: [usize; 3], seed: u64, row_sum: f64, open: impl Fn([usize; 3], usize) -> bool) -> Self {
         let count = size.iter().product();
         let mut random = SplitMix(seed);
-        let mut of = Self { size, center: vec![excess; count], forward: [(); 3].map(|()| vec![0.0; count]) };
+        let mut of = Self { size, center: vec![row_sum; count], forward: [(); 3].map(|()| vec![0.0; count]) };
         for p in 0..count {
             let place = of.place(p);
             for (d, step) in of.steps().into_iter().enumerate() {

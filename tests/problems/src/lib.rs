@@ -148,10 +148,10 @@ impl Stencil {
         rows.into_iter().map(|(sum, errors)| sum + errors).collect()
     }
 
-    /// Sets the centers so that row p has the sum `excess(p)`.
-    pub fn set_row_sums(&mut self, excess: impl Fn(usize) -> f64) {
+    /// Sets the centers so that row p has the sum `row_sum(p)`.
+    pub fn set_row_sums(&mut self, row_sum: impl Fn(usize) -> f64) {
         for p in 0..self.len() {
-            self.center[p] = excess(p);
+            self.center[p] = row_sum(p);
         }
         for (p, q, a) in self.couplings() {
             self.center[p] -= a;
@@ -473,8 +473,8 @@ pub fn random_m_matrix(nx: usize, ny: usize, nine_point: bool, seed: u64) -> Ste
         fill(northeast);
         fill(northwest);
     }
-    let excess: Vec<f64> = (0..a.len()).map(|p| if p % 2 == 0 { random.range(0.1, 1.0) } else { 0.0 }).collect();
-    a.set_row_sums(|p| excess[p]);
+    let row_sums: Vec<f64> = (0..a.len()).map(|p| if p % 2 == 0 { random.range(0.1, 1.0) } else { 0.0 }).collect();
+    a.set_row_sums(|p| row_sums[p]);
     a
 }
 

@@ -67,9 +67,9 @@ pub struct System {
     /// Number of nodes of each component.
     pub size: Vec<usize>,
     /// Largest |row sum| / center of each component.
-    pub excess: Vec<f64>,
+    pub relative_row_sum: Vec<f64>,
     /// Whether a row sum is negative.
-    pub negative_excess: bool,
+    pub has_negative_row_sum: bool,
     /// center - sum of |couplings|; residuals from differences use it as the weight of x_i.
     spread: Vec<f64>,
     /// Number of positive couplings.
@@ -107,8 +107,8 @@ impl System {
             nine: false,
             exponent,
             size: vec![0; count],
-            excess: vec![0.0; count],
-            negative_excess: false,
+            relative_row_sum: vec![0.0; count],
+            has_negative_row_sum: false,
             spread: Vec::with_capacity(len),
             positive_couplings,
             singular: vec![false; count],
@@ -127,8 +127,8 @@ impl System {
             if system.label[p] != LONE {
                 let k = system.label[p];
                 system.size[k] += 1;
-                system.excess[k] = system.excess[k].max(sum.abs() / system.center[p]);
-                system.negative_excess |= sum < 0.0;
+                system.relative_row_sum[k] = system.relative_row_sum[k].max(sum.abs() / system.center[p]);
+                system.has_negative_row_sum |= sum < 0.0;
             }
             system.entries.extend(row);
             system.first.push(system.entries.len());
@@ -138,7 +138,7 @@ impl System {
 
     /// Projects constants on components whose |row sums| are at most `tolerance` times the center.
     pub fn project_within(&mut self, tolerance: f64) {
-        self.singular = self.excess.iter().map(|&excess| excess <= tolerance).collect();
+        self.singular = self.relative_row_sum.iter().map(|&sum| sum <= tolerance).collect();
     }
 
     /// Returns the number of unknowns.

@@ -67,8 +67,8 @@ plain_kernels! {
     /// Computes the rows of the inverse that belong to the lines that a step eliminated.
     InvertLines invert_lines(LinesArgs) = "rrb_invert_lines_f64",
         |a| a.eliminated_lines() * (a.eliminated_lines() + a.remaining_lines()), (LINE_THREADS, 1);
-    /// Computes z = Z r with the inverse Z of the coarsest system, in f64. Unless `how` is `Nothing`, also sums <r, z>
-    /// and updates the scalars.
+    /// Computes z = Z r with the inverse Z of the coarsest system, in f64. Unless `stage` is `Nothing`, also sums
+    /// <r, z> and updates the scalars.
     MultiplyCoarsest multiply_coarsest(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_f64",
         |a| coarsest_blocks(a.coarsest.n as usize), (THREADS, 1);
     /// As `multiply_coarsest`, in f32.

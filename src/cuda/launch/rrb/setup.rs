@@ -19,7 +19,7 @@ impl Findings {
         zero_couplings: 0,
         outward: [0; 4],
         first_outward: u64::MAX,
-        excess: 0,
+        has_nonzero_row_sum: 0,
         bad_pivot: u64::MAX,
         components: 0,
         regular_components: 0,

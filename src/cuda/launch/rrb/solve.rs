@@ -12,7 +12,7 @@ impl Scalars {
 
 /// Stage of the solve, which determines what a kernel does with its sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum Stage {
     /// The sums are stored, and no scalar is updated.
     Nothing = 0,
     /// Start of a solve, when there are no alpha and beta yet.

@@ -7,11 +7,11 @@ use rrbsolver_oracle::{System, cell as oracle, dot};
 use rrbsolver_problems::two_phase::TwoPhase;
 
 /// Applies M^-1 to r twice with a team, and returns the second result.
-fn applied<T: Real + Number>(of: &CellMultigrid<T>, system: &System, members: usize, r: &[f64]) -> Vec<f64> {
+fn applied<T: Real + Number>(of: &CellMultigrid<T>, system: &System, threads: usize, r: &[f64]) -> Vec<f64> {
     let (given, z) = (Shared::zeroed(r.len()).unwrap(), Shared::zeroed(r.len()).unwrap());
     // SAFETY: no team runs yet.
     unsafe { given.slice_mut(0, r.len()) }.copy_from_slice(r);
-    let work = |me: Me| {
+    let work = |me: TeamThread| {
         let counter = StepCounter::new(me);
         for _ in 0..2 {
             me.barrier();
@@ -19,7 +19,7 @@ fn applied<T: Real + Number>(of: &CellMultigrid<T>, system: &System, members: us
             unsafe { of.apply(&counter, &view(system), &given, &z, max_abs(r)) };
         }
     };
-    Team::new(members).unwrap().run(work, work).unwrap();
+    Team::new(threads).unwrap().run(work, work).unwrap();
     // SAFETY: no team runs any more.
     unsafe { z.slice(0, r.len()) }.to_vec()
 }
@@ -41,8 +41,8 @@ fn compare<T: Real + Number>(problem: &TwoPhase, sweeps: usize, bound: f64) {
     oracle::CellCentred::new(&system, sweeps, PUBLISHED_COARSEST_CELLS).apply(&b, &mut expected);
     let multigrid = CellMultigrid::<T>::new(&view(&system), sweeps, PUBLISHED_COARSEST_CELLS).unwrap();
     let alone = applied(&multigrid, &system, 1, &b);
-    for members in [2, 3, 7] {
-        assert_eq!(applied(&multigrid, &system, members, &b), alone, "{:?}, {members} members", system.size);
+    for threads in [2, 3, 7] {
+        assert_eq!(applied(&multigrid, &system, threads, &b), alone, "{:?}, {threads} threads", system.size);
     }
     let off = alone.iter().zip(&expected).map(|(z, expected)| (z - expected).abs()).fold(0.0, f64::max);
     let relative = off / max_abs(&expected);

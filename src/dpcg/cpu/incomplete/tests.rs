@@ -8,18 +8,18 @@ use rrbsolver_oracle::{System, incomplete as oracle};
 use rrbsolver_problems::two_phase::TwoPhase;
 
 /// Applies M^-1 to b twice with a team, and returns the second result.
-fn applied(of: &Incomplete, a: &SevenPoints, members: usize, b: &[f64]) -> Vec<f64> {
+fn applied(of: &Incomplete, a: &SevenPoints, threads: usize, b: &[f64]) -> Vec<f64> {
     let (r, z) = (Shared::zeroed(b.len()).unwrap(), Shared::zeroed(b.len()).unwrap());
     // SAFETY: no team runs yet.
     unsafe { r.slice_mut(0, b.len()) }.copy_from_slice(b);
-    let work = |me: Me| {
+    let work = |me: TeamThread| {
         for turn in 0..2 {
             me.barrier();
             // SAFETY: only this call uses r and z.
             unsafe { of.apply(me, turn, a, &r, &z) };
         }
     };
-    Team::new(members).unwrap().run(work, work).unwrap();
+    Team::new(threads).unwrap().run(work, work).unwrap();
     // SAFETY: no team runs any more.
     unsafe { z.slice(0, b.len()) }.to_vec()
 }
@@ -39,8 +39,8 @@ fn matches_the_oracle_for_any_number_of_threads() {
         let (system, b) = (System::of(&problem), problem.rhs("rand"));
         let incomplete = Incomplete::factorize(&view(&system), 0.97).unwrap();
         let alone = applied(&incomplete, &view(&system), 1, &b);
-        for members in [2, 3, 7] {
-            assert_eq!(applied(&incomplete, &view(&system), members, &b), alone, "{size:?}, {members} members");
+        for threads in [2, 3, 7] {
+            assert_eq!(applied(&incomplete, &view(&system), threads, &b), alone, "{size:?}, {threads} threads");
         }
         let mut expected = vec![0.0; b.len()];
         oracle::Incomplete::new(&system, 0.97).apply(&system, &b, &mut expected);

@@ -26,7 +26,7 @@ use crate::base::loops::dot;
 use crate::base::number::Real;
 use crate::base::reduce::Reduce;
 use crate::base::shared::{Number, Shared};
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::error::Result;
 use crate::stencil::cells::Cells;
 use crate::stencil::coarsening::FACES;
@@ -61,12 +61,12 @@ impl<T: Real + Number> Finest<T> {
     /// Returns the array that stores the red cells between the two passes. It uses the memory of the row sums. The red
     /// cells of a row are stored at the indices of its even cells.
     fn red(&self) -> &Shared<T> {
-        &self.a.excess
+        &self.a.row_sums
     }
 
     /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
-        [&self.a.c, &self.a.excess, &self.inverse].iter().map(|array| array.bytes()).sum()
+        [&self.a.c, &self.a.row_sums, &self.inverse].iter().map(|array| array.bytes()).sum()
     }
 }
 
@@ -302,7 +302,7 @@ impl<T: Real + Number> Passes<'_, T> {
     }
 
     /// Executes the sweeps from zero, and restricts the residual to the first coarse grid.
-    pub fn descend(&self, me: Me, next: &Below<T>) {
+    pub fn descend(&self, me: TeamThread, next: &Below<T>) {
         let share = me.share(next.split.cells.nz);
         if share.is_empty() {
             return;
@@ -392,7 +392,7 @@ impl<T: Real + Number> Passes<'_, T> {
     /// partial sums of <r, z>.
     pub fn ascend<'z>(
         &self,
-        me: Me,
+        me: TeamThread,
         correction: &Shared<T>,
         back: f64,
         z: impl Fn(Range<usize>) -> &'z mut [f64],
@@ -410,11 +410,11 @@ impl<T: Real + Number> Passes<'_, T> {
                 self.relax(k - 2 * sweep - 1, BLACK, false);
                 self.relax(k - 2 * sweep - 2, RED, false);
             }
-            let done = k - reach;
-            if done >= share.start as isize {
-                let product = self.store_plane(done, back, &z);
+            let complete = k - reach;
+            if complete >= share.start as isize {
+                let product = self.store_plane(complete, back, &z);
                 // SAFETY: the plane belongs to this thread.
-                unsafe { products.store(done as usize, [product]) };
+                unsafe { products.store(complete as usize, [product]) };
             }
         }
     }

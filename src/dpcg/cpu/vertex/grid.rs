@@ -7,7 +7,7 @@ use super::transfer::{Weights, half_row};
 use crate::base::loops::{deinterleave, interleave};
 use crate::base::number::Real;
 use crate::base::shared::{Number, Shared};
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::error::Result;
 use crate::stencil::cells::Cells;
 use crate::stencil::coarsening::{CUBE, Offset};
@@ -20,7 +20,7 @@ pub struct Stencil<T> {
     pub offsets: &'static [Offset],
     /// Conductances: one array per offset, one after the other.
     pub c: Shared<T>,
-    pub excess: Shared<T>,
+    pub row_sums: Shared<T>,
 }
 
 impl<T: Real + Number> Stencil<T> {
@@ -30,7 +30,7 @@ impl<T: Real + Number> Stencil<T> {
             split,
             offsets,
             c: Shared::zeroed(offsets.len() * split.len())?,
-            excess: Shared::zeroed(split.len())?,
+            row_sums: Shared::zeroed(split.len())?,
         })
     }
 
@@ -92,18 +92,18 @@ impl<T: Real + Number> Grid<T> {
     /// Returns the vector y that alternates with x as input and output of smoother sweeps. It uses the memory of the
     /// row sums, which only the setup needs.
     fn y(&self) -> &Shared<T> {
-        &self.a.excess
+        &self.a.row_sums
     }
 
     /// Calls `f` for the half planes of this thread.
-    fn each_half_plane(&self, me: Me, mut f: impl FnMut(usize, Range<usize>)) {
+    fn each_half_plane(&self, me: TeamThread, mut f: impl FnMut(usize, Range<usize>)) {
         for k in me.share(self.a.split.cells.nz) {
             (0..2).for_each(|half| f(half, self.a.split.half_plane(half, k)));
         }
     }
 
     /// Executes a Jacobi step from x = 0: x = r / divisor.
-    fn first_sweep(&self, me: Me) {
+    fn first_sweep(&self, me: TeamThread) {
         self.each_half_plane(me, |_, range| {
             let (start, n) = (range.start, range.len());
             // SAFETY: the points belong to this thread, and no other thread reads them in this step.
@@ -115,7 +115,7 @@ impl<T: Real + Number> Grid<T> {
 
     /// Computes out = r - A x, or the result of a Jacobi step from x. The zeros between rows remain zero, because r, x
     /// and the conductances are zero there.
-    fn pass(&self, me: Me, out: &Shared<T>, x: &Shared<T>, then: &PassOutput) {
+    fn pass(&self, me: TeamThread, out: &Shared<T>, x: &Shared<T>, then: &PassOutput) {
         // Numbers of the upper offsets within the plane, and of the offsets to the next plane.
         const BESIDE: [usize; 4] = [0, 1, 2, 3];
         const ABOVE: [usize; 9] = [4, 5, 6, 7, 8, 9, 10, 11, 12];
@@ -145,7 +145,7 @@ impl<T: Real + Number> Grid<T> {
 
     /// Executes the sweeps from zero, and restricts the residual to `r` of the next coarser grid. `row` is workspace
     /// for a row of that grid.
-    pub fn descend(&self, me: Me, sweeps: usize, weights: &Weights<T>, next: &Below<T>, row: &mut [T]) {
+    pub fn descend(&self, me: TeamThread, sweeps: usize, weights: &Weights<T>, next: &Below<T>, row: &mut [T]) {
         self.first_sweep(me);
         me.barrier();
         let residual = if sweeps == 1 { self.y() } else { &self.x };
@@ -174,7 +174,7 @@ impl<T: Real + Number> Grid<T> {
     /// the correction for the finer grid.
     pub fn ascend(
         &self,
-        me: Me,
+        me: TeamThread,
         sweeps: usize,
         (weights, correction): (&Weights<T>, &Shared<T>),
         (layout, above): (&Coarse, &Shared<T>),
@@ -216,7 +216,7 @@ impl<T: Real + Number> Grid<T> {
 
     /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
-        let arrays = [&self.a.c, &self.a.excess, &self.diagonal, &self.inverse, &self.r, &self.x];
+        let arrays = [&self.a.c, &self.a.row_sums, &self.diagonal, &self.inverse, &self.r, &self.x];
         arrays.iter().map(|array| array.bytes()).sum()
     }
 }

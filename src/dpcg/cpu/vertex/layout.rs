@@ -51,8 +51,8 @@ impl Split {
 
     /// Returns the index of the first point of a half row. Rows -1 and ny and planes -1 and nz contain zeros.
     pub fn at(&self, half: usize, j: isize, k: isize) -> usize {
-        let place = (half * self.half + self.plane + self.row) as isize;
-        (place + k * self.plane as isize + j * self.row as isize) as usize
+        let origin = (half * self.half + self.plane + self.row) as isize;
+        (origin + k * self.plane as isize + j * self.row as isize) as usize
     }
 
     /// Returns the index of a point.

@@ -35,20 +35,20 @@ fn total(lanes: &[Lane; 5]) -> RowStatistics {
 
 /// Adds the five terms of a row (see `RowStatistics`) to lane l.
 #[inline(always)]
-fn add_row_terms(lanes: &mut [Lane; 5], l: usize, parts: [f64; 3], diagonal: f64, excess: f64) {
+fn add_row_terms(lanes: &mut [Lane; 5], l: usize, parts: [f64; 3], diagonal: f64, row_sum: f64) {
     let there = diagonal > 0.0;
     let over = 1.0 / if there { diagonal } else { 1.0 };
     for d in 0..3 {
         lanes[d][l] += if there { parts[d] * over } else { 0.0 };
     }
     lanes[3][l] += if there { 1.0 } else { 0.0 };
-    lanes[4][l] += if excess > 0.0 { 1.0 } else { 0.0 };
+    lanes[4][l] += if row_sum > 0.0 { 1.0 } else { 0.0 };
 }
 
 /// Returns the row sum, or zero if it is at most the rounding level, `ZERO_ROW_SUM` times the diagonal.
 #[inline(always)]
-fn rounded_row_sum(excess: f64, diagonal: f64) -> f64 {
-    if excess > ZERO_ROW_SUM * diagonal { excess } else { 0.0 }
+fn rounded_row_sum(row_sum: f64, diagonal: f64) -> f64 {
+    if row_sum > ZERO_ROW_SUM * diagonal { row_sum } else { 0.0 }
 }
 
 for_each_isa! {
@@ -63,25 +63,25 @@ for_each_isa! {
             let n = LANES.min(len - at);
             let d = lane(center, at, n);
             let (x, y, z) = (lane(parts[0], at, n), lane(parts[1], at, n), lane(parts[2], at, n));
-            let (mut inverse, mut excess) = ([0.0; LANES], [0.0; LANES]);
+            let (mut inverse, mut row_sums) = ([0.0; LANES], [0.0; LANES]);
             for l in 0..LANES {
                 let coupled = x[l] != 0.0 || y[l] != 0.0 || z[l] != 0.0;
                 let sum = x[l] + y[l] + z[l];
                 let g = if coupled { rounded_row_sum(d[l] - sum, d[l]) } else { 0.0 };
                 add_row_terms(&mut lanes, l, [x[l], y[l], z[l]], if coupled { sum + g } else { 0.0 }, g);
                 inverse[l] = 1.0 / (scale * d[l]);
-                excess[l] = scale * g;
+                row_sums[l] = scale * g;
             }
             store(parts[0], at, n, &inverse);
-            store(parts[1], at, n, &excess);
+            store(parts[1], at, n, &row_sums);
         }
         total(&lanes)
     }
 
     /// Computes diagonals and reciprocal Jacobi divisors at points of a coarse grid from their conductances and their
-    /// row sums `excess`. Sets row sums at the rounding level to zero. Returns the statistics of these rows.
+    /// `row_sums`. Sets row sums at the rounding level to zero. Returns the statistics of these rows.
     fn finish_points<R: Real>(
-        diagonal: &mut [R], inverse: &mut [R], excess: &mut [R], c: &[&[R]; NEAR]
+        diagonal: &mut [R], inverse: &mut [R], row_sums: &mut [R], c: &[&[R]; NEAR]
     ) -> RowStatistics {
         let len = diagonal.len();
         let mut lanes = [[0.0; LANES]; 5];
@@ -102,13 +102,13 @@ for_each_isa! {
                     }
                 }
             }
-            let exact = lane(excess, at, n);
+            let exact = lane(row_sums, at, n);
             for l in 0..n {
                 let g = rounded_row_sum(exact[l], sum[l] + exact[l]);
                 let d = sum[l] + g;
                 add_row_terms(&mut lanes, l, [parts[0][l], parts[1][l], parts[2][l]], d, g);
                 let divisor = f64::max(d, (d + size[l]) / 2.0) / DAMPING;
-                (diagonal[at + l], excess[at + l]) = (R::narrow(d), R::narrow(g));
+                (diagonal[at + l], row_sums[at + l]) = (R::narrow(d), R::narrow(g));
                 inverse[at + l] = R::narrow(if divisor > 0.0 { 1.0 / divisor } else { 0.0 });
             }
         }
@@ -142,15 +142,15 @@ pub unsafe fn load<T: Real + Number>(
         row.across[1].into_iter().flatten().for_each(|a| combine(z, 1.0, -1.0, a));
         let of_row = finish_row(&mut [x, y, z], row.center, scale);
         seen.iter_mut().zip(of_row).for_each(|(sum, of)| *sum += of);
-        let place = |half| layout.at(half, j as isize, k as isize);
+        let start_of_half = |half| layout.at(half, j as isize, k as isize);
         // SAFETY: guaranteed by the caller.
         unsafe {
             let halves = |array: &Shared<T>, start: usize, row: &[f64], scale: f64| {
-                let half = |half| array.slice_mut(start + place(half), layout.points(half));
+                let half = |half| array.slice_mut(start + start_of_half(half), layout.points(half));
                 split(half(0), half(1), row, scale);
             };
             halves(&to.inverse, 0, x, 1.0);
-            halves(&to.a.excess, 0, y, 1.0);
+            halves(&to.a.row_sums, 0, y, 1.0);
             for (d, entries) in a.forward.into_iter().enumerate() {
                 halves(&to.a.c, d * layout.len(), &entries[(k * a.cells.ny + j) * nx..][..nx], -scale);
             }
@@ -172,9 +172,9 @@ pub unsafe fn finish<T: Real + Number>(grid: &Grid<T>, k: usize) -> RowStatistic
         // SAFETY: guaranteed by the caller.
         let of_half = unsafe {
             let c: [&[T]; NEAR] = std::array::from_fn(|t| grid.a.c(half, &range, t / 2, t % 2 == 1));
-            let out = [&grid.diagonal, &grid.inverse, &grid.a.excess];
-            let [diagonal, inverse, excess] = out.map(|array| array.slice_mut(range.start, range.len()));
-            finish_points(diagonal, inverse, excess, &c)
+            let out = [&grid.diagonal, &grid.inverse, &grid.a.row_sums];
+            let [diagonal, inverse, row_sums] = out.map(|array| array.slice_mut(range.start, range.len()));
+            finish_points(diagonal, inverse, row_sums, &c)
         };
         seen.iter_mut().zip(of_half).for_each(|(sum, of)| *sum += of);
     }

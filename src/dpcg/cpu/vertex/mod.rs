@@ -54,7 +54,7 @@ mod weights;
 use crate::base::number::Real;
 use crate::base::reduce::{Partials, max_abs};
 use crate::base::shared::{Number, Shared};
-use crate::base::team::{Me, Team};
+use crate::base::team::{Team, TeamThread};
 use crate::direct::couplings::Couplings;
 use crate::direct::null_space::NearlySingularComponents;
 use crate::direct::solver::{DirectSolver, box_order};
@@ -132,15 +132,15 @@ pub struct VertexMultigrid<T: Real + Number> {
 }
 
 impl<T: Real + Number> VertexMultigrid<T> {
-    /// Allocates a preconditioner for a box of cells and a team of `members` threads. `sweeps` is the number of
+    /// Allocates a preconditioner for a box of cells and a team of `threads` threads. `sweeps` is the number of
     /// smoothing steps before, and after, the coarse-grid correction: 1 or 2.
-    pub fn new(cells: Cells, sweeps: usize, members: usize) -> Result<Self> {
-        Self::with(cells, sweeps, members, Bounds::default())
+    pub fn new(cells: Cells, sweeps: usize, threads: usize) -> Result<Self> {
+        Self::with(cells, sweeps, threads, Bounds::default())
     }
 
-    fn with(cells: Cells, sweeps: usize, members: usize, bounds: Bounds) -> Result<Self> {
+    fn with(cells: Cells, sweeps: usize, threads: usize, bounds: Bounds) -> Result<Self> {
         let mut workspaces = Vec::new();
-        for _ in 0..members {
+        for _ in 0..threads {
             let sums = Sums::new(&Coarse::new(coarse_cells(cells, [2; 3]), false))?;
             push(&mut workspaces, (PassWorkspace::new(cells, sweeps)?, sums), HIERARCHY)?;
         }
@@ -150,8 +150,8 @@ impl<T: Real + Number> VertexMultigrid<T> {
     }
 
     /// Returns whether the memory was allocated for this box, number of sweeps and number of threads.
-    pub fn fits(&self, cells: Cells, sweeps: usize, members: usize) -> bool {
-        (self.cells, self.sweeps, self.workspaces.len()) == (cells, sweeps, members)
+    pub fn fits(&self, cells: Cells, sweeps: usize, threads: usize) -> bool {
+        (self.cells, self.sweeps, self.workspaces.len()) == (cells, sweeps, threads)
     }
 
     /// Computes all grids of a matrix. Reuses the memory of grids with the same extents and ratios.
@@ -162,8 +162,8 @@ impl<T: Real + Number> VertexMultigrid<T> {
         let (mut cells, mut count) = (a.cells, 0);
         while count == 0 || cells.count() > self.bounds.coarsest {
             self.allocate(count, self.ratio(cells, seen))?;
-            let has_excess = seen[4] > 0.0;
-            seen = on_all(team, |me| self.coarsen(me, count, has_excess))?;
+            let has_nonzero_row_sums = seen[4] > 0.0;
+            seen = on_all(team, |me| self.coarsen(me, count, has_nonzero_row_sums))?;
             cells = self.levels[count].grid.a.split.cells;
             count += 1;
         }
@@ -199,23 +199,23 @@ impl<T: Real + Number> VertexMultigrid<T> {
         self.workspaces.iter_mut().try_for_each(|(_, sums)| sums.fit(coarse))
     }
 
-    /// Computes the interpolation weights and the matrix of coarse grid l. `has_excess` states whether the matrix of
-    /// the finer grid has nonzero row sums. Returns statistics of the rows of the coarse matrix.
-    fn coarsen(&self, me: Me, l: usize, has_excess: bool) -> RowStatistics {
+    /// Computes the interpolation weights and the matrix of coarse grid l. `has_nonzero_row_sums`: of the matrix of the
+    /// finer grid. Returns statistics of the rows of the coarse matrix.
+    fn coarsen(&self, me: TeamThread, l: usize, has_nonzero_row_sums: bool) -> RowStatistics {
         let Level { weights, types, cube, grid, .. } = &self.levels[l];
         let a = if l == 0 { &self.finest.a } else { &self.levels[l - 1].grid.a };
         for order in 1..=3 {
             weights::make(me, types, a, weights, order);
             me.barrier();
         }
-        product::make(me, cube, a, weights, &self.workspaces[me.index].1, &grid.a, has_excess);
+        product::make(me, cube, a, weights, &self.workspaces[me.index].1, &grid.a, has_nonzero_row_sums);
         me.barrier();
         // SAFETY: the plane belongs to this thread; the conductances were written before the barrier.
         self.sum(me, grid.a.split.cells.nz, |k| unsafe { load::finish(grid, k) })
     }
 
     /// Loads the caller's matrix. Returns statistics of its rows.
-    fn load(&self, me: Me, a: &SevenPoints) -> RowStatistics {
+    fn load(&self, me: TeamThread, a: &SevenPoints) -> RowStatistics {
         // SAFETY: the plane and the workspace belong to this thread.
         self.sum(me, a.cells.nz, |k| unsafe {
             load::load(&self.finest, a, k, self.scale, self.workspaces[me.index].1.all_values())
@@ -223,7 +223,7 @@ impl<T: Real + Number> VertexMultigrid<T> {
     }
 
     /// Returns the largest diagonal entry.
-    fn largest(&self, me: Me, a: &SevenPoints) -> f64 {
+    fn largest(&self, me: TeamThread, a: &SevenPoints) -> f64 {
         let plane = a.cells.plane();
         let partials = self.partials.reduce::<1>(0, a.cells.nz);
         for k in me.share(a.cells.nz) {
@@ -234,7 +234,7 @@ impl<T: Real + Number> VertexMultigrid<T> {
     }
 
     /// Returns the sums of `of(k)` over all planes k.
-    fn sum(&self, me: Me, planes: usize, mut of: impl FnMut(usize) -> RowStatistics) -> RowStatistics {
+    fn sum(&self, me: TeamThread, planes: usize, mut of: impl FnMut(usize) -> RowStatistics) -> RowStatistics {
         let partials = self.partials.reduce(0, planes);
         for k in me.share(planes) {
             // SAFETY: the plane belongs to this thread.
@@ -245,7 +245,13 @@ impl<T: Real + Number> VertexMultigrid<T> {
 
     /// Computes z = M^-1 r in natural order, and returns <r, z>. All threads must call this function. `magnitude` is
     /// any norm of r. `z(cells)` returns z in cells of the calling thread for writing. Begins and ends with a barrier.
-    pub fn apply<'z>(&self, me: Me, r: &[f64], magnitude: f64, z: impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
+    pub fn apply<'z>(
+        &self,
+        me: TeamThread,
+        r: &[f64],
+        magnitude: f64,
+        z: impl Fn(Range<usize>) -> &'z mut [f64],
+    ) -> f64 {
         me.barrier();
         let products = self.partials.reduce(0, self.cells.nz);
         let (Some(first), Some(last)) = (self.levels.first(), self.levels.last()) else { return 0.0 };
@@ -274,13 +280,13 @@ impl<T: Real + Number> VertexMultigrid<T> {
         let Some((solver, x)) = &self.coarsest else { return };
         let x = &mut *x.lock().unwrap_or_else(PoisonError::into_inner);
         let (split, coarse) = (&level.grid.a.split, &level.weights.coarse);
-        let place = |p| split.cells.indices(p);
+        let indices = |p| split.cells.indices(p);
         // SAFETY: only thread 0 works, so no thread writes r.
-        x.iter_mut().enumerate().for_each(|(p, x)| *x = unsafe { level.grid.r.slice(split.point(place(p)), 1)[0] });
+        x.iter_mut().enumerate().for_each(|(p, x)| *x = unsafe { level.grid.r.slice(split.point(indices(p)), 1)[0] });
         solver.solve(x);
         for (p, x) in x.iter().enumerate() {
             // SAFETY: only thread 0 works, so no other thread uses the correction.
-            unsafe { level.correction.slice_mut(coarse.point(place(p)), 1)[0] = *x };
+            unsafe { level.correction.slice_mut(coarse.point(indices(p)), 1)[0] = *x };
         }
     }
 
@@ -296,7 +302,7 @@ impl<T: Real + Number> VertexMultigrid<T> {
 }
 
 /// Executes `work` on all threads; returns the result of thread 0.
-fn on_all<R>(team: &mut Team, work: impl Fn(Me) -> R + Sync) -> Result<R> {
+fn on_all<R>(team: &mut Team, work: impl Fn(TeamThread) -> R + Sync) -> Result<R> {
     team.run(|me| drop(work(me)), &work)
 }
 
@@ -326,7 +332,7 @@ fn couplings<T: Real + Number>(a: &Stencil<T>) -> Result<Couplings> {
         let below = (0..last).rev().filter_map(|k| p.checked_add_signed(-step(k)).map(|q| (q, c(k, q))));
         let above = (0..last).filter_map(|k| p.checked_add_signed(step(k)).map(|q| (q, c(k, p))));
         below.chain(above).filter(|(_, c)| *c != 0.0).for_each(|(q, c)| matrix.push(q, c));
-        matrix.end_exact_row(value(&a.excess, 0, p));
+        matrix.end_exact_row(value(&a.row_sums, 0, p));
     }
     Ok(matrix)
 }

@@ -16,7 +16,7 @@ use crate::base::isa::for_each_isa;
 use crate::base::loops::add;
 use crate::base::number::Real;
 use crate::base::shared::{Number, Shared};
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::error::{Result, push};
 use crate::stencil::coarsening::Offset;
 use std::ops::Range;
@@ -101,11 +101,11 @@ pub struct Cube {
     corners: [Corners; 27],
 }
 
-fn point(place: [usize; 3]) -> usize {
-    place[0] + 3 * place[1] + 9 * place[2]
+fn point(coordinates: [usize; 3]) -> usize {
+    coordinates[0] + 3 * coordinates[1] + 9 * coordinates[2]
 }
 
-fn place(point: usize) -> [usize; 3] {
+fn coordinates(point: usize) -> [usize; 3] {
     [point % 3, point / 3 % 3, point / 9]
 }
 
@@ -113,7 +113,7 @@ fn place(point: usize) -> [usize; 3] {
 fn corners_of(p: usize) -> Corners {
     let mut corners = Corners::default();
     for t in 0..8_usize {
-        if (0..3).all(|d| place(p)[d].abs_diff(2 * (t >> d & 1)) <= 1) {
+        if (0..3).all(|d| coordinates(p)[d].abs_diff(2 * (t >> d & 1)) <= 1) {
             corners.list[corners.len] = t as u8;
             corners.len += 1;
         }
@@ -224,11 +224,11 @@ struct Cubes<'a, T> {
     c: [&'a [T]; 104],
     /// Row sums of the fine points of a cube: the 8 points whose index in each direction is that of the lowest corner,
     /// or larger by one. `None` for zero.
-    excess: [Option<&'a [T]>; 8],
-    /// Sums to which the contributions are added. `places` contains, for each pair of corners, the index of the sum for
-    /// the first cube; on the diagonal, the index of the row sum.
+    row_sums: [Option<&'a [T]>; 8],
+    /// Sums to which the contributions are added.
     to: &'a Shared,
-    places: [[usize; 8]; 8],
+    /// For each pair of corners, the index of the sum for the first cube; on the diagonal, the index of the row sum.
+    sum_indices: [[usize; 8]; 8],
 }
 
 /// Number of pairs whose differences are buffered together, so that the buffers fit into the first-level cache.
@@ -360,7 +360,7 @@ impl<T: Real> Cubes<'_, T> {
             for b in a..8 {
                 let from = if a == b { &added.rows[a] } else { &added.pairs[a][b] };
                 // SAFETY: the sums belong to this thread.
-                let to = unsafe { self.to.slice_mut(self.places[a][b] + at, n) };
+                let to = unsafe { self.to.slice_mut(self.sum_indices[a][b] + at, n) };
                 if n == LANES {
                     let to = &mut to[..LANES];
                     for l in 0..LANES {
@@ -434,9 +434,9 @@ impl<T: Real> Cubes<'_, T> {
                 _ => self.add_group::<8>(group, added, at, n),
             }
         }
-        for (s, excess) in self.excess.iter().enumerate() {
-            if let Some(excess) = excess {
-                add_excess(added, point([s & 1, s >> 1 & 1, s >> 2]), &lane(excess, at, n));
+        for (s, row_sums) in self.row_sums.iter().enumerate() {
+            if let Some(row_sums) = row_sums {
+                add_row_sum_terms(added, point([s & 1, s >> 1 & 1, s >> 2]), &lane(row_sums, at, n));
             }
         }
         self.add_to_sums(added, at, n);
@@ -445,10 +445,10 @@ impl<T: Real> Cubes<'_, T> {
 
 /// Adds g P_p P_p^T for point p with row sum g.
 #[inline(always)]
-fn add_excess(added: &mut CubeContributions, p: usize, excess: &Lane) {
+fn add_row_sum_terms(added: &mut CubeContributions, p: usize, row_sums: &Lane) {
     let (weights, total) = (&added.weights[p], &added.totals[p]);
     for (a, (pairs, row)) in added.pairs.iter_mut().zip(&mut added.rows).enumerate() {
-        let minus = minus_product(excess, &weights[a]);
+        let minus = minus_product(row_sums, &weights[a]);
         add_lane(row, &minus_product(&minus, total));
         for (pair, weight) in pairs.iter_mut().zip(weights).skip(a + 1) {
             add_product(pair, &minus, weight);
@@ -456,17 +456,17 @@ fn add_excess(added: &mut CubeContributions, p: usize, excess: &Lane) {
     }
 }
 
-/// Computes those planes of the next coarser matrix that belong to this thread. `has_excess` states whether the fine
-/// matrix has nonzero row sums; otherwise they are not read. Coarse row sums below the rounding level are not yet set
+/// Computes those planes of the next coarser matrix that belong to this thread. If not `has_nonzero_row_sums`, the row
+/// sums of the fine matrix are not read. Coarse row sums below the rounding level are not yet set
 /// to zero.
 pub fn make<T: Real + Number>(
-    me: Me,
+    me: TeamThread,
     cube: &Cube,
     fine: &Stencil<T>,
     weights: &Weights<T>,
     sums: &Sums,
     to: &Stencil<T>,
-    has_excess: bool,
+    has_nonzero_row_sums: bool,
 ) {
     let share = me.share(to.split.cells.nz);
     if share.is_empty() {
@@ -478,7 +478,7 @@ pub fn make<T: Real + Number>(
     for k in share.start.saturating_sub(1)..share.end {
         for j in 0..to.split.cells.ny {
             for half in 0..=usize::from(weights.coarse.is_split()) {
-                let of = cubes_of_row(cube, fine, weights, sums, [half, j, k], has_excess);
+                let of = cubes_of_row(cube, fine, weights, sums, [half, j, k], has_nonzero_row_sums);
                 let n = weights.coarse.points(half);
                 for at in (0..n).step_by(LANES) {
                     add_cubes(&of, &mut added, at, LANES.min(n - at));
@@ -507,7 +507,7 @@ fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, coarse: &Coarse, [
             below.copy_from_slice(above);
         }
         if store {
-            let (array, first) = if entry == ROW_SUM { (&to.excess, 0) } else { (&to.c, entry * split.len()) };
+            let (array, first) = if entry == ROW_SUM { (&to.row_sums, 0) } else { (&to.c, entry * split.len()) };
             // SAFETY: the plane belongs to this thread.
             let half =
                 |half| unsafe { array.slice_mut(first + split.at(half, j as isize, k as isize), split.points(half)) };
@@ -532,7 +532,7 @@ fn cubes_of_row<'a, T: Real + Number>(
     weights: &'a Weights<T>,
     sums: &'a Sums,
     [half, j, k]: [usize; 3],
-    has_excess: bool,
+    has_nonzero_row_sums: bool,
 ) -> Cubes<'a, T> {
     let (split, coarse, ratio) = (&fine.split, &weights.coarse, weights.ratio);
     let n = coarse.points(half);
@@ -540,7 +540,7 @@ fn cubes_of_row<'a, T: Real + Number>(
     // Returns, for the corners with index x (0 or 1) in their cubes, the half in which they are stored, and the index
     // of the first of them in a row.
     let column = |x: usize| if coarse.is_split() { ((half + x) % 2, (half + x) / 2) } else { (0, x) };
-    let places = std::array::from_fn(|a| {
+    let sum_indices = std::array::from_fn(|a| {
         std::array::from_fn(|b| {
             let entry = if a < b { upper([0, 1, 2].map(|d| bit(b, d) as isize - bit(a, d) as isize)) } else { ROW_SUM };
             let (half, first) = column(bit(a, 0));
@@ -548,11 +548,11 @@ fn cubes_of_row<'a, T: Real + Number>(
         })
     });
     let to = &sums.values;
-    let mut of = Cubes { cube, weights: [[None; 8]; 27], c: [&[]; 104], excess: [None; 8], to, places };
+    let mut of = Cubes { cube, weights: [[None; 8]; 27], c: [&[]; 104], row_sums: [None; 8], to, sum_indices };
     for (p, corners) in cube.corners.iter().enumerate() {
         for (row, t) in of.weights[p].iter_mut().zip(&corners.list[..corners.len]) {
             let t = *t as usize;
-            let offset = [0, 1, 2].map(|d| place(p)[d] as isize - 2 * (t >> d & 1) as isize);
+            let offset = [0, 1, 2].map(|d| coordinates(p)[d] as isize - 2 * (t >> d & 1) as isize);
             let (half, first) = column(t & 1);
             let start = coarse.at(half, j + (t >> 1 & 1), k + (t >> 2)) + first;
             // SAFETY: no thread writes weights in this step.
@@ -573,11 +573,11 @@ fn cubes_of_row<'a, T: Real + Number>(
             *c = unsafe { fine.c.slice(edge.offset * split.len() + row(x, y, z), n) };
         }
     }
-    for (s, excess) in of.excess.iter_mut().enumerate() {
+    for (s, row_sums) in of.row_sums.iter_mut().enumerate() {
         let [x, y, z] = [s & 1, s >> 1 & 1, s >> 2];
         // SAFETY: no thread writes the matrix in this step.
-        *excess =
-            (has_excess && exists(s, ratio) && inside(y, z)).then(|| unsafe { fine.excess.slice(row(x, y, z), n) });
+        *row_sums = (has_nonzero_row_sums && exists(s, ratio) && inside(y, z))
+            .then(|| unsafe { fine.row_sums.slice(row(x, y, z), n) });
     }
     of
 }

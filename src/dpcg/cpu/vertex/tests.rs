@@ -16,7 +16,7 @@ const SIZES: [[usize; 3]; 9] =
 fn applied<T: Real + Number>(of: &VertexMultigrid<T>, team: &mut Team, r: &[f64]) -> Vec<f64> {
     let z = Shared::<f64>::zeroed(r.len()).unwrap();
     let magnitude = max_abs(r);
-    let apply = |me: Me| {
+    let apply = |me: TeamThread| {
         // SAFETY: each thread requests its own cells.
         of.apply(me, r, magnitude, |cells| unsafe { z.slice_mut(cells.start, cells.len()) })
     };
@@ -31,7 +31,7 @@ fn applied<T: Real + Number>(of: &VertexMultigrid<T>, team: &mut Team, r: &[f64]
 
 fn made<T: Real + Number>(system: &System, team: &mut Team, sweeps: usize, bounds: Bounds) -> VertexMultigrid<T> {
     let a = view(system);
-    let mut of = VertexMultigrid::with(a.cells, sweeps, team.members(), bounds).unwrap();
+    let mut of = VertexMultigrid::with(a.cells, sweeps, team.threads(), bounds).unwrap();
     // The second setup must not depend on the first.
     for _ in 0..2 {
         of.setup(team, &a).unwrap();
@@ -58,11 +58,11 @@ fn difference<T: Real + Number>(system: &System, sweeps: usize, bounds: Bounds) 
     let Bounds { semi, coarsest, singular } = bounds;
     oracle::Vertex::new(system, sweeps, oracle::Bounds { semi, coarsest, singular }).apply(&r, &mut expected);
     let mut found: Vec<Vec<f64>> = Vec::new();
-    for members in [1, 2, 3, 7] {
-        let mut team = Team::new(members).unwrap();
+    for threads in [1, 2, 3, 7] {
+        let mut team = Team::new(threads).unwrap();
         let of = made::<T>(system, &mut team, sweeps, bounds);
         found.push(applied(&of, &mut team, &r));
-        assert_eq!(applied(&of, &mut team, &r), found[0], "{members} members");
+        assert_eq!(applied(&of, &mut team, &r), found[0], "{threads} threads");
     }
     assert!(found.iter().all(|z| *z == found[0]));
     let largest = expected.iter().fold(0.0, |most: f64, z| most.max(z.abs()));
@@ -73,12 +73,12 @@ fn difference<T: Real + Number>(system: &System, sweeps: usize, bounds: Bounds) 
 #[test]
 fn matches_the_oracle_on_awkward_sizes() {
     for size in SIZES {
-        for (sweeps, excess, coarsest) in [(1, 0.0, 1), (2, 0.0, 20), (1, 0.1, 8), (2, 0.1, 300)] {
-            let system = System::random(size, 3, excess, |place, d| !(place[d] == 4 && d == 1));
+        for (sweeps, row_sum, coarsest) in [(1, 0.0, 1), (2, 0.0, 20), (1, 0.1, 8), (2, 0.1, 300)] {
+            let system = System::random(size, 3, row_sum, |place, d| !(place[d] == 4 && d == 1));
             // With `semi` = 1e9, all directions are coarsened, even those with weak couplings.
             for semi in [1e9, 3.0] {
                 let bounds = Bounds { semi, coarsest, ..Bounds::default() };
-                let name = format!("{size:?}, V({sweeps},{sweeps}), excess {excess}, semi {semi}");
+                let name = format!("{size:?}, V({sweeps},{sweeps}), row sum {row_sum}, semi {semi}");
                 let (double, single) =
                     (difference::<f64>(&system, sweeps, bounds), difference::<f32>(&system, sweeps, bounds));
                 // The bounds are rounding errors times the condition number for conductances that differ by a factor of
@@ -235,8 +235,8 @@ fn golden_counts() {
 #[test]
 fn symmetric_and_positive_on_awkward_sizes() {
     for size in SIZES {
-        for (sweeps, excess, coarsest) in [(1, 0.0, 1), (2, 0.0, 20), (1, 0.1, 8), (2, 0.1, 1000)] {
-            let system = System::random(size, 3, excess, |place, d| !(place[d] == 4 && d == 1));
+        for (sweeps, row_sum, coarsest) in [(1, 0.0, 1), (2, 0.0, 20), (1, 0.1, 8), (2, 0.1, 1000)] {
+            let system = System::random(size, 3, row_sum, |place, d| !(place[d] == 4 && d == 1));
             let mut m = preconditioner::<f64>(&system, sweeps, Bounds { coarsest, ..Bounds::default() });
             let n = system.count();
             let (u, v) = (random(n, 9), random(n, 10));
@@ -244,7 +244,7 @@ fn symmetric_and_positive_on_awkward_sizes() {
             m(&u, &mut mu);
             m(&v, &mut mv);
             let size_of = dot(&u, &mu).abs() * dot(&v, &mv).abs();
-            let name = format!("{size:?}, V({sweeps},{sweeps}), excess {excess}");
+            let name = format!("{size:?}, V({sweeps},{sweeps}), row sum {row_sum}");
             // The bound is the rounding error times the condition number of matrices whose rows differ by a factor of
             // 1e6.
             assert!((dot(&u, &mv) - dot(&v, &mu)).abs() <= 1e-9 * size_of.sqrt(), "{name}");
@@ -353,8 +353,8 @@ fn constants_are_interpolated_exactly() {
     for semi in [1e9, 1.5] {
         let bounds = Bounds { semi, coarsest: 1000, ..Bounds::default() };
         let of = made::<f64>(&system, &mut Team::new(1).unwrap(), 1, bounds);
-        let Stencil { excess, .. } = &of.levels[0].grid.a;
+        let Stencil { row_sums, .. } = &of.levels[0].grid.a;
         // SAFETY: no team runs any more.
-        assert!(unsafe { excess.slice(0, excess.len()) }.iter().all(|&g| g == 0.0), "semi {semi}");
+        assert!(unsafe { row_sums.slice(0, row_sums.len()) }.iter().all(|&g| g == 0.0), "semi {semi}");
     }
 }

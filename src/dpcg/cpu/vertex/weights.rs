@@ -7,7 +7,7 @@ use super::transfer::Weights;
 use crate::base::isa::for_each_isa;
 use crate::base::number::Real;
 use crate::base::shared::{Number, Shared};
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::error::{Result, push};
 use crate::stencil::coarsening::Offset;
 use std::ops::Range;
@@ -191,7 +191,7 @@ struct Points<'a, T> {
     /// For each path of `PointType::paths`, the weights of its intermediate points p + o_S. `None`: the intermediate
     /// point is the corner itself, whose weight is one.
     path_weights: [Option<&'a [T]>; MAX_PATHS],
-    excess: &'a [T],
+    row_sums: &'a [T],
     /// For each corner, the array to which the computed weights are written.
     to: [Option<&'a mut [T]>; 8],
 }
@@ -210,11 +210,11 @@ impl<T: Real> Points<'_, T> {
             add_lane(&mut sum, &of_part);
             *part = of_part;
         }
-        let excess = lane(self.excess, at, n);
+        let row_sums = lane(self.row_sums, at, n);
         let mut inverse = [0.0; LANES];
         for l in 0..LANES {
             let sound = sum[l] > 0.0;
-            let quotient = 1.0 / if sound { sum[l] + excess[l] } else { 1.0 };
+            let quotient = 1.0 / if sound { sum[l] + row_sums[l] } else { 1.0 };
             inverse[l] = if sound { quotient } else { 0.0 };
         }
         for (to, range) in self.to.iter_mut().zip(&self.of.corners) {
@@ -257,7 +257,7 @@ fn part_of(offset: Offset, of_type: usize) -> Offset {
 /// Computes the weights of all points whose type has `order` odd indices, for each coarse plane of this thread: in the
 /// fine plane of these coarse points and, if z is coarsened, in the following fine plane. The weights of points with
 /// fewer odd indices must be complete.
-pub fn make<T: Real + Number>(me: Me, types: &PointTypes, a: &Stencil<T>, weights: &Weights<T>, order: u32) {
+pub fn make<T: Real + Number>(me: TeamThread, types: &PointTypes, a: &Stencil<T>, weights: &Weights<T>, order: u32) {
     for coarse_k in me.share(weights.coarse.cells.nz) {
         for of in types.0.iter().filter(|of| of.bits.count_ones() == order) {
             let k = weights.ratio[2] * coarse_k + (of.bits >> 2);
@@ -293,9 +293,15 @@ fn make_row<T: Real + Number>(
         (weights.of(o), coarse.at(half_of_coarse, j / ry + (t >> 1 & 1), k / rz + (t >> 2)) + (t & 1))
     };
     // SAFETY: no thread writes row sums in this step.
-    let excess = unsafe { a.excess.slice(start, len) };
-    let mut row =
-        Points { of, len, towards: [&[]; MAX_PARTS], path_weights: [None; MAX_PATHS], excess, to: [const { None }; 8] };
+    let row_sums = unsafe { a.row_sums.slice(start, len) };
+    let mut row = Points {
+        of,
+        len,
+        towards: [&[]; MAX_PARTS],
+        path_weights: [None; MAX_PATHS],
+        row_sums,
+        to: [const { None }; 8],
+    };
     for (to, &(k, against)) in row.towards.iter_mut().zip(&of.towards) {
         // SAFETY: no thread writes the matrix in this step.
         *to = unsafe { a.c(half, &range, k, against) };
@@ -304,15 +310,15 @@ fn make_row<T: Real + Number>(
         let paths = of.corners[t].clone();
         for (path, &(_, from)) in row.path_weights[paths.clone()].iter_mut().zip(&of.paths[paths]) {
             *path = (from != [0; 3]).then(|| {
-                let (array, place) = corner(from, t);
+                let (array, start) = corner(from, t);
                 // SAFETY: no thread writes the weights of points with fewer odd indices in this step.
-                unsafe { array.slice(place, len) }
+                unsafe { array.slice(start, len) }
             });
         }
         let to = [0, 1, 2].map(|d| if of.bits >> d & 1 == 1 { 1 - 2 * (t >> d & 1) as isize } else { 0 });
-        let (array, place) = corner(to, t);
+        let (array, start) = corner(to, t);
         // SAFETY: the weights of these points belong to this thread.
-        row.to[t] = Some(unsafe { array.slice_mut(place, len) });
+        row.to[t] = Some(unsafe { array.slice_mut(start, len) });
     }
     weights_of(&mut row, &mut Parts([[0.0; LANES]; MAX_PARTS]));
 }

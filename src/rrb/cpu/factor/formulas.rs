@@ -57,7 +57,7 @@ impl<'a, F: Format> Levels<'a, F> {
             unsafe {
                 let (center, straight) = (m.center[colour].row(row, 0), m.straight.couplings(colour, row));
                 let corners = nine_points.then(|| m.corners.couplings(colour, row));
-                row_sums(self.excess[colour].row_mut(row, 0), center, straight, corners, setup.zero_row_sum);
+                row_sums(self.row_sums[colour].row_mut(row, 0), center, straight, corners, setup.zero_row_sum);
             }
         }
         let couplings = |source: &ColourArray, target: &mut [f64]| {
@@ -103,7 +103,7 @@ impl<'a, F: Format> Levels<'a, F> {
         };
         if let Some(inner) = &grid.recursion {
             for colour in Colour::ALL {
-                store(&self.excess[colour], &inner.excess[colour]);
+                store(&self.row_sums[colour], &inner.row_sums[colour]);
             }
             store_all(&grid.red_diagonal.of, &inner.corners.red.of);
             store_all(&grid.black_diagonal.of, &inner.corners.black.of);
@@ -128,7 +128,7 @@ impl<'a, F: Format> Levels<'a, F> {
             if loss > 0.0 && !self.exact {
                 for colour in [Colour::B1, Colour::B2] {
                     let lumped = grid.black_diagonal.couplings(colour, row);
-                    lump_row_sums(self.excess[colour].row_mut(row, 0), loss, lumped);
+                    lump_row_sums(self.row_sums[colour].row_mut(row, 0), loss, lumped);
                 }
             }
         }
@@ -147,10 +147,11 @@ impl<'a, F: Format> Levels<'a, F> {
             // a border row of zeros, which no thread writes.
             unsafe {
                 if self.exact {
-                    let (excess, inverse) = (self.excess[colour].row_mut(row, 0), self.inverse[colour].row_mut(row, 0));
+                    let (row_sums, inverse) =
+                        (self.row_sums[colour].row_mut(row, 0), self.inverse[colour].row_mut(row, 0));
                     let m = &self.k.matrix;
                     let (center, a) = (m.center[colour].row(row, 0), m.straight.couplings(colour, row));
-                    exact_pivots(inverse, excess, center, a, self.setup.zero_row_sum);
+                    exact_pivots(inverse, row_sums, center, a, self.setup.zero_row_sum);
                     continue;
                 }
                 if !grid.layout.rows(colour).contains(&row) {
@@ -166,7 +167,7 @@ impl<'a, F: Format> Levels<'a, F> {
     }
 
     /// Computes the pivots d in row J of an eliminated colour. Stores 1 / d in `inverse`, (row sum after lumping) / d
-    /// in `excess`, and for f32 and bf16 also the stored pivots. Returns an error for the first rejected pivot of the
+    /// in `row_sums`, and for f32 and bf16 also the stored pivots. Returns an error for the first rejected pivot of the
     /// row.
     ///
     /// # Safety
@@ -184,7 +185,7 @@ impl<'a, F: Format> Levels<'a, F> {
         // SAFETY: by the safety contract of this function.
         let out = unsafe {
             PivotRow::<F> {
-                excess: &mut self.excess[colour].row_mut(row, 0)[columns.clone()],
+                row_sums: &mut self.row_sums[colour].row_mut(row, 0)[columns.clone()],
                 inverse: &mut self.inverse[colour].row_mut(row, 0)[columns.clone()],
                 stored: grid
                     .short()
@@ -214,8 +215,8 @@ impl<'a, F: Format> Levels<'a, F> {
                 return self.schur_diagonal(row, scratch);
             }
             for colour in [Colour::B1, Colour::B2] {
-                let (a, t) = (straight.couplings(colour, row), self.excess.straight(colour, row));
-                subtract_couplings::<F>(self.excess[colour].row_mut(row, 0), a, t, unit);
+                let (a, t) = (straight.couplings(colour, row), self.row_sums.straight(colour, row));
+                subtract_couplings::<F>(self.row_sums[colour].row_mut(row, 0), a, t, unit);
             }
             let [southwest, southeast, northwest, northeast] =
                 [0, 1, 2, 3].map(|k| grid.black_diagonal.of[k].row_mut(row, 0));
@@ -267,9 +268,9 @@ impl<'a, F: Format> Levels<'a, F> {
                     }
                     None => (&mut *first, &mut *second, &mut *third),
                 };
-                let (a, t) = (k.matrix.straight.couplings(colour, row), self.excess.straight(colour, row));
+                let (a, t) = (k.matrix.straight.couplings(colour, row), self.row_sums.straight(colour, row));
                 let (along, h) = (k.matrix.straight.along(colour, row), self.inverse.straight(colour, row));
-                let (sums, center) = (self.excess[colour].row_mut(row, 0), k.matrix.center[colour].row(row, 0));
+                let (sums, center) = (self.row_sums[colour].row_mut(row, 0), k.matrix.center[colour].row(row, 0));
                 distant_couplings::<Double>(east, along[EAST][0], h[EAST], along[EAST][1], 1.0);
                 distant_couplings::<Double>(north, along[NORTH][0], h[NORTH], along[NORTH][1], 1.0);
                 if self.in_place.is_some() {
@@ -383,16 +384,16 @@ impl<'a, F: Format> Levels<'a, F> {
         let (far, out) = out.split_at_mut(4 * (grid.layout.cx + GAP));
         let mut parts = scratch_rows(out, n);
         let mut part = || parts.next().expect("room for five rows");
-        let (excess, east, north, northeast, northwest) = (part(), part(), part(), part(), part());
+        let (row_sums, east, north, northeast, northwest) = (part(), part(), part(), part(), part());
         // SAFETY: by the safety contract of this function.
         unsafe {
             let [southwest, southeast, northwest_of, northeast_of] = &d.of;
-            excess.copy_from_slice(&self.excess.b2.row(row, 0)[..n]);
+            row_sums.copy_from_slice(&self.row_sums.b2.row(row, 0)[..n]);
             let loss = (1.0 - kept_fraction) * setup.one_minus_omega();
             if loss > 0.0 {
-                lump_row_sums(excess, loss, self.distant(Colour::B2, row, [WEST, EAST, SOUTH, NORTH], far));
+                lump_row_sums(row_sums, loss, self.distant(Colour::B2, row, [WEST, EAST, SOUTH, NORTH], far));
             }
-            let t = &self.excess.b1;
+            let t = &self.row_sums.b1;
             let of = KeptNodeInput {
                 row_sum_over_pivot: [t.row_with_border(row), t.row_with_border(row + 1)],
                 inverse: [h.row_with_border(row), h.row_with_border(row + 1)],
@@ -403,9 +404,9 @@ impl<'a, F: Format> Levels<'a, F> {
                     None => self.distant(Colour::B2, row, [EAST, NORTH], far),
                 },
             };
-            coarse_couplings::<F>(excess, east, north, northeast, northwest, of, kept_fraction, setup.unit);
+            coarse_couplings::<F>(row_sums, east, north, northeast, northwest, of, kept_fraction, setup.unit);
         }
-        [excess, east, north, northeast, northwest]
+        [row_sums, east, north, northeast, northwest]
     }
 
     /// Computes row J of the next grid's matrix and writes it to the arrays by colour of the next grid.
@@ -463,10 +464,10 @@ fn distant_rows<'s, F: Format, const N: usize>(
     })
 }
 
-/// Arrays for the pivots of a row. On entry, `excess` contains the row sums; on return, it contains (row sum after
+/// Arrays for the pivots of a row. On entry, `row_sums` contains the row sums; on return, it contains (row sum after
 /// lumping) / d. `inverse` receives 1 / d. `stored` receives the stored pivots of f32 and bf16; it is empty in f64.
 struct PivotRow<'a, F: Format> {
-    excess: &'a mut [f64],
+    row_sums: &'a mut [f64],
     inverse: &'a mut [f64],
     stored: &'a mut [F::Stored],
 }
@@ -484,9 +485,17 @@ impl<F: Format> PivotRow<'_, F> {
     ) -> Result<()> {
         let row_sum_over_pivot = &mut scratch[..self.inverse.len()];
         let (one_minus_omega, unit) = (setup.one_minus_omega(), setup.unit);
-        if pivots::<F>(self.inverse, row_sum_over_pivot, self.stored, self.excess, kept, lumped, one_minus_omega, unit)
-        {
-            self.excess.copy_from_slice(row_sum_over_pivot);
+        if pivots::<F>(
+            self.inverse,
+            row_sum_over_pivot,
+            self.stored,
+            self.row_sums,
+            kept,
+            lumped,
+            one_minus_omega,
+            unit,
+        ) {
+            self.row_sums.copy_from_slice(row_sum_over_pivot);
             return Ok(());
         }
         self.form_one_by_one(kept, lumped, setup, node)
@@ -503,11 +512,11 @@ impl<F: Format> PivotRow<'_, F> {
         for i in 0..self.inverse.len() {
             let kept = kept.map(|a| F::read(a[i]).wide() * setup.unit);
             let lumped = (lumped[0][i] + lumped[1][i]) + (lumped[2][i] + lumped[3][i]);
-            let center = Pivot::center(self.excess[i], kept, lumped);
-            let pivot = Pivot::new(self.excess[i], kept, lumped, setup.one_minus_omega());
+            let center = Pivot::center(self.row_sums[i], kept, lumped);
+            let pivot = Pivot::new(self.row_sums[i], kept, lumped, setup.one_minus_omega());
             let pivot = pivot.checked(center, kept == [0.0; 4], setup, || node(i))?;
             self.inverse[i] = 1.0 / pivot.d;
-            self.excess[i] = pivot.excess * self.inverse[i];
+            self.row_sums[i] = pivot.row_sum * self.inverse[i];
             if let Some(stored) = self.stored.get_mut(i) {
                 *stored = F::write(pivot.stored / setup.unit);
             }
@@ -572,14 +581,14 @@ mod tests {
         let node = |i: usize| PivotNode { level: 3, i, j: 5, center: 4.0, may_replace_zero_pivot: floating };
         let zeros = || vec![F::write(0.0); if setup.storage == Storage::F64 { 0 } else { n }];
         let form = |at_once: bool| {
-            let (mut excess, mut inverse, mut stored) = (rows[0].clone(), vec![0.0; n], zeros());
-            let row = PivotRow::<F> { excess: &mut excess, inverse: &mut inverse, stored: &mut stored };
+            let (mut row_sums, mut inverse, mut stored) = (rows[0].clone(), vec![0.0; n], zeros());
+            let row = PivotRow::<F> { row_sums: &mut row_sums, inverse: &mut inverse, stored: &mut stored };
             let result = if at_once {
                 row.form(kept, lumped, &mut vec![0.0; n], setup, node)
             } else {
                 row.form_one_by_one(kept, lumped, setup, node)
             };
-            result.map(|()| (bits(&excess), bits(&inverse), stored))
+            result.map(|()| (bits(&row_sums), bits(&inverse), stored))
         };
         let one_by_one = form(false);
         assert_eq!(form(true), one_by_one);

@@ -37,7 +37,7 @@ use super::packed::Packed;
 use super::ranks::HALF_STENCIL_ARRAYS;
 use super::system::Schur;
 use crate::base::memory::LINE;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::error::Result;
 use crate::rrb::backend::{PivotContext, Setup};
 use crate::rrb::cpu::colour_array::{FourColours, RING_ROWS};
@@ -85,7 +85,7 @@ impl<'a> SpeculativeInspection<'a> {
 impl<F: Format> Packed<F> {
     /// Sets the stored pivots of f32 and bf16 to one. This includes padding and border, because loops divide by these
     /// entries, too. Each thread sets its own rows.
-    fn fill_short_pivots(&self, me: Me) {
+    fn fill_short_pivots(&self, me: TeamThread) {
         for grid in &self.grids {
             let Some(short) = grid.short() else { return };
             for row in grid.rows_and(me, STORED_HALO_ROWS) {
@@ -106,7 +106,7 @@ impl<F: Format> Packed<F> {
     /// be used.
     pub fn factorize_share(
         &self,
-        me: Me,
+        me: TeamThread,
         setup: &Setup,
         context: &PivotContext,
         speculation: Option<&SpeculativeInspection>,
@@ -176,7 +176,7 @@ impl<F: Format> Packed<F> {
 
     /// Estimates the eigenvalue bounds at the recursions on grids stored by colour, and selects the cycle. If no such
     /// grid has a recursion, uses the cycle that the levels in natural storage have selected.
-    fn prepare_cycle(&self, me: Me, setup: &Setup) {
+    fn prepare_cycle(&self, me: TeamThread, setup: &Setup) {
         let found = if self.sections.len() > 1 {
             let below = self.natural().recursion().worst_condition();
             recursion::prepare(&mut Sections::new(self, me), &setup.cycle, below)
@@ -214,7 +214,7 @@ struct Levels<'a, F: Format> {
     /// in these arrays.
     in_place: Option<Schur<Double>>,
     /// Row sums and 1 / d of the grid, in complete arrays or in rings of a few rows (see `form`).
-    excess: FourColours,
+    row_sums: FourColours,
     inverse: FourColours,
     setup: &'a Setup,
     context: &'a PivotContext<'a>,
@@ -224,12 +224,12 @@ impl<'a, F: Format> Levels<'a, F> {
     fn new(k: &'a Packed<F>, q: usize, setup: &'a Setup, context: &'a PivotContext) -> Self {
         let (grid, exact) = (&k.grids[q], q == 0 && k.shape.schur);
         let in_place = if exact { k.schur.doubles() } else { None };
-        let (excess, inverse) = (grid.excess.clone(), grid.inverse.clone());
-        Self { k, q, grid, exact, in_place, excess, inverse, setup, context }
+        let (row_sums, inverse) = (grid.row_sums.clone(), grid.inverse.clone());
+        Self { k, q, grid, exact, in_place, row_sums, inverse, setup, context }
     }
 
     /// Copies A. If CG runs on S1, also computes S1. No level is factorized, because aggregation replaces the levels.
-    fn form_system(&self, me: Me, scratch: &mut [f64]) {
+    fn form_system(&self, me: TeamThread, scratch: &mut [f64]) {
         let (grid, rows) = (self.grid, self.grid.rows(me));
         // SAFETY: the rows belong to this thread, and a barrier separates the writes of a thread from the reads of
         // other threads.
@@ -247,7 +247,7 @@ impl<'a, F: Format> Levels<'a, F> {
 
     /// Applies all formulas to the rows of this thread. The input is A or the matrix of this grid; the output is the
     /// matrix of the next grid.
-    fn form(&self, me: Me, scratch: &mut [f64], speculation: Option<&SpeculativeInspection>) {
+    fn form(&self, me: TeamThread, scratch: &mut [f64], speculation: Option<&SpeculativeInspection>) {
         let (grid, first, rows) = (self.grid, self.q == 0, self.grid.rows(me));
         // Returns the rows of this thread without the first `before` and the last `behind` rows. The two numbers are
         // such that a formula reads no rows of other threads for the rows that remain.
@@ -256,24 +256,24 @@ impl<'a, F: Format> Levels<'a, F> {
             start..rows.end.saturating_sub(behind).max(start)
         };
         let (started, reds, skewed, coarse) = (inner(1, 0), inner(2, 1), inner(3, 2), inner(3, 3));
-        let (mut inside, mut done) =
+        let (mut inside, mut processed) =
             (Self::new(self.k, self.q, self.setup, self.context), [reds.clone(), skewed.clone()]);
         if self.exact && self.q + 1 < self.k.grids.len() && grid.halo.is_none() && rows.len() >= 4 * RING_ROWS {
             // Only this function reads row sums and 1 / d of this grid, with one exception: in f64, solves also read
             // 1 / d of b1. The sweep therefore stores all other values in a ring of rows. After the sweep, the values
             // that are needed again are recomputed.
             let first = rows.start + 6;
-            (inside.excess, inside.inverse) = (self.excess.as_row_ring(first), self.inverse.as_row_ring(first));
+            (inside.row_sums, inside.inverse) = (self.row_sums.as_row_ring(first), self.inverse.as_row_ring(first));
             if !F::SHORT {
                 inside.inverse.b1 = self.inverse.b1.clone();
             }
-            done = [inner(5, 4), inner(4, 3)];
+            processed = [inner(5, 4), inner(4, 3)];
         }
-        // Returns the rows of this thread that are not in `done`, and `beyond` halo rows on each side. This rank
+        // Returns the rows of this thread that are not in `processed`, and `beyond` halo rows on each side. This rank
         // computes the halo of the matrix itself, so a grid needs only one exchange.
-        let left = |done: &Range<usize>, beyond: usize| {
-            let done = done.clone();
-            grid.rows_and(me, beyond).filter(move |row| !done.contains(row))
+        let left = |processed: &Range<usize>, beyond: usize| {
+            let processed = processed.clone();
+            grid.rows_and(me, beyond).filter(move |row| !processed.contains(row))
         };
         if let Some(speculation) = speculation {
             speculation.inspection.begin(me.index, self.context.a, natural_rows(&grid.layout, &rows));
@@ -307,9 +307,9 @@ impl<'a, F: Format> Levels<'a, F> {
                 left(&started, MATRIX_HALO_ROWS).for_each(|row| self.initialize(row, scratch));
             }
             grid.barrier(me);
-            left(&done[0], 2).for_each(|row| self.process_reds(row, scratch));
+            left(&processed[0], 2).for_each(|row| self.process_reds(row, scratch));
             grid.barrier(me);
-            left(&done[1], 1).for_each(|row| {
+            left(&processed[1], 1).for_each(|row| {
                 self.compute_skew(row, scratch);
                 self.process_dropped(row, scratch);
             });
@@ -320,7 +320,7 @@ impl<'a, F: Format> Levels<'a, F> {
     }
 
     /// Exchanges rows of the next grid's matrix with other ranks.
-    fn exchange_next(&self, me: Me, scratch: &mut [f64]) {
+    fn exchange_next(&self, me: TeamThread, scratch: &mut [f64]) {
         if self.grid.halo.is_none() {
             return;
         }

@@ -80,12 +80,12 @@ pub(crate) fn inspected(a: &StencilView) -> Inspection {
 
 /// Factorizes a matrix twice, and returns values of A, of S1, and of M on the first two grids. Before each
 /// factorization, the vectors are filled with nines, because a factorization must not depend on their content.
-fn factorized_twice<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> FactorValues {
+fn factorized_twice<F: Format>(a: &StencilView, setup: &Setup, threads: usize) -> FactorValues {
     let components = &inspected(a).components;
     let mut k = Packed::<F>::new(Shape::new(a, setup), None).unwrap();
-    k.prepare(setup, components, members).unwrap();
+    k.prepare(setup, components, threads).unwrap();
     let context = PivotContext::new(a, components);
-    let mut team = Team::new(members).unwrap();
+    let mut team = Team::new(threads).unwrap();
     let k = &k;
     let layout = &k.grids[0].layout;
     for _ in 0..2 {
@@ -98,7 +98,7 @@ fn factorized_twice<F: Format>(a: &StencilView, setup: &Setup, members: usize) -
                 }
             }
         }
-        let share = |me: Me| k.factorize_share(me, setup, &context, None);
+        let share = |me: TeamThread| k.factorize_share(me, setup, &context, None);
         team.run(|me| drop(share(me)), share).unwrap().unwrap();
     }
     // Solves require that x and b are zero at entries that are not nodes.
@@ -123,31 +123,31 @@ fn factorized_twice<F: Format>(a: &StencilView, setup: &Setup, members: usize) -
     let couplings: Vec<_> = s.diagonal.of.iter().chain([&near.east, &near.north, &far.east, &far.north]).collect();
     let center = [&m.center.r1, &m.center.r2, &m.center.b1, &m.center.b2];
     let of_a: Vec<_> = m.straight.r1.iter().chain(&m.straight.r2).chain(center).collect();
-    let mut stored = Vec::new();
+    let mut sweep_values = Vec::new();
     for (grid, sweep) in [(first, &first.sweep), (second, &second.sweep)] {
         for row in grid.layout.rows(Colour::B1) {
             for area in sweep.diagonal.of.iter().chain([&sweep.stored_pivot.b1]) {
                 // SAFETY: no run is in progress.
                 let values = unsafe { area.row(row, 0) };
-                stored.extend(values[grid.layout.columns(Colour::B1)].iter().map(|v| F::read(*v).wide()));
+                sweep_values.extend(values[grid.layout.columns(Colour::B1)].iter().map(|v| F::read(*v).wide()));
             }
         }
     }
     FactorValues {
         a: values(&of_a, rows),
-        couplings: values(&couplings, rows),
-        centers: values(&[&s.center[0], &s.center[1]], rows),
-        stored,
+        s1_couplings: values(&couplings, rows),
+        s1_centers: values(&[&s.center[0], &s.center[1]], rows),
+        sweep_values,
     }
 }
 
-/// Values of A, of S1, and of M.
+/// Values of A, of S1, and of the part of M that the sweeps read at b1.
 #[derive(Debug, PartialEq)]
 struct FactorValues {
     a: Vec<f64>,
-    couplings: Vec<f64>,
-    centers: Vec<f64>,
-    stored: Vec<f64>,
+    s1_couplings: Vec<f64>,
+    s1_centers: Vec<f64>,
+    sweep_values: Vec<f64>,
 }
 
 #[test]
@@ -156,24 +156,24 @@ fn factors_are_identical_for_any_thread_count() {
     // for this.
     let sizes =
         [(5, 140, 1), (64, 141, 1), (61, 301, 2), (97, 300, 2), (40, 500, 3), (17, 17, 1), (33, 18, 1), (160, 60, 3)];
-    for (nx, ny, members) in sizes {
+    for (nx, ny, threads) in sizes {
         let grid = Grid { nx, ny };
         let arrays = matrix(grid, (nx + ny) as u64);
         let a = five_points(grid, &arrays);
         let of = |storage, unit| Setup { grids: 2, ..setup(storage, 1.0, unit) };
         let (f64, bf16) = (of(Storage::F64, 1.0), of(Storage::Bf16, 2.0));
         let alone = factorized_twice::<Double>(&a, &f64, 1);
-        assert_eq!(alone, factorized_twice::<Double>(&a, &f64, members), "f64, {nx} x {ny}, {members} members");
+        assert_eq!(alone, factorized_twice::<Double>(&a, &f64, threads), "f64, {nx} x {ny}, {threads} threads");
         let alone = factorized_twice::<BrainFloat>(&a, &bf16, 1);
-        assert_eq!(alone, factorized_twice::<BrainFloat>(&a, &bf16, members), "bf16, {nx} x {ny}, {members} members");
+        assert_eq!(alone, factorized_twice::<BrainFloat>(&a, &bf16, threads), "bf16, {nx} x {ny}, {threads} threads");
         // In single precision, S1 is divided by the unit and contains row sums instead of centers; it is equal up to
         // rounding.
-        let single = factorized_twice::<Mixed>(&a, &Setup { storage: Storage::Mixed, ..bf16 }, 1);
-        assert!((&single.a, &single.stored) == (&alone.a, &alone.stored), "mixed, {nx} x {ny}");
-        let narrow: Vec<f64> = alone.couplings.iter().map(|v| f64::from((v / 2.0) as f32)).collect();
-        assert!(single.couplings == narrow, "mixed, {nx} x {ny}");
-        let other = factorized_twice::<Mixed>(&a, &Setup { storage: Storage::Mixed, ..bf16 }, members);
-        assert!(single == other, "mixed, {nx} x {ny}, {members} members");
+        let mixed = factorized_twice::<Mixed>(&a, &Setup { storage: Storage::Mixed, ..bf16 }, 1);
+        assert!((&mixed.a, &mixed.sweep_values) == (&alone.a, &alone.sweep_values), "mixed, {nx} x {ny}");
+        let narrow: Vec<f64> = alone.s1_couplings.iter().map(|v| f64::from((v / 2.0) as f32)).collect();
+        assert!(mixed.s1_couplings == narrow, "mixed, {nx} x {ny}");
+        let other = factorized_twice::<Mixed>(&a, &Setup { storage: Storage::Mixed, ..bf16 }, threads);
+        assert!(mixed == other, "mixed, {nx} x {ny}, {threads} threads");
     }
 }
 
@@ -208,29 +208,29 @@ fn factorize_alternately<F: Format>(
     }
     let of_grid = |grid: &PackedGrid<F>, is_last: bool| {
         let (mut found, sweep, layout) = (Vec::new(), &grid.sweep, &grid.layout);
-        let mut stored = |c: Colour, area: &ColourArray<F::Stored>| add(&mut found, layout, c, area, F::read);
+        let mut add_stored = |c: Colour, area: &ColourArray<F::Stored>| add(&mut found, layout, c, area, F::read);
         for (straight, c) in [(&sweep.straight.r1, Colour::R1), (&sweep.straight.r2, Colour::R2)] {
-            straight.iter().for_each(|area| stored(c, area));
+            straight.iter().for_each(|area| add_stored(c, area));
         }
-        sweep.diagonal.of.iter().for_each(|area| stored(Colour::B1, area));
-        [Colour::R1, Colour::R2, Colour::B1].into_iter().for_each(|c| stored(c, &sweep.stored_pivot[c]));
+        sweep.diagonal.of.iter().for_each(|area| add_stored(Colour::B1, area));
+        [Colour::R1, Colour::R2, Colour::B1].into_iter().for_each(|c| add_stored(c, &sweep.stored_pivot[c]));
         if let Some(inner) = &grid.recursion {
-            Colour::ALL.into_iter().for_each(|c| stored(c, &inner.excess[c]));
-            inner.corners.red.of.iter().for_each(|area| stored(Colour::R1, area));
-            inner.corners.black.of.iter().for_each(|area| stored(Colour::B1, area));
+            Colour::ALL.into_iter().for_each(|c| add_stored(c, &inner.row_sums[c]));
+            inner.corners.red.of.iter().for_each(|area| add_stored(Colour::R1, area));
+            inner.corners.black.of.iter().for_each(|area| add_stored(Colour::B1, area));
         }
         if is_last {
-            add(&mut found, layout, Colour::B2, &grid.excess.b2, |v: f64| v);
+            add(&mut found, layout, Colour::B2, &grid.row_sums.b2, |v: f64| v);
         }
         found
     };
-    for (step, &members) in teams.iter().enumerate() {
-        k.prepare(setup, components, members).unwrap();
-        let mut team = Team::new(members).unwrap();
+    for (step, &threads) in teams.iter().enumerate() {
+        k.prepare(setup, components, threads).unwrap();
+        let mut team = Team::new(threads).unwrap();
         let context = PivotContext::new(a[step % 2], components);
         {
             let k = &k;
-            let share = |me: Me| k.factorize_share(me, setup, &context, None);
+            let share = |me: TeamThread| k.factorize_share(me, setup, &context, None);
             team.run(|me| drop(share(me)), share).unwrap().unwrap();
         }
         k.fresh = false;
@@ -335,7 +335,7 @@ fn natural_matrix_returns_a() {
         k.prepare(&setup, components, 1).unwrap();
         let context = PivotContext::new(&a, components);
         let shared = &k;
-        let share = |me: Me| shared.factorize_share(me, &setup, &context, None);
+        let share = |me: TeamThread| shared.factorize_share(me, &setup, &context, None);
         Team::new(1).unwrap().run(|me| drop(share(me)), share).unwrap().unwrap();
         let (found_grid, mut found) = k.natural_matrix().unwrap().unwrap();
         assert_eq!((found_grid.nx, found_grid.ny), (nx, ny));

@@ -21,7 +21,7 @@
 
 use crate::base::loops::{combine, dot};
 use crate::base::reduce::{OtherRanks, Reduce, pairwise};
-use crate::base::team::{Me, Point};
+use crate::base::team::{Point, TeamThread};
 use crate::rrb::cpu::cycle::{DOWN, UP};
 use crate::rrb::cpu::iteration::thread::ThreadState;
 use crate::rrb::cpu::levels::Buffers;
@@ -116,7 +116,7 @@ impl<F: Format> ThreadState<'_, F> {
 impl<F: Format> Packed<F> {
     /// If the grid is distributed, computes r = r - alpha q for b1 in the first and the last row of this rank, and
     /// exchanges the halo rows of b1.
-    fn exchange_residual(&self, me: Me, alpha: Option<f64>) {
+    fn exchange_residual(&self, me: TeamThread, alpha: Option<f64>) {
         let grid = &self.grids[0];
         let Some(halo) = &grid.halo else { return };
         for row in grid.rows(me).filter(|&row| self.is_advanced(row)) {
@@ -144,7 +144,14 @@ impl<F: Format> Packed<F> {
 
     /// Computes r = r - alpha q (with `alpha`), and the downward sweep of the even level of the first grid. Stores the
     /// partial sums of rho and of <r, r> in `sums`.
-    fn descend_first(&self, me: Me, stage: usize, alpha: Option<f64>, sums: Reduce<1>, t: &mut Buffers<F::Real>) {
+    fn descend_first(
+        &self,
+        me: TeamThread,
+        stage: usize,
+        alpha: Option<f64>,
+        sums: Reduce<1>,
+        t: &mut Buffers<F::Real>,
+    ) {
         let grid = &self.grids[0];
         let (rows, n, m) = (grid.rows(me), grid.layout.cx, &grid.sweep);
         // The partial sums of <r, r> are stored after those of rho of all grids.
@@ -172,8 +179,8 @@ impl<F: Format> Packed<F> {
         if let Some(last) = rows.clone().last() {
             let end = t.row_mut(DROPPED + rows.end % 2, n);
             match next_thread(me, grid) {
-                Some(member) => {
-                    me.wait_for(member, Point::First, stage);
+                Some(thread) => {
+                    me.wait_for(thread, Point::First, stage);
                     // SAFETY: the next thread has posted this row.
                     unsafe {
                         let (pivot, a) = m.eliminated(Colour::B1, rows.end);
@@ -220,7 +227,14 @@ impl<F: Format> Packed<F> {
 
     /// Computes the upward sweep of the first grid's even level, then x, p and q = S1 p. Also computes x and p in halo
     /// rows. Stores the partial sums of <p, q> in `sigma`.
-    fn ascend_first(&self, me: Me, stage: usize, step: Option<(f64, f64)>, sigma: Reduce<1>, t: &mut Buffers<F::Real>) {
+    fn ascend_first(
+        &self,
+        me: TeamThread,
+        stage: usize,
+        step: Option<(f64, f64)>,
+        sigma: Reduce<1>,
+        t: &mut Buffers<F::Real>,
+    ) {
         let grid = &self.grids[0];
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
@@ -247,14 +261,14 @@ impl<F: Format> Packed<F> {
                 self.advance_row(rows.end, step, t);
             }
             me.post(Point::Last, stage);
-            if let Some(member) = next_thread(me, grid) {
-                me.wait_for(member, Point::First, stage);
+            if let Some(thread) = next_thread(me, grid) {
+                me.wait_for(thread, Point::First, stage);
             }
             if last > rows.start {
                 sigma.store(last, [self.multiply_row(last)]);
             }
-            if let Some(member) = previous_thread(me, grid) {
-                me.wait_for(member, Point::Last, stage);
+            if let Some(thread) = previous_thread(me, grid) {
+                me.wait_for(thread, Point::Last, stage);
             }
             sigma.store(rows.start, [self.multiply_row(rows.start)]);
         }

@@ -91,7 +91,7 @@ impl<'a> Rhs<'a> {
 
 /// Computation of the residual of S1 from b and, with an initial guess, from x.
 struct Start<'m, 'a, F: Format> {
-    member: &'m ThreadState<'a, F>,
+    thread: &'m ThreadState<'a, F>,
     /// Whether the caller's x contains an initial guess. Rows of x are loaded one by one; the first and the last row of
     /// a thread are loaded before the pass, because other threads read them. Without a guess, x = 0.
     guess: bool,
@@ -109,10 +109,10 @@ impl<F: Format> Start<'_, '_, F> {
     /// Loads the natural row of b that contains red row J and, with a guess, the next row of x that is needed. Computes
     /// y_r = D_r^-1 (b - A x)_r in row J, and sums of squares.
     fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]) {
-        let (k, Self { member, guess, rhs, out, squares, .. }) = (self.member.k, self);
-        let rows = member.rows();
+        let (k, Self { thread, guess, rhs, out, squares, .. }) = (self.thread.k, self);
+        let rows = thread.rows();
         if *guess && colour == Colour::R1 && row >= rows.start && row + 2 < rows.end {
-            member.load_guess(row + 1..row + 2, rhs.scale);
+            thread.load_guess(row + 1..row + 2, rhs.scale);
         }
         rhs.load(colour, row);
         let squares = &mut squares[row % 2];
@@ -124,7 +124,7 @@ impl<F: Format> Start<'_, '_, F> {
         // SAFETY: no thread writes A in this stage.
         let center = unsafe { k.matrix.center[colour].row(row, 0) };
         if *guess {
-            member.residual_of_row(colour, row, b, out);
+            thread.residual_of_row(colour, row, b, out);
             squares[colour as usize][1] = dot(out, out);
             over_center(y, out, center);
         } else {
@@ -135,13 +135,13 @@ impl<F: Format> Start<'_, '_, F> {
     /// Computes r = (b - A x)_b - A_br y_r in row J of a black colour. After both colours, stores the partial sums of
     /// row J.
     fn black(&mut self, colour: Colour, row: usize, y: Rows) {
-        let (k, Self { guess, rhs, out, squares, residual, partials, member }) = (self.member.k, self);
+        let (k, Self { guess, rhs, out, squares, residual, partials, thread }) = (self.thread.k, self);
         let squares = &mut squares[row % 2];
         let b = rhs.row(colour, row);
         // SAFETY: no thread writes A in this stage.
         let a = unsafe { k.matrix.straight.couplings(colour, row) };
         if *guess {
-            member.residual_of_row(colour, row, b, out);
+            thread.residual_of_row(colour, row, b, out);
             squares[colour as usize][1] = dot(out, out);
             subtract::<Double>(out, a, y);
         } else {
@@ -186,7 +186,7 @@ impl<F: Format> ThreadState<'_, F> {
         let (reds, rest) = scratch.split_at_mut(4 * (self.layout().cx + 2 * BORDER));
         let (rhs, rest) = Rhs::new(self.caller, self.layout(), scale, rest);
         let out = &mut rest[..self.layout().cx];
-        let mut start = Start { member: self, guess, rhs, out, squares: Default::default(), residual: 0.0, partials };
+        let mut start = Start { thread: self, guess, rhs, out, squares: Default::default(), residual: 0.0, partials };
         self.over_black_rows(reds, |step| match step {
             BlackRowStep::Red(colour, row, y) => start.red(colour, row, y),
             BlackRowStep::Black(colour, row, y) => start.black(colour, row, y),
@@ -273,7 +273,7 @@ impl<F: Format> ThreadState<'_, F> {
 mod tests {
     use super::*;
     use crate::base::number::Real;
-    use crate::base::team::{Me, Team};
+    use crate::base::team::{Team, TeamThread};
     use crate::krylov::solve_steps::{Arrays, Load};
     use crate::krylov::vectors::{Iterate, VectorSteps};
     use crate::rrb::cpu::PackedSolver;
@@ -285,10 +285,10 @@ mod tests {
     use crate::stencil::levels::Grid;
 
     /// Returns this thread's black r and all of x, as doubles.
-    fn black_r_and_x<F: Format>(member: &ThreadState<F>) -> (Vec<f64>, Vec<f64>) {
-        let (k, layout) = (member.k, member.layout());
+    fn black_r_and_x<F: Format>(thread: &ThreadState<F>) -> (Vec<f64>, Vec<f64>) {
+        let (k, layout) = (thread.k, thread.layout());
         let (mut r, mut x) = (Vec::new(), Vec::new());
-        for row in member.rows() {
+        for row in thread.rows() {
             for colour in Colour::ALL.into_iter().filter(|&c| layout.rows(c).contains(&row)) {
                 // SAFETY: the rows belong to this thread, and no thread writes them now.
                 unsafe {
@@ -303,17 +303,17 @@ mod tests {
     }
 
     /// Compares the fused stages with the unfused steps. Every thread of a team calls this function.
-    fn compare<F: Format>(member: &mut ThreadState<F>, single: bool) {
+    fn compare<F: Format>(thread: &mut ThreadState<F>, single: bool) {
         for (scale, guess) in [(1.0, false), (1.0, true), (0.25, true), (8.0, false)] {
-            let fused = member.fused_begin(scale, guess);
-            let (r, x) = black_r_and_x(member);
-            let again = member.residual(Iterate::X);
-            let (r_again, _) = black_r_and_x(member);
-            let rhs_norm2 = member.load(scale, Load::System(guess)).0;
-            let whole = if guess { member.whole_residual_norm2(None) } else { rhs_norm2 };
-            member.reduce(Eliminated::Rhs);
-            let norm2 = member.residual(if guess { Iterate::X } else { Iterate::Zero });
-            let (r_textbook, x_textbook) = black_r_and_x(member);
+            let fused = thread.fused_begin(scale, guess);
+            let (r, x) = black_r_and_x(thread);
+            let again = thread.residual(Iterate::X);
+            let (r_again, _) = black_r_and_x(thread);
+            let rhs_norm2 = thread.load(scale, Load::System(guess)).0;
+            let whole = if guess { thread.whole_residual_norm2(None) } else { rhs_norm2 };
+            thread.reduce(Eliminated::Rhs);
+            let norm2 = thread.residual(if guess { Iterate::X } else { Iterate::Zero });
+            let (r_textbook, x_textbook) = black_r_and_x(thread);
             let [fused_whole, fused_norm2] = fused.1.unwrap();
             assert_eq!((fused.0, fused_whole), (rhs_norm2, whole));
             if guess {
@@ -329,22 +329,22 @@ mod tests {
             // If the fused start has not stored the right-hand side of S1, `residual` has computed it.
             assert_eq!((again, &r_again), (norm2, &r_textbook));
             // Red x still contains values of the previous system. The fused end must not read them.
-            let fused = member.fused_complete(scale);
-            let (_, x) = black_r_and_x(member);
-            member.fused_begin(scale, guess);
-            let largest = member.substitute();
-            assert_eq!(fused, (largest, Some(member.whole_residual_norm2(Some(scale)))));
-            assert_eq!(x, black_r_and_x(member).1);
+            let fused = thread.fused_complete(scale);
+            let (_, x) = black_r_and_x(thread);
+            thread.fused_begin(scale, guess);
+            let largest = thread.substitute();
+            assert_eq!(fused, (largest, Some(thread.whole_residual_norm2(Some(scale)))));
+            assert_eq!(x, black_r_and_x(thread).1);
         }
     }
 
-    fn on_a_team<F: Format>(nx: usize, ny: usize, members: usize, storage: Storage) {
+    fn on_a_team<F: Format>(nx: usize, ny: usize, threads: usize, storage: Storage) {
         let grid = Grid { nx, ny };
         let matrix = matrix(grid, 3);
         let a = five_points(grid, &matrix);
         let setup = setup(storage, 1.0, if storage == Storage::F64 { 1.0 } else { 4.0 });
         let mut k = Packed::<F>::new(Shape::new(&a, &setup), None).unwrap();
-        let mut team = Team::new(members).unwrap();
+        let mut team = Team::new(threads).unwrap();
         k.factorize(&mut team, &a, &setup, &inspected(&a).components).unwrap();
         let k = &k;
         let mut state = 5;
@@ -363,19 +363,19 @@ mod tests {
             first_row: 0,
         };
         let caller = CallerArrays::new(arrays, usize::MAX);
-        let program = |me: Me| compare(&mut ThreadState::new(k, me, &caller, None), storage == Storage::Mixed);
+        let program = |me: TeamThread| compare(&mut ThreadState::new(k, me, &caller, None), storage == Storage::Mixed);
         team.run(program, program).unwrap();
     }
 
     #[test]
     fn fused_start_and_end_equal_unfused_steps() {
-        for (nx, ny, members) in
+        for (nx, ny, threads) in
             [(5, 17, 1), (64, 65, 1), (1, 300, 1), (300, 1, 1), (33, 2, 1), (97, 101, 2), (128, 130, 3), (5000, 4, 2)]
         {
-            on_a_team::<Double>(nx, ny, members, Storage::F64);
-            on_a_team::<Single>(nx, ny, members, Storage::F32);
-            on_a_team::<BrainFloat>(nx, ny, members, Storage::Bf16);
-            on_a_team::<Mixed>(nx, ny, members, Storage::Mixed);
+            on_a_team::<Double>(nx, ny, threads, Storage::F64);
+            on_a_team::<Single>(nx, ny, threads, Storage::F32);
+            on_a_team::<BrainFloat>(nx, ny, threads, Storage::Bf16);
+            on_a_team::<Mixed>(nx, ny, threads, Storage::Mixed);
         }
     }
 }

@@ -32,8 +32,8 @@ const MAX_BETA: f64 = 2.0;
 
 /// Evaluates `$body` for a vector, whose arrays are `$v` in the number type of the vector.
 macro_rules! with_vector {
-    ($member:expr, $id:expr, |$v:ident| $body:expr) => {
-        match $member.vector($id) {
+    ($thread:expr, $id:expr, |$v:ident| $body:expr) => {
+        match $thread.vector($id) {
             Vector::Double($v) => $body,
             Vector::OfCg($v) => $body,
             Vector::OfSweeps($v) => $body,
@@ -184,7 +184,8 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
         let first = self.first();
         first.refresh_down(me, first, k.shape.fused && !k.shape.schur, self.z());
         match k.aggregated.get() {
-            // SAFETY: all threads have written their rows of z, and wait at the barriers of `apply`.
+            // SAFETY: this thread has written its rows of z. No code uses z while `apply` runs, because all threads of
+            // the team execute this call, which begins and ends with a barrier.
             Some(aggregated) => unsafe { aggregated.apply(&me, self.coarse_method, k.unit, self.z()) },
             None => apply_section(&mut self.sections, 0, &k.recursion()),
         }
@@ -203,7 +204,7 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
     fn square_of_means(&mut self) -> f64 {
         let k = self.k;
         // SAFETY: no thread writes the centers.
-        let center = |place, len| unsafe { k.matrix.center.values(place, len) };
+        let center = |position, len| unsafe { k.matrix.center.values(position, len) };
         k.singular.system().square_of_means(self.me, &self.rows(), &k.r, center)
     }
 
@@ -265,7 +266,7 @@ impl<F: Format> ThreadState<'_, F> {
             let mut may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner);
             // If the hierarchy cannot be built, the solve continues with the current M.
             if let Some(made) =
-                may.take().and_then(|storage| k.aggregate(storage, KeptAggregates::default(), self.me.members).ok())
+                may.take().and_then(|storage| k.aggregate(storage, KeptAggregates::default(), self.me.threads).ok())
             {
                 // The call cannot fail: `aggregated` is empty whenever `may_aggregate` has a value.
                 let _ = k.aggregated.set(made);

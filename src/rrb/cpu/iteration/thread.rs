@@ -5,7 +5,7 @@ use crate::base::loops::dot;
 use crate::base::number::Real;
 use crate::base::reduce::{Reduce, max_abs};
 use crate::base::shared::Number;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::krylov::cpu::caller::CallerArrays;
 use crate::report::Observer;
 use crate::rrb::cpu::colour_array::FourColours;
@@ -31,7 +31,7 @@ pub(super) enum NotLoaded {
 /// State of one thread during a solve.
 pub struct ThreadState<'a, F: Format> {
     pub(super) k: &'a Packed<F>,
-    pub(super) me: Me<'a>,
+    pub(super) me: TeamThread<'a>,
     pub(super) sections: Sections<'a, F>,
     pub(super) caller: &'a CallerArrays<'a>,
     /// Observer of the caller on thread 0; `None` on all other threads.
@@ -57,7 +57,7 @@ pub(super) enum BlackRowStep<'a> {
 impl<'a, F: Format> ThreadState<'a, F> {
     pub fn new(
         k: &'a Packed<F>,
-        me: Me<'a>,
+        me: TeamThread<'a>,
         caller: &'a CallerArrays<'a>,
         observer: Option<&'a mut dyn Observer>,
     ) -> Self {

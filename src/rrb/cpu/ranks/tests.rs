@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::base::heap::Counted;
-use crate::base::team::{Me, Team};
+use crate::base::team::{Team, TeamThread};
 use crate::distributed::strips::Strips;
 use crate::distributed::{Comm, threads};
 use crate::krylov::solve_steps::{Arrays, SolveSteps, begin, complete};
@@ -64,7 +64,7 @@ fn poison_matrix<F: Format>(k: &Packed<F>) {
     for (q, grid) in k.grids.iter().enumerate().filter(|(_, grid)| grid.halo.is_some()) {
         let poison = Poison { layout: &grid.layout, own: grid.own.clone() };
         let (nan, short) = (f64::NAN, F::write(f64::NAN));
-        poison.four(&grid.excess, nan);
+        poison.four(&grid.row_sums, nan);
         poison.four(&grid.inverse, nan);
         poison.diagonal(&grid.red_diagonal, Colour::R1, nan);
         poison.diagonal(&grid.black_diagonal, Colour::B1, nan);
@@ -72,7 +72,7 @@ fn poison_matrix<F: Format>(k: &Packed<F>) {
         poison.diagonal(&grid.sweep.diagonal, Colour::B1, short);
         poison.four(&grid.sweep.stored_pivot, short);
         if let Some(inner) = &grid.recursion {
-            poison.four(&inner.excess, short);
+            poison.four(&inner.row_sums, short);
             poison.diagonal(&inner.corners.red, Colour::R1, short);
             poison.diagonal(&inner.corners.black, Colour::B1, short);
         }
@@ -124,7 +124,7 @@ fn results_of_ranks<F: Format>(
     grid: Grid,
     setup: &Setup,
     (ranks, reproducible): (usize, bool),
-    members: usize,
+    threads: usize,
 ) -> Vec<(Vec<u64>, Vec<u64>)> {
     let all = threads::ranks(ranks);
     let b: Vec<f64> = (0..grid.nodes()).map(|p| (p as f64).sin()).collect();
@@ -142,7 +142,7 @@ fn results_of_ranks<F: Format>(
         let mut k = Packed::<F>::new(Shape::new(&a, setup), Some(&domain)).unwrap();
         let whole = five_points(grid, arrays);
         let components = inspected(&whole).components;
-        let mut team = Team::new(members).unwrap();
+        let mut team = Team::new(threads).unwrap();
         for _ in 0..2 {
             k.factorize(&mut team, &a, setup, &components).unwrap();
             poison_matrix(&k);
@@ -175,7 +175,7 @@ fn results_of_ranks<F: Format>(
     let comms: Vec<_> = all.iter().map(|rank| Comm::new(&rank.table()).unwrap()).collect();
     let seen: Vec<_> = (0..ranks).map(|_| Mutex::new((Vec::new(), Vec::new()))).collect();
     // Each thread of this team represents a rank, and has another team of threads.
-    let run = |me: Me| *lock(&seen[me.index]) = one(comms[me.index].clone());
+    let run = |me: TeamThread| *lock(&seen[me.index]) = one(comms[me.index].clone());
     Team::new(ranks).unwrap().run(run, run).unwrap();
     seen.into_iter().map(|seen| seen.into_inner().unwrap()).collect()
 }
@@ -192,14 +192,14 @@ fn check<F: Format>(storage: Storage) {
                 // Bound for the rounding errors of the vectors after two steps.
                 let rounded = if storage == Storage::F64 { 1e-12 } else { 1e-4 };
                 let one = &results_of_ranks::<F>(&arrays, grid, &wanted, (1, true), 2)[0];
-                for (ranks, members) in [(2, 1), (3, 2), (4, 1)] {
-                    let all = results_of_ranks::<F>(&arrays, grid, &wanted, (ranks, true), members);
+                for (ranks, threads) in [(2, 1), (3, 2), (4, 1)] {
+                    let all = results_of_ranks::<F>(&arrays, grid, &wanted, (ranks, true), threads);
                     assert!(all.iter().all(|(sums, _)| *sums == one.0), "{nx} x {ny}, {kind:?}, {fused}, {ranks}");
                     let x: Vec<u64> = all.into_iter().flat_map(|(_, x)| x).collect();
                     assert!(x == one.1, "{nx} x {ny}, {kind:?}, {fused}, {ranks}: x");
                     // If each rank sends one total instead of all partial sums, all ranks have equal sums, and no sum
                     // is NaN.
-                    let by_ranks = results_of_ranks::<F>(&arrays, grid, &wanted, (ranks, false), members);
+                    let by_ranks = results_of_ranks::<F>(&arrays, grid, &wanted, (ranks, false), threads);
                     let (sums, _) = &by_ranks[0];
                     assert!(
                         by_ranks.iter().all(|(others, _)| others == sums),

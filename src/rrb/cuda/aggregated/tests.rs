@@ -48,7 +48,7 @@ fn levels(cuda: &mut Cuda, System { a, .. }: &System) -> Vec<Level> {
     };
     cuda.factorize(&view, &setup, &inspection.components).unwrap();
     let Solver::Packed(packed) = &cuda.solver else { panic!("not on the device") };
-    packed.aggregated.as_ref().unwrap().engine.launched().levels().to_vec()
+    packed.aggregated.as_ref().unwrap().multigrid.launched().levels().to_vec()
 }
 
 /// The number of aggregates must agree exactly, because both programs use the same handshakes and hashes.

@@ -7,7 +7,7 @@ use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::number::Real;
 use crate::base::shared::{Number, Shared};
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::base::workers::Workers;
 use crate::direct::couplings::Couplings;
 use crate::error::{Error, Result};
@@ -37,8 +37,9 @@ impl<V: Real + Number> Aggregated<V> {
 }
 
 impl<V: Real + Number> Apply for Aggregated<V> {
-    fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
-        // SAFETY: no thread writes `from`, and the cycle accesses each row of `to` once (`Apply::apply`).
+    fn apply(&self, me: &TeamThread, from: &Shared, to: &Shared) {
+        // SAFETY: no thread writes `from` (`Apply::apply`). Each thread writes other rows of `to`, each in one call of
+        // the second closure.
         unsafe {
             let from = from.slice(0, self.cycle.rows());
             self.cycle.apply(me, CoarseMethod::Flexible, |i| from[i], |i, z| to.slice_mut(i, 1)[0] = z);

@@ -2,7 +2,7 @@
 
 use crate::aggregation::KeptAggregates;
 use crate::base::shared::Shared;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 
 pub const WHAT: &str = "a preconditioner";
 
@@ -13,7 +13,7 @@ pub trait Apply: Send + Sync {
     /// ([`Chunks::own`]) of `to` are written. A barrier must follow before another thread reads these rows.
     ///
     /// [`Chunks::own`]: crate::krylov::cpu::chunks::Chunks::own
-    fn apply(&self, me: &Me, from: &Shared, to: &Shared);
+    fn apply(&self, me: &TeamThread, from: &Shared, to: &Shared);
     /// Returns whether M^-1 is linear. If not, CG uses its flexible beta.
     fn is_linear(&self) -> bool {
         true
@@ -34,5 +34,5 @@ pub struct Purpose {
     /// Whether the matrix is symmetric.
     pub symmetric: bool,
     /// Whether the entries of M are stored in f32; the arithmetic is in f64 in any case.
-    pub single: bool,
+    pub f32_values: bool,
 }

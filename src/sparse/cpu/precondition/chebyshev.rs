@@ -5,7 +5,7 @@ use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::number::Real;
 use crate::base::shared::Shared;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::base::workers::Workers;
 use crate::error::{Result, reserve};
 use crate::krylov::cpu::chunks::Chunks;
@@ -58,7 +58,7 @@ impl<I: Index, V: Real> Chebyshev<I, V> {
 }
 
 impl<I: Index, V: Real + Send + Sync> Apply for Chebyshev<I, V> {
-    fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
+    fn apply(&self, me: &TeamThread, from: &Shared, to: &Shared) {
         let rows = self.inverse.len();
         let own = Chunks::new(rows).own(me);
         let [step, left] = &self.workspace;

@@ -4,7 +4,7 @@ use super::apply::Apply;
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::shared::Shared;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::error::Result;
 use crate::krylov::cpu::chunks::Chunks;
 use crate::sparse::inverse_diagonal;
@@ -23,7 +23,7 @@ impl Jacobi {
 }
 
 impl Apply for Jacobi {
-    fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
+    fn apply(&self, me: &TeamThread, from: &Shared, to: &Shared) {
         let own = Chunks::new(self.inverse.len()).own(me);
         // SAFETY: no thread writes `from`, and the rows of `to` belong to this thread (`Apply::apply`).
         let (from, to) = unsafe { (from.slice(own.start, own.len()), to.slice_mut(own.start, own.len())) };

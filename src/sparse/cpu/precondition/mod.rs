@@ -20,7 +20,7 @@ use crate::base::heap::{Counted, boxed};
 use crate::base::index::Index;
 use crate::base::number::Real;
 use crate::base::shared::{Number, Shared};
-use crate::base::team::{Me, Team};
+use crate::base::team::{Team, TeamThread};
 use crate::error::{Error, Result};
 use crate::options::Preconditioner as Kind;
 use crate::sparse::backend::Preconditioning;
@@ -43,7 +43,7 @@ pub struct Preconditioner {
 
 impl Preconditioner {
     /// Computes `to` = M^-1 `from`, or `to` = M^-T `from`, under the conditions of [`Apply::apply`].
-    pub fn apply(&self, me: &Me, from: &Shared, to: &Shared, transposed: bool) {
+    pub fn apply(&self, me: &TeamThread, from: &Shared, to: &Shared, transposed: bool) {
         let other = self.transposed.as_deref().filter(|_| transposed);
         other.unwrap_or(&*self.own).apply(me, from, to);
     }
@@ -98,7 +98,7 @@ pub fn make<I: Index>(
         let extents = format!("a preconditioner needs a square matrix, got {} rows and", a.rows());
         return Err(Error::Dimension(format!("{extents} {} columns", a.cols)));
     }
-    if purpose.single {
+    if purpose.f32_values {
         make_of::<I, f32>(a, wanted, purpose, kept, team)
     } else {
         make_of::<I, f64>(a, wanted, purpose, kept, team)
@@ -124,7 +124,7 @@ fn make_of<I: Index, V: Real + Number>(
             PreconditionerSetup::of(make(split)?, transposed)
         }
         Kind::Amg => {
-            let own = Aggregated::<V>::new(a, kept, team.members())?;
+            let own = Aggregated::<V>::new(a, kept, team.threads())?;
             Ok(PreconditionerSetup { aggregates_kept: own.aggregates_kept(), ..PreconditionerSetup::of(own, None)? })
         }
         Kind::Chebyshev => {
@@ -152,8 +152,8 @@ fn make_triangular<I: Index, V: Real + Number>(
         let factors = factors_in_order(a, &order.rows, wanted)?;
         (order, factors)
     } else {
-        let members = team.members();
-        let (order, factors) = team.both(|| by_levels(a, members), || factors(a, wanted))?;
+        let threads = team.threads();
+        let (order, factors) = team.both(|| by_levels(a, threads), || factors(a, wanted))?;
         (order?, factors?)
     };
     let (order, Factors { split, shift, pivot }) = (Counted::new(order, WHAT)?, factors);

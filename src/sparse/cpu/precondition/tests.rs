@@ -8,7 +8,7 @@ use crate::error::RRB_ERR_MATRIX;
 use crate::sparse::{AnyCsr, Entries, Matrix, Order, factors as incomplete};
 
 /// Team sizes with which M^-1 is applied.
-const MEMBERS: [usize; 4] = [1, 2, 3, 7];
+const THREADS: [usize; 4] = [1, 2, 3, 7];
 /// Numbers of rows: odd ones, and those near a power of two.
 const SIZES: [usize; 7] = [1, 2, 3, 5, 17, 64, 65];
 
@@ -72,17 +72,17 @@ fn times_part(a: &Dense, is_in: impl Fn(usize, usize) -> bool, x: &[f64]) -> Vec
 
 /// Computes ILU(0) from its definition: (L U)_ij = a_ij at all entries, where L has a unit diagonal. Returns `None` if
 /// a pivot is not positive.
-fn factors(a: &Dense, places: &[(usize, usize, f64)]) -> Option<Dense> {
+fn factors(a: &Dense, pattern: &[(usize, usize, f64)]) -> Option<Dense> {
     let n = a.len();
-    let mut is_place = vec![vec![false; n]; n];
-    places.iter().for_each(|&(i, j, _)| is_place[i][j] = true);
+    let mut in_pattern = vec![vec![false; n]; n];
+    pattern.iter().for_each(|&(i, j, _)| in_pattern[i][j] = true);
     let mut f = vec![vec![0.0; n]; n];
     for k in 0..2 * n {
         // Computes row d of U, then column d of L.
         let d = k / 2;
         for other in d..n {
             let (i, j) = if k % 2 == 0 { (d, other) } else { (other, d) };
-            if (k % 2 == 1 && i == j) || !is_place[i][j] {
+            if (k % 2 == 1 && i == j) || !in_pattern[i][j] {
                 continue;
             }
             let sum = a[i][j] - (0..d).map(|m| f[i][m] * f[m][j]).sum::<f64>();
@@ -103,11 +103,11 @@ fn multiply_factors(f: &Dense, z: &[f64]) -> Vec<f64> {
 }
 
 fn purpose(symmetric: bool) -> Purpose {
-    Purpose { transposes: true, symmetric, single: false }
+    Purpose { transposes: true, symmetric, f32_values: false }
 }
 
-fn made(matrix: &dyn Matrix, wanted: Preconditioning, symmetric: bool, members: usize) -> Result<PreconditionerSetup> {
-    let mut team = Team::new(members)?;
+fn made(matrix: &dyn Matrix, wanted: Preconditioning, symmetric: bool, threads: usize) -> Result<PreconditionerSetup> {
+    let mut team = Team::new(threads)?;
     match matrix.any() {
         AnyCsr::Narrow(a) => make(a, &wanted, &purpose(symmetric), KeptAggregates::default(), &mut team),
         AnyCsr::Wide(a) => make(a, &wanted, &purpose(symmetric), KeptAggregates::default(), &mut team),
@@ -115,18 +115,18 @@ fn made(matrix: &dyn Matrix, wanted: Preconditioning, symmetric: bool, members: 
 }
 
 /// Returns M^-1 r and M^-T r.
-fn applied(made: &PreconditionerSetup, r: &[f64], members: usize) -> [Vec<f64>; 2] {
+fn applied(made: &PreconditionerSetup, r: &[f64], threads: usize) -> [Vec<f64>; 2] {
     let n = r.len();
     let (from, to, other) = (Shared::zeroed(n).unwrap(), Shared::zeroed(n).unwrap(), Shared::zeroed(n).unwrap());
     // SAFETY: only this thread uses the vector.
     unsafe { from.slice_mut(0, n) }.copy_from_slice(r);
     let m = made.precondition.as_ref().unwrap();
-    let work = |me: Me| {
+    let work = |me: TeamThread| {
         m.apply(&me, &from, &to, false);
         me.barrier();
         m.apply(&me, &from, &other, true);
     };
-    Team::new(members).unwrap().run(work, work).unwrap();
+    Team::new(threads).unwrap().run(work, work).unwrap();
     // SAFETY: the run of the team has ended.
     [&to, &other].map(|v| unsafe { v.slice(0, n) }.to_vec())
 }
@@ -134,7 +134,7 @@ fn applied(made: &PreconditionerSetup, r: &[f64], members: usize) -> [Vec<f64>; 
 /// Returns M^-1 r and M^-T r, which must be bitwise identical for all team sizes.
 fn applied_by_all(a: &dyn Matrix, wanted: Preconditioning, symmetric: bool, r: &[f64]) -> [Vec<f64>; 2] {
     let [first, others @ ..] =
-        MEMBERS.map(|members| applied(&made(a, wanted, symmetric, members).unwrap(), r, members));
+        THREADS.map(|threads| applied(&made(a, wanted, symmetric, threads).unwrap(), r, threads));
     others.iter().for_each(|other| assert_eq!(*other, first));
     first
 }
@@ -339,9 +339,9 @@ fn coloured_factors_are_those_of_the_permuted_matrix() {
         for symmetric in [false, true] {
             let (all, r) = (entries(n, symmetric), vector(n, 17));
             let (rows, colours) = coloured(n, &all);
-            let mut place = vec![0; n];
-            rows.iter().enumerate().for_each(|(k, &row)| place[row] = k);
-            let permuted: Vec<_> = all.iter().map(|&(i, j, value)| (place[i], place[j], value)).collect();
+            let mut position = vec![0; n];
+            rows.iter().enumerate().for_each(|(k, &row)| position[row] = k);
+            let permuted: Vec<_> = all.iter().map(|&(i, j, value)| (position[i], position[j], value)).collect();
             let a = dense(n, &permuted);
             let f = factors(&a, &permuted).unwrap();
             let ssor = |z: &[f64]| {
@@ -360,8 +360,8 @@ fn coloured_factors_are_those_of_the_permuted_matrix() {
                 let found = if kind == Kind::Ssor { ssor(&permuted) } else { multiply_factors(&f, &permuted) };
                 let expected: Vec<f64> = rows.iter().map(|&row| r[row]).collect();
                 assert_near(&found, &expected, &format!("{kind:?}, {n} rows"));
-                for members in MEMBERS {
-                    let made = made(&*matrix(n, &all), wanted, symmetric, members).unwrap();
+                for threads in THREADS {
+                    let made = made(&*matrix(n, &all), wanted, symmetric, threads).unwrap();
                     assert_eq!((made.colours, made.levels), (colours, colours), "{kind:?}, {n} rows");
                 }
             }

@@ -5,7 +5,7 @@ use crate::base::heap::Counted;
 use crate::base::index::Index;
 use crate::base::number::Real;
 use crate::base::shared::Shared;
-use crate::base::team::{Me, Team};
+use crate::base::team::{Team, TeamThread};
 use crate::error::{Result, collected, push, reserve};
 use crate::sparse::cpu::stages::{Order, Stages};
 use crate::sparse::cpu::values::Values;
@@ -43,7 +43,7 @@ impl<I: Index, V: Real + Send> TriangularSolver<I, V> {
 
     /// Solves x_i = first(i) - sum over j of t_ij x_j for all rows, in the order of processing or, if `BACK`, in the
     /// reverse order. The sum is in the order of the stored entries. Barriers are as in `Stages::run`.
-    fn solve<const BACK: bool>(&self, me: &Me, t: &Triangle<I, V>, x: Values, first: impl Fn(usize) -> f64) {
+    fn solve<const BACK: bool>(&self, me: &TeamThread, t: &Triangle<I, V>, x: Values, first: impl Fn(usize) -> f64) {
         self.stages.run(
             me,
             BACK,
@@ -73,7 +73,7 @@ struct Span {
     /// Entries per row.
     width: usize,
     /// Position of the first of these rows in the order of processing.
-    place: usize,
+    position: usize,
     /// Index of the first entry in `col` and `val`.
     entry: usize,
 }
@@ -87,18 +87,18 @@ impl<I: Index, V: Real> Triangle<I, V> {
         for unit in order.units.windows(2) {
             units.push(spans.len());
             let mut before = None;
-            for place in unit[0]..unit[1] {
-                let entries = entries(&order.rows[place]);
+            for position in unit[0]..unit[1] {
+                let entries = entries(&order.rows[position]);
                 let width = Some(entries.len());
                 if width != before {
-                    push(&mut spans, Span { width: entries.len(), place, entry: col.len() }, WHAT)?;
+                    push(&mut spans, Span { width: entries.len(), position, entry: col.len() }, WHAT)?;
                     before = width;
                 }
                 col.extend_from_slice(&t.col[entries]);
             }
         }
         units.push(spans.len());
-        push(&mut spans, Span { width: 0, place: order.rows.len(), entry: col.len() }, WHAT)?;
+        push(&mut spans, Span { width: 0, position: order.rows.len(), entry: col.len() }, WHAT)?;
         let val = converted(order.rows.iter().flat_map(|row| t.val[entries(row)].iter().copied()), t.val.len())?;
         Ok(Self { spans, units, col, val })
     }
@@ -117,7 +117,7 @@ impl<I: Index, V: Real> Triangle<I, V> {
         for k in spans.clone() {
             let k = if BACK { spans.start + spans.end - 1 - k } else { k };
             let (span, next) = (self.spans[k], self.spans[k + 1]);
-            let (rows, entries) = (&rows[span.place..next.place], span.entry..next.entry);
+            let (rows, entries) = (&rows[span.position..next.position], span.entry..next.entry);
             let (col, val) = (&self.col[entries.clone()], &self.val[entries]);
             // SAFETY: guaranteed by the caller.
             unsafe {
@@ -193,7 +193,7 @@ unsafe fn solve_row<I: Index, V: Real>(i: usize, col: &[I], val: &[V], x: Values
 }
 
 impl<I: Index, V: Real + Send + Sync> Apply for TriangularSolver<I, V> {
-    fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
+    fn apply(&self, me: &TeamThread, from: &Shared, to: &Shared) {
         let x = Values::of(to);
         // The rows and columns of the matrix are used as indices into this vector.
         assert_eq!(x.count(), self.scale.len());

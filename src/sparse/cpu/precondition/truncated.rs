@@ -4,7 +4,7 @@ use super::apply::Apply;
 use crate::base::index::Index;
 use crate::base::number::Real;
 use crate::base::shared::Shared;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::error::Result;
 use crate::krylov::cpu::chunks::Chunks;
 use crate::krylov::series::{SeriesSteps, series};
@@ -31,7 +31,7 @@ impl<I: Index, V: Real> NeumannSeries<I, V> {
 }
 
 impl<I: Index, V: Real + Send + Sync> Apply for NeumannSeries<I, V> {
-    fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
+    fn apply(&self, me: &TeamThread, from: &Shared, to: &Shared) {
         let own = Chunks::new(self.scale.len()).own(me);
         let [first, second] = &self.workspace;
         let Ok(()) = series(&mut Steps { m: self, me, own, r: from }, self.order, [first, second], to);
@@ -47,7 +47,7 @@ impl<I: Index, V: Real + Send + Sync> Apply for NeumannSeries<I, V> {
 /// barrier.
 struct Steps<'a, I, V> {
     m: &'a NeumannSeries<I, V>,
-    me: &'a Me<'a>,
+    me: &'a TeamThread<'a>,
     own: Range<usize>,
     r: &'a Shared,
 }

@@ -6,7 +6,7 @@ use super::sweep::Sweep;
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::shared::Shared;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::error::Result;
 use crate::krylov::cpu::chunks::Chunks;
 use std::ops::Range;
@@ -49,7 +49,7 @@ impl<I: Index> Blocks<I> {
 }
 
 impl<I: Index> Sweep for Blocks<I> {
-    fn sweep(&self, me: &Me, x: &Shared, b: &Shared, old: &Shared) {
+    fn sweep(&self, me: &TeamThread, x: &Shared, b: &Shared, old: &Shared) {
         let n = self.rows.count();
         let own = Chunks::new(n).own(me);
         // SAFETY: these are rows of this thread. Until the barrier, the other threads use only their own rows

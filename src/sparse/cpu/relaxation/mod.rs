@@ -21,7 +21,7 @@ use crate::base::csr::Csr;
 use crate::base::heap::boxed;
 use crate::base::index::Index;
 use crate::base::shared::Shared;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
 use crate::options::Ordering;
 pub use crate::sparse::backend::SweepParameters;
@@ -40,8 +40,8 @@ pub struct Relaxation {
 }
 
 impl Relaxation {
-    /// Creates the sweeps of a square matrix with a nonzero diagonal, for a team of `members` threads.
-    pub fn new<I: Index>(a: &Csr<I>, wanted: &SweepParameters, members: usize) -> Result<Self> {
+    /// Creates the sweeps of a square matrix with a nonzero diagonal, for a team of `threads` threads.
+    pub fn new<I: Index>(a: &Csr<I>, wanted: &SweepParameters, threads: usize) -> Result<Self> {
         check(a)?;
         let SweepParameters { simultaneous, omega, ordering, blocks } = *wanted;
         let (method, colours, levels): (Box<dyn Sweep>, _, _) = match ordering {
@@ -53,7 +53,7 @@ impl Relaxation {
                 (boxed(Ordered::new(a, order, omega, false)?, WHAT)?, colours, 0)
             }
             Ordering::Natural | Ordering::Symmetric => {
-                let order = by_levels(a, members)?;
+                let order = by_levels(a, threads)?;
                 let levels = order.levels.len() - 1;
                 let symmetric = ordering == Ordering::Symmetric;
                 (boxed(Ordered::new(a, order, omega, symmetric)?, WHAT)?, 0, levels)
@@ -65,7 +65,7 @@ impl Relaxation {
     /// Computes one sweep on x. `old` is a workspace for a copy of x. All threads of the team call this function
     /// together, after a barrier, and it ends with a barrier. Between these barriers, no other code may use x or `old`,
     /// or write b.
-    pub fn sweep(&self, me: &Me, x: &Shared, b: &Shared, old: &Shared) {
+    pub fn sweep(&self, me: &TeamThread, x: &Shared, b: &Shared, old: &Shared) {
         self.method.sweep(me, x, b, old);
     }
 

@@ -6,7 +6,7 @@ use super::sweep::Sweep;
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::shared::Shared;
-use crate::base::team::Me;
+use crate::base::team::TeamThread;
 use crate::error::Result;
 use crate::sparse::cpu::stages::{Order, Stages};
 use crate::sparse::cpu::values::Values;
@@ -28,13 +28,13 @@ impl<I: Index> Ordered<I> {
         Ok(Self { rows, order, stages, symmetric })
     }
 
-    fn pass(&self, me: &Me, backward: bool, x: Values, b: &[f64]) {
-        let relax = |place: usize| {
-            let i = self.order.rows[place].at();
+    fn pass(&self, me: &TeamThread, backward: bool, x: Values, b: &[f64]) {
+        let relax = |position: usize| {
+            let i = self.order.rows[position].at();
             // SAFETY: during a stage, each thread writes only rows of its own units. If the stage is one level, row i
             // reads no rows of other units of the stage, because units of a level are not connected (`Ordered::new`).
             // If the stage consists of several levels, only thread 0 processes it.
-            unsafe { x.set(i, self.rows.relaxed(place, b[i], x.get(i), |j| x.get(j))) };
+            unsafe { x.set(i, self.rows.relaxed(position, b[i], x.get(i), |j| x.get(j))) };
         };
         let units = &self.order.units;
         self.stages.run(
@@ -42,11 +42,11 @@ impl<I: Index> Ordered<I> {
             backward,
             |unit| self.rows.work(units[unit]),
             |unit| {
-                let places = units[unit]..units[unit + 1];
+                let positions = units[unit]..units[unit + 1];
                 if backward {
-                    places.rev().for_each(relax);
+                    positions.rev().for_each(relax);
                 } else {
-                    places.for_each(relax);
+                    positions.for_each(relax);
                 }
             },
         );
@@ -54,7 +54,7 @@ impl<I: Index> Ordered<I> {
 }
 
 impl<I: Index> Sweep for Ordered<I> {
-    fn sweep(&self, me: &Me, x: &Shared, b: &Shared, _: &Shared) {
+    fn sweep(&self, me: &TeamThread, x: &Shared, b: &Shared, _: &Shared) {
         let x = Values::of(x);
         // The rows and columns of the matrix, which is square, are used as indices into x.
         assert_eq!(x.count(), self.rows.count());

@@ -19,17 +19,17 @@ impl<I: Index> Rows<I> {
     /// Copies the rows of a matrix with a nonzero diagonal in the order `order`; `None` means ascending order.
     pub fn new(a: &Csr<I>, order: Option<&[I]>, omega: f64) -> Result<Self> {
         let n = a.rows();
-        let row_at = |place: usize| order.map_or(place, |rows| rows[place].at());
+        let row_at = |position: usize| order.map_or(position, |rows| rows[position].at());
         let (mut ptr, mut diagonal) = (zeroed(n + 1, WHAT)?, zeroed(n, WHAT)?);
-        for place in 0..n {
-            ptr[place + 1] = a.len(row_at(place)) - 1;
+        for position in 0..n {
+            ptr[position + 1] = a.len(row_at(position)) - 1;
         }
         lengths_to_pointers(&mut ptr);
         let (mut col, mut val) = (Vec::new(), Vec::new());
         reserve(&mut col, ptr[n], WHAT)?;
         reserve(&mut val, ptr[n], WHAT)?;
-        for (place, diagonal) in diagonal.iter_mut().enumerate() {
-            let row = row_at(place);
+        for (position, diagonal) in diagonal.iter_mut().enumerate() {
+            let row = row_at(position);
             for (j, value) in a.row(row) {
                 if j == row {
                     *diagonal = value;
@@ -48,8 +48,8 @@ impl<I: Index> Rows<I> {
     }
 
     /// Returns the number of rows plus off-diagonal entries before a position.
-    pub fn work(&self, place: usize) -> usize {
-        place + self.ptr[place]
+    pub fn work(&self, position: usize) -> usize {
+        position + self.ptr[position]
     }
 
     /// Returns the new x_i for the row at this position, where x(j) returns the current x_j:
@@ -59,11 +59,11 @@ impl<I: Index> Rows<I> {
     /// ```
     ///
     /// The sum is in the order of ascending columns.
-    pub fn relaxed(&self, place: usize, b_i: f64, x_i: f64, x: impl Fn(usize) -> f64) -> f64 {
-        let entries = self.ptr[place]..self.ptr[place + 1];
+    pub fn relaxed(&self, position: usize, b_i: f64, x_i: f64, x: impl Fn(usize) -> f64) -> f64 {
+        let entries = self.ptr[position]..self.ptr[position + 1];
         let (col, val) = (&self.col[entries.clone()], &self.val[entries]);
         let sum = col.iter().zip(val).fold(0.0, |sum, (j, a)| sum + a * x(j.at()));
-        self.omega * (b_i - sum) / self.diagonal[place] + (1.0 - self.omega) * x_i
+        self.omega * (b_i - sum) / self.diagonal[position] + (1.0 - self.omega) * x_i
     }
 
     /// Returns the size of all arrays in bytes.

@@ -135,7 +135,7 @@ fn sweep(rows: &Entries, wanted: &SweepParameters, b: &[f64], x: &mut [f64]) {
 const SWEEPS: usize = 3;
 
 /// Returns x after some sweeps of a team.
-fn swept(relaxation: &Relaxation, members: usize, b: &[f64], guess: &[f64]) -> Vec<f64> {
+fn swept(relaxation: &Relaxation, threads: usize, b: &[f64], guess: &[f64]) -> Vec<f64> {
     let n = b.len();
     let [x, rhs, old] = [0; 3].map(|_| Shared::zeroed(n).unwrap());
     // SAFETY: only this thread uses the vectors.
@@ -143,8 +143,8 @@ fn swept(relaxation: &Relaxation, members: usize, b: &[f64], guess: &[f64]) -> V
         x.slice_mut(0, n).copy_from_slice(guess);
         rhs.slice_mut(0, n).copy_from_slice(b);
     }
-    let work = |me: Me| (0..SWEEPS).for_each(|_| relaxation.sweep(&me, &x, &rhs, &old));
-    Team::new(members).unwrap().run(work, work).unwrap();
+    let work = |me: TeamThread| (0..SWEEPS).for_each(|_| relaxation.sweep(&me, &x, &rhs, &old));
+    Team::new(threads).unwrap().run(work, work).unwrap();
     // SAFETY: the run of the team has ended.
     unsafe { x.slice(0, n) }.to_vec()
 }
@@ -174,10 +174,10 @@ fn check_bits(name: &str, rows: &Entries) {
         (0..SWEEPS).for_each(|_| sweep(rows, &wanted, &b, &mut expected));
         let narrow = Relaxation::new(&csr::<u32>(rows, n), &wanted, 3).unwrap();
         let wide = Relaxation::new(&csr::<u64>(rows, n), &wanted, 3).unwrap();
-        for members in [1, 2, 3, 7] {
+        for threads in [1, 2, 3, 7] {
             for relaxation in [&narrow, &wide] {
-                let x = swept(relaxation, members, &b, &guess);
-                assert_eq!(bits(&x), bits(&expected), "{name}, {n} rows, {wanted:?}, {members} members");
+                let x = swept(relaxation, threads, &b, &guess);
+                assert_eq!(bits(&x), bits(&expected), "{name}, {n} rows, {wanted:?}, {threads} threads");
             }
         }
     }
@@ -213,9 +213,9 @@ fn large_levels_have_the_bits_of_a_sequential_sweep() {
 
 #[test]
 fn levels_and_colours_are_counted() {
-    let of_team = |rows: &Entries, ordering, simultaneous, members| {
+    let of_team = |rows: &Entries, ordering, simultaneous, threads| {
         let wanted = SweepParameters { simultaneous, omega: 1.0, ordering, blocks: 2 };
-        let relaxation = Relaxation::new(&csr::<u32>(rows, rows.len()), &wanted, members).unwrap();
+        let relaxation = Relaxation::new(&csr::<u32>(rows, rows.len()), &wanted, threads).unwrap();
         (relaxation.levels(), relaxation.colours())
     };
     let counts = |rows: &Entries, ordering, simultaneous| of_team(rows, ordering, simultaneous, 3);

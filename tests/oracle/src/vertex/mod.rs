@@ -49,11 +49,11 @@ impl Vertex {
     pub fn new(system: &System, sweeps: usize, bounds: Bounds) -> Self {
         let mut a = Stencil::of(system);
         let mut levels: Vec<Level> = Vec::new();
-        while levels.is_empty() || a.excess.len() > bounds.coarsest {
+        while levels.is_empty() || a.row_sums.len() > bounds.coarsest {
             let coarsened = transfer::directions(&a, bounds.semi);
             let weights = transfer::weights(&a, coarsened);
             let next = transfer::product(&a, &weights, coarsened);
-            let points = 0..a.excess.len();
+            let points = 0..a.row_sums.len();
             let mut diagonal: Vec<f64> = points.clone().map(|p| a.diagonal(p)).collect();
             let jacobi = |p: usize| f64::max(diagonal[p], (diagonal[p] + a.sums(p)[1]) / 2.0) / DAMPING;
             let mut divisor: Vec<f64> = points.map(jacobi).map(|d| if d > 0.0 { d } else { f64::INFINITY }).collect();
@@ -67,10 +67,10 @@ impl Vertex {
             a = next;
         }
         let mut couplings = Vec::new();
-        for p in 0..a.excess.len() {
+        for p in 0..a.row_sums.len() {
             a.each(p, |_, q, c| couplings.push((p, q, c)));
         }
-        Self { sweeps, levels, coarsest: Dense::new(&couplings, &a.excess, 1e-14, bounds.singular) }
+        Self { sweeps, levels, coarsest: Dense::new(&couplings, &a.row_sums, 1e-14, bounds.singular) }
     }
 
     /// Computes z = M^-1 r.

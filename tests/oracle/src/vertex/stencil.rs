@@ -17,14 +17,14 @@ pub struct Stencil {
     /// Conductances c, one array per offset; zero where an offset leaves the grid.
     pub c: Vec<Vec<f64>>,
     /// Row sums: the diagonal minus the conductances.
-    pub excess: Vec<f64>,
+    pub row_sums: Vec<f64>,
 }
 
 impl Stencil {
     /// Returns a matrix of zeros.
     pub fn zeroed(size: [usize; 3], offsets: Vec<Offset>) -> Self {
         let n = size.iter().product();
-        Self { size, c: vec![vec![0.0; n]; offsets.len()], offsets, excess: vec![0.0; n] }
+        Self { size, c: vec![vec![0.0; n]; offsets.len()], offsets, row_sums: vec![0.0; n] }
     }
 
     /// Returns a 7-point matrix. The row of a cell without couplings (in an obstacle) is zero.
@@ -35,7 +35,7 @@ impl Stencil {
         }
         for p in 0..a.count() {
             let [sum, size] = of.sums(p);
-            of.excess[p] = if size > 0.0 { excess(a.center[p], sum) } else { 0.0 };
+            of.row_sums[p] = if size > 0.0 { rounded_row_sum(a.center[p], sum) } else { 0.0 };
         }
         of
     }
@@ -72,7 +72,7 @@ impl Stencil {
 
     /// Returns the diagonal of row p.
     pub fn diagonal(&self, p: usize) -> f64 {
-        self.sums(p)[0] + self.excess[p]
+        self.sums(p)[0] + self.row_sums[p]
     }
 
     /// Returns the off-diagonal part of row p times x, with the sign of c.
@@ -84,7 +84,7 @@ impl Stencil {
 }
 
 /// Returns the row sum diagonal - sum, or zero if it is at most `ZERO_ROW_SUM` times the diagonal.
-pub fn excess(diagonal: f64, sum: f64) -> f64 {
-    let excess = diagonal - sum;
-    if excess > ZERO_ROW_SUM * diagonal { excess } else { 0.0 }
+pub fn rounded_row_sum(diagonal: f64, sum: f64) -> f64 {
+    let row_sum = diagonal - sum;
+    if row_sum > ZERO_ROW_SUM * diagonal { row_sum } else { 0.0 }
 }

@@ -10,7 +10,7 @@
 //!
 //! where o_S is the part of o in the directions S. The point p + o_S has fewer odd indices than p.
 
-use super::stencil::{Offset, Stencil, excess};
+use super::stencil::{Offset, Stencil, rounded_row_sum};
 use crate::{index, place};
 
 /// Interpolation weights of a point by coarse point. Bit d of the index selects the lower or upper coarse point in
@@ -24,7 +24,7 @@ pub type Coarsened = [bool; 3];
 /// one if any has more than one point.
 pub fn directions(a: &Stencil, semi: f64) -> Coarsened {
     let mut strength = [0.0; 3];
-    for p in 0..a.excess.len() {
+    for p in 0..a.row_sums.len() {
         let diagonal = a.diagonal(p);
         if diagonal > 0.0 {
             a.each(p, |offset, _, c| {
@@ -67,7 +67,7 @@ pub fn each_weight(weights: &[Weights], size: [usize; 3], coarsened: Coarsened, 
 /// Computes the interpolation weights: first of coarse points, then of points on edges and faces, and finally of
 /// centres of cubes.
 pub fn weights(a: &Stencil, coarsened: Coarsened) -> Vec<Weights> {
-    let mut weights = vec![[0.0; 8]; a.excess.len()];
+    let mut weights = vec![[0.0; 8]; a.row_sums.len()];
     for order in 0..=3 {
         for p in 0..weights.len() {
             let of_p = type_of(place(a.size, p), coarsened);
@@ -96,7 +96,7 @@ fn row(a: &Stencil, p: usize, of_p: usize, weights: &[Weights]) -> Weights {
     });
     // Single couplings of a 27-point stencil can be negative. If the sum of the couplings towards coarse points is not
     // positive, no point interpolates to p.
-    if sum > 0.0 { row.map(|w| w / (sum + a.excess[p])) } else { [0.0; 8] }
+    if sum > 0.0 { row.map(|w| w / (sum + a.row_sums[p])) } else { [0.0; 8] }
 }
 
 /// Computes the Galerkin product P^T A P with 27 points. Each pair of neighbouring fine points p, q is in one closed
@@ -109,7 +109,7 @@ pub fn product(a: &Stencil, weights: &[Weights], coarsened: Coarsened) -> Stenci
     let (mut coarse, mut diagonal) = (Stencil::zeroed(size, upper), vec![0.0; size.iter().product()]);
     for p in 0..weights.len() {
         let here = place(a.size, p);
-        add(&mut coarse, &mut diagonal, below(here, coarsened), &weights[p], a.excess[p]);
+        add(&mut coarse, &mut diagonal, below(here, coarsened), &weights[p], a.row_sums[p]);
         for (c, &offset) in a.c.iter().zip(&a.offsets).filter(|(c, _)| c[p] != 0.0) {
             let there = [0, 1, 2].map(|d| here[d].wrapping_add_signed(offset[d]));
             let q = p.wrapping_add_signed(a.step(offset));
@@ -120,7 +120,7 @@ pub fn product(a: &Stencil, weights: &[Weights], coarsened: Coarsened) -> Stenci
         }
     }
     for (p, diagonal) in diagonal.iter().enumerate() {
-        coarse.excess[p] = excess(*diagonal, coarse.sums(p)[0]);
+        coarse.row_sums[p] = rounded_row_sum(*diagonal, coarse.sums(p)[0]);
     }
     coarse
 }

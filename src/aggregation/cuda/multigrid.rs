@@ -1,4 +1,4 @@
-//! Owner of the cycle of a matrix and of the workspace of its setup. Successive matrices reuse both.
+//! The multigrid method for a matrix: its cycle and the workspace of its setup. Successive matrices reuse both.
 
 use super::{Cycle, Launched};
 use crate::aggregation::Rules;
@@ -11,14 +11,14 @@ use crate::cuda::vectors::Scale;
 use crate::error::Result;
 
 /// The cycle of a matrix, with the workspace of its setup.
-pub struct Engine {
+pub struct AggregationMultigrid {
     cycle: Cycle,
     workspace: SetupWorkspace,
 }
 
-impl Engine {
+impl AggregationMultigrid {
     /// Builds the cycle of `scale` times a matrix, in single or double precision. `take` writes the matrix to the
-    /// device. Reuses the memory of `before`, the engine of the previous matrix. Also returns whether a graph of
+    /// device. Reuses the memory of `before`, which was built for the previous matrix. Also returns whether a graph of
     /// launches that was recorded for `before` remains valid.
     pub fn new(
         stream: &Stream,
@@ -27,7 +27,7 @@ impl Engine {
         before: Option<Self>,
         take: impl FnOnce(&Couplings) -> Result<()>,
     ) -> Result<(Self, bool)> {
-        // An engine for another shape is freed before new memory is allocated.
+        // The multigrid method for another shape is freed before new memory is allocated.
         let (previous, mut workspace) = match before.filter(|before| before.fits(shape)) {
             Some(before) => (Some(before.cycle), before.workspace),
             None => (None, SetupWorkspace::new(stream, shape)?),
@@ -43,11 +43,11 @@ impl Engine {
     /// Computes z = M^-1 r and <r, z> for vectors over cells.
     pub fn apply(&self, stream: &Stream, scale: &Scale, (r, z): (Address, Address), sum: Sum) -> Result<()> {
         let launched = self.launched();
-        let Level { step, r: of_r, start, z: of_z, rows, .. } = *launched.first();
+        let Level { jacobi_factor, r: of_r, start, z: of_z, rows, .. } = *launched.first();
         let count = i64::from(rows);
         scale.find(stream, r, count)?;
         let (scales, factor) = (scale.scales, launched.scale());
-        let a = CycleTransferArgs { count, r, z, scales, step, of_r, start, of_z, factor, sum };
+        let a = CycleTransferArgs { count, r, z, scales, jacobi_factor, of_r, start, of_z, factor, sum };
         launch::load_cycle_input(stream, launched.single(), &a)?;
         launched.apply(stream)?;
         launch::store_cycle_output(stream, launched.single(), &a)
