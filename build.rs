@@ -18,8 +18,13 @@ const ARCHITECTURES: [u32; 5] = [75, 80, 90, 100, 120];
 const LINKED: [u32; 3] = [80, 90, 100];
 
 /// Translation units in kernels/, each with the architectures for which it is compiled.
-const UNITS: [(&str, &[u32]); 4] =
-    [("dpcg", &ARCHITECTURES), ("rrb", &ARCHITECTURES), ("rrb_divided", &LINKED), ("smoother", &ARCHITECTURES)];
+const UNITS: [(&str, &[u32]); 5] = [
+    ("dpcg", &ARCHITECTURES),
+    ("rrb", &ARCHITECTURES),
+    ("rrb_divided", &LINKED),
+    ("smoother", &ARCHITECTURES),
+    ("sparse", &ARCHITECTURES),
+];
 
 fn main() {
     for name in ["RRBSOLVER_CUDA", "CUDA_HOME", "RRBSOLVER_CUDA_ARCHITECTURES"] {
@@ -98,13 +103,15 @@ fn end(nvcc: &Path, unit: &str, mut child: Child) {
 }
 
 /// Headers whose structures the host uses, per module of src/cuda/launch/.
-const HEADERS: [(&str, &[&str]); 6] = [
+const HEADERS: [(&str, &[&str]); 8] = [
     ("aggregation", &["aggregation"]),
     ("dpcg", &["dpcg"]),
     ("inverse", &["common/inverse.cuh"]),
     ("labelled", &["common/labelled.cuh"]),
     ("rrb", &["rrb", "common/scalars.cuh"]),
     ("smoother", &["smoother"]),
+    ("sparse", &["sparse"]),
+    ("vectors", &["common/vectors.cuh"]),
 ];
 
 /// Writes OUT_DIR/MODULE.rs: translates the structures that kernels receive from their declarations in kernels/, for

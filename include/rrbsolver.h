@@ -67,15 +67,14 @@
 #define RRB_OPT_BACKEND               100  /* Backend that runs the solver. `cpu` runs on the CPU, and `cuda` runs on
                                               a CUDA device. `reference` is a simple backend for tests, which runs on
                                               the CPU with one thread. For `auto`, see the rules of `auto`. */
-#define RRB_OPT_DEVICE                101  /* ordinal of the CUDA device that the handle uses (not in sparse_) */
+#define RRB_OPT_DEVICE                101  /* ordinal of the CUDA device that the handle uses */
 #define RRB_OPT_THREADS               102  /* Number of threads. With 0, the library reads the environment variables
                                               RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK and OMP_NUM_THREADS in this
                                               order. The first variable that is set to a positive number determines
                                               the number of threads. If there is no such variable, the library uses
                                               one thread per core in the affinity mask of the process. */
 #define RRB_OPT_MEMORY                103  /* Memory space of the caller's arrays. With `auto`, the library queries
-                                              the CUDA driver for the memory space of each array. This option is not
-                                              available in sparse_. */
+                                              the CUDA driver for the memory space of each array. */
 #define RRB_OPT_REL_TOL               104  /* Relative tolerance. A solve has converged when norm(b - A x) <=
                                               max(rel_tol * R, abs_tol), where R is the norm that the option
                                               `reference` selects. This option is not available in smoother_. */
@@ -256,9 +255,10 @@
                                               library tries the numbers 2 to 6 and 8, and uses the number with which
                                               the format needs the fewest bytes. */
 #define RRB_OPT_SLICE                 507  /* number of rows per slice of `format=sell`, often called C in the
-                                              literature; 0 means 8 */
+                                              literature; 0 means 8, and 32 for products on a device */
 #define RRB_OPT_SIGMA                 508  /* Number of rows per sorting window of `format=sell`. 0 means 256 if this
-                                              number saves bytes, otherwise 1 (unsorted). */
+                                              number saves bytes, otherwise 1 (unsorted). For products on a device,
+                                              4096 replaces 256. */
 #define RRB_OPT_RESTART               509  /* number of iterations of `gmres` between restarts */
 #define RRB_OPT_SHADOW                510  /* dimension s of the shadow space of `idr` */
 #define RRB_OPT_SHIFT                 511  /* Shift s of `ic0`, which factorizes A + s diag(A). With a negative
@@ -375,6 +375,8 @@
  *
  * preconditioner (sparse_):
  *   none if the solver is jacobi, gauss_seidel or sor
+ *   none if the backend is cuda, and a diagonal entry is zero
+ *   jacobi if the backend is cuda
  *   none if the solver is cg, steepest_descent or minres, and a diagonal entry is zero
  *   amg if the solver is cg or steepest_descent, all diagonal entries are positive, more than half of the
  *     off-diagonal entries are negative, and the matrix has at least 100,000 rows
@@ -416,11 +418,9 @@
 #define RRB_INFO_SECONDS_SOLVE          1005  /* wall time, in seconds, of the last solve; in smoother_, wall time of
                                                  the last smoother_apply */
 #define RRB_INFO_SECONDS_TRANSFER       1006  /* Wall time, in seconds, of copies between host and device in the last
-                                                 solve. This time is part of `seconds_solve`. This result is not
-                                                 available in sparse_. */
+                                                 solve. This time is part of `seconds_solve`. */
 #define RRB_INFO_BYTES_HOST             1007  /* number of bytes of host memory that the handle uses */
-#define RRB_INFO_BYTES_DEVICE           1008  /* number of bytes of device memory that the handle uses (not in
-                                                 sparse_) */
+#define RRB_INFO_BYTES_DEVICE           1008  /* number of bytes of device memory that the handle uses */
 #define RRB_INFO_LAMBDA_MIN             1009  /* Smallest eigenvalue of M^-1 A, estimated in the last solve by the
                                                  Lanczos method. 0 means that there is no estimate. In this case, the
                                                  method is not `cg`, or fewer than two CG iterations had positive
@@ -428,11 +428,10 @@
 #define RRB_INFO_LAMBDA_MAX             1010  /* largest eigenvalue of M^-1 A, estimated by the same method as
                                                  `lambda_min` (not in smoother_) */
 #define RRB_INFO_BACKEND                1011  /* backend in use */
-#define RRB_INFO_DEVICE                 1012  /* ordinal of the CUDA device in use; -1 means that no device is in use
-                                                 (not in sparse_) */
+#define RRB_INFO_DEVICE                 1012  /* ordinal of the CUDA device in use; -1 means that no device is in use */
 #define RRB_INFO_THREADS                1013  /* number of threads in use */
 #define RRB_INFO_CUDA_KERNELS           1014  /* 1 if the library was built with CUDA kernels; 0 if the library was
-                                                 built with RRBSOLVER_CUDA=off (not in sparse_) */
+                                                 built with RRBSOLVER_CUDA=off */
 #define RRB_INFO_LEVELS                 1100  /* number of elimination levels in use; with `cycle=aggregation`,
                                                  number of coarse levels */
 #define RRB_INFO_PRECISION              1101  /* precision in use (also in dpcg_ and sparse_) */
@@ -2502,9 +2501,9 @@ rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, d
  *
  * Parameters:
  * - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
- * - `values` (in): the new values, in host memory. Pass as many values as for the creation of the matrix, in the same
- *   order. For a matrix from a file, pass `RRB_INFO_NONZEROS` values in CSR order. NULL is allowed if the matrix has
- *   no entries.
+ * - `values` (in): the new values, in host memory or, with `backend=cuda`, on the device. Pass as many values as for
+ *   the creation of the matrix, in the same order. For a matrix from a file, pass `RRB_INFO_NONZEROS` values in CSR
+ *   order. NULL is allowed if the matrix has no entries.
  *
  * For a matrix from `sparse_create_from`, omit the zeros that `sparse_create_from` treated as padding. For a symmetric
  * matrix in the format skyline, pass each off-diagonal value twice in succession.
@@ -2514,12 +2513,14 @@ rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, d
  *
  * Errors:
  * - `RRB_ERR_NULL`: `h` or `values` is NULL.
- * - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or is in device memory.
+ * - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, is in device memory although `backend=cuda` is not set, is on
+ *   another device than the option `device` selects, or is in host memory although `memory=device` is set.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but `backend=cuda` is not set.
  * - `RRB_ERR_NOT_FINITE`: a value, or the sum of the values with the same row and column, is NaN or infinite.
  * - `RRB_ERR_MEMORY`: allocation failed. The call allocates memory only if the matrix was created from unsorted or
  *   repeated entries.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate `values`.
+ * - `RRB_ERR_DEVICE`: the CUDA driver could not locate or copy `values`.
  *
  * After an error the values are unchanged.
  *
@@ -2624,6 +2625,13 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
  *   accept only `preconditioner=none`. The method minres accepts only `preconditioner=none` and
  *   `preconditioner=jacobi`. The preconditioner amg requires the method cg.
  * - `RRB_ERR_UNSUPPORTED`: the preconditioner is amg, but the matrix has 2^32 - 1 rows or more.
+ * - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format, the preconditioner or the order of the rows
+ *   has no kernel on a device. The methods gauss_seidel and sor and the preconditioners ssor, ic0 and ilu0 require
+ *   `ordering=multicolour`. The message names what has kernels.
+ * - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the matrix has 2^31 rows or more, or the library was built
+ *   without kernels.
+ * - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  * - `RRB_ERR_ARGUMENT`: `sor_omega=2` is set.
  * - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
@@ -2659,7 +2667,8 @@ rrb_status sparse_factorize(sparse_handle *h);
  * - `b` (in): right-hand side, with as many values as the matrix has rows.
  * - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
  *
- * Both arrays must be in host memory.
+ * On the CPU, both arrays must be in host memory. With `backend=cuda`, each array may be in host memory or on the
+ * device.
  *
  * Returns:
  * - `RRB_OK`: the solve has converged.
@@ -2674,7 +2683,10 @@ rrb_status sparse_factorize(sparse_handle *h);
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
  * - `RRB_ERR_ARGUMENT`: `b` and `x` overlap.
- * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
+ * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned.
+ * - `RRB_ERR_ARGUMENT`: an array is in device memory, but the solver runs on the CPU. Or an array is on another device
+ *   than the solver, or in host memory although `memory=device` is set.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
  * - `RRB_ERR_ARGUMENT`: the initial guess x is so large that max abs(x) is above 1e150 * max abs(b) / d. Here d is
  *   half of the largest row sum of abs(a_ij).
  * - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that
@@ -2686,7 +2698,7 @@ rrb_status sparse_factorize(sparse_handle *h);
  * - `RRB_ERR_BREAKDOWN`: the iteration overflowed.
  * - `RRB_ERR_BREAKDOWN`: `check_input=0` is set, and `b` contains NaN or infinity.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error. After this error on a device, the output is undefined.
  *
  * After an error `x` is unchanged.
  *
@@ -2710,8 +2722,8 @@ rrb_status sparse_solve(sparse_handle *h, const double *b, double *x);
  *
  * Parameters:
  * - `h` (in/out): handle with a matrix from `sparse_factorize`.
- * - `r` (in): residual, with as many values as the matrix has rows, in host memory.
- * - `z` (out): result, with as many values as the matrix has rows, in host memory; must not overlap `r`.
+ * - `r` (in): residual, with as many values as the matrix has rows.
+ * - `z` (out): result, with as many values as the matrix has rows; must not overlap `r`.
  *
  * Returns:
  * `RRB_OK`.
@@ -2719,7 +2731,10 @@ rrb_status sparse_solve(sparse_handle *h, const double *b, double *x);
  * Errors:
  * - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
  * - `RRB_ERR_ARGUMENT`: `r` and `z` overlap.
- * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
+ * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned.
+ * - `RRB_ERR_ARGUMENT`: an array is in device memory, but the solver runs on the CPU. Or an array is on another device
+ *   than the solver, or in host memory although `memory=device` is set.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
  * - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that
  *   acts "at factorize".
  * - `RRB_ERR_UNSUPPORTED`: the method is jacobi, gauss_seidel or sor, which has no preconditioner.
@@ -2728,7 +2743,7 @@ rrb_status sparse_solve(sparse_handle *h, const double *b, double *x);
  * - `RRB_ERR_NOT_FINITE`: `z` is too large for a double.
  * - `RRB_ERR_RANGE`: the values of `z` are so small that they underflow.
  * - `RRB_ERR_BREAKDOWN`: `check_input=0` is set, and `r` contains NaN or infinity.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error. After this error on a device, the output is undefined.
  *
  * After an error `z` is unchanged.
  *
@@ -2746,8 +2761,8 @@ rrb_status sparse_apply(sparse_handle *h, const double *r, double *z);
  *
  * Parameters:
  * - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
- * - `x` (in): vector with as many values as the matrix has columns, in host memory.
- * - `y` (out): vector with as many values as the matrix has rows, in host memory; must not overlap `x`.
+ * - `x` (in): vector with as many values as the matrix has columns.
+ * - `y` (out): vector with as many values as the matrix has rows; must not overlap `x`.
  *
  * Returns:
  * `RRB_OK`.
@@ -2755,14 +2770,20 @@ rrb_status sparse_apply(sparse_handle *h, const double *r, double *z);
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL, or an array of nonzero length is NULL.
  * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap.
- * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
+ * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned.
+ * - `RRB_ERR_ARGUMENT`: an array is in device memory, but the solver runs on the CPU. Or an array is on another device
+ *   than the solver, or in host memory although `memory=device` is set.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
  * - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
  * - `RRB_ERR_DIMENSION`: `format=skyline` is set, but the matrix is not square.
+ * - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format has no kernel on a device, or the library was
+ *   built without kernels.
+ * - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
  * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
  * - `RRB_ERR_MEMORY`: the storage format needs more memory than the option `format_memory` allows, or allocation
  *   failed.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error. After this error on a device, the output is undefined.
  *
  * After an error `y` is unchanged.
  *
@@ -2784,8 +2805,8 @@ rrb_status sparse_multiply(sparse_handle *h, const double *x, double *y);
  *
  * Parameters:
  * - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
- * - `x` (in): vector with as many values as the matrix has rows, in host memory.
- * - `y` (out): vector with as many values as the matrix has columns, in host memory; must not overlap `x`.
+ * - `x` (in): vector with as many values as the matrix has rows.
+ * - `y` (out): vector with as many values as the matrix has columns; must not overlap `x`.
  *
  * Returns:
  * `RRB_OK`.
@@ -2793,20 +2814,27 @@ rrb_status sparse_multiply(sparse_handle *h, const double *x, double *y);
  * Errors:
  * - `RRB_ERR_NULL`: `h` is NULL, or an array of nonzero length is NULL.
  * - `RRB_ERR_ARGUMENT`: `x` and `y` overlap.
- * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
+ * - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned.
+ * - `RRB_ERR_ARGUMENT`: an array is in device memory, but the solver runs on the CPU. Or an array is on another device
+ *   than the solver, or in host memory although `memory=device` is set.
+ * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
  * - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
  * - `RRB_ERR_DIMENSION`: `format=skyline` is set, but the matrix is not square.
+ * - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format has no kernel on a device, or the library was
+ *   built without kernels.
+ * - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
  * - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
  * - `RRB_ERR_MEMORY`: the storage format needs more memory than the option `format_memory` allows, or allocation
  *   failed.
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
- * - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+ * - `RRB_ERR_DEVICE`: the CUDA driver reported an error. After this error on a device, the output is undefined.
  *
  * After an error `y` is unchanged.
  *
  * Notes:
- * The call does not copy A'. The call needs up to 64 bytes per column for partial sums. This memory remains allocated
- * after the call.
+ * - On the CPU, the call does not copy A'. The call needs up to 64 bytes per column for partial sums. This memory
+ *   remains allocated after the call.
+ * - On a device, the first call copies A' to the device, in CSR. The formats dia and diagonal need no copy.
  *
  * Required:
  * The requirements are those of `sparse_multiply`.
@@ -3797,11 +3825,12 @@ rrb_status sparse_get_real(const sparse_handle *h, int32_t key, double *value);
 /**
  * Sets the CUDA stream on which the handle computes.
  *
- * The call has no effect, because the `sparse_` functions compute on the CPU.
+ * The stream has no effect if the solver runs on the CPU.
  *
  * Parameters:
  * - `h` (in/out): handle of the `sparse_` functions.
- * - `cuda_stream` (in): stream of type `cudaStream_t`; the call ignores this argument.
+ * - `cuda_stream` (in): stream of type `cudaStream_t`. NULL selects the handle's own non-blocking stream, which is the
+ *   default.
  *
  * Returns:
  * `RRB_OK`.
@@ -3811,6 +3840,10 @@ rrb_status sparse_get_real(const sparse_handle *h, int32_t key, double *value);
  * - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
  *
  * Notes:
+ * - If the stream belongs to another device or CUDA context, the next call that computes returns `RRB_ERR_DEVICE`.
+ * - If other streams, such as the default stream, write to the arrays of a call, synchronize these streams before the
+ *   call.
+ * - Before you destroy the stream, set another stream or NULL with this function.
  *
  * Required:
  * `h` must be NULL or a handle of the `sparse_` functions.

@@ -192,8 +192,7 @@ public:
         check(Functions::set_monitor(handle(), any ? &family::call_monitor : nullptr, &state()));
     }
 
-    /// Sets the CUDA stream for the work on a device; nullptr: a stream of the handle. It has no effect on the CPU, and
-    /// none for class sparse.
+    /// Sets the CUDA stream for the work on a device; nullptr: a stream of the handle. It has no effect on the CPU.
     void set_stream(void *cuda_stream) { check(Functions::set_stream(handle(), cuda_stream)); }
 
 protected:

@@ -286,7 +286,7 @@ pub enum Error {
     },
     /// A memory allocation failed.
     #[error("{0}")]
-    NoMemory(Refused),
+    NoMemory(FailedAllocation),
     /// A memory limit was exceeded, the device has too little memory, or a thread could not be started.
     #[error("{0}")]
     Memory(String),
@@ -417,7 +417,7 @@ impl Error {
 
     /// Returns whether memory was insufficient or the size is unsupported. A choice of `auto` may then fall back to
     /// another choice.
-    pub fn is_too_much(&self) -> bool {
+    pub fn is_out_of_memory_or_unsupported(&self) -> bool {
         matches!(self, Self::NoMemory(_) | Self::Memory(_) | Self::Unsupported(_))
     }
 
@@ -506,14 +506,14 @@ fn quotient(a: f64, b: f64) -> String {
 
 /// A failed allocation. Neither this value nor its error message allocates memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct FailedAllocation {
     /// Requested bytes; 0 if unknown.
     pub bytes: u128,
     /// Name of the data.
     pub what: &'static str,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for FailedAllocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.bytes {
             0 => write!(f, "failed to allocate memory for {}", self.what),
@@ -524,7 +524,7 @@ impl fmt::Display for Refused {
 
 /// Creates the error for a failed allocation of `len` values of `T`.
 fn refused<T>(len: usize, what: &'static str) -> Error {
-    Error::NoMemory(Refused { bytes: (len as u128) * size_of::<T>() as u128, what })
+    Error::NoMemory(FailedAllocation { bytes: (len as u128) * size_of::<T>() as u128, what })
 }
 
 /// Reserves memory for exactly `more` further values, or returns [`Error::NoMemory`] with the name `what`.

@@ -32,11 +32,11 @@ pub mod layers {
     pub use crate::distributed::threads;
     pub use crate::files::write::write as write_matrix;
     pub use crate::files::{Loaded, parse as parse_matrix};
-    pub use crate::krylov::pcg::{Another, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
+    pub use crate::krylov::pcg::{Means, OtherPreconditioner, PcgSteps, Properties, unfused_ascend, unfused_descend};
     pub use crate::krylov::solve_steps::{Arrays, Criterion, Eliminated, Inputs, Load, SolveSteps, Timing};
     pub use crate::krylov::state::{Code, State};
     pub use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
-    pub use crate::report::{Event, Nobody, Outcome};
+    pub use crate::report::{Event, NoObserver, Outcome};
     pub use crate::rrb::{Rrb, SPACING, machine};
     pub use crate::stencil::levels::Grid;
     pub use crate::stencil::matrix::{StencilView, View};

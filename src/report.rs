@@ -101,9 +101,9 @@ pub trait Observer {
 }
 
 /// Observer that ignores all events, for calls that do not solve a system, such as `rrb_apply`.
-pub struct Nobody;
+pub struct NoObserver;
 
-impl Observer for Nobody {
+impl Observer for NoObserver {
     fn receive(&mut self, _: Event) -> bool {
         false
     }

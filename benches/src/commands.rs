@@ -434,6 +434,10 @@ pub struct SparseArgs {
     /// Measured rounds.
     #[arg(short, long, default_value_t = 5)]
     repeats: usize,
+    /// CUDA ordinal: this device computes the products, and the arrays of products and solves are in its memory. The
+    /// options of the solves must select a device too, such as "backend=cuda".
+    #[arg(long)]
+    device: Option<usize>,
     /// Also write the system to this file: int64 rows and entries, int32 row pointers and columns, values.
     #[arg(short, long)]
     write: Option<PathBuf>,
@@ -609,9 +613,9 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record> {
             (Study::Transfer, rates)
         }
         Measurement::Sparse(args) => {
-            let SparseArgs { system, formats, options, repeats, write, ceiling } = args.clone();
-            let plan = sparse::Plan { name: system, formats, options, repeats, write };
-            let (run, bandwidth) = ceiling.around(f64::INFINITY, None, || sparse::measure(&plan))?;
+            let SparseArgs { system, formats, options, repeats, device, write, ceiling } = args.clone();
+            let plan = sparse::Plan { name: system, formats, options, repeats, device, write };
+            let (run, bandwidth) = ceiling.around(f64::INFINITY, device, || sparse::measure(&plan))?;
             (Study::Sparse(run), bandwidth)
         }
     };

@@ -1,5 +1,6 @@
 //! General sparse systems: products in several formats, and solves by `sparse_` with several sets of options, in turn.
 
+use crate::device::{Device, DeviceArray};
 use crate::mesh::tetrahedra;
 use crate::solver::checked;
 use crate::timing::Samples;
@@ -28,6 +29,9 @@ pub struct Plan {
     pub options: Vec<String>,
     /// Number of measured rounds; ten times as many for products.
     pub repeats: usize,
+    /// CUDA ordinal of the device that computes the products, and whose memory contains the arrays of products and
+    /// solves; `None`: the CPU, with arrays on the host.
+    pub device: Option<usize>,
     /// File for the system, for other programs: int64 rows and entries, int32 row pointers and columns, values.
     pub write: Option<PathBuf>,
 }
@@ -200,9 +204,14 @@ impl Library {
     }
 
     pub(crate) fn multiply(&self, x: &[f64], y: &mut [f64]) -> Result<f64> {
+        self.multiply_at(x.as_ptr(), y.as_mut_ptr())
+    }
+
+    /// Computes y = A x with arrays of the handle's rows, in host or device memory. Returns the seconds.
+    fn multiply_at(&self, x: *const f64, y: *mut f64) -> Result<f64> {
         let start = Instant::now();
-        // SAFETY: a live handle; arrays of its rows.
-        checked(unsafe { sparse_multiply(self.0, x.as_ptr(), y.as_mut_ptr()) })?;
+        // SAFETY: a live handle; arrays of its rows, as the caller guarantees.
+        checked(unsafe { sparse_multiply(self.0, x, y) })?;
         Ok(start.elapsed().as_secs_f64())
     }
 
@@ -235,6 +244,37 @@ pub(crate) fn named(names: &[(&str, i64)], number: i64) -> String {
     names.iter().find(|name| name.1 == number).map_or_else(String::new, |name| name.0.to_owned())
 }
 
+/// Input and output of products and solves.
+enum Arrays {
+    Host([Vec<f64>; 2]),
+    Device([DeviceArray; 2]),
+}
+
+impl Arrays {
+    /// Creates an input with these values and an output.
+    fn new(device: Option<usize>, input: &[f64]) -> Result<Self> {
+        let Some(ordinal) = device else { return Ok(Self::Host([input.to_vec(), vec![0.0; input.len()]])) };
+        let device = Device::new(ordinal)?;
+        let mut from = device.zeros(input.len())?;
+        from.set(input)?;
+        Ok(Self::Device([from, device.zeros(input.len())?]))
+    }
+
+    /// Sets the output to zero. Returns the addresses.
+    fn cleared(&mut self) -> Result<(*const f64, *mut f64)> {
+        Ok(match self {
+            Self::Host([from, to]) => {
+                to.fill(0.0);
+                (from.as_ptr(), to.as_mut_ptr())
+            }
+            Self::Device([from, to]) => {
+                to.clear()?;
+                (from.pointer(), to.pointer())
+            }
+        })
+    }
+}
+
 /// Measures in rounds in which all products and solves run in turn; the first round is the warm-up.
 pub fn measure(plan: &Plan) -> Result<General> {
     let rows = Rows::generate(&plan.name)?;
@@ -242,31 +282,33 @@ pub fn measure(plan: &Plan) -> Result<General> {
         rows.write(path)?;
     }
     let n = rows.ptr.len() - 1;
-    let (ones, mut b, mut x) = (vec![1.0; n], vec![0.0; n], vec![0.0; n]);
+    let (ones, mut b) = (vec![1.0; n], vec![0.0; n]);
     let library = Library::new(&rows)?;
     library.multiply(&ones, &mut b)?;
-    let mut products = Vec::new();
+    let (mut products, mut of_products) = (Vec::new(), Arrays::new(plan.device, &ones)?);
+    let backend = plan.device.map_or("backend=cpu".to_owned(), |device| format!("backend=cuda device={device}"));
     for format in &plan.formats {
-        library.set(&format!("format={format}"))?;
-        library.multiply(&ones, &mut x)?;
+        library.set(&format!("{backend} format={format}"))?;
+        let (x, y) = of_products.cleared()?;
+        library.multiply_at(x, y)?;
         let mut row = ProductRow {
             format: named(Format::NAMES, library.int(info::FORMAT)),
             bytes: library.real(info::BYTES_PER_NONZERO),
             product: Samples::default(),
         };
         for _ in 0..10 * plan.repeats {
-            row.product.push(library.multiply(&ones, &mut x)?);
+            row.product.push(library.multiply_at(x, y)?);
         }
         products.push(row);
     }
-    let mut solves: Vec<SolveRow> = Vec::new();
+    let (mut solves, mut of_solves): (Vec<SolveRow>, _) = (Vec::new(), Arrays::new(plan.device, &b)?);
     for round in 0..=plan.repeats {
         for (k, options) in plan.options.iter().enumerate() {
             let library = Library::new(&rows)?;
             library.set(options)?;
             let factorize = library.factorize().with_context(|| options.clone())?;
-            x.fill(0.0);
-            let (status, solve) = library.solve(b.as_ptr(), x.as_mut_ptr())?;
+            let (b, x) = of_solves.cleared()?;
+            let (status, solve) = library.solve(b, x)?;
             if round == 0 {
                 solves.push(SolveRow {
                     options: options.clone(),

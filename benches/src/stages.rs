@@ -12,9 +12,9 @@ use anyhow::Result;
 use rrbsolver::abi::make_backend;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::layers::{
-    Another, Arrays, Code, Core, Criterion, Eliminated, Event, Grid, Inputs, Iterate, Load, Machine, Means, Nobody,
-    PcgSteps, Properties, Rrb, SolveSteps, State, StencilView, VectorId, VectorSteps, View, machine, unfused_ascend,
-    unfused_descend,
+    Arrays, Code, Core, Criterion, Eliminated, Event, Grid, Inputs, Iterate, Load, Machine, Means, NoObserver,
+    OtherPreconditioner, PcgSteps, Properties, Rrb, SolveSteps, State, StencilView, VectorId, VectorSteps, View,
+    machine, unfused_ascend, unfused_descend,
 };
 use rrbsolver::options::{Choice, Family, Options, opt};
 use serde::{Deserialize, Serialize};
@@ -199,9 +199,9 @@ impl PcgSteps for Clock<'_> {
     }
 
     /// After a change to a cheaper preconditioner, there are no fused stages.
-    fn change_preconditioner(&mut self, to: Another) -> bool {
+    fn change_preconditioner(&mut self, to: OtherPreconditioner) -> bool {
         let changed = self.steps.change_preconditioner(to);
-        self.fused &= !(changed && matches!(to, Another::Cheaper(_)));
+        self.fused &= !(changed && matches!(to, OtherPreconditioner::Cheaper(_)));
         changed
     }
 
@@ -243,7 +243,7 @@ impl SolveSteps for Clock<'_> {
     fn reduce(&mut self, what: Eliminated) -> f64 {
         let name = match what {
             Eliminated::Rhs => "reduce",
-            Eliminated::Again => "reduce_again",
+            Eliminated::ReloadedRhs => "reduce_again",
             Eliminated::Residual => "reduce_residual",
         };
         self.timed(name, |s| s.reduce(what))
@@ -358,13 +358,13 @@ impl<'a> Clocked<'a> {
             first_row: 0,
         };
         let start = Instant::now();
-        let outcome = rrb.solve_around(arrays, options, &mut Nobody, &|steps, text| -> SolverResult<_> {
+        let outcome = rrb.solve_with_wrapper(arrays, options, &mut NoObserver, &|steps, text| -> SolverResult<_> {
             if let Some(timing) = steps.timing() {
                 if grids && std::thread::current().id() == caller {
                     timing.time_grids();
                 }
                 if !fused {
-                    timing.one_by_one();
+                    timing.separate_steps();
                 }
             }
             let fused_ends = fused && grids;

@@ -20,26 +20,26 @@
     extern "C" __global__ void __launch_bounds__(inverse::THREADS, 2) NAME(inverse::ARGS a) { inverse::BODY(a); }
 
 #define AGGREGATION_KERNELS(FAMILY)                                                                                    \
-    AGGREGATION_KERNEL(FAMILY##_agg_set_free_f64, PairArgs, aggregation::THREADS, set_free)                            \
-    AGGREGATION_KERNEL(FAMILY##_agg_point_f64, PairArgs, aggregation::THREADS, point)                                  \
+    AGGREGATION_KERNEL(FAMILY##_agg_set_free_f64, PairArgs, aggregation::THREADS, begin_pass)                          \
+    AGGREGATION_KERNEL(FAMILY##_agg_point_f64, PairArgs, aggregation::THREADS, point_at_neighbour)                     \
     AGGREGATION_KERNEL(FAMILY##_agg_match_2_f64, PairArgs, aggregation::THREADS, match<2>)                             \
     AGGREGATION_KERNEL(FAMILY##_agg_match_4_f64, PairArgs, aggregation::THREADS, match<4>)                             \
     AGGREGATION_KERNEL(FAMILY##_agg_match_8_f64, PairArgs, aggregation::THREADS, match<8>)                             \
     AGGREGATION_KERNEL(FAMILY##_agg_mark_first_f64, NumberArgs, aggregation::THREADS, mark_first)                      \
     AGGREGATION_KERNEL(FAMILY##_agg_number_f64, NumberArgs, aggregation::THREADS, number)                              \
-    AGGREGATION_KERNEL(FAMILY##_agg_suit_4_f64, SuitArgs, aggregation::THREADS, suit<4>)                               \
-    AGGREGATION_KERNEL(FAMILY##_agg_suit_8_f64, SuitArgs, aggregation::THREADS, suit<8>)                               \
+    AGGREGATION_KERNEL(FAMILY##_agg_suit_4_f64, SuitabilityArgs, aggregation::THREADS, count_unsuitable<4>)            \
+    AGGREGATION_KERNEL(FAMILY##_agg_suit_8_f64, SuitabilityArgs, aggregation::THREADS, count_unsuitable<8>)            \
     AGGREGATION_KERNEL(FAMILY##_agg_sum_parts_f64, ScanArgs, aggregation::THREADS, sum_parts)                          \
     AGGREGATION_KERNEL(FAMILY##_agg_scan_parts_f64, ScanArgs, aggregation::THREADS, scan_parts)                        \
     AGGREGATION_KERNEL(FAMILY##_agg_scan_values_f64, ScanArgs, aggregation::THREADS, scan_values)                      \
-    AGGREGATION_KERNEL(FAMILY##_agg_make_room_f64, GalerkinArgs, aggregation::THREADS, make_room)                      \
+    AGGREGATION_KERNEL(FAMILY##_agg_make_room_f64, GalerkinArgs, aggregation::THREADS, bound_row_lengths)              \
     AGGREGATION_KERNEL(FAMILY##_agg_sum_couplings_f64, GalerkinArgs, aggregation::THREADS, sum_couplings)              \
     AGGREGATION_KERNEL(FAMILY##_agg_spread_f64, SpreadArgs, aggregation::THREADS, spread_rows)                         \
-    AGGREGATION_KERNEL(FAMILY##_agg_leave_out_f64, SpreadArgs, inverse::MOST_UNKNOWNS, leave_out)                      \
-    INVERSE_KERNEL(FAMILY##_project_inverse_f64, NullArgs, project_inverse)                                            \
+    AGGREGATION_KERNEL(FAMILY##_agg_leave_out_f64, SpreadArgs, inverse::MOST_UNKNOWNS, remove_null_unknowns)           \
+    INVERSE_KERNEL(FAMILY##_project_inverse_f64, NullVectorArgs, project_inverse)                                      \
     INVERSE_KERNEL(FAMILY##_invert_step_f64, InverseArgs, step)                                                        \
-    AGGREGATION_IN_FORMATS(FAMILY##_agg_take_lengths, TakeArgs, aggregation::THREADS, take_lengths)                    \
-    AGGREGATION_IN_FORMATS(FAMILY##_agg_take_rows, TakeArgs, aggregation::THREADS, take_rows)                          \
+    AGGREGATION_IN_FORMATS(FAMILY##_agg_take_lengths, ConvertArgs, aggregation::THREADS, compute_slice_lengths)        \
+    AGGREGATION_IN_FORMATS(FAMILY##_agg_take_rows, ConvertArgs, aggregation::THREADS, convert_rows)                    \
     AGGREGATION_IN_FORMATS(FAMILY##_agg_descend, DescendArgs, aggregation::THREADS, descend)                           \
     AGGREGATION_IN_FORMATS(FAMILY##_agg_ascend, AscendArgs, aggregation::THREADS, ascend)                              \
     AGGREGATION_IN_FORMATS(FAMILY##_agg_subtract, SubtractArgs, aggregation::THREADS, subtract)                        \

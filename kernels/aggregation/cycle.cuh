@@ -31,7 +31,7 @@ template <class V> struct Level {
     V *c, *z;                  // z: result; c: result of the first of two cycles
     uint32_t rows;
     uint16_t width;
-    uint16_t twice; // 1: the system of this level is solved by two cycles; 0: by one
+    uint16_t uses_two_cycles; // 1: the system of this level is solved by two cycles; 0: by one
     uint32_t lanes; // threads per row: one, or LANES on levels with few rows
     uint32_t unused;
 };
@@ -91,13 +91,13 @@ template <class V> __device__ inline void descend(const DescendArgs<V> &a) {
 // Second half of the cycle on a level. Adds the coarse correction to z, executes a Jacobi step, and computes out =
 // first * c + second * z, or out = z if `first` is 0.
 template <class V> struct AscendArgs {
-    Level<V> k;
+    Level<V> level;
     const V *coarse_z; // null pointer: coarsest level
     V *out;
     double first, second;
 };
 template <int ROW, class V> __device__ inline void ascend(const AscendArgs<V> &a) {
-    const Level<V> &k = a.k;
+    const Level<V> &k = a.level;
     const V first = V(a.first), second = V(a.second);
     const auto corrected = [&](uint32_t j) {
         const uint32_t of = a.coarse_z ? k.aggregate[j] : NONE;
@@ -110,17 +110,17 @@ template <int ROW, class V> __device__ inline void ascend(const AscendArgs<V> &a
     });
 }
 template <class V> __device__ inline void ascend(const AscendArgs<V> &a) {
-    if (a.k.lanes == 1) ascend<1>(a);
+    if (a.level.lanes == 1) ascend<1>(a);
     else ascend<LANES>(a);
 }
 
 // Computes r = r - factor A c, and the Jacobi step from zero for the new r.
 template <class V> struct SubtractArgs {
-    Level<V> k;
+    Level<V> level;
     double factor;
 };
 template <int ROW, class V> __device__ inline void subtract(const SubtractArgs<V> &a) {
-    const Level<V> &k = a.k;
+    const Level<V> &k = a.level;
     const V factor = V(a.factor);
     over_rows<ROW>(k.rows, [&](uint32_t i, uint32_t lane, bool is) {
         const V product_of_row = product<ROW>(k, i, lane, k.c[i], [&](uint32_t j) { return k.c[j]; });
@@ -131,23 +131,23 @@ template <int ROW, class V> __device__ inline void subtract(const SubtractArgs<V
     });
 }
 template <class V> __device__ inline void subtract(const SubtractArgs<V> &a) {
-    if (a.k.lanes == 1) subtract<1>(a);
+    if (a.level.lanes == 1) subtract<1>(a);
     else subtract<LANES>(a);
 }
 
 // Computes z = A^-1 r on the coarsest level, one warp per row.
 template <class V> struct CoarsestArgs {
-    Level<V> k;
+    Level<V> level;
     const V *inverse;
 };
 template <class V> __device__ inline void solve_coarsest(const CoarsestArgs<V> &a) {
-    const uint32_t n = a.k.rows, lane = threadIdx.x % 32, warps = gridDim.x * (blockDim.x / 32);
+    const uint32_t n = a.level.rows, lane = threadIdx.x % 32, warps = gridDim.x * (blockDim.x / 32);
     for (uint32_t i = (blockIdx.x * blockDim.x + threadIdx.x) / 32; i < n; i += warps) {
         const V *row = a.inverse + uint64_t(i) * n;
         V sum = V(0);
-        for (uint32_t j = lane; j < n; j += 32) sum += row[j] * a.k.r[j];
+        for (uint32_t j = lane; j < n; j += 32) sum += row[j] * a.level.r[j];
         sum = warp_sum(sum);
-        if (lane == 0) a.k.z[i] = sum;
+        if (lane == 0) a.level.z[i] = sum;
     }
 }
 
@@ -161,9 +161,9 @@ template <class V> __device__ inline void narrow(const NarrowArgs<V> &a) {
     over(a.count, [&](uint32_t k) { a.to[k] = V(a.from[k]); });
 }
 
-// Arguments of take_lengths and take_rows, which convert the matrix of a level from the format of the setup to that of
-// the cycle.
-template <class V> struct TakeArgs {
+// Arguments of compute_slice_lengths and convert_rows, which convert the matrix of a level from the format of the setup
+// to that of the cycle.
+template <class V> struct ConvertArgs {
     Couplings c;
     // One number per slice, its number of entries and later the sum for the previous slices. Two further numbers
     // follow: the total numbers of entries and of couplings.
@@ -175,7 +175,7 @@ template <class V> struct TakeArgs {
 };
 
 // Computes `bound`, the length of each slice, and the number of couplings.
-template <class V> __device__ inline void take_lengths(const TakeArgs<V> &t) {
+template <class V> __device__ inline void compute_slice_lengths(const ConvertArgs<V> &t) {
     uint64_t most = 0;
     over_rows<LANES>(t.c.rows, [&](uint32_t i, uint32_t lane, bool is) {
         double sum = 0.0;
@@ -196,7 +196,7 @@ template <class V> __device__ inline void take_lengths(const TakeArgs<V> &t) {
 }
 
 // Converts the rows, and computes the Jacobi step omega / d_i with omega = (4/3) / max(2, bound).
-template <class V> __device__ inline void take_rows(const TakeArgs<V> &t) {
+template <class V> __device__ inline void convert_rows(const ConvertArgs<V> &t) {
     // By Gershgorin's theorem, `bound` is an upper bound of the eigenvalues. It is at most 2 if no coupling and no row
     // sum is negative.
     const double omega = 4.0 / 3.0 / max(2.0, __longlong_as_double((long long)*t.bound));

@@ -92,7 +92,7 @@ struct GalerkinArgs {
 
 // Stores in coarse.first[k] the number of couplings for which coarse row k needs memory: the number of couplings of all
 // nodes of its aggregate, which is an upper bound.
-__device__ inline void make_room(const GalerkinArgs &g) {
+__device__ inline void bound_row_lengths(const GalerkinArgs &g) {
     over(g.coarse.rows, [&](uint32_t k) {
         uint32_t room = 0;
         for (int w = 0; w < g.width; ++w) {
@@ -283,12 +283,12 @@ __device__ inline void sum_couplings(const GalerkinArgs &g) {
     }
 }
 
-// Arguments of spread_rows and leave_out, which store the coarsest matrix as the dense matrix `to`. Its entries must be
-// zero on entry.
+// Arguments of spread_rows and remove_null_unknowns, which store the coarsest matrix as the dense matrix `to`. Its
+// entries must be zero on entry.
 struct SpreadArgs {
     Couplings c;
     double *to;
-    uint32_t *null_of; // null vector of each row, as in kernels/common/inverse.cuh; only for leave_out
+    uint32_t *null_of; // null vector of each row, as in kernels/common/inverse.cuh; only for remove_null_unknowns
 };
 __device__ inline void spread_rows(const SpreadArgs &s) {
     over(s.c.rows, [&](uint32_t i) {
@@ -299,9 +299,9 @@ __device__ inline void spread_rows(const SpreadArgs &s) {
 }
 
 // Removes one unknown of each null vector (kernels/common/inverse.cuh): sets its row and column to zero.
-__device__ inline void leave_out(const SpreadArgs &s) {
+__device__ inline void remove_null_unknowns(const SpreadArgs &s) {
     const uint32_t n = s.c.rows, i = threadIdx.x, first = i < n ? s.c.first[i] : 0, length = i < n ? s.c.length[i] : 0;
-    const uint32_t *null = inverse::find_nulls(int(n), i < n && s.c.row_sum[i] != 0.0, [&](auto f) {
+    const uint32_t *null = inverse::find_null_vectors(int(n), i < n && s.c.row_sum[i] != 0.0, [&](auto f) {
         for (uint32_t k = first; k < first + length; ++k)
             if (s.c.a[k] != 0.0) f(s.c.col[k]);
     });

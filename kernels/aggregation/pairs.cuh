@@ -9,17 +9,17 @@
 
 namespace aggregation {
 
-// A pivot of the scaled matrix in `accepts` counts as negative if it is below this value, and as zero from this value
-// to -NEGATIVE. If the row sums e_i of all nodes of G are zero, this matrix is singular, because the unscaled matrix
-// maps the constant vector to zero. The last pivot is then zero in exact arithmetic, but rounding errors may make it
-// slightly negative or positive.
-constexpr double NEGATIVE = -1e-9;
+// A pivot of the scaled matrix in `passes_quality_test` counts as negative if it is below this value, and as zero from
+// this value to -NEGATIVE_LIMIT. If the row sums e_i of all nodes of G are zero, this matrix is singular, because the
+// unscaled matrix maps the constant vector to zero. The last pivot is then zero in exact arithmetic, but rounding
+// errors may make it slightly negative or positive.
+constexpr double NEGATIVE_LIMIT = -1e-9;
 
 struct PairArgs {
     Couplings c; // matrix of this pass
     double kappa;
     uint32_t *partner;  // partner of each row; NONE: it has none (yet); the row itself: it is excluded from pairing
-    uint32_t *pointed;  // for each node, index in c.col of its coupling to the node at which it points, or NONE
+    uint32_t *pointed_coupling; // for each node, index in c.col of the coupling to the node at which it points; or NONE
     uint8_t *rejected;  // per coupling: 1 if the quality test has rejected the union of its two rows
     uint32_t *of;       // first pass: NONE for rows outside all aggregates, otherwise 0; null in later passes
     Couplings fine;     // matrix of the level. The first pass uses neither `fine` nor `nodes`
@@ -36,7 +36,7 @@ __device__ inline double quality(const Couplings &c, uint32_t i, uint32_t j, dou
 }
 
 // Returns a hash of v (finalizer of SplitMix64).
-__device__ inline uint64_t mixed(uint64_t v) {
+__device__ inline uint64_t hash_of(uint64_t v) {
     v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9ull;
     v = (v ^ (v >> 27)) * 0x94d049bb133111ebull;
     return v ^ (v >> 31);
@@ -45,13 +45,13 @@ __device__ inline uint64_t mixed(uint64_t v) {
 // Returns the key of the pair (i, j) with the quality mu.
 __device__ inline uint64_t key(uint32_t i, uint32_t j, double mu) {
     const uint32_t low = min(i, j), high = max(i, j);
-    const uint64_t hash = mixed((uint64_t(low) << 32 | high) + 0x9e3779b97f4a7c15ull) >> 28;
+    const uint64_t hash = hash_of((uint64_t(low) << 32 | high) + 0x9e3779b97f4a7c15ull) >> 28;
     return uint64_t(__float_as_uint(float(mu)) >> 21) << 36 | hash;
 }
 
 // Initializes a pass. In the first pass, rows with d_i (kappa - 2) >= kappa sum_j |a_ij| are excluded from pairing. In
 // later passes, `p.of` is null.
-__device__ inline void set_free(const PairArgs &p) {
+__device__ inline void begin_pass(const PairArgs &p) {
     const Couplings &c = p.c;
     over_rows<LANES>(c.rows, [&](uint32_t i, uint32_t lane, bool is) {
         double sum = 0.0;
@@ -69,7 +69,7 @@ __device__ inline void set_free(const PairArgs &p) {
 
 // Each unpaired node points at the unpaired neighbour with the smallest key. Only positive couplings with mu <= kappa
 // that were not rejected are considered. A node without such a neighbour points at none.
-__device__ inline void point(const PairArgs &p) {
+__device__ inline void point_at_neighbour(const PairArgs &p) {
     const Couplings &c = p.c;
     over_rows<LANES>(c.rows, [&](uint32_t i, uint32_t lane, bool is) {
         unsigned long long least = ~0ull;
@@ -94,7 +94,7 @@ __device__ inline void point(const PairArgs &p) {
                 at = other_at;
             }
         }
-        if (is && lane == 0 && free) p.pointed[i] = at;
+        if (is && lane == 0 && free) p.pointed_coupling[i] = at;
     });
 }
 
@@ -102,7 +102,8 @@ __device__ inline void point(const PairArgs &p) {
 // <= N nodes. A_G is the matrix with the couplings inside G and with the row sums e_i of A. D_G contains the diagonal
 // entries d_i of A, which also include couplings that leave G. The matrix is scaled by D_G^-1/2 on both sides and
 // eliminated with diagonal pivoting. All indices are constants, so that the arrays stay in registers.
-template <int N> __device__ inline bool accepts(const Couplings &c, const uint32_t (&nodes)[N], int n, double kappa) {
+template <int N>
+__device__ inline bool passes_quality_test(const Couplings &c, const uint32_t (&nodes)[N], int n, double kappa) {
     double m[N][N], d[N], root[N], total = 0.0;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
@@ -145,16 +146,16 @@ template <int N> __device__ inline bool accepts(const Couplings &c, const uint32
 #pragma unroll
             for (int l = 0; l < N; ++l) row[l] = m[k][l];
         }
-        if (!(pivot > -NEGATIVE)) {
+        if (!(pivot > -NEGATIVE_LIMIT)) {
             // The largest remaining pivot is not positive. The remaining matrix therefore has a negative eigenvalue,
             // unless it is zero.
             bool is_zero = true;
 #pragma unroll
             for (int k = 0; k < N; ++k) {
                 if (!(left >> k & 1)) continue;
-                is_zero &= m[k][k] >= NEGATIVE;
+                is_zero &= m[k][k] >= NEGATIVE_LIMIT;
 #pragma unroll
-                for (int l = 0; l < N; ++l) is_zero &= !(left >> l & 1) || fabs(m[k][l]) <= sqrt(-NEGATIVE);
+                for (int l = 0; l < N; ++l) is_zero &= !(left >> l & 1) || fabs(m[k][l]) <= sqrt(-NEGATIVE_LIMIT);
             }
             return is_zero;
         }
@@ -187,7 +188,7 @@ template <int N> __device__ inline bool is_good_union(const PairArgs &p, uint32_
             if (k == n) nodes[k] = node;
         ++n;
     }
-    return accepts<N>(p.fine, nodes, n, p.kappa);
+    return passes_quality_test<N>(p.fine, nodes, n, p.kappa);
 }
 
 // Pairs nodes that point at each other. In later passes, the union of their nodes, at most N, must pass the quality
@@ -197,11 +198,11 @@ template <int N> __device__ inline bool is_good_union(const PairArgs &p, uint32_
 template <int N> __device__ inline void match(const PairArgs &p) {
     const Couplings &c = p.c;
     over(c.rows, [&](uint32_t i) {
-        // `pointed` is valid for unpaired nodes only. For a paired node, it may be from an earlier round.
-        if (p.partner[i] != NONE || p.pointed[i] == NONE) return;
-        const uint32_t at = p.pointed[i], j = c.col[at];
+        // `pointed_coupling` is valid for unpaired nodes only. For a paired node, it may be from an earlier round.
+        if (p.partner[i] != NONE || p.pointed_coupling[i] == NONE) return;
+        const uint32_t at = p.pointed_coupling[i], j = c.col[at];
         if (j < i) return;
-        const uint32_t back = p.pointed[j];
+        const uint32_t back = p.pointed_coupling[j];
         if (back == NONE || c.col[back] != i) return;
         if constexpr (N > 2) {
             if (!is_good_union<N>(p, i, j)) {
@@ -257,7 +258,7 @@ __device__ inline void number(const NumberArgs &a) {
 // Tests whether the aggregates of an earlier matrix are suitable for this matrix. Each aggregate must pass the quality
 // test. Each node outside all aggregates must satisfy the condition for exclusion from pairing. `failed` counts the
 // failures.
-struct SuitArgs {
+struct SuitabilityArgs {
     Couplings c;
     double kappa;
     const uint32_t *of, *nodes; // as in NumberArgs, `width` nodes for each of `count` aggregates
@@ -265,7 +266,7 @@ struct SuitArgs {
     uint32_t count;
     int width;
 };
-template <int N> __device__ inline bool suits(const SuitArgs &s, uint32_t k) {
+template <int N> __device__ inline bool is_suitable(const SuitabilityArgs &s, uint32_t k) {
     uint32_t nodes[N];
     int n = 0;
 #pragma unroll
@@ -273,12 +274,12 @@ template <int N> __device__ inline bool suits(const SuitArgs &s, uint32_t k) {
         nodes[w] = w < s.width ? s.nodes[uint64_t(k) * s.width + w] : NONE;
         n += nodes[w] != NONE;
     }
-    return n < 2 || accepts<N>(s.c, nodes, n, s.kappa);
+    return n < 2 || passes_quality_test<N>(s.c, nodes, n, s.kappa);
 }
-template <int N> __device__ inline void suit(const SuitArgs &s) {
+template <int N> __device__ inline void count_unsuitable(const SuitabilityArgs &s) {
     const Couplings &c = s.c;
     uint32_t failed = 0;
-    over(s.count, [&](uint32_t k) { failed += !suits<N>(s, k); });
+    over(s.count, [&](uint32_t k) { failed += !is_suitable<N>(s, k); });
     over(c.rows, [&](uint32_t i) {
         if (s.of[i] != NONE) return;
         double sum = 0.0;

@@ -7,7 +7,7 @@
 struct BarrierCounts {
     unsigned arrived;
     unsigned epoch;  // number of products with the coarsest inverse in all launches with a cluster (rrb/cluster.cuh)
-    unsigned summed; // number of calls of `wait_for_parts` in this launch
+    unsigned summed; // number of calls of `wait_for_partial_sums` in this launch
 };
 
 #ifdef RRB_EMULATED
@@ -52,7 +52,7 @@ __device__ inline void cluster_barrier() {
 
 // Reports that this thread block has written its partial sums for the scalar update number `updates`, counted from 1.
 // The thread block with the largest index waits until all `count` thread blocks have reported this.
-__device__ inline void wait_for_parts(BarrierCounts *m, unsigned updates, unsigned count) {
+__device__ inline void wait_for_partial_sums(BarrierCounts *m, unsigned updates, unsigned count) {
     __syncthreads();
     if (thread_of_block() == 0) {
         arrive(&m->summed);

@@ -34,11 +34,7 @@ template <bool ONCE> __device__ inline double read_once(const double &v) {
 }
 template <bool ONCE> __device__ inline void write_once(double &to, double v) {
     if (!ONCE) to = v;
-    else
-        asm volatile("st.global.L2::cache_hint.f64 [%0], %1, %2;"
-            :
-            : "l"(&to), "d"(v), "l"(evict_first())
-            : "memory");
+    else asm volatile("st.global.L2::cache_hint.f64 [%0], %1, %2;" : : "l"(&to), "d"(v), "l"(evict_first()) : "memory");
 }
 #else
 template <bool> __device__ inline double fixed_once(const double &v) { return fixed(v); }
@@ -88,9 +84,9 @@ __device__ inline double block_sum(double v) {
 // A team: the thread blocks `first` .. `end` - 1 of a launch, which share a part of its work.
 struct Team {
     int first, end;
-    __device__ int place() const { return int(blockIdx.x) - first; }
+    __device__ int index() const { return int(blockIdx.x) - first; }
     __device__ int size() const { return end - first; }
-    __device__ bool is_mine() const { return unsigned(place()) < unsigned(size()); }
+    __device__ bool is_mine() const { return unsigned(index()) < unsigned(size()); }
 };
 __device__ inline Team all_blocks() { return {0, int(gridDim.x)}; }
 
@@ -111,7 +107,7 @@ __device__ inline bool last_block(unsigned *ticket) {
 
 // Computes this thread's part of the sum of an array: the thread with index t in its block of T threads adds the
 // elements t, t + T, t + 2 T, ... in this order, with eight loads in flight.
-__device__ inline double part_of(const double *values, int count) {
+__device__ inline double thread_sum(const double *values, int count) {
     const int step = blockDim.x * blockDim.y;
     double sum = 0.0;
     for (int first = thread_of_block(); first < count; first += 8 * step) {
@@ -125,7 +121,7 @@ __device__ inline double part_of(const double *values, int count) {
 }
 
 // Computes the sum of an array with one thread block.
-__device__ inline double sum_of(const double *values, int count) { return block_sum(part_of(values, count)); }
+__device__ inline double sum_of(const double *values, int count) { return block_sum(thread_sum(values, count)); }
 
 // Adds the values `sum` of all threads of the launch. Each thread block stores one partial sum in `partial`. The last
 // thread block computes the total, and one of its threads calls then(total).

@@ -55,7 +55,7 @@ __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int
     if (threadIdx.x < PIVOTS) least[column] = column < count ? ZERO_PIVOT * fixed(diagonal[column]) : 0.0;
 #pragma unroll
     for (int p = 0; p < PIVOTS; p += 2) {
-        double(*row)[PIVOTS] = rows[p / 2 % 2], (*across)[PIVOTS] = columns[p / 2 % 2];
+        double (*row)[PIVOTS] = rows[p / 2 % 2], (*across)[PIVOTS] = columns[p / 2 % 2];
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
             const int i = first + 8 * q;
@@ -171,7 +171,7 @@ __device__ inline void step(const InverseArgs &a) {
 // vector. The other bits contain the number of the null vector to which the unknown belongs, counted from 1, or 0 if it
 // belongs to none.
 constexpr uint32_t LEFT_OUT = 1u << 31;
-// Largest number of unknowns for `find_nulls`, which uses one thread per unknown.
+// Largest number of unknowns for `find_null_vectors`, which uses one thread per unknown.
 constexpr int MOST_UNKNOWNS = 1024;
 
 // Finds the null vectors of a matrix. There is one for each component of at least two unknowns in which all row sums
@@ -179,7 +179,7 @@ constexpr int MOST_UNKNOWNS = 1024;
 // Executed by one thread block of MOST_UNKNOWNS threads; thread k < n has unknown k. `regular`: whether the row sum of
 // this thread's unknown is not zero. If the thread has an unknown, each(f) must call f(q) for each unknown q that is
 // coupled to it.
-template <class Each> __device__ inline const uint32_t *find_nulls(int n, bool regular, Each each) {
+template <class Each> __device__ inline const uint32_t *find_null_vectors(int n, bool regular, Each each) {
     __shared__ unsigned root[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS], with_sums[MOST_UNKNOWNS], moved;
     const unsigned p = threadIdx.x;
     root[p] = p;
@@ -209,7 +209,7 @@ template <class Each> __device__ inline const uint32_t *find_nulls(int n, bool r
     return null;
 }
 
-struct NullArgs {
+struct NullVectorArgs {
     const double *from;
     double *to;
     const double *diagonal;
@@ -224,7 +224,7 @@ struct NullArgs {
 // Processes the rows whose unknown belongs to a null vector u. Of such a row, only the entries in the columns of the
 // unknowns of u change: their mean is subtracted from them and, with `add`, 1 / (c k^2) is added. Stores the transpose
 // of the result for all rows, so that a second call does the same for the columns. One thread block processes a row.
-__device__ inline void project_inverse(const NullArgs &a) {
+__device__ inline void project_inverse(const NullVectorArgs &a) {
     for (int row = blockIdx.x; row < a.n; row += gridDim.x) {
         const double *from = a.from + int64_t(row) * a.n;
         const uint32_t own = a.null_of[row] & ~LEFT_OUT;

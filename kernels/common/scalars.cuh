@@ -13,9 +13,9 @@ struct Step {
     double norm, alpha, beta;
 };
 
-// Scalars of a solve on the device. Before the loop, the host or the kernel rrb_set_out writes the limits of
+// Scalars of a solve on the device. Before the loop, the host or the kernel rrb_start_loop writes the limits of
 // the loop (`threshold` to `pause_at`) and resets the state of the loop.
-struct Standing {
+struct LoopScalars {
     double per_unit; // 1 / unit; formats with short entries store M / unit
     double threshold;
     double vanishing; // if the 2-norm of a residual is at most this number, its square may have underflowed
@@ -39,16 +39,16 @@ struct Standing {
     unsigned ticket;      // counter of `last_block`
     unsigned sync_failed; // 1 if the devices that share a grid failed to synchronize (kernels/rrb/divided.cuh)
 };
-struct Scalars : Standing {
+struct Scalars : LoopScalars {
     Step ring[RING];
 };
 
 // Copies all fields before `b_norm2`. They include all fields that a scalar update and the end of an iteration change.
 // The first threads of a thread block copy 8 bytes each. If one thread copied all of them, each write would delay the
 // next read.
-__device__ inline void copy_standing(Standing &to, const Standing &from) {
+__device__ inline void copy_loop_scalars(LoopScalars &to, const LoopScalars &from) {
     const int t = threadIdx.x + blockDim.x * threadIdx.y;
-    if (t < int(offsetof(Standing, b_norm2) / sizeof(uint64_t)))
+    if (t < int(offsetof(LoopScalars, b_norm2) / sizeof(uint64_t)))
         reinterpret_cast<uint64_t *>(&to)[t] = reinterpret_cast<const uint64_t *>(&from)[t];
 }
 
@@ -59,26 +59,26 @@ enum Stage { NOTHING, START, LOOP, CONFIRM };
 // return RUNNING, or the reason for which the loop ends.
 
 // Returns whether `square` is not positive and may have underflowed, because the residual norm is at most `vanishing`.
-__device__ inline bool vanished(const Standing &s, double square) {
+__device__ inline bool vanished(const LoopScalars &s, double square) {
     return square <= 0.0 && sqrt(s.norm2) <= s.vanishing;
 }
 
 // Computes the tested norm: from <r, r>, or from rho = <r, M^-1 r> for the preconditioned norm, which requires a finite
 // rho that is not negative.
-__device__ inline Code set_norm(Standing &s, double rho) {
+__device__ inline Code set_norm(LoopScalars &s, double rho) {
     if (vanished(s, rho)) rho = 0.0;
     s.norm = sqrt(s.preconditioned ? rho : s.norm2);
     return s.preconditioned && !(rho >= 0.0 && is_finite(rho)) ? RHO_NEGATIVE : RUNNING;
 }
 
 // Checks convergence and the iteration limit.
-__device__ inline Code check_convergence(const Standing &s) {
+__device__ inline Code check_convergence(const LoopScalars &s) {
     if (s.norm <= s.threshold) return CONVERGED;
     return s.iterations >= s.max_iter ? MAX_ITER : RUNNING;
 }
 
 // Updates rho = <r, M^-1 r> and computes beta = rho / rho_old.
-__device__ inline Code set_rho(Standing &s, double rho) {
+__device__ inline Code set_rho(LoopScalars &s, double rho) {
     if (vanished(s, rho)) return NEEDS_RESTART;
     if (!(rho > 0.0 && is_finite(rho))) return RHO_BAD;
     s.beta = rho / s.rho;
@@ -87,7 +87,7 @@ __device__ inline Code set_rho(Standing &s, double rho) {
 }
 
 // Ends an iteration: stores sigma = <p, A p> and computes alpha = rho / sigma of the next iteration.
-__device__ inline Code set_sigma(Standing &s, double sigma) {
+__device__ inline Code set_sigma(LoopScalars &s, double sigma) {
     s.sigma = sigma;
     s.alpha = s.rho / sigma;
     if (vanished(s, sigma)) return SIGMA_VANISHED;
@@ -97,7 +97,7 @@ __device__ inline Code set_sigma(Standing &s, double sigma) {
 // Updates the scalars between the forward and the backward half of the cycle, when <r, M^-1 r> and <r, r> are known.
 // Outside a loop, only stores these two values; with CONFIRM, only if the loop has ended. `ring` is the ring buffer in
 // the thread that writes it, and null in all other threads.
-__device__ inline void update(Standing &s, Step *ring, double rho, double norm2, int how) {
+__device__ inline void update(LoopScalars &s, Step *ring, double rho, double norm2, int how) {
     if (how == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
     s.norm2 = norm2;
     if (how != LOOP) {
@@ -115,7 +115,7 @@ __device__ inline void update(Standing &s, Step *ring, double rho, double norm2,
 }
 
 // Ends an iteration after the backward half of the cycle, which computes sigma = <p, A p>.
-__device__ inline void end_of_iteration(Standing &s, double sigma, int how) {
+__device__ inline void end_of_iteration(LoopScalars &s, double sigma, int how) {
     const Code code = set_sigma(s, sigma);
     s.direction = s.parity;
     if (how == LOOP) {
@@ -128,7 +128,7 @@ __device__ inline void end_of_iteration(Standing &s, double sigma, int how) {
 }
 
 // Sets whether the loop of a graph continues. Called by one thread.
-__device__ inline void set_loop(uint64_t conditional, const Standing &s) {
+__device__ inline void set_loop_condition(uint64_t conditional, const LoopScalars &s) {
 #ifdef RRB_EMULATED
     emulated_set_conditional(conditional, s.code == RUNNING);
 #else
@@ -146,9 +146,9 @@ struct ScalarArgs {
 
 // Updates the scalars when all partial sums are available. Called by one thread block, or by all thread blocks with a
 // copy of the scalars each.
-__device__ inline void update_scalars(const ScalarArgs &a, Standing &s, Step *ring) {
+__device__ inline void update_scalars(const ScalarArgs &a, LoopScalars &s, Step *ring) {
     if (a.how == LOOP && s.done) return;
-    double rho = part_of(a.rho_partial, a.rho_count), norm2 = part_of(a.norm_partial, a.norm_count);
+    double rho = thread_sum(a.rho_partial, a.rho_count), norm2 = thread_sum(a.norm_partial, a.norm_count);
     rho = block_sum(rho);
     norm2 = block_sum(norm2);
     if (thread_of_block() == 0) {
@@ -159,18 +159,18 @@ __device__ inline void update_scalars(const ScalarArgs &a, Standing &s, Step *ri
 }
 
 __device__ inline void update_scalars(const ScalarArgs &a) {
-    __shared__ Standing now;
-    copy_standing(now, *a.scalars);
+    __shared__ LoopScalars now;
+    copy_loop_scalars(now, *a.scalars);
     __syncthreads();
     update_scalars(a, now, a.scalars->ring);
     __syncthreads();
-    copy_standing(*a.scalars, now);
+    copy_loop_scalars(*a.scalars, now);
 }
 
 // Determines in advance whether the convergence test will end the loop. Called by one thread block when the partial
 // sums of <r, r> are available. If the test will be satisfied, later kernels skip the coarse levels.
 __device__ inline void check_ahead(const ScalarArgs &a) {
-    Standing &s = *a.scalars;
+    LoopScalars &s = *a.scalars;
     if (a.how == LOOP && s.done) return;
     const double norm2 = sum_of(a.norm_partial, a.norm_count);
     if (thread_of_block() == 0) s.met = a.how == LOOP && !s.preconditioned && sqrt(norm2) <= s.threshold;

@@ -1,8 +1,8 @@
 // Input and output of the preconditioner by aggregation (kernels/aggregation). These kernels convert the matrix to
 // couplings and row sums, and copy vectors to and from the cycle. The rows of the cycle are the cells in natural order.
 //
-// Memory traffic per cell in single precision, in bytes: take_couplings reads 32 and writes 96; take_cells moves 20;
-// give_cells moves 20.
+// Memory traffic per cell in single precision, in bytes: compute_couplings reads 32 and writes 96; load_cycle_input
+// moves 20; store_cycle_output moves 20.
 #pragma once
 #include "../aggregation/aggregation.cuh"
 #include "box.cuh"
@@ -19,7 +19,7 @@ struct CellCouplingsArgs {
 
 // Converts the matrix with one thread per cell. The columns of a row are ascending. Couplings that leave the box are
 // zero, and are omitted.
-__device__ inline void take_couplings(const CellCouplingsArgs &a) {
+__device__ inline void compute_couplings(const CellCouplingsArgs &a) {
     const int64_t n = a.cells.north(), t = a.cells.top();
     over_cells(a.cells.count(), [&](int64_t c) {
         const int64_t beside[6] = {c - t, c - n, c - 1, c + 1, c + n, c + t};
@@ -43,49 +43,8 @@ __device__ inline void take_couplings(const CellCouplingsArgs &a) {
     });
 }
 
-// Arguments of take_cells and give_cells. take_cells divides r by the scale s and computes the first smoothing step.
-// give_cells computes z = factor * s * of_z and <r, z>.
-template <class V> struct CycleTransferArgs {
-    int64_t count;
-    const double *r;
-    double *z;
-    const double *scales; // 1 / s and s, where s is a power of two near max |r_i|
-    const V *step; // factors of the first smoothing step
-    V *of_r, *start;
-    const V *of_z;
-    double factor; // power of two by which the matrix of the cycle is multiplied
-    Sum sum;       // <r, z>
-};
-
-// Computes of_r = r / s and start = step * of_r.
-template <class V> __device__ inline void take_cells(const CycleTransferArgs<V> &a) {
-    const double per_scale = a.scales[0];
-    over_cells(a.count, [&](int64_t c) {
-        const V r = V(a.r[c] * per_scale);
-        a.of_r[c] = r;
-        a.start[c] = a.step[c] * r;
-    });
-}
-
-// Computes z = factor * s * of_z, and the sum <r, z>.
-template <class V> __device__ inline void give_cells(const CycleTransferArgs<V> &a) {
-    if (is_over(a.sum)) return;
-    const double factor = a.factor * a.scales[1];
-    double sum = 0.0;
-    over_cells(a.count, [&](int64_t c) {
-        const double z = factor * double(a.of_z[c]);
-        a.z[c] = z;
-        sum += a.r[c] * z;
-    });
-    finish_sum(a.sum, sum);
-}
-
 } // namespace dpcg
 
-DPCG_KERNEL(dpcg_agg_couplings_f64, CellCouplingsArgs, take_couplings)
-DPCG_KERNEL(dpcg_agg_take_f64, CycleTransferArgs<double>, take_cells)
-DPCG_KERNEL(dpcg_agg_take_f32, CycleTransferArgs<float>, take_cells)
-DPCG_KERNEL(dpcg_agg_give_f64, CycleTransferArgs<double>, give_cells)
-DPCG_KERNEL(dpcg_agg_give_f32, CycleTransferArgs<float>, give_cells)
+DPCG_KERNEL(dpcg_agg_couplings_f64, CellCouplingsArgs, compute_couplings)
 
 AGGREGATION_KERNELS(dpcg)

@@ -19,7 +19,7 @@ struct CellArgs {
 };
 
 // Returns r - (A - D) x in a cell.
-template <class T> __device__ inline T without_center(const CellArgs &a, int64_t c) {
+template <class T> __device__ inline T off_diagonal_residual(const CellArgs &a, int64_t c) {
     const T *x = static_cast<const T *>(a.x);
     const int64_t steps[3] = {1, a.cells.north(), a.cells.top()};
     T value = static_cast<const T *>(a.r)[c];
@@ -37,27 +37,27 @@ template <class T> __device__ inline void relax_cells(const CellArgs &a) {
     const T *center = static_cast<const T *>(a.center), *r = static_cast<const T *>(a.r);
     T *x = static_cast<T *>(a.x);
     over_colour(a.cells, a.colour, [&](int64_t c) {
-        const T value = a.from_zero ? r[c] : without_center<T>(a, c);
+        const T value = a.from_zero ? r[c] : off_diagonal_residual<T>(a, c);
         x[c] = value / center[c];
     });
 }
 
-struct PairArgs {
+struct GridTransferArgs {
     CellArgs fine;
     CellBox coarse;
     int ratio[3];
     int unused;
-    void *of_coarse;
+    void *coarse_vector;
     const double *scales; // 1 / s and s; null: s = 1
     double factor;        // power of two by which the coarse matrix is multiplied, relative to the fine matrix
 };
 
-// Computes of_coarse = R (r - A x) / s, where R adds the values of the fine cells of a coarse cell. The residual of
+// Computes coarse_vector = R (r - A x) / s, where R adds the values of the fine cells of a coarse cell. The residual of
 // black cells is zero, since they were updated last.
-template <class T, class Coarse> __device__ inline void restrict_cells(const PairArgs &a) {
+template <class T, class Coarse> __device__ inline void restrict_cells(const GridTransferArgs &a) {
     const CellArgs &f = a.fine;
     const T *x = static_cast<const T *>(f.x), *center = static_cast<const T *>(f.center);
-    Coarse *of_coarse = static_cast<Coarse *>(a.of_coarse);
+    Coarse *coarse_vector = static_cast<Coarse *>(a.coarse_vector);
     const double per_scale = a.scales ? a.scales[0] : 1.0;
     over_places(a.coarse, [&](int64_t c, int i, int j, int k) {
         Coarse sum = 0;
@@ -66,23 +66,23 @@ template <class T, class Coarse> __device__ inline void restrict_cells(const Pai
                 for (int fi = i * a.ratio[0]; fi < min((i + 1) * a.ratio[0], f.cells.nx); ++fi) {
                     if ((fi + fj + fk) % 2 != 0) continue;
                     const int64_t p = (int64_t(fk) * f.cells.ny + fj) * f.cells.nx + fi;
-                    const T residual = without_center<T>(f, p) - center[p] * x[p];
+                    const T residual = off_diagonal_residual<T>(f, p) - center[p] * x[p];
                     sum += Coarse(double(residual) * per_scale);
                 }
             }
         }
-        of_coarse[c] = sum;
+        coarse_vector[c] = sum;
     });
 }
 
-// Computes x = x + s * factor * P of_coarse.
-template <class T, class Coarse> __device__ inline void interpolate_cells(const PairArgs &a) {
+// Computes x = x + s * factor * P coarse_vector.
+template <class T, class Coarse> __device__ inline void interpolate_cells(const GridTransferArgs &a) {
     T *x = static_cast<T *>(a.fine.x);
-    const Coarse *of_coarse = static_cast<const Coarse *>(a.of_coarse);
+    const Coarse *coarse_vector = static_cast<const Coarse *>(a.coarse_vector);
     const double factor = a.scales ? a.factor * a.scales[1] : a.factor;
     over_places(a.fine.cells, [&](int64_t p, int i, int j, int k) {
         const int64_t c = (int64_t(k / a.ratio[2]) * a.coarse.ny + j / a.ratio[1]) * a.coarse.nx + i / a.ratio[0];
-        x[p] += T(double(of_coarse[c]) * factor);
+        x[p] += T(double(coarse_vector[c]) * factor);
     });
 }
 
@@ -90,9 +90,9 @@ template <class T, class Coarse> __device__ inline void interpolate_cells(const 
 
 DPCG_KERNEL(dpcg_relax_cells_f32, CellArgs, relax_cells<float>)
 DPCG_KERNEL(dpcg_relax_cells_f64, CellArgs, relax_cells<double>)
-DPCG_KERNEL(dpcg_restrict_cells_f32, PairArgs, restrict_cells<float, float>)
-DPCG_KERNEL(dpcg_restrict_cells_f64, PairArgs, restrict_cells<double, double>)
-DPCG_KERNEL(dpcg_restrict_cells_to_f32, PairArgs, restrict_cells<double, float>)
-DPCG_KERNEL(dpcg_interpolate_cells_f32, PairArgs, interpolate_cells<float, float>)
-DPCG_KERNEL(dpcg_interpolate_cells_f64, PairArgs, interpolate_cells<double, double>)
-DPCG_KERNEL(dpcg_interpolate_cells_from_f32, PairArgs, interpolate_cells<double, float>)
+DPCG_KERNEL(dpcg_restrict_cells_f32, GridTransferArgs, restrict_cells<float, float>)
+DPCG_KERNEL(dpcg_restrict_cells_f64, GridTransferArgs, restrict_cells<double, double>)
+DPCG_KERNEL(dpcg_restrict_cells_to_f32, GridTransferArgs, restrict_cells<double, float>)
+DPCG_KERNEL(dpcg_interpolate_cells_f32, GridTransferArgs, interpolate_cells<float, float>)
+DPCG_KERNEL(dpcg_interpolate_cells_f64, GridTransferArgs, interpolate_cells<double, double>)
+DPCG_KERNEL(dpcg_interpolate_cells_from_f32, GridTransferArgs, interpolate_cells<double, float>)

@@ -30,11 +30,11 @@ struct ClassArgs {
     int dilation;     // 1: labels also apply to coupled neighbours without label
     int slots, guard; // size of the hash table; number of guard cells before and after `regions`
     uint64_t *keys;
-    uint32_t *first, *first_heavy, *of_class; // per slot: first, first_heavy and cells of its class (see CellClass)
-    uint32_t *place;                       // number of the class in each slot, in the order of insertion
+    uint32_t *first, *first_heavy, *class_cells; // per slot: first, first_heavy and cells of its class (see CellClass)
+    uint32_t *class_of_slot;                       // number of the class in each slot, in the order of insertion
     uint32_t *slot_of;                     // slot of each cell; NO_SLOT for cells in no class
     CellClass *classes;
-    const uint16_t *numbers; // region number of each class, by its number in `place`
+    const uint16_t *region_of_class; // region number of each class, by its number in `class_of_slot`
     uint16_t *regions;       // region of each cell
     int none, unused;        // region number of cells without region
     CellFindings *findings;
@@ -45,7 +45,7 @@ constexpr uint32_t NO_SLOT = ~0u, MOST_CLASSES = 65535;
 
 // Returns the smallest label among the neighbours to which a cell is coupled. Labels are compared as unsigned numbers,
 // so that -1 (no label) is the largest.
-__device__ inline int32_t label_beside(const ClassArgs &a, int64_t c) {
+__device__ inline int32_t neighbour_label(const ClassArgs &a, int64_t c) {
     const int64_t step[3] = {1, a.cells.north(), a.cells.top()};
     const double *forward[3] = {a.m.east, a.m.north, a.m.top};
     uint32_t smallest = ~0u;
@@ -62,7 +62,7 @@ __device__ inline uint32_t phase_of(const ClassArgs &a, int64_t c) {
     if (!a.by_phase) return 0;
     if (!a.labels) return in_group(a.group, c) ? group_root(a.group, c) + 1 : 0;
     const int32_t label = a.labels[c];
-    return uint32_t(label < 0 && a.dilation ? label_beside(a, c) : label) + 1;
+    return uint32_t(label < 0 && a.dilation ? neighbour_label(a, c) : label) + 1;
 }
 
 // Returns the box that contains index i, if n cells are divided into `count` boxes.
@@ -104,7 +104,7 @@ __device__ inline uint32_t slot_of(const ClassArgs &a, uint64_t key) {
         if (classes > MOST_CLASSES) return slot;
         const uint64_t was = atomicCAS(
             reinterpret_cast<unsigned long long *>(a.keys + slot), (unsigned long long)NO_KEY, (unsigned long long)key);
-        if (was == NO_KEY) a.place[slot] = uint32_t(atomicAdd(&a.findings->classes, 1ull));
+        if (was == NO_KEY) a.class_of_slot[slot] = uint32_t(atomicAdd(&a.findings->classes, 1ull));
         if (was == NO_KEY || was == key) return slot;
     }
 }
@@ -129,7 +129,7 @@ __device__ inline void classify(const ClassArgs &a) {
         uint32_t slot = NO_SLOT;
         if (!goes_on && key != NO_KEY) {
             slot = slot_of(a, key);
-            atomicAdd(a.of_class + slot, unsigned(run_length(starts)));
+            atomicAdd(a.class_cells + slot, unsigned(run_length(starts)));
             update_first(a.first + slot, c);
             if (heavy) update_first(a.first_heavy + slot, c);
         }
@@ -138,12 +138,12 @@ __device__ inline void classify(const ClassArgs &a) {
     });
 }
 
-// Copies the data of each class from its slot to `classes`, at the number of the class (`place`).
+// Copies the data of each class from its slot to `classes`, at the number of the class (`class_of_slot`).
 __device__ inline void gather_classes(const ClassArgs &a) {
     over_cells(a.slots, [&](int64_t slot) {
-        if (a.keys[slot] == NO_KEY || a.place[slot] >= MOST_CLASSES) return;
+        if (a.keys[slot] == NO_KEY || a.class_of_slot[slot] >= MOST_CLASSES) return;
         const uint64_t key = a.keys[slot];
-        a.classes[a.place[slot]] = {a.first[slot], a.first_heavy[slot], a.of_class[slot], uint32_t(key) == 0,
+        a.classes[a.class_of_slot[slot]] = {a.first[slot], a.first_heavy[slot], a.class_cells[slot], uint32_t(key) == 0,
             uint32_t(key >> 32) / boxes_of(a)};
     });
 }
@@ -154,7 +154,7 @@ __device__ inline void number_cells(const ClassArgs &a) {
     over_cells(count + 2 * int64_t(a.guard), [&](int64_t place) {
         const int64_t c = place - a.guard;
         const uint32_t slot = c >= 0 && c < count ? a.slot_of[c] : NO_SLOT;
-        a.regions[c] = slot == NO_SLOT ? uint16_t(a.none) : a.numbers[a.place[slot]];
+        a.regions[c] = slot == NO_SLOT ? uint16_t(a.none) : a.region_of_class[a.class_of_slot[slot]];
     });
 }
 

@@ -12,7 +12,7 @@
 //
 // Bytes per fine point for T of 4 bytes: conductances 64, strengths 20 on the finest grid and 60 on other grids,
 // weights 100 in three launches. The product moves 80 bytes on the finest grid and 240 on other grids through the L1
-// cache, and 36 from memory. take_coarse moves 72 bytes.
+// cache, and 36 from memory. compute_coarse_grid moves 72 bytes.
 #include "vertex.cuh"
 
 namespace dpcg {
@@ -25,12 +25,12 @@ constexpr double DAMPING = 0.8;
 struct CoarseningArgs {
     CellBox fine, coarse;
     int coarsened[3];
-    int which;        // take_weights: number of odd indices of the points to process
+    int which;        // compute_weights: number of odd indices of the points to process
     CellMatrix m;         // the caller's matrix
     double scale;     // factor of the caller's matrix
     void *c;          // conductances of the fine grid, or couplings (see conductance_of)
     int64_t c_stride; // distance between the conductances of successive offsets
-    void *diagonal, *inverse; // of the finest grid in take_conductances, of the coarse grid in take_coarse
+    void *diagonal, *inverse; // of the finest grid in compute_conductances, of the coarse grid in compute_coarse_grid
     double *excess;           // row sums of the fine grid
     double *weights;          // unrounded weights
     void *narrow;             // weights rounded to T
@@ -42,7 +42,7 @@ struct CoarseningArgs {
     int64_t coarse_stride;
     double *coarse_excess;
     double *partial;   // 4 values per block
-    double *strengths; // result of take_strengths: three sums, then the number of rows
+    double *strengths; // result of compute_strengths: three sums, then the number of rows
     Scalars *scalars;
 };
 
@@ -84,7 +84,7 @@ __device__ inline void each_neighbour(const CoarseningArgs &a, int64_t p, F f) {
 // Computes row sums, diagonals, and reciprocal centers for Gauss-Seidel on the finest grid. Also computes the
 // conductances, unless the cycle uses the entries of the solver's matrix instead (see OF_SOLVER). If a cell has no
 // couplings, its diagonal entry is its center.
-template <class T> __device__ inline void take_conductances(const CoarseningArgs &a) {
+template <class T> __device__ inline void compute_conductances(const CoarseningArgs &a) {
     const int64_t n = a.fine.north(), t = a.fine.top();
     [[maybe_unused]] T *c = static_cast<T *>(a.c);
     T *diagonal = static_cast<T *>(a.diagonal), *inverse = static_cast<T *>(a.inverse);
@@ -112,7 +112,7 @@ template <class T> __device__ inline void take_conductances(const CoarseningArgs
 
 // Computes, for each direction, the sum of c / d over all rows with a positive diagonal d, where c is the sum of the
 // conductances to those neighbours whose index in this direction differs. Also counts these rows.
-template <class T, bool FINEST> __device__ inline void take_strengths(const CoarseningArgs &a) {
+template <class T, bool FINEST> __device__ inline void compute_strengths(const CoarseningArgs &a) {
     double sums[4] = {0.0, 0.0, 0.0, 0.0};
     over_cells(a.fine.count(), [&](int64_t p) {
         double row[3] = {0.0, 0.0, 0.0}, diagonal = 0.0;
@@ -145,7 +145,7 @@ __device__ inline double weight_at(const CoarseningArgs &a, int type, int t, int
 
 // Computes the weights of point p, whose type is `type` (see weight_at). `at`: Strides::place of its coarse index.
 template <class T, bool FINEST>
-__device__ inline void take_weights_of(const CoarseningArgs &a, int type, int64_t p, int64_t at) {
+__device__ inline void compute_weights_of(const CoarseningArgs &a, int type, int64_t p, int64_t at) {
     double row[8] = {}, sum = 0.0, diagonal = a.excess[p];
     each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
         diagonal += c;
@@ -181,7 +181,7 @@ __device__ inline void take_weights_of(const CoarseningArgs &a, int type, int64_
 // Computes the interpolation weights of the points that have `which` odd indices in coarsened directions, from the
 // weights of points with fewer odd indices. A warp processes points of one type (see weight_at). Neighbouring warps
 // process the other types at the same coarse points.
-template <class T, bool FINEST> __device__ inline void take_weights(const CoarseningArgs &a) {
+template <class T, bool FINEST> __device__ inline void compute_weights(const CoarseningArgs &a) {
     const int all = a.coarsened[0] | a.coarsened[1] << 1 | a.coarsened[2] << 2, types = a.which == 3 ? 1 : 3;
     const unsigned count = unsigned(a.coarse.count());
     over_cells(int64_t((count - 1) / 32 + 1) * 32 * types, [&](int64_t item) {
@@ -194,7 +194,7 @@ template <class T, bool FINEST> __device__ inline void take_weights(const Coarse
         const int k = (K << a.coarsened[2]) + (type >> 2);
         if (i >= a.fine.nx || j >= a.fine.ny || k >= a.fine.nz) return;
         const int64_t p = (int64_t(k) * a.fine.ny + j) * a.fine.nx + i;
-        take_weights_of<T, FINEST>(a, type, p, a.strides.place(I, J, K));
+        compute_weights_of<T, FINEST>(a, type, p, a.strides.place(I, J, K));
     });
 }
 
@@ -220,7 +220,7 @@ struct CubeMatrix {
 
 // Computes P^T A P for the cubes of a slab. On the finest grid, one thread computes a cube. On other grids, 8 lanes
 // compute a cube, and each lane processes one edge of each offset.
-template <class T, bool FINEST> __device__ inline void take_product(const CoarseningArgs &a) {
+template <class T, bool FINEST> __device__ inline void compute_product(const CoarseningArgs &a) {
     constexpr int LANES = FINEST ? 1 : 8, CORNERS = 8 / LANES;
     const CellBox &coarse = a.coarse;
     const T *c = static_cast<const T *>(a.c);
@@ -296,7 +296,7 @@ template <class T, bool FINEST> __device__ inline void take_product(const Coarse
 // Computes the coarse grid in the planes of a slab: conductances in T, row sums, diagonals and Jacobi divisors max(D,
 // (D + sum |c|)/2) / 0.8. D is computed from the rounded conductances, so that constants remain in the null space if
 // the row sums are zero.
-template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
+template <class T> __device__ inline void compute_coarse_grid(const CoarseningArgs &a) {
     T *c = static_cast<T *>(a.coarse_c), *diagonal = static_cast<T *>(a.diagonal);
     T *inverse = static_cast<T *>(a.inverse);
     const int64_t top = a.coarse.top(), cubes = a.cube_planes * top;
@@ -376,7 +376,7 @@ template <class T, bool SEVEN> __device__ inline void spread_coarsest(const Coar
     const bool is_given = SEVEN && (sizeof(T) == sizeof(double) || !(diagonal > 0.0));
     if (is_given && p < n) diagonal = a.factor * static_cast<const T *>(a.center)[p];
     const uint32_t *null =
-        inverse::find_nulls(n, has_excess, [&](auto f) { each([&](int q, double) { f(unsigned(q)); }); });
+        inverse::find_null_vectors(n, has_excess, [&](auto f) { each([&](int q, double) { f(unsigned(q)); }); });
     if (p >= n) return;
     const bool out = null[p] & LEFT_OUT;
     each([&](int q, double conductance) {
@@ -389,22 +389,22 @@ template <class T, bool SEVEN> __device__ inline void spread_coarsest(const Coar
 
 } // namespace dpcg
 
-DPCG_KERNEL(dpcg_take_conductances_f64, CoarseningArgs, take_conductances<double>)
-DPCG_KERNEL(dpcg_take_conductances_f32, CoarseningArgs, take_conductances<float>)
-DPCG_KERNEL(dpcg_finest_strengths_f64, CoarseningArgs, take_strengths<double, true>)
-DPCG_KERNEL(dpcg_finest_strengths_f32, CoarseningArgs, take_strengths<float, true>)
-DPCG_KERNEL(dpcg_strengths_f64, CoarseningArgs, take_strengths<double, false>)
-DPCG_KERNEL(dpcg_strengths_f32, CoarseningArgs, take_strengths<float, false>)
-DPCG_KERNEL(dpcg_finest_weights_f64, CoarseningArgs, take_weights<double, true>)
-DPCG_KERNEL(dpcg_finest_weights_f32, CoarseningArgs, take_weights<float, true>)
-DPCG_KERNEL(dpcg_weights_f64, CoarseningArgs, take_weights<double, false>)
-DPCG_KERNEL(dpcg_weights_f32, CoarseningArgs, take_weights<float, false>)
-DPCG_LARGE_KERNEL(dpcg_finest_product_f64, CoarseningArgs, take_product<double, true>)
-DPCG_LARGE_KERNEL(dpcg_finest_product_f32, CoarseningArgs, take_product<float, true>)
-DPCG_LARGE_KERNEL(dpcg_product_f64, CoarseningArgs, take_product<double, false>)
-DPCG_LARGE_KERNEL(dpcg_product_f32, CoarseningArgs, take_product<float, false>)
-DPCG_LARGE_KERNEL(dpcg_take_coarse_f64, CoarseningArgs, take_coarse<double>)
-DPCG_LARGE_KERNEL(dpcg_take_coarse_f32, CoarseningArgs, take_coarse<float>)
+DPCG_KERNEL(dpcg_take_conductances_f64, CoarseningArgs, compute_conductances<double>)
+DPCG_KERNEL(dpcg_take_conductances_f32, CoarseningArgs, compute_conductances<float>)
+DPCG_KERNEL(dpcg_finest_strengths_f64, CoarseningArgs, compute_strengths<double, true>)
+DPCG_KERNEL(dpcg_finest_strengths_f32, CoarseningArgs, compute_strengths<float, true>)
+DPCG_KERNEL(dpcg_strengths_f64, CoarseningArgs, compute_strengths<double, false>)
+DPCG_KERNEL(dpcg_strengths_f32, CoarseningArgs, compute_strengths<float, false>)
+DPCG_KERNEL(dpcg_finest_weights_f64, CoarseningArgs, compute_weights<double, true>)
+DPCG_KERNEL(dpcg_finest_weights_f32, CoarseningArgs, compute_weights<float, true>)
+DPCG_KERNEL(dpcg_weights_f64, CoarseningArgs, compute_weights<double, false>)
+DPCG_KERNEL(dpcg_weights_f32, CoarseningArgs, compute_weights<float, false>)
+DPCG_LARGE_KERNEL(dpcg_finest_product_f64, CoarseningArgs, compute_product<double, true>)
+DPCG_LARGE_KERNEL(dpcg_finest_product_f32, CoarseningArgs, compute_product<float, true>)
+DPCG_LARGE_KERNEL(dpcg_product_f64, CoarseningArgs, compute_product<double, false>)
+DPCG_LARGE_KERNEL(dpcg_product_f32, CoarseningArgs, compute_product<float, false>)
+DPCG_LARGE_KERNEL(dpcg_take_coarse_f64, CoarseningArgs, compute_coarse_grid<double>)
+DPCG_LARGE_KERNEL(dpcg_take_coarse_f32, CoarseningArgs, compute_coarse_grid<float>)
 #define DPCG_POINT_KERNEL(NAME, ...)                                                                                   \
     extern "C" __global__ void __launch_bounds__(dpcg::MOST_UNKNOWNS) NAME(dpcg::CoarsestArgs a) {                     \
         dpcg::spread_coarsest<__VA_ARGS__>(a);                                                                         \

@@ -86,7 +86,7 @@ __device__ inline void add_couplings(const CoarseMatrixArgs &a) {
 
 // Computes E with zeros in the removed rows and columns, and the diagonal of E, including its entries in removed rows.
 // One warp processes a row.
-__device__ inline void take_coarse_matrix(const CoarseMatrixArgs &a) {
+__device__ inline void round_coarse_matrix(const CoarseMatrixArgs &a) {
     const int n = a.n, lane = threadIdx.x % 32;
     const int64_t side = n + 1;
     for (int r = blockIdx.x * WARPS + threadIdx.x / 32; r < n; r += gridDim.x * WARPS) {
@@ -173,7 +173,7 @@ __device__ inline void add_deflated(const DeflatedArgs &a) {
 } // namespace dpcg
 
 DPCG_KERNEL(dpcg_add_couplings_f64, CoarseMatrixArgs, add_couplings)
-DPCG_KERNEL(dpcg_take_coarse_matrix_f64, CoarseMatrixArgs, take_coarse_matrix)
+DPCG_KERNEL(dpcg_take_coarse_matrix_f64, CoarseMatrixArgs, round_coarse_matrix)
 DPCG_KERNEL(dpcg_dense_f64, DenseArgs, dense_product<double>)
 DPCG_KERNEL(dpcg_dense_f32, DenseArgs, dense_product<float>)
 DPCG_KERNEL(dpcg_subtract_deflated_f64, DeflatedArgs, subtract_deflated)

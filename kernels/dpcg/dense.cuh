@@ -10,13 +10,13 @@ namespace dpcg {
 
 using inverse::LEFT_OUT;
 using inverse::MOST_UNKNOWNS;
-using inverse::NullArgs;
+using inverse::NullVectorArgs;
 
 // Computes c for each null vector, with one thread block. c k^2 is the sum of the diagonal entries of E on the null
 // vector, so c u u^T is about as large as E. For a null vector that is a single deflation vector, these entries are
 // zero, and the entry of t = E^-1 Z^T A p for this vector is set to 0. Any other value would amplify the rounding error
 // of u^T Z^T A p.
-__device__ inline void find_shifts(const NullArgs &a) {
+__device__ inline void find_shifts(const NullVectorArgs &a) {
     for (uint32_t u = 1; u <= *a.nulls; ++u) {
         double size = 0.0, sum = 0.0;
         for (int r = threadIdx.x; r < a.n; r += THREADS) {
@@ -34,7 +34,7 @@ __device__ inline void find_shifts(const NullArgs &a) {
 }
 
 // Computes max |(A^-1)_rs| and max (A_rr + c), where c is the shift of the null vector of unknown r, or 0.
-__device__ inline void find_condition(const NullArgs &a) {
+__device__ inline void find_condition(const NullVectorArgs &a) {
     uint64_t inverse = 0, diagonal = 0;
     over_cells(int64_t(a.n) * a.n, [&](int64_t k) {
         inverse = max(inverse, magnitude(a.from[k]));
@@ -48,5 +48,5 @@ __device__ inline void find_condition(const NullArgs &a) {
 
 } // namespace dpcg
 
-DPCG_KERNEL(dpcg_find_shifts_f64, NullArgs, find_shifts)
-DPCG_KERNEL(dpcg_find_condition_f64, NullArgs, find_condition)
+DPCG_KERNEL(dpcg_find_shifts_f64, NullVectorArgs, find_shifts)
+DPCG_KERNEL(dpcg_find_condition_f64, NullVectorArgs, find_condition)

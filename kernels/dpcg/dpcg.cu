@@ -2,7 +2,6 @@
 #include "box.cuh"
 #include "steps.cuh"
 #include "fused.cuh"
-#include "solve.cuh"
 #include "survey.cuh"
 #include "components.cuh"
 #include "classes.cuh"
@@ -14,3 +13,5 @@
 #include "cell_grids.cuh"
 #include "coarsening.cuh"
 #include "aggregated.cuh"
+
+VECTOR_KERNELS(dpcg)

@@ -39,7 +39,7 @@ struct SweepTiles {
 };
 
 struct FinestSweepArgs {
-    VertexGrid k;
+    VertexGrid grid;
     int colour; // the colour that is updated first
     int from;   // index of the array x that is read; the sweep writes the other one
     SweepTiles tiles;
@@ -87,12 +87,14 @@ template <class T, Start START> struct Column {
     double per_scale;
 
     __device__ bool in(int q) const { return q ? in_high : in_low; }
-    __device__ bool has(int k, int q) const { return in(q) && k >= 0 && k < a.k.cells.nz; }
-    __device__ uint32_t place(int k, int q) const { return (uint32_t(k) * a.k.cells.ny + j) * a.k.cells.nx + i + q; }
+    __device__ bool has(int k, int q) const { return in(q) && k >= 0 && k < a.grid.cells.nz; }
+    __device__ uint32_t place(int k, int q) const {
+        return (uint32_t(k) * a.grid.cells.ny + j) * a.grid.cells.nx + i + q;
+    }
     // Returns the conductance of offset number `offset` that is stored at cell p - before.
     __device__ T c(int offset, int64_t before, uint32_t p) const {
-        const T *of = static_cast<const T *>(a.k.c) + offset * a.k.c_stride - before;
-        return conductance_of<T, true>(fixed(of[p]), a.k.per_coupling);
+        const T *of = static_cast<const T *>(a.grid.c) + offset * a.grid.c_stride - before;
+        return conductance_of<T, true>(fixed(of[p]), a.grid.per_coupling);
     }
 
     // Returns the equation of cell q of the pair in plane k. `bottom` is its conductance to the plane below.
@@ -100,11 +102,11 @@ template <class T, Start START> struct Column {
         Row<T> v = {};
         if (!has(k, q)) return v;
         const uint32_t p = place(k, q);
-        v.r = START == ZERO ? T(per_scale * a.wide[p]) : static_cast<const T *>(a.k.r)[p];
-        v.inverse = fixed(static_cast<const T *>(a.k.inverse)[p]);
+        v.r = START == ZERO ? T(per_scale * a.wide[p]) : static_cast<const T *>(a.grid.r)[p];
+        v.inverse = fixed(static_cast<const T *>(a.grid.inverse)[p]);
         v.c[0] = c(0, 1, p);
         v.c[1] = c(0, 0, p);
-        v.c[2] = c(1, a.k.cells.north(), p);
+        v.c[2] = c(1, a.grid.cells.north(), p);
         v.c[3] = c(1, 0, p);
         v.c[4] = bottom;
         v.c[5] = c(2, 0, p);
@@ -117,9 +119,9 @@ template <class T, Start START> struct Column {
         const int q = (a.colour + 1 + j + k) & 1;
         if (START == ZERO || !has(k, q)) return v;
         const uint32_t p = place(k, q);
-        v.x = static_cast<const T *>(a.k.x[a.from])[p];
+        v.x = static_cast<const T *>(a.grid.x[a.from])[p];
         if (START == CORRECTED) {
-            const VertexGrid &g = a.k;
+            const VertexGrid &g = a.grid;
             const Strides &s = g.strides;
             const int x = (i + q) & g.coarsened[0], y = j & g.coarsened[1], z = k & g.coarsened[2];
             const int ci = (i + q) >> g.coarsened[0], cj = j >> g.coarsened[1], ck = k >> g.coarsened[2];
@@ -130,8 +132,8 @@ template <class T, Start START> struct Column {
             // and `last_weight_step`: distances between the weights of the two points.
             const int64_t first_step = x ? 1 : y ? g.coarse.north() : g.coarse.top();
             const int64_t last_step = z ? g.coarse.top() : g.coarse.north();
-            const int64_t first_weight_step = x ? s.of[0] : y ? s.of[1] : s.of[2];
-            const int64_t last_weight_step = z ? s.of[2] : s.of[1];
+            const int64_t first_weight_step = x ? s.per_digit[0] : y ? s.per_digit[1] : s.per_digit[2];
+            const int64_t last_weight_step = z ? s.per_digit[2] : s.per_digit[1];
             const int64_t c = ck * g.coarse.top() + cj * g.coarse.north() + ci;
             const T *weights = static_cast<const T *>(g.weights) + s.place(ci, cj, ck) + s.at(x | y << 1 | z << 2, 0);
 #pragma unroll
@@ -154,10 +156,10 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
     const int halo = START == ZERO ? 1 : 2;
     const int tx = tile % a.tiles.across, ty = tile / a.tiles.across % a.tiles.down;
     const int low = tile / (a.tiles.across * a.tiles.down) * a.tiles.depth;
-    const int high = min(low + a.tiles.depth, a.k.cells.nz);
+    const int high = min(low + a.tiles.depth, a.grid.cells.nz);
     const int i = tx * a.tiles.width + 2 * lane - 2, j = ty * a.tiles.height + row - halo;
-    const bool there = row < a.tiles.rows && j >= 0 && j < a.k.cells.ny && i >= 0;
-    const Column<T, START> column{a, i, j, there && i < a.k.cells.nx, there && i + 1 < a.k.cells.nx,
+    const bool there = row < a.tiles.rows && j >= 0 && j < a.grid.cells.ny && i >= 0;
+    const Column<T, START> column{a, i, j, there && i < a.grid.cells.nx, there && i + 1 < a.grid.cells.nx,
         lane > 0 && lane + 1 < a.tiles.pairs && row >= halo && row < halo + a.tiles.height, 1.0 / scale};
     // At the edge of the extended tile, a thread reads its own value instead of that of a neighbour. The wrong result
     // does not affect the cells inside the tile.
@@ -215,12 +217,12 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
                 sum += r[1] * (factor * double(x));
             }
         } else {
-            T *out = static_cast<T *>(a.k.x[1 - a.from]);
+            T *out = static_cast<T *>(a.grid.x[1 - a.from]);
             if (in_first) out[of_first] = relaxed[1];
             if (in_second) out[of_second] = x;
         }
         if constexpr (START == ZERO && !OF_SOLVER<T, true>) {
-            T *out = static_cast<T *>(a.k.r);
+            T *out = static_cast<T *>(a.grid.r);
             const bool writes_r = column.own && k >= low && k < high;
             if (writes_r && column.in(q)) out[column.place(k, q)] = first.r;
             if (writes_r && column.in(1 - q)) out[column.place(k, 1 - q)] = second.r;
@@ -238,7 +240,7 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
 template <class T, Start START, bool LAST> __device__ inline void sweep(const FinestSweepArgs &a) {
     __shared__ T planes[2][2][TILE_THREADS];
     double sum = 0.0;
-    if (!is_met(a.sum)) {
+    if (!is_converged(a.sum)) {
         const double scale = START == ZERO || LAST ? scale_of<T>(a) : 1.0;
         for (int tile = blockIdx.x; tile < a.tiles.count; tile += gridDim.x) {
             __syncthreads();
@@ -253,7 +255,7 @@ constexpr int BRICK_X = 16, BRICK_Y = 4, BRICK_Z = 4;
 static_assert(BRICK_X * BRICK_Y * BRICK_Z == THREADS, "a thread for each");
 
 struct RestrictFinestArgs {
-    VertexGrid k;
+    VertexGrid grid;
     int from;          // index of the array x that is read
     int across, down;  // number of bricks in x and in y; a brick has BRICK_X x BRICK_Y x BRICK_Z coarse points
     int unused;
@@ -263,9 +265,9 @@ struct RestrictFinestArgs {
 // Computes P^T (r - A x), which is r of the next coarser grid, and the first smoothing step there. The residual of
 // cells with odd i + j + k is zero, since they were updated last.
 template <class T> __device__ inline void restrict_finest(const RestrictFinestArgs &a) {
-    if (is_met(a.sum)) return;
+    if (is_converged(a.sum)) return;
     __shared__ T residuals[(2 * BRICK_X + 1) * (2 * BRICK_Y + 1) * (2 * BRICK_Z + 1)];
-    const VertexGrid &g = a.k;
+    const VertexGrid &g = a.grid;
     const CellBox &fine = g.cells;
     const T *x = static_cast<const T *>(g.x[a.from]);
     const int brick = blockIdx.x;

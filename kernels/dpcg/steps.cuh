@@ -1,5 +1,5 @@
-// Steps of PCG on A x = b, each of which is one pass over memory: products, residuals, vector updates, and the
-// truncated Neumann series.
+// Steps of PCG on A x = b, each of which is one pass over memory: products, residuals, and the truncated Neumann
+// series. Vector updates are in kernels/common/vectors.cuh.
 //
 // D is the diagonal and L the strictly lower triangle of A. A kernel moves 8 bytes per cell for each vector that it
 // reads or writes and for D, 24 bytes for L or L^T, and 32 bytes for A.
@@ -38,52 +38,6 @@ __device__ inline void residual(const CellProductArgs &a) {
         sum += r * r;
     });
     finish_sum(a.sum, sum);
-}
-
-struct VectorArgs {
-    int64_t count;
-    const double *a, *b;
-    double *out, *other;
-    double factor;
-    Sum sum;
-};
-
-// Computes the sum <f a, f b> with f = `factor`.
-__device__ inline void dot(const VectorArgs &a) {
-    if (is_over(a.sum)) return;
-    double sum = 0.0;
-    over_cells(a.count, [&](int64_t c) { sum += (a.factor * a.a[c]) * (a.factor * a.b[c]); });
-    finish_sum(a.sum, sum);
-}
-
-// Computes out = out + f a, and the sum <out, out>. f is `factor`, or -alpha in a loop.
-__device__ inline void add_scaled(const VectorArgs &a) {
-    if (is_over(a.sum)) return;
-    const double factor = a.sum.in_loop ? -a.sum.scalars->alpha : a.factor;
-    double sum = 0.0;
-    over_cells(a.count, [&](int64_t c) {
-        const double v = a.out[c] + factor * a.a[c];
-        a.out[c] = v;
-        sum += v * v;
-    });
-    finish_sum(a.sum, sum);
-}
-
-// Computes out = a + f out with f = `factor`. With f = 0, copies a.
-__device__ inline void direct(const VectorArgs &a) {
-    over_cells(a.count, [&](int64_t c) { a.out[c] = a.factor == 0.0 ? a.a[c] : a.a[c] + a.factor * a.out[c]; });
-}
-
-// Computes x = x + alpha p and p = z + beta p in a loop, where other = x, out = p and a = z. If the loop has ended,
-// only updates x.
-__device__ inline void advance(const VectorArgs &a) {
-    const double alpha = a.sum.scalars->alpha, beta = a.sum.scalars->beta;
-    const bool ended = a.sum.scalars->code != RUNNING;
-    over_cells(a.count, [&](int64_t c) {
-        const double p = a.out[c];
-        a.other[c] += alpha * p;
-        if (!ended) a.out[c] = a.a[c] + beta * p;
-    });
 }
 
 struct TriangleArgs {
@@ -134,10 +88,6 @@ __device__ inline void upper(const TriangleArgs &a) {
 
 DPCG_KERNEL(dpcg_multiply_f64, CellProductArgs, multiply)
 DPCG_KERNEL(dpcg_residual_f64, CellProductArgs, residual)
-DPCG_KERNEL(dpcg_dot_f64, VectorArgs, dot)
-DPCG_KERNEL(dpcg_add_scaled_f64, VectorArgs, add_scaled)
-DPCG_KERNEL(dpcg_direct_f64, VectorArgs, direct)
-DPCG_KERNEL(dpcg_advance_f64, VectorArgs, advance)
 DPCG_KERNEL(dpcg_over_center_f64, TriangleArgs, over_center)
 DPCG_KERNEL(dpcg_lower_f64, TriangleArgs, lower)
 DPCG_KERNEL(dpcg_upper_f64, TriangleArgs, upper)

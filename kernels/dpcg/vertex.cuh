@@ -33,16 +33,16 @@ constexpr int MOST_GRIDS = 64;
 // 3 y + 9 z - 1 of the rows of weights for a coarse row. A direction that is not coarsened has no digit, and the
 // factors of the following directions are 3 times smaller.
 struct Strides {
-    int64_t of[3];   // distance in memory between weights whose digits in a direction differ by 1
+    int64_t per_digit[3];   // distance in memory between weights whose digits in a direction differ by 1
     int64_t next[3]; // distance in memory between the weights of neighbouring coarse points in a direction; 1 in x
     __device__ int64_t place(int i, int j, int k) const { return i + j * next[1] + k * next[2]; }
     // Returns the distance from `place` to the weight of a coarse point. `odd`, which is not 0, has a bit for each
     // direction in which the index of the fine point is odd. In the directions with a bit in `t`, the coarse point is
     // the one after the fine point; in the other odd directions, it is the one before.
     __device__ int64_t at(int odd, int t) const {
-        int64_t sum = -of[0];
+        int64_t sum = -per_digit[0];
 #pragma unroll
-        for (int d = 0; d < 3; ++d) sum += odd >> d & 1 ? (t >> d & 1 ? 2 * of[d] : of[d]) : 0;
+        for (int d = 0; d < 3; ++d) sum += odd >> d & 1 ? (t >> d & 1 ? 2 * per_digit[d] : per_digit[d]) : 0;
         return sum;
     }
 };
@@ -68,7 +68,7 @@ struct VertexGrid {
 };
 
 // Returns whether the convergence test that follows M^-1 r is already known to end the loop. M^-1 r is then not needed.
-__device__ inline bool is_met(const Sum &s) {
+__device__ inline bool is_converged(const Sum &s) {
     return s.in_loop && !s.scalars->preconditioned && sqrt(s.scalars->norm2) <= s.scalars->threshold;
 }
 
@@ -122,14 +122,14 @@ template <class T> __device__ inline void residual_of_level(const VertexGrid &a,
 template <class T, class Has, class F>
 __device__ inline void restrict_at(const VertexGrid &a, int64_t c, int i, int j, int k, Has has, F residual) {
     const Strides &s = a.strides;
-    const T *weights = static_cast<const T *>(a.weights) + s.place(i, j, k) - s.of[0];
+    const T *weights = static_cast<const T *>(a.weights) + s.place(i, j, k) - s.per_digit[0];
     const int x = a.coarsened[0], y = a.coarsened[1], z = a.coarsened[2];
     const bool in[3][3] = {{x && i > 0, true, x && 2 * i + 1 < a.cells.nx},
         {y && j > 0, true, y && 2 * j + 1 < a.cells.ny}, {z && k > 0, true, z && 2 * k + 1 < a.cells.nz}};
     // A fine point before the coarse point has digit 2, and its weight is stored at the previous coarse point.
     int64_t to[3][3];
 #pragma unroll
-    for (int d = 0; d < 3; ++d) to[d][0] = 2 * s.of[d] - s.next[d], to[d][1] = 0, to[d][2] = s.of[d];
+    for (int d = 0; d < 3; ++d) to[d][0] = 2 * s.per_digit[d] - s.next[d], to[d][1] = 0, to[d][2] = s.per_digit[d];
     double sum = 0.0;
 #pragma unroll
     for (int m = 0; m < 27; ++m) {
@@ -179,7 +179,7 @@ template <class T, bool WIDE> __device__ inline void interpolate(const VertexGri
             int64_t to = 0, beside = 0;
 #pragma unroll
             for (int d = 0; d < 3; ++d) {
-                to += t >> d & 1 ? a.strides.of[d] : 0;
+                to += t >> d & 1 ? a.strides.per_digit[d] : 0;
                 beside += t >> d & 1 ? (d == 0 ? 1 : d == 1 ? a.coarse.north() : a.coarse.top()) : 0;
             }
             weight[t] = is && odd != 0 ? fixed(weights[to]) : T(1);
@@ -206,7 +206,7 @@ struct VertexCycleArgs {
 // Executes the V-cycle on the coarse grids. r and the first smoothing step of the first coarse grid have already been
 // computed.
 template <class T> __device__ inline void cycle(const VertexCycleArgs &a) {
-    if (is_met(a.sum)) return;
+    if (is_converged(a.sum)) return;
     __shared__ VertexGrid levels[MOST_GRIDS];
     for (int k = threadIdx.x; k < a.count; k += blockDim.x) levels[k] = a.levels[k];
     __syncthreads();

@@ -6,33 +6,33 @@
 #include "../aggregation/aggregation.cuh"
 #include "storage.cuh"
 
-struct GridPlace {
+struct GridNode {
     int i, j;
 };
 
-// Numbering of the nodes on which CG runs: every `step`-th node of a grid row.
+// Numbering of the nodes on which CG runs: every `spacing`-th node of a grid row.
 struct Numbers {
     Geometry g;
-    int step, first; // index of the first such node in grid row 0
+    int spacing, first; // index of the first such node in grid row 0
 
-    __device__ int start(int j) const { return (j + first) % step; }
-    __device__ int of_row(int j) const { return (g.nx + step - 1 - start(j)) / step; }
+    __device__ int start(int j) const { return (j + first) % spacing; }
+    __device__ int of_row(int j) const { return (g.nx + spacing - 1 - start(j)) / spacing; }
     // Returns the column and the row of the node with this number.
-    __device__ GridPlace node(uint32_t number) const {
+    __device__ GridNode node(uint32_t number) const {
         const uint32_t even = of_row(0), both = even + of_row(1);
         const int j = int(number / both) * 2;
         const uint32_t rest = number % both;
-        if (rest < even) return {start(j) + step * int(rest), j};
-        return {start(j + 1) + step * int(rest - even), j + 1};
+        if (rest < even) return {start(j) + spacing * int(rest), j};
+        return {start(j + 1) + spacing * int(rest - even), j + 1};
     }
     __device__ uint32_t number(int i, int j) const {
-        return uint32_t(j / 2) * uint32_t(of_row(0) + of_row(1)) + (j % 2) * of_row(0) + i / step;
+        return uint32_t(j / 2) * uint32_t(of_row(0) + of_row(1)) + (j % 2) * of_row(0) + i / spacing;
     }
 };
 
 // Arguments for the conversion of S1 or A. S1 has couplings to diagonal neighbours (`d`) and couplings at distance two
 // (`far`).
-struct CouplingsArgs {
+struct RowCouplingsArgs {
     Numbers n;
     Matrix m;              // A
     const double *d, *far; // couplings of S1; null if CG runs on A
@@ -45,10 +45,10 @@ struct CouplingsArgs {
 
 // Computes the couplings and row sums of all rows, with one thread per row. The columns of a row are in ascending
 // order.
-extern "C" __global__ void __launch_bounds__(aggregation::THREADS) rrb_agg_couplings_f64(CouplingsArgs a) {
+extern "C" __global__ void __launch_bounds__(aggregation::THREADS) rrb_agg_couplings_f64(RowCouplingsArgs a) {
     const Geometry &g = a.n.g;
     aggregation::over(a.c.rows, [&](uint32_t k) {
-        const GridPlace node = a.n.node(k);
+        const GridNode node = a.n.node(k);
         const int i = node.i, j = node.j, ii = i + g.shift_x, jj = j + g.shift_y, colour = colour_of(ii, jj);
         const int64_t p = g.plane, n = g.stride, c = g.at(ii >> 1, jj >> 1);
         double straight[4] = {0.0, 0.0, 0.0, 0.0}, diagonal[4] = {0.0, 0.0, 0.0, 0.0};
@@ -88,8 +88,8 @@ extern "C" __global__ void __launch_bounds__(aggregation::THREADS) rrb_agg_coupl
     });
 }
 
-// Arguments for the permutation of vectors between the storage by colour and the order of the rows. `take_residual`
-// also computes the first smoothing step. `give_solution` also multiplies z by `factor`.
+// Arguments for the permutation of vectors between the storage by colour and the order of the rows. `gather_residual`
+// also computes the first smoothing step. `scatter_solution` also multiplies z by `factor`.
 template <class V> struct RowsArgs {
     const uint32_t *node_index;
     double *by_colour;
@@ -100,7 +100,7 @@ template <class V> struct RowsArgs {
     double factor;
 };
 
-template <class V> __device__ inline void take_residual(const RowsArgs<V> &a) {
+template <class V> __device__ inline void gather_residual(const RowsArgs<V> &a) {
     aggregation::over(a.rows, [&](uint32_t k) {
         const V r = V(a.by_colour[a.node_index[k]]);
         a.r[k] = r;
@@ -108,13 +108,13 @@ template <class V> __device__ inline void take_residual(const RowsArgs<V> &a) {
     });
 }
 
-template <class V> __device__ inline void give_solution(const RowsArgs<V> &a) {
+template <class V> __device__ inline void scatter_solution(const RowsArgs<V> &a) {
     aggregation::over(a.rows, [&](uint32_t k) { a.z_by_colour[a.node_index[k]] = V(a.factor * double(a.z[k])); });
 }
 
-RRB_KERNEL(rrb_agg_take_f64, RowsArgs<double>, aggregation::THREADS, 1, take_residual)
-RRB_KERNEL(rrb_agg_take_f32, RowsArgs<float>, aggregation::THREADS, 1, take_residual)
-RRB_KERNEL(rrb_agg_give_f64, RowsArgs<double>, aggregation::THREADS, 1, give_solution)
-RRB_KERNEL(rrb_agg_give_f32, RowsArgs<float>, aggregation::THREADS, 1, give_solution)
+RRB_KERNEL(rrb_agg_gather_f64, RowsArgs<double>, aggregation::THREADS, 1, gather_residual)
+RRB_KERNEL(rrb_agg_gather_f32, RowsArgs<float>, aggregation::THREADS, 1, gather_residual)
+RRB_KERNEL(rrb_agg_scatter_f64, RowsArgs<double>, aggregation::THREADS, 1, scatter_solution)
+RRB_KERNEL(rrb_agg_scatter_f32, RowsArgs<float>, aggregation::THREADS, 1, scatter_solution)
 
 AGGREGATION_KERNELS(rrb)

@@ -63,7 +63,7 @@ struct Slot {
 };
 
 // Returns the distance in bytes from the shared memory of this thread block to that of another block of the cluster.
-__device__ inline unsigned way_to(int block) {
+__device__ inline unsigned distance_to(int block) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     const unsigned here = unsigned(__cvta_generic_to_shared(cluster_memory));
     unsigned there;
@@ -75,9 +75,9 @@ __device__ inline unsigned way_to(int block) {
 }
 
 // Stores v in the shared memory of another thread block, at the address that corresponds to `place`.
-template <class T> __device__ inline void put_there(T *place, unsigned way, T v) {
+template <class T> __device__ inline void store_in_block(T *place, unsigned distance, T v) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    const unsigned there = unsigned(__cvta_generic_to_shared(place)) + way;
+    const unsigned there = unsigned(__cvta_generic_to_shared(place)) + distance;
     if (sizeof(T) == 8) asm volatile("st.shared::cluster.f64 [%0], %1;" : : "r"(there), "d"(double(v)) : "memory");
     else asm volatile("st.shared::cluster.f32 [%0], %1;" : : "r"(there), "f"(float(v)) : "memory");
 #endif
@@ -96,9 +96,9 @@ template <class F> struct Window {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     int cx, first, rows, stride, plane;
-    // `members`: number of thread blocks with rows. `rows_before` and `rows_after`: numbers of rows of the previous and
-    // of the next thread block; 0 if there is none.
-    int members, rows_before, rows_after;
+    // `row_blocks`: number of thread blocks with rows. `rows_before` and `rows_after`: numbers of rows of the previous
+    // and of the next thread block; 0 if there is none.
+    int row_blocks, rows_before, rows_after;
     Real *h, *z, *y, *r, *direction, *q, *u;
     Stored *s, *d, *excess, *corners, *black;
 
@@ -114,16 +114,16 @@ template <class F> struct Window {
     template <int COUNT> __device__ void put(Real *at, int row, const Real *v, int block) const {
         for (int k = 0; k < COUNT; ++k) at[k * plane] = v[k];
         if (row == 1 && rows_before > 0) {
-            const unsigned way = way_to(block - 1);
-            for (int k = 0; k < COUNT; ++k) put_there(at + (k * plane + rows_before * stride), way, v[k]);
+            const unsigned distance = distance_to(block - 1);
+            for (int k = 0; k < COUNT; ++k) store_in_block(at + (k * plane + rows_before * stride), distance, v[k]);
         }
         if (row >= rows && rows_after > 0) {
-            const unsigned way = way_to(block + 1);
-            for (int k = 0; k < COUNT; ++k) put_there(at + (k * plane - rows * stride), way, v[k]);
+            const unsigned distance = distance_to(block + 1);
+            for (int k = 0; k < COUNT; ++k) store_in_block(at + (k * plane - rows * stride), distance, v[k]);
             // If the next block has only one row, the window of the block after it also contains this row.
-            if (row > rows && rows_after == 1 && block + 2 < members) {
-                const unsigned far = way_to(block + 2);
-                for (int k = 0; k < COUNT; ++k) put_there(at + (k * plane - row * stride), far, v[k]);
+            if (row > rows && rows_after == 1 && block + 2 < row_blocks) {
+                const unsigned far = distance_to(block + 2);
+                for (int k = 0; k < COUNT; ++k) store_in_block(at + (k * plane - row * stride), far, v[k]);
             }
         }
     }
@@ -139,25 +139,25 @@ template <class F> struct Cluster {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     const CycleArgs<F> &a;
-    const ClusterGrid *places; // layouts of the grids a.cluster_base, a.cluster_base + 1, ...
-    int block, members;        // members: number of blocks with rows
-    int w;                     // offset in shared memory of the b1 values of a step
+    const ClusterGrid *layouts; // layouts of the grids a.cluster_base, a.cluster_base + 1, ...
+    int block, row_blocks;      // row_blocks: number of blocks with rows
+    int b1_offset;              // offset in shared memory of the b1 values of a step
 
-    __device__ bool mine() const { return block < members; }
-    __device__ Real *step() const { return reinterpret_cast<Real *>(cluster_memory + w); }
+    __device__ bool has_rows() const { return block < row_blocks; }
+    __device__ Real *b1_values() const { return reinterpret_cast<Real *>(cluster_memory + b1_offset); }
 
     __device__ Window<F> window(int grid) const {
-        const ClusterGrid &at = places[grid - a.cluster_base];
+        const ClusterGrid &at = layouts[grid - a.cluster_base];
         const Level<F> &level = a.grids[grid - a.base];
         Window<F> k;
         k.cx = columns_of(level.g);
         k.stride = k.cx + 2;
         k.plane = at.plane;
-        k.members = members;
+        k.row_blocks = row_blocks;
         k.first = at.first[block];
         k.rows = at.first[block + 1] - k.first;
         k.rows_before = block > 0 ? k.first - at.first[block - 1] : 0;
-        k.rows_after = block + 1 < members ? at.first[block + 2] - at.first[block + 1] : 0;
+        k.rows_after = block + 1 < row_blocks ? at.first[block + 2] - at.first[block + 1] : 0;
         Real *real = reinterpret_cast<Real *>(cluster_memory + at.offset);
         const int p = at.plane;
         k.h = real;
@@ -176,27 +176,27 @@ template <class F> struct Cluster {
     }
 };
 
-__device__ inline double raw(const double &v) { return fixed(v); }
-__device__ inline float raw(const float &v) { return fixed(v); }
-__device__ inline Brain::Stored raw(const Brain::Stored &v) { return {fixed(v.bits)}; }
+__device__ inline double load_stored(const double &v) { return fixed(v); }
+__device__ inline float load_stored(const float &v) { return fixed(v); }
+__device__ inline BrainFloat::Stored load_stored(const BrainFloat::Stored &v) { return {fixed(v.bits)}; }
 
 // Computes the layout of all grids, copies the data that no step changes to shared memory, and sets all vectors to
 // zero. The host computes the same sizes (ClusterGrids::of, src/rrb/cuda/schedule.rs).
 template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<F> &a) {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
-    __shared__ ClusterGrid places[MOST_GRIDS];
+    __shared__ ClusterGrid layouts[MOST_GRIDS];
     __shared__ int end;
     const int t = thread_of_block(), threads = blockDim.x, count = a.last + 1 - a.cluster_base;
-    const int members = min(a.members, a.team());
-    Cluster<F> cluster{a, places, int(blockIdx.x), members, 0};
-    if (!cluster.mine()) return cluster;
-    if (t <= members) {
+    const int row_blocks = min(a.row_blocks, a.team_size());
+    Cluster<F> cluster{a, layouts, int(blockIdx.x), row_blocks, 0};
+    if (!cluster.has_rows()) return cluster;
+    if (t <= row_blocks) {
         int first = 0;
         for (int q = 0; q < count; ++q) {
             const Geometry &g = a.grids[a.cluster_base + q - a.base].g;
-            first = q == 0 ? t * g.cy / members : (first + g.shift_y) / 2;
-            places[q].first[t] = t == members ? g.cy : first;
+            first = q == 0 ? t * g.cy / row_blocks : (first + g.shift_y) / 2;
+            layouts[q].first[t] = t == row_blocks ? g.cy : first;
         }
     }
     __syncthreads();
@@ -205,10 +205,10 @@ template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<
         for (int q = 0; q < count; ++q) {
             const Level<F> &level = a.grids[a.cluster_base + q - a.base];
             int rows = 0;
-            for (int b = 0; b < members; ++b) rows = max(rows, places[q].first[b + 1] - places[q].first[b]);
+            for (int b = 0; b < row_blocks; ++b) rows = max(rows, layouts[q].first[b + 1] - layouts[q].first[b]);
             const int plane = (rows + 2) * (columns_of(level.g) + 2);
-            places[q].plane = plane;
-            places[q].offset = at;
+            layouts[q].plane = plane;
+            layouts[q].offset = at;
             largest = max(largest, plane);
             const int bytes = plane * int((level.r ? 24 : 8) * sizeof(Real) + (level.r ? 24 : 12) * sizeof(Stored));
             at += (bytes + 15) / 16 * 16;
@@ -216,7 +216,7 @@ template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<
         end = at;
     }
     __syncthreads();
-    cluster.w = end;
+    cluster.b1_offset = end;
     for (int q = 0; q < count; ++q) {
         const Level<F> &level = a.grids[a.cluster_base + q - a.base];
         const Window<F> k = cluster.window(a.cluster_base + q);
@@ -226,17 +226,17 @@ template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<
             Real h[3];
             Stored s[12];
             for (int u = 0; u < 3; ++u) h[u] = fixed(level.h[u * from + c]);
-            for (int u = 0; u < 8; ++u) s[u] = raw(level.s[u * from + c]);
-            for (int u = 0; u < 4; ++u) s[8 + u] = raw(level.d[u * from + c]);
+            for (int u = 0; u < 8; ++u) s[u] = load_stored(level.s[u * from + c]);
+            for (int u = 0; u < 4; ++u) s[8 + u] = load_stored(level.d[u * from + c]);
             for (int u = 0; u < 3; ++u) k.h[u * p + e] = h[u];
             for (int u = 0; u < 12; ++u) k.s[u * p + e] = s[u];
             for (int u = 0; u < 5; ++u) k.z[u * p + e] = 0;
-            cluster.step()[e] = 0;
+            cluster.b1_values()[e] = 0;
             if (!level.r) continue;
             for (int u = 0; u < 4; ++u) {
-                s[u] = raw(level.excess[u * from + c]);
-                s[4 + u] = raw(level.corners[u * from + c]);
-                s[8 + u] = raw(level.black[u * from + c]);
+                s[u] = load_stored(level.excess[u * from + c]);
+                s[4 + u] = load_stored(level.corners[u * from + c]);
+                s[8 + u] = load_stored(level.black[u * from + c]);
             }
             for (int u = 0; u < 12; ++u) k.excess[u * p + e] = s[u];
             for (int u = 0; u < 16; ++u) k.r[u * p + e] = 0;
@@ -249,12 +249,12 @@ template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<
 // Calls `lay_out_cluster`, followed by a barrier, so that no thread block writes to another one that is not ready.
 template <class F> __device__ inline Cluster<F> join_cluster(const CycleArgs<F> &a) {
     const Cluster<F> cluster = lay_out_cluster(a);
-    if (a.members > 0 && int(blockIdx.x) < a.cluster) cluster_barrier();
+    if (a.row_blocks > 0 && int(blockIdx.x) < a.cluster) cluster_barrier();
     return cluster;
 }
 
 // Loads z of the first grid of the cluster, which steps on the previous grid have written to device memory.
-template <class F> __device__ inline void enter(const Cluster<F> &cluster) {
+template <class F> __device__ inline void load_z(const Cluster<F> &cluster) {
     const Level<F> &level = cluster.a.grids[cluster.a.cluster_base - cluster.a.base];
     const Window<F> k = cluster.window(cluster.a.cluster_base);
     const int p = k.plane, from = int(level.g.plane), size = (k.rows + 2) * k.stride;
@@ -272,11 +272,11 @@ template <class F> __device__ inline void enter(const Cluster<F> &cluster) {
 // window.
 template <class F> struct InWindow {
     int row, i, c;
-    Spot<F> spot;
+    PlacePointers<F> spot;
 
     __device__ InWindow(const Window<F> &k)
         : row(quotient(thread_of_block(), k.cx)), i(thread_of_block() - row * k.cx), c((row + 1) * k.stride + 1 + i),
-          spot(spot_of<F>(k, k.plane, k.stride, c, c)) {}
+          spot(pointers_at<F>(k, k.plane, k.stride, c, c)) {}
 };
 
 // Computes the same as `descend` of levels.cuh, in shared memory.
@@ -287,11 +287,11 @@ __device__ inline double descend_in_cluster(const Cluster<F> &cluster, const Op 
     const Window<F> k = cluster.window(op.grid);
     const InWindow<F> at(k);
     const int row = at.row, i = at.i;
-    Real *w = cluster.step() + at.c;
+    Real *w = cluster.b1_values() + at.c;
     double rho = 0.0;
-    Down<Real> v = {0, 0, {0, 0, 0, 0}};
+    ForwardValues<Real> v = {0, 0, {0, 0, 0, 0}};
     if (row <= k.rows) {
-        v = begin_down<Shared>(at.spot, op, row < k.rows, rho);
+        v = begin_forward<Shared>(at.spot, op, row < k.rows, rho);
         w[0] = v.scaled;
     }
     const Kept<Real> &to = a.grids[op.grid - a.base].kept;
@@ -300,7 +300,7 @@ __device__ inline double descend_in_cluster(const Cluster<F> &cluster, const Op 
     const int j = k.first + row, ii = i + to.g.shift_x, jj = j + to.g.shift_y;
     __syncthreads();
     if (row < k.rows && i < to.nx && j < to.ny) {
-        const Real out = end_down(v, w, k.stride);
+        const Real out = end_forward(v, w, k.stride);
         if (last) {
             a.slots[j * to.nx + i].put(out, epoch);
         } else {
@@ -321,9 +321,9 @@ template <class F> __device__ inline double ascend_in_cluster(const Cluster<F> &
     const InWindow<F> at(k);
     const int p = k.plane, row = at.row, i = at.i, j = k.first + row;
     const Kept<Real> &from = level.kept;
-    Real *w = cluster.step() + at.c;
+    Real *w = cluster.b1_values() + at.c;
     Real known[4] = {0, 0, 0, 0};
-    Up<Real> up = {0, 0, 0, 0, 0, {0, 0}, {0, 0}};
+    BackwardValues<Real> up = {0, 0, 0, 0, 0, {0, 0}, {0, 0}};
     if (row <= k.rows) {
         if (op.grid == a.last) {
             const Slot *slots = a.slots + a.coarsest.n;
@@ -347,17 +347,17 @@ template <class F> __device__ inline double ascend_in_cluster(const Cluster<F> &
             };
             set(known, get(x - 1, y - 1), get(x, y - 1), get(x - 1, y), get(x, y));
         }
-        up = begin_up<Shared>(at.spot, known, row < k.rows);
+        up = begin_backward<Shared>(at.spot, known, row < k.rows);
         w[0] = up.b1;
     }
     __syncthreads();
     if (row >= k.rows) return 0.0;
     Real v[4];
-    end_up(up, w, k.stride, known[3], v);
+    end_backward(up, w, k.stride, known[3], v);
     double rho = 0.0;
     bool is_z = true;
     for (int colour = 0; colour < 4; ++colour)
-        is_z = finish(at.spot, op, colour, before(at.spot, op, colour), v[colour], rho);
+        is_z = finish(at.spot, op, colour, load_inner_values(at.spot, op, colour), v[colour], rho);
     if (!is_z) {
         k.template put<4>(k.direction + at.c, row + 1, v, cluster.block);
     } else if (op.grid == a.cluster_base) {

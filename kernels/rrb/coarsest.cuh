@@ -2,10 +2,10 @@
 // by cyclic reduction over lines in row-sum form, and products of Z with a vector. a_kl are the couplings, s_k the row
 // sums, and d_k the pivots.
 //
-// Nodes are numbered along the shorter side. A line consists of as many grid rows in this direction as fit into LINE
-// nodes; the last line may have fewer. Each step eliminates the first, third, ... of the remaining lines, until no line
-// remains. Let P be an eliminated line whose neighbours among the remaining lines are L and R. The nodes k of P are
-// eliminated in order. With nodes l and m after k in P, or in L or in R,
+// Nodes are numbered along the shorter side. A line consists of as many grid rows in this direction as fit into
+// LINE_NODES nodes; the last line may have fewer. Each step eliminates the first, third, ... of the remaining lines,
+// until no line remains. Let P be an eliminated line whose neighbours among the remaining lines are L and R. The nodes
+// k of P are eliminated in order. With nodes l and m after k in P, or in L or in R,
 //
 //     d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k
 //
@@ -23,18 +23,18 @@
 
 constexpr int MOST_INVERTED = 992;
 // Maximum number of nodes of a line. A warp processes a row of a block of the matrix, and a lane one value of this row.
-constexpr int LINE = 32;
+constexpr int LINE_NODES = 32;
 
 // Arrays of the lines during their elimination.
 struct Lines {
-    // n * LINE values each, one row per node. Before the elimination of a line, `left` and `right` contain the changes
-    // of the couplings within this line that the elimination of lines on its left and on its right has caused. `onward`
-    // contains the couplings to the next remaining line. After the elimination, `own` contains P^-1, and `left` and
-    // `right` contain G_L and G_R.
+    // n * LINE_NODES values each, one row per node. Before the elimination of a line, `left` and `right` contain the
+    // changes of the couplings within this line that the elimination of lines on its left and on its right has caused.
+    // `onward` contains the couplings to the next remaining line. After the elimination, `own` contains P^-1, and
+    // `left` and `right` contain G_L and G_R.
     double *own, *left, *right, *onward;
     double *left_excess, *right_excess, *inverse_pivot; // n values each
     double *inverse;                                    // n * n values, symmetric, natural order
-    float *narrow;                                      // the inverse in single precision, for sweeps in f32
+    float *inverse_f32;                                 // the inverse in single precision, for sweeps in f32
 };
 
 struct LinesArgs {
@@ -45,18 +45,20 @@ struct LinesArgs {
     Lines arrays;
     double unit; // sweeps solve with M / unit
 
-    __device__ int row() const { return min(nx, ny); }
-    __device__ int length() const { return LINE / row() * row(); }
-    __device__ int lines() const { return (n + length() - 1) / length(); }
+    __device__ int row_length() const { return min(nx, ny); }
+    __device__ int line_length() const { return LINE_NODES / row_length() * row_length(); }
+    __device__ int line_count() const { return (n + line_length() - 1) / line_length(); }
     // Returns the number of nodes of a line, 0 if the line does not exist.
-    __device__ int nodes(int line) const { return line < 0 ? 0 : max(0, min(length(), n - line * length())); }
+    __device__ int nodes_of(int line) const {
+        return line < 0 ? 0 : max(0, min(line_length(), n - line * line_length()));
+    }
     __device__ int natural_of(int k) const { return nx <= ny ? k : k % ny * nx + k / ny; }
     // Returns the coupling between nodes k < l.
     __device__ double coupling(int k, int l) const {
         const double *east = natural + n, *north = natural + 2 * n, *northeast = natural + 3 * n,
                      *northwest = natural + 4 * n;
         const bool along_x = nx <= ny;
-        const int w = row(), rows = l / w - k / w, along = l % w - k % w, at = natural_of(k), to = natural_of(l);
+        const int w = row_length(), rows = l / w - k / w, along = l % w - k % w, at = natural_of(k), to = natural_of(l);
         if (rows == 0 && along == 1) return along_x ? east[at] : north[at];
         if (rows == 1 && along == 0) return along_x ? north[at] : east[at];
         if (rows == 1 && along == 1) return northeast[at];
@@ -68,21 +70,23 @@ struct LinesArgs {
 };
 
 // Eliminates every second of the remaining lines, with one thread block per line.
-extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64(LinesArgs a) {
-    __shared__ double to_left[LINE][LINE], to_right[LINE][LINE], through_left[LINE][LINE], through_right[LINE][LINE];
-    __shared__ double before[LINE], pivot_row[2][4][LINE], pivot_inverse[2], pivot_excess[2];
+extern "C" __global__ void __launch_bounds__(LINE_NODES *LINE_NODES) rrb_eliminate_lines_f64(LinesArgs a) {
+    __shared__ double to_left[LINE_NODES][LINE_NODES], to_right[LINE_NODES][LINE_NODES],
+        through_left[LINE_NODES][LINE_NODES], through_right[LINE_NODES][LINE_NODES];
+    __shared__ double before[LINE_NODES], pivot_row[2][4][LINE_NODES], pivot_inverse[2], pivot_excess[2];
     constexpr unsigned ALL = 0xffffffffu;
-    const int c = threadIdx.x % LINE, j = threadIdx.x / LINE, w = a.length(),
+    const int c = threadIdx.x % LINE_NODES, j = threadIdx.x / LINE_NODES, w = a.line_length(),
               line = a.step - 1 + 2 * a.step * blockIdx.x;
-    const int own_nodes = a.nodes(line), left_nodes = a.nodes(line - a.step), right_nodes = a.nodes(line + a.step);
+    const int own_nodes = a.nodes_of(line), left_nodes = a.nodes_of(line - a.step),
+              right_nodes = a.nodes_of(line + a.step);
     const bool first = a.step == 1, inside = j < own_nodes && c < own_nodes;
     const int k = line * w + j, to_west = k - a.step * w, to_east = k + a.step * w;
-    const int64_t at = int64_t(k) * LINE + c;
+    const int64_t at = int64_t(k) * LINE_NODES + c;
     double own = 0.0, left = 0.0, right = 0.0, unit = inside && j == c ? 1.0 : 0.0, excess = 0.0, inverse = 0.0;
     if (j < own_nodes) {
         // Lines that remain after the first launch have been updated by an eliminated line before them and, except for
         // the last line, by one after them.
-        const bool behind = line + 1 < a.lines();
+        const bool behind = line + 1 < a.line_count();
         if (inside && j != c) {
             own = a.coupling(line * w + min(j, c), line * w + max(j, c));
             if (!first) own += a.arrays.left[at] + (behind ? a.arrays.right[at] : 0.0);
@@ -91,14 +95,14 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64
         if (!first) excess += a.arrays.left_excess[k] + (behind ? a.arrays.right_excess[k] : 0.0);
         if (c < left_nodes)
             left = first ? a.coupling((line - 1) * w + c, k)
-                         : a.arrays.onward[(int64_t(line - a.step) * w + c) * LINE + j];
+                         : a.arrays.onward[(int64_t(line - a.step) * w + c) * LINE_NODES + j];
         if (c < right_nodes) right = first ? a.coupling(k, (line + 1) * w + c) : a.arrays.onward[at];
     }
     to_left[j][c] = left;
     to_right[j][c] = right;
     if (c == 0) before[j] = excess;
     for (int i = 0; i < own_nodes; ++i) {
-        double (*row)[LINE] = pivot_row[i & 1];
+        double (*row)[LINE_NODES] = pivot_row[i & 1];
         if (j == i) {
             const double rest = c > i ? own : 0.0;
             const bool coupled = __any_sync(ALL, rest != 0.0 || left != 0.0 || right != 0.0);
@@ -146,14 +150,14 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64
     // zero.
     double in_left = 0.0, in_right = 0.0, between = 0.0, excess_left = 0.0, excess_right = 0.0;
 #pragma unroll 8
-    for (int u = 0; u < LINE; ++u) {
+    for (int u = 0; u < LINE_NODES; ++u) {
         in_left -= to_left[u][j] * through_left[u][c];
         in_right -= to_right[u][j] * through_right[u][c];
         between -= to_left[u][j] * through_right[u][c];
         excess_left -= through_left[u][j] * before[u];
         excess_right -= through_right[u][j] * before[u];
     }
-    const int64_t west = int64_t(to_west) * LINE + c, east = int64_t(to_east) * LINE + c;
+    const int64_t west = int64_t(to_west) * LINE_NODES + c, east = int64_t(to_east) * LINE_NODES + c;
     if (j < left_nodes) {
         a.arrays.right[west] = first ? in_left : a.arrays.right[west] + in_left;
         a.arrays.onward[west] = between;
@@ -168,33 +172,33 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64
 // Computes the rows of the inverse for the lines P that were eliminated with `step`. There is one thread block for each
 // pair of P and Q. Here Q is a line that remained after this step, or a line that was eliminated with the same `step`
 // and is P or comes after P. Each thread block writes two blocks of Z, which are transposes of each other.
-extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(LinesArgs a) {
-    __shared__ double from_left[LINE][LINE + 1], from_right[LINE][LINE + 1], column_left[LINE][LINE],
-        column_right[LINE][LINE];
-    const int c = threadIdx.x % LINE, j = threadIdx.x / LINE, w = a.length(), step = a.step;
-    const int gone = (a.lines() + step) / (2 * step), stayed = a.lines() / (2 * step);
+extern "C" __global__ void __launch_bounds__(LINE_NODES *LINE_NODES) rrb_invert_lines_f64(LinesArgs a) {
+    __shared__ double from_left[LINE_NODES][LINE_NODES + 1], from_right[LINE_NODES][LINE_NODES + 1],
+        column_left[LINE_NODES][LINE_NODES], column_right[LINE_NODES][LINE_NODES];
+    const int c = threadIdx.x % LINE_NODES, j = threadIdx.x / LINE_NODES, w = a.line_length(), step = a.step;
+    const int gone = (a.line_count() + step) / (2 * step), stayed = a.line_count() / (2 * step);
     const int b = blockIdx.x % gone, other = blockIdx.x / gone;
     if (other >= stayed && other - stayed < b) return;
     const int p = step - 1 + 2 * step * b,
               q = other < stayed ? 2 * step * (other + 1) - 1 : step - 1 + 2 * step * (other - stayed);
-    const bool has_row = j < a.nodes(p);
+    const bool has_row = j < a.nodes_of(p);
     const auto place = [&](int row_line, int row, int column_line, int column) {
         return int64_t(a.natural_of(row_line * w + row)) * a.n + a.natural_of(column_line * w + column);
     };
     // Returns this thread's entry of the block of Z for two remaining lines, or zero if a line does not exist.
     const auto known = [&](int row_line, int column_line) {
-        if (j >= a.nodes(row_line) || c >= a.nodes(column_line)) return 0.0;
+        if (j >= a.nodes_of(row_line) || c >= a.nodes_of(column_line)) return 0.0;
         return a.arrays.inverse[place(row_line, j, column_line, c)];
     };
     // Returns this thread's entry of the product of `rows` and the transpose of `columns`. Rows and columns beyond the
     // nodes of a line are zero.
-    const auto turned = [&](const double (*rows)[LINE], const double (*columns)[LINE + 1]) {
+    const auto turned = [&](const double (*rows)[LINE_NODES], const double (*columns)[LINE_NODES + 1]) {
         double sum = 0.0;
 #pragma unroll 8
-        for (int u = 0; u < LINE; ++u) sum += rows[j][u] * columns[c][u];
+        for (int u = 0; u < LINE_NODES; ++u) sum += rows[j][u] * columns[c][u];
         return sum;
     };
-    const int64_t at = (int64_t(p) * w + j) * LINE + c, at_q = (int64_t(q) * w + j) * LINE + c;
+    const int64_t at = (int64_t(p) * w + j) * LINE_NODES + c, at_q = (int64_t(q) * w + j) * LINE_NODES + c;
     const double own_left = has_row ? a.arrays.left[at] : 0.0, own_right = has_row ? a.arrays.right[at] : 0.0;
     double z_left, z_right;
     if (other < stayed) {
@@ -202,8 +206,8 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(Li
         z_right = known(p + step, q);
     } else {
         // Z_LQ is the transpose of Z_QL, which results from the neighbours of Q.
-        from_left[j][c] = j < a.nodes(q) ? a.arrays.left[at_q] : 0.0;
-        from_right[j][c] = j < a.nodes(q) ? a.arrays.right[at_q] : 0.0;
+        from_left[j][c] = j < a.nodes_of(q) ? a.arrays.left[at_q] : 0.0;
+        from_right[j][c] = j < a.nodes_of(q) ? a.arrays.right[at_q] : 0.0;
         column_left[j][c] = known(p - step, q - step);
         column_right[j][c] = known(p - step, q + step);
         __syncthreads();
@@ -220,16 +224,17 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(Li
     from_left[j][c] = own_left;
     from_right[j][c] = own_right;
     __syncthreads();
-    if (!has_row || c >= a.nodes(q)) return;
+    if (!has_row || c >= a.nodes_of(q)) return;
     double z = p == q ? a.unit * a.arrays.own[at] : 0.0;
 #pragma unroll 8
-    for (int u = 0; u < LINE; ++u) z -= from_left[j][u] * column_left[u][c] + from_right[j][u] * column_right[u][c];
+    for (int u = 0; u < LINE_NODES; ++u)
+        z -= from_left[j][u] * column_left[u][c] + from_right[j][u] * column_right[u][c];
     const int64_t here = place(p, j, q, c), mirrored = place(q, c, p, j);
     a.arrays.inverse[here] = z;
-    if (a.arrays.narrow) a.arrays.narrow[here] = float(z);
+    if (a.arrays.inverse_f32) a.arrays.inverse_f32[here] = float(z);
     if (p != q) {
         a.arrays.inverse[mirrored] = z;
-        if (a.arrays.narrow) a.arrays.narrow[mirrored] = float(z);
+        if (a.arrays.inverse_f32) a.arrays.inverse_f32[mirrored] = float(z);
     } else if (j == c) {
         // Z is positive definite, so its largest entry is on the diagonal.
         atomic_max(&a.rules.findings->coarsest_inverse, magnitude(z / a.unit));
@@ -247,9 +252,9 @@ template <class Real, class Stored = Real> struct CoarsestSystem {
 
 // Returns the index of node k, numbered row by row, in vectors by colour.
 template <class Real, class Stored>
-__device__ inline int64_t place_of_node(const CoarsestSystem<Real, Stored> &a, int k) {
+__device__ inline int64_t index_of_coarsest_node(const CoarsestSystem<Real, Stored> &a, int k) {
     const int j = quotient(k, a.g.nx);
-    return a.g.place_of(k - j * a.g.nx, j);
+    return a.g.index_of_node(k - j * a.g.nx, j);
 }
 
 // Computes z = Z r for the coarsest system, with one row per warp. Returns the contribution to r' z on the first thread
@@ -265,7 +270,7 @@ __device__ inline double multiply_coarsest(
     __shared__ Real r[MOST_INVERTED];
     const int t = thread_of_block(), threads = blockDim.x * blockDim.y, lane = t % 32;
     double product = 0.0;
-    const int own = team.place(), blocks = team.size(), rows = threads / 32;
+    const int own = team.index(), blocks = team.size(), rows = threads / 32;
     int row = own * rows + t / 32;
     const bool any = own >= 0 && own * rows < a.n;
     // The first values are loaded before r is available, and the rest of the row is prefetched.
@@ -307,9 +312,10 @@ __device__ inline double multiply_coarsest(const CoarsestSystem<Real, Stored> &a
     return multiply_coarsest<128 / sizeof(Stored)>(
         a, team, ready,
         [&](Real *r) {
-            for (int k = thread_of_block(); k < a.n; k += blockDim.x * blockDim.y) r[k] = a.r[place_of_node(a, k)];
+            for (int k = thread_of_block(); k < a.n; k += blockDim.x * blockDim.y)
+                r[k] = a.r[index_of_coarsest_node(a, k)];
         },
-        [&](int row, Real sum) { a.z[place_of_node(a, row)] = sum; });
+        [&](int row, Real sum) { a.z[index_of_coarsest_node(a, row)] = sum; });
 }
 
 template <class Real, class Stored = Real> struct MultiplyCoarsestArgs {

@@ -24,9 +24,9 @@ using forest::join;
 using forest::root_of;
 // Properties of a component, stored at its root. COUPLED: it has at least two nodes. REGULAR: it has a row with a
 // nonzero row sum. The lower bits describe the part of a component in a tile, and ROOT_OF_TILE marks the root of this
-// part. The bits from WHOLE on describe the whole component.
+// part. The bits from WHOLE_SHIFT on describe the whole component.
 enum Mark : uint32_t { COUPLED = 1, REGULAR = 2, BOTH = 3, ROOT_OF_TILE = 4 };
-constexpr int WHOLE = 3;
+constexpr int WHOLE_SHIFT = 3;
 
 // Calls f(coupling, from, to, di, dj) for the couplings that A stores at an index. `from` and `to` are the colours of
 // the two nodes, and (di, dj) is the offset from the place of the first node to that of the second.
@@ -131,8 +131,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_count_compon
             const uint32_t root = root_of(a.parent, node), bits = (own & BOTH) | (root != node ? COUPLED : 0);
             // Usually another thread has set the properties already.
             const volatile uint32_t &seen = a.marks[root];
-            if (((seen >> WHOLE) & bits) == bits) continue;
-            const uint32_t before = atomicOr(a.marks + root, bits << WHOLE) >> WHOLE, after = before | bits;
+            if (((seen >> WHOLE_SHIFT) & bits) == bits) continue;
+            const uint32_t before = atomicOr(a.marks + root, bits << WHOLE_SHIFT) >> WHOLE_SHIFT, after = before | bits;
             if (!(before & COUPLED) && (after & COUPLED)) atomicAdd(&count, 1u);
             if (before != BOTH && after == BOTH) atomicAdd(&with_sums, 1u);
         }

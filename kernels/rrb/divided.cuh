@@ -90,8 +90,8 @@ template <class F> __device__ inline void over_own_rows(const Geometry &g, F f) 
 // backward loops begin, or a number below the first tile.
 __device__ inline int first_tile(const Tiles &tiles, Team team) {
     if (!team.is_mine()) return tiles.end;
-    if (tiles.first == 0) return team.place();
-    const int over = tiles.first % team.size(), place = team.place();
+    if (tiles.first == 0) return team.index();
+    const int over = tiles.first % team.size(), place = team.index();
     return tiles.first - over + place + (place < over ? team.size() : 0);
 }
 __device__ inline int last_tile(const Tiles &tiles, Team team) {

@@ -64,9 +64,8 @@ __device__ inline auto uniform_big_tiles(const Geometry &g, int first, int step,
 // SPARE: whether there are enough registers for all values of an (I, J) at the same time. If so, loads that do not
 // depend on the scalars come first. A thread block processes its tiles from the last to the first, because the L2 cache
 // still contains the tiles that B0 has written last.
-template <bool SPARE, bool UNIFORM, class F>
-__device__ inline void descend_first(
-    const FirstArgs<F> &a, const Tiles &tiles, const Standing &s, double &rho, double &norm2) {
+template <bool SPARE, bool UNIFORM, class F> __device__ inline void descend_first(
+    const FirstArgs<F> &a, const Tiles &tiles, const LoopScalars &s, double &rho, double &norm2) {
     using Real = typename F::Real;
     const Geometry &g = a.v.g;
     const int64_t p = g.plane, n = g.stride;
@@ -209,9 +208,8 @@ template <bool ONCE = false> __device__ inline void schur_rows(
 // After the end of the loop, computes nothing except the update of x, if `with_x` is set. A thread block stores p at
 // the TILE_X x ROWS (I, J) of a tile, and at those around the tile, in shared memory. If AT_ONCE threads suffice for
 // all of them, separate threads compute the values around the tile. ONCE: see `read_once`.
-template <int ROWS, int AT_ONCE, bool ONCE, bool UNIFORM, class F>
-__device__ inline double advance_first(
-    const FirstArgs<F> &a, const Tiles &tiles, const Standing &s, double *p1, double *p2) {
+template <int ROWS, int AT_ONCE, bool ONCE, bool UNIFORM, class F> __device__ inline double advance_first(
+    const FirstArgs<F> &a, const Tiles &tiles, const LoopScalars &s, double *p1, double *p2) {
     constexpr int M = TILE_X + 2;
     const int rows = min(a.rows, ROWS), inside = rows * TILE_X, around = 2 * M + 2 * rows;
     const int apart = inside + around <= AT_ONCE ? inside : 0;
@@ -283,15 +281,15 @@ __device__ inline double advance_first(
 template <class Args> __device__ inline void end_by_last(const Args &a, const double *partial) {
     Scalars &s = *a.v.scalars;
     if (!last_block_over(a.v.g, &s.ticket)) return;
-    __shared__ Standing now;
-    copy_standing(now, s);
+    __shared__ LoopScalars now;
+    copy_loop_scalars(now, s);
     const double sigma = sum_over(a.v.g, partial);
     if (thread_of_block() == 0) {
         end_of_iteration(now, sigma, a.how);
-        if (a.how == LOOP && a.conditional) set_loop(a.conditional, now);
+        if (a.how == LOOP && a.conditional) set_loop_condition(a.conditional, now);
     }
     __syncthreads();
-    copy_standing(s, now);
+    copy_loop_scalars(s, now);
 }
 
 template <bool UNIFORM, class F> __device__ inline void advance_first_step(const FirstArgs<F> &a) {
@@ -310,7 +308,7 @@ template <bool UNIFORM, class F> __device__ inline void advance_first_step(const
         end_by_last(a, a.sigma_partial);
     } else if (last_block_over(a.v.g, &s.ticket) && thread_of_block() == 0) {
         s.done = 1;
-        if (a.conditional) set_loop(a.conditional, s);
+        if (a.conditional) set_loop_condition(a.conditional, s);
     }
 }
 
@@ -332,7 +330,7 @@ __device__ inline void advance_x(const SchurArrays &a, Team team) {
     const int warps = blockDim.x * blockDim.y / 32, t = thread_of_block(), pieces = (a.g.cx + LENGTH - 1) / LENGTH,
               all = pieces * a.g.cy;
     // The order is reversed, so that the beginning of p is read last, shortly before the backward half reads it again.
-    for (int k = all - 1 - (team.place() * warps + t / 32); k >= 0; k -= team.size() * warps) {
+    for (int k = all - 1 - (team.index() * warps + t / 32); k >= 0; k -= team.size() * warps) {
         const int j = quotient(k, pieces), first = (k - j * pieces) * LENGTH + t % 32;
         const int64_t c = a.g.at(first, j);
         double old[2][AT_ONCE], step[2][AT_ONCE];
@@ -363,7 +361,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_fir
     if (a.how == LOOP && s.code != RUNNING) {
         if (blockIdx.x == 0 && thread_of_block() == 0) {
             s.done = 1;
-            if (a.conditional) set_loop(a.conditional, s);
+            if (a.conditional) set_loop_condition(a.conditional, s);
         }
         return;
     }

@@ -8,8 +8,8 @@
 //     backward: z_b1  = (y_b1 - A_b1,b2 z_b2) / d
 //               z_red = (r_red - A_red,black z_black) / d
 //
-// `kept` is the right-hand side of the next grid. If the couplings of the next grid are weak (ALONE), the forward half
-// ends with z_b2 = kept / d and rho += kept' D^-1 kept, where d is the center of b2.
+// `kept` is the right-hand side of the next grid. If the couplings of the next grid are weak (TRUNCATED), the forward
+// half ends with z_b2 = kept / d and rho += kept' D^-1 kept, where d is the center of b2.
 //
 // A thread block processes a tile of TILE_X x TILE_Y (I, J) with one thread per (I, J). It also computes the values at
 // b1 in one more row and column. Threads exchange these values through shared memory. There are no races, because the
@@ -36,7 +36,7 @@ struct Shared {
 };
 
 // Pointers to the vectors, couplings and pivots of one (I, J), in planes of p values and rows of n values.
-template <class F> struct Spot {
+template <class F> struct PlacePointers {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     int p, n;
@@ -46,22 +46,22 @@ template <class F> struct Spot {
 };
 
 // Returns the pointers for vectors at index c and couplings at index m. `k` is a Level or a Window.
-template <class F, class K> __device__ inline Spot<F> spot_of(const K &k, int p, int n, int c, int m) {
+template <class F, class K> __device__ inline PlacePointers<F> pointers_at(const K &k, int p, int n, int c, int m) {
     return {p, n, k.z + c, k.y + c, k.r + c, k.direction + c, k.q + c, k.u + c, k.h + m, k.s + m, k.d + m, k.excess + m,
         k.corners + m, k.black + m};
 }
 
 // Values of the forward half before y_b1 of the neighbours is known: y / d of b1, `kept` without its terms of b1, and
 // the couplings of b2 to b1.
-template <class Real> struct Down {
+template <class Real> struct ForwardValues {
     Real scaled, kept, near[4];
 };
 
 // Computes y_b1, and `kept` without its terms of b1. `own`: whether (I, J) belongs to the tile, or in a cluster to the
 // rows, of this thread block. Only then, the thread adds to rho and copies the right-hand side (STORE_RHS,
 // STORE_RHS_IN_Q).
-template <class Place, class F>
-__device__ inline Down<typename F::Real> begin_down(const Spot<F> &k, const Op &op, bool own, double &rho) {
+template <class Place, class F> __device__ inline ForwardValues<typename F::Real> begin_forward(
+    const PlacePointers<F> &k, const Op &op, bool own, double &rho) {
     using Real = typename F::Real;
     const auto of = [](const typename F::Stored &v) -> Real { return Place::template read<F>(v); };
     const auto pivot = [](const Real &v) -> Real { return Place::pivot(v); };
@@ -73,7 +73,7 @@ __device__ inline Down<typename F::Real> begin_down(const Spot<F> &k, const Op &
     const Real y = b1 -
         ((of(r2[E * p - 1]) * (pivot(h2[-1]) * z2[-1]) + of(r2[W * p]) * own2) +
             (of(r1[N * p - n]) * (pivot(h1[-n]) * z1[-n]) + of(r1[S * p]) * own1));
-    Down<Real> v = {pivot(h1[B1 * p]) * y, 0, {0, 0, 0, 0}};
+    ForwardValues<Real> v = {pivot(h1[B1 * p]) * y, 0, {0, 0, 0, 0}};
     if (own || Place::TILES) {
         v.kept = b2 -
             ((of(r1[E * p]) * own1 + of(r1[W * p + 1]) * (pivot(h1[1]) * z1[1])) +
@@ -94,7 +94,7 @@ __device__ inline Down<typename F::Real> begin_down(const Spot<F> &k, const Op &
 }
 
 // Computes `kept` at b2. `w` points to y / d of b1 at this (I, J), in an array with rows of n values.
-template <class Real> __device__ inline Real end_down(const Down<Real> &v, const Real *w, int n) {
+template <class Real> __device__ inline Real end_forward(const ForwardValues<Real> &v, const Real *w, int n) {
     return v.kept - ((v.near[0] * w[0] + v.near[1] * w[1]) + (v.near[2] * w[n] + v.near[3] * w[n + 1]));
 }
 
@@ -107,17 +107,17 @@ struct InTile {
 };
 
 // Calls f(InTile) for each tile of this thread block in the team, until f returns false.
-template <Way WAY, bool UNIFORM, class F>
+template <TileOrder ORDER, bool UNIFORM, class F>
 __device__ inline void over_tiles(const Geometry &g, const Tiles &tiles, Team team, F f) {
     const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1), n = g.stride;
-    const int first = WAY == BACKWARDS ? last_tile(tiles, team) : first_tile(tiles, team);
-    const int step = WAY == FORWARDS ? team.size() : -team.size();
-    const int count = (WAY == FORWARDS ? tiles.end - first + step - 1 : first - tiles.first - step) / team.size();
+    const int first = ORDER == BACKWARDS ? last_tile(tiles, team) : first_tile(tiles, team);
+    const int step = ORDER == FORWARDS ? team.size() : -team.size();
+    const int count = (ORDER == FORWARDS ? tiles.end - first + step - 1 : first - tiles.first - step) / team.size();
     const auto uniform = uniform_tiles<UNIFORM>(first, step, count, [&](int tile) { return g.uniform[tile]; });
-    for (int tile = first, nth = 0; WAY == FORWARDS ? tile < tiles.end : tile >= tiles.first; tile += step, ++nth) {
+    for (int tile = first, nth = 0; ORDER == FORWARDS ? tile < tiles.end : tile >= tiles.first; tile += step, ++nth) {
         const int row = quotient(tile, tiles.across), i = (tile - row * tiles.across) * TILE_X + di,
                   j = row * TILE_Y + dj;
-        const bool inside = t < HALO && i < g.cx && j < g.cy;
+        const bool inside = t < SWEEP_PLACES && i < g.cx && j < g.cy;
         const int c = (j + 1) * n + g.block + i;
         if (!f(InTile{i, j, c, uniform[nth] ? c - dj * n - di : c, inside, inside && di < TILE_X && dj < TILE_Y}))
             break;
@@ -132,18 +132,18 @@ __device__ inline void over_tiles(const Geometry &g, const Tiles &tiles, Team te
 template <bool UNIFORM = false, class F>
 __device__ inline double descend(const Level<F> &k, const Tiles &tiles, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
-    __shared__ Real w[HALO];
+    __shared__ Real w[SWEEP_PLACES];
     const int p = int(k.g.plane), n = k.g.stride, t = thread_of_block();
     double rho = 0.0;
     over_tiles<FORWARDS, UNIFORM>(k.g, tiles, team, [&](const InTile &at) {
         const bool own = at.own && !over;
-        Down<Real> v = {0, 0, {0, 0, 0, 0}};
-        if (at.inside) v = begin_down<Global>(spot_of<F>(k, p, n, at.c, at.m), op, own, rho);
-        if (t < HALO) w[t] = v.scaled;
+        ForwardValues<Real> v = {0, 0, {0, 0, 0, 0}};
+        if (at.inside) v = begin_forward<Global>(pointers_at<F>(k, p, n, at.c, at.m), op, own, rho);
+        if (t < SWEEP_PLACES) w[t] = v.scaled;
         __syncthreads();
         if (own) {
-            Real kept = end_down(v, w + t, TILE_X + 1);
-            if (op.flags & ALONE) {
+            Real kept = end_forward(v, w + t, TILE_X + 1);
+            if (op.flags & TRUNCATED) {
                 const Real right = kept;
                 kept *= fixed(k.h[B2 * p + at.c]);
                 rho += double(kept) * right;
@@ -158,28 +158,29 @@ __device__ inline double descend(const Level<F> &k, const Tiles &tiles, const Op
 
 // Values of the inner iteration for one colour; g is the right-hand side, which q contains. A thread reads all of them
 // before it writes any.
-template <class Real> struct Before {
+template <class Real> struct InnerValues {
     Real direction, u, g;
 };
 
-template <class F> __device__ inline Before<typename F::Real> before(const Spot<F> &k, const Op &op, int colour) {
-    Before<typename F::Real> b = {0, 0, 0};
-    if (!(op.flags & DIRECTED)) return b;
+template <class F>
+__device__ inline InnerValues<typename F::Real> load_inner_values(const PlacePointers<F> &k, const Op &op, int colour) {
+    InnerValues<typename F::Real> b = {0, 0, 0};
+    if (!(op.flags & UPDATE_DIRECTION)) return b;
     if (op.flags & WITH_BETA) b.direction = k.direction[colour * k.p];
-    if ((op.flags & (ADVANCED | FIRST_STEP)) == ADVANCED) b.u = k.u[colour * k.p];
+    if ((op.flags & (UPDATE_SOLUTION | FIRST_STEP)) == UPDATE_SOLUTION) b.u = k.u[colour * k.p];
     if (op.flags & RHO) b.g = k.q[colour * k.p];
     return b;
 }
 
 // Ends the backward half for one colour. On entry, v contains z. The flags of the step determine whether the direction
 // d and the solution u of the inner iteration are also computed. Returns `true` if v is to be stored in z: the given z
-// without DIRECTED, or u with Z_IS_U. Otherwise returns `false`, and v contains d.
-template <class F> __device__ inline bool finish(
-    const Spot<F> &k, const Op &op, int colour, const Before<typename F::Real> &b, typename F::Real &v, double &rho) {
+// without UPDATE_DIRECTION, or u with Z_IS_U. Otherwise returns `false`, and v contains d.
+template <class F> __device__ inline bool finish(const PlacePointers<F> &k, const Op &op, int colour,
+    const InnerValues<typename F::Real> &b, typename F::Real &v, double &rho) {
     using Real = typename F::Real;
-    if (!(op.flags & DIRECTED)) return true;
+    if (!(op.flags & UPDATE_DIRECTION)) return true;
     v += Real(op.beta) * b.direction;
-    if (!(op.flags & ADVANCED)) return false;
+    if (!(op.flags & UPDATE_SOLUTION)) return false;
     const Real u = Real(op.alpha) * v + b.u;
     rho += double(b.g) * u;
     if (op.flags & Z_IS_U) v = u;
@@ -189,35 +190,36 @@ template <class F> __device__ inline bool finish(
 
 // Values of the backward half before z_b1 of the neighbours is known: z_b1, r_red - A_red,b2 z_b2, pivots, and the
 // couplings of r1 and r2 to b1.
-template <class Real> struct Up {
-    Real b1, left1, left2, pivot1, pivot2, to1[2], to2[2];
+template <class Real> struct BackwardValues {
+    Real b1, rhs1, rhs2, pivot1, pivot2, couplings1[2], couplings2[2];
 };
 
 // Computes z_b1 and the right-hand sides of the red nodes. `known` contains z_b2 to the southwest, to the south, to the
 // west, and here. `own`: whether the red values belong to this thread. In a cluster, a thread may have an (I, J) in the
 // row after the rows of its thread block. Other threads may be writing the red values of that row, so this thread does
 // not read them.
-template <class Place, class F>
-__device__ inline Up<typename F::Real> begin_up(const Spot<F> &k, const typename F::Real (&known)[4], bool own) {
+template <class Place, class F> __device__ inline BackwardValues<typename F::Real> begin_backward(
+    const PlacePointers<F> &k, const typename F::Real (&known)[4], bool own) {
     using Real = typename F::Real;
     const auto of = [](const typename F::Stored &v) -> Real { return Place::template read<F>(v); };
     const int p = k.p;
     const typename F::Stored *r1 = k.s, *r2 = r1 + 4 * p, *d = k.d;
     const Real near =
         (of(d[SW * p]) * known[0] + of(d[SE * p]) * known[1]) + (of(d[NW * p]) * known[2] + of(d[NE * p]) * known[3]);
-    Up<Real> v = {Place::pivot(k.h[B1 * p]) * (k.y[0] - near), 0, 0, Place::pivot(k.h[0]), Place::pivot(k.h[R2 * p]),
-        {of(r1[S * p]), of(r1[N * p])}, {of(r2[W * p]), of(r2[E * p])}};
+    BackwardValues<Real> v = {Place::pivot(k.h[B1 * p]) * (k.y[0] - near), 0, 0, Place::pivot(k.h[0]),
+        Place::pivot(k.h[R2 * p]), {of(r1[S * p]), of(r1[N * p])}, {of(r2[W * p]), of(r2[E * p])}};
     if (own || Place::TILES) {
-        v.left1 = k.z[0] - (of(r1[W * p]) * known[2] + of(r1[E * p]) * known[3]);
-        v.left2 = k.z[R2 * p] - (of(r2[S * p]) * known[1] + of(r2[N * p]) * known[3]);
+        v.rhs1 = k.z[0] - (of(r1[W * p]) * known[2] + of(r1[E * p]) * known[3]);
+        v.rhs2 = k.z[R2 * p] - (of(r2[S * p]) * known[1] + of(r2[N * p]) * known[3]);
     }
     return v;
 }
 
 // Computes z of all colours. `w` points to z_b1 at this (I, J), in an array with rows of n values.
-template <class Real> __device__ inline void end_up(const Up<Real> &v, const Real *w, int n, Real here, Real (&z)[4]) {
-    z[R1] = v.pivot1 * (v.left1 - (v.to1[0] * w[0] + v.to1[1] * w[n]));
-    z[R2] = v.pivot2 * (v.left2 - (v.to2[0] * w[0] + v.to2[1] * w[1]));
+template <class Real>
+__device__ inline void end_backward(const BackwardValues<Real> &v, const Real *w, int n, Real here, Real (&z)[4]) {
+    z[R1] = v.pivot1 * (v.rhs1 - (v.couplings1[0] * w[0] + v.couplings1[1] * w[n]));
+    z[R2] = v.pivot2 * (v.rhs2 - (v.couplings2[0] * w[0] + v.couplings2[1] * w[1]));
     z[B1] = v.b1;
     z[B2] = here;
 }
@@ -227,28 +229,28 @@ template <class Real> __device__ inline void end_up(const Up<Real> &v, const Rea
 template <bool UNIFORM = false, class F>
 __device__ inline double ascend(const Level<F> &k, const Tiles &tiles, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
-    __shared__ Real w[HALO];
+    __shared__ Real w[SWEEP_PLACES];
     const int p = int(k.g.plane), n = k.g.stride, t = thread_of_block();
     double rho = 0.0;
     over_tiles<BACKWARDS, UNIFORM>(k.g, tiles, team, [&](const InTile &at) {
         // The pointers are recomputed after the barrier, because keeping them would spill registers.
-        const auto spot = [&] { return spot_of<F>(k, p, n, at.c, at.m); };
+        const auto spot = [&] { return pointers_at<F>(k, p, n, at.c, at.m); };
         const int i = at.i, j = at.j;
         Real known[4] = {0, 0, 0, 0};
-        Up<Real> v = {0, 0, 0, 0, 0, {0, 0}, {0, 0}};
-        Before<Real> had[4] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
+        BackwardValues<Real> v = {0, 0, 0, 0, 0, {0, 0}, {0, 0}};
+        InnerValues<Real> had[4] = {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}};
         if (at.own) {
-            for (int colour = 0; colour < 4; ++colour) had[colour] = before(spot(), op, colour);
+            for (int colour = 0; colour < 4; ++colour) had[colour] = load_inner_values(spot(), op, colour);
         }
         if (at.inside) {
             set(known, k.kept.get(i - 1, j - 1), k.kept.get(i, j - 1), k.kept.get(i - 1, j), k.kept.get(i, j));
-            v = begin_up<Global>(spot(), known, at.own);
+            v = begin_backward<Global>(spot(), known, at.own);
         }
-        if (t < HALO) w[t] = v.b1;
+        if (t < SWEEP_PLACES) w[t] = v.b1;
         __syncthreads();
         if (at.own && !over) {
             Real z[4];
-            end_up(v, w + t, TILE_X + 1, known[3], z);
+            end_backward(v, w + t, TILE_X + 1, known[3], z);
             for (int colour = 0; colour < 4; ++colour) {
                 const bool is_z = finish(spot(), op, colour, had[colour], z[colour], rho);
                 if (is_z) k.z[colour * p + at.c] = z[colour];
@@ -296,16 +298,16 @@ template <class F, class Place> __device__ inline void inner_rows(const typename
 }
 
 // Executes a step of the inner iteration at one (I, J). MULTIPLY_INNER (with PRODUCT) computes A_k d, and stores it in
-// q if the flag STORE is set. DIRECT_INNER computes d = z or d = z + beta d, and ADVANCE_INNER updates u with d. With
-// the flag UPDATE_RESIDUAL, the step also computes r -= alpha A_k d and z = r. put(vector, v) stores the values v of
-// all colours in a vector.
+// q if the flag STORE_PRODUCT is set. DIRECTION_INNER computes d = z or d = z + beta d, and ADVANCE_INNER updates u
+// with d. With the flag UPDATE_RESIDUAL, the step also computes r -= alpha A_k d and z = r. put(vector, v) stores the
+// values v of all colours in a vector.
 template <class Place, bool PRODUCT, class F, class Put>
-__device__ inline void iterate_at(const Spot<F> &k, const Op &op, Put put) {
+__device__ inline void iterate_at(const PlacePointers<F> &k, const Op &op, Put put) {
     using Real = typename F::Real;
     const int p = k.p;
     const Real alpha = Real(op.alpha);
     Real q[4], r[4];
-    if (!PRODUCT && op.kind == DIRECT_INNER) {
+    if (!PRODUCT && op.kind == DIRECTION_INNER) {
         for (int colour = 0; colour < 4; ++colour) {
             r[colour] = k.z[colour * p];
             if (op.flags & WITH_BETA) r[colour] += Real(op.beta) * k.direction[colour * p];
@@ -316,7 +318,7 @@ __device__ inline void iterate_at(const Spot<F> &k, const Op &op, Put put) {
     if (PRODUCT) {
         inner_rows<F, Place>(k.direction, k.s, k.corners, k.black, k.excess, p, k.n, q);
         for (int colour = 0; colour < 4; ++colour) {
-            if (op.flags & STORE) k.q[colour * p] = q[colour];
+            if (op.flags & STORE_PRODUCT) k.q[colour * p] = q[colour];
         }
     } else {
         for (int colour = 0; colour < 4; ++colour) {
@@ -336,7 +338,7 @@ __device__ inline void iterate(const Level<F> &k, const Tiles &tiles, const Op &
     const int p = int(k.g.plane), n = k.g.stride;
     over_places(k.g, tiles, team, [&](int i, int j) {
         const int c = (j + 1) * n + k.g.block + i;
-        iterate_at<Global, PRODUCT>(spot_of<F>(k, p, n, c, c), op, [&](auto *to, const auto *v) {
+        iterate_at<Global, PRODUCT>(pointers_at<F>(k, p, n, c, c), op, [&](auto *to, const auto *v) {
             for (int colour = 0; colour < 4; ++colour) to[colour * p] = v[colour];
         });
     });
@@ -347,40 +349,40 @@ template <class F> struct StepArgs {
     const Op *op;
     double *partial;   // partial sums of rho
     ScalarArgs scalar; // arguments of the scalar update after the last partial sum of rho; `how` may be NOTHING
-    int beside; // 1: thread block 0 processes no tiles. In the forward half, it checks ahead whether the loop ends; in
-                // the backward half it updates the scalars
+    int scalar_block;  // 1: thread block 0 processes no tiles. In the forward half, it checks ahead whether the loop
+                       // ends; in the backward half it updates the scalars
 };
 
 // Executes a step part by part. step(tiles) executes it on tiles and returns a partial sum of rho, which is stored with
-// the flag RHO. With UPDATE, the last thread block then updates the scalars. If `how` is NOTHING, neither is done.
+// the flag RHO. With UPDATE_SCALARS, the last thread block then updates the scalars. If `how` is NOTHING, neither is
+// done.
 template <class F, class Do> __device__ inline void over_parts_of_rho(const StepArgs<F> &a, const Op &op, Do step) {
     const bool sums = (op.flags & RHO) && a.scalar.how != NOTHING;
     over_parts(a.k.g, TILE_Y, [&](int part, const Tiles &tiles) {
         double rho = step(tiles);
         if (sums) store_part_sum(a.partial, part, rho);
     });
-    if (sums && (op.flags & UPDATE) && last_block_over(a.k.g, &a.scalar.scalars->ticket)) update_scalars(a.scalar);
+    if (sums && (op.flags & UPDATE_SCALARS) && last_block_over(a.k.g, &a.scalar.scalars->ticket))
+        update_scalars(a.scalar);
 }
 
 template <bool UNIFORM, class F> __device__ inline void descend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
-    if (a.beside && blockIdx.x == 0 && a.scalar.how != NOTHING) check_ahead(a.scalar);
+    if (a.scalar_block && blockIdx.x == 0 && a.scalar.how != NOTHING) check_ahead(a.scalar);
     const bool over = a.scalar.how == LOOP && a.scalar.scalars->done;
-    over_parts_of_rho(a, op, [&](const Tiles &tiles) {
-        return descend<UNIFORM>(a.k, tiles, op, {a.beside, int(gridDim.x)}, over);
-    });
+    over_parts_of_rho(a, op,
+        [&](const Tiles &tiles) { return descend<UNIFORM>(a.k, tiles, op, {a.scalar_block, int(gridDim.x)}, over); });
 }
 
 template <bool UNIFORM, class F> __device__ inline void ascend_step(const StepArgs<F> &a) {
     const Op op = *a.op;
-    if (a.beside && blockIdx.x == 0) {
+    if (a.scalar_block && blockIdx.x == 0) {
         if (a.scalar.how != NOTHING) update_scalars(a.scalar);
         return;
     }
     const bool over = a.scalar.how == LOOP && (a.scalar.scalars->done || a.scalar.scalars->met);
-    over_parts_of_rho(a, op, [&](const Tiles &tiles) {
-        return ascend<UNIFORM>(a.k, tiles, op, {a.beside, int(gridDim.x)}, over);
-    });
+    over_parts_of_rho(a, op,
+        [&](const Tiles &tiles) { return ascend<UNIFORM>(a.k, tiles, op, {a.scalar_block, int(gridDim.x)}, over); });
 }
 
 template <class F> __device__ inline void inner_step(const StepArgs<F> &a) {
@@ -423,7 +425,7 @@ template <class F> __device__ inline void inner_product(const InnerProductArgs<F
 RRB_IN_FORMATS(rrb_inner_product, InnerProductArgs, THREADS, RESIDENT, RESIDENT, inner_product)
 
 // Sets d to the vector that contains all frequencies (src/rrb/recursion.rs, all_frequencies), and r to zero.
-template <class F> __device__ inline void draw(const StepArgs<F> &a) {
+template <class F> __device__ inline void set_all_frequencies(const StepArgs<F> &a) {
     using Real = typename F::Real;
     const Level<F> &k = a.k;
     over_area(k.g, [&](int i, int j) {
@@ -437,7 +439,7 @@ template <class F> __device__ inline void draw(const StepArgs<F> &a) {
                 return (double(F::widen(t[0])) + F::widen(t[1])) + (double(F::widen(t[2])) + F::widen(t[3]));
             };
             const double center = double(F::read(k.excess[at])) - (sum(straight) + sum(diagonal));
-            const int x = column(k.g, colour, i), y = line(k.g, colour, j);
+            const int x = grid_column(k.g, colour, i), y = grid_row(k.g, colour, j);
             const bool node = is_node(k.g, colour, i, j);
             uint32_t h = uint32_t(x) * 73856093u ^ uint32_t(y) * 19349663u;
             h = (h ^ (h >> 13) ^ 0x9e3779b9u) * 0x5bd1e995u;
@@ -449,4 +451,4 @@ template <class F> __device__ inline void draw(const StepArgs<F> &a) {
     });
 }
 
-RRB_IN_FORMATS(rrb_draw, StepArgs, THREADS, RESIDENT, RESIDENT, draw)
+RRB_IN_FORMATS(rrb_set_all_frequencies, StepArgs, THREADS, RESIDENT, RESIDENT, set_all_frequencies)

@@ -4,28 +4,28 @@
 
 // Kinds and flags of steps (src/rrb/cuda/program.rs). A program is an array of `Op` in device memory. In the comments
 // on flags, the words before a colon name the kinds of steps that use the flag: "forward" denotes DESCEND, "backward"
-// ASCEND, "product" MULTIPLY_INNER, and "step" DIRECT_INNER and ADVANCE_INNER.
-enum Kind { DESCEND_FIRST, DESCEND, COARSEST, ASCEND, MULTIPLY_INNER, DIRECT_INNER, ADVANCE_INNER, ADVANCE_FIRST };
+// ASCEND, "product" MULTIPLY_INNER, and "step" DIRECTION_INNER and ADVANCE_INNER.
+enum Kind { DESCEND_FIRST, DESCEND, COARSEST, ASCEND, MULTIPLY_INNER, DIRECTION_INNER, ADVANCE_INNER, ADVANCE_FIRST };
 enum Flag {
-    STORE_RHS = 1,      // forward: r = right-hand side
-    STORE_RHS_IN_Q = 2, // forward: with STORE_RHS, also q = right-hand side
-    RHO = 4,            // computes a partial sum of <r, M^-1 r>
-    UPDATE = 8,         // this partial sum of rho is the last; the scalar update follows
-    DIRECTED = 16,      // backward, step: d = z, or d = z + beta d with WITH_BETA
+    STORE_RHS = 1,         // forward: r = right-hand side
+    STORE_RHS_IN_Q = 2,    // forward: with STORE_RHS, also q = right-hand side
+    RHO = 4,               // computes a partial sum of <r, M^-1 r>
+    UPDATE_SCALARS = 8,    // this partial sum of rho is the last; the scalar update follows
+    UPDATE_DIRECTION = 16, // backward, step: d = z, or d = z + beta d with WITH_BETA
     WITH_BETA = 32,
-    FIRST_STEP = 64, // u = alpha d; without this flag u = u + alpha d
-    Z_IS_U = 128,    // backward: z = u
-    STORE = 256,     // product: q = A d
-    UPDATE_RESIDUAL = 512, // product, step: r -= alpha q, z = r
-    ADVANCED = 1024, // backward: updates u, like ADVANCE_INNER with or without FIRST_STEP
+    FIRST_STEP = 64,        // u = alpha d; without this flag u = u + alpha d
+    Z_IS_U = 128,           // backward: z = u
+    STORE_PRODUCT = 256,    // product: q = A d
+    UPDATE_RESIDUAL = 512,  // product, step: r -= alpha q, z = r
+    UPDATE_SOLUTION = 1024, // backward: updates u, like ADVANCE_INNER with or without FIRST_STEP
     // In a kernel with several steps (cycle.cuh):
     CLUSTER_ONLY = 2048,    // only the thread blocks of the first cluster execute the step
     CLUSTER_BARRIER = 4096, // a barrier of the cluster follows
     NO_BARRIER = 8192,      // no barrier follows: the next step synchronizes, or this step is the last of the kernel
-    PART = 16384,           // this partial sum of rho is the last one in this kernel
+    STORE_RHO = 16384,      // this partial sum of rho is the last one in this kernel
     IN_CLUSTER = 65536,     // the data of the step are in the shared memory of the cluster (cluster.cuh)
-    ENTERS = 131072,        // the first step in shared memory; its input z is in device memory
-    ALONE = 262144,         // forward: z_b2 = kept / d; couplings of b2 are ignored
+    LOAD_Z = 131072,        // the first step in shared memory; its input z is in device memory
+    TRUNCATED = 262144,     // forward: z_b2 = kept / d; couplings of b2 are ignored
 };
 struct Op {
     int32_t kind, grid, flags, partial; // partial: index of the first partial sum of the step

@@ -5,7 +5,7 @@
 #include "storage.cuh"
 
 // Maximum number of grids after which the remaining matrix is tested for weak couplings.
-constexpr int MOST_LEFT = 16;
+constexpr int MOST_TESTED_GRIDS = 16;
 // Number of windows per direction in which the anisotropy is computed.
 constexpr int WINDOWS = 8;
 // Number of nodes of a window, and of its parts, per direction, and a factor that allows for rounding errors: WINDOW,
@@ -27,12 +27,12 @@ struct Findings {
     uint64_t bad_pivot;     // smallest (level << 40 | node of the finest grid) of a rejected pivot
     uint64_t components, regular_components; // components of two nodes or more: kernels/rrb/components.cuh
     uint64_t coarsest_inverse,
-        coarsest_pivot;           // largest entry of the inverse of the coarsest system and largest of its pivots, bit
-                                  // patterns
-    uint64_t uniform[MOST_LEFT];  // number of uniform tiles of each grid: kernels/rrb/uniform.cuh
-    uint64_t coupling[MOST_LEFT]; // for the matrix after each grid: largest ratio of the sum of |couplings| of a row to
-                                  // its center, as bit pattern
-    double window[WINDOWS * WINDOWS]; // anisotropy of each window: src/rrb/anisotropy.rs
+        coarsest_pivot; // largest entry of the inverse of the coarsest system and largest of its pivots, bit
+                        // patterns
+    uint64_t uniform[MOST_TESTED_GRIDS];  // number of uniform tiles of each grid: kernels/rrb/uniform.cuh
+    uint64_t coupling[MOST_TESTED_GRIDS]; // for the matrix after each grid: largest ratio of the sum of |couplings| of
+                                          // a row to its center, as bit pattern
+    double window[WINDOWS * WINDOWS];     // anisotropy of each window: src/rrb/anisotropy.rs
 };
 
 #include "uniform.cuh"
@@ -164,7 +164,8 @@ struct RowSumArgs {
     double zero_row_sum;
     int nine_points;
     Findings *findings;
-    uint8_t *same; // per patch: 1 on entry, set to 0 if a row differs from a west or south neighbour of its colour
+    // Per patch: 1 on entry, set to 0 if a row differs from a west or south neighbour of its colour.
+    uint8_t *equal_rows;
 };
 
 // Compares a value of a plane with its west and south neighbours; returns 0 if all three are bitwise identical.
@@ -174,7 +175,7 @@ __device__ inline uint64_t difference(const double *plane, int64_t c, int64_t n)
 }
 
 // Computes the row sums of M: s_k = c_k + sum_l a_kl, or 0 if this sum has a magnitude of at most zero_row_sum c_k. The
-// compensation of positive couplings does not change row sums. Also sets `same` and `Findings::excess`.
+// compensation of positive couplings does not change row sums. Also sets `equal_rows` and `Findings::excess`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_row_sums_f64(RowSumArgs a) {
     const Geometry &g = a.g;
     const int64_t p = g.plane;
@@ -203,7 +204,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_row_sums_f64
             if (a.nine_points)
                 differs |= difference(a.m.red + e * p, c, g.stride) | difference(a.m.black + e * p, c, g.stride);
         }
-        if (differs) a.same[patch_of(g, i, j)] = 0;
+        if (differs) a.equal_rows[patch_of(g, i, j)] = 0;
     });
     if (counts) a.findings->excess = 1;
 }
@@ -218,7 +219,8 @@ struct WindowArgs {
 
 // Returns the row sum of node (i, j), and its couplings to the east and to the north, which `spread` has stored. With 9
 // points, adds the two diagonal couplings of the cell northeast of the node to both couplings.
-__device__ inline void ahead(const WindowArgs &a, int i, int j, double &east, double &north, double &excess) {
+__device__ inline void load_row_sum_and_couplings(
+    const WindowArgs &a, int i, int j, double &east, double &north, double &excess) {
     const Geometry &g = a.g;
     const int ii = i + g.shift_x, jj = j + g.shift_y, x = ii & 1, y = jj & 1;
     const int64_t p = g.plane, n = g.stride, c = g.at(ii >> 1, jj >> 1);
@@ -243,13 +245,13 @@ __device__ inline void ahead(const WindowArgs &a, int i, int j, double &east, do
 // Conductances of w x w nodes, one column per lane. Along x, the resistances of a row act in series, and the rows act
 // in parallel. Along y, columns replace rows.
 struct Conductances {
-    double along_x = 0.0, column = 0.0;
+    double along_x = 0.0, column_resistance = 0.0;
     // Adds a row with these resistances.
     __device__ void add(double east, double north, int w) {
         along_x += 1.0 / sum(east, w);
-        column += north;
+        column_resistance += north;
     }
-    __device__ double along_y(int w) const { return sum(1.0 / column, w); }
+    __device__ double along_y(int w) const { return sum(1.0 / column_resistance, w); }
     static __device__ double sum(double v, int w) {
         for (int by = w / 2; by > 0; by /= 2) v += __shfl_xor_sync(0xffffffffu, v, by);
         return v;
@@ -273,7 +275,7 @@ extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs 
         Conductances own;
         for (int j = first + WINDOW_PART * part; j < first + WINDOW_PART * (part + 1); ++j) {
             double east, north, excess;
-            ahead(a, i, j, east, north, excess);
+            load_row_sum_and_couplings(a, i, j, east, north, excess);
             missing = missing || !(east < 0.0 && north < 0.0);
             whole.add(-1.0 / east, -1.0 / north, WINDOW);
             own.add(-1.0 / east, -1.0 / north, WINDOW_PART);
@@ -309,7 +311,7 @@ __device__ inline float flushed(double v) {
 }
 
 // Rounds to the nearest bf16 number; ties to even.
-__device__ inline uint16_t brain(float v) {
+__device__ inline uint16_t to_bf16(float v) {
     const uint32_t bits = __float_as_uint(v);
     if (v != v) return uint16_t(bits >> 16 | 0x40);
     return uint16_t((bits + (0x7fffu + (bits >> 16 & 1u))) >> 16);
@@ -319,7 +321,7 @@ __device__ inline uint16_t brain(float v) {
 __device__ inline double rounded(const Format &f, double v) {
     if (f.storage == F64) return v;
     const float narrow = flushed(v * f.per_unit);
-    const float kept = f.storage == F32 ? narrow : __uint_as_float(uint32_t(brain(narrow)) << 16);
+    const float kept = f.storage == F32 ? narrow : __uint_as_float(uint32_t(to_bf16(narrow)) << 16);
     return double(kept) * f.unit;
 }
 
@@ -328,10 +330,10 @@ __device__ inline void store_rounded(const Format &f, void *place, int64_t at, d
     if (!place) return;
     if (f.storage == F64) static_cast<double *>(place)[at] = v;
     else if (f.storage == F32) static_cast<float *>(place)[at] = flushed(v * f.per_unit);
-    else static_cast<uint16_t *>(place)[at] = brain(flushed(v * f.per_unit));
+    else static_cast<uint16_t *>(place)[at] = to_bf16(flushed(v * f.per_unit));
 }
 
-struct CouplingArgs {
+struct StartCouplingsArgs {
     Grid k;
     Matrix m;
     Format format;
@@ -339,7 +341,7 @@ struct CouplingArgs {
 };
 
 // Sets the initial couplings of M to those of A, if CG runs on A. With compensation, positive couplings become zero.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_start_couplings_f64(CouplingArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_start_couplings_f64(StartCouplingsArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;
     over_area(g, [&](int i, int j) {
@@ -370,8 +372,8 @@ struct Rules {
 };
 
 // If a node has no kept couplings, and its pivot would be below this fraction of its center, the center becomes the
-// pivot (see ROW_SUM_WORTH in src/rrb/backend.rs).
-constexpr double ROW_SUM_WORTH = 0.1;
+// pivot (see MIN_ROW_SUM_FRACTION in src/rrb/backend.rs).
+constexpr double MIN_ROW_SUM_FRACTION = 0.1;
 constexpr double EPSILON = 2.220446049250313e-16;
 
 struct Pivoted {
@@ -390,7 +392,7 @@ __device__ inline Pivoted checked(
     double d = stored - kept;
     bool fine = d > EPSILON * center && is_finite(d);
     if (!fine && floating && d == 0.0 && (!rules.label || rules.label[int64_t(fj) * rules.fine_nx + fi] == 0)) {
-        stored = rules.center[rules.fine.place_of(fi, fj)];
+        stored = rules.center[rules.fine.index_of_node(fi, fj)];
         fine = true;
     }
     if (fine) {
@@ -410,19 +412,19 @@ __device__ inline Pivoted eliminate(
     const Rules &rules, int i, int j, double excess, const double kept[4], double lumped) {
     const bool alone = kept[0] == 0.0 && kept[1] == 0.0 && kept[2] == 0.0 && kept[3] == 0.0;
     const double sum = sum4(kept), center = excess - sum - lumped, left = excess - rules.one_minus_omega * lumped;
-    if (alone && left < ROW_SUM_WORTH * (excess - lumped))
+    if (alone && left < MIN_ROW_SUM_FRACTION * (excess - lumped))
         return checked(rules, i, j, excess - lumped, 0.0, excess, center, true);
     return checked(rules, i, j, left, sum, left, center, alone);
 }
 
-__device__ inline int column(const Geometry &g, int colour, int i) {
+__device__ inline int grid_column(const Geometry &g, int colour, int i) {
     return 2 * i + (colour == B2 || colour == R2) - g.shift_x;
 }
-__device__ inline int line(const Geometry &g, int colour, int j) {
+__device__ inline int grid_row(const Geometry &g, int colour, int j) {
     return 2 * j + (colour == B2 || colour == R1) - g.shift_y;
 }
 __device__ inline bool is_node(const Geometry &g, int colour, int i, int j) {
-    return unsigned(column(g, colour, i)) < unsigned(g.nx) && unsigned(line(g, colour, j)) < unsigned(g.ny);
+    return unsigned(grid_column(g, colour, i)) < unsigned(g.nx) && unsigned(grid_row(g, colour, j)) < unsigned(g.ny);
 }
 
 struct LevelArgs {
@@ -444,10 +446,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_re
     over_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
         for (int e = 0; e < 8 && a.k.short_s; ++e) store_rounded(format, a.k.short_s, e * p + c, a.k.s[e * p + c]);
-        for (int e = 0; e < 4 && a.k.kept_excess; ++e) {
-            store_rounded(format, a.k.kept_excess, e * p + c, a.k.excess[e * p + c]);
-            store_rounded(format, a.k.kept_corners, e * p + c, a.k.corners[e * p + c]);
-            store_rounded(format, a.k.kept_black, e * p + c, a.k.d[e * p + c]);
+        for (int e = 0; e < 4 && a.k.original_excess; ++e) {
+            store_rounded(format, a.k.original_excess, e * p + c, a.k.excess[e * p + c]);
+            store_rounded(format, a.k.original_corners, e * p + c, a.k.corners[e * p + c]);
+            store_rounded(format, a.k.original_black, e * p + c, a.k.d[e * p + c]);
         }
         for (int colour = R1; colour <= R2; ++colour) {
             if (!is_node(g, colour, i, j)) continue;
@@ -460,7 +462,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_re
             double kept[4], t[4] = {0.0, 0.0, 0.0, 0.0};
             straight_couplings(g, a.k.s, colour, c, kept);
             if (a.corners) diagonal_couplings(g, a.k.corners, colour, c, t);
-            const Pivoted v = eliminate(a.rules, column(g, colour, i), line(g, colour, j), *excess, kept, sum4(t));
+            const Pivoted v =
+                eliminate(a.rules, grid_column(g, colour, i), grid_row(g, colour, j), *excess, kept, sum4(t));
             *h = v.inverse;
             *excess = v.sum_over_pivot;
             if (a.k.short_h) a.k.short_h[colour * p + c] = float(v.inverse * format.unit);
@@ -518,7 +521,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_dr
         const double *east = a.k.far + B1_EAST * p, *north = a.k.far + B1_NORTH * p;
         const double lumped = sum4(east[c - 1], east[c], north[c - n], north[c]);
         double *excess = a.k.excess + B1 * p + c;
-        const Pivoted v = eliminate(a.rules, column(g, B1, i), line(g, B1, j), *excess, kept, lumped);
+        const Pivoted v = eliminate(a.rules, grid_column(g, B1, i), grid_row(g, B1, j), *excess, kept, lumped);
         a.k.h[B1 * p + c] = v.inverse;
         *excess = v.sum_over_pivot;
         if (a.k.short_h) a.k.short_h[B1 * p + c] = float(v.inverse * a.rules.format.unit);
@@ -531,14 +534,16 @@ struct CoarseArgs {
     Grid next; // next.g.nx = 0: the result is stored in `natural`, five arrays of nx * ny values
     double *natural;
     int nx, ny;
-    int weigh; // index in Findings::coupling of the largest ratio for this grid; -1: the ratio is not computed
+    int ratio_index; // index in Findings::coupling of the largest ratio for this grid; -1: the ratio is not computed
 };
 
 // Returns the sum of |couplings| of a b1 node to its black neighbours.
-__device__ inline double weight(const double v[4]) { return sum4(fabs(v[0]), fabs(v[1]), fabs(v[2]), fabs(v[3])); }
+__device__ inline double magnitude_sum(const double v[4]) {
+    return sum4(fabs(v[0]), fabs(v[1]), fabs(v[2]), fabs(v[3]));
+}
 
-// Computes the matrix of the next grid and stores it by colour, or row by row for the coarsest system. If `weigh` is
-// not -1, also stores the reciprocal of its centers, which are those of b2, in h, and the largest ratio of a sum of
+// Computes the matrix of the next grid and stores it by colour, or row by row for the coarsest system. If `ratio_index`
+// is not -1, also stores the reciprocal of its centers, which are those of b2, in h, and the largest ratio of a sum of
 // |couplings| to its center in `Findings::coupling`. The elimination of b, a neighbour of a b2 node in b1, adds
 // couplings to this node whose sum is -a_b (sum of the other couplings of b) / d_b, where a_b is the coupling between
 // the two.
@@ -574,7 +579,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
             spread(a.next.g, i, j, a.next.excess, a.next.s, a.next.corners, a.next.d, excess, east, north, northeast,
                 northwest);
         }
-        if (a.weigh < 0) return;
+        if (a.ratio_index < 0) return;
         const int64_t through[4] = {c, se, nw, ne};
         double couplings = kept_fraction * lumped;
         double weighed =
@@ -583,14 +588,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
             const double v[4] = {at(SW, through[u]), at(SE, through[u]), at(NW, through[u]), at(NE, through[u])};
             const double part = own[u] * h[through[u]];
             couplings -= part * (sum4(v) - own[u]);
-            weighed += fabs(part) * (weight(v) - fabs(own[u]));
+            weighed += fabs(part) * (magnitude_sum(v) - fabs(own[u]));
         }
         const double center = excess - couplings, inverse = 1.0 / center;
         largest = max(largest, magnitude(center > 0.0 ? weighed * inverse : NAN));
         a.k.h[B2 * p + c] = inverse;
         if (a.k.short_h) a.k.short_h[B2 * p + c] = float(inverse * format.unit);
     });
-    if (a.weigh >= 0) update_largest(&a.rules.findings->coupling[a.weigh], largest);
+    if (a.ratio_index >= 0) update_largest(&a.rules.findings->coupling[a.ratio_index], largest);
 }
 
 struct SchurCenterArgs {

@@ -3,14 +3,14 @@
 // rrb_load and rrb_residual (kernels/rrb/steps.cuh).
 //
 // The start reads and writes 56 bytes per node; its results include r of S1 and |b - A x|. The end reads and writes 44
-// bytes per node, and another 16 bytes per node for the caller's x. rrb_set_out sets the stopping test of the loop on
-// the device, and writes the scalars to host memory without a copy. The loop can therefore begin without the host.
+// bytes per node, and another 16 bytes per node for the caller's x. rrb_start_loop sets the stopping test of the loop
+// on the device, and writes the scalars to host memory without a copy. The loop can therefore begin without the host.
 #include "storage.cuh"
 
 // UNIFORM selects the variant for matrices with uniform tiles (uniform.cuh). In the kernels below, `m` is the index
 // from which the couplings of an (I, J) are read.
 
-struct EndArgs {
+struct StartEndArgs {
     Grid k;               // `s`: couplings of A; `h`: 1 / center of red nodes
     const double *center; // centers of A
     double *b, *x;        // 4 planes; the black planes of b contain the right-hand side of S1
@@ -26,13 +26,13 @@ struct EndArgs {
 };
 
 // Returns the caller's b at (i, j), scaled; zero outside the grid.
-__device__ inline double scaled(const EndArgs &a, int i, int j) {
+__device__ inline double scaled_rhs(const StartEndArgs &a, int i, int j) {
     return i >= 0 && j >= 0 && i < a.k.g.nx && j < a.k.g.ny ? a.scale * a.input[j * a.input_ld + i] : 0.0;
 }
 
 // Stores the largest magnitudes of b and x, and the squared norms of b and b - A x, in the scalars. The array 0 of r on
 // b1 becomes the current one.
-__device__ inline void store_findings(const EndArgs &a, const uint64_t largest[2]) {
+__device__ inline void store_findings(const StartEndArgs &a, const uint64_t largest[2]) {
     Scalars &s = *a.scalars;
     update_largest(&s.largest, largest[0]);
     update_largest(&s.largest_guess, largest[1]);
@@ -48,9 +48,9 @@ __device__ inline void store_findings(const EndArgs &a, const uint64_t largest[2
 // Number of thread blocks per multiprocessor. It is smaller than `RESIDENT`, so that each thread has more registers.
 constexpr int END_RESIDENT = 3;
 
-// Row length of arrays of HALO values, which contain values of the red nodes in a tile and around it. For r1, these
-// arrays also contain the row below and the column to the right of the tile; for r2, the row above and the column to
-// the left.
+// Row length of arrays of SWEEP_PLACES values, which contain values of the red nodes in a tile and around it. For r1,
+// these arrays also contain the row below and the column to the right of the tile; for r2, the row above and the column
+// to the left.
 constexpr int ACROSS = TILE_X + 1;
 
 // Calls f(I0, J0, uniform) for each tile of the compute area, where (I0, J0) is its first (I, J). Calls end(part) after
@@ -68,8 +68,8 @@ template <bool UNIFORM, class F, class End> __device__ inline void over_tiles(co
     });
 }
 
-// Calls f(first, I, J, index among the HALO values) for the red nodes around a tile: r1 below and to the right, r2
-// above and to the left. `first` is true for r1.
+// Calls f(first, I, J, index among the SWEEP_PLACES values) for the red nodes around a tile: r1 below and to the right,
+// r2 above and to the left. `first` is true for r1.
 template <class F> __device__ inline void around_tile(int I0, int J0, F f) {
     for (int e = thread_of_block(); e < 2 * (TILE_X + TILE_Y); e += THREADS) {
         const bool rows = e < 2 * TILE_X, first = rows ? e < TILE_X : e < 2 * TILE_X + TILE_Y;
@@ -86,7 +86,8 @@ struct InputFindings {
 };
 
 // Loads the caller's b and x at (i, j), scales them, and updates `findings`.
-__device__ inline void inspect_inputs(const EndArgs &a, int i, int j, InputFindings &findings, double &b, double &x) {
+__device__ inline void inspect_inputs(
+    const StartEndArgs &a, int i, int j, InputFindings &findings, double &b, double &x) {
     const Geometry &g = a.k.g;
     const bool inside = unsigned(i) < unsigned(g.nx) && unsigned(j) < unsigned(g.ny);
     const double given_b = inside ? fixed(a.input[j * a.input_ld + i]) : 0.0;
@@ -104,7 +105,7 @@ __device__ inline void inspect_inputs(const EndArgs &a, int i, int j, InputFindi
 // For the red nodes in and around a tile, the values that their black neighbours read: D_r^-1 b_r in `b`, D_r^-1 A_rb
 // x_b in `near`, and x_r in `x`.
 struct RedRows {
-    double b[HALO], near[HALO], x[HALO];
+    double b[SWEEP_PLACES], near[SWEEP_PLACES], x[SWEEP_PLACES];
 
     __device__ void store(int e, double center, double of_b, double of_near, double of_x) {
         const double h = center != 0.0 ? 1.0 / center : 0.0;
@@ -122,7 +123,7 @@ struct RedRows {
 //
 // The black neighbours of a red node read three numbers from it: D_r^-1 b_r, D_r^-1 A_rb x_b, and x_r. The residual r
 // of S1 does not depend on x_r.
-template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
+template <bool UNIFORM> __device__ inline void begin(const StartEndArgs &a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double *to_r1 = a.k.s, *to_r2 = a.k.s + 4 * p;
@@ -218,16 +219,16 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
     store_findings(a, findings.largest);
 }
 
-RRB_KERNEL(rrb_begin_f64, EndArgs, THREADS, END_RESIDENT, begin<false>)
-RRB_KERNEL(rrb_begin_uniform_f64, EndArgs, THREADS, END_RESIDENT, begin<true>)
+RRB_KERNEL(rrb_begin_f64, StartEndArgs, THREADS, END_RESIDENT, begin<false>)
+RRB_KERNEL(rrb_begin_uniform_f64, StartEndArgs, THREADS, END_RESIDENT, begin<true>)
 
 // Values at a red node: x, the residual of its row, and this residual divided by the center.
 struct RedNode {
-    double x, on, left;
+    double x, residual, scaled_residual;
 };
 
 // Results that `whole_residual` can compute from r = b - A x on all nodes.
-enum Whole { SQUARE, ELIMINATED };
+enum ResidualResult { SQUARE, ELIMINATED };
 
 // Computes r = b - A x on all nodes, from the caller's b.
 //
@@ -235,15 +236,16 @@ enum Whole { SQUARE, ELIMINATED };
 // `r_b2`, and <r_r, D_r^-1 r_r> in `whole_norm2` (docs/theory/rrb.md, stopping test). With SUBSTITUTE, first computes
 // x_r = D_r^-1 (b_r - A_rb x_b), and stores max |x| in the scalars, which must contain zero on entry. Does nothing if
 // the loop continues.
-template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void whole_residual(const EndArgs &a) {
+template <bool SUBSTITUTE, ResidualResult RESULT, bool UNIFORM>
+__device__ inline void whole_residual(const StartEndArgs &a) {
     Scalars &s = *a.scalars;
     if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double *to_r1 = a.k.s, *to_r2 = a.k.s + 4 * p, *b1 = a.x + B1 * p, *b2 = a.x + B2 * p;
     // Values of x_r and of D_r^-1 r_r in a tile and around it.
-    constexpr int LEFT_VALUES = GIVES == ELIMINATED ? HALO : 1;
-    __shared__ double red1[HALO], red2[HALO], left1[LEFT_VALUES], left2[LEFT_VALUES];
+    constexpr int LEFT_VALUES = RESULT == ELIMINATED ? SWEEP_PLACES : 1;
+    __shared__ double red1[SWEEP_PLACES], red2[SWEEP_PLACES], left1[LEFT_VALUES], left2[LEFT_VALUES];
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
     const auto red = [&](int colour, int64_t c, int64_t m, double b) {
         const double *to = colour == R1 ? to_r1 : to_r2;
@@ -255,12 +257,12 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
             u[2] = fixed(b2[c - n]);
             u[3] = fixed(b2[c]);
         }
-        const double h = SUBSTITUTE || GIVES == ELIMINATED ? fixed(a.k.h[colour * p + m]) : 0.0;
+        const double h = SUBSTITUTE || RESULT == ELIMINATED ? fixed(a.k.h[colour * p + m]) : 0.0;
         RedNode red;
         red.x =
             SUBSTITUTE ? h * (b - ((t[0] * u[0] + t[1] * u[1]) + (t[2] * u[2] + t[3] * u[3]))) : a.x[colour * p + c];
-        red.on = residual_of_row(b, fixed(a.center[colour * p + m]), red.x, t, u);
-        red.left = h * red.on;
+        red.residual = residual_of_row(b, fixed(a.center[colour * p + m]), red.x, t, u);
+        red.scaled_residual = h * red.residual;
         return red;
     };
     double norm2 = 0.0;
@@ -275,32 +277,32 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
         // All loads of this thread's own values come before the loads of neighbouring values.
         if (own) {
             const int64_t m = uniform ? g.at(I0, J0) : c;
-            b_b1 = scaled(a, i, j);
-            b_b2 = scaled(a, i + 1, j + 1);
+            b_b1 = scaled_rhs(a, i, j);
+            b_b2 = scaled_rhs(a, i + 1, j + 1);
             center_b1 = fixed(a.center[B1 * p + m]);
             center_b2 = fixed(a.center[B2 * p + m]);
             straight_couplings(g, a.k.s, B1, m, t1);
             straight_couplings(g, a.k.s, B2, m, t2);
             x_b1 = fixed(b1[c]);
             x_b2 = fixed(b2[c]);
-            r1 = red(R1, c, m, scaled(a, i, j + 1));
-            r2 = red(R2, c, m, scaled(a, i + 1, j));
+            r1 = red(R1, c, m, scaled_rhs(a, i, j + 1));
+            r2 = red(R2, c, m, scaled_rhs(a, i + 1, j));
         }
         __syncthreads();
         red1[at1] = r1.x;
         red2[at2] = r2.x;
-        if (GIVES == ELIMINATED) {
-            left1[at1] = r1.left;
-            left2[at2] = r2.left;
+        if (RESULT == ELIMINATED) {
+            left1[at1] = r1.scaled_residual;
+            left2[at2] = r2.scaled_residual;
         }
         around_tile(I0, J0, [&](bool first, int I, int J, int to) {
             RedNode beside{};
             if (I >= 0 && J >= 0 && I < g.cx && J < g.cy) {
-                const double of = scaled(a, 2 * I - g.shift_x + !first, 2 * J - g.shift_y + first);
+                const double of = scaled_rhs(a, 2 * I - g.shift_x + !first, 2 * J - g.shift_y + first);
                 beside = red(first ? R1 : R2, g.at(I, J), uniform ? g.at(I0, J0) : g.at(I, J), of);
             }
             (first ? red1 : red2)[to] = beside.x;
-            if (GIVES == ELIMINATED) (first ? left1 : left2)[to] = beside.left;
+            if (RESULT == ELIMINATED) (first ? left1 : left2)[to] = beside.scaled_residual;
         });
         __syncthreads();
         if (!own) return;
@@ -308,16 +310,16 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
                      u2[4] = {r1.x, red1[at1 + 1], r2.x, red2[at2 + ACROSS]};
         const double on_b1 = residual_of_row(b_b1, center_b1, x_b1, t1, u1),
                      on_b2 = residual_of_row(b_b2, center_b2, x_b2, t2, u2);
-        if (GIVES == ELIMINATED) {
-            norm2 += r1.on * r1.left + r2.on * r2.left;
-            const double of_b1 =
-                (t1[0] * left2[at2 - 1] + t1[1] * r2.left) + (t1[2] * left1[at1 - ACROSS] + t1[3] * r1.left);
-            const double of_b2 =
-                (t2[0] * r1.left + t2[1] * left1[at1 + 1]) + (t2[2] * r2.left + t2[3] * left2[at2 + ACROSS]);
+        if (RESULT == ELIMINATED) {
+            norm2 += r1.residual * r1.scaled_residual + r2.residual * r2.scaled_residual;
+            const double of_b1 = (t1[0] * left2[at2 - 1] + t1[1] * r2.scaled_residual) +
+                (t1[2] * left1[at1 - ACROSS] + t1[3] * r1.scaled_residual);
+            const double of_b2 = (t2[0] * r1.scaled_residual + t2[1] * left1[at1 + 1]) +
+                (t2[2] * r2.scaled_residual + t2[3] * left2[at2 + ACROSS]);
             a.r_b1[c] = on_b1 - of_b1;
             a.r_b2[c] = on_b2 - of_b2;
         } else {
-            norm2 += (r1.on * r1.on + r2.on * r2.on) + (on_b1 * on_b1 + on_b2 * on_b2);
+            norm2 += (r1.residual * r1.residual + r2.residual * r2.residual) + (on_b1 * on_b1 + on_b2 * on_b2);
         }
         if (SUBSTITUTE) {
             largest = max(max(largest, max(magnitude(r1.x), magnitude(r2.x))), max(magnitude(x_b1), magnitude(x_b2)));
@@ -329,21 +331,22 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
     if (SUBSTITUTE) update_largest(&s.largest, largest);
     sum_parts(g, a.partial, &s.ticket, [&](double all) {
         s.whole_norm2 = all;
-        if (GIVES == ELIMINATED) s.parity = 0;
+        if (RESULT == ELIMINATED) s.parity = 0;
     });
 }
 
-RRB_KERNEL(rrb_whole_residual_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<false, SQUARE, false>))
-RRB_KERNEL(rrb_eliminated_residual_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<false, ELIMINATED, false>))
-RRB_KERNEL(rrb_finish_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, SQUARE, false>))
-RRB_KERNEL(rrb_finish_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, SQUARE, true>))
-RRB_KERNEL(rrb_finish_eliminated_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, false>))
-RRB_KERNEL(rrb_finish_eliminated_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, true>))
+RRB_KERNEL(rrb_whole_residual_f64, StartEndArgs, THREADS, END_RESIDENT, (whole_residual<false, SQUARE, false>))
+RRB_KERNEL(rrb_eliminated_residual_f64, StartEndArgs, THREADS, END_RESIDENT, (whole_residual<false, ELIMINATED, false>))
+RRB_KERNEL(rrb_finish_f64, StartEndArgs, THREADS, END_RESIDENT, (whole_residual<true, SQUARE, false>))
+RRB_KERNEL(rrb_finish_uniform_f64, StartEndArgs, THREADS, END_RESIDENT, (whole_residual<true, SQUARE, true>))
+RRB_KERNEL(rrb_finish_eliminated_f64, StartEndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, false>))
+RRB_KERNEL(
+    rrb_finish_eliminated_uniform_f64, StartEndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, true>))
 
 // Stores output = x / scale if krylov/solve will accept the result without further steps. The loop must have satisfied
 // the stopping test, also with the residual on all nodes, or have reached the iteration limit. In addition, max |x|
 // must be within the bounds. With the preconditioned norm, `rho` already belongs to the residual on all nodes.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(EndArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(StartEndArgs a) {
     const Scalars &s = *a.scalars;
     const double square = s.preconditioned ? s.whole_norm2 + fabs(s.rho) : s.whole_norm2;
     const bool ends = s.code == MAX_ITER || (s.code == CONVERGED && sqrt(square) <= s.threshold);
@@ -364,33 +367,33 @@ constexpr double NEAR_SCALE = 256.0;
 
 // Writes the scalars and the iterations in the ring buffer to host memory, which has less latency than a copy. The
 // findings in the input arrays are reported once, and then reset to zero. Called by one thread block.
-__device__ inline void report(Scalars &s, uint64_t *found, int steps) {
+__device__ inline void report(Scalars &s, uint64_t *host_scalars, int steps) {
     const uint64_t *words = reinterpret_cast<const uint64_t *>(&s);
-    const int count = (sizeof(Standing) + min(steps, s.ring_used) * sizeof(Step)) / sizeof(uint64_t);
-    for (int k = thread_of_block(); k < count; k += blockDim.x) found[k] = words[k];
+    const int count = (sizeof(LoopScalars) + min(steps, s.ring_used) * sizeof(Step)) / sizeof(uint64_t);
+    for (int k = thread_of_block(); k < count; k += blockDim.x) host_scalars[k] = words[k];
     __syncthreads();
     if (thread_of_block() == 0) s.largest = s.largest_guess = s.not_finite = 0;
 }
 
-struct SetOutArgs {
+struct StartLoopArgs {
     Scalars *scalars;
-    uint64_t *found; // all scalars except the ring buffer, in host memory
+    uint64_t *host_scalars; // all scalars except the ring buffer, in host memory
     // Fields of `Criterion` (src/krylov/solve_steps.rs); abs_tol is scaled.
-    double scale, rel_tol, abs_tol, futile, vanishing, rounding_fraction;
+    double scale, rel_tol, abs_tol, least_threshold_fraction, vanishing, rounding_fraction;
     int64_t max_iter, pause_at;
     int preconditioned, of_initial;
 };
 
 // Sets the scalars of the loop after the start, with the same decisions as src/krylov/solve and krylov/. If the loop
 // must not begin according to these decisions, marks it as ended. Called by one thread.
-__device__ inline void set_out(const SetOutArgs &a) {
+__device__ inline void start_loop(const StartLoopArgs &a) {
     Scalars &s = *a.scalars;
     const double b = sqrt(s.b_norm2), norm = sqrt(a.preconditioned ? s.rho : s.norm2);
     const bool guess = s.largest_guess != 0;
     const double initial = a.preconditioned ? norm : guess ? sqrt(s.whole_norm2) : b;
     const double reference = a.preconditioned || a.of_initial ? initial : b;
     const double asked = fmax(a.rel_tol * reference, a.abs_tol),
-                 threshold = fmax(asked, a.futile * (a.preconditioned ? norm : b));
+                 threshold = fmax(asked, a.least_threshold_fraction * (a.preconditioned ? norm : b));
     const bool positive = s.rho > 0.0 && is_finite(s.rho) && s.sigma > 0.0 && is_finite(s.sigma) && is_finite(s.norm2);
     // If the scale of the last solve does not fit, the host repeats the start (`Inputs::scale`).
     const double largest = a.scale * __longlong_as_double(s.largest);
@@ -413,18 +416,18 @@ __device__ inline void set_out(const SetOutArgs &a) {
     s.ring_used = 0;
 }
 
-extern "C" __global__ void __launch_bounds__(32) rrb_set_out_f64(SetOutArgs a) {
-    if (thread_of_block() == 0) set_out(a);
+extern "C" __global__ void __launch_bounds__(32) rrb_start_loop_f64(StartLoopArgs a) {
+    if (thread_of_block() == 0) start_loop(a);
     __syncthreads();
-    report(*a.scalars, a.found, 0);
+    report(*a.scalars, a.host_scalars, 0);
 }
 
 struct ReportArgs {
     Scalars *scalars;
-    uint64_t *found;
+    uint64_t *host_scalars;
     int steps; // maximum number of iterations that are copied from the ring buffer
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_report_f64(ReportArgs a) {
-    report(*a.scalars, a.found, a.steps);
+    report(*a.scalars, a.host_scalars, a.steps);
 }

@@ -47,7 +47,7 @@ struct TransferArgs {
 template <bool STORE> __device__ inline void transfer(const TransferArgs &a) {
     if (a.guard && a.guard->code != CONVERGED) return;
     over_own_rows(a.g, [&](int i, int row) {
-        double *natural = a.natural + row * a.ld + i, *place = a.colours + a.g.place_of(i, row);
+        double *natural = a.natural + row * a.ld + i, *place = a.colours + a.g.index_of_node(i, row);
         if (STORE) *natural = *place * a.scale;
         else *place = *natural * a.scale;
     });
@@ -161,7 +161,7 @@ RRB_KERNEL(rrb_advance_f64, UpdateArgs, THREADS, RESIDENT, advance<double>)
 RRB_KERNEL(rrb_advance_f32, UpdateArgs, THREADS, RESIDENT, advance<float>)
 
 // Computes target = per_unit * source + factor * target; a copy if factor = 0.
-template <class Target, class Source> __device__ inline void direct(const UpdateArgs &a) {
+template <class Target, class Source> __device__ inline void update_direction(const UpdateArgs &a) {
     Target *target = reinterpret_cast<Target *>(a.target);
     const Source *source = reinterpret_cast<const Source *>(a.source);
     over_area(a.g, [&](int i, int j) {
@@ -175,9 +175,9 @@ template <class Target, class Source> __device__ inline void direct(const Update
 }
 
 // The suffix of a name is the precision of the source; for rrb_narrow_f32, it is the precision of the target.
-RRB_KERNEL(rrb_direction_f64, UpdateArgs, THREADS, RESIDENT, (direct<double, double>))
-RRB_KERNEL(rrb_direction_f32, UpdateArgs, THREADS, RESIDENT, (direct<double, float>))
-RRB_KERNEL(rrb_narrow_f32, UpdateArgs, THREADS, RESIDENT, (direct<float, double>))
+RRB_KERNEL(rrb_direction_f64, UpdateArgs, THREADS, RESIDENT, (update_direction<double, double>))
+RRB_KERNEL(rrb_direction_f32, UpdateArgs, THREADS, RESIDENT, (update_direction<double, float>))
+RRB_KERNEL(rrb_narrow_f32, UpdateArgs, THREADS, RESIDENT, (update_direction<float, double>))
 
 struct ProductArgs {
     Geometry g;
@@ -193,7 +193,7 @@ struct ProductArgs {
 
 // Returns the couplings of a node in t, and v at the neighbours to which they lead in u. Diagonal couplings come last;
 // they are zero with 5 points.
-__device__ inline void around(const ProductArgs &a, int colour, int64_t c, double (&t)[8], double (&u)[8]) {
+__device__ inline void load_neighbours(const ProductArgs &a, int colour, int64_t c, double (&t)[8], double (&u)[8]) {
     straight_couplings(a.g, a.m.straight, colour, c, t);
     straight_values(a.g, a.v, colour, c, u);
     if (!a.nine_points) {
@@ -206,7 +206,7 @@ __device__ inline void around(const ProductArgs &a, int colour, int64_t c, doubl
 
 __device__ inline double row_of_a(const ProductArgs &a, int colour, int64_t c) {
     double t[8], u[8];
-    around(a, colour, c, t, u);
+    load_neighbours(a, colour, c, t, u);
     const double near = (t[0] * u[0] + t[1] * u[1]) + (t[2] * u[2] + t[3] * u[3]);
     const double far = (t[4] * u[4] + t[5] * u[5]) + (t[6] * u[6] + t[7] * u[7]);
     return a.m.center[colour * a.g.plane + c] * a.v[colour * a.g.plane + c] + (near + far);
@@ -216,14 +216,14 @@ __device__ inline double row_of_a(const ProductArgs &a, int colour, int64_t c) {
 __device__ inline double residual_of_row(const ProductArgs &a, int colour, int64_t c) {
     const int64_t e = colour * a.g.plane + c;
     double t[8], u[8];
-    around(a, colour, c, t, u);
+    load_neighbours(a, colour, c, t, u);
     return residual_of_row(a.b[e], a.m.center[e], a.v[e], t, u);
 }
 
 // Computes out = A v. With `partial`, also computes sigma = <v, A v>, and ends the iteration.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64(ProductArgs a) {
     if (a.how == LOOP && a.scalars->code != RUNNING) {
-        if (a.conditional && blockIdx.x == 0 && thread_of_block() == 0) set_loop(a.conditional, *a.scalars);
+        if (a.conditional && blockIdx.x == 0 && thread_of_block() == 0) set_loop_condition(a.conditional, *a.scalars);
         return;
     }
     double sigma = 0.0;
@@ -243,7 +243,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64
     if (!a.partial) return;
     sum_parts(a.g, a.partial, &a.scalars->ticket, [&](double all) {
         end_of_iteration(*a.scalars, all, a.how);
-        if (a.how == LOOP && a.conditional) set_loop(a.conditional, *a.scalars);
+        if (a.how == LOOP && a.conditional) set_loop_condition(a.conditional, *a.scalars);
     });
 }
 

@@ -32,8 +32,8 @@ constexpr int PATCH = 8;
 constexpr int MOST_BLOCKS = 528;
 constexpr int RESIDENT = 4;
 // Number of (I, J) of a tile in a sweep, including the additional row and column of b1. There is one thread per (I, J).
-constexpr int HALO = (TILE_X + 1) * (TILE_Y + 1);
-constexpr int SWEEP_THREADS = (HALO + 31) / 32 * 32;
+constexpr int SWEEP_PLACES = (TILE_X + 1) * (TILE_Y + 1);
+constexpr int SWEEP_THREADS = (SWEEP_PLACES + 31) / 32 * 32;
 enum Colour { R1, R2, B1, B2 };
 enum Straight { W, E, S, N };
 enum Diagonal { SW, SE, NW, NE };
@@ -58,7 +58,7 @@ struct Geometry {
 
     __device__ int64_t at(int i, int j) const { return int64_t(j + 1) * stride + block + i; }
     // Returns the index of node (i, j) in the planes of all colours.
-    __device__ int64_t place_of(int i, int j) const {
+    __device__ int64_t index_of_node(int i, int j) const {
         const int ii = i + shift_x, jj = j + shift_y;
         return colour_of(ii, jj) * plane + at(ii >> 1, jj >> 1);
     }
@@ -80,7 +80,7 @@ struct Single {
     static __device__ float widen(float v) { return v; }
 };
 // bf16: the upper half of a float.
-struct Brain {
+struct BrainFloat {
     struct Stored {
         uint16_t bits;
     };
@@ -95,7 +95,7 @@ struct Brain {
 #define RRB_IN_FORMATS(NAME, ARGS, THREADS, BLOCKS, BLOCKS_SHORT, BODY)                                                \
     RRB_KERNEL(NAME##_f64, ARGS<Double>, THREADS, BLOCKS, BODY)                                                        \
     RRB_KERNEL(NAME##_f32, ARGS<Single>, THREADS, BLOCKS_SHORT, BODY)                                                  \
-    RRB_KERNEL(NAME##_bf16, ARGS<Brain>, THREADS, BLOCKS_SHORT, BODY)
+    RRB_KERNEL(NAME##_bf16, ARGS<BrainFloat>, THREADS, BLOCKS_SHORT, BODY)
 #define RRB_KERNEL(NAME, ARGS, THREADS, BLOCKS, BODY)                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) NAME(ARGS a) { BODY(a); }
 
@@ -113,7 +113,7 @@ struct Grid {
     float *short_h;
     void *short_s, *short_d;
     // On recursion grids: the matrix before the levels change it, in the format of M, with 4 planes each.
-    void *kept_excess, *kept_corners, *kept_black;
+    void *original_excess, *original_corners, *original_black;
 };
 
 // Storage of the values at the nodes that a grid keeps (b2): the four colours of the next grid, or the vectors of the
@@ -140,7 +140,7 @@ template <class F> struct Level {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     Geometry g;
-    const Real *h;                          // 1 / d of r1, r2, b1; with ALONE also 1 / center of b2
+    const Real *h;                          // 1 / d of r1, r2, b1; with TRUNCATED also 1 / center of b2
     const Stored *s, *d;                    // couplings, as in Grid
     Real *z;                                // right-hand side in the forward half, solution in the backward half
     Real *y;                                // y of b1 in the forward half
@@ -162,7 +162,7 @@ template <class F> __device__ inline void over_rows(int nx, int first, int end, 
 
 // Order of the tiles. The passes of an iteration alternate between forward and backward, so that each begins with the
 // data that the previous pass left in the L2 cache.
-enum Way { FORWARDS, BACKWARDS };
+enum TileOrder { FORWARDS, BACKWARDS };
 
 // Flags of the tiles first, first + step, ... of this thread block: whether they are uniform. The flags are loaded
 // before the first tile, because loading them tile by tile takes longer. Tiles beyond the first MOST count as not
@@ -194,11 +194,11 @@ __device__ inline auto uniform_tiles(int first, int step, int count, IsUniform i
 
 // Calls f(I, J) for all (I, J) of those tiles that this thread block of the team processes. Only the first THREADS
 // threads of each thread block call f.
-template <Way WAY = FORWARDS, class F>
+template <TileOrder ORDER = FORWARDS, class F>
 __device__ inline void over_places(const Geometry &g, const Tiles &tiles, Team team, F f) {
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
     for (int k = first_tile(tiles, team); k < tiles.end; k += team.size()) {
-        const int tile = WAY == FORWARDS ? k : tiles.first + tiles.end - 1 - k, row = quotient(tile, tiles.across);
+        const int tile = ORDER == FORWARDS ? k : tiles.first + tiles.end - 1 - k, row = quotient(tile, tiles.across);
         const int i = (tile - row * tiles.across) * TILE_X + ti, j = row * TILE_Y + tj;
         if (tj < TILE_Y && i < g.cx && j < g.cy) f(i, j);
     }

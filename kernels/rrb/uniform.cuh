@@ -13,24 +13,24 @@ __device__ inline int patch_of(const Geometry &g, int i, int j) { return j / PAT
 
 struct UniformArgs {
     Geometry g;
-    const uint8_t *same; // per patch: whether its rows are equal
-    uint8_t *uniform;    // per tile: whether it is uniform
-    uint64_t *count;     // number of uniform tiles
-    Geometry next;       // the next grid; its nodes are the b2 nodes of this grid
-    uint8_t *next_same;  // null: there is no next grid
+    const uint8_t *equal_rows; // per patch: whether its rows are equal
+    uint8_t *uniform;          // per tile: whether it is uniform
+    uint64_t *count;           // number of uniform tiles
+    Geometry next;             // the next grid; its nodes are the b2 nodes of this grid
+    uint8_t *next_equal_rows;  // null: there is no next grid
 };
 
 // There is one thread for each tile of the grid, and one for each patch of the next grid. A tile is uniform if the rows
 // in its patches and in the patches around it are equal. A patch of the next grid corresponds to two patches of this
 // grid in each direction, up to an offset of one (I, J). Its rows are equal if the rows in these patches and in the
 // patches around them are equal.
-__device__ inline void spread_uniform(const UniformArgs &a, int k) {
+__device__ inline void find_uniform_tiles(const UniformArgs &a, int k) {
     const int across = patches(a.g.cx), down = patches(a.g.cy);
     const auto all = [&](int x0, int y0, int x1, int y1) {
         if (x0 < 0 || y0 < 0 || x1 > across || y1 > down) return false;
         for (int y = y0; y < y1; ++y) {
             for (int x = x0; x < x1; ++x) {
-                if (!a.same[y * across + x]) return false;
+                if (!a.equal_rows[y * across + x]) return false;
             }
         }
         return true;
@@ -43,12 +43,12 @@ __device__ inline void spread_uniform(const UniformArgs &a, int k) {
         a.uniform[k] = uniform;
         if (uniform) atomicAdd(reinterpret_cast<unsigned long long *>(a.count), 1ull);
     }
-    if (a.next_same && k < patches(a.next.cx) * patches(a.next.cy)) {
+    if (a.next_equal_rows && k < patches(a.next.cx) * patches(a.next.cy)) {
         const int x = k % patches(a.next.cx) * 2, y = k / patches(a.next.cx) * 2;
-        a.next_same[k] = all(x - 1, y - 1, x + 3, y + 3);
+        a.next_equal_rows[k] = all(x - 1, y - 1, x + 3, y + 3);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_uniform_f64(UniformArgs a) {
-    spread_uniform(a, blockIdx.x * THREADS + thread_of_block());
+    find_uniform_tiles(a, blockIdx.x * THREADS + thread_of_block());
 }

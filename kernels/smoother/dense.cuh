@@ -10,9 +10,9 @@
 // is therefore read from L2 once per 64 columns, which is 16 flops per byte. The helpers load the operands of
 // right-hand sides several steps ahead, because some of the loads have a long latency.
 //
-// Of the 64 results of a multiplying thread, LATER results remain in shared memory and are written during the next
-// group. The others are written immediately. There is no barrier of the whole thread block. Instead, barriers in shared
-// memory signal which data are available and which have been read.
+// Of the 64 results of a multiplying thread, LATER_RESULTS remain in shared memory and are written during the
+// next group. The others are written immediately. There is no barrier of the whole thread block. Instead, barriers in
+// shared memory signal which data are available and which have been read.
 //
 // The result is the new u itself, so that u need not be read when the result is written. The right-hand side contains
 // (1 - omega) A_b u_b instead of -omega A_b u_b:
@@ -29,15 +29,15 @@
 namespace blocks {
 
 constexpr int COLUMNS = 32, WARPS = 8, HELPERS = 4, DENSE_THREADS = (WARPS + HELPERS) * 32, TILES = 32 / WARPS;
-constexpr int STEP = 8 * TILE_CELLS, RIGHT = 8 * COLUMNS, STEPS = TILE_CELLS / 8, BUFFERS = HELPERS, LATER = 40,
-              CLUSTER = 2;
-// Sizes in shared memory, in values. BUFFER_VALUES: all buffers. RESULTS: the results that are written during the next
-// group.
-constexpr int BUFFER_VALUES = BUFFERS * (STEP + RIGHT), RESULTS = LATER * WARPS * 32;
-// A turn of a helper warp is its work for one step, every HELPERS-th step. AT_ONCE: number of results per turn that a
-// helper writes for each of two threads. PAUSE: number of turns of the next group before a helper writes the first
-// results. During these turns, the multiplying warps still store their results.
-constexpr int AT_ONCE = 4, PAUSE = 2;
+constexpr int STEP_VALUES = 8 * TILE_CELLS, RIGHT_VALUES = 8 * COLUMNS, STEPS = TILE_CELLS / 8, BUFFERS = HELPERS,
+              LATER_RESULTS = 40, CLUSTER = 2;
+// Sizes in shared memory, in values. BUFFER_VALUES: all buffers. RESULT_VALUES: the results that are written during the
+// next group.
+constexpr int BUFFER_VALUES = BUFFERS * (STEP_VALUES + RIGHT_VALUES), RESULT_VALUES = LATER_RESULTS * WARPS * 32;
+// A turn of a helper warp is its work for one step, every HELPERS-th step. RESULTS_PER_TURN: number of results per turn
+// that a helper writes for each of two threads. PAUSE_TURNS: number of turns of the next group before a helper writes
+// the first results. During these turns, the multiplying warps still store their results.
+constexpr int RESULTS_PER_TURN = 4, PAUSE_TURNS = 2;
 
 #if defined(RRB_EMULATED) || __CUDA_ARCH__ >= 900
 // Computes c += a b in a warp, for matrices a (16 x 8), b (8 x 8) and c (16 x 8). In lane l, a[e] is element (l/4 + 8
@@ -67,8 +67,8 @@ __device__ __forceinline__ void multiply_add(double (&c)[4], const double (&a)[4
 }
 
 // Barriers. FULL and EMPTY: one barrier per buffer. FULL: the inverse and the right-hand sides of the buffer are
-// available. EMPTY: the multiplying warps of both thread blocks have read the buffer. RESULTS_STORED: the LATER results
-// of each thread are in shared memory. RESULTS_READ: the helpers have read these results from shared memory.
+// available. EMPTY: the multiplying warps of both thread blocks have read the buffer. RESULTS_STORED: the LATER_RESULTS
+// results of each thread are in shared memory. RESULTS_READ: the helpers have read these results from shared memory.
 constexpr int FULL = 0, EMPTY = BUFFERS, RESULTS_STORED = 2 * BUFFERS, RESULTS_READ = RESULTS_STORED + 1;
 constexpr int BARRIERS = RESULTS_READ + 1;
 
@@ -79,13 +79,13 @@ struct Pipeline {
     const double *packed;
     static inline unsigned long long arrived[BARRIERS];
 
-    Pipeline(double *places, unsigned long long *, const double *packed) : memory(places), packed(packed) {
+    Pipeline(double *values, unsigned long long *, const double *packed) : memory(values), packed(packed) {
         if (threadIdx.x < BARRIERS) arrived[threadIdx.x] = 0;
         __syncthreads();
     }
-    static void meet() {}
+    static void sync_cluster() {}
     // Waits until use number `use` of a barrier is complete. The lanes of a warp continue together.
-    void until(int barrier, unsigned use) const {
+    void wait_for(int barrier, unsigned use) const {
         const unsigned count = barrier < EMPTY ? 1 : barrier == RESULTS_READ ? HELPERS : WARPS;
         while (!__shfl_sync(0xffffffffu, arrived[barrier] >= count * (use + 1ull), 0)) {}
     }
@@ -96,9 +96,12 @@ struct Pipeline {
     }
     void release(int buffer, unsigned) const { arrive(EMPTY + buffer); }
     void fetch(unsigned, int) const {}
-    void put(int buffer, int at, double r) const { memory[buffer * (STEP + RIGHT) + STEP + at] = r; }
+    void put(int buffer, int at, double r) const {
+        memory[buffer * (STEP_VALUES + RIGHT_VALUES) + STEP_VALUES + at] = r;
+    }
     void load(unsigned q, int buffer, int at, double &first, double &second) const {
-        const double *from = at < STEP ? packed + q % STEPS * STEP + at : memory + buffer * (STEP + RIGHT) + at;
+        const double *from = at < STEP_VALUES ? packed + q % STEPS * STEP_VALUES + at
+                                              : memory + buffer * (STEP_VALUES + RIGHT_VALUES) + at;
         first = from[0];
         second = from[1];
     }
@@ -108,10 +111,10 @@ struct Pipeline {
 struct Pipeline {
     unsigned memory, barriers, rank; // two addresses in shared memory; rank of the thread block in the cluster
     const double *packed;
-    static constexpr unsigned BYTES = 8 * (STEP + RIGHT);
+    static constexpr unsigned BYTES = 8 * (STEP_VALUES + RIGHT_VALUES);
 
-    __device__ __forceinline__ Pipeline(double *places, unsigned long long *all, const double *packed)
-        : memory(__cvta_generic_to_shared(places)), barriers(__cvta_generic_to_shared(all)), packed(packed) {
+    __device__ __forceinline__ Pipeline(double *values, unsigned long long *all, const double *packed)
+        : memory(__cvta_generic_to_shared(values)), barriers(__cvta_generic_to_shared(all)), packed(packed) {
         asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
         if (threadIdx.x == 0) {
             auto begin = [&](int barrier, unsigned count) {
@@ -126,15 +129,15 @@ struct Pipeline {
             begin(RESULTS_READ, HELPERS);
             asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         }
-        meet();
+        sync_cluster();
     }
 
-    static __device__ __forceinline__ void meet() {
+    static __device__ __forceinline__ void sync_cluster() {
         asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
     }
 
     // Waits until use number `use` of a barrier is complete.
-    __device__ __forceinline__ void until(int barrier, unsigned use) const {
+    __device__ __forceinline__ void wait_for(int barrier, unsigned use) const {
         asm volatile("{\n.reg .pred done;\n"
                      "again:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
                      "@done bra over;\nbra again;\nover:\n}" ::"r"(barriers + 8 * barrier),
@@ -167,18 +170,20 @@ struct Pipeline {
     // Called by one thread: loads this thread block's half of the inverse's columns of step q into the buffers of both
     // thread blocks.
     __device__ __forceinline__ void fetch(unsigned q, int buffer) const {
-        constexpr unsigned HALF = 8 * STEP / CLUSTER;
+        constexpr unsigned HALF = 8 * STEP_VALUES / CLUSTER;
         const unsigned full = barriers + 8 * (FULL + buffer);
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full), "n"(8 * STEP) : "memory");
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(full), "n"(8 * STEP_VALUES)
+            : "memory");
         asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
                      "[%0], [%1], %2, [%3], %4;" ::"r"(memory + buffer * BYTES + rank * HALF),
-            "l"(packed + q % STEPS * STEP + rank * (STEP / CLUSTER)), "n"(HALF), "r"(full),
+            "l"(packed + q % STEPS * STEP_VALUES + rank * (STEP_VALUES / CLUSTER)), "n"(HALF), "r"(full),
             "h"(static_cast<uint16_t>((1 << CLUSTER) - 1))
             : "memory");
     }
 
     __device__ __forceinline__ void put(int buffer, int at, double r) const {
-        asm volatile("st.shared.f64 [%0], %1;" ::"r"(memory + buffer * BYTES + 8 * (STEP + at)), "d"(r) : "memory");
+        asm volatile("st.shared.f64 [%0], %1;" ::"r"(memory + buffer * BYTES + 8 * (STEP_VALUES + at)), "d"(r)
+            : "memory");
     }
 
     // Reads two adjacent values of a step. The values of the inverse are stored before the right-hand sides.
@@ -205,12 +210,12 @@ template <int POINTS, bool ONE> struct RightHandSide {
     double v[VALUES];
 
     static __device__ __forceinline__ bool inside(int i) { return unsigned(i) < 8u; }
-    static __device__ __forceinline__ bool own(int q, int i, int j, int k) {
+    static __device__ __forceinline__ bool in_block(int q, int i, int j, int k) {
         return inside(i + q % 3 - 1) && inside(j + q / 3 % 3 - 1) && inside(k + q / 9 - 1);
     }
 
     // Starts the loads of the operands.
-    __device__ __forceinline__ void begin(const Column &c, int i, int j, int k) {
+    __device__ __forceinline__ void start_loads(const Column &c, int i, int j, int k) {
         const double *u = c.u + k * c.plane + j * c.row + i;
         v[0] = __ldg(c.f + k * c.f_plane + j * c.f_row + i);
         if (POINTS == 7 && ONE) {
@@ -227,7 +232,7 @@ template <int POINTS, bool ONE> struct RightHandSide {
         }
     }
 
-    __device__ __forceinline__ double end(
+    __device__ __forceinline__ double value(
         const RelaxArgs &a, const volatile double (*weights)[2], int i, int j, int k) const {
         if (POINTS == 7 && ONE) {
             double r = v[0] - (i == 0 ? a.entries[12] : a.entries[14]) * v[1];
@@ -241,7 +246,7 @@ template <int POINTS, bool ONE> struct RightHandSide {
         for (int n = 1; n < VALUES; ++n) {
             const int q = POINTS == 7 ? ORDER[(n - 1) % 7] : n - 1;
             // The weights are read again for each cell, because there are not enough registers for all of them.
-            r += weights[q][own(q, i, j, k)] * v[n];
+            r += weights[q][in_block(q, i, j, k)] * v[n];
         }
         return r;
     }
@@ -250,10 +255,11 @@ template <int POINTS, bool ONE> struct RightHandSide {
 // A line of eight results along y: results 8 n, ..., 8 n + 7 of one thread. The product has one row per cell of a
 // block: row 64 w + 16 m + 8 e + g belongs to the cell x = g, y = 2 m + e, z = w. Warp w computes the rows from 64 w
 // on, and g is lane / 4. `out` is the address of the first result, or NULL beyond the last block.
-struct Line {
+struct ResultLine {
     double *out;
     int64_t row, plane;
-    __device__ __forceinline__ Line(const RelaxArgs &a, const Column *columns, unsigned round, int n, int lane, int z) {
+    __device__ __forceinline__ ResultLine(
+        const RelaxArgs &a, const Column *columns, unsigned round, int n, int lane, int z) {
         const int number = n / 2 * 8 + lane % 4 * 2 + n % 2;
         const Column &c = columns[number];
         row = c.row;
@@ -263,8 +269,9 @@ struct Line {
 };
 
 // Work of a helper warp: right-hand sides, loads of the inverse, and the delayed results of the previous group.
-template <int POINTS, bool ONE> __device__ __forceinline__ void help(const RelaxArgs &a, const Pipeline &pipeline,
-    const double *results, Column (*columns)[COLUMNS], double (*weights)[2], unsigned rounds) {
+template <int POINTS, bool ONE> __device__ __forceinline__ void run_helper_warp(const RelaxArgs &a,
+    const Pipeline &pipeline, const double *results, Column (*columns)[COLUMNS], double (*weights)[2],
+    unsigned rounds) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32 - WARPS, cell = lane & 7;
     // All helper warps write the same values, so no synchronization is needed.
     if (lane < 27) weights[lane][0] = -a.omega * a.entries[lane], weights[lane][1] = (1.0 - a.omega) * a.entries[lane];
@@ -274,16 +281,17 @@ template <int POINTS, bool ONE> __device__ __forceinline__ void help(const Relax
     int64_t row = 0, apart = 0;
     auto write = [&](unsigned round, int first) {
         if (first % 8 == 0) {
-            const Line line(a, columns[round % 3], round, first / 8, lane, warp);
+            const ResultLine line(a, columns[round % 3], round, first / 8, lane, warp);
             out = line.out, row = line.row, apart = HELPERS * line.plane;
         }
         if (!out) return;
         const double *from = results + first * WARPS * 32 + warp * 32 + lane;
-        double v[AT_ONCE][2];
+        double v[RESULTS_PER_TURN][2];
 #pragma unroll
-        for (int r = 0; r < AT_ONCE; ++r) v[r][0] = from[r * WARPS * 32], v[r][1] = from[(r * WARPS + HELPERS) * 32];
+        for (int r = 0; r < RESULTS_PER_TURN; ++r)
+            v[r][0] = from[r * WARPS * 32], v[r][1] = from[(r * WARPS + HELPERS) * 32];
 #pragma unroll
-        for (int r = 0; r < AT_ONCE; ++r) {
+        for (int r = 0; r < RESULTS_PER_TURN; ++r) {
             out[0] = v[r][0];
             out[apart] = v[r][1];
             out += row;
@@ -316,31 +324,31 @@ template <int POINTS, bool ONE> __device__ __forceinline__ void help(const Relax
             for (int first = 0; first < 8; first += TOGETHER) {
                 RightHandSide<POINTS, ONE> sides[TOGETHER];
 #pragma unroll
-                for (int n = 0; n < TOGETHER; ++n) sides[n].begin(group[(first + n) * 4 + lane / 8], cell, j, k);
+                for (int n = 0; n < TOGETHER; ++n) sides[n].start_loads(group[(first + n) * 4 + lane / 8], cell, j, k);
 #pragma unroll
-                for (int n = 0; n < TOGETHER; ++n) r[first + n] = sides[n].end(a, weights, cell, j, k);
+                for (int n = 0; n < TOGETHER; ++n) r[first + n] = sides[n].value(a, weights, cell, j, k);
             }
             const unsigned use = round * (STEPS / HELPERS) + turn;
-            if (use > 0) pipeline.until(EMPTY + warp, use - 1);
+            if (use > 0) pipeline.wait_for(EMPTY + warp, use - 1);
             if (lane == 0) pipeline.fetch(s, warp);
 #pragma unroll
             for (int n = 0; n < 8; ++n) pipeline.put(warp, n * 32 + lane, r[n]);
             pipeline.arrive(FULL + warp);
-            const int first = (turn - PAUSE) * AT_ONCE;
-            if (round > 0 && first >= 0 && first < LATER) {
-                if (first == 0) pipeline.until(RESULTS_STORED, round - 1);
+            const int first = (turn - PAUSE_TURNS) * RESULTS_PER_TURN;
+            if (round > 0 && first >= 0 && first < LATER_RESULTS) {
+                if (first == 0) pipeline.wait_for(RESULTS_STORED, round - 1);
                 write(round - 1, first);
-                if (first + AT_ONCE == LATER) pipeline.arrive(RESULTS_READ);
+                if (first + RESULTS_PER_TURN == LATER_RESULTS) pipeline.arrive(RESULTS_READ);
             }
         }
     }
-    pipeline.until(RESULTS_STORED, rounds - 1);
+    pipeline.wait_for(RESULTS_STORED, rounds - 1);
 #pragma unroll 1
-    for (int first = 0; first < LATER; first += AT_ONCE) write(rounds - 1, first);
+    for (int first = 0; first < LATER_RESULTS; first += RESULTS_PER_TURN) write(rounds - 1, first);
 }
 
 // Work of a multiplying warp: 64 rows of z = A_b^-1 r for COLUMNS blocks, accumulated over STEPS steps.
-__device__ __forceinline__ void multiply(
+__device__ __forceinline__ void run_multiplying_warp(
     const RelaxArgs &a, const Pipeline &pipeline, double *results, Column (*columns)[COLUMNS], unsigned rounds) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, g = lane >> 2, t = lane & 3;
     double sum[TILES][COLUMNS / 8][4], left[2][4], right[COLUMNS / 8][2];
@@ -365,10 +373,10 @@ __device__ __forceinline__ void multiply(
 #pragma unroll 1
         for (int s = 0; s < STEPS; ++s) {
             const int buffer = s % BUFFERS;
-            pipeline.until(FULL + buffer, round * (STEPS / BUFFERS) + s / BUFFERS);
+            pipeline.wait_for(FULL + buffer, round * (STEPS / BUFFERS) + s / BUFFERS);
 #pragma unroll
             for (int c = 0; c < COLUMNS / 8; ++c)
-                pipeline.load(s, buffer, STEP + (c * 8 + g) * 8 + 2 * t, right[c][0], right[c][1]);
+                pipeline.load(s, buffer, STEP_VALUES + (c * 8 + g) * 8 + 2 * t, right[c][0], right[c][1]);
             load_left(s, 0);
 #pragma unroll
             for (int m = 0; m < TILES; ++m) {
@@ -379,16 +387,16 @@ __device__ __forceinline__ void multiply(
             const double *last = left[(TILES - 1) % 2];
             pipeline.release(buffer, (__double2hiint(last[1]) ^ __double2hiint(last[3])) & zero);
         }
-        if (round > 0) pipeline.until(RESULTS_READ, round - 1);
+        if (round > 0) pipeline.wait_for(RESULTS_READ, round - 1);
 #pragma unroll
         for (int n = 0; n < COLUMNS / 4; ++n) {
             auto result = [&](int j) { return sum[j / 2][n / 2][j % 2 * 2 + n % 2]; };
-            if (8 * n < LATER) {
+            if (8 * n < LATER_RESULTS) {
 #pragma unroll
                 for (int j = 0; j < 8; ++j) results[(8 * n + j) * WARPS * 32 + threadIdx.x] = result(j);
-                if (8 * n + 8 == LATER) pipeline.arrive(RESULTS_STORED);
+                if (8 * n + 8 == LATER_RESULTS) pipeline.arrive(RESULTS_STORED);
             } else {
-                const Line line(a, columns[round % 3], round, n, lane, warp);
+                const ResultLine line(a, columns[round % 3], round, n, lane, warp);
                 if (line.out) {
 #pragma unroll
                     for (int j = 0; j < 8; ++j) line.out[j * line.row] = result(j);
@@ -398,22 +406,22 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// Relaxes all items of a launch. The caller provides shared memory: BUFFER_VALUES + RESULTS values at `memory`, the
-// columns of three groups, the weights, and the barriers.
+// Relaxes all items of a launch. The caller provides shared memory: BUFFER_VALUES + RESULT_VALUES values at `memory`,
+// the columns of three groups, the weights, and the barriers.
 __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *memory, Column (*columns)[COLUMNS],
     double (*weights)[2], unsigned long long *barriers) {
     const unsigned groups = (a.count + COLUMNS - 1) / COLUMNS, rounds = (groups + gridDim.x - 1) / gridDim.x;
     const Pipeline pipeline(memory, barriers, a.tables[TILE_CELLS - 1].packed);
     double *const results = memory + BUFFER_VALUES;
     wait_for_previous();
-    if (threadIdx.x < WARPS * 32) multiply(a, pipeline, results, columns, rounds);
-    else if (a.points == 7 && a.omega == 1.0) help<7, true>(a, pipeline, results, columns, weights, rounds);
-    else if (a.points == 7) help<7, false>(a, pipeline, results, columns, weights, rounds);
-    else help<27, false>(a, pipeline, results, columns, weights, rounds);
+    if (threadIdx.x < WARPS * 32) run_multiplying_warp(a, pipeline, results, columns, rounds);
+    else if (a.points == 7 && a.omega == 1.0) run_helper_warp<7, true>(a, pipeline, results, columns, weights, rounds);
+    else if (a.points == 7) run_helper_warp<7, false>(a, pipeline, results, columns, weights, rounds);
+    else run_helper_warp<27, false>(a, pipeline, results, columns, weights, rounds);
     // No thread block exits while the other one may still write to its shared memory. __syncwarp() is required because
     // lanes may have diverged: those beyond the last block write no results.
     __syncwarp();
-    Pipeline::meet();
+    Pipeline::sync_cluster();
 }
 #else
 // The kernel only traps, because it is never launched on these architectures (`allow_dense`).

@@ -13,7 +13,7 @@
 // line of eight cells in registers, along z, x or y. The line of thread t has the indices (t & 7, t >> 3) in the other
 // two directions. Lines are transposed through shared memory, 4 KB per tile. The index of a cell is permuted so that
 // all transposes are free of bank conflicts:
-//     place(x, y, z) = z*64 + ((y & 6) | ((y ^ z) & 1))*8 + ((x ^ y) & 7)      (16 banks of 8 bytes)
+//     shared_index(x, y, z) = z*64 + ((y & 6) | ((y ^ z) & 1))*8 + ((x ^ y) & 7)      (16 banks of 8 bytes)
 // Global memory is accessed in rows of eight cells, 64 bytes.
 //
 // One launch per sweep; `smoother_relax_dense_f64` is launched once per stage. Items are sorted by stages (colours) and
@@ -26,9 +26,9 @@
 //
 // A separate launch exchanges ghost cells before the first sweep of a call. In each sweep but the last, whole tiles at
 // the edge of a patch write their faces to a buffer (`store_faces`). The adjacent tiles read this buffer in the next
-// sweep (`around`). Two such buffers are used alternately. Each tile is relaxed once per sweep, so the buffer contains
-// the values that an exchange before the next sweep would copy. The last sweep also writes the faces that it reads to
-// the ghost cells. A launch begins while the previous one ends (`let_next_begin`).
+// sweep (`load_faces`). Two such buffers are used alternately. Each tile is relaxed once per sweep, so the buffer
+// contains the values that an exchange before the next sweep would copy. The last sweep also writes the faces that it
+// reads to the ghost cells. A launch begins while the previous one ends (`let_next_begin`).
 //
 // Memory traffic per cell and sweep: f is read, u is read and written, together 24 bytes. The traffic through L2 with
 // 8^3 blocks is 37 bytes, because a row of u in a block occupies three sectors of 32 bytes, and faces are read twice.
@@ -51,10 +51,10 @@
 namespace blocks {
 
 // Shape of an item that is one whole block of 8^3 cells.
-constexpr unsigned CUBE = 0x111888;
+constexpr unsigned CUBE_SHAPE = 0x111888;
 
 // Returns whether an item fills 8 x 8 x 8 cells with adjacent blocks, whose sides divide 8.
-__device__ __forceinline__ bool whole(unsigned shape) {
+__device__ __forceinline__ bool fills_tile(unsigned shape) {
     const unsigned lengths[3] = {shape & 15, shape >> 4 & 15, shape >> 8 & 15},
                    counts[3] = {shape >> 12 & 15, shape >> 16 & 15, shape >> 20 & 15};
     bool all = !(shape & STRIDED);
@@ -63,19 +63,19 @@ __device__ __forceinline__ bool whole(unsigned shape) {
     return all;
 }
 
-// Copies a box of ghost cells from another patch in the arrays u[which]; with `both`, also to u[1 - which]. Each thread
-// reads all its values before it writes them.
-__device__ __forceinline__ void exchange(const BlockPatch *patches, const BlockCopy &c, int which, bool both) {
+// Copies a box of ghost cells from another patch in the arrays u[array_index]; with `both`, also to u[1 - array_index].
+// Each thread reads all its values before it writes them.
+__device__ __forceinline__ void exchange(const BlockPatch *patches, const BlockCopy &c, int array_index, bool both) {
     const BlockPatch &to = patches[c.to_patch], &from = patches[c.from_patch];
     const int64_t to_row = to.nx + 2, to_plane = to_row * (to.ny + 2);
     const int64_t from_row = from.nx + 2, from_plane = from_row * (from.ny + 2);
-    const double *read = from.u[which] + c.from;
+    const double *read = from.u[array_index] + c.from;
     const int cells = c.nx * c.ny * c.nz;
     // With m = 2^20 / n + 1, the integer part of q m / 2^20 is that of q / n for all q < 512. in_x and in_y are m for n
     // = nx and n = ny.
     const unsigned in_x = (1u << 20) / c.nx + 1, in_y = (1u << 20) / c.ny + 1;
     double v[BOX_CELLS / TILE_THREADS];
-    int64_t place[BOX_CELLS / TILE_THREADS];
+    int64_t target[BOX_CELLS / TILE_THREADS];
     wait_for_previous();
 #pragma unroll
     for (int n = 0; n < BOX_CELLS / TILE_THREADS; ++n) {
@@ -83,20 +83,20 @@ __device__ __forceinline__ void exchange(const BlockPatch *patches, const BlockC
         if (q >= cells) continue;
         const int rows = q * in_x >> 20, i = q - rows * c.nx, k = rows * in_y >> 20, j = rows - k * c.ny;
         v[n] = load_relaxed(read + k * from_plane + j * from_row + i);
-        place[n] = c.to + k * to_plane + j * to_row + i;
+        target[n] = c.to + k * to_plane + j * to_row + i;
     }
 #pragma unroll
     for (int n = 0; n < BOX_CELLS / TILE_THREADS; ++n) {
         if (static_cast<int>(threadIdx.x) + n * TILE_THREADS >= cells) continue;
-        store_relaxed(to.u[which] + place[n], v[n]);
-        if (both) store_relaxed(to.u[1 - which] + place[n], v[n]);
+        store_relaxed(to.u[array_index] + target[n], v[n]);
+        if (both) store_relaxed(to.u[1 - array_index] + target[n], v[n]);
     }
 }
 
 struct ExchangeArgs {
     const BlockPatch *patches;
     const BlockCopy *copies;
-    int which;
+    int array_index;
     int both; // write to both arrays, so that block Jacobi's second array has the same ghost cells
 };
 
@@ -111,21 +111,21 @@ struct BlockCopyArgs {
     const BlockPatch *patches;
     const BlockSegment *segments;
     int from, to;
-    int ghosts; // copy only the ghost layer
+    int ghosts_only; // copy only the ghost layer
 };
 
 // Tile of at most 8^3 cells of a patch.
 struct BlockRegion {
     int patch, x, y, z;
-    int64_t number; // number of the first value of the patch: first the cells of u, then those of f
+    int64_t first_value; // number of the first value of the patch: first the cells of u, then those of f
 };
 
 struct PatchArgs {
     const BlockPatch *patches;
     const BlockRegion *regions;
-    int which;
+    int array_index;
     double *sums; // sums of (scale r)^2, one per region
-    unsigned long long *bad;
+    unsigned long long *first_bad;
     double entries[27];
     double scale;
 };
@@ -142,7 +142,7 @@ constexpr int NORM_THREADS = 256;
 // Relaxes blocks of 8^3 cells with a 7-point stencil.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 12)
     smoother_relax_cubes_f64(const blocks::RelaxArgs a) {
-    __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
+    __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO_VALUES];
     __shared__ int partners[6];
     blocks::let_next_begin();
     blocks::relax_cube(a, a.items[blockIdx.x], tile, halo, partners);
@@ -150,13 +150,13 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 12)
 
 // Relaxes any blocks with a 7-point stencil. Items of 8^3 cells with sine transforms use the specialized functions.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_relax_7_f64(const blocks::RelaxArgs a) {
-    __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
+    __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO_VALUES];
     __shared__ int partners[6];
     blocks::let_next_begin();
     const blocks::BlockItem item = a.items[blockIdx.x];
-    if (item.shape == blocks::CUBE && !a.dense) blocks::relax_cube(a, item, tile, halo, partners);
-    else if (blocks::whole(item.shape) && !a.dense) blocks::relax_tile(a, item, tile, halo, partners);
-    else if (a.own_chunk) blocks::relax_any<7, true>(a, item, tile);
+    if (item.shape == blocks::CUBE_SHAPE && !a.is_dense) blocks::relax_cube(a, item, tile, halo, partners);
+    else if (blocks::fills_tile(item.shape) && !a.is_dense) blocks::relax_tile(a, item, tile, halo, partners);
+    else if (a.own_chunk_only) blocks::relax_any<7, true>(a, item, tile);
     else blocks::relax_any<7, false>(a, item, tile);
 }
 
@@ -165,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_r
     __shared__ double tile[blocks::TILE_CELLS];
     blocks::let_next_begin();
     const blocks::BlockItem item = a.items[blockIdx.x];
-    if (a.own_chunk) blocks::relax_any<27, true>(a, item, tile);
+    if (a.own_chunk_only) blocks::relax_any<27, true>(a, item, tile);
     else blocks::relax_any<27, false>(a, item, tile);
 }
 
@@ -174,7 +174,7 @@ extern "C" __global__ void RRB_CLUSTER __launch_bounds__(blocks::DENSE_THREADS, 
     smoother_relax_dense_f64(const blocks::RelaxArgs a) {
 #if defined(RRB_EMULATED) || __CUDA_ARCH__ >= 900
 #ifdef RRB_EMULATED
-    static double memory[blocks::BUFFER_VALUES + blocks::RESULTS];
+    static double memory[blocks::BUFFER_VALUES + blocks::RESULT_VALUES];
 #else
     extern __shared__ __align__(128) double memory[];
 #endif
@@ -192,10 +192,10 @@ extern "C" __global__ void RRB_CLUSTER __launch_bounds__(blocks::DENSE_THREADS, 
 // and the cells that are read are not ghost cells.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_exchange_f64(const blocks::ExchangeArgs a) {
     blocks::let_next_begin();
-    blocks::exchange(a.patches, a.copies[blockIdx.x], a.which, a.both);
+    blocks::exchange(a.patches, a.copies[blockIdx.x], a.array_index, a.both);
 }
 
-// Copies u from one array to the other; with `ghosts`, only the ghost layer. Each value is written by one thread.
+// Copies u from one array to the other; with `ghosts_only`, only the ghost layer. Each value is written by one thread.
 extern "C" __global__ void __launch_bounds__(blocks::SEGMENT_THREADS) smoother_copy_f64(const blocks::BlockCopyArgs a) {
     const blocks::BlockSegment segment = a.segments[blockIdx.x];
     const blocks::BlockPatch &patch = a.patches[segment.patch];
@@ -204,7 +204,7 @@ extern "C" __global__ void __launch_bounds__(blocks::SEGMENT_THREADS) smoother_c
     const int64_t row = patch.nx + 2, rows = patch.ny + 2, planes = patch.nz + 2;
     for (int q = threadIdx.x; q < segment.count; q += blocks::SEGMENT_THREADS) {
         const int64_t at = segment.first + q;
-        if (a.ghosts) {
+        if (a.ghosts_only) {
             const int64_t i = at % row, j = at / row % rows, k = at / row / rows;
             if (i > 0 && i < row - 1 && j > 0 && j < rows - 1 && k > 0 && k < planes - 1) continue;
         }
@@ -212,8 +212,8 @@ extern "C" __global__ void __launch_bounds__(blocks::SEGMENT_THREADS) smoother_c
     }
 }
 
-// Finds the first value of u (without ghost cells) or f that is not finite, and stores its number in `bad`. Values are
-// numbered patch by patch, u before f.
+// Finds the first value of u (without ghost cells) or f that is not finite, and stores its number in `first_bad`.
+// Values are numbered patch by patch, u before f.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_inspect_f64(const blocks::PatchArgs a) {
     const blocks::BlockRegion region = a.regions[blockIdx.x];
     const blocks::BlockPatch &patch = a.patches[region.patch];
@@ -223,10 +223,10 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_insp
     const int64_t f_plane = int64_t(patch.nx) * patch.ny, cells = f_plane * patch.nz;
     for (int z = region.z; z < min(region.z + 8, patch.nz); ++z) {
         const int64_t cell = z * f_plane + int64_t(y) * patch.nx + x;
-        const double u = patch.u[a.which][(z + 1) * plane + (y + 1) * row + x + 1], f = __ldg(patch.f + cell);
+        const double u = patch.u[a.array_index][(z + 1) * plane + (y + 1) * row + x + 1], f = __ldg(patch.f + cell);
         // For NaN and infinity, u - u is NaN.
-        if (!(u - u == 0.0)) atomicMin(a.bad, static_cast<unsigned long long>(region.number + cell));
-        if (!(f - f == 0.0)) atomicMin(a.bad, static_cast<unsigned long long>(region.number + cells + cell));
+        if (!(u - u == 0.0)) atomicMin(a.first_bad, static_cast<unsigned long long>(region.first_value + cell));
+        if (!(f - f == 0.0)) atomicMin(a.first_bad, static_cast<unsigned long long>(region.first_value + cells + cell));
     }
 }
 
@@ -240,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_resi
     double sum = 0.0;
     if (x < patch.nx && y < patch.ny) {
         for (int z = region.z; z < min(region.z + 8, patch.nz); ++z) {
-            const double *c = patch.u[a.which] + (z + 1) * plane + (y + 1) * row + x + 1;
+            const double *c = patch.u[a.array_index] + (z + 1) * plane + (y + 1) * row + x + 1;
             const int64_t cell = z * f_plane + int64_t(y) * patch.nx + x;
             double r = __ldg(patch.f + cell);
             for (int q = 0; q < 27; ++q) {

@@ -5,7 +5,7 @@ namespace blocks {
 
 // Returns the index of a cell in shared memory; all transposes are free of bank conflicts
 // (kernels/smoother/smoother.cu).
-__device__ __forceinline__ int place(int x, int y, int z) {
+__device__ __forceinline__ int shared_index(int x, int y, int z) {
     return z * 64 + ((y & 6) | ((y ^ z) & 1)) * 8 + ((x ^ y) & 7);
 }
 
@@ -22,7 +22,8 @@ template <class At> __device__ __forceinline__ void get_line(double (&v)[8], con
 
 // Exchanges lines between the threads through shared memory. On entry, v contains the cells of the thread's line at the
 // indices from(k). On return, v contains the cells at the indices to(k).
-template <class From, class To> __device__ __forceinline__ void turn(double *tile, double (&v)[8], From from, To to) {
+template <class From, class To>
+__device__ __forceinline__ void transpose_lines(double *tile, double (&v)[8], From from, To to) {
     put_line(tile, v, from);
     __syncthreads();
     get_line(v, tile, to);
@@ -48,7 +49,9 @@ __device__ __forceinline__ void solve_lines(double *tile, double (&v)[8], Transf
 #pragma unroll 1
     for (int step = 0; step < 6; ++step) {
         const int axis = step < 3 ? step : 5 - step;
-        const auto at = [&](int q) { return axis == 0 ? place(s, t, q) : axis == 1 ? place(q, s, t) : place(s, q, t); };
+        const auto at = [&](int q) {
+            return axis == 0 ? shared_index(s, t, q) : axis == 1 ? shared_index(q, s, t) : shared_index(s, q, t);
+        };
         if (step != 0 && step != 3) get_line(v, tile, at);
         if (step == 3) scale(v);
         transform(v, axis);
@@ -61,21 +64,21 @@ __device__ __forceinline__ void solve_lines(double *tile, double (&v)[8], Transf
 
 // Returns the index, in the buffers of faces, of the first value of an item's face on a side. `faces` is the word of
 // the item with this name.
-__device__ __forceinline__ int64_t face_of(unsigned faces, int side) {
-    return int64_t(FACE) * ((faces >> FIRST_FACE) + bits(faces & ((1u << side) - 1)));
+__device__ __forceinline__ int64_t face_start(unsigned faces, int side) {
+    return int64_t(FACE_VALUES) * ((faces >> FIRST_FACE_SHIFT) + bit_count(faces & ((1u << side) - 1)));
 }
 
 // The values that a thread holds of the six faces around a tile of 8^3 cells, one value per face. The position in a
 // face is (y, z) = (s, t) for west and east, (x, z) = (s, t) for south and north, and (x, y) = (s, t) for bottom and
 // top, with s and t as in `solve_lines`.
-struct Around {
+struct FaceValues {
     double west, east, south, north, bottom, top;
 };
 
 // Reads the six faces around a tile: a face that a tile of another patch wrote in the previous sweep from the buffer,
 // and each other face from u. `corner` is the index of the tile's first cell in u. With `a.store_ghosts`, the
 // faces from the buffer are also written to the ghost cells.
-__device__ __forceinline__ Around around(
+__device__ __forceinline__ FaceValues load_faces(
     const RelaxArgs &a, const BlockItem &item, const BlockPatch &patch, int64_t corner) {
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3, row = patch.nx + 2;
     const int64_t plane = int64_t(row) * (patch.ny + 2);
@@ -83,9 +86,9 @@ __device__ __forceinline__ Around around(
     const double *u = patch.u[a.from] + corner;
     const int64_t x = t * plane + s * row, y = t * plane + s, z = t * row + s;
     auto load = [&](int side, int64_t cell) {
-        return load_relaxed(sides >> side & 1 ? a.faces_read + face_of(item.faces, side) + threadIdx.x : u + cell);
+        return load_relaxed(sides >> side & 1 ? a.faces_read + face_start(item.faces, side) + threadIdx.x : u + cell);
     };
-    const Around v = {load(0, x - 1), load(1, x + 8), load(2, y - row), load(3, y + 8 * row), load(4, z - plane),
+    const FaceValues v = {load(0, x - 1), load(1, x + 8), load(2, y - row), load(3, y + 8 * row), load(4, z - plane),
         load(5, z + 8 * plane)};
     if (a.store_ghosts && sides) {
         double *ghosts = patch.u[a.to] + corner;
@@ -101,9 +104,9 @@ __device__ __forceinline__ Around around(
 
 // Reads the numbers of the adjacent faces of this tile, early enough to hide the latency. The caller executes a barrier
 // of the thread block before `store_faces`.
-__device__ __forceinline__ void find_partners(const RelaxArgs &a, const BlockItem &item, int *partners) {
-    if (a.faces_written && threadIdx.x < bits(item.faces & SIDES))
-        partners[threadIdx.x] = __ldg(a.partners + (item.faces >> FIRST_FACE) + threadIdx.x);
+__device__ __forceinline__ void load_partners(const RelaxArgs &a, const BlockItem &item, int *partners) {
+    if (a.faces_written && threadIdx.x < bit_count(item.faces & SIDES))
+        partners[threadIdx.x] = __ldg(a.partners + (item.faces >> FIRST_FACE_SHIFT) + threadIdx.x);
 }
 
 // Writes the active cells of the line along z at (x, y) = (s, t) to the faces for adjacent tiles of other patches,
@@ -114,7 +117,9 @@ __device__ __forceinline__ void store_faces(
     const unsigned sides = item.faces & SIDES;
     if (!a.faces_written || !sides) return;
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
-    auto face = [&](int side) { return a.faces_written + int64_t(FACE) * partners[bits(sides & ((1u << side) - 1))]; };
+    auto face = [&](int side) {
+        return a.faces_written + int64_t(FACE_VALUES) * partners[bit_count(sides & ((1u << side) - 1))];
+    };
     auto line = [&](double *to) {
 #pragma unroll
         for (int k = 0; k < 8; ++k) {
@@ -133,7 +138,8 @@ __device__ __forceinline__ void store_faces(
 //     u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b + omega A_b^-1 (f_b - contribution of the cells outside b).
 // If omega is 1, only the six faces around the block are therefore read from u. In `halo`, west and east faces are
 // stored at z*8 + y, south and north faces at z*8 + x.
-constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264; // EAST is not 64: west and east use different banks
+// EAST_OFFSET is not 64: west and east use different banks.
+constexpr int EAST_OFFSET = 72, SOUTH_OFFSET = 136, NORTH_OFFSET = 200, HALO_VALUES = 264;
 
 __device__ __forceinline__ void relax_cube(
     const RelaxArgs &a, const BlockItem &item, double *tile, double *halo, int *partners) {
@@ -151,49 +157,50 @@ __device__ __forceinline__ void relax_cube(
 #pragma unroll
         for (int k = 0; k < 8; ++k) v[k] = __ldg(f + k * f_plane);
     }
-    find_partners(a, item, partners);
+    load_partners(a, item, partners);
     wait_for_previous();
     wait(a, item);
     {
-        const Around u = around(a, item, patch, corner);
+        const FaceValues u = load_faces(a, item, patch, corner);
         halo[threadIdx.x] = u.west;
-        halo[EAST + threadIdx.x] = u.east;
-        halo[SOUTH + threadIdx.x] = u.south;
-        halo[NORTH + threadIdx.x] = u.north;
+        halo[EAST_OFFSET + threadIdx.x] = u.east;
+        halo[SOUTH_OFFSET + threadIdx.x] = u.south;
+        halo[NORTH_OFFSET + threadIdx.x] = u.north;
         v[0] -= a.entries[4] * u.bottom;
         v[7] -= a.entries[22] * u.top;
     }
     __syncthreads();
     if (s == 0 || s == 7) {
-        const double *face = halo + (s == 0 ? 0 : EAST) + t, entry = s == 0 ? a.entries[12] : a.entries[14];
+        const double *face = halo + (s == 0 ? 0 : EAST_OFFSET) + t, entry = s == 0 ? a.entries[12] : a.entries[14];
 #pragma unroll
         for (int k = 0; k < 8; ++k) v[k] -= entry * face[k * 8];
     }
     if (t == 0 || t == 7) {
-        const double *face = halo + (t == 0 ? SOUTH : NORTH) + s, entry = t == 0 ? a.entries[10] : a.entries[16];
+        const double *face = halo + (t == 0 ? SOUTH_OFFSET : NORTH_OFFSET) + s,
+                     entry = t == 0 ? a.entries[10] : a.entries[16];
 #pragma unroll
         for (int k = 0; k < 8; ++k) v[k] -= entry * face[k * 8];
     }
     const auto cell = [](int k) { return k * 64 + threadIdx.x; };
     // Lines along z at (x, y) = (s, t), along x at (y, z) = (s, t), and along y at (x, z) = (s, t).
-    const auto z = [=](int k) { return place(s, t, k); };
-    const auto x = [=](int i) { return place(i, s, t); };
-    const auto y = [=](int j) { return place(s, j, t); };
+    const auto z = [=](int k) { return shared_index(s, t, k); };
+    const auto x = [=](int i) { return shared_index(i, s, t); };
+    const auto y = [=](int j) { return shared_index(s, j, t); };
     scale_by(v, tables.before, cell);
     transform8(v);
-    turn(tile, v, z, x);
+    transpose_lines(tile, v, z, x);
     transform8(v);
-    turn(tile, v, x, y);
+    transpose_lines(tile, v, x, y);
     // Transform along y, scaling, and inverse transform along y. Lambda is computed and not read from a table, because
     // every `wait` invalidates the L1 cache. Reading a table would increase the traffic from L2 by one eighth.
     transform8(v);
-    const double lambda = a.eigenvalues[s] + a.eigenvalues[16 + t];
+    const double lambda = a.eigenvalue_terms[s] + a.eigenvalue_terms[16 + t];
 #pragma unroll
-    for (int j = 0; j < 8; ++j) v[j] *= a.weight * reciprocal(lambda + a.eigenvalues[8 + j]);
+    for (int j = 0; j < 8; ++j) v[j] *= a.weight * reciprocal(lambda + a.eigenvalue_terms[8 + j]);
     transform8(v);
-    turn(tile, v, y, x);
+    transpose_lines(tile, v, y, x);
     transform8(v);
-    turn(tile, v, x, z);
+    transpose_lines(tile, v, x, z);
     transform8(v);
     scale_by(v, tables.after, cell);
     double *out = patch.u[a.to] + corner + t * row + s;
@@ -225,7 +232,7 @@ __device__ __forceinline__ void multiply_dense(
     double *tile, double (&v)[8], const double *dense, const Axis &x, const Axis &y, const Axis &z, unsigned active) {
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
     const auto cell = [&](int k) { return (k % z.length * y.length + t % y.length) * x.length + s % x.length; };
-    put_line(tile, v, [=](int k) { return place(s, t, k); });
+    put_line(tile, v, [=](int k) { return shared_index(s, t, k); });
     __syncthreads();
     const int cells = x.length * y.length * z.length;
     // First cell of this thread's block in the tile.
@@ -238,7 +245,7 @@ __device__ __forceinline__ void multiply_dense(
         for (int kk = 0; kk < z.length; ++kk) {
             for (int jj = 0; jj < y.length; ++jj) {
                 for (int ii = 0; ii < x.length; ++ii, column += cells) {
-                    const double r = tile[place(i0 + ii, j0 + jj, kk)];
+                    const double r = tile[shared_index(i0 + ii, j0 + jj, kk)];
 #pragma unroll
                     for (int k = 0; k < 8; ++k) {
                         if (active >> k & 1) sum[k] += __ldg(column + k * layer) * r;
@@ -257,7 +264,7 @@ __device__ __forceinline__ void multiply_dense(
             for (int kk = k - k % z.length; kk < k - k % z.length + z.length; ++kk) {
                 for (int jj = 0; jj < y.length; ++jj) {
                     for (int ii = 0; ii < x.length; ++ii, column += cells)
-                        sum += __ldg(column) * tile[place(i0 + ii, j0 + jj, kk)];
+                        sum += __ldg(column) * tile[shared_index(i0 + ii, j0 + jj, kk)];
                 }
             }
             v[k] = sum;
@@ -372,32 +379,32 @@ __device__ __forceinline__ void relax_tile(
 #pragma unroll
         for (int k = 0; k < 8; ++k) v[k] = active >> k & 1 ? __ldg(f + k * f_plane) : 0.0;
     }
-    find_partners(a, item, partners);
+    load_partners(a, item, partners);
     wait_for_previous();
     wait(a, item);
     {
         const double *column = patch.u[a.from] + corner + t * row + s;
 #pragma unroll
         for (int k = 1; k < 9; ++k) line[k] = load_relaxed(column + (k - 1) * plane);
-        const Around u = around(a, item, patch, corner);
+        const FaceValues u = load_faces(a, item, patch, corner);
         line[0] = u.bottom;
         line[9] = u.top;
         halo[threadIdx.x] = u.west;
-        halo[EAST + threadIdx.x] = u.east;
-        halo[SOUTH + threadIdx.x] = u.south;
-        halo[NORTH + threadIdx.x] = u.north;
+        halo[EAST_OFFSET + threadIdx.x] = u.east;
+        halo[SOUTH_OFFSET + threadIdx.x] = u.south;
+        halo[NORTH_OFFSET + threadIdx.x] = u.north;
     }
 #pragma unroll
-    for (int k = 0; k < 8; ++k) tile[place(s, t, k)] = line[k + 1];
+    for (int k = 0; k < 8; ++k) tile[shared_index(s, t, k)] = line[k + 1];
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         double r = v[k];
         r -= a.entries[13] * line[k + 1];
-        r -= a.entries[12] * (s == 0 ? halo[k * 8 + t] : tile[place(s - 1, t, k)]);
-        r -= a.entries[14] * (s == 7 ? halo[EAST + k * 8 + t] : tile[place(s + 1, t, k)]);
-        r -= a.entries[10] * (t == 0 ? halo[SOUTH + k * 8 + s] : tile[place(s, t - 1, k)]);
-        r -= a.entries[16] * (t == 7 ? halo[NORTH + k * 8 + s] : tile[place(s, t + 1, k)]);
+        r -= a.entries[12] * (s == 0 ? halo[k * 8 + t] : tile[shared_index(s - 1, t, k)]);
+        r -= a.entries[14] * (s == 7 ? halo[EAST_OFFSET + k * 8 + t] : tile[shared_index(s + 1, t, k)]);
+        r -= a.entries[10] * (t == 0 ? halo[SOUTH_OFFSET + k * 8 + s] : tile[shared_index(s, t - 1, k)]);
+        r -= a.entries[16] * (t == 7 ? halo[NORTH_OFFSET + k * 8 + s] : tile[shared_index(s, t + 1, k)]);
         r -= a.entries[4] * line[k];
         r -= a.entries[22] * line[k + 2];
         v[k] = active >> k & 1 ? r : 0.0;

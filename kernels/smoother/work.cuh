@@ -20,14 +20,14 @@ struct BlockPatch {
 struct BlockItem {
     int patch, x, y, z;
     unsigned shape;
-    int wait; // index in `totals` of the three required counts: previous, own and next chunk; -1: no wait
-    int done; // index of the own chunk in `progress` and `totals`
+    int wait_index; // index in `totals` of the three required counts: previous, own and next chunk; -1: no wait
+    int chunk_index; // index of the own chunk in `progress` and `totals`
     unsigned
         faces; // SIDES that are adjacent to a tile of another patch; ADVANCES; from bit 7 on, number of the first face
 };
 constexpr unsigned STRIDED = 1u << 24, MASKED = 1u << 25, PHASE = 1u << 26;
 // SIDES: bits of the sides west, east, south, north, bottom, top. ADVANCES: the item increments `progress`.
-constexpr unsigned SIDES = 63, ADVANCES = 64, FIRST_FACE = 7;
+constexpr unsigned SIDES = 63, ADVANCES = 64, FIRST_FACE_SHIFT = 7;
 
 // Tables of a block shape, at index ((lz-1)*8 + ly-1)*8 + lx-1; NULL if the shape does not use a table.
 struct BlockTables {
@@ -53,13 +53,13 @@ struct RelaxArgs {
     const unsigned *totals;
     unsigned launches;      // number of launches with this list of items, including this one
     int from, to;           // indices of the arrays that are read and written
-    int own_chunk;          // wait for items of the own chunk only
+    int own_chunk_only;     // wait for items of the own chunk only
     double omega;
     double entries[27];        // stencil entries at (c+1)*9 + (b+1)*3 + a+1
     unsigned count;         // number of items
-    double eigenvalues[24]; // of 8^3 blocks with a 7-point stencil: Lambda = x[p] + y[q] + z[r]
+    double eigenvalue_terms[24]; // of 8^3 blocks with a 7-point stencil: Lambda = x[p] + y[q] + z[r]
     double weight;          // product of the factors 2 / (b + 1) of three inverse transforms
-    int points, dense;      // 7 or 27; whether the inverses are dense
+    int points, is_dense;   // 7 or 27; whether the inverses are dense
     // Faces between tiles of different patches, 64 values each. `faces_read`: the previous sweep has written these
     // faces, and this sweep reads them instead of ghost cells. `faces_written`: this sweep writes these faces for the
     // next sweep. Both may be NULL. `partners`: for each face, the number of the adjacent face.
@@ -68,7 +68,7 @@ struct RelaxArgs {
     const int *partners;
     int store_ghosts; // 1: also write the faces that are read to the ghost cells
 };
-constexpr int FACE = 64;
+constexpr int FACE_VALUES = 64;
 
 #ifdef RRB_EMULATED
 __device__ __forceinline__ double load_relaxed(const double *p) { return *p; }
@@ -77,11 +77,11 @@ __device__ __forceinline__ unsigned load_acquire(const unsigned *p) { return *p;
 __device__ __forceinline__ void add_release(unsigned *p) { ++*p; }
 __device__ __forceinline__ void pause() {}
 __device__ __forceinline__ double reciprocal(double x) { return 1.0 / x; }
-__device__ __forceinline__ int bits(unsigned v) { return __builtin_popcount(v); }
+__device__ __forceinline__ int bit_count(unsigned v) { return __builtin_popcount(v); }
 __device__ __forceinline__ void let_next_begin() {}
 __device__ __forceinline__ void wait_for_previous() {}
 #else
-__device__ __forceinline__ int bits(unsigned v) { return __popc(v); }
+__device__ __forceinline__ int bit_count(unsigned v) { return __popc(v); }
 // If the launch allows it (`Stream::launch`), a kernel starts when every thread block of the previous kernel has called
 // let_next_begin() or has ended. Its thread blocks use resources that thread blocks of the previous kernel have
 // released. After wait_for_previous(), the previous kernel's results are visible, and the data that it read may be
@@ -122,14 +122,14 @@ __device__ __forceinline__ double reciprocal(double x) {
 }
 #endif
 
-// Waits until all lower stages of the previous, own and next chunk are complete; with `own_chunk`, only those of the
-// own chunk. An item increments the count of its chunk only after the lower stages of this chunk are complete. The
+// Waits until all lower stages of the previous, own and next chunk are complete; with `own_chunk_only`, only those of
+// the own chunk. An item increments the count of its chunk only after the lower stages of this chunk are complete. The
 // count of a chunk therefore shows which stages are complete.
 __device__ __forceinline__ void wait(const RelaxArgs &a, const BlockItem &item) {
-    if (item.wait < 0) return;
-    if (threadIdx.x < 3 && (!a.own_chunk || threadIdx.x == 1)) {
-        const int chunk = item.done - 1 + threadIdx.x;
-        const unsigned target = a.totals[chunk] * (a.launches - 1) + a.totals[item.wait + threadIdx.x];
+    if (item.wait_index < 0) return;
+    if (threadIdx.x < 3 && (!a.own_chunk_only || threadIdx.x == 1)) {
+        const int chunk = item.chunk_index - 1 + threadIdx.x;
+        const unsigned target = a.totals[chunk] * (a.launches - 1) + a.totals[item.wait_index + threadIdx.x];
         while (static_cast<int>(load_acquire(a.progress + chunk) - target) < 0) pause();
     }
     __syncthreads();
@@ -139,7 +139,7 @@ __device__ __forceinline__ void wait(const RelaxArgs &a, const BlockItem &item) 
 __device__ __forceinline__ void advance(const RelaxArgs &a, const BlockItem &item) {
     if (!(item.faces & ADVANCES)) return;
     __syncthreads();
-    if (threadIdx.x == 0) add_release(a.progress + item.done);
+    if (threadIdx.x == 0) add_release(a.progress + item.chunk_index);
 }
 
 } // namespace blocks

@@ -5,7 +5,7 @@
 //! as `(rrb_, dpcg_)` applies only to these families. The same holds for a code block with the language `c,rrb_,dpcg_`.
 
 use crate::abi::handle::{Handle, destroy, get, set, with_ok, with_ref};
-use crate::abi::messages::is_real;
+use crate::abi::messages::cannot_read_real_as_integer;
 use crate::abi::spaces::check_array;
 use crate::abi::{dpcg_handle, rrb_handle, rrb_monitor_fn, rrb_status, smoother_handle, sparse_handle};
 use crate::error::Error;
@@ -283,7 +283,7 @@ macro_rules! entries {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get_int(h: *const $handle, key: i32, value: *mut i64) -> rrb_status {
             let find = |h: &Handle<$handle>| match h.result(key) {
-                Some((r, _)) if r.real => Err(is_real(r.name)),
+                Some((r, _)) if r.real => Err(cannot_read_real_as_integer(r.name)),
                 Some((_, v)) => v.map(|v| v as i64),
                 None => h.base.options.get_int(key),
             };
@@ -337,14 +337,12 @@ macro_rules! entries {
 
         /// Sets the CUDA stream on which the handle computes.
         ///
-        /// (rrb_, dpcg_, smoother_) The stream has no effect if the solver runs on the CPU.
-        /// (sparse_) The call has no effect, because the `sparse_` functions compute on the CPU.
+        /// The stream has no effect if the solver runs on the CPU.
         ///
         /// # Parameters
         /// - `h` (in/out): handle of the `$family_` functions.
-        /// - (rrb_, dpcg_, smoother_) `cuda_stream` (in): stream of type `cudaStream_t`. NULL selects the handle's own
-        ///   non-blocking stream, which is the default.
-        /// - (sparse_) `cuda_stream` (in): stream of type `cudaStream_t`; the call ignores this argument.
+        /// - `cuda_stream` (in): stream of type `cudaStream_t`. NULL selects the handle's own non-blocking stream,
+        ///   which is the default.
         ///
         /// # Returns
         /// `RRB_OK`.
@@ -356,11 +354,11 @@ macro_rules! entries {
         ///   handle still uses the previous stream.
         ///
         /// # Notes
-        /// - (rrb_, dpcg_) If the stream belongs to another device or CUDA context, the next call that computes returns
-        ///   `RRB_ERR_DEVICE`.
-        /// - (rrb_, dpcg_, smoother_) If other streams, such as the default stream, write to the arrays of a call,
+        /// - (rrb_, dpcg_, sparse_) If the stream belongs to another device or CUDA context, the next call that
+        ///   computes returns `RRB_ERR_DEVICE`.
+        /// - If other streams, such as the default stream, write to the arrays of a call,
         ///   synchronize these streams before the call.
-        /// - (rrb_, dpcg_, smoother_) Before you destroy the stream, set another stream or NULL with this function.
+        /// - Before you destroy the stream, set another stream or NULL with this function.
         ///
         /// # Fortran
         /// `call solver%set_stream(stream [, stat] [, errmsg])`

@@ -2,7 +2,7 @@
 
 use crate::abi::line::Line;
 use crate::base::file::LONGEST_PATH;
-use crate::base::traps::{Own, as_the_host};
+use crate::base::traps::{LibraryStateGuard, in_host_state};
 use crate::error::{Error, RRB_OK, Result};
 use std::cell::{Cell, RefCell};
 use std::fmt::{Display, Write as _};
@@ -10,12 +10,12 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::sync::{Once, OnceLock};
 
 /// Size of the message buffer in bytes: enough for two paths and a description.
-const LONGEST: usize = 2 * LONGEST_PATH + 1024;
+const MESSAGE_BYTES: usize = 2 * LONGEST_PATH + 1024;
 
 thread_local! {
     /// The last message, unless it contains an index. The buffer has a fixed size, because the first use of a
     /// thread-local value with a destructor allocates memory and ends the process on failure.
-    static MESSAGE: RefCell<Line<LONGEST>> = const { RefCell::new(Line::new()) };
+    static MESSAGE: RefCell<Line<MESSAGE_BYTES>> = const { RefCell::new(Line::new()) };
     /// The last error, if its message contains an index. The reader of the message selects the base of the index (0 or
     /// 1).
     static LAST_ERROR: RefCell<Option<Error>> = const { RefCell::new(None) };
@@ -30,7 +30,7 @@ thread_local! {
 /// Returns the status of the body or of its error, or `RRB_ERR_INTERNAL` after a panic. Stores the message of the
 /// error.
 pub fn entry(body: impl FnOnce() -> Result<i32>) -> i32 {
-    let _own = Own::new();
+    let _own = LibraryStateGuard::new();
     match quietly(body) {
         Ok(status) => status,
         Err(error) => {
@@ -53,7 +53,7 @@ pub fn entry_ok(body: impl FnOnce() -> Result<()>) -> i32 {
 
 /// Runs a callback of the host in the host's floating-point mode. A panic in the callback becomes an error.
 pub fn callback<T>(body: impl FnOnce() -> T) -> Result<T> {
-    quietly(|| Ok(as_the_host(body)))
+    quietly(|| Ok(in_host_state(body)))
 }
 
 /// Runs `body`. A panic in `body` prints nothing and becomes an error.
@@ -87,7 +87,7 @@ pub fn store_message(message: impl Display) {
 /// Calls `read` with the message of this thread's last call that did not return `RRB_OK`. Indices in the message count
 /// from `base`.
 pub fn last_error<T>(base: i64, read: impl FnOnce(&str) -> T) -> T {
-    let _own = Own::new();
+    let _own = LibraryStateGuard::new();
     MESSAGE.with_borrow(|message| match message.text() {
         "" => LAST_ERROR.with_borrow_mut(|last| {
             last.iter_mut().for_each(|error| error.set_base(base));

@@ -66,13 +66,13 @@ pub struct Base<C> {
     /// Whether warnings about the environment have been logged.
     warned: bool,
     /// Whether couplings that point out of the grid have been logged.
-    pub outward_seen: bool,
+    pub outward_logged: bool,
     /// Process that created the handle.
     process: u32,
 }
 
 /// Capacity of the residual history of `smoother_`, which has no `max_iter`. Reserved when a monitor is set.
-const HISTORY: usize = 100_000;
+const SMOOTHER_HISTORY: usize = 100_000;
 
 /// New options that are not yet in effect.
 struct Changed {
@@ -100,7 +100,7 @@ impl<F: Family> Handle<F> {
             seconds_setup: 0.0,
             seconds_solve: 0.0,
             warned: false,
-            outward_seen: false,
+            outward_logged: false,
             process: std::process::id(),
         };
         base.set_options(|_| Ok(()))?;
@@ -181,7 +181,7 @@ impl<C: Core> Base<C> {
                     Ok(opened) => log = opened,
                     Err(e) => {
                         complain(e)?;
-                        next.take_log(&own);
+                        next.copy_log_target(&own);
                     }
                 }
             }
@@ -220,7 +220,7 @@ impl<C: Core> Base<C> {
     /// Sets the monitor of later calls.
     pub fn set_monitor(&mut self, callback: rrb_monitor_fn, user: *mut c_void) -> Result<()> {
         if self.family == options::Family::Smoother {
-            self.history.reserve_residuals(HISTORY)?;
+            self.history.reserve_residuals(SMOOTHER_HISTORY)?;
         }
         (self.monitor, self.monitor_user) = (callback, user);
         Ok(())
@@ -296,10 +296,10 @@ impl<C: Core> Base<C> {
             history: &mut self.history,
             log: &mut self.log,
             verbosity: self.options.int(opt::VERBOSITY),
-            failed: None,
+            callback_error: None,
         };
         let result = work(core, &self.options, &mut watch);
-        watch.failed.map_or(result, Err)
+        watch.callback_error.map_or(result, Err)
     }
 
     /// Begins a solve or a smoother call: clears history and outcome, and starts the clock.
@@ -317,11 +317,11 @@ impl<C: Core> Base<C> {
     /// Logs a line about the call with its time, from `verbosity=1` on.
     pub fn log_solve(&mut self, text: Arguments) {
         let milliseconds = 1e3 * self.seconds_solve;
-        self.say(1, format_args!("{text}, {milliseconds:.3} ms"));
+        self.log_line(1, format_args!("{text}, {milliseconds:.3} ms"));
     }
 
     /// Logs a line that begins with the name of the family. Warnings (level 0) do not depend on `verbosity`.
-    pub fn say(&mut self, level: i32, text: Arguments) {
+    pub fn log_line(&mut self, level: i32, text: Arguments) {
         if self.options.int(opt::VERBOSITY) >= level.into() {
             self.log.line(level, format_args!("{}: {text}", self.family.name()));
         }
@@ -464,7 +464,7 @@ pub unsafe fn destroy<F: Family>(h: *mut *mut F) -> rrb_status {
 /// As for `with`.
 pub unsafe fn set<F: Family>(h: *mut F, key: i32, change: impl FnOnce(&mut Options) -> Result<()>) -> rrb_status {
     let set = |h: &mut Handle<F>| match h.result(key) {
-        Some((result, _)) => Err(messages::is_result(result.name)),
+        Some((result, _)) => Err(messages::cannot_set_result(result.name)),
         None => h.base.set_options(change),
     };
     // SAFETY: guaranteed by the caller.

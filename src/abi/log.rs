@@ -5,7 +5,7 @@ use crate::abi::guard::callback;
 use crate::abi::line::Line;
 use crate::abi::rrb_log_fn;
 use crate::base::file;
-use crate::error::{Error, MESSAGE, Refused, Result, formatted};
+use crate::error::{Error, FailedAllocation, MESSAGE, Result, formatted};
 use libc::{c_char, c_void};
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -24,12 +24,12 @@ type LogFunction = unsafe extern "C-unwind" fn(*mut c_void, i32, *const c_char);
 /// All accesses hold a lock. After a fork, the child process can acquire this lock even if a thread of the parent held
 /// it during the fork. The child then finds a complete sink, because `choose` writes the sink that is not in use and
 /// then selects it by a single store. The child resets the counts of running calls.
-struct Shared {
+struct CallbackState {
     /// Process of the thread that holds the lock; 0 if the lock is free.
     holder: AtomicU32,
     sinks: [Sink; 2],
     /// Index of the sink in use.
-    chosen: AtomicUsize,
+    active_sink: AtomicUsize,
     /// Grows with each call of `rrbsolver_set_log` that waits.
     generation: AtomicUsize,
     /// Number of running calls, by the parity of the generation in which they began. Only the two latest generations
@@ -50,10 +50,10 @@ impl Sink {
     }
 }
 
-static SHARED: Shared = Shared {
+static SHARED: CallbackState = CallbackState {
     holder: AtomicU32::new(0),
     sinks: [Sink::none(), Sink::none()],
-    chosen: AtomicUsize::new(0),
+    active_sink: AtomicUsize::new(0),
     generation: AtomicUsize::new(0),
     running: [AtomicUsize::new(0), AtomicUsize::new(0)],
     process: AtomicU32::new(0),
@@ -65,9 +65,9 @@ thread_local! {
 }
 
 /// Polling interval of `rrbsolver_set_log`. It polls, because a condition variable would not survive a fork.
-const NAP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
+const POLL_INTERVAL: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
 
-impl Shared {
+impl CallbackState {
     /// Runs `work` with the lock held. `work` must be a few loads and stores.
     fn locked<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
         let own = std::process::id();
@@ -89,11 +89,11 @@ impl Shared {
     }
 
     fn choose(&self, callback: rrb_log_fn, user: *mut c_void) {
-        let next = 1 - self.chosen.load(Relaxed);
+        let next = 1 - self.active_sink.load(Relaxed);
         let callback = callback.map_or(null_mut(), |function| function as *mut c_void);
         self.sinks[next].callback.store(callback, Relaxed);
         self.sinks[next].user.store(user, Relaxed);
-        self.chosen.store(next, Release);
+        self.active_sink.store(next, Release);
     }
 
     /// Returns the count of running calls that began in `generation`, which must be one of the latest two.
@@ -104,7 +104,7 @@ impl Shared {
     /// Selects a new sink, begins generation g + 1, where g is the current generation, and returns g + 1. If a call of
     /// generation g - 1 is still running, does nothing and returns `None`, because the calls of g + 1 and of g - 1 have
     /// the same counter.
-    fn replaced(&self, callback: rrb_log_fn, user: *mut c_void) -> Option<usize> {
+    fn try_replace(&self, callback: rrb_log_fn, user: *mut c_void) -> Option<usize> {
         let next = self.generation.load(Relaxed).wrapping_add(1);
         (self.running_of(next).load(Relaxed) == 0).then(|| {
             self.choose(callback, user);
@@ -122,7 +122,7 @@ impl Shared {
     /// Begins a call: counts it as running in the current generation. Returns the callback, its user pointer, and the
     /// generation, or `None` without a callback.
     fn begin(&self) -> Option<(LogFunction, *mut c_void, usize)> {
-        let sink = &self.sinks[self.chosen.load(Acquire)];
+        let sink = &self.sinks[self.active_sink.load(Acquire)];
         let callback = sink.callback.load(Relaxed);
         if callback.is_null() {
             return None;
@@ -143,7 +143,7 @@ pub fn set_callback(callback: rrb_log_fn, user: *mut c_void) {
     if INSIDE.get() {
         return SHARED.locked(|shared| shared.choose(callback, user));
     }
-    let generation = until(|| SHARED.locked(|shared| shared.replaced(callback, user)));
+    let generation = until(|| SHARED.locked(|shared| shared.try_replace(callback, user)));
     until(|| SHARED.locked(|shared| shared.ended_before(generation).then_some(())));
 }
 
@@ -154,7 +154,7 @@ fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         // SAFETY: the sleep time outlives the call; NULL means that no remaining time is returned.
-        unsafe { libc::nanosleep(&NAP, null_mut()) };
+        unsafe { libc::nanosleep(&POLL_INTERVAL, null_mut()) };
     }
 }
 
@@ -182,7 +182,7 @@ impl Log {
                 match file::open_to_append(name) {
                     Ok(file) => Ok(Self::File(file)),
                     Err(e) if e.kind() == std::io::ErrorKind::OutOfMemory => {
-                        Err(Error::NoMemory(Refused { bytes: 0, what: "access to the log file" }))
+                        Err(Error::NoMemory(FailedAllocation { bytes: 0, what: "access to the log file" }))
                     }
                     Err(e) => {
                         let reason = file::Reason(&e);
@@ -218,7 +218,7 @@ fn call(level: i32, line: &Line) {
         return;
     }
     // The lock is free during the call, because the callback may call the library.
-    let Some((function, user, generation)) = SHARED.locked(Shared::begin) else { return };
+    let Some((function, user, generation)) = SHARED.locked(CallbackState::begin) else { return };
     let process = std::process::id();
     INSIDE.set(true);
     // A panic in the callback ends the line, not the solve.

@@ -38,12 +38,12 @@ pub fn forked() -> Error {
 }
 
 /// Error of setting a result.
-pub fn is_result(name: &str) -> Error {
+pub fn cannot_set_result(name: &str) -> Error {
     Error::Option(format!("{name} is a result and cannot be set"))
 }
 
 /// Error of reading a real result as an integer.
-pub fn is_real(name: &str) -> Error {
+pub fn cannot_read_real_as_integer(name: &str) -> Error {
     Error::Option(format!("{name} is real: use get_real"))
 }
 

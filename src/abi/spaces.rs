@@ -1,9 +1,9 @@
 //! Memory spaces of the arrays of a call, and the check that written arrays overlap no other array. Among
 //! the entry points, only this module uses device memory functions of the CUDA driver.
 
-pub use crate::cuda::driver::{ExportedMemory, HANDLE, Opened, Plain, PrimaryContext, Rows};
+pub use crate::cuda::driver::{ExportableMemory, ExportedMemory, HANDLE_BYTES, ImportedMemory, PrimaryContext, Rows};
 
-use crate::cuda::driver::{Space, device_count, is_open_to_others, space_of};
+use crate::cuda::driver::{Space, device_count, is_peer_accessible, space_of};
 use crate::error::{Error, Name, Result};
 use crate::options::{Devices, Memory};
 
@@ -20,7 +20,7 @@ pub fn on_device(name: Name, address: usize, device: i64, others: Devices, memor
     }
     match space_of(address)? {
         Space::Device(ordinal) if i64::from(ordinal) == device || others.contains(ordinal.into()) => {
-            if several && !is_open_to_others(address) {
+            if several && !is_peer_accessible(address) {
                 return Err(Error::Unsupported(format!(
                     "{name} is from a memory pool (cudaMallocAsync) or mapped by the program, and other devices \
                      cannot read it: with several devices, use cudaMalloc or host memory"
@@ -87,14 +87,14 @@ pub unsafe fn list_of<'a, T>(name: &'static str, list: Option<*const T>, count: 
 
 /// Address range of an array.
 #[derive(Clone, Copy)]
-pub struct Extent {
+pub struct AddressRange {
     name: Name,
     start: usize,
     end: usize,
     written: bool,
 }
 
-impl Extent {
+impl AddressRange {
     /// Creates the range of an array of `len` doubles, checked as by `check_array`.
     pub fn new(name: impl Into<Name>, array: *const f64, len: usize, written: bool) -> Result<Self> {
         let (name, start) = (name.into(), array as usize);
@@ -112,10 +112,10 @@ impl Extent {
 }
 
 /// Checks that no written array overlaps another array, in one pass over the ranges in order of their start.
-pub fn check_apart(extents: &mut [Extent]) -> Result<()> {
+pub fn check_apart(extents: &mut [AddressRange]) -> Result<()> {
     extents.sort_unstable_by_key(|e| e.start);
     // The range with the largest end so far, and the written range with the largest end so far.
-    let (mut last, mut last_written): (Option<Extent>, Option<Extent>) = (None, None);
+    let (mut last, mut last_written): (Option<AddressRange>, Option<AddressRange>) = (None, None);
     for e in extents.iter() {
         let other = if e.written { last } else { last_written };
         if let Some(other) = other.filter(|o| o.end > e.start) {

@@ -5,13 +5,13 @@ use crate::abi::guard::entry;
 use crate::abi::handle::{Base, Family, Handle, with};
 use crate::abi::rrb_status;
 use crate::abi::shape::Layout;
-use crate::abi::spaces::{Extent, check_array, check_on_host, on_device};
+use crate::abi::spaces::{AddressRange, check_array, check_on_host, on_device};
 use crate::base::machine::{Core, Machine};
 use crate::error::{Error, RRB_OK, Result};
 use crate::krylov::solve::Function;
 use crate::krylov::solve_steps::Arrays;
 use crate::options::{self, Memory, Options, opt};
-use crate::report::{Nobody, Observer, Outcome};
+use crate::report::{NoObserver, Observer, Outcome};
 use crate::stencil::outward::Outward;
 
 /// Location of an array that is read.
@@ -95,15 +95,15 @@ impl<C: Core> Base<C> {
     }
 
     /// Returns the address of an array on the handle's device; 0 for an array in host memory.
-    fn device_address(&self, name: &'static str, array: *const f64, machine: Machine) -> Result<u64> {
-        if self.family == options::Family::Sparse {
-            return check_on_host(name, array as usize).map(|()| 0);
-        }
+    pub fn device_address(&self, name: &'static str, array: *const f64, machine: Machine) -> Result<u64> {
         let memory = self.options.choice(opt::MEMORY);
         if !machine.is_device() && memory == Memory::Device {
             return Err(Error::Unsupported(format!(
                 "memory=device needs a handle that works on a device (backend=cuda): {name} cannot be read on the host"
             )));
+        }
+        if !machine.is_device() && self.family == options::Family::Sparse {
+            return check_on_host(name, array as usize).map(|()| 0);
         }
         let Machine { device, devices, .. } = machine;
         let there = machine.is_device() && on_device(name.into(), array as usize, device, devices, memory)?;
@@ -119,7 +119,7 @@ impl<C: Core> Base<C> {
     ) -> Result<i32> {
         match what {
             Function::Solve => self.solve(|core, options, watch| run(core, options, watch)),
-            _ => self.run(|core, options, _| run(core, options, &mut Nobody)).map(|_| RRB_OK),
+            _ => self.run(|core, options, _| run(core, options, &mut NoObserver)).map(|_| RRB_OK),
         }
     }
 
@@ -133,14 +133,14 @@ impl<C: Core> Base<C> {
         self.set_up(|base, previous| {
             let mut core = make(previous, &base.options, base.stream as usize)?;
             match base.options.int(opt::CHECK_INPUT) {
-                1 if !base.outward_seen => {
+                1 if !base.outward_logged => {
                     let outward = outward(&mut core)?;
-                    base.outward_seen = !outward.is_empty();
-                    if base.outward_seen {
-                        base.say(0, format_args!("{outward}"));
+                    base.outward_logged = !outward.is_empty();
+                    if base.outward_logged {
+                        base.log_line(0, format_args!("{outward}"));
                     }
                 }
-                2 => outward(&mut core)?.refuse()?,
+                2 => outward(&mut core)?.check_empty()?,
                 _ => {}
             }
             Ok(core)
@@ -150,7 +150,7 @@ impl<C: Core> Base<C> {
 
 /// Checks that both arrays are aligned and that the output does not overlap the input.
 fn check_pair(input: Input, output: Output, len: usize) -> Result<()> {
-    Extent::new(input.0, input.1, len, false)?.check_apart(&Extent::new(output.0, output.1, len, true)?)
+    AddressRange::new(input.0, input.1, len, false)?.check_apart(&AddressRange::new(output.0, output.1, len, true)?)
 }
 
 impl<F: Solving> Handle<F> {
@@ -177,7 +177,7 @@ pub unsafe fn call<F: Solving>(h: *mut F, what: Function, input: Input, output: 
 }
 
 /// Arguments of `solve_once` except the matrix.
-pub struct Task {
+pub struct SolveOnceArguments {
     pub b: *const f64,
     pub x: *mut f64,
     pub rel_tol: f64,
@@ -193,7 +193,7 @@ pub struct Task {
 pub unsafe fn solve_once<F: Solving>(
     make: impl FnOnce() -> Result<Handle<F>>,
     matrix: impl IntoIterator<Item = Input>,
-    Task { b, x, rel_tol, max_iter, iterations }: Task,
+    SolveOnceArguments { b, x, rel_tol, max_iter, iterations }: SolveOnceArguments,
     factorize: impl FnOnce(&mut Handle<F>) -> Result<()>,
 ) -> rrb_status {
     entry(|| {

@@ -17,7 +17,7 @@ pub struct Watch<'a> {
     pub log: &'a mut Log,
     pub verbosity: i64,
     /// Error of a callback that panicked.
-    pub failed: Option<Error>,
+    pub callback_error: Option<Error>,
 }
 
 impl Watch<'_> {
@@ -27,7 +27,7 @@ impl Watch<'_> {
         match answer {
             Ok(stop) => stop != 0,
             Err(error) => {
-                self.failed = Some(Error::Internal(format!("{what}: {error}")));
+                self.callback_error = Some(Error::Internal(format!("{what}: {error}")));
                 true
             }
         }

@@ -1,9 +1,9 @@
 //! Aggregation by passes of pairwise matching (Napov and Notay 2012).
 
-use super::pairs::pairs;
-use super::quality::{MAX_NODES, accepts};
+use super::pairs::match_pairs;
+use super::quality::{MAX_NODES, passes_quality_test};
 use crate::base::workers::{Parts, Workers, cut};
-use crate::direct::couplings::{Couplings, NONE, WHAT, members};
+use crate::direct::couplings::{Couplings, NONE, WHAT, rows_by_aggregate};
 use crate::error::{Result, collected, zeroed};
 
 /// Parameters of the aggregation.
@@ -31,7 +31,7 @@ impl Rules {
 /// Aggregates of a level.
 pub struct Aggregates {
     /// Aggregate of each node; `NONE` for a node outside all aggregates. The coarse correction is zero at such a node.
-    pub of: Vec<u32>,
+    pub of_row: Vec<u32>,
     pub count: usize,
 }
 
@@ -40,14 +40,14 @@ impl Aggregates {
     /// = `KAPPA_FOR_REUSE`, each aggregate must pass the quality test, and each node without aggregate must satisfy the
     /// condition of `is_only_smoothed`.
     pub fn are_suitable(&self, c: &Couplings, workers: &mut Workers) -> Result<bool> {
-        if self.of.len() != c.rows() {
+        if self.of_row.len() != c.rows() {
             return Ok(false);
         }
-        let (starts, nodes) = members(&self.of, self.count)?;
-        let suits = |union: &[u32]| union.len() < 2 || accepts(c, union, KAPPA_FOR_REUSE);
+        let (starts, nodes) = rows_by_aggregate(&self.of_row, self.count)?;
+        let suits = |union: &[u32]| union.len() < 2 || passes_quality_test(c, union, KAPPA_FOR_REUSE);
         let pieces = cut(self.count, workers.pieces(size_of_val(&*c.a)).min(self.count));
         let unions = workers.map(pieces, |mut some| some.all(|k| suits(&nodes[starts[k]..starts[k + 1]])))?;
-        let is_right = |i: usize| self.of[i] != NONE || is_only_smoothed(c, i, KAPPA_FOR_REUSE);
+        let is_right = |i: usize| self.of_row[i] != NONE || is_only_smoothed(c, i, KAPPA_FOR_REUSE);
         Ok(unions.into_iter().all(|suit| suit) && (0..c.rows()).all(is_right))
     }
 }
@@ -60,9 +60,9 @@ fn is_only_smoothed(c: &Couplings, i: usize, kappa: f64) -> bool {
 }
 
 /// Computes the aggregates of the rows of a matrix.
-pub fn aggregates(c: &Couplings, rules: &Rules, workers: &mut Workers) -> Result<Aggregates> {
+pub fn find_aggregates(c: &Couplings, rules: &Rules, workers: &mut Workers) -> Result<Aggregates> {
     // Initially, each row is an aggregate of one node. Rows outside all aggregates are marked as their own partners, so
-    // that `pairs` ignores them.
+    // that `match_pairs` ignores them.
     let mut partner: Vec<u32> = zeroed(c.rows(), WHAT)?;
     let mut left = Parts(&mut partner);
     let pieces = cut(c.rows(), workers.pieces(size_of_val(&*c.a)));
@@ -71,31 +71,31 @@ pub fn aggregates(c: &Couplings, rules: &Rules, workers: &mut Workers) -> Result
         rows.zip(partner).for_each(|(i, partner)| *partner = free(i));
     })?;
     let kept = collected(partner.iter().map(|&p| p == NONE), WHAT)?;
-    pairs(c, rules.kappa, |_, _| true, &mut partner)?;
-    let (number, mut count) = numbered(&partner, |i| kept[i])?;
+    match_pairs(c, rules.kappa, |_, _| true, &mut partner)?;
+    let (number, mut count) = number_pairs(&partner, |i| kept[i])?;
     let mut of = number;
     for _ in 1..rules.passes {
-        let (starts, nodes) = members(&of, count)?;
+        let (starts, nodes) = rows_by_aggregate(&of, count)?;
         let nodes_of = |k: usize| &nodes[starts[k]..starts[k + 1]];
         let suits = |k: usize, l: usize| {
             let mut union = [0; MAX_NODES];
             let (a, b) = (nodes_of(k), nodes_of(l));
             union[..a.len()].copy_from_slice(a);
             union[a.len()..a.len() + b.len()].copy_from_slice(b);
-            accepts(c, &union[..a.len() + b.len()], rules.kappa)
+            passes_quality_test(c, &union[..a.len() + b.len()], rules.kappa)
         };
         let mut partner = collected(std::iter::repeat_n(NONE, count), WHAT)?;
-        pairs(&c.galerkin(&of, count, workers)?, rules.kappa, suits, &mut partner)?;
-        let (number, fewer) = numbered(&partner, |_| true)?;
+        match_pairs(&c.galerkin(&of, count, workers)?, rules.kappa, suits, &mut partner)?;
+        let (number, fewer) = number_pairs(&partner, |_| true)?;
         of.iter_mut().filter(|k| **k != NONE).for_each(|k| *k = number[*k as usize]);
         count = fewer;
     }
-    Ok(Aggregates { of, count })
+    Ok(Aggregates { of_row: of, count })
 }
 
 /// Numbers the pairs in the order of their first nodes. Returns the number of the pair of each row, and the number of
 /// pairs. Rows that are not `kept` get `NONE`.
-fn numbered(partner: &[u32], kept: impl Fn(usize) -> bool) -> Result<(Vec<u32>, usize)> {
+fn number_pairs(partner: &[u32], kept: impl Fn(usize) -> bool) -> Result<(Vec<u32>, usize)> {
     let mut number: Vec<u32> = collected(std::iter::repeat_n(NONE, partner.len()), WHAT)?;
     let mut count = 0;
     for (k, &other) in partner.iter().enumerate().filter(|(k, _)| kept(*k)) {

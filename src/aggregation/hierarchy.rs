@@ -1,6 +1,6 @@
 //! Hierarchy of coarse matrices of a symmetric matrix.
 
-use super::aggregates::{Aggregates, KAPPA, Rules, aggregates};
+use super::aggregates::{Aggregates, KAPPA, Rules, find_aggregates};
 #[cfg(test)]
 use crate::base::csr::Csr;
 #[cfg(test)]
@@ -26,15 +26,15 @@ pub struct Level {
 
 /// The aggregates of all levels, for reuse with later matrices.
 #[derive(Default)]
-pub struct Kept {
+pub struct KeptAggregates {
     levels: Vec<Aggregates>,
     /// Number of aggregates that were reused from an earlier matrix.
     pub reused: usize,
 }
 
-impl Kept {
+impl KeptAggregates {
     pub fn bytes(&self) -> usize {
-        self.levels.iter().map(|level| size_of_val(&*level.of)).sum()
+        self.levels.iter().map(|level| size_of_val(&*level.of_row)).sum()
     }
 }
 
@@ -69,18 +69,18 @@ impl Hierarchy {
         let mut rules = *rules;
         let mut levels = Vec::new();
         while matrix.rows() > coarsest {
-            let made = aggregates(&matrix, &rules, workers)?;
+            let made = find_aggregates(&matrix, &rules, workers)?;
             if made.count as f64 > MAX_ROW_FRACTION * matrix.rows() as f64 {
                 // There were too few pairs. If the matrix is too large to be factorized, aggregation is repeated with a
                 // larger kappa.
                 let weaker = Rules { kappa: 2.0 * rules.kappa, ..rules };
-                if matrix.rows() <= MOST_FACTORIZED || weaker.kappa > 4.0 * MAX_KAPPA {
+                if matrix.rows() <= MOST_FACTORIZED || weaker.kappa > MAX_KAPPA {
                     break;
                 }
                 rules = weaker;
                 continue;
             }
-            let coarse = matrix.galerkin(&made.of, made.count, workers)?;
+            let coarse = matrix.galerkin(&made.of_row, made.count, workers)?;
             push(&mut levels, Level { matrix, aggregates: made }, WHAT)?;
             matrix = coarse;
         }
@@ -96,7 +96,7 @@ impl Hierarchy {
         mut matrix: Couplings,
         scale: f64,
         rules: &Rules,
-        (coarsest, kept): (usize, Kept),
+        (coarsest, kept): (usize, KeptAggregates),
         workers: &mut Workers,
     ) -> Result<Self> {
         let mut levels: Vec<Level> = Vec::new();
@@ -105,7 +105,7 @@ impl Hierarchy {
                 let given = levels.into_iter().next().map_or(matrix, |first| first.matrix);
                 return Self::of(given, scale, rules, coarsest, workers);
             }
-            let coarse = matrix.galerkin(&aggregates.of, aggregates.count, workers)?;
+            let coarse = matrix.galerkin(&aggregates.of_row, aggregates.count, workers)?;
             push(&mut levels, Level { matrix, aggregates }, WHAT)?;
             matrix = coarse;
         }
@@ -116,9 +116,9 @@ impl Hierarchy {
     }
 
     /// Returns the aggregates without the matrices.
-    pub fn into_kept(self) -> Result<Kept> {
+    pub fn into_kept(self) -> Result<KeptAggregates> {
         let reused = if self.is_reused { self.levels.iter().map(|level| level.aggregates.count).sum() } else { 0 };
-        Ok(Kept { levels: collected(self.levels.into_iter().map(|level| level.aggregates), WHAT)?, reused })
+        Ok(KeptAggregates { levels: collected(self.levels.into_iter().map(|level| level.aggregates), WHAT)?, reused })
     }
 
     /// Returns the matrices of all levels, from the finest to the coarsest.
@@ -127,5 +127,5 @@ impl Hierarchy {
     }
 }
 
-/// If there are too few pairs, kappa is doubled repeatedly, but not beyond four times this constant.
-const MAX_KAPPA: f64 = KAPPA;
+/// If there are too few pairs, kappa is doubled repeatedly, but not beyond this value.
+const MAX_KAPPA: f64 = 4.0 * KAPPA;

@@ -15,8 +15,8 @@ mod pairs;
 mod quality;
 
 pub use aggregates::{KAPPA_FOR_REUSE, Rules};
-pub use choices::{Choices, TwoSteps};
-pub use hierarchy::{COARSEST, Hierarchy, Kept, MOST_FACTORIZED};
+pub use choices::{ChebyshevSteps, CycleParameters};
+pub use hierarchy::{COARSEST, Hierarchy, KeptAggregates, MOST_FACTORIZED};
 #[cfg(test)]
 pub use order::Order;
 pub use order::Ordered;

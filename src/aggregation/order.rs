@@ -94,7 +94,7 @@ impl Ordered {
     /// Sorts the rows by group, and by row number within a group.
     fn by_groups(group: &[u32], sizes: impl IntoIterator<Item = usize>) -> Result<Self> {
         let mut groups = collected([0].into_iter().chain(sizes), WHAT)?;
-        crate::base::csr::accumulate(&mut groups);
+        crate::base::csr::lengths_to_pointers(&mut groups);
         let mut next = collected(groups.iter().copied(), WHAT)?;
         let (mut row, mut place): (Vec<u32>, Vec<u32>) = (zeroed(group.len(), WHAT)?, zeroed(group.len(), WHAT)?);
         for (i, &of) in group.iter().enumerate() {

@@ -1,14 +1,14 @@
 //! Pairwise matching of strongly coupled rows (Napov and Notay 2012).
 
-use super::quality::of_pair;
+use super::quality::pair_quality;
 use crate::direct::couplings::{Couplings, NONE, WHAT};
 use crate::error::{Result, push};
 
 /// Pairs rows. Each free row i, in ascending order, gets a free row j with a_ij > 0 and mu(i, j) <= kappa for which
-/// `suits(i, j)` holds; of these rows, the one with the smallest mu (`quality::of_pair`). Free rows are those with the
-/// value `NONE` in `partner`. If there is no such row j, row i becomes its own partner. The entries of rows that are
-/// not free do not change.
-pub fn pairs(c: &Couplings, kappa: f64, suits: impl Fn(usize, usize) -> bool, partner: &mut [u32]) -> Result<()> {
+/// `suits(i, j)` holds; of these rows, the one with the smallest mu (`quality::pair_quality`). Free rows are those with
+/// the value `NONE` in `partner`. If there is no such row j, row i becomes its own partner. The entries of rows that
+/// are not free do not change.
+pub fn match_pairs(c: &Couplings, kappa: f64, suits: impl Fn(usize, usize) -> bool, partner: &mut [u32]) -> Result<()> {
     let mut candidates = Vec::new();
     for i in 0..c.rows() {
         if partner[i] != NONE {
@@ -16,7 +16,7 @@ pub fn pairs(c: &Couplings, kappa: f64, suits: impl Fn(usize, usize) -> bool, pa
         }
         candidates.clear();
         for (j, a) in c.row(i).filter(|&(j, a)| partner[j] == NONE && a > 0.0) {
-            let mu = of_pair(c, i, j, a);
+            let mu = pair_quality(c, i, j, a);
             if mu <= kappa {
                 push(&mut candidates, (mu, j), WHAT)?;
             }

@@ -5,16 +5,16 @@ use crate::direct::couplings::Couplings;
 /// Largest number of nodes of an aggregate. Three passes of pairing produce aggregates of this size.
 pub const MAX_NODES: usize = 8;
 
-/// A pivot of the scaled matrix in [`accepts`] counts as negative if it is below this value, and as zero from this
-/// value to -NEGATIVE. If the row sums e_i of all nodes of G are zero, this matrix is singular, because the unscaled
-/// matrix maps the constant vector to zero. The last pivot is then zero in exact arithmetic, but rounding errors may
-/// make it slightly negative or positive.
-const NEGATIVE: f64 = -1e-9;
+/// A pivot of the scaled matrix in [`passes_quality_test`] counts as negative if it is below this value, and as zero
+/// from this value to -NEGATIVE_LIMIT. If the row sums e_i of all nodes of G are zero, this matrix is singular, because
+/// the unscaled matrix maps the constant vector to zero. The last pivot is then zero in exact arithmetic, but rounding
+/// errors may make it slightly negative or positive.
+const NEGATIVE_LIMIT: f64 = -1e-9;
 
 /// Returns mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))), the smallest kappa for which the pair
 /// passes the quality test. `a` is a_ij. If a row sum is not positive, the fraction e_i e_j / (e_i + e_j) is replaced
 /// by zero.
-pub fn of_pair(c: &Couplings, i: usize, j: usize, a: f64) -> f64 {
+pub fn pair_quality(c: &Couplings, i: usize, j: usize, a: f64) -> f64 {
     let (d, e) = ([c.diagonal[i], c.diagonal[j]], [c.row_sum[i], c.row_sum[j]]);
     let series = if e[0] > 0.0 && e[1] > 0.0 { e[0] * e[1] / (e[0] + e[1]) } else { 0.0 };
     2.0 * d[0] * d[1] / ((d[0] + d[1]) * (a + series))
@@ -24,7 +24,7 @@ pub fn of_pair(c: &Couplings, i: usize, j: usize, a: f64) -> f64 {
 /// negative eigenvalue. A_G is the matrix with the couplings inside G and with the row sums e_i of A. D_G contains the
 /// diagonal entries d_i of A, which also include couplings that leave G. The matrix is scaled by D_G^-1/2 on both sides
 /// and eliminated with diagonal pivoting.
-pub fn accepts(c: &Couplings, nodes: &[u32], kappa: f64) -> bool {
+pub fn passes_quality_test(c: &Couplings, nodes: &[u32], kappa: f64) -> bool {
     let n = nodes.len();
     let mut m = [[0.0; MAX_NODES]; MAX_NODES];
     let d = |k: usize| c.diagonal[nodes[k] as usize];
@@ -32,7 +32,7 @@ pub fn accepts(c: &Couplings, nodes: &[u32], kappa: f64) -> bool {
     for k in 0..n {
         let mut inside = c.row_sum[nodes[k] as usize];
         for l in (0..n).filter(|&l| l != k) {
-            let a = c.between(nodes[k] as usize, nodes[l] as usize);
+            let a = c.coupling(nodes[k] as usize, nodes[l] as usize);
             inside += a;
             m[k][l] = (d(k) * d(l) / total - kappa * a) / (d(k) * d(l)).sqrt();
         }
@@ -43,10 +43,11 @@ pub fn accepts(c: &Couplings, nodes: &[u32], kappa: f64) -> bool {
         let rest = || (0..n).filter(|&k| left[k]);
         let Some(p) = rest().max_by(|&k, &l| m[k][k].total_cmp(&m[l][l])) else { return true };
         let pivot = m[p][p];
-        if pivot <= -NEGATIVE {
+        if pivot <= -NEGATIVE_LIMIT {
             // The largest remaining pivot is not positive. The remaining matrix therefore has a negative eigenvalue,
             // unless it is zero.
-            return rest().all(|k| m[k][k] >= NEGATIVE && rest().all(|l| m[k][l].abs() <= (-NEGATIVE).sqrt()));
+            return rest()
+                .all(|k| m[k][k] >= NEGATIVE_LIMIT && rest().all(|l| m[k][l].abs() <= (-NEGATIVE_LIMIT).sqrt()));
         }
         left[p] = false;
         for k in (0..n).filter(|&k| left[k]) {

@@ -18,7 +18,7 @@ pub fn cores_now() -> usize {
 
 /// Returns the result of [`cores_now`] at the first call. Later calls return the same number, because the query reads
 /// files.
-pub fn cores_once() -> usize {
+pub fn cached_cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(cores_now)
 }
@@ -49,9 +49,9 @@ fn quota(line: &str, root: &str) -> Option<usize> {
     loop {
         // Inside a container, the path may exist only on the host. The root group always exists.
         let here = if version_2 {
-            quota_2(root, group)
+            quota_v2(root, group)
         } else {
-            ["cpu", "cpu,cpuacct"].iter().find_map(|folder| quota_1(root, folder, group))
+            ["cpu", "cpu,cpuacct"].iter().find_map(|folder| quota_v1(root, folder, group))
         };
         smallest = smallest.into_iter().chain(here).min();
         let Some(parent) = group.rfind('/') else { return smallest };
@@ -61,7 +61,7 @@ fn quota(line: &str, root: &str) -> Option<usize> {
 
 /// Returns the quota of a group of version 2, in cores. The file contains two words: the quota in microseconds, or
 /// `max` if there is none, and the period in microseconds.
-fn quota_2(root: &str, group: &str) -> Option<usize> {
+fn quota_v2(root: &str, group: &str) -> Option<usize> {
     let mut buffer = [0; 64];
     let mut numbers = read_at(format_args!("{root}{group}/cpu.max"), &mut buffer)?.split_whitespace();
     cores(numbers.next()?, numbers.next()?)
@@ -69,7 +69,7 @@ fn quota_2(root: &str, group: &str) -> Option<usize> {
 
 /// Returns the quota of a group of version 1, in cores. The quota and the period, in microseconds, are in two files. A
 /// quota of -1 means no quota.
-fn quota_1(root: &str, folder: &str, group: &str) -> Option<usize> {
+fn quota_v1(root: &str, folder: &str, group: &str) -> Option<usize> {
     let (mut first, mut second) = ([0; 64], [0; 64]);
     let quota = read_at(format_args!("{root}/{folder}{group}/cpu.cfs_quota_us"), &mut first)?;
     let period = read_at(format_args!("{root}/{folder}{group}/cpu.cfs_period_us"), &mut second)?;
@@ -112,7 +112,7 @@ mod tests {
     /// Compares with the standard library, which misses the quota of the root group if the path of the process exists
     /// only on the host.
     #[test]
-    fn not_more_than_the_standard_library_counts() {
+    fn core_count_is_at_most_that_of_std() {
         let counted = cores_now();
         assert!((1..=std::thread::available_parallelism().unwrap().get()).contains(&counted), "{counted}");
     }

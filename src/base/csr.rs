@@ -66,7 +66,7 @@ impl<I: Index> Csr<I> {
         for j in &self.col {
             ptr[j.at() + 1] += 1;
         }
-        accumulate(&mut ptr);
+        lengths_to_pointers(&mut ptr);
         let (mut col, mut val) = (zeroed(self.col.len(), TRANSPOSED)?, zeroed(self.val.len(), TRANSPOSED)?);
         // Each piece of work scans all rows, so more pieces than threads would only add work.
         let threads = workers.threads(size_of_val(&*col) + size_of_val(&*val));
@@ -78,7 +78,7 @@ impl<I: Index> Csr<I> {
             (lanes.start, next.next(lanes.len()), entries.start, cols.next(count), vals.next(count))
         });
         workers.each(pieces, |(lane, next, first, col, val)| self.fill_columns(lane, next, first, col, val))?;
-        restart(&mut ptr);
+        ends_to_pointers(&mut ptr);
         Ok(Self { cols: self.rows(), ptr, col, val })
     }
 
@@ -109,7 +109,7 @@ impl<I: Index> Csr<I> {
 }
 
 /// Converts row lengths to row pointers in place. The length of row i is stored at index i + 1.
-pub fn accumulate(ptr: &mut [usize]) {
+pub fn lengths_to_pointers(ptr: &mut [usize]) {
     for k in 1..ptr.len() {
         ptr[k] += ptr[k - 1];
     }
@@ -117,7 +117,7 @@ pub fn accumulate(ptr: &mut [usize]) {
 
 /// Converts an array whose element i is the end of row i to row pointers, in place. The array has one element more than
 /// there are rows; the value of the last element on entry is not used.
-pub fn restart(ptr: &mut [usize]) {
+pub fn ends_to_pointers(ptr: &mut [usize]) {
     let rows = ptr.len() - 1;
     ptr.copy_within(..rows, 1);
     ptr[0] = 0;

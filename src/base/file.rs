@@ -71,7 +71,7 @@ pub fn mode(path: &CStr) -> Result<u32> {
 }
 
 /// Returns whether `mode` is the mode of a regular file.
-pub fn is_ordinary(mode: u32) -> bool {
+pub fn is_regular_file(mode: u32) -> bool {
     mode & libc::S_IFMT == libc::S_IFREG
 }
 

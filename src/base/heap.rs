@@ -90,9 +90,9 @@ impl<T: fmt::Debug> fmt::Debug for Counted<T> {
 mod tests {
     use super::*;
 
-    struct Noted<'a>(&'a AtomicUsize);
+    struct DropCounter<'a>(&'a AtomicUsize);
 
-    impl Drop for Noted<'_> {
+    impl Drop for DropCounter<'_> {
         fn drop(&mut self) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn the_last_owner_drops_the_value() {
         let dropped = AtomicUsize::new(0);
-        let first = Counted::new(Noted(&dropped), "a test").unwrap();
+        let first = Counted::new(DropCounter(&dropped), "a test").unwrap();
         let second = first.clone();
         std::thread::scope(|threads| {
             for _ in 0..4 {
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!((dropped.load(Ordering::Relaxed), second.0.load(Ordering::Relaxed)), (0, 0));
         drop(second);
         assert_eq!(dropped.load(Ordering::Relaxed), 1);
-        drop(boxed(Noted(&dropped), "a test").unwrap());
+        drop(boxed(DropCounter(&dropped), "a test").unwrap());
         assert_eq!(dropped.load(Ordering::Relaxed), 2);
     }
 }

@@ -6,6 +6,8 @@ pub trait Index: Copy + Default + Ord + std::fmt::Debug + Send + Sync + 'static 
     fn of(index: usize) -> Self;
     /// Returns the index as `usize`.
     fn at(self) -> usize;
+    /// Returns the indices if they have 32 bits, otherwise `None`.
+    fn narrow(indices: &[Self]) -> Option<&[u32]>;
 }
 
 impl Index for u32 {
@@ -16,6 +18,10 @@ impl Index for u32 {
     fn at(self) -> usize {
         self as usize
     }
+
+    fn narrow(indices: &[Self]) -> Option<&[u32]> {
+        Some(indices)
+    }
 }
 
 impl Index for u64 {
@@ -25,6 +31,10 @@ impl Index for u64 {
 
     fn at(self) -> usize {
         self as usize
+    }
+
+    fn narrow(_: &[Self]) -> Option<&[u32]> {
+        None
     }
 }
 

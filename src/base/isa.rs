@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wanted_instruction_set_is_taken_if_it_is_there() {
+    fn a_requested_instruction_set_is_used_if_supported() {
         assert_eq!(choose(Some("portable")), Isa::Portable);
         assert_eq!(choose(None), best());
         assert_eq!(choose(Some("nonsense")), best());

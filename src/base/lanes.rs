@@ -150,7 +150,7 @@ mod x86 {
     pub struct Avx512(__m512d);
 
     #[inline(always)]
-    fn first(n: usize) -> __mmask8 {
+    fn first_mask(n: usize) -> __mmask8 {
         ((1u32 << n) - 1) as __mmask8
     }
 
@@ -172,7 +172,7 @@ mod x86 {
         #[inline(always)]
         unsafe fn load_first(p: *const f64, n: usize) -> Self {
             // SAFETY: as above; masked-out values are not read.
-            Self(unsafe { _mm512_maskz_loadu_pd(first(n), p) })
+            Self(unsafe { _mm512_maskz_loadu_pd(first_mask(n), p) })
         }
 
         #[inline(always)]
@@ -193,7 +193,7 @@ mod x86 {
         #[inline(always)]
         unsafe fn store_first(self, p: *mut f64, n: usize) {
             // SAFETY: as above; masked-out values are not written.
-            unsafe { _mm512_mask_storeu_pd(p, first(n), self.0) };
+            unsafe { _mm512_mask_storeu_pd(p, first_mask(n), self.0) };
         }
 
         #[inline(always)]
@@ -290,10 +290,10 @@ mod x86 {
     }
 
     #[inline(always)]
-    fn first4(n: usize) -> __m256i {
-        const ONES: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
+    fn first_mask4(n: usize) -> __m256i {
+        const MASKS: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
         // SAFETY: as for `Avx512`; n <= 4, so the four entries from 4 - n on are inside the array.
-        unsafe { _mm256_loadu_si256(ONES.as_ptr().add(4 - n).cast()) }
+        unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(4 - n).cast()) }
     }
 
     // SAFETY (all blocks below): as for `Avx512`.
@@ -314,7 +314,9 @@ mod x86 {
         unsafe fn load_first(p: *const f64, n: usize) -> Self {
             let (low, high) = (n.min(4), n.saturating_sub(4));
             // SAFETY: as above; masked-out values are not read.
-            Self(unsafe { [_mm256_maskload_pd(p, first4(low)), _mm256_maskload_pd(p.wrapping_add(4), first4(high))] })
+            Self(unsafe {
+                [_mm256_maskload_pd(p, first_mask4(low)), _mm256_maskload_pd(p.wrapping_add(4), first_mask4(high))]
+            })
         }
 
         #[inline(always)]
@@ -340,8 +342,8 @@ mod x86 {
             let (low, high) = (n.min(4), n.saturating_sub(4));
             // SAFETY: as above; masked-out values are not written.
             unsafe {
-                _mm256_maskstore_pd(p, first4(low), self.0[0]);
-                _mm256_maskstore_pd(p.wrapping_add(4), first4(high), self.0[1]);
+                _mm256_maskstore_pd(p, first_mask4(low), self.0[0]);
+                _mm256_maskstore_pd(p.wrapping_add(4), first_mask4(high), self.0[1]);
             }
         }
 

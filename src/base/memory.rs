@@ -2,7 +2,7 @@
 //! Also non-temporal copies.
 
 use super::pages::prefer_large_mapped;
-use crate::error::{Error, Refused, Result};
+use crate::error::{Error, FailedAllocation, Result};
 use std::fs::File;
 use std::io::Read as _;
 use std::mem::MaybeUninit;
@@ -20,7 +20,7 @@ const SETS: usize = 64;
 /// Minimum block size in bytes that is mapped. Mapped pages are zero without being written, so the thread that first
 /// writes a row gets the page on its NUMA node (first touch). Mapped blocks may also use large pages, which reduces
 /// page faults.
-const MAPPED: usize = 1 << 18;
+const LEAST_MAPPED_BYTES: usize = 1 << 18;
 
 /// A block of zero-initialized memory.
 pub struct Memory {
@@ -51,11 +51,11 @@ impl Memory {
         // Consecutive large arrays start in different cache sets. Kernels read the same row of about twenty arrays at
         // once. Without these offsets, all large blocks would start at the beginning of a page, and the rows would
         // compete for the same cache sets.
-        static MADE: AtomicUsize = AtomicUsize::new(0);
-        let no_memory = || Error::NoMemory(Refused { bytes, what: "the solver's arrays" });
+        static LARGE_BLOCKS: AtomicUsize = AtomicUsize::new(0);
+        let no_memory = || Error::NoMemory(FailedAllocation { bytes, what: "the solver's arrays" });
         let wanted = usize::try_from(bytes).ok().filter(|&b| b <= isize::MAX as usize / 2).ok_or_else(no_memory)?;
         let lines = wanted.div_ceil(LINE);
-        let skip = if lines > SETS { MADE.fetch_add(1, Ordering::Relaxed) * 11 % SETS } else { 0 };
+        let skip = if lines > SETS { LARGE_BLOCKS.fetch_add(1, Ordering::Relaxed) * 11 % SETS } else { 0 };
         let mut block = Block::zeroed(lines + skip).ok_or_else(no_memory)?;
         let data = block.start().wrapping_add(LINE * skip);
         Ok(Self { _block: block, data, bytes: LINE * lines })
@@ -92,7 +92,7 @@ impl Block {
 
     #[cfg(unix)]
     fn zeroed(lines: usize) -> Option<Self> {
-        if LINE * lines >= MAPPED { Self::mapped(LINE * lines) } else { Self::lines(lines) }
+        if LINE * lines >= LEAST_MAPPED_BYTES { Self::mapped(LINE * lines) } else { Self::lines(lines) }
     }
 
     #[cfg(not(unix))]
@@ -144,7 +144,7 @@ impl Drop for Block {
 pub fn check_available(bytes: u128, what: &'static str) -> Result<()> {
     const LARGE: u128 = 1 << 30;
     if bytes > LARGE && available_bytes().is_some_and(|available| bytes > available.into()) {
-        return Err(Error::NoMemory(Refused { bytes, what }));
+        return Err(Error::NoMemory(FailedAllocation { bytes, what }));
     }
     Ok(())
 }
@@ -154,18 +154,18 @@ pub fn check_available(bytes: u128, what: &'static str) -> Result<()> {
 fn available_bytes() -> Option<u64> {
     let mut buffer = [0; 512];
     // 512 bytes suffice: `MemAvailable` is the third line.
-    let of_machine = start_of("/proc/meminfo", &mut buffer).and_then(|text| {
+    let of_machine = read_start("/proc/meminfo", &mut buffer).and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
         line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
     });
-    let mut number = |path: &str| start_of(path, &mut buffer)?.trim().parse::<u64>().ok();
+    let mut number = |path: &str| read_start(path, &mut buffer)?.trim().parse::<u64>().ok();
     let (max, current) = (number("/sys/fs/cgroup/memory.max"), number("/sys/fs/cgroup/memory.current"));
     let of_group = max.zip(current).map(|(max, current)| max.saturating_sub(current));
     of_machine.into_iter().chain(of_group).min()
 }
 
 /// Reads the first bytes of a file without heap allocation.
-fn start_of<'a>(path: &str, buffer: &'a mut [u8]) -> Option<&'a str> {
+fn read_start<'a>(path: &str, buffer: &'a mut [u8]) -> Option<&'a str> {
     let count = File::open(path).and_then(|mut file| file.read(buffer)).ok()?;
     std::str::from_utf8(&buffer[..count]).ok()
 }
@@ -173,7 +173,7 @@ fn start_of<'a>(path: &str, buffer: &'a mut [u8]) -> Option<&'a str> {
 /// Returns whether the values occupy whole cache lines. Only such arrays are written with non-temporal stores, which
 /// avoid fetching the line first.
 #[cfg(target_arch = "x86_64")]
-fn are_lines<T>(values: &[T]) -> bool {
+fn fill_whole_cache_lines<T>(values: &[T]) -> bool {
     (values.as_ptr() as usize).is_multiple_of(LINE) && size_of_val(values).is_multiple_of(LINE)
 }
 
@@ -182,7 +182,7 @@ fn are_lines<T>(values: &[T]) -> bool {
 pub fn copy_past_caches(target: &mut [f64], source: &[f64]) {
     assert_eq!(target.len(), source.len());
     #[cfg(target_arch = "x86_64")]
-    if are_lines(target) {
+    if fill_whole_cache_lines(target) {
         use std::arch::x86_64::{_mm_loadu_pd, _mm_stream_pd};
         for (target, source) in target.chunks_exact_mut(2).zip(source.chunks_exact(2)) {
             // SAFETY: both chunks have two values, and the target is 16-byte aligned. Every x86_64 has SSE2.
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn blocks_are_zero_and_aligned() {
-        for bytes in [0, 1, 64, 5000, MAPPED - 64, MAPPED, 3 * MAPPED + 1] {
+        for bytes in [0, 1, 64, 5000, LEAST_MAPPED_BYTES - 64, LEAST_MAPPED_BYTES, 3 * LEAST_MAPPED_BYTES + 1] {
             let m = Memory::zeroed(bytes as u128).unwrap();
             assert_eq!(m.data() as usize % LINE, 0);
             assert!(m.bytes() >= bytes && m.bytes() < bytes + LINE);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_an_error() {
+    fn an_excessive_allocation_is_an_error() {
         assert!(check_available(1 << 20, "a test").is_ok());
         if cfg!(target_os = "linux") {
             assert!(available_bytes().is_some_and(|bytes| bytes > 1 << 20));

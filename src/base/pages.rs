@@ -3,14 +3,14 @@
 use std::mem::MaybeUninit;
 
 /// Minimum block size in bytes for which large pages are requested: two pages of 2 MiB.
-const LARGE: usize = 4 << 20;
+const LEAST_BYTES: usize = 4 << 20;
 /// Alignment in bytes of the advised range; suits all machines with base pages up to this size.
 const PAGE: usize = 1 << 16;
 
 /// Requests large pages for memory that was not written yet. The request is a hint; a refusal affects only speed.
 pub fn prefer_large<T>(room: &mut [MaybeUninit<T>]) {
     let bytes = size_of_val(room);
-    if bytes < LARGE {
+    if bytes < LEAST_BYTES {
         return;
     }
     let start = room.as_mut_ptr().cast::<u8>();

@@ -1,12 +1,12 @@
 //! Identification of the processes of a host, and memory shared by several of these processes.
 
 use super::memory::check_available;
-use crate::error::{Error, Refused, Result};
+use crate::error::{Error, FailedAllocation, Result};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
 
 /// Returns a random 64-bit identifier of this process.
-pub fn own_number() -> u64 {
+pub fn process_signature() -> u64 {
     static NUMBER: OnceLock<u64> = OnceLock::new();
     let drawn = *NUMBER.get_or_init(|| RandomState::new().build_hasher().finish());
     // The process id distinguishes a forked child, which inherits the random number.
@@ -31,15 +31,15 @@ const ROWS: &str = "rows of all ranks";
 pub struct SharedAddress {
     pub process: u64,
     pub file: u64,
-    /// Signature that is stored at the start of the block: [`own_number`] of the owner.
-    pub sign: u64,
+    /// Signature that is stored at the start of the block: [`process_signature`] of the owner.
+    pub signature: u64,
 }
 
 /// Bytes before the values. The signature is stored in the first 8 bytes.
-const HEAD: usize = 4096;
+const HEADER_BYTES: usize = 4096;
 
 /// Array of doubles shared by several processes, initially zero.
-pub struct Mapped {
+pub struct SharedMapping {
     #[cfg(target_os = "linux")]
     file: std::fs::File,
     start: *mut u8,
@@ -48,16 +48,16 @@ pub struct Mapped {
 
 // SAFETY: the mapping is not bound to a thread. Callers of the unsafe functions below guarantee that accesses do not
 // race.
-unsafe impl Send for Mapped {}
+unsafe impl Send for SharedMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Mapped {}
+unsafe impl Sync for SharedMapping {}
 
 fn unavailable(what: &str, error: &std::io::Error) -> Error {
     Error::Io(format!("shared memory: {what}: {error}"))
 }
 
 #[cfg(target_os = "linux")]
-impl Mapped {
+impl SharedMapping {
     /// Allocates shared memory for `values` zeros and reserves its pages.
     pub fn new(values: usize) -> Result<Self> {
         use std::os::fd::{AsRawFd, FromRawFd};
@@ -82,11 +82,11 @@ impl Mapped {
         // descriptor is open; the call uses no memory of this process.
         let taken = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as i64) };
         if taken != 0 {
-            return Err(Error::NoMemory(Refused { bytes: bytes as u128, what: ROWS }));
+            return Err(Error::NoMemory(FailedAllocation { bytes: bytes as u128, what: ROWS }));
         }
         let made = Self::map(file, values)?;
-        // SAFETY: the mapping has at least `HEAD` bytes, and no other process has opened it yet.
-        unsafe { made.start.cast::<u64>().write(own_number()) };
+        // SAFETY: the mapping has at least `HEADER_BYTES` bytes, and no other process has opened it yet.
+        unsafe { made.start.cast::<u64>().write(process_signature()) };
         Ok(made)
     }
 
@@ -99,10 +99,10 @@ impl Mapped {
         let file = opened.map_err(|error| unavailable(&path, &error))?;
         // In another PID namespace, the path may name any file. The signature is therefore checked before the file is
         // mapped.
-        let mut sign = [0; 8];
-        let read = file.read_exact_at(&mut sign, 0).and_then(|()| file.metadata());
+        let mut signature = [0; 8];
+        let read = file.read_exact_at(&mut signature, 0).and_then(|()| file.metadata());
         let bytes = read.map_err(|error| unavailable(&path, &error))?.len();
-        if u64::from_le_bytes(sign) != address.sign.to_le() || bytes != Self::bytes_of(values)? as u64 {
+        if u64::from_le_bytes(signature) != address.signature.to_le() || bytes != Self::bytes_of(values)? as u64 {
             return Err(Error::Io(format!("shared memory: {path} is not a file of this library")));
         }
         Self::map(file, values)
@@ -115,26 +115,30 @@ impl Mapped {
         // SAFETY: the call requests a new mapping of the file at any address; no existing mapping is replaced.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, all, libc::MAP_SHARED, file.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
-            return Err(Error::NoMemory(Refused { bytes: bytes as u128, what: ROWS }));
+            return Err(Error::NoMemory(FailedAllocation { bytes: bytes as u128, what: ROWS }));
         }
         Ok(Self { file, start: start.cast(), values })
     }
 
     fn bytes_of(values: usize) -> Result<usize> {
-        let bytes = values.checked_mul(size_of::<f64>()).and_then(|bytes| bytes.checked_add(HEAD));
-        let refused = || Error::NoMemory(Refused { bytes: values as u128 * 8, what: ROWS });
+        let bytes = values.checked_mul(size_of::<f64>()).and_then(|bytes| bytes.checked_add(HEADER_BYTES));
+        let refused = || Error::NoMemory(FailedAllocation { bytes: values as u128 * 8, what: ROWS });
         bytes.filter(|&bytes| bytes <= isize::MAX as usize).ok_or_else(refused)
     }
 
     /// Returns the address by which other processes open the memory.
     pub fn address(&self) -> SharedAddress {
         use std::os::fd::AsRawFd;
-        SharedAddress { process: std::process::id().into(), file: self.file.as_raw_fd() as u64, sign: own_number() }
+        SharedAddress {
+            process: std::process::id().into(),
+            file: self.file.as_raw_fd() as u64,
+            signature: process_signature(),
+        }
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Mapped {
+impl SharedMapping {
     /// Unsupported on this system.
     pub fn new(_: usize) -> Result<Self> {
         Err(unavailable("this system", &std::io::ErrorKind::Unsupported.into()))
@@ -147,14 +151,14 @@ impl Mapped {
 
     /// Unsupported on this system.
     pub fn address(&self) -> SharedAddress {
-        SharedAddress { process: 0, file: 0, sign: 0 }
+        SharedAddress { process: 0, file: 0, signature: 0 }
     }
 }
 
-impl Mapped {
-    fn place(&self, start: usize, len: usize) -> *mut f64 {
+impl SharedMapping {
+    fn address_of(&self, start: usize, len: usize) -> *mut f64 {
         assert!(start.checked_add(len).is_some_and(|end| end <= self.values));
-        self.start.wrapping_add(HEAD).cast::<f64>().wrapping_add(start)
+        self.start.wrapping_add(HEADER_BYTES).cast::<f64>().wrapping_add(start)
     }
 
     /// Returns the values start .. start + len.
@@ -163,7 +167,7 @@ impl Mapped {
     /// No thread of any process may write these values while the slice is in use.
     pub unsafe fn slice(&self, start: usize, len: usize) -> &[f64] {
         // SAFETY: `place` checks the bounds; the caller excludes concurrent writes.
-        unsafe { std::slice::from_raw_parts(self.place(start, len), len) }
+        unsafe { std::slice::from_raw_parts(self.address_of(start, len), len) }
     }
 
     /// Returns the values start .. start + len for writing.
@@ -173,11 +177,11 @@ impl Mapped {
     #[expect(clippy::mut_from_ref, reason = "shared by processes that write disjoint parts")]
     pub unsafe fn slice_mut(&self, start: usize, len: usize) -> &mut [f64] {
         // SAFETY: `place` checks the bounds; the caller excludes concurrent accesses.
-        unsafe { std::slice::from_raw_parts_mut(self.place(start, len), len) }
+        unsafe { std::slice::from_raw_parts_mut(self.address_of(start, len), len) }
     }
 }
 
-impl Drop for Mapped {
+impl Drop for SharedMapping {
     fn drop(&mut self) {
         #[cfg(target_os = "linux")]
         if let Ok(bytes) = Self::bytes_of(self.values) {
@@ -194,23 +198,25 @@ mod tests {
     /// A second mapping shows the same memory, even after the first mapping has been dropped. Wrong addresses are
     /// rejected.
     #[test]
-    fn memory_of_several() {
-        let first = Mapped::new(1000).unwrap();
+    fn several_mappings_share_the_memory() {
+        let first = SharedMapping::new(1000).unwrap();
         let address = first.address();
-        let second = Mapped::open(&address, 1000).unwrap();
+        let second = SharedMapping::open(&address, 1000).unwrap();
         // SAFETY: only this test uses the mappings, one after the other.
         unsafe {
             assert!(first.slice(0, 1000).iter().all(|&v| v == 0.0));
             second.slice_mut(990, 10).fill(3.0);
             assert_eq!(first.slice(989, 3), [0.0, 3.0, 3.0]);
         }
-        for wrong in [SharedAddress { sign: address.sign ^ 1, ..address }, SharedAddress { file: 1 << 20, ..address }] {
-            assert!(matches!(Mapped::open(&wrong, 1000), Err(Error::Io(_))));
+        for wrong in
+            [SharedAddress { signature: address.signature ^ 1, ..address }, SharedAddress { file: 1 << 20, ..address }]
+        {
+            assert!(matches!(SharedMapping::open(&wrong, 1000), Err(Error::Io(_))));
         }
-        assert!(Mapped::open(&address, 999).is_err() && Mapped::new(usize::MAX / 4).is_err());
+        assert!(SharedMapping::open(&address, 999).is_err() && SharedMapping::new(usize::MAX / 4).is_err());
         drop(first);
         // SAFETY: as above.
         assert_eq!(unsafe { second.slice(999, 1) }, [3.0]);
-        assert!(host_number() != 0 && own_number() == address.sign);
+        assert!(host_number() != 0 && process_signature() == address.signature);
     }
 }

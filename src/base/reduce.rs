@@ -115,8 +115,8 @@ pub trait OtherRanks: Send + Sync {
 /// Workspace for the partial results of a reduction, with several numbers per row. A row may be any unit of work that
 /// one thread owns.
 pub struct Partials {
-    /// Two buffers, used alternately: a reduction may be written while the previous one is still read. After `once`,
-    /// both are the same buffer.
+    /// Two buffers, used alternately: a reduction may be written while the previous one is still read. After
+    /// `single_buffered`, both are the same buffer.
     values: [Shared; 2],
     rows: usize,
 }
@@ -129,7 +129,7 @@ impl Partials {
 
     /// Allocates a workspace with a single buffer. The caller guarantees a barrier between the end of a reduction and
     /// the beginning of the next one.
-    pub fn once(rows: usize, most: usize) -> Result<Self> {
+    pub fn single_buffered(rows: usize, most: usize) -> Result<Self> {
         let values = Shared::zeroed(most * rows)?;
         Ok(Self { values: [values.clone(), values], rows })
     }
@@ -139,7 +139,8 @@ impl Partials {
         self.rows
     }
 
-    /// Returns the size in bytes of one buffer: the whole size after [`Self::once`], half of it after [`Self::new`].
+    /// Returns the size in bytes of one buffer: the whole size after [`Self::single_buffered`], half of it after
+    /// [`Self::new`].
     pub fn bytes(&self) -> usize {
         self.values[0].bytes()
     }

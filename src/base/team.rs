@@ -2,7 +2,7 @@
 //! threads wait between runs; none is created or ended during a run. A general-purpose pool would allocate memory on
 //! entry and would keep the calling thread out of the work.
 
-use crate::base::cores::cores_once;
+use crate::base::cores::cached_cores;
 use crate::base::heap::Counted;
 use crate::base::thread::Thread;
 use crate::error::{Error, Result, collected, reserve};
@@ -207,7 +207,7 @@ struct RunRequest {
     end: bool,
 }
 
-struct Shared {
+struct TeamState {
     barrier: Barrier,
     request: Mutex<RunRequest>,
     request_changed: Condvar,
@@ -218,7 +218,7 @@ struct Shared {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-impl Shared {
+impl TeamState {
     fn request(&self) -> MutexGuard<'_, RunRequest> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -230,17 +230,17 @@ const PIECES: &str = "work of a thread team";
 
 /// A team of threads.
 pub struct Team {
-    shared: Counted<Shared>,
+    shared: Counted<TeamState>,
     threads: Vec<Thread>,
 }
 
 impl Team {
     /// Starts `members` - 1 threads.
     pub fn new(members: usize) -> Result<Self> {
-        let shared = Shared {
+        let shared = TeamState {
             barrier: Barrier {
                 members,
-                may_spin: members <= cores_once(),
+                may_spin: members <= cached_cores(),
                 arrived: AtomicUsize::new(0),
                 round: AtomicUsize::new(0),
                 broken: AtomicBool::new(false),
@@ -364,7 +364,7 @@ impl Drop for Team {
     }
 }
 
-impl Shared {
+impl TeamState {
     fn wait_until_finished(&self) {
         let mut polls = self.barrier.polls();
         while self.running.load(Ordering::Acquire) > 0 {
@@ -388,9 +388,9 @@ impl Shared {
 }
 
 /// Main loop of a thread of the team: waits for a run, and executes it.
-fn thread_main(shared: &Shared, index: usize) {
+fn thread_main(shared: &TeamState, index: usize) {
     IS_TEAM_THREAD.set(true);
-    crate::base::traps::on_own_thread();
+    crate::base::traps::set_on_library_thread();
     let me = Me { index, members: shared.barrier.members, barrier: &shared.barrier };
     let mut done = 0;
     loop {
@@ -427,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_in_their_order() {
+    fn results_are_in_the_order_of_the_pieces() {
         for (members, pieces) in [(1, 5), (2, 0), (3, 1), (7, 40)] {
             let squares = Team::new(members).unwrap().map((0..pieces).collect(), |k: usize| k * k).unwrap();
             assert_eq!(squares, (0..pieces).map(|k| k * k).collect::<Vec<_>>());
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn members_meet_at_barriers() {
+    fn threads_wait_at_barriers() {
         for members in [1, 2, 3, 7] {
             let mut team = Team::new(members).unwrap();
             let counters: Vec<AtomicUsize> = (0..members).map(|_| AtomicUsize::new(0)).collect();
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn both_are_done() {
+    fn both_functions_run() {
         for members in [1, 2, 3, 7] {
             let mut team = Team::new(members).unwrap();
             let done = AtomicUsize::new(0);
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_of_one_member_frees_the_others() {
+    fn a_panic_of_one_thread_releases_the_others() {
         let mut team = Team::new(3).unwrap();
         let work = |me: Me| {
             if me.index == 2 {

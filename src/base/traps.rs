@@ -10,7 +10,7 @@ use std::cell::Cell;
 
 /// Control and status registers of the floating-point unit.
 #[derive(Clone, Copy)]
-struct State {
+struct FloatingPointState {
     #[cfg(target_arch = "x86_64")]
     mxcsr: u32,
     #[cfg(target_arch = "aarch64")]
@@ -20,9 +20,9 @@ struct State {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl State {
+impl FloatingPointState {
     /// All six exceptions masked, rounding to nearest, no flush to zero, no flags set: the state of a new process.
-    const OWN: Self = Self { mxcsr: 0x1f80 };
+    const LIBRARY: Self = Self { mxcsr: 0x1f80 };
 
     fn get() -> Self {
         let mut mxcsr = 0u32;
@@ -32,15 +32,15 @@ impl State {
     }
 
     fn set(self) {
-        // SAFETY: loads `OWN`, or four bytes that stmxcsr has stored, so no reserved bit is set.
+        // SAFETY: loads `LIBRARY`, or four bytes that stmxcsr has stored, so no reserved bit is set.
         unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const self.mxcsr, options(nostack)) };
     }
 }
 
 #[cfg(target_arch = "aarch64")]
-impl State {
+impl FloatingPointState {
     /// No traps, rounding to nearest, no flush to zero, no flags set: the state of a new process.
-    const OWN: Self = Self { fpcr: 0, fpsr: 0 };
+    const LIBRARY: Self = Self { fpcr: 0, fpsr: 0 };
 
     fn get() -> Self {
         let (fpcr, fpsr): (u64, u64);
@@ -53,7 +53,7 @@ impl State {
     }
 
     fn set(self) {
-        // SAFETY: writes `OWN`, or values that were read from these registers.
+        // SAFETY: writes `LIBRARY`, or values that were read from these registers.
         unsafe {
             std::arch::asm!("msr fpcr, {}", in(reg) self.fpcr, options(nostack));
             std::arch::asm!("msr fpsr, {}", in(reg) self.fpsr, options(nostack));
@@ -63,11 +63,11 @@ impl State {
 
 /// On other targets, the host's mode stays in effect.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-impl State {
-    const OWN: Self = Self {};
+impl FloatingPointState {
+    const LIBRARY: Self = Self {};
 
     fn get() -> Self {
-        Self::OWN
+        Self::LIBRARY
     }
 
     fn set(self) {}
@@ -75,24 +75,24 @@ impl State {
 
 thread_local! {
     /// State of the host during a library call on this thread.
-    static HOST: Cell<Option<State>> = const { Cell::new(None) };
+    static HOST: Cell<Option<FloatingPointState>> = const { Cell::new(None) };
 }
 
 /// Guard that sets the library's state on this thread. Dropping it restores mode and flags of the host.
-pub struct Own {
-    outer: Option<State>,
+pub struct LibraryStateGuard {
+    outer: Option<FloatingPointState>,
 }
 
-impl Own {
+impl LibraryStateGuard {
     /// Saves the host's state and sets the library's state, at the start of a call.
     pub fn new() -> Self {
-        let outer = HOST.replace(Some(State::get()));
-        State::OWN.set();
+        let outer = HOST.replace(Some(FloatingPointState::get()));
+        FloatingPointState::LIBRARY.set();
         Self { outer }
     }
 }
 
-impl Drop for Own {
+impl Drop for LibraryStateGuard {
     fn drop(&mut self) {
         if let Some(host) = HOST.replace(self.outer) {
             host.set();
@@ -102,13 +102,13 @@ impl Drop for Own {
 
 /// Runs host code within a library call, in the host's state. The flags and mode that `code` leaves become the host's
 /// state, which is restored at the end of the library call.
-pub fn as_the_host<T>(code: impl FnOnce() -> T) -> T {
+pub fn in_host_state<T>(code: impl FnOnce() -> T) -> T {
     /// Restores the library's state, also if `code` unwinds.
     struct Inside;
     impl Drop for Inside {
         fn drop(&mut self) {
-            HOST.set(Some(State::get()));
-            State::OWN.set();
+            HOST.set(Some(FloatingPointState::get()));
+            FloatingPointState::LIBRARY.set();
         }
     }
     let Some(host) = HOST.get() else { return code() };
@@ -118,8 +118,8 @@ pub fn as_the_host<T>(code: impl FnOnce() -> T) -> T {
 }
 
 /// Sets the library's state on one of its own threads, which inherits the state of its creator.
-pub fn on_own_thread() {
-    State::OWN.set();
+pub fn set_on_library_thread() {
+    FloatingPointState::LIBRARY.set();
 }
 
 #[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -127,39 +127,39 @@ mod tests {
     use super::*;
 
     /// Returns the state after an inexact division, which sets a flag.
-    fn inexact() -> State {
+    fn inexact() -> FloatingPointState {
         std::hint::black_box(std::hint::black_box(1.0) / std::hint::black_box(3.0));
-        State::get()
+        FloatingPointState::get()
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn word(state: State) -> u64 {
+    fn word(state: FloatingPointState) -> u64 {
         u64::from(state.mxcsr)
     }
 
     #[cfg(target_arch = "aarch64")]
-    fn word(state: State) -> u64 {
+    fn word(state: FloatingPointState) -> u64 {
         state.fpcr << 32 | state.fpsr
     }
 
     #[test]
     fn states_of_host_and_library_stay_apart() {
-        State::OWN.set();
-        let clean = word(State::get());
-        let own = Own::new();
+        FloatingPointState::LIBRARY.set();
+        let clean = word(FloatingPointState::get());
+        let own = LibraryStateGuard::new();
         assert_ne!(word(inexact()), clean);
-        as_the_host(|| {
-            assert_eq!(word(State::get()), clean);
+        in_host_state(|| {
+            assert_eq!(word(FloatingPointState::get()), clean);
             // A library call from within a callback.
-            let nested = Own::new();
+            let nested = LibraryStateGuard::new();
             inexact();
             drop(nested);
-            assert_eq!(word(State::get()), clean);
+            assert_eq!(word(FloatingPointState::get()), clean);
             inexact();
         });
-        assert_eq!(word(State::get()), clean, "inside again, with a new set of flags");
+        assert_eq!(word(FloatingPointState::get()), clean, "inside again, with a new set of flags");
         drop(own);
-        assert_ne!(word(State::get()), clean, "what the callback has raised is seen");
-        State::OWN.set();
+        assert_ne!(word(FloatingPointState::get()), clean, "what the callback has raised is seen");
+        FloatingPointState::LIBRARY.set();
     }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 const PIECES_OF_A_THREAD: usize = 4;
 /// Minimum work in bytes for which threads are started. Such work takes at least 5 times as long as the start of a
 /// thread, which takes as long as reading about 20 kB of text, or moving about 200 kB.
-const TEAM_BYTES: usize = 1 << 20;
+const LEAST_TEAM_BYTES: usize = 1 << 20;
 /// Minimum number of values per part of a lane. [`across`] divides lanes into such parts.
 const LEAST_ACROSS: usize = 1024;
 /// Name of an allocation in error messages.
@@ -34,12 +34,12 @@ enum Threads {
 impl Workers {
     /// Uses at most `threads` threads, including the calling thread.
     pub fn new(threads: usize) -> Self {
-        Self { threads: Threads::Count(threads), min_bytes: TEAM_BYTES, team: None }
+        Self { threads: Threads::Count(threads), min_bytes: LEAST_TEAM_BYTES, team: None }
     }
 
     /// Uses at most `ask()` threads. Calls `ask` only if there is enough work for several threads.
     pub fn from_function(ask: fn() -> usize) -> Self {
-        Self { threads: Threads::Function(ask), min_bytes: TEAM_BYTES, team: None }
+        Self { threads: Threads::Function(ask), min_bytes: LEAST_TEAM_BYTES, team: None }
     }
 
     /// Uses the calling thread only.
@@ -172,8 +172,8 @@ mod tests {
             let lengths = workers.map(pieces, |piece| piece.len()).unwrap();
             (lengths, workers.team.is_some())
         };
-        assert_eq!(lengths(TEAM_BYTES - 1), (vec![100], false));
-        let (pieces, started) = lengths(TEAM_BYTES);
+        assert_eq!(lengths(LEAST_TEAM_BYTES - 1), (vec![100], false));
+        let (pieces, started) = lengths(LEAST_TEAM_BYTES);
         assert_eq!((pieces.len(), pieces.iter().sum(), started), (12, 100, true));
         assert_eq!(workers.team.as_ref().map(Team::members), Some(3));
     }

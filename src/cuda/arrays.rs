@@ -12,23 +12,23 @@ const LIST: &str = "a list of memory";
 /// Arrays of equal length, with zeros before and after each array (kernels/dpcg/box.cuh).
 pub struct Padded {
     memory: Memory,
-    value: usize,
+    value_bytes: usize,
     count: usize,
     guard: usize,
 }
 
 impl Padded {
-    /// Allocates `arrays` arrays of `count` values of `value` bytes, all zero. `guard` zeros precede and follow each
-    /// array.
+    /// Allocates `arrays` arrays of `count` values of `value_bytes` bytes, all zero. `guard` zeros precede and follow
+    /// each array.
     pub fn zeroed(
         stream: &Stream,
         arrays: usize,
         count: usize,
         guard: usize,
-        value: usize,
+        value_bytes: usize,
         what: &str,
     ) -> Result<Self> {
-        Self::zeroed_in(&mut Pool::default(), stream, arrays, count, guard, value, what)
+        Self::zeroed_in(&mut Pool::default(), stream, arrays, count, guard, value_bytes, what)
     }
 
     /// Like `zeroed`, but uses memory of a pool if it has a block of the required size.
@@ -38,11 +38,11 @@ impl Padded {
         arrays: usize,
         count: usize,
         guard: usize,
-        value: usize,
+        value_bytes: usize,
         what: &str,
     ) -> Result<Self> {
-        let bytes = value * (guard + arrays * (count + guard));
-        Ok(Self { memory: pool.zeroed(stream, bytes, what)?, value, count, guard })
+        let bytes = value_bytes * (guard + arrays * (count + guard));
+        Ok(Self { memory: pool.zeroed(stream, bytes, what)?, value_bytes, count, guard })
     }
 
     /// Returns the memory.
@@ -52,7 +52,7 @@ impl Padded {
 
     /// Returns the address of an array's first value.
     pub fn at(&self, array: usize) -> Address {
-        self.memory.address + (self.value * (self.guard + array * self.stride())) as u64
+        self.memory.address + (self.value_bytes * (self.guard + array * self.stride())) as u64
     }
 
     /// Returns the number of values from one array to the next.
@@ -159,7 +159,7 @@ impl Pool {
     }
 
     /// Returns `bytes` of memory, whose content is arbitrary.
-    fn any(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Memory> {
+    fn uninitialized(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Memory> {
         match self.take_free(bytes) {
             Some(memory) => Ok(memory),
             None => Memory::zeroed(stream.device(), stream, bytes, what),
@@ -184,7 +184,7 @@ impl Pool {
             bytes += size.next_multiple_of(256);
             offset as u64
         });
-        let memory = self.any(stream, bytes, what)?;
+        let memory = self.uninitialized(stream, bytes, what)?;
         let addresses = offsets.map(|offset| memory.address + offset);
         Ok((memory, addresses))
     }

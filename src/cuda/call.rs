@@ -1,7 +1,7 @@
 //! One call of any family on a device: the caller's arrays and their device copies, and the first error of the CUDA
 //! driver.
 
-use super::driver::{Stream, Watch};
+use super::driver::{Stopwatch, Stream};
 use super::launch::{Address, CellArray, Scalars};
 use super::staging::{Copies, Job};
 use crate::error::{Error, Result, push};
@@ -26,7 +26,7 @@ pub struct Call<'a> {
     /// Extents of the arrays.
     pub(super) of: Cells,
     pub(super) copies: &'a mut Copies,
-    pub(super) watch: &'a Watch,
+    pub(super) stopwatch: &'a Stopwatch,
     /// Whether this call has started copies to the device whose time has not been read yet.
     pub(super) sent: bool,
     pub(super) seconds_transfer: &'a mut f64,
@@ -75,10 +75,10 @@ impl Call<'_> {
         if output_here {
             push_reads(&mut jobs, self.arrays.output, self.of, shape, self.output.values)?;
         }
-        self.watch.record(0, self.stream)?;
+        self.stopwatch.record(0, self.stream)?;
         self.copies.send(self.stream, &jobs)?;
         self.sent = true;
-        self.watch.record(1, self.stream)
+        self.stopwatch.record(1, self.stream)
     }
 
     /// Copies the output to the caller's array if this is in host memory, and waits until the output is visible.
@@ -102,13 +102,24 @@ impl Call<'_> {
         Ok(())
     }
 
+    /// Sets the extents of the output. Needed for a product whose result has another length than its input.
+    pub fn output_has(&mut self, of: Cells) {
+        (self.of, self.arrays.ld, self.arrays.plane) = (of, of.nx, of.nx);
+    }
+
+    /// Adds the time of the copies to the device, for which the host must have waited.
+    pub fn count_sent(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.sent) {
+            *self.seconds_transfer += self.stopwatch.seconds()?;
+        }
+        Ok(())
+    }
+
     /// Returns the largest magnitudes and the first non-finite entry of the caller's arrays, which a kernel has stored
     /// in `s`. The host must have fetched `s` after that kernel. For a non-finite entry, the kernel stores the bitwise
     /// complement of (2 row + array) nx + i, where array is 0 for the input and 1 for the initial guess.
     pub fn inputs(&mut self, s: &Scalars) -> Result<Inputs> {
-        if std::mem::take(&mut self.sent) {
-            *self.seconds_transfer += self.watch.seconds()?;
-        }
+        self.count_sent()?;
         let mut not_finite = None;
         if s.not_finite != 0 {
             let (nx, key) = (self.of.nx as u64, !s.not_finite);

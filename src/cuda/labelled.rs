@@ -3,7 +3,7 @@
 //! Cells are divided into chunks of `CHUNK` cells. A slot consists of the cells of one chunk that have the same label.
 //! An item is a segment of `SEGMENT` cells in which a slot has cells.
 
-use crate::base::csr::{accumulate, restart};
+use crate::base::csr::{ends_to_pointers, lengths_to_pointers};
 use crate::cuda::arrays::{Pool, lists};
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
@@ -14,7 +14,7 @@ use crate::error::{Result, collected, zeroed};
 const LABELS: &str = "cells by label";
 
 /// Numbers per label: sum, sum of magnitudes, mean, and the mean that `store_means` stored.
-const NUMBERS: usize = 4;
+const NUMBERS_PER_LABEL: usize = 4;
 
 /// Cells by label on the device, and memory for sums over them.
 pub struct Labelled {
@@ -24,7 +24,7 @@ pub struct Labelled {
     /// third one contains the labels of the cells, if this object owns them.
     memory: [Option<Memory>; 3],
     arguments: LabelledArgs,
-    /// Host copy of the `NUMBERS` numbers of each label.
+    /// Host copy of the `NUMBERS_PER_LABEL` numbers of each label.
     totals_on_host: Vec<f64>,
 }
 
@@ -33,7 +33,7 @@ impl Labelled {
     pub fn new(pool: &mut Pool, stream: &Stream, of: usize, labels: CellLabels) -> Result<Self> {
         let count = labels.count as usize;
         let chunks = of.div_ceil(CHUNK as usize);
-        let sizes = [8 * (chunks + 1), 4 * (count + 1), 8 * count, 8 * NUMBERS * count];
+        let sizes = [8 * (chunks + 1), 4 * (count + 1), 8 * count, 8 * NUMBERS_PER_LABEL * count];
         let (of_labels, [chunk_slots, label_start, cells_of, totals]) = pool.lists(stream, sizes, LABELS)?;
         stream.fill(of_labels.address, 0, of_labels.bytes)?;
         let chunk_items = chunk_slots + 4 * (chunks as u64 + 1);
@@ -74,7 +74,7 @@ impl Labelled {
         Ok(Self {
             memory: [Some(of_labels), Some(of_slots), None],
             arguments,
-            totals_on_host: zeroed(NUMBERS * count, LABELS)?,
+            totals_on_host: zeroed(NUMBERS_PER_LABEL * count, LABELS)?,
         })
     }
 
@@ -86,16 +86,16 @@ impl Labelled {
             start[run.label as usize + 1] += 1;
             cells[run.label as usize] += u64::from(run.len);
         }
-        accumulate(&mut start);
+        lengths_to_pointers(&mut start);
         let mut sorted: Vec<Run> = zeroed(runs.len(), LABELS)?;
         for run in runs {
             let next = &mut start[run.label as usize];
             sorted[*next] = *run;
             *next += 1;
         }
-        restart(&mut start);
+        ends_to_pointers(&mut start);
         let start: Vec<u32> = collected(start.into_iter().map(|first| first as u32), LABELS)?;
-        let sizes = [size_of_val(runs), 4 * start.len(), 8 * count, 8 * runs.len(), 8 * NUMBERS * count];
+        let sizes = [size_of_val(runs), 4 * start.len(), 8 * count, 8 * runs.len(), 8 * NUMBERS_PER_LABEL * count];
         let (memory, [runs_at, label_start, cells_at, sums, totals]) = lists(stream, sizes, LABELS)?;
         stream.send(runs_at, &sorted)?;
         stream.send(label_start, &start)?;
@@ -111,7 +111,11 @@ impl Labelled {
             totals,
             ..LabelledArgs::default()
         };
-        Ok(Self { memory: [Some(memory), None, None], arguments, totals_on_host: zeroed(NUMBERS * count, LABELS)? })
+        Ok(Self {
+            memory: [Some(memory), None, None],
+            arguments,
+            totals_on_host: zeroed(NUMBERS_PER_LABEL * count, LABELS)?,
+        })
     }
 
     /// Takes ownership of the memory of the labels of the cells.
@@ -176,9 +180,10 @@ impl Labelled {
         }
         let labels = self.labels();
         let values = self.fetch_totals(stream)?;
-        let ratio = |k: usize| values[NUMBERS * k].abs() / values[NUMBERS * k + 1].max(f64::MIN_POSITIVE);
+        let ratio =
+            |k: usize| values[NUMBERS_PER_LABEL * k].abs() / values[NUMBERS_PER_LABEL * k + 1].max(f64::MIN_POSITIVE);
         let worst = (0..labels).fold(0, |w, k| if ratio(k) > ratio(w) { k } else { w });
-        Ok((worst, values[NUMBERS * worst], values[NUMBERS * worst + 1]))
+        Ok((worst, values[NUMBERS_PER_LABEL * worst], values[NUMBERS_PER_LABEL * worst + 1]))
     }
 
     /// Returns the sum over all labels of mean(v)^2 sum_i 1 / center_i, where i runs over the cells of the label.
@@ -186,7 +191,7 @@ impl Labelled {
     pub fn constant_square(&mut self, stream: &Stream, v: Address, center: Address) -> Result<f64> {
         self.sums(stream, v, 0, Sum::default())?;
         self.sums_of(stream, false, &LabelledArgs { v: center, added: Added::Inverses as i32, ..self.arguments })?;
-        Ok(self.fetch_totals(stream)?.chunks(NUMBERS).map(|label| label[0]).sum())
+        Ok(self.fetch_totals(stream)?.chunks(NUMBERS_PER_LABEL).map(|label| label[0]).sum())
     }
 
     /// Copies the numbers of all labels to the host, waits for the copy, and returns the numbers.

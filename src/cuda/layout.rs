@@ -1,7 +1,8 @@
-//! Layout of arrays in one device allocation, and the device that owns each granule (`GRANULE` bytes) of an allocation
-//! shared by several devices. A plane contains the values of one colour of a grid, or an array of the caller.
+//! Layout of arrays in one device allocation, and the device that owns each granule (`GRANULE_BYTES` bytes) of an
+//! allocation shared by several devices. A plane contains the values of one colour of a grid, or an array of the
+//! caller.
 
-use super::driver::GRANULE;
+use super::driver::GRANULE_BYTES;
 use super::launch::{Address, Geometry, PARTS};
 use crate::error::{Result, push};
 
@@ -31,8 +32,8 @@ const SIZES: [usize; 3] = [2, 4, 8];
 /// Returns the padding in bytes before the first plane, so that the second device's first row begins at the start of a
 /// granule. `start` is the index of the first value of this row in the plane, `size` the number of bytes per value, and
 /// `used` the number of bytes before the padding.
-fn before(start: usize, size: usize, used: usize) -> usize {
-    (used + start * size).next_multiple_of(GRANULE) - (used + start * size)
+fn padding_before(start: usize, size: usize, used: usize) -> usize {
+    (used + start * size).next_multiple_of(GRANULE_BYTES) - (used + start * size)
 }
 
 impl PlaneLayout {
@@ -67,9 +68,10 @@ impl PlaneLayout {
         }
         // The plane length is a multiple of a granule in all formats. It is so long that no granule holds both rows and
         // the beginning of the next plane.
-        let most = GRANULE / SIZES[0];
+        let most = GRANULE_BYTES / SIZES[0];
         rows.plane = len.next_multiple_of(most);
-        let fits = |plane: usize| SIZES.iter().all(|size| (plane - len) * size >= before(rows.starts[0], *size, 0));
+        let fits =
+            |plane: usize| SIZES.iter().all(|size| (plane - len) * size >= padding_before(rows.starts[0], *size, 0));
         while !fits(rows.plane) {
             rows.plane += most;
         }
@@ -102,23 +104,27 @@ impl MemoryLayout {
         if rows.others == 0 || count == 0 {
             return Ok(self.bytes(count * rows.plane * size));
         }
-        self.used += before(rows.starts[0], size, self.used);
+        self.used += padding_before(rows.starts[0], size, self.used);
         for plane in 0..count {
             let first = self.used + plane * rows.plane * size;
             for (device, start) in rows.starts[..rows.others].iter().enumerate() {
                 push(&mut self.owners, (first + start * size, device + 1), "parts of planes")?;
             }
             // The granule in which the next plane begins has no rows of this plane, so it belongs to the first device.
-            push(&mut self.owners, ((first + rows.plane * size) / GRANULE * GRANULE, 0), "parts of planes")?;
+            push(
+                &mut self.owners,
+                ((first + rows.plane * size) / GRANULE_BYTES * GRANULE_BYTES, 0),
+                "parts of planes",
+            )?;
         }
         let address = self.bytes(count * rows.plane * size);
-        self.used = self.used.next_multiple_of(GRANULE);
+        self.used = self.used.next_multiple_of(GRANULE_BYTES);
         Ok(address)
     }
 
     /// Returns the index of the device that owns the middle of a granule.
     pub fn owner(&self, granule: usize) -> usize {
-        let middle = granule * GRANULE + GRANULE / 2;
+        let middle = granule * GRANULE_BYTES + GRANULE_BYTES / 2;
         let after = self.owners.partition_point(|(first, _)| *first <= middle);
         if after == 0 { 0 } else { self.owners[after - 1].1 }
     }
@@ -132,7 +138,7 @@ mod tests {
     /// between two devices belong to the expected devices. At the other boundaries, this is tested for rows at a
     /// distance of 16, because a granule may contain rows of both devices.
     #[test]
-    fn devices_have_granules_of_their_own() {
+    fn rows_are_on_granules_of_their_device() {
         let g = Geometry { cx: 4094, cy: 2048, stride: 4126, part_rows: 256, ..Geometry::default() };
         for (devices, size) in [3, 4].into_iter().flat_map(|devices| SIZES.map(|size| (devices, size))) {
             let g = Geometry { sharers: devices as i32, ..g };
@@ -142,7 +148,7 @@ mod tests {
             let at = layout.planes(&rows, 3, size).unwrap() as usize;
             for plane in 0..3 {
                 let first = at + plane * rows.plane * size;
-                let owner = |row: usize| layout.owner((first + (1 + row) * 4126 * size) / GRANULE);
+                let owner = |row: usize| layout.owner((first + (1 + row) * 4126 * size) / GRANULE_BYTES);
                 for device in 1..devices {
                     let row = g.first_row(PARTS * device / devices);
                     let around = if device == 1 { [row - 1, row] } else { [row - 16, row + 16] };
@@ -151,19 +157,19 @@ mod tests {
                 assert_eq!([0, 2047].map(owner), [0, devices - 1], "{devices} devices, {size} bytes");
             }
             let after = layout.bytes(10) as usize;
-            assert_eq!(layout.owner(after / GRANULE), 0, "{devices} devices, {size} bytes: what follows");
+            assert_eq!(layout.owner(after / GRANULE_BYTES), 0, "{devices} devices, {size} bytes: what follows");
         }
     }
 
     /// In the caller's order, each of two devices owns exactly its half of the rows.
     #[test]
-    fn devices_have_rows_of_the_caller() {
+    fn caller_rows_are_divided_at_the_middle_row() {
         let g = Geometry { nx: 8191, ny: 8191, cx: 4096, cy: 4096, part_rows: 512, sharers: 2, ..Geometry::default() };
         let rows = PlaneLayout::natural(&g);
         let mut layout = MemoryLayout::new(0);
         for _ in 0..2 {
             let at = layout.planes(&rows, 1, 8).unwrap() as usize;
-            let owner = |index: usize| layout.owner((at + index * 8) / GRANULE);
+            let owner = |index: usize| layout.owner((at + index * 8) / GRANULE_BYTES);
             let half = 8191 * 4096;
             assert_eq!((owner(0), owner(half - 1), owner(half), owner(8191 * 8191 - 1)), (0, 0, 1, 1));
         }

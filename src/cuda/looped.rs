@@ -17,7 +17,7 @@ pub const MONITOR_LAG: i64 = 32;
 
 /// Number of entries of the ring buffer (`Scalars::ring`) that are always copied with the scalars. The other entries
 /// are copied only if the loop has written them.
-const FIRST_FETCH: usize = 64;
+const FIRST_RING_ENTRIES: usize = 64;
 
 /// Returns whether `RRBSOLVER_CUDA_GRAPH=off` is set. The host then launches each kernel, for tools that do not support
 /// CUDA graphs.
@@ -47,21 +47,21 @@ impl SharedScalars {
 
     /// Returns the device address of the host copy, for kernels that write the copy.
     pub fn copy_at(&mut self) -> Address {
-        self.here.on_device()
+        self.here.device_address()
     }
 
     /// Queues a copy of the first `bytes` bytes to the device.
     pub fn send(&self, stream: &Stream, bytes: usize) -> Result<()> {
-        stream.send_start(self.at, &self.here, bytes)
+        stream.send_prefix(self.at, &self.here, bytes)
     }
 
     /// Queues a copy of the scalars to the host, with at most `steps` ring entries. The kernel `report`, if there is
     /// one, then also resets the scalars that `reset_findings` resets.
     fn start_fetch(&mut self, stream: &Stream, steps: usize) -> Result<()> {
         if let Some(report) = self.report {
-            return report(stream, &ReportArgs { scalars: self.at, found: self.copy_at(), steps: steps as i32 });
+            return report(stream, &ReportArgs { scalars: self.at, host_scalars: self.copy_at(), steps: steps as i32 });
         }
-        stream.fetch_start(&mut self.here, self.at, offset_of!(Scalars, ring) + steps * size_of::<Step>())
+        stream.fetch_prefix(&mut self.here, self.at, offset_of!(Scalars, ring) + steps * size_of::<Step>())
     }
 
     /// Copies the scalars, without ring entries, to the host and waits.
@@ -73,12 +73,12 @@ impl SharedScalars {
 
     /// Copies the scalars and the written ring entries to the host and waits.
     fn fetch_steps(&mut self, stream: &Stream) -> Result<()> {
-        self.start_fetch(stream, FIRST_FETCH)?;
+        self.start_fetch(stream, FIRST_RING_ENTRIES)?;
         stream.wait()?;
         let used = self.ring_used as usize;
-        if used > FIRST_FETCH {
-            let first = self.at + (offset_of!(Scalars, ring) + FIRST_FETCH * size_of::<Step>()) as u64;
-            stream.fetch(&mut self.here.ring[FIRST_FETCH..used], first)?;
+        if used > FIRST_RING_ENTRIES {
+            let first = self.at + (offset_of!(Scalars, ring) + FIRST_RING_ENTRIES * size_of::<Step>()) as u64;
+            stream.fetch(&mut self.here.ring[FIRST_RING_ENTRIES..used], first)?;
             stream.wait()?;
         }
         Ok(())
@@ -276,6 +276,6 @@ fn report_iterations(s: &Scalars, observer: &mut dyn Observer, at: &mut State) {
 /// breakdown.
 fn end_code(s: &Scalars, at: &mut State) -> Result<Code> {
     (at.rho, at.sigma) = (s.sum, s.sigma);
-    let code = Code::OF_DEVICE.into_iter().find(|code| *code != Code::Running && *code as i32 == s.code);
+    let code = Code::DEVICE_CODES.into_iter().find(|code| *code != Code::Running && *code as i32 == s.code);
     code.ok_or_else(|| Error::Internal(format!("the loop on the device ended with code {}", s.code)))
 }

@@ -9,6 +9,7 @@
 //! - `session`: the device, stream and copies that belong to a handle of any family.
 //! - `call`: the caller's arrays in one call.
 //! - `looped`: the PCG loop.
+//! - `vectors`: steps on vectors that several families use.
 
 pub mod arrays;
 pub mod call;
@@ -19,3 +20,4 @@ pub mod layout;
 pub mod looped;
 pub mod session;
 pub mod staging;
+pub mod vectors;

@@ -2,7 +2,7 @@
 //! [`Call`]s of the handle.
 
 use super::call::{Call, array_on_device};
-use super::driver::{Device, Entered, Module, Share, Stream, Watch};
+use super::driver::{Device, Entered, Module, Share, Stopwatch, Stream};
 use super::launch::Address;
 use super::staging::Copies;
 use crate::error::{Result, collected, reserve};
@@ -21,7 +21,7 @@ pub struct Session {
     caller: Option<Stream>,
     copies: Copies,
     /// Measures the time of copies to the device.
-    watch: Watch,
+    stopwatch: Stopwatch,
     family: &'static Module,
     // Declared after the fields above, so that memory on the device is freed before the device.
     pub device: Arc<Device>,
@@ -46,12 +46,15 @@ impl Session {
             others.push(Device::open(*ordinal, family, share)?);
         }
         for device in &others {
-            others.iter().filter(|other| other.ordinal != device.ordinal).try_for_each(|other| device.reach(other))?;
+            others
+                .iter()
+                .filter(|other| other.ordinal != device.ordinal)
+                .try_for_each(|other| device.enable_peer_access(other))?;
         }
         let device = others.remove(0);
         let own = Stream::new(&device)?.with(&others)?;
-        let (caller, copies, watch) = (None, Copies::new(threads), Watch::new(&device)?);
-        Ok(Self { own, caller_stream: 0, caller, copies, watch, family, device, others, seconds_transfer: 0.0 })
+        let (caller, copies, stopwatch) = (None, Copies::new(threads), Stopwatch::new(&device)?);
+        Ok(Self { own, caller_stream: 0, caller, copies, stopwatch, family, device, others, seconds_transfer: 0.0 })
     }
 
     /// Returns the ordinals of all devices in order.
@@ -117,10 +120,10 @@ impl Session {
         let input = array_on_device(arrays.device_input, staged[0], of, shape);
         let output = array_on_device(arrays.device_output, staged[1], of, shape);
         let (stream, copies) = (self.caller.as_ref().unwrap_or(&self.own), &mut self.copies);
-        let (watch, seconds_transfer) = (&self.watch, &mut self.seconds_transfer);
+        let (stopwatch, seconds_transfer) = (&self.stopwatch, &mut self.seconds_transfer);
         *seconds_transfer = 0.0;
         let (failed, sent) = (None, false);
-        Call { stream, observer, arrays, input, output, failed, of, copies, watch, sent, seconds_transfer }
+        Call { stream, observer, arrays, input, output, failed, of, copies, stopwatch, sent, seconds_transfer }
     }
 
     /// Returns the bytes of page-locked host memory.

@@ -5,7 +5,7 @@
 //! A job is the copy of rows of one array. It is divided into chunks, each of which the device copies at once to or
 //! from a buffer. A chunk is divided into pieces, each of which one thread copies.
 
-use super::driver::{Device, Event, Locked, Stream, is_page_locked};
+use super::driver::{Device, Event, PageLockedArray, Stream, is_page_locked};
 use crate::base::memory::{copy_past_caches, fence_copies};
 use crate::base::team::{Me, Team, yield_core};
 use crate::error::{Result, push};
@@ -15,21 +15,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Number of values of a piece: 128 kB, which a thread copies in about 10 us. With twice this number, copies are
 /// 2 to 24 % slower (docs/benchmarks/gpu.md).
-const PIECE: usize = 16 * 1024;
+const PIECE_VALUES: usize = 16 * 1024;
 /// Largest number of values of a chunk: 4 MB, so that the launch takes only a small part of the time of the copy.
-const CHUNK: usize = 32 * PIECE;
+const CHUNK_VALUES: usize = 32 * PIECE_VALUES;
 /// Number of values of a short chunk. The first copies to the device are short, because the device waits for them. The
 /// last copies to the host are short, because the host waits for them.
-const SHORT: usize = 2 * PIECE;
+const SHORT_CHUNK_VALUES: usize = 2 * PIECE_VALUES;
 /// Number of page-locked buffers. With three buffers, copies are 5 % slower on an H200.
 const BUFFERS: usize = 6;
 /// Largest number of copying threads, measured on 16 cores. Eight threads copy 1.7 times as fast as the bus, and four
 /// threads 10 % slower than the bus. Twelve threads slow one another down.
 const MOST_COPYING_THREADS: usize = 8;
 /// Values per cache line.
-const LINE: usize = 8;
+const LINE_VALUES: usize = 8;
 /// Below this number of values, the calling thread copies alone, because waking another thread would take longer.
-const TEAM_BYTES: usize = 6 * PIECE;
+const TEAM_VALUES: usize = 6 * PIECE_VALUES;
 /// Number of polls before a waiting thread yields its core.
 const SPINS: usize = 1000;
 
@@ -122,15 +122,15 @@ struct Chunk {
 impl Chunk {
     /// Returns the number of pieces that the threads copy.
     fn pieces(&self) -> usize {
-        self.count.div_ceil(PIECE)
+        self.count.div_ceil(PIECE_VALUES)
     }
 }
 
 /// The buffers and the thread team that fills or empties them.
-struct Carrier {
+struct StagingBuffers {
     /// Values per buffer.
     chunk: usize,
-    buffers: [Locked; BUFFERS],
+    buffers: [PageLockedArray; BUFFERS],
     /// Events recorded after the last device copy from or to each buffer.
     copied: [Event; BUFFERS],
     chunks: Vec<Chunk>,
@@ -139,14 +139,14 @@ struct Carrier {
 
 /// Copies between host and device. The buffers are allocated when the first array arrives that is not page-locked.
 pub struct Copies {
-    carrier: Option<Carrier>,
+    staging_buffers: Option<StagingBuffers>,
     threads: usize,
 }
 
 impl Copies {
     /// Creates the state without buffers. At most `threads` threads will copy.
     pub fn new(threads: usize) -> Self {
-        Self { carrier: None, threads }
+        Self { staging_buffers: None, threads }
     }
 
     /// Returns the largest number of copying threads.
@@ -156,7 +156,7 @@ impl Copies {
 
     /// Returns the bytes of page-locked host memory.
     pub fn bytes(&self) -> usize {
-        self.carrier.as_ref().map_or(0, Carrier::bytes)
+        self.staging_buffers.as_ref().map_or(0, StagingBuffers::bytes)
     }
 
     /// Copies arrays to the device. Work queued later on the stream sees the copies. The caller may change the arrays
@@ -178,12 +178,12 @@ impl Copies {
         if jobs.iter().all(|job| job.locked) {
             return Ok(());
         }
-        if self.carrier.is_none() {
+        if self.staging_buffers.is_none() {
             let values = jobs.iter().map(Job::staged).sum();
-            self.carrier = Carrier::new(stream.device(), self.threads, values).ok();
+            self.staging_buffers = StagingBuffers::new(stream.device(), self.threads, values).ok();
         }
-        match &mut self.carrier {
-            Some(carrier) => carrier.run(stream, jobs, to_device),
+        match &mut self.staging_buffers {
+            Some(staging_buffers) => staging_buffers.run(stream, jobs, to_device),
             // If page-locked memory or threads are not available, the driver copies, at lower bandwidth.
             None => jobs.iter().filter(|job| !job.locked).try_for_each(|job| job.copy_directly(stream, to_device)),
         }
@@ -199,11 +199,11 @@ struct Run<'a> {
     /// Number of pieces of all chunks.
     pieces: usize,
     /// Number of pieces that have been assigned to threads.
-    next: AtomicUsize,
+    next_piece: AtomicUsize,
     /// Number of chunks whose pieces may be copied.
-    open: AtomicUsize,
+    open_chunks: AtomicUsize,
     /// Pieces copied so far of the chunk in each buffer.
-    done: [AtomicUsize; BUFFERS],
+    copied_pieces: [AtomicUsize; BUFFERS],
     /// Whether an operation of the driver has failed. The waiting threads then return.
     failed: AtomicBool,
 }
@@ -225,24 +225,24 @@ impl Run<'_> {
     /// Copies a piece of a chunk between the host array and its buffer, and counts the piece as done.
     fn copy(&self, piece: usize, chunk: usize) {
         let Chunk { job, first, count, first_piece } = self.chunks[chunk];
-        let offset = (piece - first_piece) * PIECE;
+        let offset = (piece - first_piece) * PIECE_VALUES;
         let buffer = self.buffers[chunk % BUFFERS].wrapping_add(offset);
-        self.jobs[job].parts(first + offset, PIECE.min(count - offset), |host, at, len| {
+        self.jobs[job].parts(first + offset, PIECE_VALUES.min(count - offset), |host, at, len| {
             let staged = buffer.wrapping_add(at);
             let (from, to) = if self.to_device { (host, staged) } else { (staged, host) };
             // SAFETY: `Job::read` has checked the range of every job, and a chunk is no longer than a buffer. The
-            // counter `next` assigns each piece to one thread. `open` shows that the device has finished with the
-            // buffer.
+            // counter `next_piece` assigns each piece to one thread. `open_chunks` shows that the device has finished
+            // with the buffer.
             let (from, to) =
                 unsafe { (std::slice::from_raw_parts(from, len), std::slice::from_raw_parts_mut(to, len)) };
             // Stores bypass the caches, because the device reads data in the cache of a core slowly. This makes copies
             // of b and x 4 % faster for 2047 x 2047 nodes, and 25 % faster for 1023 x 1023 nodes.
-            let past = if self.to_device { len - len % LINE } else { 0 };
+            let past = if self.to_device { len - len % LINE_VALUES } else { 0 };
             copy_past_caches(&mut to[..past], &from[..past]);
             to[past..].copy_from_slice(&from[past..]);
         });
         fence_copies();
-        self.done[chunk % BUFFERS].fetch_add(1, Ordering::Release);
+        self.copied_pieces[chunk % BUFFERS].fetch_add(1, Ordering::Release);
     }
 
     /// Copies pieces until none is left, or until a copy on the device has failed; run by all threads except the
@@ -250,13 +250,13 @@ impl Run<'_> {
     fn copy_pieces(&self) {
         let mut chunk = 0;
         loop {
-            let piece = self.next.fetch_add(1, Ordering::Relaxed);
+            let piece = self.next_piece.fetch_add(1, Ordering::Relaxed);
             if piece >= self.pieces {
                 return;
             }
             chunk = self.chunk_of(piece, chunk);
             let mut spins = 0;
-            while self.open.load(Ordering::Acquire) <= chunk {
+            while self.open_chunks.load(Ordering::Acquire) <= chunk {
                 if self.failed.load(Ordering::Relaxed) {
                     return;
                 }
@@ -270,11 +270,12 @@ impl Run<'_> {
     /// Copies the next piece if its chunk is open; run by the calling thread. `chunk` is the chunk of the last piece
     /// that this function has copied, and is updated.
     fn copy_next_piece(&self, chunk: &mut usize) {
-        let piece = self.next.load(Ordering::Relaxed);
+        let piece = self.next_piece.load(Ordering::Relaxed);
         if piece < self.pieces {
             let of = self.chunk_of(piece, *chunk);
-            let mine = || self.next.compare_exchange(piece, piece + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-            if of < self.open.load(Ordering::Relaxed) && mine() {
+            let mine =
+                || self.next_piece.compare_exchange(piece, piece + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            if of < self.open_chunks.load(Ordering::Relaxed) && mine() {
                 *chunk = of;
                 return self.copy(piece, of);
             }
@@ -284,18 +285,18 @@ impl Run<'_> {
 
     /// Returns whether all pieces of a chunk have been copied.
     fn is_done(&self, chunk: usize) -> bool {
-        self.done[chunk % BUFFERS].load(Ordering::Acquire) == self.chunks[chunk].pieces()
+        self.copied_pieces[chunk % BUFFERS].load(Ordering::Acquire) == self.chunks[chunk].pieces()
     }
 
     fn open_one_more(&self) {
-        self.open.fetch_add(1, Ordering::Release);
+        self.open_chunks.fetch_add(1, Ordering::Release);
     }
 
     /// Sends filled buffers to the device, and opens the next chunk when the device has read the buffer that this chunk
     /// reuses; run by the calling thread.
     fn send(&self, stream: &Stream, copied: &[Event; BUFFERS]) -> Result<()> {
         let (mut sent, mut open, mut near) = (0, BUFFERS.min(self.chunks.len()), 0);
-        self.open.store(open, Ordering::Release);
+        self.open_chunks.store(open, Ordering::Release);
         while sent < self.chunks.len() {
             if sent < open && self.is_done(sent) {
                 let chunk = self.chunks[sent];
@@ -305,7 +306,7 @@ impl Run<'_> {
                 copied[sent % BUFFERS].record(stream)?;
                 sent += 1;
             } else if open < self.chunks.len() && sent + BUFFERS > open && copied[open % BUFFERS].is_complete()? {
-                self.done[open % BUFFERS].store(0, Ordering::Relaxed);
+                self.copied_pieces[open % BUFFERS].store(0, Ordering::Relaxed);
                 self.open_one_more();
                 open += 1;
             } else {
@@ -322,7 +323,7 @@ impl Run<'_> {
             if asked < self.chunks.len() && asked < emptied + BUFFERS {
                 let chunk = self.chunks[asked];
                 let from = self.jobs[chunk.job].device + 8 * chunk.first as u64;
-                self.done[asked % BUFFERS].store(0, Ordering::Relaxed);
+                self.copied_pieces[asked % BUFFERS].store(0, Ordering::Relaxed);
                 // SAFETY: the buffer has been emptied, and no thread reads it before the event has occurred.
                 unsafe { stream.fetch_locked(self.buffers[asked % BUFFERS], from, chunk.count)? };
                 copied[asked % BUFFERS].record(stream)?;
@@ -340,11 +341,11 @@ impl Run<'_> {
     }
 }
 
-impl Carrier {
+impl StagingBuffers {
     /// Allocates buffers for jobs of about `values` values.
     fn new(device: &Arc<Device>, threads: usize, values: usize) -> Result<Self> {
-        let chunk = (values / BUFFERS).next_multiple_of(PIECE).clamp(PIECE, CHUNK);
-        let buffer = || Locked::new(device, chunk);
+        let chunk = (values / BUFFERS).next_multiple_of(PIECE_VALUES).clamp(PIECE_VALUES, CHUNK_VALUES);
+        let buffer = || PageLockedArray::new(device, chunk);
         let event = || Event::new(device);
         Ok(Self {
             chunk,
@@ -370,12 +371,12 @@ impl Carrier {
         let run = Run {
             jobs,
             chunks,
-            buffers: buffers.each_ref().map(Locked::address),
+            buffers: buffers.each_ref().map(PageLockedArray::address),
             to_device,
             pieces: chunks.last().map_or(0, |c| c.first_piece + c.pieces()),
-            next: AtomicUsize::new(0),
-            open: AtomicUsize::new(0),
-            done: [const { AtomicUsize::new(0) }; BUFFERS],
+            next_piece: AtomicUsize::new(0),
+            open_chunks: AtomicUsize::new(0),
+            copied_pieces: [const { AtomicUsize::new(0) }; BUFFERS],
             failed: AtomicBool::new(false),
         };
         let own = || {
@@ -383,7 +384,7 @@ impl Carrier {
             run.failed.store(result.is_err(), Ordering::Relaxed);
             result
         };
-        if jobs.iter().map(Job::staged).sum::<usize>() < TEAM_BYTES {
+        if jobs.iter().map(Job::staged).sum::<usize>() < TEAM_VALUES {
             return own();
         }
         team.run(|_: Me| run.copy_pieces(), |_| own())?
@@ -399,8 +400,10 @@ impl Carrier {
             let mut first = 0;
             while first < job.staged() {
                 let near_end = if to_device { past } else { (all - past) / 2 };
-                let count =
-                    near_end.next_multiple_of(PIECE).clamp(SHORT.min(self.chunk), self.chunk).min(job.count - first);
+                let count = near_end
+                    .next_multiple_of(PIECE_VALUES)
+                    .clamp(SHORT_CHUNK_VALUES.min(self.chunk), self.chunk)
+                    .min(job.count - first);
                 let chunk = Chunk { job: number, first, count, first_piece };
                 push(&mut self.chunks, chunk, "copies in chunks")?;
                 first_piece += chunk.pieces();

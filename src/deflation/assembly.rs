@@ -3,7 +3,7 @@
 //! into a fixed number of blocks. Contributions are summed per block, and then over the blocks in order. E is therefore
 //! bitwise identical for any number of threads.
 
-use crate::deflation::regions::{NONE, Regions};
+use crate::deflation::regions::{NO_REGION, Regions};
 use crate::direct::couplings::Couplings;
 use crate::error::{Result, collected, extend, insert, zeroed};
 use crate::stencil::cell_components::{CellComponents, regular_row_sums};
@@ -26,13 +26,13 @@ fn block_rows(cells: Cells, block: usize) -> Range<usize> {
 
 /// Contribution of one block to the entry E_rs with r < s, or to the row sum of row r of E; then s = r.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Entry {
+pub struct Contribution {
     /// r (16 bits), s (16 bits) and block (32 bits). Sorting by this key fixes the order of additions.
     key: u64,
     value: f64,
 }
 
-impl Entry {
+impl Contribution {
     fn row(&self) -> usize {
         (self.key >> 48) as usize
     }
@@ -42,9 +42,9 @@ impl Entry {
     }
 }
 
-/// Sum of consecutive couplings between the same two regions, before it is added to the `Part`.
+/// Sum of consecutive couplings between the same two regions, before it is added to the `BlockSums`.
 #[derive(Clone, Copy, Default)]
-struct Pending {
+struct PendingSum {
     pair: (u16, u16),
     sum: f64,
 }
@@ -52,16 +52,16 @@ struct Pending {
 /// Contribution of one block to E. For r < s, the key r << 16 | s belongs to the sum of the couplings between the
 /// regions r and s. For r = s, it belongs to the row sum of row r of E.
 #[derive(Default)]
-struct Part {
+struct BlockSums {
     sums: HashMap<u32, f64>,
 }
 
-impl Part {
+impl BlockSums {
     /// Adds a coupling between a cell of region r and a cell of another region s. Consecutive couplings between the
     /// same two regions are first summed in `pending`.
-    fn couple(&mut self, pending: &mut Pending, r: u16, s: u16, coupling: f64) -> Result<()> {
+    fn add_coupling(&mut self, pending: &mut PendingSum, r: u16, s: u16, coupling: f64) -> Result<()> {
         if pending.pair != (r, s) {
-            self.finish(pending)?;
+            self.flush(pending)?;
             pending.pair = (r, s);
         }
         pending.sum += coupling;
@@ -69,19 +69,19 @@ impl Part {
     }
 
     /// Adds the pending sum to this part and sets it to zero.
-    fn finish(&mut self, pending: &mut Pending) -> Result<()> {
+    fn flush(&mut self, pending: &mut PendingSum) -> Result<()> {
         let ((r, s), sum) = (pending.pair, std::mem::take(&mut pending.sum));
         match [r, s] {
             _ if sum == 0.0 => Ok(()),
             // Couplings to cells without region are subtracted from the row sum of the region.
-            [NONE, NONE] => Ok(()),
-            [NONE, one] | [one, NONE] => self.add(one, one, -sum),
+            [NO_REGION, NO_REGION] => Ok(()),
+            [NO_REGION, one] | [one, NO_REGION] => self.add(one, one, -sum),
             [r, s] => self.add(r, s, sum),
         }
     }
 
     /// Adds `value` to the sum of the couplings between the regions r and s, or to the row sum if r = s. Neither r nor
-    /// s may be `NONE`.
+    /// s may be `NO_REGION`.
     fn add(&mut self, r: u16, s: u16, value: f64) -> Result<()> {
         let key = u32::from(r.min(s)) << 16 | u32::from(r.max(s));
         if let Some(sum) = self.sums.get_mut(&key) {
@@ -99,22 +99,22 @@ pub fn assemble_block(
     components: &CellComponents,
     regions: &Regions,
     block: usize,
-    entries: &mut Vec<Entry>,
+    entries: &mut Vec<Contribution>,
 ) -> Result<()> {
     let Cells { nx, ny, nz } = a.cells;
-    let mut part = Part::default();
-    let of = |row: usize| &regions.of[row * nx..][..nx];
+    let mut part = BlockSums::default();
+    let of = |row: usize| &regions.of_cell[row * nx..][..nx];
     let along = |d: usize, row: usize| &a.forward[d][row * nx..][..nx];
     let mut row_sums = zeroed(nx, COARSE_MATRIX)?;
     // In x, the couplings at one column often connect the same two regions in many rows, so there is one pending sum
     // per column. In y and z, consecutive couplings of a row often connect the same two regions, so one pending sum is
     // sufficient.
-    let (mut along_x, mut across_x) = (zeroed(nx, COARSE_MATRIX)?, Pending::default());
+    let (mut along_x, mut across_x) = (zeroed(nx, COARSE_MATRIX)?, PendingSum::default());
     for row in block_rows(a.cells, block) {
         let own = of(row);
         let pairs = own.windows(2).zip(along(0, row)).zip(&mut along_x);
         for ((pair, &coupling), pending) in pairs.filter(|((pair, _), _)| pair[0] != pair[1]) {
-            part.couple(pending, pair[0], pair[1], coupling)?;
+            part.add_coupling(pending, pair[0], pair[1], coupling)?;
         }
         let across = [(1, row % ny + 1 < ny, row + 1), (2, row / ny + 1 < nz, row + ny)];
         for (d, _, other) in across.into_iter().filter(|(_, inside, _)| *inside) {
@@ -123,7 +123,7 @@ pub fn assemble_block(
             }
             let pairs = own.iter().zip(of(other)).zip(along(d, row)).filter(|((r, s), _)| r != s);
             for ((&r, &s), &coupling) in pairs {
-                part.couple(&mut across_x, r, s, coupling)?;
+                part.add_coupling(&mut across_x, r, s, coupling)?;
             }
         }
         if regular_row_sums(a, components, row, &mut row_sums) {
@@ -131,22 +131,22 @@ pub fn assemble_block(
         }
     }
     for pending in along_x.iter_mut().chain([&mut across_x]) {
-        part.finish(pending)?;
+        part.flush(pending)?;
     }
     extend(
         entries,
-        part.sums.iter().map(|(&key, &value)| Entry { key: u64::from(key) << 32 | block as u64, value }),
+        part.sums.iter().map(|(&key, &value)| Contribution { key: u64::from(key) << 32 | block as u64, value }),
         COARSE_MATRIX,
     )
 }
 
 /// Adds the row sums of A in one row of cells to the row sums of E. `of` contains the regions of these cells.
-fn add_row_sums(of: &[u16], row_sums: &[f64], part: &mut Part) -> Result<()> {
+fn add_row_sums(of: &[u16], row_sums: &[f64], part: &mut BlockSums) -> Result<()> {
     let mut start = 0;
     // Consecutive cells of the same region are summed first.
     for cells in of.chunk_by(|r, s| r == s) {
         let sum: f64 = row_sums[start..start + cells.len()].iter().sum();
-        if sum != 0.0 && cells[0] != NONE {
+        if sum != 0.0 && cells[0] != NO_REGION {
             part.add(cells[0], cells[0], sum)?;
         }
         start += cells.len();
@@ -156,7 +156,7 @@ fn add_row_sums(of: &[u16], row_sums: &[f64], part: &mut Part) -> Result<()> {
 
 /// Returns E for `n` deflation vectors. Sorts `entries`, sums the contributions to the same entry in the order of their
 /// blocks, and stores the sums at the beginning of `entries`.
-pub fn sum_entries(entries: &mut [Entry], n: usize) -> Result<Couplings> {
+pub fn sum_contributions(entries: &mut [Contribution], n: usize) -> Result<Couplings> {
     // All keys differ, because they include the block. The unstable sort is therefore deterministic.
     entries.sort_unstable_by_key(|entry| entry.key);
     let mut sums = 0;
@@ -176,7 +176,7 @@ pub fn sum_entries(entries: &mut [Entry], n: usize) -> Result<Couplings> {
         next[entry.row() + 1] += 1;
         next[entry.column() + 1] += 1;
     }
-    crate::base::csr::accumulate(&mut next);
+    crate::base::csr::lengths_to_pointers(&mut next);
     matrix.ptr = collected(next.iter().copied(), COARSE_MATRIX)?;
     matrix.col = zeroed(next[n], COARSE_MATRIX)?;
     matrix.a = zeroed(next[n], COARSE_MATRIX)?;

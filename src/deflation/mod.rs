@@ -25,15 +25,15 @@ mod assembly;
 pub mod cpu;
 pub mod regions;
 
-pub use assembly::{BLOCKS, Entry, assemble_block};
+pub use assembly::{BLOCKS, Contribution, assemble_block};
 
 use crate::base::isa::for_each_isa;
 use crate::base::reduce::{dot, max_abs};
 use crate::deflation::regions::Regions;
 use crate::direct::couplings::Couplings;
-use crate::direct::solver::{Direct, envelope_order};
+use crate::direct::solver::{DirectSolver, envelope_order};
 use crate::error::{Error, Result, collected, reset, zeroed};
-use assembly::{COARSE_MATRIX, multiply, sum_entries};
+use assembly::{COARSE_MATRIX, multiply, sum_contributions};
 
 /// Largest condition number (max_r E_rr) (max_rs |E^-1_rs|) at which the inverse of E is used. If E is singular, E + c
 /// u u^T replaces E in this formula. A product with the inverse increases the rounding error of A Z E^-1 Z^T v by up to
@@ -64,7 +64,7 @@ pub struct CoarseMatrix {
 #[expect(clippy::large_enum_variant, reason = "one per handle")]
 enum Method {
     Inverse(Vec<f64>),
-    Cholesky(Direct),
+    Cholesky(DirectSolver),
     Cg { inverse_diagonal: Vec<f64>, tolerance: f64 },
 }
 
@@ -79,16 +79,16 @@ impl CoarseMatrix {
     /// Assembles E and prepares `solver`. `entries` contains the results of `assemble_block` for all blocks, in any
     /// order; they are sorted and summed in place. `tolerance` is the relative tolerance of conjugate gradients, |g - E
     /// t| <= tolerance |g|. With `Solver::Inverse`, only L D L^T is computed here. The caller then computes the inverse
-    /// with `columns` and `invert`. Returns an error if E is not positive semidefinite; conjugate gradients do not
-    /// check this.
-    pub fn factorize(entries: &mut [Entry], regions: &Regions, solver: Solver, tolerance: f64) -> Result<Self> {
-        let matrix = sum_entries(entries, regions.count)?;
+    /// with `inverse_columns` and `invert`. Returns an error if E is not positive semidefinite; conjugate gradients do
+    /// not check this.
+    pub fn factorize(entries: &mut [Contribution], regions: &Regions, solver: Solver, tolerance: f64) -> Result<Self> {
+        let matrix = sum_contributions(entries, regions.count)?;
         let shift = Shift::new(&matrix, regions)?;
         let method = match solver {
             Solver::Cg => Method::Cg {
                 inverse_diagonal: {
                     let inverse = |d: f64| if d > 0.0 { 1.0 / d } else { 0.0 };
-                    collected((0..matrix.rows()).map(|r| inverse(shift.diagonal(&matrix, r))), COARSE_MATRIX)?
+                    collected((0..matrix.rows()).map(|r| inverse(shift.shifted_diagonal(&matrix, r))), COARSE_MATRIX)?
                 },
                 tolerance,
             },
@@ -99,7 +99,7 @@ impl CoarseMatrix {
 
     /// Computes those columns of the inverse that belong to thread `member` of `members` threads, from the factor L D
     /// L^T. Returns no columns if the method is conjugate gradients.
-    pub fn columns(&self, member: usize, members: usize) -> Result<Vec<f64>> {
+    pub fn inverse_columns(&self, member: usize, members: usize) -> Result<Vec<f64>> {
         let mut columns = Vec::new();
         if let Method::Cholesky(factor) = &self.method {
             let groups = factor.groups();
@@ -114,8 +114,8 @@ impl CoarseMatrix {
     pub fn invert<'a>(&mut self, columns: impl Iterator<Item = &'a [f64]>) -> Result<()> {
         if let Method::Cholesky(factor) = &self.method {
             let mut inverse = factor.inverse(columns)?;
-            self.shift.complete(&mut inverse)?;
-            let most = (0..self.count()).map(|r| self.shift.diagonal(&self.matrix, r)).fold(0.0, f64::max);
+            self.shift.complete_inverse(&mut inverse)?;
+            let most = (0..self.count()).map(|r| self.shift.shifted_diagonal(&self.matrix, r)).fold(0.0, f64::max);
             if most * max_abs(&inverse) <= LARGEST_CONDITION {
                 self.method = Method::Inverse(inverse);
             }
@@ -174,7 +174,7 @@ impl CoarseMatrix {
                 self.shift.remove_means(t, of_g);
                 factor.solve(t);
                 self.shift.remove_means(t, of_t);
-                self.shift.add_along(t, of_g);
+                self.shift.add_inverse_shift(t, of_g);
             }
             Method::Cg { inverse_diagonal, tolerance } => {
                 self.conjugate_gradients(inverse_diagonal, *tolerance, g, t, scratch);
@@ -213,7 +213,7 @@ impl CoarseMatrix {
                 *p = z + beta * if iteration == 0 { 0.0 } else { *p };
             }
             multiply(&self.matrix, p, q);
-            self.shift.add_product(p, q, &mut scratch.means[0]);
+            self.shift.add_shift_product(p, q, &mut scratch.means[0]);
             let alpha = rho / dot(p, q);
             if !alpha.is_finite() {
                 break;
@@ -239,16 +239,16 @@ impl CoarseMatrix {
 /// Factorizes E, without the shifts. A pivot whose absolute value is at most 1e-14 times the diagonal entry is a
 /// rounding error. The deflation vector then depends linearly on the others, and its entry of every solution is set to
 /// zero. Any other pivot that is not positive and finite is an error.
-fn factor(matrix: &Couplings) -> Result<Direct> {
+fn factor(matrix: &Couplings) -> Result<DirectSolver> {
     const NEGLIGIBLE: f64 = 1e-14;
-    Direct::of(matrix, envelope_order(matrix)?, None, |vector, d| match matrix.diagonal[vector] {
+    DirectSolver::of(matrix, envelope_order(matrix)?, None, |vector, d| match matrix.diagonal[vector] {
         diagonal if d.abs() <= NEGLIGIBLE * diagonal => Ok(0.0),
         _ if d > 0.0 && d.is_finite() => Ok(1.0 / d),
-        diagonal => Err(not_positive(d, diagonal, vector)),
+        diagonal => Err(nonpositive_pivot_error(d, diagonal, vector)),
     })
 }
 
-fn not_positive(d: f64, diagonal: f64, vector: usize) -> Error {
+fn nonpositive_pivot_error(d: f64, diagonal: f64, vector: usize) -> Error {
     let reason = format!(
         "the coarse matrix of deflation is not positive definite: pivot {d:e} where its diagonal is {diagonal:e}, \
          vector {vector}; the matrix is indefinite, or its coefficients differ too much for double precision"
@@ -280,7 +280,7 @@ for_each_isa! {
 #[derive(Default)]
 struct Shift {
     /// For each deflation vector, number of its null vector, counted from 1; 0: none.
-    of: Vec<u32>,
+    null_of: Vec<u32>,
     /// k = u^T u of each null vector.
     size: Vec<f64>,
     /// Factor c of the shift for each null vector.
@@ -291,11 +291,11 @@ impl Shift {
     fn new(matrix: &Couplings, regions: &Regions) -> Result<Self> {
         let nulls = regions.surplus.len();
         let mut shift = Self {
-            of: collected(regions.null_vector.iter().copied(), COARSE_MATRIX)?,
+            null_of: collected(regions.null_of.iter().copied(), COARSE_MATRIX)?,
             size: zeroed(nulls, COARSE_MATRIX)?,
             c: zeroed(nulls, COARSE_MATRIX)?,
         };
-        for (r, &of) in shift.of.iter().enumerate() {
+        for (r, &of) in shift.null_of.iter().enumerate() {
             if of > 0 {
                 shift.size[of as usize - 1] += 1.0;
                 shift.c[of as usize - 1] += matrix.diagonal[r];
@@ -309,21 +309,21 @@ impl Shift {
 
     /// Returns 1 / (c k) for a null vector; zero if c is zero, that is, if the null vector is a single deflation
     /// vector.
-    fn inverse(&self, null: usize) -> f64 {
+    fn inverse_ck(&self, null: usize) -> f64 {
         let c = self.c[null] * self.size[null];
         if c > 0.0 { 1.0 / c } else { 0.0 }
     }
 
     /// Returns the diagonal entry of row r of E + c u u^T.
-    fn diagonal(&self, matrix: &Couplings, r: usize) -> f64 {
-        let c = self.of.get(r).map_or(0.0, |&of| if of > 0 { self.c[of as usize - 1] } else { 0.0 });
+    fn shifted_diagonal(&self, matrix: &Couplings, r: usize) -> f64 {
+        let c = self.null_of.get(r).map_or(0.0, |&of| if of > 0 { self.c[of as usize - 1] } else { 0.0 });
         matrix.diagonal[r] + c
     }
 
     /// Computes the mean u^T v / k of v for each null vector u.
-    fn means(&self, v: &[f64], means: &mut [f64]) {
+    fn compute_means(&self, v: &[f64], means: &mut [f64]) {
         means.fill(0.0);
-        for (v, &of) in v.iter().zip(&self.of) {
+        for (v, &of) in v.iter().zip(&self.null_of) {
             if of > 0 {
                 means[of as usize - 1] += v;
             }
@@ -334,8 +334,8 @@ impl Shift {
     }
 
     /// Adds to v the sum of `values(u)` times u over the null vectors u.
-    fn add(&self, v: &mut [f64], values: impl Fn(usize) -> f64) {
-        for (v, &of) in v.iter_mut().zip(&self.of) {
+    fn add_multiples(&self, v: &mut [f64], values: impl Fn(usize) -> f64) {
+        for (v, &of) in v.iter_mut().zip(&self.null_of) {
             if of > 0 {
                 *v += values(of as usize - 1);
             }
@@ -344,25 +344,25 @@ impl Shift {
 
     /// Computes v = v - u u^T v / k. Stores the subtracted means in `means`.
     fn remove_means(&self, v: &mut [f64], means: &mut [f64]) {
-        self.means(v, means);
-        self.add(v, |null| -means[null]);
+        self.compute_means(v, means);
+        self.add_multiples(v, |null| -means[null]);
     }
 
     /// Computes t = t + u u^T g / (c k^2). `means` contains the means of g.
-    fn add_along(&self, t: &mut [f64], means: &[f64]) {
-        self.add(t, |null| means[null] * self.inverse(null));
+    fn add_inverse_shift(&self, t: &mut [f64], means: &[f64]) {
+        self.add_multiples(t, |null| means[null] * self.inverse_ck(null));
     }
 
     /// Computes q = q + c u u^T p.
-    fn add_product(&self, p: &[f64], q: &mut [f64], means: &mut [f64]) {
-        self.means(p, means);
-        self.add(q, |null| self.c[null] * self.size[null] * means[null]);
+    fn add_shift_product(&self, p: &[f64], q: &mut [f64], means: &mut [f64]) {
+        self.compute_means(p, means);
+        self.add_multiples(q, |null| self.c[null] * self.size[null] * means[null]);
     }
 
     /// Replaces G = `inverse` by (I - u u^T / k) G (I - u u^T / k) + u u^T / (c k^2). G is the inverse computed with
     /// the factor; for each null vector u, the row and the column of one deflation vector are zero in G.
-    fn complete(&self, inverse: &mut [f64]) -> Result<()> {
-        let n = self.of.len();
+    fn complete_inverse(&self, inverse: &mut [f64]) -> Result<()> {
+        let n = self.null_of.len();
         let mut means = zeroed(self.size.len(), COARSE_MATRIX)?;
         // Each pass subtracts the means from the rows and transposes the matrix.
         for _ in 0..if n > 0 { 2 } else { 0 } {
@@ -373,15 +373,15 @@ impl Shift {
                 (0..r).for_each(|s| inverse.swap(r * n + s, s * n + r));
             }
         }
-        for (row, &of) in inverse.chunks_exact_mut(n.max(1)).zip(&self.of).filter(|(_, of)| **of > 0) {
-            let along = self.inverse(of as usize - 1) / self.size[of as usize - 1];
-            row.iter_mut().zip(&self.of).filter(|(_, other)| **other == of).for_each(|(value, _)| *value += along);
+        for (row, &of) in inverse.chunks_exact_mut(n.max(1)).zip(&self.null_of).filter(|(_, of)| **of > 0) {
+            let along = self.inverse_ck(of as usize - 1) / self.size[of as usize - 1];
+            row.iter_mut().zip(&self.null_of).filter(|(_, other)| **other == of).for_each(|(value, _)| *value += along);
         }
         Ok(())
     }
 
     fn bytes(&self) -> usize {
-        4 * self.of.capacity() + 8 * (self.size.capacity() + self.c.capacity())
+        4 * self.null_of.capacity() + 8 * (self.size.capacity() + self.c.capacity())
     }
 }
 

@@ -2,8 +2,8 @@
 //! sets).
 //!
 //! A component consists of the cells that nonzero couplings of the matrix A connect. A group consists of the cells that
-//! strong couplings connect (`Strong`). Cells in groups belong to the light phase, all others to the heavy phase. The
-//! cells of a region are in one component.
+//! strong couplings connect (`StrongGroups`). Cells in groups belong to the light phase, all others to the heavy phase.
+//! The cells of a region are in one component.
 //!
 //! A deflation vector is one on its region and zero elsewhere. If some vectors add up to the constant vector on a
 //! singular component, E = Z^T A Z is singular. Then one of these vectors is dropped. Its region contains cells of the
@@ -15,14 +15,14 @@
 //! (docs/theory/dpcg.md).
 
 use crate::error::{Error, Result, collected, insert, push, reset, zeroed};
-use crate::stencil::cell_components::{CellComponents, ComponentList, Strong};
+use crate::stencil::cell_components::{CellComponents, ComponentList, StrongGroups};
 use crate::stencil::cells::{Cells, SevenPoints};
 use std::collections::HashMap;
 
 /// Region number of cells that are in no region.
-pub const NONE: u16 = u16::MAX;
+pub const NO_REGION: u16 = u16::MAX;
 
-const REGIONS: &str = "deflation regions";
+const WHAT: &str = "deflation regions";
 
 /// Definition of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,15 +57,15 @@ pub struct Choice<'a> {
 /// Regions with one deflation vector each, numbered in the order of their first cells.
 #[derive(Clone, Debug, Default)]
 pub struct Regions {
-    /// Region of each cell, or [`NONE`].
-    pub of: Vec<u16>,
+    /// Region of each cell, or [`NO_REGION`].
+    pub of_cell: Vec<u16>,
     /// Number of vectors.
     pub count: usize,
     /// Number of regions before any was dropped.
     pub found: usize,
     /// For each vector, the null vector of A to which it contributes, counted from 1; 0: none. Empty if no vectors add
     /// up to a null vector, which is always the case unless all vectors are kept.
-    pub null_vector: Vec<u32>,
+    pub null_of: Vec<u32>,
     /// For each null vector that is a sum of deflation vectors, the deflation vector that would be dropped if not all
     /// were kept. Empty unless all vectors are kept.
     pub surplus: Vec<u16>,
@@ -73,7 +73,7 @@ pub struct Regions {
 
 /// Numbers of vectors and regions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RegionCount {
+pub struct RegionCounts {
     /// Number of vectors.
     pub vectors: usize,
     /// Number of regions before any was dropped.
@@ -88,7 +88,7 @@ pub struct Class {
     pub cells: usize,
     /// With level sets and without labels, whether the class is the heavy phase of its component; otherwise false. Such
     /// a class gets a vector only if all vectors are kept.
-    pub heavy: bool,
+    pub is_heavy_phase: bool,
     /// Its first cell of the heavy phase, if any.
     pub first_heavy: Option<usize>,
 }
@@ -105,43 +105,44 @@ struct CellProperties {
     box_number: u32,
 }
 
-/// Key of a class: component, box, and `CellProperties::phase`.
-type Key = (u32, u32, u32);
+/// ClassKey of a class: component, box, and `CellProperties::phase`.
+type ClassKey = (u32, u32, u32);
 
 impl Regions {
     /// Computes the regions of a matrix. Returns an error if a number of boxes is out of range, or if there are too
     /// many regions.
-    pub fn find(a: &SevenPoints, components: &CellComponents, strong: &Strong, choice: &Choice) -> Result<Self> {
-        check(a.cells, choice)?;
-        let mut of = zeroed(a.cells.count(), REGIONS)?;
+    pub fn find(a: &SevenPoints, components: &CellComponents, strong: &StrongGroups, choice: &Choice) -> Result<Self> {
+        check_box_counts(a.cells, choice)?;
+        let mut of = zeroed(a.cells.count(), WHAT)?;
         let classes = Self::classify(&mut of, a, components, strong, choice)?;
-        let (regions, vector) = Self::of_classes(&classes, components.list(), choice.keep_all)?;
+        let (regions, vector_of_class) = Self::of_classes(&classes, components.list(), choice.keep_all)?;
         if regions.count < classes.len() {
-            of.iter_mut().for_each(|of| *of = vector.get(*of as usize).copied().unwrap_or(NONE));
+            of.iter_mut().for_each(|of| *of = vector_of_class.get(*of as usize).copied().unwrap_or(NO_REGION));
         }
-        Ok(Self { of, ..regions })
+        Ok(Self { of_cell: of, ..regions })
     }
 
     /// Decides which classes get a vector. Classes must be in the order of their first cells. Returns the regions with
-    /// an empty list `of`, and the number of the vector of each class, or [`NONE`] for a class without vector.
+    /// an empty list `of_cell`, and the number of the vector of each class, or [`NO_REGION`] for a class without
+    /// vector.
     pub fn of_classes(classes: &[Class], components: ComponentList, keep_all: bool) -> Result<(Self, Vec<u16>)> {
         let surplus = surplus_classes(classes, components, keep_all)?;
-        let mut vector: Vec<u16> = zeroed(classes.len(), REGIONS)?;
+        let mut vector_of_class: Vec<u16> = zeroed(classes.len(), WHAT)?;
         let mut regions = Self { found: classes.len(), ..Self::default() };
         for (k, class) in classes.iter().enumerate() {
-            let dropped = !keep_all && (class.heavy || surplus[class.component] == Some(k as u16));
-            vector[k] = if dropped { NONE } else { regions.count as u16 };
+            let dropped = !keep_all && (class.is_heavy_phase || surplus[class.component] == Some(k as u16));
+            vector_of_class[k] = if dropped { NO_REGION } else { regions.count as u16 };
             regions.count += usize::from(!dropped);
         }
         if keep_all {
-            regions.note_null_vectors(classes, &surplus)?;
+            regions.store_null_vectors(classes, &surplus)?;
         }
-        Ok((regions, vector))
+        Ok((regions, vector_of_class))
     }
 
     /// Returns the numbers of vectors and regions, and the regions themselves (`None` if there is no vector).
-    pub fn with_counts(self) -> (RegionCount, Option<Self>) {
-        let count = RegionCount { vectors: self.count, found: self.found };
+    pub fn with_counts(self) -> (RegionCounts, Option<Self>) {
+        let count = RegionCounts { vectors: self.count, found: self.found };
         (count, Some(self).filter(|regions| regions.count > 0))
     }
 
@@ -150,29 +151,29 @@ impl Regions {
         of: &mut [u16],
         a: &SevenPoints,
         components: &CellComponents,
-        strong: &Strong,
+        strong: &StrongGroups,
         choice: &Choice,
     ) -> Result<Vec<Class>> {
         let Cells { nx, ny, nz } = a.cells;
         let boxes = Boxes::new(a.cells, choice)?;
         let mut numbers = HashMap::new();
         let mut classes = Vec::new();
-        let mut properties: Vec<CellProperties> = zeroed(nx, REGIONS)?;
+        let mut properties: Vec<CellProperties> = zeroed(nx, WHAT)?;
         // For each column i: the key and the class of the latest run of cells with equal properties that began at i.
         // The run that begins at i in the next row usually has the same key.
-        let mut known = zeroed(nx, REGIONS)?;
-        known.fill(((u32::MAX, 0, 0), NONE));
+        let mut known = zeroed(nx, WHAT)?;
+        known.fill(((u32::MAX, 0, 0), NO_REGION));
         for row in 0..ny * nz {
             for (run, group) in strong.joined.runs(row) {
                 let group = group.map_or(0, |group| group as u32 + 1);
                 properties[run].iter_mut().for_each(|cell| cell.group = group);
             }
-            phases(a, choice, row, &mut properties);
-            boxes.of_row(row, &mut properties);
+            set_phases(a, choice, row, &mut properties);
+            boxes.set_boxes(row, &mut properties);
             let of = &mut of[row * nx..][..nx];
             for (run, component) in components.runs(row) {
                 let Some(component) = component else {
-                    of[run].fill(NONE);
+                    of[run].fill(NO_REGION);
                     continue;
                 };
                 let mut start = run.start;
@@ -181,11 +182,11 @@ impl Regions {
                     let CellProperties { group, phase, box_number } = cells[0];
                     let key = (component as u32, box_number, phase);
                     if known[start].0 != key {
-                        known[start] = (key, class_of(key, choice, &mut numbers, &mut classes)?);
+                        known[start] = (key, find_or_add_class(key, choice, &mut numbers, &mut classes)?);
                     }
                     let class = known[start].1;
                     of[start..start + cells.len()].fill(class);
-                    if class != NONE {
+                    if class != NO_REGION {
                         let class: &mut Class = &mut classes[class as usize];
                         class.cells += cells.len();
                         class.first_heavy = class.first_heavy.or((group == 0).then_some(row * nx + start));
@@ -199,16 +200,16 @@ impl Regions {
 
     /// Stores which vectors add up to null vectors of A. Called only if all vectors are kept, so that classes and
     /// vectors have the same numbers. `surplus` is the surplus class of each component.
-    fn note_null_vectors(&mut self, classes: &[Class], surplus: &[Option<u16>]) -> Result<()> {
+    fn store_null_vectors(&mut self, classes: &[Class], surplus: &[Option<u16>]) -> Result<()> {
         let mut number = Vec::new();
         for surplus in surplus {
             if let &Some(vector) = surplus {
-                push(&mut self.surplus, vector, REGIONS)?;
+                push(&mut self.surplus, vector, WHAT)?;
             }
-            push(&mut number, if surplus.is_some() { self.surplus.len() as u32 } else { 0 }, REGIONS)?;
+            push(&mut number, if surplus.is_some() { self.surplus.len() as u32 } else { 0 }, WHAT)?;
         }
         if !self.surplus.is_empty() {
-            self.null_vector = collected(classes.iter().map(|class| number[class.component]), REGIONS)?;
+            self.null_of = collected(classes.iter().map(|class| number[class.component]), WHAT)?;
         }
         Ok(())
     }
@@ -218,12 +219,12 @@ impl Regions {
 /// other components. The vector of the surplus class is dropped unless all vectors are kept. The surplus class contains
 /// the component's first cell of the heavy phase or, if it has no such cell, the component's first cell.
 fn surplus_classes(classes: &[Class], components: ComponentList, keep_all: bool) -> Result<Vec<Option<u16>>> {
-    let mut covered: Vec<usize> = zeroed(components.count(), REGIONS)?;
-    let mut heavy: Vec<Option<(usize, u16)>> = zeroed(components.count(), REGIONS)?;
-    let mut first: Vec<Option<u16>> = zeroed(components.count(), REGIONS)?;
+    let mut covered: Vec<usize> = zeroed(components.count(), WHAT)?;
+    let mut heavy: Vec<Option<(usize, u16)>> = zeroed(components.count(), WHAT)?;
+    let mut first: Vec<Option<u16>> = zeroed(components.count(), WHAT)?;
     for (k, class) in (0..).zip(classes) {
         let c = class.component;
-        covered[c] += if keep_all || !class.heavy { class.cells } else { 0 };
+        covered[c] += if keep_all || !class.is_heavy_phase { class.cells } else { 0 };
         first[c] = first[c].or(Some(k));
         let found = class.first_heavy.map(|cell| (cell, k));
         heavy[c] = heavy[c].into_iter().chain(found).min();
@@ -232,30 +233,35 @@ fn surplus_classes(classes: &[Class], components: ComponentList, keep_all: bool)
         let whole = components.singular[c] && covered[c] == components.size[c];
         if whole { heavy[c].map(|(_, k)| k).or(first[c]) } else { None }
     };
-    collected((0..components.count()).map(surplus), REGIONS)
+    collected((0..components.count()).map(surplus), WHAT)
 }
 
-/// Returns the number of the class with this key, and adds the class if it is new. Returns [`NONE`] for cells that
+/// Returns the number of the class with this key, and adds the class if it is new. Returns [`NO_REGION`] for cells that
 /// belong to no class.
-fn class_of(key: Key, choice: &Choice, numbers: &mut HashMap<Key, u16>, classes: &mut Vec<Class>) -> Result<u16> {
+fn find_or_add_class(
+    key: ClassKey,
+    choice: &Choice,
+    numbers: &mut HashMap<ClassKey, u16>,
+    classes: &mut Vec<Class>,
+) -> Result<u16> {
     let unlabelled = choice.kind == Kind::LevelSet && key.2 == 0;
     if unlabelled && choice.labels.is_some() {
-        return Ok(NONE);
+        return Ok(NO_REGION);
     }
     if let Some(&number) = numbers.get(&key) {
         return Ok(number);
     }
-    if classes.len() == usize::from(NONE) {
-        return Err(too_many(choice));
+    if classes.len() == usize::from(NO_REGION) {
+        return Err(too_many_regions(choice));
     }
     let number = classes.len() as u16;
-    insert(numbers, key, number, REGIONS)?;
-    push(classes, Class { component: key.0 as usize, cells: 0, heavy: unlabelled, first_heavy: None }, REGIONS)?;
+    insert(numbers, key, number, WHAT)?;
+    push(classes, Class { component: key.0 as usize, cells: 0, is_heavy_phase: unlabelled, first_heavy: None }, WHAT)?;
     Ok(number)
 }
 
 /// Sets the phases of the cells in a row.
-fn phases(a: &SevenPoints, choice: &Choice, row: usize, properties: &mut [CellProperties]) {
+fn set_phases(a: &SevenPoints, choice: &Choice, row: usize, properties: &mut [CellProperties]) {
     match (choice.kind, choice.labels) {
         (Kind::Subdomain, _) => {}
         (_, None) => properties.iter_mut().for_each(|cell| cell.phase = cell.group),
@@ -275,7 +281,7 @@ fn phases(a: &SevenPoints, choice: &Choice, row: usize, properties: &mut [CellPr
 /// Returns the smallest label of the cells that are coupled to a cell; -1 if none has a label.
 fn adjacent_label(a: &SevenPoints, labels: &[i32], cell: usize) -> i32 {
     let mut smallest = u32::MAX;
-    for (couplings, step) in a.forward.into_iter().zip(a.cells.steps()) {
+    for (couplings, step) in a.forward.into_iter().zip(a.cells.strides()) {
         // Labels are compared as unsigned numbers, so that -1 is the largest.
         if couplings[cell] != 0.0 {
             smallest = smallest.min(labels[cell + step] as u32);
@@ -287,11 +293,11 @@ fn adjacent_label(a: &SevenPoints, labels: &[i32], cell: usize) -> i32 {
     smallest as i32
 }
 
-/// Division of the cells into boxes: `of[d][i]` is the number of the box, along direction d, that contains index i.
+/// Division of the cells into boxes: `box_of[d][i]` is the number of the box, along direction d, that contains index i.
 struct Boxes {
     ny: usize,
     count: [usize; 3],
-    of: [Vec<u32>; 3],
+    box_of: [Vec<u32>; 3],
 }
 
 impl Boxes {
@@ -299,17 +305,17 @@ impl Boxes {
         let count = if choice.kind == Kind::LevelSet { [1; 3] } else { choice.boxes };
         let mut of = [const { Vec::new() }; 3];
         for ((of, n), d) in of.iter_mut().zip(cells.size()).zip(count) {
-            reset(of, n, REGIONS)?;
+            reset(of, n, WHAT)?;
             for (i, of) in of.iter_mut().enumerate() {
                 *of = (i * d / n) as u32;
             }
         }
-        Ok(Self { ny: cells.ny, count, of })
+        Ok(Self { ny: cells.ny, count, box_of: of })
     }
 
     /// Sets the boxes of the cells in a row.
-    fn of_row(&self, row: usize, properties: &mut [CellProperties]) {
-        let [x, y, z] = &self.of;
+    fn set_boxes(&self, row: usize, properties: &mut [CellProperties]) {
+        let [x, y, z] = &self.box_of;
         let (nx, ny) = (self.count[0] as u32, self.count[1] as u32);
         let first = (z[row / self.ny] * ny + y[row % self.ny]) * nx;
         for (cell, x) in properties.iter_mut().zip(x) {
@@ -319,7 +325,7 @@ impl Boxes {
 }
 
 /// Returns an error if a number of boxes is out of range.
-pub fn check(cells: Cells, choice: &Choice) -> Result<()> {
+pub fn check_box_counts(cells: Cells, choice: &Choice) -> Result<()> {
     if choice.kind != Kind::LevelSet {
         let names = [("subdomains_x", "nx"), ("subdomains_y", "ny"), ("subdomains_z", "nz")];
         for (((name, extent), n), d) in names.into_iter().zip(cells.size()).zip(choice.boxes) {
@@ -328,15 +334,15 @@ pub fn check(cells: Cells, choice: &Choice) -> Result<()> {
             }
         }
         let boxes = choice.boxes.iter().try_fold(1_usize, |all, &d| all.checked_mul(d));
-        if boxes.is_none_or(|boxes| boxes > usize::from(NONE)) {
-            return Err(too_many(choice));
+        if boxes.is_none_or(|boxes| boxes > usize::from(NO_REGION)) {
+            return Err(too_many_regions(choice));
         }
     }
     Ok(())
 }
 
 /// Returns the error for more regions than the 16-bit region numbers allow.
-pub fn too_many(choice: &Choice) -> Error {
+pub fn too_many_regions(choice: &Choice) -> Error {
     let (what, advice) = match (choice.kind, choice.labels) {
         (Kind::Subdomain, _) => ("boxes", "use fewer subdomains, or deflation=none"),
         (Kind::LevelSet, Some(_)) => ("labels", "use fewer labels, or deflation=subdomain or none"),
@@ -345,7 +351,8 @@ pub fn too_many(choice: &Choice) -> Error {
         (Kind::LevelSetSubdomain, None) => ("strong couplings within boxes", "use fewer subdomains, or set labels"),
     };
     Error::Argument(format!(
-        "{what} produce more than {NONE} deflation regions, counted per connected component of the matrix: {advice}"
+        "{what} produce more than {NO_REGION} deflation regions, counted per connected component of the matrix: \
+         {advice}"
     ))
 }
 

@@ -2,8 +2,8 @@
 //! iteration counts of the golden table. Further tests check properties of the projection P.
 
 use super::*;
-use crate::deflation::regions::{Choice, Kind, NONE};
-use crate::stencil::cell_components::{CellComponents, Strong};
+use crate::deflation::regions::{Choice, Kind, NO_REGION};
+use crate::stencil::cell_components::{CellComponents, StrongGroups};
 use crate::stencil::cells::{Cells, SevenPoints};
 use rrbsolver_problems::two_phase::{SplitMix, TwoPhase};
 
@@ -22,7 +22,7 @@ impl CoarseMatrix {
         }
         let mut coarse = Self::factorize(&mut entries, regions, solver, tolerance)?;
         if solver == Solver::Inverse {
-            let columns = coarse.columns(0, 1)?;
+            let columns = coarse.inverse_columns(0, 1)?;
             coarse.invert([&columns[..]].into_iter())?;
         }
         Ok(coarse)
@@ -54,7 +54,7 @@ impl System {
         for (y, (c, x)) in y.iter_mut().zip(self.center.iter().zip(x)) {
             *y = c * x;
         }
-        for (couplings, step) in self.forward.iter().zip(self.cells.steps()) {
+        for (couplings, step) in self.forward.iter().zip(self.cells.strides()) {
             add_products(y, couplings, &x[step..]);
             add_products(&mut y[step..], couplings, x);
         }
@@ -70,7 +70,7 @@ fn add_products(y: &mut [f64], a: &[f64], x: &[f64]) {
 
 /// Computes M^-1 r = K^T D^-1 K r with K = sum_m (-L D^-1)^m up to `order` (van der Vorst 1982), by Horner's rule.
 fn neumann(a: &System, order: usize, r: &[f64]) -> Vec<f64> {
-    let steps = a.cells.steps();
+    let steps = a.cells.strides();
     let over_center =
         |u: &[f64], sign: f64| -> Vec<f64> { u.iter().zip(&a.center).map(|(u, d)| sign * u / d).collect() };
     let mut u = r.to_vec();
@@ -106,7 +106,7 @@ impl<'a> Deflation<'a> {
     fn new(a: &'a System, choice: &Choice, solver: Solver) -> Self {
         let points = a.points();
         let components = CellComponents::find(&points).unwrap();
-        let strong = Strong::find(&points).unwrap();
+        let strong = StrongGroups::find(&points).unwrap();
         let regions = Regions::find(&points, &components, &strong, choice).unwrap();
         let matrix = CoarseMatrix::new(&points, &components, &regions, solver, 1e-10).unwrap();
         Self { a, regions, matrix }
@@ -115,8 +115,8 @@ impl<'a> Deflation<'a> {
     /// Computes Z^T v.
     fn restrict(&self, v: &[f64]) -> Vec<f64> {
         let mut g = vec![0.0; self.regions.count];
-        for (&r, v) in self.regions.of.iter().zip(v) {
-            if r != NONE {
+        for (&r, v) in self.regions.of_cell.iter().zip(v) {
+            if r != NO_REGION {
                 g[usize::from(r)] += v;
             }
         }
@@ -124,16 +124,16 @@ impl<'a> Deflation<'a> {
     }
 
     /// Computes Z E^-1 Z^T v.
-    fn correct(&self, v: &[f64]) -> Vec<f64> {
+    fn coarse_correction(&self, v: &[f64]) -> Vec<f64> {
         let mut t = vec![0.0; self.regions.count];
         self.matrix.solve(&self.restrict(v), &mut t, &mut self.matrix.scratch().unwrap());
-        self.regions.of.iter().map(|&r| if r == NONE { 0.0 } else { t[usize::from(r)] }).collect()
+        self.regions.of_cell.iter().map(|&r| if r == NO_REGION { 0.0 } else { t[usize::from(r)] }).collect()
     }
 
     /// Computes P v = v - A Z E^-1 Z^T v.
     fn project(&self, v: &[f64]) -> Vec<f64> {
         let mut w = vec![0.0; v.len()];
-        self.a.multiply(&self.correct(v), &mut w);
+        self.a.multiply(&self.coarse_correction(v), &mut w);
         v.iter().zip(&w).map(|(v, w)| v - w).collect()
     }
 }
@@ -165,7 +165,7 @@ fn solve(deflation: &Deflation, order: usize, b: &[f64]) -> (usize, Vec<f64>) {
     // x = x^ + Z E^-1 Z^T (b - A x^), where x^ is the result of the iteration.
     a.multiply(&x, &mut w);
     let rest: Vec<f64> = b.iter().zip(&w).map(|(b, w)| b - w).collect();
-    x.iter_mut().zip(deflation.correct(&rest)).for_each(|(x, c)| *x += c);
+    x.iter_mut().zip(deflation.coarse_correction(&rest)).for_each(|(x, c)| *x += c);
     (iterations, x)
 }
 
@@ -185,7 +185,7 @@ fn choice(name: &str) -> Choice<'static> {
     Choice { kind, boxes, labels: None, dilation: false, keep_all }
 }
 
-struct Row {
+struct GoldenRow {
     n: usize,
     set: String,
     contrast: f64,
@@ -197,7 +197,7 @@ struct Row {
 }
 
 /// Returns the golden rows with Jacobi (order 0) or a truncated Neumann series.
-fn golden() -> Vec<Row> {
+fn golden_rows() -> Vec<GoldenRow> {
     let row = |line: &str| {
         let f: Vec<&str> = line.split(',').collect();
         let order = match f[6].strip_prefix("neu") {
@@ -205,7 +205,7 @@ fn golden() -> Vec<Row> {
             None if f[6] == "jac" => 0,
             None => return None,
         };
-        Some(Row {
+        Some(GoldenRow {
             n: f[0].parse().unwrap(),
             set: f[1].to_owned(),
             contrast: f[3].parse().unwrap(),
@@ -221,7 +221,7 @@ fn golden() -> Vec<Row> {
 
 /// Solves the system of a golden row. Returns an empty string if the iteration count differs by at most 1 or 1 % and
 /// the residual is small, otherwise a description of the difference.
-fn check(row: &Row, solver: Solver) -> String {
+fn check(row: &GoldenRow, solver: Solver) -> String {
     let problem = TwoPhase::new(&row.set, [row.n; 3], row.contrast);
     let (a, b) = (System::of(&problem), problem.rhs(&row.rhs));
     let deflation = Deflation::new(&a, &choice(&row.deflation), solver);
@@ -233,33 +233,34 @@ fn check(row: &Row, solver: Solver) -> String {
     if iterations.abs_diff(row.iterations) <= allowed && residual <= 1.01e-6 {
         return String::new();
     }
-    let Row { n, set, contrast, order, deflation, iterations: expected, .. } = row;
+    let GoldenRow { n, set, contrast, order, deflation, iterations: expected, .. } = row;
     format!("{n} {set} {contrast:e} neumann {order} {deflation}: {iterations} for {expected}, residual {residual:e}\n")
 }
 
 /// Checks golden rows that each need less than a second. With `RRBSOLVER_ALL_ROWS`, checks all rows up to 128^3; the
 /// rows of 256^3 need minutes.
 #[test]
-fn golden_counts() {
+fn iteration_counts_match_the_golden_rows() {
     let all = std::env::var_os("RRBSOLVER_ALL_ROWS").is_some();
-    let wanted = |row: &Row| {
+    let wanted = |row: &GoldenRow| {
         if all {
             row.n <= 128
         } else {
             row.n <= 64 && (row.iterations <= 31 || row.contrast < 1e-3 && row.iterations <= 50)
         }
     };
-    let rows: Vec<Row> = golden().into_iter().filter(wanted).collect();
+    let rows: Vec<GoldenRow> = golden_rows().into_iter().filter(wanted).collect();
     assert!(rows.len() >= 15);
     let wrong: String = rows.iter().map(|row| check(row, Solver::Inverse)).collect();
     assert!(wrong.is_empty(), "of {} rows:\n{wrong}", rows.len());
 }
 
 #[test]
-fn every_coarse_solver_makes_the_same_counts() {
-    let rows = golden();
-    let is =
-        |row: &&Row| row.n == 64 && row.set == "9" && row.order == 2 && ["SD-8", "SD-8p"].contains(&&*row.deflation);
+fn every_coarse_solver_needs_the_golden_iteration_counts() {
+    let rows = golden_rows();
+    let is = |row: &&GoldenRow| {
+        row.n == 64 && row.set == "9" && row.order == 2 && ["SD-8", "SD-8p"].contains(&&*row.deflation)
+    };
     for row in rows.iter().filter(is) {
         for solver in [Solver::Cholesky, Solver::Cg] {
             assert_eq!(check(row, solver), "", "{solver:?}");
@@ -268,7 +269,7 @@ fn every_coarse_solver_makes_the_same_counts() {
 }
 
 /// Returns two-phase systems of unusual shapes, each with several deflations.
-fn awkward() -> Vec<(System, Choice<'static>)> {
+fn unusual_systems() -> Vec<(System, Choice<'static>)> {
     let mut all = Vec::new();
     let problems = [
         ("9", [20, 20, 20], 1e-3),
@@ -301,8 +302,8 @@ fn largest(v: &[f64]) -> f64 {
 }
 
 #[test]
-fn the_projection_annihilates_z_and_is_one() {
-    for (a, choice) in awkward() {
+fn the_projection_is_idempotent_and_annihilates_z() {
+    for (a, choice) in unusual_systems() {
         let deflation = Deflation::new(&a, &choice, Solver::Inverse);
         let k = deflation.regions.count;
         let mut v = random(a.cells.count());
@@ -319,7 +320,7 @@ fn the_projection_annihilates_z_and_is_one() {
         assert!(largest(&deflation.restrict(&once)) <= rounding, "{:?} {choice:?}", a.cells);
         // P A Z = 0.
         for r in 0..k as u16 {
-            let z: Vec<f64> = deflation.regions.of.iter().map(|&of| f64::from(u8::from(of == r))).collect();
+            let z: Vec<f64> = deflation.regions.of_cell.iter().map(|&of| f64::from(u8::from(of == r))).collect();
             a.multiply(&z, &mut v);
             assert!(largest(&deflation.project(&v)) <= rounding, "{:?} {choice:?}", a.cells);
         }
@@ -327,8 +328,8 @@ fn the_projection_annihilates_z_and_is_one() {
 }
 
 #[test]
-fn all_vectors_project_as_those_without_the_dropped_one() {
-    let all = awkward();
+fn dropping_the_redundant_vector_does_not_change_the_projection() {
+    let all = unusual_systems();
     for pair in all.chunks_exact(2) {
         let (a, b) = (&pair[0].0, &pair[1].0);
         let mut v = vec![0.0; a.cells.count()];
@@ -360,7 +361,7 @@ fn coarse_matrix_by_columns(deflation: &Deflation) -> Vec<Vec<f64>> {
     let mut w = vec![0.0; a.cells.count()];
     (0..deflation.regions.count as u16)
         .map(|r| {
-            let z: Vec<f64> = deflation.regions.of.iter().map(|&of| f64::from(u8::from(of == r))).collect();
+            let z: Vec<f64> = deflation.regions.of_cell.iter().map(|&of| f64::from(u8::from(of == r))).collect();
             a.multiply(&z, &mut w);
             deflation.restrict(&w)
         })
@@ -368,8 +369,8 @@ fn coarse_matrix_by_columns(deflation: &Deflation) -> Vec<Vec<f64>> {
 }
 
 #[test]
-fn the_coarse_matrix_is_that_of_its_definition_and_is_inverted() {
-    for (a, choice) in awkward() {
+fn coarse_matrix_and_inverse_match_the_definition() {
+    for (a, choice) in unusual_systems() {
         let deflation = Deflation::new(&a, &choice, Solver::Inverse);
         let k = deflation.regions.count;
         let expected = coarse_matrix_by_columns(&deflation);
@@ -384,12 +385,12 @@ fn the_coarse_matrix_is_that_of_its_definition_and_is_inverted() {
             assert!(e.iter().zip(column).all(|(e, f)| (e - f).abs() <= rounding), "{:?} {choice:?}", a.cells);
             // (E + c u u^T) times a column of the inverse is a unit vector. The column is zero if the null vector is a
             // single deflation vector.
-            if deflation.matrix.shift.diagonal(&deflation.matrix.matrix, r) == 0.0 {
+            if deflation.matrix.shift.shifted_diagonal(&deflation.matrix.matrix, r) == 0.0 {
                 unit[r] = 0.0;
             }
             let (mut product, mut means) = (vec![0.0; k], vec![0.0; deflation.regions.surplus.len()]);
             deflation.matrix.multiply(&inverse[r * k..][..k], &mut product);
-            deflation.matrix.shift.add_product(&inverse[r * k..][..k], &mut product, &mut means);
+            deflation.matrix.shift.add_shift_product(&inverse[r * k..][..k], &mut product, &mut means);
             product.iter_mut().zip(&unit).for_each(|(p, u)| *p -= u);
             assert!(largest(&product) <= 1e-9, "{:?} {choice:?}: {:e}", a.cells, largest(&product));
         }
@@ -397,7 +398,7 @@ fn the_coarse_matrix_is_that_of_its_definition_and_is_inverted() {
 }
 
 #[test]
-fn row_sums_that_are_hardly_any_do_no_harm() {
+fn tiny_row_sums_do_not_spoil_the_projection() {
     let choice = Choice { kind: Kind::Subdomain, boxes: [4; 3], labels: None, dilation: false, keep_all: false };
     for excess in [1e-6, 1e-9, 2e-12] {
         let mut a = System::of(&TwoPhase::new("9", [20, 20, 20], 1e-3));

@@ -37,7 +37,7 @@ impl Couplings {
     pub fn of<I: Index>(s: &Csr<I>, scale: f64, workers: &mut Workers) -> Result<Self> {
         let pieces = cut_lanes(&s.ptr, workers.threads(size_of_val(&*s.val)));
         Self::in_pieces(pieces, workers, |rows| {
-            let mut c = Self::with_room(rows.len(), s.ptr[rows.end] - s.ptr[rows.start])?;
+            let mut c = Self::with_capacity(rows.len(), s.ptr[rows.end] - s.ptr[rows.start])?;
             for i in rows {
                 let mut row_sum = 0.0;
                 for (j, value) in s.row(i) {
@@ -63,11 +63,11 @@ impl Couplings {
     /// Converts `scale` times the matrix of a box of cells. A row sum becomes zero if its magnitude is at most
     /// `zero_row_sum` times the center.
     pub fn of_cells(a: &SevenPoints, scale: f64, zero_row_sum: f64) -> Result<Self> {
-        let (n, steps) = (a.cells.count(), a.cells.steps());
+        let (n, steps) = (a.cells.count(), a.cells.strides());
         if n > u32::MAX as usize - 1 {
             return Err(Error::Unsupported(format!("preconditioner=amg supports fewer than 2^32 cells, got {n}")));
         }
-        let mut c = Self::with_room(n, 6 * n)?;
+        let mut c = Self::with_capacity(n, 6 * n)?;
         for i in 0..n {
             let center = scale * a.center[i];
             let mut row_sum = center;
@@ -84,7 +84,7 @@ impl Couplings {
     }
 
     /// Creates a matrix without rows, with capacity for `rows` rows and `entries` couplings.
-    pub fn with_room(rows: usize, entries: usize) -> Result<Self> {
+    pub fn with_capacity(rows: usize, entries: usize) -> Result<Self> {
         let mut c = Self::default();
         reserve(&mut c.ptr, rows + 1, WHAT)?;
         reserve(&mut c.col, entries, WHAT)?;
@@ -139,7 +139,7 @@ impl Couplings {
     }
 
     /// Returns the coupling of i and j, 0 if there is none.
-    pub fn between(&self, i: usize, j: usize) -> f64 {
+    pub fn coupling(&self, i: usize, j: usize) -> f64 {
         let range = self.ptr[i]..self.ptr[i + 1];
         self.col[range.clone()].binary_search(&(j as u32)).map_or(0.0, |k| self.a[range][k])
     }
@@ -148,7 +148,7 @@ impl Couplings {
     /// elsewhere; `of` is the aggregate of each row. An entry of `of` is `NONE` for a row outside all aggregates.
     /// Couplings to such rows are added to the row sum of the aggregate.
     pub fn galerkin(&self, of: &[u32], count: usize, workers: &mut Workers) -> Result<Self> {
-        let (starts, members) = members(of, count)?;
+        let (starts, members) = rows_by_aggregate(of, count)?;
         // Each piece allocates an array of `count` entries, so there are at most as many pieces as threads.
         let pieces = cut_lanes(&starts, workers.threads(size_of_val(&*self.a)));
         Self::in_pieces(pieces, workers, |rows| self.coarse_rows(of, count, (&starts, &members), rows))
@@ -164,7 +164,7 @@ impl Couplings {
     ) -> Result<Self> {
         let fine = &members[starts[rows.start]..starts[rows.end]];
         let entries = fine.iter().map(|&i| self.ptr[i as usize + 1] - self.ptr[i as usize]).sum();
-        let mut coarse = Self::with_room(rows.len(), entries)?;
+        let mut coarse = Self::with_capacity(rows.len(), entries)?;
         // For each aggregate: index in `row` of the coupling to this aggregate, plus 1; 0: there is no coupling yet.
         let mut place: Vec<u32> = zeroed(count, WHAT)?;
         let mut row: Vec<(u32, f64)> = Vec::new();
@@ -200,7 +200,7 @@ impl Couplings {
         make: impl Fn(T) -> Result<Self> + Sync,
     ) -> Result<Self> {
         let mut parts = workers.map(pieces, make)?.into_iter();
-        let mut all = parts.next().unwrap_or_else(|| Self::with_room(0, 0))?;
+        let mut all = parts.next().unwrap_or_else(|| Self::with_capacity(0, 0))?;
         for part in parts {
             let (part, end) = (part?, all.col.len());
             extend(&mut all.ptr, part.ptr[1..].iter().map(|at| end + at), WHAT)?;
@@ -218,15 +218,15 @@ pub const NONE: u32 = u32::MAX;
 
 /// Returns `(starts, members)`. `members` lists the rows that are in aggregates, sorted by aggregate and then by
 /// number. Aggregate k consists of the entries `starts[k] .. starts[k + 1]` of `members`.
-pub fn members(of: &[u32], count: usize) -> Result<(Vec<usize>, Vec<u32>)> {
+pub fn rows_by_aggregate(of: &[u32], count: usize) -> Result<(Vec<usize>, Vec<u32>)> {
     let mut starts: Vec<usize> = zeroed(count + 1, WHAT)?;
     of.iter().filter(|&&k| k != NONE).for_each(|&k| starts[k as usize + 1] += 1);
-    crate::base::csr::accumulate(&mut starts);
+    crate::base::csr::lengths_to_pointers(&mut starts);
     let mut members: Vec<u32> = zeroed(starts[count], WHAT)?;
     for (i, &k) in of.iter().enumerate().filter(|(_, k)| **k != NONE) {
         members[starts[k as usize]] = i as u32;
         starts[k as usize] += 1;
     }
-    crate::base::csr::restart(&mut starts);
+    crate::base::csr::ends_to_pointers(&mut starts);
     Ok((starts, members))
 }

@@ -210,7 +210,7 @@ impl Envelope {
     }
 
     /// Sets the coupling of two nodes. The coupling must be in the envelope.
-    pub fn couple(&mut self, k: usize, l: usize, value: f64) {
+    pub fn set_coupling(&mut self, k: usize, l: usize, value: f64) {
         let (low, high) = (k.min(l), k.max(l));
         self.rows[self.start[high + 1] - (high - low)] = value;
     }
@@ -324,7 +324,7 @@ mod tests {
             factor.clear();
             for (k, row) in self.couplings.iter().enumerate() {
                 factor.set_row_sum(k, self.row_sum[k]);
-                (0..k).filter(|&l| row[l] != 0.0).for_each(|l| factor.couple(l, k, row[l]));
+                (0..k).filter(|&l| row[l] != 0.0).for_each(|l| factor.set_coupling(l, k, row[l]));
             }
             let inverse = |pivot: Candidate| match pivot.row_sum - pivot.couplings {
                 0.0 => Ok(0.0),
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn solves_what_gauss_solves() {
+    fn solutions_agree_with_gaussian_elimination() {
         let mut generator = SplitMix(6);
         for (name, system) in systems() {
             let b: Vec<f64> = system.row_sum.iter().map(|_| generator.unit() - 0.5).collect();
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn several_right_hand_sides_are_solved_as_one_is() {
+    fn several_right_hand_sides_have_the_solutions_of_single_ones() {
         for (name, system) in systems() {
             let (factor, n) = (system.factor(), system.row_sum.len());
             for from in [0, n / 2, n - 1] {
@@ -419,7 +419,7 @@ mod tests {
     /// vector is s. The computed solution must agree even if the row sums s are far below the rounding error of the
     /// diagonal.
     #[test]
-    fn row_sums_below_rounding_are_kept() {
+    fn row_sums_below_the_rounding_level_of_the_diagonal_count() {
         for (name, mut system) in systems() {
             for scale in [1e-10, 1e-30] {
                 system.row_sum.iter_mut().for_each(|e| *e *= scale);
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_where_the_caller_does_and_factorizes_again() {
+    fn a_rejected_pivot_fails_and_the_next_factorization_succeeds() {
         let system = System::random(23, 5, 0.7, &mut SplitMix(8));
         let mut factor = system.factor();
         let expected = factor.rows.clone();
@@ -462,7 +462,7 @@ mod tests {
             factor.clear();
             for (k, row) in system.couplings.iter().enumerate() {
                 factor.set_row_sum(k, system.row_sum[k]);
-                (0..k).filter(|&l| row[l] != 0.0).for_each(|l| factor.couple(l, k, row[l]));
+                (0..k).filter(|&l| row[l] != 0.0).for_each(|l| factor.set_coupling(l, k, row[l]));
             }
             factor.factorize(|pivot| Ok(1.0 / (pivot.row_sum - pivot.couplings))).unwrap();
             factor.rows

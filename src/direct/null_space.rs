@@ -17,7 +17,7 @@ use std::iter::repeat_n;
 const NEARLY_SINGULAR: f64 = 1e-12;
 
 /// Singular and nearly singular components of a matrix, for the removal of means.
-pub struct Means {
+pub struct NearlySingularComponents {
     /// Component of each row; `NONE`: the component is regular.
     component: Vec<u32>,
     /// Number of rows of each component.
@@ -34,7 +34,7 @@ pub fn nearly_singular_bound(rows: usize, largest: f64) -> f64 {
     NEARLY_SINGULAR * rows as f64 * largest
 }
 
-impl Means {
+impl NearlySingularComponents {
     /// Finds the components with sum |e_i| <= `least(rows, largest)`. The arguments are the number of rows of the
     /// component and its largest diagonal entry. Returns `None` if there are no such components.
     pub fn of(c: &Couplings, least: impl Fn(usize, f64) -> f64) -> Result<Option<Self>> {
@@ -86,13 +86,13 @@ impl Means {
     }
 
     /// Permutes the rows: row k of the result is row `rows[k]`.
-    pub fn in_order(self, rows: &[u32]) -> Result<Self> {
+    pub fn permuted(self, rows: &[u32]) -> Result<Self> {
         let component = collected(rows.iter().map(|&i| self.component[i as usize]), WHAT)?;
         Ok(Self { component, ..self })
     }
 
     /// Subtracts from r its mean on each component.
-    pub fn remove<V: Real>(&mut self, r: &mut [V]) {
+    pub fn subtract<V: Real>(&mut self, r: &mut [V]) {
         let Self { component, sizes, sums, .. } = self;
         let rows = || component.iter().enumerate().filter(|(_, of)| **of != NONE);
         sums.fill(0.0);

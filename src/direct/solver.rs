@@ -5,7 +5,7 @@
 use super::envelope::Envelope;
 use crate::base::number::Real;
 use crate::direct::couplings::Couplings;
-use crate::direct::null_space::Means;
+use crate::direct::null_space::NearlySingularComponents;
 use crate::error::{Result, extend, push, reserve, zeroed};
 use crate::stencil::cells::Cells;
 use std::ops::Range;
@@ -15,25 +15,25 @@ const WHAT: &str = "the direct solver of the coarsest system";
 
 /// Number of right-hand sides that are solved together. They fill four vector registers, and the values of 1000 rows
 /// fit in the cache.
-const GROUP: usize = 32;
+const RIGHT_HAND_SIDES_PER_GROUP: usize = 32;
 
 /// Row order and factor of a matrix.
-pub struct Direct {
+pub struct DirectSolver {
     /// Row k of the factor is row `row[k]` of the matrix.
     row: Vec<u32>,
     factor: Envelope,
     /// Means of the singular components, and a vector as workspace.
-    state: Mutex<(Option<Means>, Vec<f64>)>,
+    state: Mutex<(Option<NearlySingularComponents>, Vec<f64>)>,
 }
 
-impl Direct {
+impl DirectSolver {
     /// Factorizes a matrix with its rows in the order `row`. For a row i with pivot d, `accepted` returns 1 / d or an
     /// error. If it returns 0, x_i is zero in every solution. `means` contains the singular components, if there are
     /// any.
     pub fn of(
         c: &Couplings,
         row: Vec<u32>,
-        means: Option<Means>,
+        means: Option<NearlySingularComponents>,
         mut accepted: impl FnMut(usize, f64) -> Result<f64>,
     ) -> Result<Self> {
         let n = c.rows();
@@ -46,10 +46,10 @@ impl Direct {
         for (k, &i) in row.iter().enumerate() {
             factor.set_row_sum(k, c.row_sum[i as usize]);
             let earlier = c.row(i as usize).map(|(j, a)| (place[j] as usize, a)).filter(|&(l, _)| l < k);
-            earlier.for_each(|(l, a)| factor.couple(l, k, -a));
+            earlier.for_each(|(l, a)| factor.set_coupling(l, k, -a));
         }
         factor.factorize(|pivot| accepted(row[pivot.k] as usize, pivot.row_sum - pivot.couplings))?;
-        let means = means.map(|means| means.in_order(&row)).transpose()?;
+        let means = means.map(|means| means.permuted(&row)).transpose()?;
         Ok(Self { row, factor, state: Mutex::new((means, zeroed(n, WHAT)?)) })
     }
 
@@ -57,32 +57,32 @@ impl Direct {
     pub fn solve<V: Real>(&self, x: &mut [V]) {
         let (means, work) = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         work.iter_mut().zip(&self.row).for_each(|(work, &i)| *work = x[i as usize].wide());
-        means.iter_mut().for_each(|means| means.remove(work));
+        means.iter_mut().for_each(|means| means.subtract(work));
         self.factor.solve(work);
-        means.iter_mut().for_each(|means| means.remove(work));
+        means.iter_mut().for_each(|means| means.subtract(work));
         work.iter().zip(&self.row).for_each(|(work, &i)| x[i as usize] = V::narrow(*work));
     }
 
     /// Returns the number of groups of columns of A^-1. The columns of a group are computed together.
     pub fn groups(&self) -> usize {
-        self.row.len().div_ceil(GROUP)
+        self.row.len().div_ceil(RIGHT_HAND_SIDES_PER_GROUP)
     }
 
     /// Appends the columns of A^-1 that belong to `groups`, in the order of the factor. The entries of a column are in
     /// the order of the matrix. Unlike `solve`, does not remove means.
     pub fn append_columns(&self, groups: Range<usize>, columns: &mut Vec<f64>) -> Result<()> {
         let n = self.row.len();
-        let mut x = zeroed(n * GROUP, WHAT)?;
+        let mut x = zeroed(n * RIGHT_HAND_SIDES_PER_GROUP, WHAT)?;
         for group in groups {
-            let from = group * GROUP;
-            let wanted = GROUP.min(n - from);
+            let from = group * RIGHT_HAND_SIDES_PER_GROUP;
+            let wanted = RIGHT_HAND_SIDES_PER_GROUP.min(n - from);
             x.fill(0.0);
-            (0..wanted).for_each(|i| x[(from + i) * GROUP + i] = 1.0);
-            self.factor.solve_together(&mut x, GROUP, from);
+            (0..wanted).for_each(|i| x[(from + i) * RIGHT_HAND_SIDES_PER_GROUP + i] = 1.0);
+            self.factor.solve_together(&mut x, RIGHT_HAND_SIDES_PER_GROUP, from);
             let first = columns.len();
             reserve(columns, wanted * n, WHAT)?;
             columns.resize(first + wanted * n, 0.0);
-            for (x, &s) in x.chunks_exact(GROUP).zip(&self.row) {
+            for (x, &s) in x.chunks_exact(RIGHT_HAND_SIDES_PER_GROUP).zip(&self.row) {
                 x[..wanted].iter().enumerate().for_each(|(i, x)| columns[first + i * n + s as usize] = *x);
             }
         }
@@ -104,14 +104,17 @@ impl Direct {
     /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         let (means, work) = &*self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        4 * self.row.len() + self.factor.bytes() + means.as_ref().map_or(0, Means::bytes) + 8 * work.len()
+        4 * self.row.len()
+            + self.factor.bytes()
+            + means.as_ref().map_or(0, NearlySingularComponents::bytes)
+            + 8 * work.len()
     }
 }
 
 /// Returns the cells of a box in an order in which the index of the longest direction varies slowest. The matrix then
 /// has a narrow band.
 pub fn box_order(cells: Cells) -> Result<Vec<u32>> {
-    let (size, steps) = (cells.size(), cells.steps());
+    let (size, steps) = (cells.size(), cells.strides());
     let mut directions = [0, 1, 2];
     directions.sort_by_key(|&d| size[d]);
     let [fast, middle, slow] = directions;
@@ -139,7 +142,7 @@ impl Search<'_> {
     /// Appends `root` and the rows that are connected to it to `order`, level by level; within a level, the new
     /// neighbours of a row are in ascending order of their degrees. Returns the position in `order` of the first row of
     /// the last level, and the number of levels, not counting the level that consists of the root.
-    fn spread(&mut self, root: u32, order: &mut Vec<u32>) -> Result<(usize, usize)> {
+    fn append_component(&mut self, root: u32, order: &mut Vec<u32>) -> Result<(usize, usize)> {
         self.searches += 1;
         self.found[root as usize] = self.searches;
         let (mut level, mut levels) = (order.len(), 0);
@@ -179,7 +182,7 @@ pub fn envelope_order(matrix: &Couplings) -> Result<Vec<u32>> {
         let (mut root, mut depth) = (start, 0);
         loop {
             order.truncate(begin);
-            let (last, levels) = search.spread(root, &mut order)?;
+            let (last, levels) = search.append_component(root, &mut order)?;
             if levels <= depth {
                 break;
             }
@@ -211,7 +214,7 @@ mod tests {
         // A random permutation mixes the rows of the components.
         let mut at: Vec<usize> = (0..n).collect();
         (1..n).for_each(|i| at.swap(i, (generator.unit() * (i + 1) as f64) as usize));
-        let mut c = Couplings::with_room(n, n * n).unwrap();
+        let mut c = Couplings::with_capacity(n, n * n).unwrap();
         for &i in &at {
             (0..n).filter(|&j| a[i][at[j]] != 0.0).for_each(|j| c.push(j, a[i][at[j]]));
             c.end_exact_row(if (i / piece).is_multiple_of(2) { 0.0 } else { generator.unit() });
@@ -229,19 +232,19 @@ mod tests {
     }
 
     #[test]
-    fn solves_singular_and_regular_pieces() {
+    fn solves_singular_and_regular_components() {
         let mut generator = SplitMix(9);
         for (n, piece) in [(1, 1), (2, 1), (2, 2), (3, 2), (5, 5), (17, 6), (64, 64), (65, 13), (65, 1), (200, 90)] {
             let c = matrix(n, piece, &mut generator);
-            let means = || Means::of(&c, |_, _| 0.0).unwrap();
-            let direct = Direct::of(&c, envelope_order(&c).unwrap(), means(), |_, d| accepted(d)).unwrap();
+            let means = || NearlySingularComponents::of(&c, |_, _| 0.0).unwrap();
+            let direct = DirectSolver::of(&c, envelope_order(&c).unwrap(), means(), |_, d| accepted(d)).unwrap();
             let mut b: Vec<f64> = (0..n).map(|_| generator.unit() - 0.5).collect();
             let mut x = b.clone();
             direct.solve(&mut x);
             // On singular components, x must solve the system for b minus its mean, and x must have mean zero.
             let (mut rest, mut means) = (x.clone(), means());
-            means.iter_mut().for_each(|means| means.remove(&mut b));
-            means.iter_mut().for_each(|means| means.remove(&mut rest));
+            means.iter_mut().for_each(|means| means.subtract(&mut b));
+            means.iter_mut().for_each(|means| means.subtract(&mut rest));
             assert!(residual(&c, &x, &b) < 1e-12, "{n}, {piece}: {:e}", residual(&c, &x, &b));
             let mean = x.iter().zip(&rest).fold(0.0, |most: f64, (x, rest)| most.max((x - rest).abs()));
             assert!(mean < 1e-12, "{n}, {piece}: {mean:e}");
@@ -253,7 +256,7 @@ mod tests {
         for n in [1, 31, 32, 33, 65] {
             let mut c = matrix(n, n, &mut SplitMix(10));
             c.row_sum.fill(0.3);
-            let direct = Direct::of(&c, envelope_order(&c).unwrap(), None, |_, d| accepted(d)).unwrap();
+            let direct = DirectSolver::of(&c, envelope_order(&c).unwrap(), None, |_, d| accepted(d)).unwrap();
             let mut columns = Vec::new();
             (0..direct.groups()).for_each(|k| direct.append_columns(k..k + 1, &mut columns).unwrap());
             let inverse = direct.inverse([&columns[..]].into_iter()).unwrap();
@@ -265,11 +268,11 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_row() {
+    fn errors_of_rejected_pivots_name_the_row() {
         let c = matrix(17, 17, &mut SplitMix(11));
         let mut named = Vec::new();
         let order = envelope_order(&c).unwrap();
-        let made = Direct::of(&c, order.clone(), None, |i, d| {
+        let made = DirectSolver::of(&c, order.clone(), None, |i, d| {
             named.push(i as u32);
             if named.len() == 6 { Err(crate::error::Error::Internal(String::new())) } else { accepted(d) }
         });

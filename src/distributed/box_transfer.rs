@@ -65,7 +65,7 @@ impl Boxes {
     /// Stores `center` at the nodes of the grid rows `own` that are in no box. Returns an error if `rows` has a nonzero
     /// coupling to such a node. `rows` contains the arrays center, east, north and, with 9 points, northeast and
     /// northwest, each for the rows `own`.
-    pub fn make_land(&self, own: Range<usize>, center: f64, rows: &mut [&mut [f64]]) -> Result<()> {
+    pub fn set_land(&self, own: Range<usize>, center: f64, rows: &mut [&mut [f64]]) -> Result<()> {
         let nx = self.grid.nx;
         if self.is_whole() {
             return Ok(());
@@ -185,7 +185,7 @@ impl BoxTransfer {
                 // rows.
                 [boxes.nodes_in(rank, &slabs.rows[peer][0]), boxes.nodes_in(peer, &slabs.rows[rank][0])],
                 // To boxes: nodes that this rank computes for the peer, and nodes that the peer computes for this rank.
-                [Self::nodes_given(boxes, slabs, rank, peer), Self::nodes_given(boxes, slabs, peer, rank)],
+                [Self::nodes_sent(boxes, slabs, rank, peer), Self::nodes_sent(boxes, slabs, peer, rank)],
             ];
             let mut part = |way: usize| {
                 let [send, receive] = [0, 1].map(|k| {
@@ -213,7 +213,7 @@ impl BoxTransfer {
     }
 
     /// Returns the number of nodes in boxes of rank `to` that rank `from` computes and sends to rank `to`.
-    fn nodes_given(boxes: &Boxes, slabs: &Slabs, from: usize, to: usize) -> usize {
+    fn nodes_sent(boxes: &Boxes, slabs: &Slabs, from: usize, to: usize) -> usize {
         let nodes = |b: &GridBox| slabs.given(from, to, b.rows()).len() * b.columns().len();
         boxes.of(to).iter().map(nodes).sum()
     }

@@ -369,12 +369,12 @@ impl Gather {
 }
 
 /// Elementwise maximum over all ranks.
-pub struct Largest {
+pub struct Maximum {
     plan: Plan,
     buffers: Buffers,
 }
 
-impl Largest {
+impl Maximum {
     /// Creates the plan for `count` values per rank.
     pub fn new(comm: &Counted<Comm>, count: usize) -> Result<Self> {
         let buffers = Buffers::new(comm, [count, 0])?;

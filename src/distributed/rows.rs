@@ -2,9 +2,9 @@
 //! is gathered on rank 0 uses arrays in shared memory if all ranks are processes of one host. Each rank reads and
 //! writes its own boxes in these arrays.
 
-use super::{Comm, Gather, Largest};
+use super::{Comm, Gather, Maximum};
 use crate::base::heap::Counted;
-use crate::base::processes::{Mapped, SharedAddress, host_number};
+use crate::base::processes::{SharedAddress, SharedMapping, host_number};
 use crate::error::{Result, collected};
 
 /// Name of an allocation in error messages.
@@ -23,7 +23,7 @@ pub enum Rows {
 /// that computes with the arrays.
 #[derive(Clone)]
 pub struct SharedRows {
-    memory: Counted<Mapped>,
+    memory: Counted<SharedMapping>,
     start: usize,
     len: usize,
     arrays: usize,
@@ -47,16 +47,16 @@ pub fn address_plan(comm: &Counted<Comm>) -> Result<Gather> {
 pub fn shared_rows(
     comm: &Comm,
     gather: &mut Gather,
-    agree: &mut Largest,
+    agree: &mut Maximum,
     arrays: [usize; 2],
     len: usize,
 ) -> Result<Option<[SharedRows; 2]>> {
     let first = comm.rank() == 0;
     let values = len.saturating_mul(arrays[0] + arrays[1]);
-    let own = if first { Mapped::new(values).ok() } else { None };
+    let own = if first { SharedMapping::new(values).ok() } else { None };
     let address = own.as_ref().map_or([0; 3], |own| {
-        let SharedAddress { process, file, sign } = own.address();
-        [process, file, sign]
+        let SharedAddress { process, file, signature } = own.address();
+        [process, file, signature]
     });
     let words = gather.run(|to| {
         if first {
@@ -66,18 +66,18 @@ pub fn shared_rows(
                 .for_each(|(to, word)| *to = f64::from_bits(word));
         }
     })?;
-    let [host, process, file, sign] = std::array::from_fn(|k| words[k].to_bits());
+    let [host, process, file, signature] = std::array::from_fn(|k| words[k].to_bits());
     let is_here = host != 0 && host == host_number();
     let memory = match own {
         Some(own) => Some(own).filter(|_| is_here),
-        None if is_here => Mapped::open(&SharedAddress { process, file, sign }, values).ok(),
+        None if is_here => SharedMapping::open(&SharedAddress { process, file, signature }, values).ok(),
         None => None,
     };
     let memory = memory.and_then(|memory| Counted::new(memory, ROWS).ok());
     if agree.run(&[f64::from(u8::from(memory.is_none())), 0.0])?[0] > 0.0 {
         return Ok(None);
     }
-    let part = |memory: &Counted<Mapped>, start, arrays| SharedRows {
+    let part = |memory: &Counted<SharedMapping>, start, arrays| SharedRows {
         memory: memory.clone(),
         start,
         len,

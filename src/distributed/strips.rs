@@ -8,7 +8,7 @@ use crate::stencil::levels::Grid;
 use std::ops::Range;
 
 /// Number of nodes below which every rank stores a grid as a whole, because messages would cost more than the work.
-const WORTH_MESSAGES: usize = 4096;
+const LEAST_SHARED_NODES: usize = 4096;
 /// Minimum number of rows J of 2 x 2 groups per rank on the coarsest shared grid. With fewer rows, a rank would need
 /// values of more ranks than its two neighbours.
 const LEAST_ROWS: usize = 4;
@@ -28,7 +28,7 @@ impl Strips {
     /// If the first grid has too few rows for all ranks, only this grid is shared, and the last ranks have no rows.
     pub fn new(grid: Grid, ranks: usize, deepest: usize) -> Result<Option<Self>> {
         // A grid of one row cannot be divided. In addition, its layout shifts the rows (`Layout::shift_y`).
-        let shared = grid.chain().take(deepest).take_while(|g| g.nodes() >= WORTH_MESSAGES && g.ny > 1);
+        let shared = grid.chain().take(deepest).take_while(|g| g.nodes() >= LEAST_SHARED_NODES && g.ny > 1);
         let most = shared.count();
         let strips_of = |depth: usize| (grid.ny >> depth) / LEAST_ROWS / 2;
         let Some(depth) = (1..=most).rev().find(|&depth| strips_of(depth - 1) >= ranks).or((most > 0).then_some(1))
@@ -77,7 +77,7 @@ mod tests {
     use crate::rrb::layout::{Colour, Layout};
 
     #[test]
-    fn strips_share_all_rows_of_all_their_grids() {
+    fn strips_cover_every_row_of_every_shared_grid() {
         for (nx, ny) in [(2047, 2047), (301, 203), (64, 65), (64, 64), (17, 4000), (5, 1000), (3000, 2), (3000, 9)] {
             for ranks in [1, 2, 3, 4, 9, 100] {
                 let grid = Grid { nx, ny };

@@ -7,12 +7,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Identification of a message: sender, receiver and tag.
-type Way = (i32, i32, i32);
+type MessageKey = (i32, i32, i32);
 
 /// Messages and collective contributions in transit.
 #[derive(Default)]
-struct Mail {
-    messages: HashMap<Way, VecDeque<Vec<u8>>>,
+struct MessagesInTransit {
+    messages: HashMap<MessageKey, VecDeque<Vec<u8>>>,
     /// Contributions to the collective calls, by the number of the call.
     rounds: HashMap<u64, Round>,
 }
@@ -22,7 +22,7 @@ type Round = (Vec<Option<Vec<u8>>>, usize);
 
 /// A rank. Its address must not change while its table is in use.
 pub struct Rank {
-    mail: Arc<Mutex<Mail>>,
+    mail: Arc<Mutex<MessagesInTransit>>,
     rank: i32,
     size: i32,
     /// Number of collective calls that this rank has started.
@@ -32,7 +32,7 @@ pub struct Rank {
 /// Creates the ranks of a domain.
 #[must_use]
 pub fn ranks(size: usize) -> Vec<Box<Rank>> {
-    let mail = Arc::new(Mutex::new(Mail::default()));
+    let mail = Arc::new(Mutex::new(MessagesInTransit::default()));
     let rank = |rank: usize| {
         Box::new(Rank { mail: mail.clone(), rank: rank as i32, size: size as i32, rounds: Mutex::new(0) })
     };
@@ -185,7 +185,7 @@ unsafe extern "C" fn start(context: *mut c_void, plan: *mut c_void, _: *mut c_vo
 }
 
 /// Reduces the contributions of all ranks elementwise, in the order of the ranks.
-fn put_together(all: &[Vec<u8>], count: usize, operation: i32) -> Vec<f64> {
+fn reduce_contributions(all: &[Vec<u8>], count: usize, operation: i32) -> Vec<f64> {
     let of =
         |values: &[u8]| -> Vec<f64> { values.as_chunks().0.iter().map(|&value| f64::from_ne_bytes(value)).collect() };
     let mut together = of(&all[0]);
@@ -227,7 +227,7 @@ unsafe extern "C" fn test(context: *mut c_void, plan: *mut c_void, done: *mut i3
             None => false,
             Some(all) if all.iter().any(|given| given.len() != *count * size_of::<f64>()) => return 1,
             Some(all) => {
-                let together = put_together(&all, *count, *operation);
+                let together = reduce_contributions(&all, *count, *operation);
                 // SAFETY: the buffer has `count` doubles.
                 unsafe { std::ptr::copy_nonoverlapping(together.as_ptr(), *values, *count) };
                 true

@@ -2,7 +2,7 @@
 
 use crate::base::engine::Engine;
 use crate::deflation::Solver;
-use crate::deflation::regions::{Choice, RegionCount};
+use crate::deflation::regions::{Choice, RegionCounts};
 use crate::dpcg::survey::Survey;
 use crate::error::Result;
 use crate::krylov::solve_steps::{Arrays, Program};
@@ -56,11 +56,11 @@ pub enum Preconditioner {
 /// Number of cells of the coarsest grid in the published method with cell-centered coarsening, 4 x 4 x 4. It is used if
 /// the caller sets `coarsening`. This grid does not resolve bubbles: its couplings connect the water on opposite sides
 /// of a bubble.
-pub const PUBLISHED_COARSEST: usize = 64;
+pub const PUBLISHED_COARSEST_CELLS: usize = 64;
 /// Maximum number of cells of the coarsest grid if `auto` selects cell-centered coarsening. With at most this many
 /// cells, the grid usually still resolves the bubbles. For nine bubbles, 64^3 cells and density ratio 1e-6, PCG with
-/// two sweeps then needs 8 iterations instead of 37 with `PUBLISHED_COARSEST`.
-pub const RESOLVING_COARSEST: usize = 1000;
+/// two sweeps then needs 8 iterations instead of 37 with `PUBLISHED_COARSEST_CELLS`.
+pub const RESOLVING_COARSEST_CELLS: usize = 1000;
 
 /// Parameters of `factorize`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,7 +90,7 @@ pub trait DpcgBackend: Engine + Send {
     fn survey(&mut self, zero_row_sum: f64) -> Result<Survey>;
     /// Determines the deflation regions and returns the numbers of vectors and regions; must be called after `survey`.
     /// `factorize` uses no deflation if there are no vectors, or if this function was not called after `survey`.
-    fn find_regions(&mut self, choice: &Choice) -> Result<RegionCount>;
+    fn find_regions(&mut self, choice: &Choice) -> Result<RegionCounts>;
     /// Computes M and E; must be called after `survey`. Returns the solver of systems with E, or `None` without
     /// deflation.
     fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>>;

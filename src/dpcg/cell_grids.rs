@@ -3,8 +3,8 @@
 use crate::base::number::{Real, power_of_two_below};
 use crate::base::reduce::{max_abs, pairwise};
 use crate::direct::couplings::Couplings;
-use crate::direct::null_space::Means;
-use crate::direct::solver::{Direct, box_order};
+use crate::direct::null_space::NearlySingularComponents;
+use crate::direct::solver::{DirectSolver, box_order};
 use crate::error::{Error, Result, reserve, reset, zeroed};
 use crate::stencil::cells::{Cells, SevenPoints};
 use crate::stencil::coarsening::{cell_ratio, coarse_cells};
@@ -15,7 +15,7 @@ const WHAT: &str = "coarse grids of the multigrid";
 
 /// Matrix of a grid.
 #[derive(Clone, Copy)]
-pub struct Points<'a, T> {
+pub struct GridMatrix<'a, T> {
     /// Extents.
     pub cells: Cells,
     /// Diagonal.
@@ -24,18 +24,18 @@ pub struct Points<'a, T> {
     pub forward: [&'a [T]; 3],
 }
 
-impl<'a> Points<'a, f64> {
+impl<'a> GridMatrix<'a, f64> {
     /// Wraps the caller's matrix.
     pub fn finest(a: &SevenPoints<'a>) -> Self {
         Self { cells: a.cells, center: a.center, forward: a.forward }
     }
 }
 
-impl<T: Real> Points<'_, T> {
+impl<T: Real> GridMatrix<'_, T> {
     /// Returns the matrix entries between a cell and the previous and the next cell in x, y and z, and the indices of
     /// these cells. Cells outside the box are omitted.
     pub fn couplings(&self, cell: usize) -> impl DoubleEndedIterator<Item = (T, usize)> + '_ {
-        let (place, size, steps) = (self.cells.place(cell), self.cells.size(), self.cells.steps());
+        let (place, size, steps) = (self.cells.indices(cell), self.cells.size(), self.cells.strides());
         (0..3).flat_map(move |d| {
             let before = (place[d] > 0).then(|| (self.forward[d][cell - steps[d]], cell - steps[d]));
             let after = (place[d] + 1 < size[d]).then(|| (self.forward[d][cell], cell + steps[d]));
@@ -46,7 +46,7 @@ impl<T: Real> Points<'_, T> {
     /// Returns the matrix in row-sum form, with the row sums `excess`. If the diagonal entry that results from a row
     /// sum is not positive, the row sum is computed from the center instead.
     pub fn in_row_sum_form(&self, excess: &[f64]) -> Result<Couplings> {
-        let mut matrix = Couplings::with_room(self.cells.count(), 6 * self.cells.count())?;
+        let mut matrix = Couplings::with_capacity(self.cells.count(), 6 * self.cells.count())?;
         for (cell, &excess) in excess.iter().enumerate() {
             let couplings = || self.couplings(cell).map(|(value, other)| (-value.wide(), other));
             let sum: f64 = couplings().map(|(a, _)| a).sum();
@@ -86,7 +86,7 @@ impl RowCouplings {
             let is_inside = [true, !row.is_multiple_of(cells.ny), row >= cells.ny][d];
             let before = match d {
                 0 => &after[..cells.nx - 1],
-                _ if is_inside => &forward[d][here.start - cells.steps()[d]..][..cells.nx],
+                _ if is_inside => &forward[d][here.start - cells.strides()[d]..][..cells.nx],
                 _ => &[],
             };
             let first = usize::from(d == 0);
@@ -108,13 +108,13 @@ impl RowCouplings {
 }
 
 /// Computes the strength of each direction: the sum over all cells of |s| / center, where s is the sum of the
-/// off-diagonal entries of the cell in this direction. For each cell, calls `see(cell, sum, any)`, which must return
-/// the center. `sum` is the negative sum of all off-diagonal entries of the cell, and `any` states whether s is nonzero
-/// in some direction.
+/// off-diagonal entries of the cell in this direction. For each cell, calls `center_of(cell, sum, any)`, which must
+/// return the center. `sum` is the negative sum of all off-diagonal entries of the cell, and `any` states whether s is
+/// nonzero in some direction.
 fn strengths_of<T: Real>(
     cells: Cells,
     forward: [&[T]; 3],
-    mut see: impl FnMut(usize, f64, bool) -> f64,
+    mut center_of: impl FnMut(usize, f64, bool) -> f64,
 ) -> Result<[f64; 3]> {
     let mut couplings = RowCouplings::new(cells.nx)?;
     let mut strength: [Vec<f64>; 3] =
@@ -122,7 +122,7 @@ fn strengths_of<T: Real>(
     for row in 0..cells.rows() {
         let mut sums = [0.0; 3];
         for (i, cell) in couplings.sum_row(cells, forward, row).enumerate() {
-            let center = see(cell, couplings.sum(i), couplings.any(i));
+            let center = center_of(cell, couplings.sum(i), couplings.any(i));
             (0..3).for_each(|d| sums[d] += couplings.0[d][i].abs() / center);
         }
         strength.iter_mut().zip(sums).for_each(|(strength, sum)| strength[row] = sum);
@@ -144,7 +144,7 @@ fn row_sums_of_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
 impl<T: Real> Grid<T> {
     /// Computes the next coarser grid except its center, which `set_center` computes. The matrix is divided by `unit`.
     /// `excess` contains the fine row sums on entry, and the coarse row sums on return.
-    fn coarser<F: Real>(fine: Points<F>, ratio: [usize; 3], excess: &mut Vec<f64>, unit: f64) -> Result<Self> {
+    fn coarser<F: Real>(fine: GridMatrix<F>, ratio: [usize; 3], excess: &mut Vec<f64>, unit: f64) -> Result<Self> {
         let (size, cells) = (fine.cells.size(), coarse_cells(fine.cells, ratio));
         let Cells { nx, ny, .. } = cells;
         let mut grid =
@@ -194,9 +194,9 @@ impl<T: Real> Grid<T> {
     }
 
     /// Returns the matrix.
-    pub fn points(&self) -> Points<'_, T> {
+    pub fn points(&self) -> GridMatrix<'_, T> {
         let [x, y, z] = &self.forward;
-        Points { cells: self.cells, center: &self.center, forward: [x, y, z] }
+        GridMatrix { cells: self.cells, center: &self.center, forward: [x, y, z] }
     }
 
     fn bytes(&self) -> usize {
@@ -216,7 +216,7 @@ pub struct Hierarchy<T> {
     /// Divisor of the coarse matrices: a power of two near the largest center.
     pub unit: f64,
     /// Solver of the coarsest matrix, or of the caller's matrix if there is no coarse grid.
-    pub coarsest: Direct,
+    pub coarsest: DirectSolver,
 }
 
 impl<T: Real> Hierarchy<T> {
@@ -225,7 +225,7 @@ impl<T: Real> Hierarchy<T> {
     /// # Errors
     /// `RRB_ERR_MATRIX` if the coarsest matrix is indefinite.
     pub fn new(a: &SevenPoints, coarsest: usize) -> Result<Self> {
-        let finest = Points::finest(a);
+        let finest = GridMatrix::finest(a);
         let mut excess: Vec<f64> = zeroed(a.cells.count(), WHAT)?;
         let mut strength = row_sums_of_finest(a, &mut excess)?;
         let unit = power_of_two_below(max_abs(a.center));
@@ -261,11 +261,11 @@ impl<T: Real> Hierarchy<T> {
 /// to the diagonal entry is in `ZERO_PIVOT`. The unknown of this pivot is then zero in every solution. The lower limit
 /// is far below zero, because the rounding error may be large: if only cells of the light phase have nonzero row sums,
 /// it grows with the ratio of the couplings of the two phases.
-fn coarsest_solver<T: Real>(a: Points<T>, excess: &[f64]) -> Result<Direct> {
+fn coarsest_solver<T: Real>(a: GridMatrix<T>, excess: &[f64]) -> Result<DirectSolver> {
     const ZERO_PIVOT: Range<f64> = -1e-3..1e-14;
     let c = a.in_row_sum_form(excess)?;
-    let means = Means::of(&c, |_, _| 0.0)?;
-    Direct::of(&c, box_order(a.cells)?, means, |cell, d| match d {
+    let means = NearlySingularComponents::of(&c, |_, _| 0.0)?;
+    DirectSolver::of(&c, box_order(a.cells)?, means, |cell, d| match d {
         d if d == 0.0 || ZERO_PIVOT.contains(&(d / c.diagonal[cell])) => Ok(0.0),
         d if d > 0.0 && d.is_finite() => Ok(1.0 / d),
         d => {
@@ -282,11 +282,11 @@ mod tests {
 
     /// Coarsening ends even if couplings are positive, zero or NaN.
     #[test]
-    fn any_matrix_leads_to_a_coarsest_grid() {
+    fn coarsening_ends_for_any_matrix() {
         let cells = Cells { nx: 9, ny: 7, nz: 12 };
         for entry in [1.0, -1.0, 0.0, f64::NAN] {
             let forward = [0, 1, 2].map(|d| -> Vec<f64> {
-                let inside = |cell: usize| cells.place(cell)[d] + 1 < cells.size()[d];
+                let inside = |cell: usize| cells.indices(cell)[d] + 1 < cells.size()[d];
                 (0..cells.count()).map(|cell| if inside(cell) { entry } else { 0.0 }).collect()
             });
             let [x, y, z] = &forward;

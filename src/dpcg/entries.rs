@@ -8,7 +8,7 @@ use crate::abi::handle::{Family, Handle, create, with_ok};
 use crate::abi::rrb_status;
 use crate::abi::shape::{Layout, Shape};
 use crate::abi::spaces::{check_array, check_on_host};
-use crate::abi::system::{Located, Solving, Task, call, solve_once};
+use crate::abi::system::{Located, SolveOnceArguments, Solving, call, solve_once};
 use crate::base::heap::boxed;
 use crate::base::machine::Machine;
 use crate::dpcg::backend::DpcgBackend;
@@ -513,7 +513,7 @@ pub unsafe extern "C" fn dpcg_solve_once(
     iterations: *mut i64,
 ) -> rrb_status {
     let matrix = [("center", center), ("east", east), ("north", north), ("top", top)];
-    let task = Task { b, x, rel_tol, max_iter, iterations };
+    let task = SolveOnceArguments { b, x, rel_tol, max_iter, iterations };
     // SAFETY: guaranteed by the caller.
     let factorize = |h: &mut Handle<dpcg_handle>| unsafe { h.factorize(center, [east, north, top]) };
     // SAFETY: guaranteed by the caller; the documentation states the sizes.
@@ -567,7 +567,7 @@ impl Handle<dpcg_handle> {
         };
         base.factorize(make, |core| core.outward(&a))?;
         if base.core.as_ref().is_some_and(|core| core.done.lacked_memory) {
-            base.say(0, format_args!("not enough memory for amg, the choice of auto: uses multigrid"));
+            base.log_line(0, format_args!("not enough memory for amg, the choice of auto: uses multigrid"));
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ pub use plan::{FactorizationResults, machine};
 
 use crate::base::engine::Engine;
 use crate::base::machine::{Core, Machine};
-use crate::deflation::regions::RegionCount;
+use crate::deflation::regions::RegionCounts;
 use crate::dpcg::backend::DpcgBackend;
 use crate::dpcg::survey::Survey;
 use crate::error::{Place, Result};
@@ -81,7 +81,7 @@ impl Dpcg {
         match self.factorize_planned(&plan, &mut survey, labels, started) {
             // If the memory is insufficient for aggregation, the factorization is repeated with multigrid, which needs
             // a third of this memory.
-            Err(error) if plan.aggregates_automatically() && error.is_too_much() => {
+            Err(error) if plan.aggregates_automatically() && error.is_out_of_memory_or_unsupported() => {
                 let plan = plan.without_aggregates(&survey, labels.is_some());
                 let made = self.factorize_planned(&plan, &mut survey, labels, started);
                 self.done.lacked_memory = true;
@@ -98,9 +98,9 @@ impl Dpcg {
         labels: Option<&[i32]>,
         started: Instant,
     ) -> Result<()> {
-        let RegionCount { vectors, found } = match plan.choice(labels) {
+        let RegionCounts { vectors, found } = match plan.choice(labels) {
             Some(choice) => self.backend.find_regions(&choice)?,
-            None => RegionCount::default(),
+            None => RegionCounts::default(),
         };
         if plan.skips_projection() {
             survey.singular.clear();
@@ -142,7 +142,8 @@ impl Dpcg {
     ) -> Result<Outcome> {
         let started = Instant::now();
         let places = CellPlaces { cells: self.cells, singular: &self.singular };
-        let matrix = MatrixProperties { center_max: self.center_max, singular: self.singular.len(), places: &places };
+        let matrix =
+            MatrixProperties { center_max: self.center_max, singular: self.singular.len(), locations: &places };
         let control = Control::new(options, matrix, false, true, arrays.len);
         let outcome = self.backend.run(arrays, observer, &|s| what.run(s, &control));
         if what == Function::Solve {

@@ -4,12 +4,13 @@ use crate::base::machine::Machine;
 use crate::deflation::Solver;
 use crate::deflation::regions::{Choice, Kind};
 use crate::dpcg::backend;
-use crate::dpcg::backend::{PUBLISHED_COARSEST, RESOLVING_COARSEST, Setup};
+use crate::dpcg::backend::{PUBLISHED_COARSEST_CELLS, RESOLVING_COARSEST_CELLS, Setup};
 use crate::dpcg::survey::{MANY, Survey};
 use crate::error::{Error, Result};
 use crate::krylov::solve::check_all_singular;
 use crate::options::limits::{
-    DPCG_DEVICE_CELLS, INVERTED, INVERTED_ON_DEVICE, MANY_UNRESOLVED, SMALL_COUPLING_RATIO, THIN_CELLS,
+    DPCG_DEVICE_CELLS, MANY_UNRESOLVED, MOST_INVERTED_VECTORS, MOST_INVERTED_VECTORS_ON_DEVICE, SMALL_COUPLING_RATIO,
+    THIN_CELLS,
 };
 use crate::options::{
     AutoReason, Backend, CoarseSolver, Coarsening, Deflation, Fusion, NullSpace, Options, Precision, Preconditioner,
@@ -236,9 +237,9 @@ impl<'a> Plan<'a> {
                     },
                     single: self.precision() == Precision::F32,
                     coarsest: if options.is(opt::COARSENING, Coarsening::Auto) {
-                        RESOLVING_COARSEST
+                        RESOLVING_COARSEST_CELLS
                     } else {
-                        PUBLISHED_COARSEST
+                        PUBLISHED_COARSEST_CELLS
                     },
                 },
             },
@@ -253,7 +254,7 @@ impl<'a> Plan<'a> {
     }
 
     fn coarse_solver(&self, vectors: usize) -> CoarseSolver {
-        let inverted = if self.machine.is_device() { INVERTED_ON_DEVICE } else { INVERTED };
+        let inverted = if self.machine.is_device() { MOST_INVERTED_VECTORS_ON_DEVICE } else { MOST_INVERTED_VECTORS };
         match self.options.choice(opt::COARSE_SOLVER) {
             CoarseSolver::Auto if vectors <= inverted => CoarseSolver::Inverse,
             CoarseSolver::Auto => CoarseSolver::Cholesky,
@@ -420,7 +421,7 @@ mod tests {
 
     /// With multigrid, deflation depends on the number of groups, the coupling ratio and the thinnest group.
     #[test]
-    fn groups_that_are_worth_vectors() {
+    fn groups_that_get_deflation_vectors() {
         use AutoReason::{Contrast, Plain, Thin};
         use Deflation::{Levelset, None};
         for (strong, thinnest, coupling_ratio, deflation, reason) in [
@@ -547,7 +548,7 @@ mod tests {
     /// `Asked` is reported only if the options set preconditioner and deflation and, for multigrid, also the
     /// coarsening.
     #[test]
-    fn what_is_asked_for() {
+    fn reason_is_asked_only_if_options_set_all_methods() {
         let survey = bubbly(9, 9, 1e-3);
         for (text, reason) in [
             ("preconditioner=jacobi deflation=subdomain", AutoReason::Asked),
@@ -572,7 +573,7 @@ mod tests {
         let mut center = vec![0.0; cells.count()];
         let mut forward = [(); 3].map(|()| vec![0.0; cells.count()]);
         for c in 0..cells.count() {
-            let at = cells.place(c);
+            let at = cells.indices(c);
             for d in (0..3).filter(|&d| at[d] + 1 < cells.size()[d]) {
                 let mut beside = at;
                 beside[d] += 1;
@@ -580,7 +581,7 @@ mod tests {
                 let face = faces[d] * 2.0 * a * b / (a + b);
                 forward[d][c] = -face;
                 center[c] += face;
-                center[c + cells.steps()[d]] += face;
+                center[c + cells.strides()[d]] += face;
             }
         }
         let a = SevenPoints { cells, center: &center, forward: forward.each_ref().map(|f| &f[..]) };
@@ -590,7 +591,7 @@ mod tests {
     /// The rules for deflation and coarsening, tested with matrices: `blocks` blocks of air in a box of water. A block
     /// has `side` cells in x, 8 cells in y and 7 cells in z.
     #[test]
-    fn rules_by_matrices() {
+    fn rules_hold_for_inspected_matrices() {
         let of = |side: usize, blocks: usize, coupling_ratio: f64, faces: [f64; 3]| {
             let (cells, survey) = survey([12 * blocks, 16, 14], faces, |[i, j, k]| {
                 let air = i % 12 >= 3 && i % 12 < 3 + side && (2..10).contains(&j) && (4..11).contains(&k);

@@ -5,7 +5,7 @@
 
 use crate::base::team::{Me, Team, share};
 use crate::deflation::regions::Regions;
-use crate::deflation::{BLOCKS, CoarseMatrix, Entry, Solver, assemble_block};
+use crate::deflation::{BLOCKS, CoarseMatrix, Contribution, Solver, assemble_block};
 use crate::dpcg::survey::{Survey, SurveyData, SurveyedRows};
 use crate::error::{Result, extend, push, reserve};
 use crate::stencil::cell_components::CellComponents;
@@ -15,17 +15,17 @@ use crate::stencil::joined::JoiningCouplings;
 use std::sync::{Mutex, PoisonError};
 
 /// Name of the memory in error messages about failed allocations.
-const PARTS: &str = "parts of a thread team";
+const WHAT: &str = "parts of a thread team";
 
 /// Calls `make` on each thread, and returns the results in the order of the threads, or the first error in this order.
 pub fn on_each_thread<T: Default + Send>(team: &mut Team, make: impl Fn(Me) -> Result<T> + Sync) -> Result<Vec<T>> {
     let mut made: Vec<Mutex<Result<T>>> = Vec::new();
-    reserve(&mut made, team.members(), PARTS)?;
+    reserve(&mut made, team.members(), WHAT)?;
     made.resize_with(team.members(), || Mutex::new(Ok(T::default())));
     let work = |me: Me| *made[me.index].lock().unwrap_or_else(PoisonError::into_inner) = make(me);
     team.run(work, work)?;
     let mut all = Vec::new();
-    reserve(&mut all, made.len(), PARTS)?;
+    reserve(&mut all, made.len(), WHAT)?;
     for part in made {
         all.push(part.into_inner().unwrap_or_else(PoisonError::into_inner)?);
     }
@@ -39,7 +39,7 @@ pub fn load(team: &mut Team, kept: &mut StoredMatrix, a: &CellView, finite: bool
     let mut rest = kept.rows_mut(a.cells)?;
     for member in 0..members {
         let (own, others) = rest.split_at(share(rows, member, members).end);
-        push(&mut parts, Mutex::new(own), PARTS)?;
+        push(&mut parts, Mutex::new(own), WHAT)?;
         rest = others;
     }
     let seen = on_each_thread(team, |me| {
@@ -74,13 +74,13 @@ pub fn coarse_matrix(
         }
         Ok(entries)
     })?;
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<Contribution> = Vec::new();
     for part in parts {
-        extend(&mut entries, part, PARTS)?;
+        extend(&mut entries, part, WHAT)?;
     }
     let mut coarse = CoarseMatrix::factorize(&mut entries, regions, solver, tolerance)?;
     if solver == Solver::Inverse {
-        let columns = on_each_thread(team, |me| coarse.columns(me.index, me.members))?;
+        let columns = on_each_thread(team, |me| coarse.inverse_columns(me.index, me.members))?;
         coarse.invert(columns.iter().map(Vec::as_slice))?;
     }
     Ok(coarse)
@@ -96,7 +96,7 @@ mod tests {
     use rrbsolver_problems::two_phase::TwoPhase;
 
     #[test]
-    fn teams_of_any_size_find_the_same() {
+    fn the_survey_does_not_depend_on_the_number_of_threads() {
         let zeros = |c: Vec<f64>| -> Vec<f64> { c.into_iter().map(|v| if v.is_nan() { 0.0 } else { v }).collect() };
         for (name, size) in [("9", [20, 21, 22]), ("surf;obs=box", [70, 9, 10]), ("9;dir=top", [12, 1, 30])] {
             let problem = TwoPhase::new(name, size, 1e-3);

@@ -5,23 +5,23 @@
 use crate::base::isa::for_each_isa;
 use crate::base::loops::largest;
 use crate::base::reduce::{pairwise, sum};
-use crate::deflation::regions::{Choice, RegionCount, Regions};
+use crate::deflation::regions::{Choice, RegionCounts, Regions};
 use crate::error::{Result, collected, zeroed};
-use crate::stencil::cell_components::{CellComponents, ComponentRows, Strong};
+use crate::stencil::cell_components::{CellComponents, ComponentRows, StrongGroups};
 use crate::stencil::cells::{Cells, SevenPoints};
-use crate::stencil::coarsening::{COARSEST, SEMI, coarsened, is_flat};
+use crate::stencil::coarsening::{COARSEST, SEMICOARSENING_RATIO, is_flat, strong_directions};
 use crate::stencil::joined::JoiningCouplings;
 use std::ops::Range;
 
-const ROWS: &str = "the inspection of a matrix by rows";
+const WHAT: &str = "the inspection of a matrix by rows";
 
-pub use crate::options::limits::MANY_COMPONENTS as MANY;
+pub use crate::options::limits::MOST_DEFLATED_COMPONENTS as MANY;
 
 /// Properties of a matrix on which the choice of the method depends.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Survey {
-    /// Largest row sum of |L D^-1|, where D is the diagonal and L is the strictly lower triangle of A: the couplings to
-    /// the west, south and bottom. If this row sum is below 1, the terms of the Neumann series decrease.
+    /// Largest row sum of |L D^-1|, where D is the diagonal and L is the strictly lower triangle of A: the couplings
+    /// to the west, south and bottom. If this row sum is below 1, the terms of the Neumann series decrease.
     pub row_sum: f64,
     /// Whether multigrid coarsens the finest grid in each direction.
     pub coarsened: [bool; 3],
@@ -34,10 +34,10 @@ pub struct Survey {
     pub singular: Vec<usize>,
     /// Number of groups of cells that strong couplings join.
     pub strong: usize,
-    /// Smallest extent of a group, as in [`Strong::thinnest`]. A backend may return 0 if there are more than [`MANY`]
-    /// groups.
+    /// Smallest extent of a group, as in [`StrongGroups::thinnest`]. A backend may return 0 if there are more than
+    /// [`MANY`] groups.
     pub thinnest: usize,
-    /// Number of hidden groups ([`Strong::hidden`]) if [`needs_hidden_groups`] is true; otherwise 0.
+    /// Number of hidden groups ([`StrongGroups::hidden`]) if [`needs_hidden_groups`] is true; otherwise 0.
     pub hidden: usize,
 }
 
@@ -95,12 +95,12 @@ impl SurveyedRows {
         let nx = a.cells.nx;
         let mut found = Self {
             components: ComponentRows::of_rows(a, zero_row_sum, rows.clone())?,
-            smallest: Strong::smallest_couplings(a, rows.clone()),
+            smallest: StrongGroups::smallest_couplings(a, rows.clone()),
             largest: a.forward.map(|couplings| largest(&couplings[rows.start * nx..rows.end * nx])),
             row_sum: 0.0,
-            strength: [zeroed(rows.len(), ROWS)?, zeroed(rows.len(), ROWS)?, zeroed(rows.len(), ROWS)?],
+            strength: [zeroed(rows.len(), WHAT)?, zeroed(rows.len(), WHAT)?, zeroed(rows.len(), WHAT)?],
         };
-        let mut of_row = zeroed(nx, ROWS)?;
+        let mut of_row = zeroed(nx, WHAT)?;
         for (at, row) in rows.enumerate() {
             found.add_row(a, row, at, &mut of_row);
         }
@@ -137,7 +137,7 @@ impl SurveyedRows {
 
     /// Returns the limits above which couplings are strong, from the results of all rows.
     pub fn limits(parts: &[Self]) -> [f64; 3] {
-        Strong::limits(smallest_of(parts))
+        StrongGroups::limits(smallest_of(parts))
     }
 }
 
@@ -151,7 +151,7 @@ pub struct SurveyData {
     /// Connected components.
     pub components: CellComponents,
     /// Groups of cells that strong couplings join.
-    pub strong: Strong,
+    pub strong: StrongGroups,
     /// Deflation regions, if they were requested and found.
     pub regions: Option<Regions>,
 }
@@ -169,15 +169,15 @@ impl SurveyData {
     /// Combines the results of all threads. `parts` contains the results of `SurveyedRows::of`, and `strong` those of
     /// `JoiningCouplings::of_rows`. Both are in the order of the rows.
     pub fn of_parts(cells: Cells, parts: &[SurveyedRows], strong: &[JoiningCouplings]) -> Result<(Self, Survey)> {
-        let components = CellComponents::of_parts(cells, &collected(parts.iter().map(|part| &part.components), ROWS)?)?;
-        let strong = Strong::of_parts(cells, &collected(strong.iter(), ROWS)?)?;
+        let components = CellComponents::of_parts(cells, &collected(parts.iter().map(|part| &part.components), WHAT)?)?;
+        let strong = StrongGroups::of_parts(cells, &collected(strong.iter(), WHAT)?)?;
         let mut strength = [0.0; 3];
         for (d, strength) in strength.iter_mut().enumerate() {
-            let of_rows = collected(parts.iter().flat_map(|part| part.strength[d].iter().copied()), ROWS)?;
+            let of_rows = collected(parts.iter().flat_map(|part| part.strength[d].iter().copied()), WHAT)?;
             *strength = pairwise(&of_rows);
         }
         let most = [0, 1, 2].map(|d| parts.iter().fold(0.0, |most: f64, part| most.max(part.largest[d])));
-        let coarsened = coarsened(cells, strength, SEMI);
+        let coarsened = strong_directions(cells, strength, SEMICOARSENING_RATIO);
         let counts_hidden = needs_hidden_groups(cells, coarsened, strong.count());
         let survey = Survey {
             row_sum: parts.iter().fold(0.0, |most, part| most.max(part.row_sum)),
@@ -193,7 +193,7 @@ impl SurveyData {
     }
 
     /// Computes and stores the deflation regions, and returns the numbers of vectors and regions.
-    pub fn find_regions(&mut self, a: &SevenPoints, choice: &Choice) -> Result<RegionCount> {
+    pub fn find_regions(&mut self, a: &SevenPoints, choice: &Choice) -> Result<RegionCounts> {
         let regions = Regions::find(a, &self.components, &self.strong, choice)?;
         let (count, regions) = regions.with_counts();
         self.regions = regions;
@@ -203,7 +203,7 @@ impl SurveyData {
 
 fn first_cells_of_singular(cells: Cells, components: &CellComponents) -> Result<Vec<usize>> {
     let numbers = components.list().singular_numbers()?;
-    let mut first: Vec<usize> = zeroed(components.list().singular_count(), ROWS)?;
+    let mut first: Vec<usize> = zeroed(components.list().singular_count(), WHAT)?;
     let mut found = 0;
     // Components are numbered in the order of their first cells.
     for row in 0..cells.rows() {
@@ -228,7 +228,7 @@ mod tests {
     /// Boxes of strong couplings on 16 x 16 x 16 cells; the second and third grid have every second and every fourth
     /// cell.
     #[test]
-    fn bubbles_hide_between_the_points_of_a_coarse_grid() {
+    fn hidden_bubbles_are_counted() {
         let cells = Cells { nx: 16, ny: 16, nz: 16 };
         let boxes: [[Range<usize>; 3]; 4] = [
             // One point of the second grid, none of the third grid.
@@ -241,11 +241,11 @@ mod tests {
             [13..15, 9..10, 13..14],
         ];
         let bubble =
-            |c: usize| boxes.iter().position(|b| cells.place(c).iter().zip(b).all(|(i, side)| side.contains(i)));
-        let (n, steps) = (cells.count(), cells.steps());
+            |c: usize| boxes.iter().position(|b| cells.indices(c).iter().zip(b).all(|(i, side)| side.contains(i)));
+        let (n, steps) = (cells.count(), cells.strides());
         let (mut center, mut forward) = (vec![0.0; n], [0, 1, 2].map(|_| vec![0.0; n]));
         for c in 0..n {
-            for d in (0..3).filter(|&d| cells.place(c)[d] + 1 < cells.size()[d]) {
+            for d in (0..3).filter(|&d| cells.indices(c)[d] + 1 < cells.size()[d]) {
                 let next = c + steps[d];
                 let strong = bubble(c).is_some() && bubble(c) == bubble(next);
                 let coupling = if strong { 1.0 } else { 1e-3 };

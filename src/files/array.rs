@@ -11,7 +11,7 @@ pub const ARRAY: &str = "an array of a file";
 
 /// Builds the matrix whose entries are the `count` positions for which `has` is true. A zero value is stored as an
 /// entry.
-pub fn of_array<I: Index>(
+pub fn assemble_array<I: Index>(
     rows: usize,
     cols: usize,
     count: usize,

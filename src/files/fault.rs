@@ -1,16 +1,16 @@
 //! Errors about a file. If memory for an error message cannot be allocated, the functions return `Error::NoMemory`.
 
 use crate::base::file::Reason;
-use crate::error::{Error, MESSAGE, RRB_ERR_IO, RRB_ERR_PARSE, Refused, formatted};
+use crate::error::{Error, FailedAllocation, MESSAGE, RRB_ERR_IO, RRB_ERR_PARSE, formatted};
 use std::fmt::Display;
 
 /// Returns a parse error about a line, counted from 1.
 pub fn at(line: usize, reason: impl Display) -> Error {
-    status_at(RRB_ERR_PARSE, line, reason)
+    error_with_status(RRB_ERR_PARSE, line, reason)
 }
 
 /// Returns an error about a line, with another status.
-pub fn status_at(status: i32, line: usize, reason: impl Display) -> Error {
+pub fn error_with_status(status: i32, line: usize, reason: impl Display) -> Error {
     file_error(status, format_args!("line {line}: {reason}"))
 }
 
@@ -28,7 +28,7 @@ pub fn read_fault(error: std::io::Error) -> Error {
 /// `Error::NoMemory` of unknown size.
 pub fn io_fault(what: &str, error: std::io::Error) -> Error {
     if error.kind() == std::io::ErrorKind::OutOfMemory {
-        return Error::NoMemory(Refused { bytes: 0, what: "access to a file" });
+        return Error::NoMemory(FailedAllocation { bytes: 0, what: "access to a file" });
     }
     file_error(RRB_ERR_IO, format_args!("cannot be {what}: {}", Reason(&error)))
 }

@@ -19,7 +19,7 @@ const MOST_FIELDS: usize = 1000;
 const MOST_COLUMNS: usize = 10_000;
 const DEEPEST: usize = 8;
 /// Maximum number of nonblank characters of a format. On its card, a format has at most 20 columns.
-const LONGEST: usize = 80;
+const MOST_CHARACTERS: usize = 80;
 
 impl Field {
     /// Returns the characters of this field. A short card continues with blanks.
@@ -43,14 +43,14 @@ impl Field {
 /// Returns the fields of a card, or `None` if the format is not supported. `integers` requires that all fields have
 /// type I. Returns an error only if an allocation fails.
 pub fn fields(text: &[u8], integers: bool) -> Result<Option<Vec<Field>>> {
-    let (mut buffer, mut len) = ([0; LONGEST], 0);
+    let (mut buffer, mut len) = ([0; MOST_CHARACTERS], 0);
     for c in text.iter().filter(|c| !c.is_ascii_whitespace()) {
         let Some(to) = buffer.get_mut(len) else { return Ok(None) };
         (*to, len) = (c.to_ascii_uppercase(), len + 1);
     }
     let inner = buffer[..len].strip_prefix(b"(").and_then(|text| text.strip_suffix(b")"));
     let Some(inner) = inner else { return Ok(None) };
-    let mut reader = Reader { text: inner, column: 0, scale: 0, fields: Vec::new(), refused: None };
+    let mut reader = FormatParser { text: inner, column: 0, scale: 0, fields: Vec::new(), refused: None };
     let read = reader.list(0);
     if let Some(error) = reader.refused {
         return Err(error);
@@ -60,7 +60,7 @@ pub fn fields(text: &[u8], integers: bool) -> Result<Option<Vec<Field>>> {
     Ok(fits.then_some(reader.fields))
 }
 
-struct Reader<'a> {
+struct FormatParser<'a> {
     text: &'a [u8],
     column: usize,
     scale: i32,
@@ -69,7 +69,7 @@ struct Reader<'a> {
     refused: Option<Error>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FormatParser<'a> {
     /// Parses items up to a closing parenthesis or to the end of the text.
     fn list(&mut self, depth: usize) -> Option<()> {
         while !matches!(self.text.first(), None | Some(b')')) {

@@ -1,7 +1,7 @@
 //! The gzip format (RFC 1952) through the interface of zlib, whose streams report failed allocations.
 
 use crate::base::heap::boxed;
-use crate::error::{Error, Refused, Result};
+use crate::error::{Error, FailedAllocation, Result};
 use libz_rs_sys::{
     Z_BUF_ERROR, Z_DEFAULT_COMPRESSION, Z_DEFAULT_STRATEGY, Z_DEFLATED, Z_FINISH, Z_MEM_ERROR, Z_NO_FLUSH, Z_OK,
     Z_STREAM_END, deflate, deflateEnd, deflateInit2_, inflate, inflateEnd, inflateInit2_, inflateReset, z_stream,
@@ -14,12 +14,12 @@ const WINDOW_BITS: i32 = 15 + 16;
 /// Memory for the compression state, on zlib's scale from 1 to 9. This is zlib's default.
 const MEMORY_LEVEL: i32 = 8;
 /// zlib does not report the size of the failed allocation, so the size is 0.
-const STATE: Refused = Refused { bytes: 0, what: "the state of a gz file" };
+const STATE: FailedAllocation = FailedAllocation { bytes: 0, what: "the state of a gz file" };
 const STREAM: &str = "a gz stream";
 
 /// Progress that one call of `step` has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct Progress {
     /// Number of input bytes consumed.
     pub used: usize,
     /// Number of output bytes written.
@@ -46,7 +46,7 @@ impl Unpacker {
     }
 
     /// Decompresses as much of `input` as fits into `output`. Returns zlib's message if the data are invalid.
-    pub fn step(&mut self, input: &[u8], output: &mut [u8]) -> std::result::Result<Step, &'static str> {
+    pub fn process(&mut self, input: &[u8], output: &mut [u8]) -> std::result::Result<Progress, &'static str> {
         let (step, code) = run(&mut self.stream, input, output, |stream| {
             // SAFETY: `new` has initialized the stream, and `run` has set its input and output.
             unsafe { inflate(stream, Z_NO_FLUSH) }
@@ -102,10 +102,10 @@ impl Packer {
     }
 
     /// Compresses `input`. `last` means that no more input follows; repeat the call until the stream has ended.
-    pub fn step(&mut self, input: &[u8], output: &mut [u8], last: bool) -> Step {
+    pub fn process(&mut self, input: &[u8], output: &mut [u8], last: bool) -> Progress {
         let flush = if last { Z_FINISH } else { Z_NO_FLUSH };
         // The return code is ignored. If the input is empty or the output is full, the code is an error. The returned
-        // `Step` then shows that the call has made no progress. All other error codes indicate a wrong call.
+        // `Progress` then shows that the call has made no progress. All other error codes indicate a wrong call.
         run(&mut self.stream, input, output, |stream| {
             // SAFETY: `new` has initialized the stream, and `run` has set its input and output.
             unsafe { deflate(stream, flush) }
@@ -130,7 +130,12 @@ fn check_start(code: i32) -> Result<()> {
 }
 
 /// Runs `call` with this input and output. Returns the progress and the return code.
-fn run(stream: &mut z_stream, input: &[u8], output: &mut [u8], call: impl FnOnce(*mut z_stream) -> i32) -> (Step, i32) {
+fn run(
+    stream: &mut z_stream,
+    input: &[u8],
+    output: &mut [u8],
+    call: impl FnOnce(*mut z_stream) -> i32,
+) -> (Progress, i32) {
     let fitting = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
     let (before, room) = (fitting(input.len()), fitting(output.len()));
     (stream.next_in, stream.avail_in) = (input.as_ptr().cast_mut(), before);
@@ -140,7 +145,7 @@ fn run(stream: &mut z_stream, input: &[u8], output: &mut [u8], call: impl FnOnce
     // The borrows of input and output end here, so the stream must not keep their addresses.
     (stream.next_in, stream.avail_in) = (std::ptr::null_mut(), 0);
     (stream.next_out, stream.avail_out) = (std::ptr::null_mut(), 0);
-    (Step { used, written, ended: code == Z_STREAM_END }, code)
+    (Progress { used, written, ended: code == Z_STREAM_END }, code)
 }
 
 #[cfg(test)]
@@ -152,7 +157,7 @@ mod tests {
         let (mut rest, mut output) = (text, vec![0; room]);
         loop {
             let piece = rest.len().min(1000);
-            let step = packer.step(&rest[..piece], &mut output, piece == rest.len());
+            let step = packer.process(&rest[..piece], &mut output, piece == rest.len());
             packed.extend(&output[..step.written]);
             rest = &rest[step.used..];
             if step.ended {
@@ -162,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_unpacked() {
+    fn unpacking_restores_the_packed_text() {
         let text: Vec<u8> = (0..100_000u32).flat_map(|k| (k * k % 977).to_string().into_bytes()).collect();
         for (room, at_once) in [(1 << 16, 1 << 16), (1, 7), (3000, 1)] {
             let packed = packed(&text, room);
@@ -171,7 +176,7 @@ mod tests {
             for _ in 0..2 {
                 let mut rest = &packed[..];
                 loop {
-                    let step = unpacker.step(&rest[..at_once.min(rest.len())], &mut output).unwrap();
+                    let step = unpacker.process(&rest[..at_once.min(rest.len())], &mut output).unwrap();
                     back.extend_from_slice(&output[..step.written]);
                     rest = &rest[step.used..];
                     if step.ended {
@@ -183,6 +188,6 @@ mod tests {
             }
             assert!(back == [&text[..], &text].concat(), "{room} {at_once}");
         }
-        assert_eq!(Unpacker::new().unwrap().step(b"no gz", &mut [0; 9]), Err("incorrect header check"));
+        assert_eq!(Unpacker::new().unwrap().process(b"no gz", &mut [0; 9]), Err("incorrect header check"));
     }
 }

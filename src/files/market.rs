@@ -2,8 +2,8 @@
 //! `coordinate` or `array`, then `real`, `integer` or `pattern`, then `general`, `symmetric` or `skew-symmetric`.
 //! Comments (%) follow, then a line of counts, then one entry per line.
 
-use super::array::{ARRAY, of_array};
-use super::fault::{COMPLEX, at, status_at};
+use super::array::{ARRAY, assemble_array};
+use super::fault::{COMPLEX, at, error_with_status};
 use super::lines::{Lines, shown, words};
 use super::loaded::Loaded;
 use super::mirror::{Symmetry, matrix};
@@ -73,7 +73,7 @@ impl Banner {
             return Err(at(1, "must be such as '%%MatrixMarket matrix coordinate real general'"));
         }
         if is(field, "complex") || is(symmetry, "hermitian") {
-            return Err(status_at(RRB_ERR_UNSUPPORTED, 1, COMPLEX));
+            return Err(error_with_status(RRB_ERR_UNSUPPORTED, 1, COMPLEX));
         }
         let coordinate = match layout {
             word if is(word, "coordinate") => true,
@@ -185,7 +185,7 @@ impl Read<'_> {
     /// Calls `take` with the words and the line number of each entry. For each piece of the file, `part` returns the
     /// destination of this number of entries. `take` receives the destination and the entry's index in it. Returns an
     /// error if the number of entries is not as announced, or if a line has more words than `take` reads.
-    fn each<T: Send>(
+    fn for_each_entry<T: Send>(
         &self,
         workers: &mut Workers,
         mut part: impl FnMut(usize) -> T,
@@ -230,7 +230,7 @@ impl Read<'_> {
     fn coordinate<I: Index>(&self, workers: &mut Workers) -> Result<Assembled<I>> {
         let Banner { field, symmetry, .. } = self.banner;
         let mut entries = Triplets::<I>::zeroed(self.announced)?;
-        self.each(workers, entries.parts(), |to, k, words, line| {
+        self.for_each_entry(workers, entries.parts(), |to, k, words, line| {
             let i = place(words.next(), line, "row", self.rows)?;
             let j = place(words.next(), line, "column", self.cols)?;
             let value = if field == Field::Pattern { 1.0 } else { self.value(words.next(), line)? };
@@ -248,7 +248,7 @@ impl Read<'_> {
     fn array<I: Index>(&self, workers: &mut Workers) -> Result<Assembled<I>> {
         let mut values: Vec<f64> = zeroed(self.announced, ARRAY)?;
         let mut left = Parts(&mut values);
-        self.each(
+        self.for_each_entry(
             workers,
             |count| left.next(count),
             |to, k, words, line| {
@@ -273,7 +273,7 @@ impl Read<'_> {
         };
         let has = |i: usize, j: usize| symmetry != Symmetry::Skew || i != j;
         let count = if symmetry == Symmetry::Skew { rows * rows.saturating_sub(1) } else { rows * cols };
-        of_array(rows, cols, count, has, value)
+        assemble_array(rows, cols, count, has, value)
     }
 
     fn value(&self, word: Option<&[u8]>, line: usize) -> Result<f64> {
@@ -286,7 +286,7 @@ impl Read<'_> {
         };
         match value {
             Some(value) if value.is_finite() => Ok(value),
-            Some(_) => Err(status_at(
+            Some(_) => Err(error_with_status(
                 RRB_ERR_NOT_FINITE,
                 line,
                 format_args!("{} is not finite in double precision", shown(word)),

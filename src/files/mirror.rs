@@ -1,6 +1,6 @@
 //! Builds the matrix from the entries of a file. If the file stores one triangle, the other triangle is added.
 
-use super::fault::{at, status_at};
+use super::fault::{at, error_with_status};
 use crate::base::index::Index;
 use crate::base::workers::Workers;
 use crate::error::{RRB_ERR_NOT_FINITE, Result, reserve};
@@ -44,7 +44,7 @@ pub fn matrix<I: Index>(
         Err(AssemblyError::Sum { last, place: [i, j], sum }) => {
             let (i, j) = (i + 1, j + 1);
             let reason = format_args!("values given at ({i}, {j}) add up to {sum}; all entries must be finite");
-            Err(status_at(RRB_ERR_NOT_FINITE, line_of(last), reason))
+            Err(error_with_status(RRB_ERR_NOT_FINITE, line_of(last), reason))
         }
         Err(AssemblyError::Library(error)) => Err(error),
     }
@@ -58,12 +58,12 @@ fn in_both_triangles<I: Index>(entries: &Triplets<I>) -> Result<Option<usize>> {
         off_diagonal += 1;
         both[usize::from(i < j)] = true;
     }
-    if both == [true; 2] { given_twice(entries, off_diagonal) } else { Ok(None) }
+    if both == [true; 2] { first_mirrored_entry(entries, off_diagonal) } else { Ok(None) }
 }
 
 /// Returns the first entry whose mirror image is stored before it. `off_diagonal` is the number of off-diagonal
 /// entries.
-fn given_twice<I: Index>(entries: &Triplets<I>, off_diagonal: usize) -> Result<Option<usize>> {
+fn first_mirrored_entry<I: Index>(entries: &Triplets<I>, off_diagonal: usize) -> Result<Option<usize>> {
     let place = |k: usize| {
         let (i, j) = (entries.rows[k], entries.cols[k]);
         (i.max(j), i.min(j))

@@ -41,7 +41,7 @@ fn shown(path: &CStr) -> impl Display {
 }
 
 /// Adds the path to an error. `Error::NoMemory` is returned unchanged, because a new message would need memory.
-fn about(path: &CStr, mut error: Error) -> Error {
+fn add_path(path: &CStr, mut error: Error) -> Error {
     if let Error::NoMemory(_) = error {
         return error;
     }
@@ -52,8 +52,8 @@ fn about(path: &CStr, mut error: Error) -> Error {
 
 /// Reads a matrix and the vectors that the file contains.
 pub fn load(path: &CStr, workers: &mut Workers) -> Result<Loaded> {
-    let read = unpack::text(path).and_then(|text| parse(&text, workers));
-    read.map_err(|error| about(path, error))
+    let read = unpack::read_text(path).and_then(|text| parse(&text, workers));
+    read.map_err(|error| add_path(path, error))
 }
 
 /// Parses the text of a matrix file.
@@ -73,19 +73,19 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
 /// Writes a matrix, compressed with gzip if the name ends with .gz. An existing file is replaced when the new one is
 /// complete. Until then, and after an error, it is unchanged.
 pub fn save(matrix: &dyn Matrix, path: &CStr, format: FileFormat) -> Result<()> {
-    let fault = |error: io::Error| about(path, io_fault("written", error));
+    let fault = |error: io::Error| add_path(path, io_fault("written", error));
     // A pipe or a device is written directly, because another file cannot replace it.
-    if file::mode(path).is_ok_and(|mode| !file::is_ordinary(mode)) {
-        return into(matrix, file::open_to_write(path).map_err(fault)?, path, format);
+    if file::mode(path).is_ok_and(|mode| !file::is_regular_file(mode)) {
+        return write_to(matrix, file::open_to_write(path).map_err(fault)?, path, format);
     }
-    let partial = Partial::begin(path)?;
-    into(matrix, partial.file()?, path, format)?;
+    let partial = IncompleteFile::begin(path)?;
+    write_to(matrix, partial.file()?, path, format)?;
     partial.finish().map_err(fault)
 }
 
 /// An incomplete file next to the file that it will replace. It is removed when this value is dropped before a
 /// successful `finish`.
-struct Partial {
+struct IncompleteFile {
     /// The NUL-terminated target name, followed by the NUL-terminated name of this file.
     names: Vec<u8>,
     /// Bytes of the target name, including NUL.
@@ -95,11 +95,11 @@ struct Partial {
 
 /// Maximum number of names that are tried for the incomplete file. A name may already belong to a file of a killed
 /// process or of another thread.
-const NAMES: usize = 100;
+const MOST_NAMES: usize = 100;
 /// Maximum number of bytes appended to the target name, including NUL.
-const ENDING: usize = 64;
+const MOST_ENDING_BYTES: usize = 64;
 
-impl Partial {
+impl IncompleteFile {
     fn begin(path: &CStr) -> Result<Self> {
         const NAME: &str = "the name of a file";
         let mut buffer = zeroed(file::LONGEST_PATH, NAME)?;
@@ -108,13 +108,13 @@ impl Partial {
         let target = match file::resolved(path, &mut buffer) {
             Ok(target) => target,
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {
-                return Err(about(path, io_fault("written", error)));
+                return Err(add_path(path, io_fault("written", error)));
             }
             Err(_) => path,
         };
         let target = target.to_bytes();
         let mut names = Vec::new();
-        reserve(&mut names, 2 * target.len() + 1 + ENDING, NAME)?;
+        reserve(&mut names, 2 * target.len() + 1 + MOST_ENDING_BYTES, NAME)?;
         let mut partial = Self { names, target: target.len() + 1, file: None };
         let mut tried = 0;
         loop {
@@ -129,14 +129,14 @@ impl Partial {
                     partial.file = Some(file);
                     return Ok(partial);
                 }
-                Err(error) if error.kind() == ErrorKind::AlreadyExists && tried + 1 < NAMES => tried += 1,
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && tried + 1 < MOST_NAMES => tried += 1,
                 Err(error) if error.kind() == ErrorKind::OutOfMemory => {
-                    return Err(about(path, io_fault("written", error)));
+                    return Err(add_path(path, io_fault("written", error)));
                 }
                 Err(error) => {
                     let (name, error) = (shown(partial.name()), Reason(&error));
                     let reason = format_args!("cannot be written, since {name} cannot: {error}");
-                    return Err(about(path, file_error(RRB_ERR_IO, reason)));
+                    return Err(add_path(path, file_error(RRB_ERR_IO, reason)));
                 }
             }
         }
@@ -166,7 +166,7 @@ impl Partial {
     }
 }
 
-impl Drop for Partial {
+impl Drop for IncompleteFile {
     fn drop(&mut self) {
         if self.file.is_some() {
             // A failed removal is ignored, since the original error is already reported.
@@ -175,13 +175,13 @@ impl Drop for Partial {
     }
 }
 
-fn into(matrix: &dyn Matrix, file: impl Borrow<File>, path: &CStr, format: FileFormat) -> Result<()> {
+fn write_to(matrix: &dyn Matrix, file: impl Borrow<File>, path: &CStr, format: FileFormat) -> Result<()> {
     let (name, ending) = path.to_bytes().split_at(path.count_bytes().saturating_sub(3));
     let packed = ending.eq_ignore_ascii_case(b".gz") && !matches!(name.last(), None | Some(b'/'));
     let mut output = Output::new(file.borrow(), packed)?;
     let written = write::write(matrix.any(), format, &mut output).and_then(|()| Ok(output.finish()?));
     written.map_err(|error| match error {
-        WriteError::Io(error) => about(path, io_fault("written", error)),
+        WriteError::Io(error) => add_path(path, io_fault("written", error)),
         WriteError::Library(error) => error,
     })
 }

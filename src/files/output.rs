@@ -28,11 +28,11 @@ impl<'a> Output<'a> {
 
     /// Writes the remaining data, and ends the compressed stream.
     pub fn finish(mut self) -> io::Result<()> {
-        self.empty(true)
+        self.write_buffer(true)
     }
 
     /// Writes and clears the buffer. `last` ends the compressed stream.
-    fn empty(&mut self, last: bool) -> io::Result<()> {
+    fn write_buffer(&mut self, last: bool) -> io::Result<()> {
         let Some((packer, output)) = &mut self.packed else {
             self.file.write_all(&self.buffer)?;
             self.buffer.clear();
@@ -40,7 +40,7 @@ impl<'a> Output<'a> {
         };
         let mut rest = &self.buffer[..];
         loop {
-            let step = packer.step(rest, output, last);
+            let step = packer.process(rest, output, last);
             rest = &rest[step.used..];
             self.file.write_all(&output[..step.written])?;
             if step.ended || !last && rest.is_empty() {
@@ -58,7 +58,7 @@ impl<'a> Output<'a> {
 impl Write for Output<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.buffer.len() == PIECE {
-            self.empty(false)?;
+            self.write_buffer(false)?;
         }
         let count = bytes.len().min(PIECE - self.buffer.len());
         self.buffer.extend_from_slice(&bytes[..count]);
@@ -66,6 +66,6 @@ impl Write for Output<'_> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.empty(false)
+        self.write_buffer(false)
     }
 }

@@ -142,7 +142,7 @@ fn a_team_reads_cards_as_one_thread_does() {
 /// Files with an upper triangle. If each entry is followed by its mirror image, the positions (row, column) of this
 /// sequence ascend.
 #[test]
-fn mirrors_that_ascend() {
+fn an_upper_triangle_with_mirror_images_may_ascend() {
     let bits = |values: [f64; 3]| values.map(f64::to_bits);
     for (head, values) in [("symmetric", [3.0, 4.0, 4.0]), ("skew-symmetric", [0.0, 4.0, -4.0])] {
         let head = format!("%%MatrixMarket matrix coordinate real {head}");

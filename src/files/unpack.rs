@@ -2,8 +2,8 @@
 
 use super::fault::{file_error, read_fault};
 use super::gz::Unpacker;
-use crate::base::file::{is_ordinary, open};
-use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Refused, Result, zeroed};
+use crate::base::file::{is_regular_file, open};
+use crate::error::{Error, FailedAllocation, RRB_ERR_IO, RRB_ERR_PARSE, Result, zeroed};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -17,7 +17,7 @@ const TEXT: &str = "the text of a file";
 
 /// Reads and decompresses the text of a file, without a byte order mark of UTF-8. Returns an error for files that
 /// `check` rejects.
-pub fn text(path: &CStr) -> Result<Vec<u8>> {
+pub fn read_text(path: &CStr) -> Result<Vec<u8>> {
     if path == c"-" {
         return Err(file_error(RRB_ERR_IO, "the standard input is not read; give a file"));
     }
@@ -27,26 +27,26 @@ pub fn text(path: &CStr) -> Result<Vec<u8>> {
         return Err(file_error(RRB_ERR_IO, "is a folder; give a file in it"));
     }
     // The buffer has one byte more than the file, so that the end of the file is detected without another allocation.
-    let expected = if is_ordinary(status.mode()) { usize::try_from(status.len()).unwrap_or(0) } else { 0 };
+    let expected = if is_regular_file(status.mode()) { usize::try_from(status.len()).unwrap_or(0) } else { 0 };
     let (mut text, mut len) = (Vec::new(), 0);
     let first = PIECE.min(expected).max(GZ.len());
     while len < first {
-        room(&mut text, len, first + 1 - len)?;
-        match some(&mut file, &mut text[len..])? {
+        ensure_room(&mut text, len, first + 1 - len)?;
+        match read_some(&mut file, &mut text[len..])? {
             0 => break,
             count => len += count,
         }
     }
     if text[..len].starts_with(&GZ) {
         text.truncate(len);
-        return check(unpacked(&mut file, text)?);
+        return check(unpack(&mut file, text)?);
     }
     if len >= first && expected > len {
-        room(&mut text, len, expected + 1 - len)?;
+        ensure_room(&mut text, len, expected + 1 - len)?;
     }
     loop {
-        room(&mut text, len, if len <= expected { 1 } else { PIECE })?;
-        match some(&mut file, &mut text[len..])? {
+        ensure_room(&mut text, len, if len <= expected { 1 } else { PIECE })?;
+        match read_some(&mut file, &mut text[len..])? {
             0 => break,
             count => len += count,
         }
@@ -56,19 +56,19 @@ pub fn text(path: &CStr) -> Result<Vec<u8>> {
 }
 
 /// Ensures that `text` has room for `more` bytes after the first `len` bytes, which are in use.
-fn room(text: &mut Vec<u8>, len: usize, more: usize) -> Result<()> {
+fn ensure_room(text: &mut Vec<u8>, len: usize, more: usize) -> Result<()> {
     let missing = more.saturating_sub(text.len() - len);
     if missing > 0 {
         // `try_reserve` at least doubles the capacity of the vector, so repeated calls copy each byte a few times only.
         let bytes = text.len() as u128 + missing as u128;
-        text.try_reserve(missing).map_err(|_| Error::NoMemory(Refused { bytes, what: TEXT }))?;
+        text.try_reserve(missing).map_err(|_| Error::NoMemory(FailedAllocation { bytes, what: TEXT }))?;
         text.resize(text.capacity(), 0);
     }
     Ok(())
 }
 
 /// Reads some bytes of a file; returns 0 at its end.
-fn some(file: &mut File, to: &mut [u8]) -> Result<usize> {
+fn read_some(file: &mut File, to: &mut [u8]) -> Result<usize> {
     loop {
         match file.read(to) {
             Ok(count) => return Ok(count),
@@ -79,7 +79,7 @@ fn some(file: &mut File, to: &mut [u8]) -> Result<usize> {
 }
 
 /// Decompresses a gzip file whose first bytes are `head`. A file may consist of several gzip members.
-fn unpacked(file: &mut File, head: Vec<u8>) -> Result<Vec<u8>> {
+fn unpack(file: &mut File, head: Vec<u8>) -> Result<Vec<u8>> {
     let mut unpacker = Unpacker::new()?;
     let (mut packed, mut given) = (head, 0);
     let mut available = packed.len();
@@ -90,7 +90,7 @@ fn unpacked(file: &mut File, head: Vec<u8>) -> Result<Vec<u8>> {
             if packed.len() < PIECE {
                 packed = zeroed(PIECE, "packed bytes of a file")?;
             }
-            (given, available) = (0, some(file, &mut packed)?);
+            (given, available) = (0, read_some(file, &mut packed)?);
             if available == 0 {
                 break;
             }
@@ -98,8 +98,8 @@ fn unpacked(file: &mut File, head: Vec<u8>) -> Result<Vec<u8>> {
         if !within {
             unpacker.restart();
         }
-        room(&mut text, len, PIECE)?;
-        let step = unpacker.step(&packed[given..available], &mut text[len..]).map_err(damaged)?;
+        ensure_room(&mut text, len, PIECE)?;
+        let step = unpacker.process(&packed[given..available], &mut text[len..]).map_err(damaged)?;
         if (step.used, step.written, step.ended) == (0, 0, false) {
             return Err(damaged("no progress"));
         }

@@ -3,18 +3,18 @@
 //!
 //! Sources: Fletcher, Conjugate gradient methods for indefinite systems, 1976; the 2008 thesis, (3.21) to (3.23).
 
-use super::{State, divides};
+use super::{State, may_divide_by};
 use crate::error::Result;
 use crate::krylov::vectors::{KrylovSteps, VectorId};
 use crate::report::StopReason;
 
-const SHADOW: VectorId = VectorId::own(0);
-const P: VectorId = VectorId::own(1);
-const SHADOW_P: VectorId = VectorId::own(2);
-const Q: VectorId = VectorId::own(3);
-const SHADOW_Q: VectorId = VectorId::own(4);
-const Z: VectorId = VectorId::own(5);
-const SHADOW_Z: VectorId = VectorId::own(6);
+const SHADOW: VectorId = VectorId::work(0);
+const P: VectorId = VectorId::work(1);
+const SHADOW_P: VectorId = VectorId::work(2);
+const Q: VectorId = VectorId::work(3);
+const SHADOW_Q: VectorId = VectorId::work(4);
+const Z: VectorId = VectorId::work(5);
+const SHADOW_Z: VectorId = VectorId::work(6);
 
 /// Number of vectors in addition to x, b and r.
 pub const BICG_VECTORS: usize = 7;
@@ -40,7 +40,7 @@ pub fn bicg<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopRe
             s.precondition_transposed(SHADOW, shadow_z);
         }
         let rho = s.inner(SHADOW, z);
-        if !divides(rho) {
+        if !may_divide_by(rho) {
             return Ok(StopReason::Stagnated);
         }
         let beta = rho_old.map_or(0.0, |rho_old| rho / rho_old);
@@ -50,7 +50,7 @@ pub fn bicg<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopRe
         s.product(P, Q);
         s.transposed_product(SHADOW_P, SHADOW_Q);
         let energy = s.inner(SHADOW_P, Q);
-        if !divides(energy) {
+        if !may_divide_by(energy) {
             return Ok(StopReason::Stagnated);
         }
         let alpha = rho / energy;

@@ -4,16 +4,16 @@
 //! Source: van der Vorst, Bi-CGSTAB: a fast and smoothly converging variant of Bi-CG, SIAM J. Sci. Stat. Comput. 13
 //! (1992). With right preconditioning, r is the residual of A x = b.
 
-use super::{State, divides};
+use super::{State, may_divide_by};
 use crate::error::Result;
 use crate::krylov::vectors::{KrylovSteps, VectorId};
 use crate::report::StopReason;
 
-const SHADOW: VectorId = VectorId::own(0);
-const P: VectorId = VectorId::own(1);
-const V: VectorId = VectorId::own(2);
-const T: VectorId = VectorId::own(3);
-const Z: VectorId = VectorId::own(4);
+const SHADOW: VectorId = VectorId::work(0);
+const P: VectorId = VectorId::work(1);
+const V: VectorId = VectorId::work(2);
+const T: VectorId = VectorId::work(3);
+const Z: VectorId = VectorId::work(4);
 
 /// Number of vectors in addition to x, b and r.
 pub const BICGSTAB_VECTORS: usize = 5;
@@ -39,7 +39,7 @@ pub fn bicgstab<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<St
         let z = precondition(s, P);
         s.product(z, V);
         let energy = s.inner(SHADOW, V);
-        if !divides(energy) {
+        if !may_divide_by(energy) {
             return Ok(StopReason::Stagnated);
         }
         let alpha = rho / energy;
@@ -53,7 +53,7 @@ pub fn bicgstab<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<St
         let mut products = [0.0; 2];
         s.inners(T, &[T, VectorId::R], &mut products);
         let [tt, ts] = products;
-        if !divides(tt) {
+        if !may_divide_by(tt) {
             return Ok(StopReason::Stagnated);
         }
         let omega = ts / tt;
@@ -64,7 +64,7 @@ pub fn bicgstab<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<St
         }
         let rho_old = rho;
         rho = s.inner(SHADOW, VectorId::R);
-        if !divides(rho) || !divides(omega) {
+        if !may_divide_by(rho) || !may_divide_by(omega) {
             return Ok(StopReason::Stagnated);
         }
         let beta = (rho / rho_old) * (alpha / omega);

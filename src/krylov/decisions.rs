@@ -24,8 +24,8 @@
 //! After a breakdown, or if x fails the test on the whole grid, the caller may begin another run ([`super::Caller`]).
 
 use crate::error::Error;
-use crate::krylov::pcg::{ENERGY, SQUARE};
-use crate::krylov::state::{Code, Exact, Mark, State, Test};
+use crate::krylov::pcg::{RHO_NAME, SIGMA_NAME};
+use crate::krylov::state::{Code, Mark, State, Test, TrueResidual};
 use crate::options::Norm;
 use crate::report::StopReason;
 
@@ -131,8 +131,8 @@ pub(super) fn is_positive(square: f64) -> bool {
 
 /// Returns the number of completed iterations if `quantity` broke down in iteration `iteration`. An iteration begins
 /// with p'Ap, so a breakdown of p'Ap leaves the iteration incomplete.
-pub fn done_before(quantity: &str, iteration: usize) -> usize {
-    iteration - usize::from(quantity == ENERGY && iteration > 0)
+pub fn completed_iterations(quantity: &str, iteration: usize) -> usize {
+    iteration - usize::from(quantity == SIGMA_NAME && iteration > 0)
 }
 
 fn breakdown(quantity: &'static str, value: f64, iteration: usize) -> Next {
@@ -149,9 +149,9 @@ impl State {
             Code::NeedsRestart | Code::SigmaVanished if self.recurred => Next::Restart,
             // With the preconditioned norm, an iteration with a negative rho has no norm and is not reported to the
             // observer. The error therefore contains the number of the previous iteration.
-            Code::RhoNegative => breakdown(SQUARE, self.rho, self.iterations.saturating_sub(1)),
-            Code::RhoBad => breakdown(SQUARE, self.rho, self.iterations),
-            Code::SigmaBad => breakdown(ENERGY, self.sigma, self.iterations + 1),
+            Code::RhoNegative => breakdown(RHO_NAME, self.rho, self.iterations.saturating_sub(1)),
+            Code::RhoBad => breakdown(RHO_NAME, self.rho, self.iterations),
+            Code::SigmaBad => breakdown(SIGMA_NAME, self.sigma, self.iterations + 1),
             _ => Next::End(self.reason(code)),
         }
     }
@@ -243,7 +243,7 @@ impl State {
         let Self { iterations, norm, norm2, rho, .. } = *self;
         self.start = Mark { iterations, norm };
         self.smallest = self.start;
-        self.exact = Exact { iterations, norm2, rho, peak: norm2 };
+        self.true_residual = TrueResidual { iterations, norm2, rho, peak: norm2 };
         self.beta = 0.0;
     }
 
@@ -279,7 +279,7 @@ impl State {
     }
 
     /// Tests the residual of a method other than PCG. Returns the stop reason if the run ends.
-    pub fn over(&self) -> Option<StopReason> {
+    pub fn reason_to_stop(&self) -> Option<StopReason> {
         let diverged = !self.norm.is_finite() || self.norm > self.test.divergence;
         let code = if diverged { Code::Diverged } else { self.check() };
         (code != Code::Running).then(|| self.reason(code))
@@ -323,16 +323,16 @@ impl State {
     pub(super) fn is_replacement_due(&self) -> bool {
         let Test { norm, threshold, .. } = self.test;
         let low_peak = if norm == Norm::True2 { threshold * threshold / NEAR_THRESHOLD } else { 0.0 };
-        let fell = self.exact.peak > low_peak && self.norm2 <= REPLACEMENT_DECREASE * self.exact.peak;
-        fell || self.rho <= REPLACEMENT_DECREASE * self.exact.rho
-            || self.iterations >= self.exact.iterations + REPLACEMENT_INTERVAL
+        let fell = self.true_residual.peak > low_peak && self.norm2 <= REPLACEMENT_DECREASE * self.true_residual.peak;
+        fell || self.rho <= REPLACEMENT_DECREASE * self.true_residual.rho
+            || self.iterations >= self.true_residual.iterations + REPLACEMENT_INTERVAL
     }
 
     /// Records a residual replacement. `norm2` is <r, r> of r = b - A x; `recurred` is <r, r> of the recurred residual.
     /// Sets alpha = 0, because x already includes the update.
     pub(super) fn replace(&mut self, recurred: f64, norm2: f64) -> Replaced {
-        let last = self.exact;
-        self.exact = Exact { iterations: self.iterations, norm2, rho: f64::INFINITY, peak: norm2 };
+        let last = self.true_residual;
+        self.true_residual = TrueResidual { iterations: self.iterations, norm2, rho: f64::INFINITY, peak: norm2 };
         self.alpha = 0.0;
         Replaced {
             drifted: norm2 > DRIFT * recurred || DRIFT * norm2 < recurred,
@@ -366,7 +366,7 @@ impl State {
     /// only with `Test::same_unit`). In single precision, every nonpositive square is attributed to rounding, except
     /// before the first iteration.
     pub(super) fn is_negligible(&self, quantity: &str, square: f64, single: bool) -> bool {
-        let compares = quantity != ENERGY || self.test.same_unit;
+        let compares = quantity != SIGMA_NAME || self.test.same_unit;
         square <= 0.0
             && (self.norm2.sqrt() <= self.test.vanishing
                 || compares && -square <= NEGLIGIBLE * self.largest_rho
@@ -406,7 +406,7 @@ mod tests {
             }
         }
 
-        fn size(&mut self) -> f64 {
+        fn magnitude(&mut self) -> f64 {
             self.real().abs()
         }
     }
@@ -414,7 +414,7 @@ mod tests {
     /// Input and output of `emulated_iteration`. The layout matches tests/emulator/driver.cpp.
     #[repr(C)]
     #[derive(Clone, Copy, Debug)]
-    struct Decided {
+    struct EmulatedState {
         threshold: f64,
         vanishing: f64,
         rho: f64,
@@ -431,7 +431,7 @@ mod tests {
 
     /// Function of the emulated device that computes the decisions of one iteration. Its arguments are the state, which
     /// it updates, and <r, M^-1 r>, <r, r> and <p, A p>.
-    type Decide = unsafe extern "C" fn(*mut Decided, f64, f64, f64);
+    type Decide = unsafe extern "C" fn(*mut EmulatedState, f64, f64, f64);
 
     /// Returns the function of the emulated device, if the emulator is loaded.
     fn emulated() -> Option<Decide> {
@@ -453,24 +453,24 @@ mod tests {
             let norm = if numbers.next().is_multiple_of(2) { Norm::True2 } else { Norm::Preconditioned };
             let test = Test {
                 norm,
-                threshold: numbers.size(),
+                threshold: numbers.magnitude(),
                 reference: 1.0,
                 max_iter: (numbers.next() % 4) as usize,
-                centers: false,
+                subtracts_means: false,
                 rounding: 0.0,
-                vanishing: numbers.size(),
+                vanishing: numbers.magnitude(),
                 center_max: 1.0,
                 definite: true,
                 confirms: false,
                 divergence: f64::INFINITY,
                 same_unit: true,
-                general: false,
+                may_be_indefinite: false,
             };
-            let norm2 = numbers.size();
+            let norm2 = numbers.magnitude();
             let mut at = State::new(test, norm2, (numbers.next() % 3) as usize);
-            (at.rho, at.alpha, at.beta) = (numbers.size(), numbers.real(), numbers.real());
-            let [rho, norm2, sigma] = [numbers.real(), numbers.size(), numbers.real()];
-            let state = |at: &State, code: Code| Decided {
+            (at.rho, at.alpha, at.beta) = (numbers.magnitude(), numbers.real(), numbers.real());
+            let [rho, norm2, sigma] = [numbers.real(), numbers.magnitude(), numbers.real()];
+            let state = |at: &State, code: Code| EmulatedState {
                 threshold: test.threshold,
                 vanishing: test.vanishing,
                 rho: at.rho,
@@ -501,7 +501,7 @@ mod tests {
             }
             // The sign and the payload of a NaN are not compared.
             let bits = |v: f64| if v.is_nan() { u64::MAX } else { v.to_bits() };
-            let all = |d: Decided| {
+            let all = |d: EmulatedState| {
                 let reals = [d.rho, d.sigma, d.alpha, d.beta, d.norm2, d.norm].map(bits);
                 (d.code, d.iterations, reals)
             };

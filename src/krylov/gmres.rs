@@ -3,7 +3,7 @@
 //! Source: Saad and Schultz, GMRES: a generalized minimal residual algorithm for solving nonsymmetric linear systems,
 //! SIAM J. Sci. Stat. Comput. 7 (1986). With right preconditioning, r is the residual of A x = b.
 
-use super::{State, divides};
+use super::{State, may_divide_by};
 use crate::base::number::hypot;
 use crate::error::{Result, reserve, zeroed};
 use crate::krylov::vectors::{Iterate, KrylovSteps, VectorId};
@@ -70,7 +70,7 @@ impl GmresScalars {
         let column = self.column(j);
         let (a, b) = (column[j], column[j + 1]);
         let length = hypot(a, b);
-        if !divides(length) {
+        if !may_divide_by(length) {
             return false;
         }
         (column[j], column[j + 1]) = (length, 0.0);
@@ -97,7 +97,7 @@ impl GmresScalars {
 }
 
 fn v(k: usize) -> VectorId {
-    VectorId::own(k)
+    VectorId::work(k)
 }
 
 /// Runs GMRES from x and r = b - A x with v_0 = r / norm(r). Iteration j = 0, 1, ... of a cycle computes
@@ -118,14 +118,14 @@ pub fn gmres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, scalars: &mut G
     loop {
         let (columns, end) = cycle(s, at, scalars);
         scalars.back_substitute(columns);
-        advance(s, columns, scalars);
+        update_x(s, columns, scalars);
         let norm = s.residual(Iterate::X).sqrt();
         if let Some(end) = end {
             return Ok(end);
         }
         at.norm = norm;
         if norm <= at.test.threshold || !norm.is_finite() {
-            return Ok(at.over().unwrap_or(StopReason::Stagnated));
+            return Ok(at.reason_to_stop().unwrap_or(StopReason::Stagnated));
         }
     }
 }
@@ -182,7 +182,7 @@ fn orthogonalize<S: KrylovSteps + ?Sized>(s: &mut S, j: usize, scalars: &mut Gmr
 }
 
 /// Computes x = x + M^-1 V y. May overwrite r.
-fn advance<S: KrylovSteps + ?Sized>(s: &mut S, columns: usize, scalars: &GmresScalars) {
+fn update_x<S: KrylovSteps + ?Sized>(s: &mut S, columns: usize, scalars: &GmresScalars) {
     if columns == 0 {
         return;
     }

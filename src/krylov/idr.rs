@@ -4,7 +4,7 @@
 //! Source: van Gijzen and Sonneveld, Algorithm 913: an elegant IDR(s) variant that efficiently exploits biorthogonality
 //! properties, ACM TOMS 38 (2011). With right preconditioning, r is the residual of A x = b.
 
-use super::{State, divides};
+use super::{State, may_divide_by};
 use crate::error::{Result, reserve, zeroed};
 use crate::krylov::vectors::{KrylovSteps, VectorId};
 use crate::report::StopReason;
@@ -16,7 +16,7 @@ const KAPPA: f64 = 0.7;
 /// State of the generator SplitMix64 before the first shadow vector. The vectors are consecutive parts of one sequence.
 const SEED: u64 = 42;
 /// Increment of the state of SplitMix64 per random number.
-const DRAW: u64 = 0x9e37_79b9_7f4a_7c15;
+const SPLIT_MIX_INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Returns the number of vectors in addition to x, b and r: P, G and U with s vectors each, and two work vectors.
 pub const fn idr_vectors(shadow: usize) -> usize {
@@ -46,14 +46,14 @@ impl IdrScalars {
         let (mut ids, mut terms) = (Vec::new(), Vec::new());
         reserve(&mut ids, shadow, what)?;
         reserve(&mut terms, shadow + 1, what)?;
-        ids.extend((0..shadow).map(VectorId::own));
+        ids.extend((0..shadow).map(VectorId::work));
         let (m, f, c) = (zeroed(shadow * shadow, what)?, zeroed(shadow, what)?, zeroed(shadow, what)?);
         Ok(Self { shadow, m, f, c, ids, terms })
     }
 
     /// Limits s to the number of rows, since more shadow vectors are linearly dependent. If s equals the number of
     /// rows, s steps solve the system in exact arithmetic.
-    fn fit(&mut self, rows: usize) {
+    fn limit_shadow_vectors(&mut self, rows: usize) {
         self.shadow = self.shadow.min(rows);
         self.ids.truncate(self.shadow);
     }
@@ -63,21 +63,21 @@ impl IdrScalars {
     }
 
     fn g(&self, k: usize) -> VectorId {
-        VectorId::own(self.shadow + k)
+        VectorId::work(self.shadow + k)
     }
 
     fn u(&self, k: usize) -> VectorId {
-        VectorId::own(2 * self.shadow + k)
+        VectorId::work(2 * self.shadow + k)
     }
 
     /// First work vector: B^-1 times a vector, with the preconditioner B.
     fn v(&self) -> VectorId {
-        VectorId::own(3 * self.shadow)
+        VectorId::work(3 * self.shadow)
     }
 
     /// Second work vector.
     fn t(&self) -> VectorId {
-        VectorId::own(3 * self.shadow + 1)
+        VectorId::work(3 * self.shadow + 1)
     }
 
     /// Solves M c = f by forward substitution, restricted to rows and columns k and later.
@@ -117,7 +117,7 @@ impl IdrScalars {
 ///
 /// Each product with A counts as one iteration. Returns `Stagnated` if m_kk, <t, t> or omega is zero or not finite.
 pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, scalars: &mut IdrScalars) -> Result<StopReason> {
-    scalars.fit(s.rows());
+    scalars.limit_shadow_vectors(s.rows());
     let n = scalars.shadow;
     if !prepare(s, scalars) {
         return Ok(StopReason::Stagnated);
@@ -128,7 +128,7 @@ pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, scalars: &mut Idr
         for k in 0..n {
             next_direction(s, scalars, k, omega);
             let pivot = scalars.m[k * n + k];
-            if !divides(pivot) {
+            if !may_divide_by(pivot) {
                 return Ok(StopReason::Stagnated);
             }
             let beta = scalars.f[k] / pivot;
@@ -161,7 +161,7 @@ fn prepare<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &mut IdrScalars) -> bool
     for k in 0..n {
         let p = scalars.p(k);
         let drawn_before = (k as u64).wrapping_mul(s.rows() as u64);
-        s.fill_random(p, SEED.wrapping_add(drawn_before.wrapping_mul(DRAW)));
+        s.fill_random(p, SEED.wrapping_add(drawn_before.wrapping_mul(SPLIT_MIX_INCREMENT)));
         let drawn = s.inner(p, p);
         let mut norm2 = drawn;
         for _ in 0..2 {
@@ -229,7 +229,7 @@ fn reduce_dimension<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &IdrScalars, no
     if cosine < KAPPA {
         omega *= KAPPA / cosine;
     }
-    if !divides(tt) || !divides(omega) {
+    if !may_divide_by(tt) || !may_divide_by(omega) {
         return None;
     }
     s.combine(VectorId::X, 1.0, &[(omega, z)]);

@@ -3,10 +3,10 @@
 //! Source: Paige and Saunders, Solution of sparse indefinite systems of linear equations, SIAM J. Numer. Anal. 12
 //! (1975). The preconditioner M must be symmetric and positive definite.
 
-use super::{State, divides};
+use super::{State, may_divide_by};
 use crate::base::number::hypot;
 use crate::error::{Error, Result};
-use crate::krylov::pcg::SQUARE;
+use crate::krylov::pcg::RHO_NAME;
 use crate::krylov::vectors::{KrylovSteps, VectorId};
 use crate::report::StopReason;
 
@@ -55,12 +55,12 @@ struct Rotation {
 /// # Errors
 /// Returns `Error::Breakdown` if <u, M^-1 u> is negative, since M is then indefinite.
 pub fn minres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
-    s.combine(VectorId::own(U), 0.0, &[(1.0, VectorId::R)]);
+    s.combine(VectorId::work(U), 0.0, &[(1.0, VectorId::R)]);
     let mut beta = lanczos_norm(s, 0, at.iterations)?;
     let (mut beta_old, mut k) = (0.0, 0);
     let mut last = Rotation { cosine: -1.0, sine: 0.0, epsilon: 0.0, delta: 0.0, phi: beta };
     loop {
-        if !divides(beta) {
+        if !may_divide_by(beta) {
             return Ok(StopReason::Stagnated);
         }
         let alpha = next_lanczos_vector(s, k, beta, beta_old);
@@ -70,12 +70,12 @@ pub fn minres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<Stop
         let delta = last.cosine * last.delta + last.sine * alpha;
         let gamma_bar = last.sine * last.delta - last.cosine * alpha;
         let gamma = hypot(gamma_bar, beta_next);
-        if !divides(gamma) {
+        if !may_divide_by(gamma) {
             return Ok(StopReason::Stagnated);
         }
         let (cosine, sine) = (gamma_bar / gamma, beta_next / gamma);
         let phi = cosine * last.phi;
-        let (w, w_old) = (VectorId::own(W + k % 2), VectorId::own(W + (k + 1) % 2));
+        let (w, w_old) = (VectorId::work(W + k % 2), VectorId::work(W + (k + 1) % 2));
         // w_k overwrites w_k-2. In the first iterations, w_k-1 and w_k-2 do not exist and are not used.
         let scale = if k >= 2 { -epsilon / gamma } else { 0.0 };
         let terms = [(1.0 / (beta * gamma), y(s, k)), (-delta / gamma, w_old)];
@@ -98,12 +98,12 @@ pub fn minres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<Stop
 }
 
 fn u(k: usize) -> VectorId {
-    VectorId::own(U + k % 3)
+    VectorId::work(U + k % 3)
 }
 
 /// Returns the vector that contains M^-1 u_k.
 fn y<S: KrylovSteps + ?Sized>(s: &S, k: usize) -> VectorId {
-    if s.is_unpreconditioned() { u(k) } else { VectorId::own(Y + k % 2) }
+    if s.is_unpreconditioned() { u(k) } else { VectorId::work(Y + k % 2) }
 }
 
 /// Computes u_k+1, M^-1-orthogonal to the previous vectors. Returns alpha_k, computed after the subtraction of u_k-1 as
@@ -130,7 +130,7 @@ fn lanczos_norm<S: KrylovSteps + ?Sized>(s: &mut S, k: usize, iteration: usize) 
     }
     let square = s.inner(u(k), y);
     if square < 0.0 {
-        return Err(Error::Breakdown { quantity: SQUARE, value: square, iteration });
+        return Err(Error::Breakdown { quantity: RHO_NAME, value: square, iteration });
     }
     Ok(square.sqrt())
 }

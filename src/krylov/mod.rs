@@ -27,7 +27,7 @@ pub mod vectors;
 mod vectors_tests;
 
 pub use crate::krylov::state::{State, Test};
-pub use decisions::{MOST_RESTARTS, Next, RESTART_REDUCTION, done_before};
+pub use decisions::{MOST_RESTARTS, Next, RESTART_REDUCTION, completed_iterations};
 pub use {
     bicg::{BICG_VECTORS, bicg},
     bicgstab::{BICGSTAB_VECTORS, bicgstab},
@@ -39,7 +39,10 @@ pub use {
 };
 
 use crate::error::{Error, Result};
-use crate::krylov::pcg::{Another, Beta, ENERGY, PcgSteps, SQUARE, center_residual, direction_norm2, replace_residual};
+use crate::krylov::pcg::{
+    Beta, OtherPreconditioner, PcgSteps, RHO_NAME, SIGMA_NAME, direction_norm2, replace_residual,
+    subtract_means_from_residual,
+};
 use crate::krylov::state::Code;
 use crate::krylov::vectors::{Iterate, KrylovSteps, VectorId};
 use crate::report::{Event, StopReason};
@@ -56,13 +59,13 @@ pub trait Caller<S: ?Sized> {
 
     /// Runs another Krylov method instead of PCG, and returns its stop reason or its error. Returns `None` if PCG is to
     /// run.
-    fn method(&mut self, _s: &mut S, _at: &mut State) -> Option<Result<StopReason>> {
+    fn run_other_method(&mut self, _s: &mut S, _at: &mut State) -> Option<Result<StopReason>> {
         None
     }
 
     /// Handles the end of a run. Returns the stop reason of the solve, or `None` if another run follows. In this case,
     /// `at` is the state at the start of that run.
-    fn ended(&mut self, _s: &mut S, _at: &mut State, reason: StopReason) -> Option<StopReason> {
+    fn end_run(&mut self, _s: &mut S, _at: &mut State, reason: StopReason) -> Option<StopReason> {
         Some(reason)
     }
 
@@ -88,7 +91,7 @@ pub fn pcg<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Cal
     let mut next = Next::Start;
     loop {
         next = match next {
-            Next::Start => match caller.method(s, at) {
+            Next::Start => match caller.run_other_method(s, at) {
                 None => {
                     let code = start(s, at, caller);
                     at.next(code)
@@ -112,9 +115,9 @@ pub fn pcg<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Cal
             }
             Next::End(reason) => {
                 if at.recurred && at.test.confirms && reason != StopReason::Diverged {
-                    at.norm = recomputed(s, at.test.norm);
+                    at.norm = recompute_residual(s, at.test.norm);
                 }
-                match caller.ended(s, at, reason) {
+                match caller.end_run(s, at, reason) {
                     Some(reason) => return Ok(reason),
                     None => Next::Start,
                 }
@@ -131,14 +134,14 @@ fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Calle
     loop {
         // The test ignores the means of r over singular components. No iteration changes them, because the sum of A p
         // over a singular component is zero up to rounding.
-        if at.test.centers {
-            at.norm2 = center_residual(s).1.unwrap_or(at.norm2);
+        if at.test.subtracts_means {
+            at.norm2 = subtract_means_from_residual(s).1.unwrap_or(at.norm2);
         }
         let mut code = at.test_residual();
         if code == Code::Running {
             s.descend(None);
             let rho = s.preconditioned_square();
-            let rounding = is_rounding(s, at, SQUARE, rho);
+            let rounding = is_rounding(s, at, RHO_NAME, rho);
             code = at.test_start(rho, rounding);
         }
         if code != Code::Running {
@@ -169,8 +172,8 @@ fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     match code {
         Code::Paused if !at.stopped && changes_preconditioner(s, at) => Code::Changed,
         Code::Paused if !at.stopped => Code::NeedsRestart,
-        Code::SigmaBad if is_rounding(s, at, ENERGY, at.sigma) => Code::NeedsRestart,
-        Code::RhoNegative | Code::RhoBad if is_rounding(s, at, SQUARE, at.rho) => {
+        Code::SigmaBad if is_rounding(s, at, SIGMA_NAME, at.sigma) => Code::NeedsRestart,
+        Code::RhoNegative | Code::RhoBad if is_rounding(s, at, RHO_NAME, at.rho) => {
             at.stopped = at.stopped || code == Code::RhoNegative && s.observe(Event::Iteration(at.iterations, 0.0));
             Code::NeedsRestart
         }
@@ -193,7 +196,7 @@ fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
         at.norm2 = s.descend(None);
     } else {
         at.norm2 = s.descend(Some(at.alpha)); // r = r - alpha q
-        at.exact.peak = at.exact.peak.max(at.norm2);
+        at.true_residual.peak = at.true_residual.peak.max(at.norm2);
     }
     let mut rho = 0.0;
     let code = check(s, at, &mut rho);
@@ -212,7 +215,7 @@ fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
         return Code::RhoBad;
     }
     if replaces {
-        at.exact.rho = rho;
+        at.true_residual.rho = rho;
     }
     at.largest_rho = at.largest_rho.max(rho);
     // x = x + alpha p, p = z + beta p, q = A p, sigma = <p, q>
@@ -225,7 +228,7 @@ fn check<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, rho: &mut f64) -> Code
     let preconditioned = at.test.norm == Norm::Preconditioned;
     if preconditioned {
         *rho = s.preconditioned_square();
-        if is_rounding(s, at, SQUARE, *rho) {
+        if is_rounding(s, at, RHO_NAME, *rho) {
             *rho = 0.0;
         }
     }
@@ -241,7 +244,7 @@ fn check<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, rho: &mut f64) -> Code
     if !preconditioned {
         *rho = s.preconditioned_square();
     }
-    if is_rounding(s, at, SQUARE, *rho) {
+    if is_rounding(s, at, RHO_NAME, *rho) {
         Code::NeedsRestart
     } else if changes_preconditioner(s, at) {
         Code::Changed
@@ -271,7 +274,7 @@ fn ascend<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, step: Option<(f64, f6
     let sigma = s.ascend(step);
     match at.set_sigma(sigma) {
         Code::Running => Code::Running,
-        _ if is_rounding(s, at, ENERGY, sigma) => Code::SigmaVanished,
+        _ if is_rounding(s, at, SIGMA_NAME, sigma) => Code::SigmaVanished,
         _ => Code::SigmaBad,
     }
 }
@@ -279,14 +282,14 @@ fn ascend<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, step: Option<(f64, f6
 /// Switches to another preconditioner if the steps recommend it. Returns whether they switched. With the preconditioned
 /// norm there is no switch, because the tested norm would change.
 fn changes_preconditioner<S: PcgSteps + ?Sized>(s: &mut S, at: &State) -> bool {
-    at.test.norm == Norm::True2 && s.change_preconditioner(Another::Cheaper(at))
+    at.test.norm == Norm::True2 && s.change_preconditioner(OtherPreconditioner::Cheaper(at))
 }
 
 /// Returns whether rounding can explain a nonpositive `square`, which then does not indicate an indefinite matrix
-/// (docs/theory/rrb.md, breakdown). `quantity` is [`ENERGY`] or [`SQUARE`]. May overwrite q. The first rule that
+/// (docs/theory/rrb.md, breakdown). `quantity` is [`SIGMA_NAME`] or [`RHO_NAME`]. May overwrite q. The first rule that
 /// applies decides:
 ///
-/// - p'Ap = 0 before the first iteration: no, if `Test::general` is set.
+/// - p'Ap = 0 before the first iteration: no, if `Test::may_be_indefinite` is set.
 /// - A square for which `State::is_negligible` holds: yes.
 /// - A positive, infinite or NaN square: no.
 /// - r'M^-1 r: yes, if M is definite.
@@ -294,7 +297,7 @@ fn changes_preconditioner<S: PcgSteps + ?Sized>(s: &mut S, at: &State) -> bool {
 ///   bound |p|'|A||p| <= 2 max(center) <p, p>.
 fn is_rounding<S: PcgSteps + ?Sized>(s: &mut S, at: &State, quantity: &str, square: f64) -> bool {
     let test = &at.test;
-    if test.general && quantity == ENERGY && square == 0.0 && at.iterations == 0 {
+    if test.may_be_indefinite && quantity == SIGMA_NAME && square == 0.0 && at.iterations == 0 {
         return false;
     }
     if at.is_negligible(quantity, square, s.properties().single) {
@@ -303,7 +306,7 @@ fn is_rounding<S: PcgSteps + ?Sized>(s: &mut S, at: &State, quantity: &str, squa
     if !(square <= 0.0 && square.is_finite()) {
         return false;
     }
-    if quantity != ENERGY {
+    if quantity != SIGMA_NAME {
         return test.definite;
     }
     // p is scaled by sqrt(max(center) / |p'Ap|), so that no square overflows or underflows.
@@ -312,7 +315,7 @@ fn is_rounding<S: PcgSteps + ?Sized>(s: &mut S, at: &State, quantity: &str, squa
 }
 
 /// Recomputes r = b - A x and returns its tested norm.
-fn recomputed<S: PcgSteps + ?Sized>(s: &mut S, norm: Norm) -> f64 {
+fn recompute_residual<S: PcgSteps + ?Sized>(s: &mut S, norm: Norm) -> f64 {
     let norm2 = s.residual(Iterate::X);
     if norm == Norm::True2 {
         return norm2.sqrt();
@@ -325,7 +328,7 @@ fn recomputed<S: PcgSteps + ?Sized>(s: &mut S, norm: Norm) -> f64 {
 ///
 /// # Errors
 /// Returns `Error::Breakdown` for a negative value, an infinite value or NaN.
-pub fn not_negative(quantity: &'static str, value: f64, iteration: usize) -> Result<f64> {
+pub fn check_not_negative(quantity: &'static str, value: f64, iteration: usize) -> Result<f64> {
     if value.is_finite() && value >= 0.0 { Ok(value) } else { Err(Error::Breakdown { quantity, value, iteration }) }
 }
 
@@ -336,11 +339,11 @@ impl State {
         self.iterations += 1;
         (self.norm, self.recurred) = (norm, true);
         self.stopped = s.observe(Event::Iteration(self.iterations, norm / self.test.reference));
-        self.over()
+        self.reason_to_stop()
     }
 }
 
 /// Returns whether a method may divide by `value`: it is finite and nonzero.
-fn divides(value: f64) -> bool {
+fn may_divide_by(value: f64) -> bool {
     value != 0.0 && value.is_finite()
 }

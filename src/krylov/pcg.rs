@@ -12,10 +12,10 @@ pub trait PcgSteps: VectorSteps {
     fn properties(&self) -> Properties {
         Properties::default()
     }
-    /// Computes z = P M^-1 P r, or z = M^-1 r if `Properties::centers` is set or CG runs on a deflated system. Returns
-    /// rho = <r, z>. P subtracts the means over singular components; if nothing is singular, P = I. P is necessary
-    /// because rounding errors move r out of the range of A. The last pivot of a singular component is zero up to
-    /// rounding and is replaced. Without P, this pivot would turn the errors of r into large local values of z.
+    /// Computes z = P M^-1 P r, or z = M^-1 r if `Properties::omits_projection` is set or CG runs on a deflated system.
+    /// Returns rho = <r, z>. P subtracts the means over singular components; if nothing is singular, P = I. P is
+    /// necessary because rounding errors move r out of the range of A. The last pivot of a singular component is zero
+    /// up to rounding and is replaced. Without P, this pivot would turn the errors of r into large local values of z.
     fn precondition(&mut self) -> f64;
     /// Computes q = A p; returns sigma = <p, q>.
     fn multiply(&mut self) -> f64;
@@ -48,7 +48,7 @@ pub trait PcgSteps: VectorSteps {
     }
 
     /// Replaces M by another preconditioner, if there is one. Returns whether M has changed.
-    fn change_preconditioner(&mut self, _to: Another) -> bool {
+    fn change_preconditioner(&mut self, _to: OtherPreconditioner) -> bool {
         false
     }
 
@@ -77,10 +77,10 @@ pub struct Properties {
     /// then attributed to rounding.
     pub contracts_quickly: bool,
     /// The steps apply M^-1 without P (see `PcgSteps::precondition`). <r, M^-1 r> is then <r, P M^-1 P r> only after
-    /// `center_residual` has subtracted the means over singular components from r. False if the steps themselves
-    /// compute P M^-1 P r. Also false with deflation, where r satisfies Z^T r = 0 for the deflation vectors Z and the
-    /// subtraction would violate this equation.
-    pub centers: bool,
+    /// `subtract_means_from_residual` has subtracted the means over singular components from r. False if the steps
+    /// themselves compute P M^-1 P r. Also false with deflation, where r satisfies Z^T r = 0 for the deflation vectors
+    /// Z and the subtraction would violate this equation.
+    pub omits_projection: bool,
     /// Formula of beta.
     pub beta: Beta,
 }
@@ -119,7 +119,7 @@ pub enum Means {
 
 /// Preconditioner that replaces M.
 #[derive(Clone, Copy)]
-pub enum Another<'a> {
+pub enum OtherPreconditioner<'a> {
     /// A preconditioner with less estimated remaining work than M. The argument is the state of the solve, in which the
     /// tested norm must be the 2-norm. `change_preconditioner` reports a switch to the observer. Its caller must then
     /// recompute r.
@@ -163,11 +163,11 @@ pub fn direction_norm2<S: PcgSteps + ?Sized>(s: &mut S, factor: f64) -> f64 {
     s.inner(VectorId::Q, VectorId::Q)
 }
 
-/// If `Properties::centers` is set, subtracts the means over singular components, r = P r, so that <r, M^-1 r> equals
-/// <r, P M^-1 P r>. Returns `PcgSteps::square_of_means` of the given r, and <r, r> if r has changed.
-pub fn center_residual<S: PcgSteps + ?Sized>(s: &mut S) -> (f64, Option<f64>) {
+/// If `Properties::omits_projection` is set, subtracts the means over singular components, r = P r, so that <r, M^-1 r>
+/// equals <r, P M^-1 P r>. Returns `PcgSteps::square_of_means` of the given r, and <r, r> if r has changed.
+pub fn subtract_means_from_residual<S: PcgSteps + ?Sized>(s: &mut S) -> (f64, Option<f64>) {
     let removed = s.square_of_means();
-    if !s.properties().centers {
+    if !s.properties().omits_projection {
         return (removed, None);
     }
     s.means(VectorId::R, Means::Subtract);
@@ -176,6 +176,6 @@ pub fn center_residual<S: PcgSteps + ?Sized>(s: &mut S) -> (f64, Option<f64>) {
 
 /// Name of <p, A p>. An iteration begins with this product; if the product ends the solve, the iteration does not
 /// count.
-pub const ENERGY: &str = "p'Ap";
+pub const SIGMA_NAME: &str = "p'Ap";
 /// Name of <r, M^-1 r>.
-pub const SQUARE: &str = "r'M^-1 r";
+pub const RHO_NAME: &str = "r'M^-1 r";

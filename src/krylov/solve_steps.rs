@@ -87,7 +87,7 @@ pub struct Arrays<'a> {
 
 impl Arrays<'_> {
     /// Reborrows the arrays for one of several runs.
-    pub fn again(&mut self) -> Arrays<'_> {
+    pub fn reborrow(&mut self) -> Arrays<'_> {
         Arrays { output: self.output, ..*self }
     }
 }
@@ -107,7 +107,7 @@ pub struct Criterion {
     /// Iteration limit.
     pub max_iter: usize,
     /// The threshold of the recurred residual is at least this fraction of the norm of b, in the tested norm.
-    pub futile: f64,
+    pub least_threshold_fraction: f64,
     /// Squares may underflow if the norm is at most this fraction of max(|b|, 1).
     pub vanishing: f64,
     /// Used with the preconditioned norm. If the 2-norm of the right-hand side of the system that CG solves is at most
@@ -156,7 +156,7 @@ impl Load {
 
 /// Squared norms at the start of a solve.
 #[derive(Clone, Copy, Debug)]
-pub struct Begun {
+pub struct SquaredNorms {
     /// <b, b> on the whole grid.
     pub rhs_norm2: f64,
     /// |b - A x|^2 on the whole grid.
@@ -171,7 +171,7 @@ pub enum Eliminated {
     /// b. `reduce` may overwrite r.
     Rhs,
     /// b, which was loaded again after a previous `reduce`. `reduce` leaves r unchanged.
-    Again,
+    ReloadedRhs,
     /// b - A x on the whole grid, which replaces b. x includes its red values.
     Residual,
 }
@@ -226,21 +226,21 @@ pub trait Timing {
     /// system. Empty if not enabled.
     fn grid_seconds(&self) -> &[[f64; 2]];
     /// Separates the steps from now on, as `Load::Separate` does.
-    fn one_by_one(&mut self) {}
+    fn separate_steps(&mut self) {}
     /// Waits until all previous steps have completed. On a device, steps are asynchronous.
     fn finish(&mut self) {}
 }
 
 /// Runs all steps between `inspect` and PCG for a regular system and the 2-norm: loads the arrays, computes the
 /// residual of the guess, and reduces b.
-pub fn begin<S: SolveSteps + ?Sized>(s: &mut S, scale: f64, guess: bool) -> Begun {
+pub fn begin<S: SolveSteps + ?Sized>(s: &mut S, scale: f64, guess: bool) -> SquaredNorms {
     let (rhs_norm2, begun) = s.load(scale, Load::Start(guess));
     if let Some([whole_residual_norm2, norm2]) = begun {
-        return Begun { rhs_norm2, whole_residual_norm2, residual_norm2: Some(norm2) };
+        return SquaredNorms { rhs_norm2, whole_residual_norm2, residual_norm2: Some(norm2) };
     }
     let whole_residual_norm2 = if guess { s.whole_residual_norm2(None) } else { rhs_norm2 };
     s.reduce(Eliminated::Rhs);
-    Begun { rhs_norm2, whole_residual_norm2, residual_norm2: None }
+    SquaredNorms { rhs_norm2, whole_residual_norm2, residual_norm2: None }
 }
 
 /// Completes x. Returns max |x| and |input * scale - A x|^2, for a regular system and the 2-norm.

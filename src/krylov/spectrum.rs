@@ -60,7 +60,7 @@ mod tests {
 
     /// CG with M = I on a diagonal matrix with two eigenvalues finds both after two steps.
     #[test]
-    fn lanczos_finds_both_eigenvalues_of_two() {
+    fn lanczos_finds_both_of_two_eigenvalues() {
         let a = [1.0, 4.0];
         let (mut r, mut p) = ([1.0, 1.0], [1.0, 1.0]);
         let mut coefficients = Vec::new();

@@ -17,9 +17,9 @@ pub struct Test {
     /// A residual whose 2-norm is at most this value consists only of rounding errors. Nonzero only for singular
     /// systems, where such a residual gives no search direction.
     pub rounding: f64,
-    /// Each start of PCG subtracts the means over singular components from r (`pcg::center_residual`), since the
-    /// preconditioned norm of a singular system uses P M^-1 P (P: see `PcgSteps::precondition`).
-    pub centers: bool,
+    /// Each start of PCG subtracts the means over singular components from r (`pcg::subtract_means_from_residual`),
+    /// since the preconditioned norm of a singular system uses P M^-1 P (P: see `PcgSteps::precondition`).
+    pub subtracts_means: bool,
     /// 2-norm of r below which squares may underflow in the sweeps. A nonpositive square then does not indicate an
     /// indefinite matrix.
     pub vanishing: f64,
@@ -35,7 +35,7 @@ pub struct Test {
     pub same_unit: bool,
     /// A may be indefinite and is typically not nearly singular. At the start, p'Ap = 0 is then not attributed to
     /// rounding.
-    pub general: bool,
+    pub may_be_indefinite: bool,
 }
 
 /// State of a solve. A run of PCG begins with x and r = b - A x. Within a run, each restart recomputes r, and PCG
@@ -69,7 +69,7 @@ pub struct State {
     /// Iteration with the smallest residual since the start. Updated only after a decrease by the factor `LOWER_NORM`.
     pub smallest: Mark,
     /// Last residual that was computed as b - A x.
-    pub exact: Exact,
+    pub true_residual: TrueResidual,
     /// Number of restarts in the solve.
     pub restarts: usize,
     /// Number of restarts since the run began or the preconditioner changed.
@@ -93,7 +93,7 @@ pub struct Mark {
 
 /// A residual that was computed as b - A x.
 #[derive(Clone, Copy, Debug)]
-pub struct Exact {
+pub struct TrueResidual {
     /// Number of completed iterations.
     pub iterations: usize,
     /// <r, r>.
@@ -135,7 +135,7 @@ pub enum Code {
 
 impl Code {
     /// Codes that a device returns, in the order of their numbers.
-    pub const OF_DEVICE: [Self; 9] = [
+    pub const DEVICE_CODES: [Self; 9] = [
         Self::Running,
         Self::Converged,
         Self::MaxIter,
@@ -168,7 +168,7 @@ impl State {
             recurred: false,
             start,
             smallest: start,
-            exact: Exact { iterations, norm2, rho: 0.0, peak: norm2 },
+            true_residual: TrueResidual { iterations, norm2, rho: 0.0, peak: norm2 },
             restarts: 0,
             restarts_of_run: 0,
             previous_restart_norm: infinite,
@@ -178,7 +178,7 @@ impl State {
     }
 
     /// Returns the state of another run of the same solve.
-    pub fn again(&self, norm2: f64, iterations: usize) -> Self {
+    pub fn for_another_run(&self, norm2: f64, iterations: usize) -> Self {
         Self { restarts: self.restarts, stored_norm: self.stored_norm, ..Self::new(self.test, norm2, iterations) }
     }
 

@@ -4,14 +4,14 @@
 //! Source: the 2008 thesis, section 3.4.1, (3.13) to (3.15); with a preconditioner, Saad 2003, section 5.3.1.
 
 use super::decisions::ROUNDING_FACTOR;
-use super::{State, divides};
+use super::{State, may_divide_by};
 use crate::error::{Error, Result};
-use crate::krylov::pcg::{ENERGY, SQUARE};
+use crate::krylov::pcg::{RHO_NAME, SIGMA_NAME};
 use crate::krylov::vectors::{KrylovSteps, VectorId};
 use crate::report::StopReason;
 
-const Q: VectorId = VectorId::own(0);
-const Z: VectorId = VectorId::own(1);
+const Q: VectorId = VectorId::work(0);
+const Z: VectorId = VectorId::work(1);
 
 /// Number of vectors in addition to x, b and r.
 pub const STEEPEST_DESCENT_VECTORS: usize = 2;
@@ -39,7 +39,7 @@ pub fn steepest_descent<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> R
             s.inner(VectorId::R, z)
         };
         if rho < 0.0 && !at.test.definite {
-            return Err(Error::Breakdown { quantity: SQUARE, value: rho, iteration: at.iterations });
+            return Err(Error::Breakdown { quantity: RHO_NAME, value: rho, iteration: at.iterations });
         }
         s.product(z, Q);
         let energy = s.inner(z, Q);
@@ -48,9 +48,9 @@ pub fn steepest_descent<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> R
         let is_rounding =
             |s: &mut S| -energy <= ROUNDING_FACTOR * f64::EPSILON * 2.0 * at.test.center_max * s.inner(z, z);
         if energy < 0.0 && !is_rounding(s) {
-            return Err(Error::Breakdown { quantity: ENERGY, value: energy, iteration: at.iterations });
+            return Err(Error::Breakdown { quantity: SIGMA_NAME, value: energy, iteration: at.iterations });
         }
-        if rho <= 0.0 || energy <= 0.0 || !divides(rho) || !divides(energy) {
+        if rho <= 0.0 || energy <= 0.0 || !may_divide_by(rho) || !may_divide_by(energy) {
             return Ok(StopReason::Stagnated);
         }
         let alpha = rho / energy;

@@ -14,7 +14,7 @@ const Q: usize = VectorId::Q.0;
 const Z: usize = VectorId::Z.0;
 
 /// Tridiagonal matrix with a_i,i+1 = -1, and M = diag(A).
-struct Line {
+struct TridiagonalSystem {
     center: Vec<f64>,
     /// The vectors x, b, r, p, q and z.
     v: [Vec<f64>; 6],
@@ -38,7 +38,7 @@ struct Line {
     /// Number of applications of M so far.
     steps: usize,
     /// M is negative definite after this number of applications.
-    definite_for: usize,
+    definite_applications: usize,
     /// Deflates the constant vector Z: P = I - A Z (Z'AZ)^-1 Z'.
     deflated: bool,
     /// Iteration at which the observer requests a stop.
@@ -51,7 +51,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-impl Line {
+impl TridiagonalSystem {
     fn new(n: usize, center: impl Fn(usize) -> f64) -> Self {
         let zero = vec![0.0; n];
         let b: Vec<f64> = (0..n).map(|i| ((7 * i + 3) % 11) as f64 - 4.0).collect();
@@ -66,7 +66,7 @@ impl Line {
             flexible: false,
             noise: 0.0,
             contracts: false,
-            definite_for: usize::MAX,
+            definite_applications: usize::MAX,
             steps: 0,
             deflated: false,
             stop_at: usize::MAX,
@@ -75,7 +75,7 @@ impl Line {
     }
 
     /// Returns a well-conditioned system of 30 unknowns.
-    fn easy(error: f64) -> Self {
+    fn well_conditioned(error: f64) -> Self {
         Self { error, ..Self::new(30, |_| 4.0) }
     }
 
@@ -107,20 +107,20 @@ impl Line {
             reference: size,
             max_iter: 500,
             rounding: 0.0,
-            centers: false,
+            subtracts_means: false,
             vanishing: 1e-140,
             center_max: 4.0,
             definite: true,
             confirms: true,
             divergence: f64::INFINITY,
             same_unit: true,
-            general: false,
+            may_be_indefinite: false,
         }
     }
 
     /// Solves from x = 0.
     fn solve(&mut self, test: &Test) -> Result<Solved> {
-        let mut offered = Offered(Vec::new());
+        let mut offered = OfferedNorms(Vec::new());
         let mut at = State::new(*test, self.residual(Iterate::X), 0);
         let reason = pcg(self, &mut at, &mut offered)?;
         let end = End { reason, iterations: at.iterations, norm: at.norm };
@@ -134,10 +134,10 @@ impl Line {
 }
 
 /// Residual norms of the iterates that PCG passed to the caller.
-struct Offered(Vec<f64>);
+struct OfferedNorms(Vec<f64>);
 
-impl Caller<Line> for Offered {
-    fn store_if_better(&mut self, s: &mut Line, _: f64, norm: f64) -> Option<f64> {
+impl Caller<TridiagonalSystem> for OfferedNorms {
+    fn store_if_better(&mut self, s: &mut TridiagonalSystem, _: f64, norm: f64) -> Option<f64> {
         self.0.push(norm);
         // The caller may overwrite r.
         s.v[R].fill(f64::NAN);
@@ -158,7 +158,7 @@ struct Solved {
     restarts: usize,
 }
 
-impl VectorSteps for Line {
+impl VectorSteps for TridiagonalSystem {
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
         dot(&self.v[a.0], &self.v[b.0])
     }
@@ -197,14 +197,14 @@ impl VectorSteps for Line {
     }
 }
 
-impl PcgSteps for Line {
+impl PcgSteps for TridiagonalSystem {
     fn precondition(&mut self) -> f64 {
         self.steps += 1;
         self.updated = false;
         let other = self.changes && self.steps.is_multiple_of(2);
         for i in 0..self.center.len() {
             let m = if other { self.center[i] * (1 + 2 * (i % 3)) as f64 } else { self.center[i] };
-            self.v[Z][i] = self.v[R][i] / if self.steps > self.definite_for { -m } else { m };
+            self.v[Z][i] = self.v[R][i] / if self.steps > self.definite_applications { -m } else { m };
         }
         dot(&self.v[R], &self.v[Z])
     }
@@ -232,7 +232,7 @@ fn close(a: f64, b: f64) -> bool {
 
 #[test]
 fn exact_updates_need_one_confirmation() {
-    let mut line = Line::easy(0.0);
+    let mut line = TridiagonalSystem::well_conditioned(0.0);
     let solved = line.solve_to(1e-10);
     assert_eq!(solved.end.reason, StopReason::Converged);
     // The only restart is the confirmation. `norm` is the recomputed norm.
@@ -243,7 +243,7 @@ fn exact_updates_need_one_confirmation() {
 
 #[test]
 fn restarts_remove_errors_of_the_recurred_residual() {
-    let mut line = Line::easy(1e-3);
+    let mut line = TridiagonalSystem::well_conditioned(1e-3);
     let solved = line.solve_to(1e-8);
     assert_eq!(solved.end.reason, StopReason::Converged);
     assert_eq!(solved.restarts, 3);
@@ -252,8 +252,8 @@ fn restarts_remove_errors_of_the_recurred_residual() {
 
 /// Six restarts would reduce the residual to 1e-13, but `MOST_RESTARTS` ends the solve before.
 #[test]
-fn restarts_are_few() {
-    let mut line = Line::easy(1e-2);
+fn restarts_are_limited() {
+    let mut line = TridiagonalSystem::well_conditioned(1e-2);
     let solved = line.solve_to(1e-13);
     assert_eq!((solved.end.reason, solved.restarts), (StopReason::Stagnated, MOST_RESTARTS + 1));
     assert!(close(solved.end.norm, line.true_norm()));
@@ -262,8 +262,8 @@ fn restarts_are_few() {
 /// Every restart reduces the residual only to 60 %, so `RESTART_REDUCTION` ends the solve. Otherwise, PCG would restart
 /// `MOST_RESTARTS` times.
 #[test]
-fn restarts_end_where_they_gain_little() {
-    let mut line = Line::easy(0.6);
+fn a_restart_with_little_reduction_ends_the_solve() {
+    let mut line = TridiagonalSystem::well_conditioned(0.6);
     let solved = line.solve_to(1e-8);
     assert_eq!((solved.end.reason, solved.restarts), (StopReason::Stagnated, 2));
 }
@@ -272,7 +272,7 @@ fn restarts_end_where_they_gain_little() {
 #[test]
 fn a_stagnating_residual_is_recomputed() {
     for contracts in [false, true] {
-        let mut line = Line { noise: 1e-5, contracts, ..Line::easy(0.0) };
+        let mut line = TridiagonalSystem { noise: 1e-5, contracts, ..TridiagonalSystem::well_conditioned(0.0) };
         let solved = line.solve_to(1e-10);
         if contracts {
             assert_eq!(solved.end.reason, StopReason::Stagnated);
@@ -286,9 +286,9 @@ fn a_stagnating_residual_is_recomputed() {
 
 #[test]
 fn restarts_of_several_runs_count_together() {
-    let mut at = State { norm: 1.0, ..somewhere() };
+    let mut at = State { norm: 1.0, ..state_within_run() };
     for run in 0..=MOST_RESTARTS {
-        at = at.again(1.0, 0);
+        at = at.for_another_run(1.0, 0);
         assert!(at.may_start(), "a run begins without a previous restart norm");
         at.begin();
         at.count_restart();
@@ -299,8 +299,8 @@ fn restarts_of_several_runs_count_together() {
 
 /// From the second restart of a run on, each restart must halve the residual.
 #[test]
-fn restarts_that_gain_little_end_the_run() {
-    let mut at = somewhere();
+fn later_restarts_must_halve_the_residual() {
+    let mut at = state_within_run();
     at.begin();
     at.count_restart();
     at.norm = 0.9;
@@ -316,7 +316,7 @@ fn restarts_that_gain_little_end_the_run() {
 /// Every restart increases the residual by 50 %. The caller keeps the first x.
 #[test]
 fn the_best_iterate_is_kept() {
-    let mut line = Line::easy(1.5);
+    let mut line = TridiagonalSystem::well_conditioned(1.5);
     let solved = line.solve_to(1e-8);
     assert_eq!(solved.end.reason, StopReason::Stagnated);
     assert_eq!(solved.offered.len(), 1);
@@ -326,7 +326,7 @@ fn the_best_iterate_is_kept() {
 
 #[test]
 fn every_better_iterate_is_offered_once() {
-    let solved = Line::easy(1e-2).solve_to(1e-13);
+    let solved = TridiagonalSystem::well_conditioned(1e-2).solve_to(1e-13);
     assert_eq!(solved.offered.len(), MOST_RESTARTS);
     assert!(solved.offered.is_sorted_by(|a, b| a > b), "{:?}", solved.offered);
     assert_eq!(Some(&solved.best), solved.offered.last());
@@ -336,7 +336,7 @@ fn every_better_iterate_is_offered_once() {
 fn reported_convergence_is_confirmed() {
     let (error, rel_tol) = (0.05, 1e-3);
     for norm in [Norm::True2, Norm::Preconditioned] {
-        let mut line = Line::easy(error);
+        let mut line = TridiagonalSystem::well_conditioned(error);
         let test = Test { norm, max_iter: 4, ..line.test(1e-14) };
         let end = line.solve(&test).unwrap().end;
         // M = 4 I, so the preconditioned norm is half the 2-norm.
@@ -346,7 +346,7 @@ fn reported_convergence_is_confirmed() {
         assert!(!close(end.norm, line.history[3] * test.reference), "{norm:?}: it was drifted");
     }
 
-    let mut line = Line::easy(error);
+    let mut line = TridiagonalSystem::well_conditioned(error);
     let test = Test { confirms: false, ..line.test(rel_tol) };
     let solved = line.solve(&test).unwrap();
     assert_eq!((solved.end.reason, solved.restarts), (StopReason::Converged, 0), "the caller confirms");
@@ -355,7 +355,7 @@ fn reported_convergence_is_confirmed() {
 
 #[test]
 fn the_observer_stops_the_loop() {
-    let mut line = Line { stop_at: 3, ..Line::easy(0.0) };
+    let mut line = TridiagonalSystem { stop_at: 3, ..TridiagonalSystem::well_conditioned(0.0) };
     let end = line.solve_to(1e-14).end;
     assert_eq!((end.iterations, end.reason), (3, StopReason::Monitor));
     assert!(close(end.norm, line.true_norm()));
@@ -365,8 +365,8 @@ fn the_observer_stops_the_loop() {
 /// replacement, it does not.
 #[test]
 fn residual_replacement_saves_restarts() {
-    let mut recurred = Line::easy(1e-6);
-    let mut replaced = Line { single: true, ..Line::easy(1e-6) };
+    let mut recurred = TridiagonalSystem::well_conditioned(1e-6);
+    let mut replaced = TridiagonalSystem { single: true, ..TridiagonalSystem::well_conditioned(1e-6) };
     let (without, with) = (recurred.solve_to(1e-12), replaced.solve_to(1e-12));
     assert_eq!((without.end.reason, with.end.reason), (StopReason::Converged, StopReason::Converged));
     assert_eq!((recurred.replaced, with.restarts), (0, 1), "one is the confirmation");
@@ -374,8 +374,13 @@ fn residual_replacement_saves_restarts() {
 }
 
 /// Returns a state within a run, with rho = <r, r> = 1.
-fn somewhere() -> State {
-    State { rho: 1.0, sigma: 1.0, largest_rho: 1.0, ..State::new(Line::easy(0.0).test(1e-14), 1.0, 7) }
+fn state_within_run() -> State {
+    State {
+        rho: 1.0,
+        sigma: 1.0,
+        largest_rho: 1.0,
+        ..State::new(TridiagonalSystem::well_conditioned(0.0).test(1e-14), 1.0, 7)
+    }
 }
 
 /// Returns the state `from` after `State::begin`.
@@ -394,7 +399,7 @@ fn codes_lead_to_the_same_next_step_in_every_state() {
     };
     let restarts = |at: &State, code| matches!(at.next(code), Next::Restart);
     for (recurred, stopped, confirms) in (0..8).map(|k| (k & 1 > 0, k & 2 > 0, k & 4 > 0)) {
-        let at = State { recurred, stopped, ..somewhere() };
+        let at = State { recurred, stopped, ..state_within_run() };
         let at = State { test: Test { confirms, ..at.test }, ..at };
         let case = format!("recurred {recurred}, stopped {stopped}, confirms {confirms}");
         assert!(matches!(at.next(Code::Running), Next::Iterate) && matches!(at.next(Code::Changed), Next::Change));
@@ -415,8 +420,8 @@ fn codes_lead_to_the_same_next_step_in_every_state() {
 }
 
 #[test]
-fn residual_replacement_is_due_after_a_fall_and_after_many_iterations() {
-    let at = started(somewhere());
+fn residual_replacement_is_due_after_a_decrease_or_many_iterations() {
+    let at = started(state_within_run());
     assert!(!at.is_replacement_due());
     let fallen = 0.9 * REPLACEMENT_DECREASE;
     assert!(State { norm2: fallen, ..at }.is_replacement_due(), "the norm has fallen");
@@ -433,12 +438,12 @@ fn residual_replacement_is_due_after_a_fall_and_after_many_iterations() {
 /// The decrease of <r, r> is relative to its largest value since the last replacement.
 #[test]
 fn decrease_is_relative_to_the_largest_residual() {
-    let mut line = Line { single: true, ..Line::easy(0.0) };
+    let mut line = TridiagonalSystem { single: true, ..TridiagonalSystem::well_conditioned(0.0) };
     line.residual(Iterate::X);
     line.precondition();
     line.combine(VectorId::P, 0.0, &[(1.0, VectorId::Z)]);
     line.multiply();
-    let mut at = State { alpha: 1e3, ..started(somewhere()) };
+    let mut at = State { alpha: 1e3, ..started(state_within_run()) };
     iterate(&mut line, &mut at);
     assert!(line.replaced == 0 && at.norm2 > 1e6, "{:e}", at.norm2);
     assert!(State { norm2: 1e-3, rho: 1.0, ..at }.is_replacement_due());
@@ -446,15 +451,15 @@ fn decrease_is_relative_to_the_largest_residual() {
     at.iterations += REPLACEMENT_INTERVAL;
     iterate(&mut line, &mut at);
     assert_eq!(line.replaced, 1);
-    let exact = at.exact;
-    assert!(close(exact.norm2.sqrt(), line.true_norm()) && exact.peak == exact.norm2);
-    assert!(!State { norm2: 0.5 * exact.norm2, rho: exact.rho, ..at }.is_replacement_due());
+    let true_residual = at.true_residual;
+    assert!(close(true_residual.norm2.sqrt(), line.true_norm()) && true_residual.peak == true_residual.norm2);
+    assert!(!State { norm2: 0.5 * true_residual.norm2, rho: true_residual.rho, ..at }.is_replacement_due());
 }
 
 /// Returns the decision after a replacement. The recomputed <r, r> is `norm2`, and the recurred value is 1. At the
 /// previous replacement, <r, r> was `before`. rho changes from 1 to `rho`. The previous direction had `beta`.
-fn direction(norm2: f64, before: f64, rho: f64, beta: f64) -> Option<bool> {
-    let mut at = State { norm2: before, beta, ..started(State { norm2: before, ..somewhere() }) };
+fn direction_after_replacement(norm2: f64, before: f64, rho: f64, beta: f64) -> Option<bool> {
+    let mut at = State { norm2: before, beta, ..started(State { norm2: before, ..state_within_run() }) };
     let replaced = at.replace(1.0, norm2);
     assert!(!replaced.grown && at.alpha == 0.0);
     at.stays_conjugate(replaced, rho)
@@ -464,26 +469,26 @@ fn direction(norm2: f64, before: f64, rho: f64, beta: f64) -> Option<bool> {
 fn drift_resets_the_direction_or_restarts() {
     let (far, near) = (1.01 * DRIFT, 0.99 * DRIFT);
     let before = 2.0 / SUFFICIENT_DECREASE;
-    assert_eq!(direction(near, before, 0.1, 0.5), Some(true));
-    assert_eq!(direction(1.0 / near, before, 0.1, 0.5), Some(true));
-    assert_eq!(direction(far, before, 0.1, 0.5), Some(false));
-    assert_eq!(direction(1.0 / far, before, 0.1, 0.5), Some(false));
-    assert_eq!(direction(1.0, before, 1.01 * RHO_DRIFT, 0.5), Some(false));
-    assert_eq!(direction(far, 1.0, 0.1, 0.5), None, "nothing was decreased");
-    assert_eq!(direction(1.0, 1.0, 1.01 * RHO_DRIFT, 0.5), None);
+    assert_eq!(direction_after_replacement(near, before, 0.1, 0.5), Some(true));
+    assert_eq!(direction_after_replacement(1.0 / near, before, 0.1, 0.5), Some(true));
+    assert_eq!(direction_after_replacement(far, before, 0.1, 0.5), Some(false));
+    assert_eq!(direction_after_replacement(1.0 / far, before, 0.1, 0.5), Some(false));
+    assert_eq!(direction_after_replacement(1.0, before, 1.01 * RHO_DRIFT, 0.5), Some(false));
+    assert_eq!(direction_after_replacement(far, 1.0, 0.1, 0.5), None, "nothing was decreased");
+    assert_eq!(direction_after_replacement(1.0, 1.0, 1.01 * RHO_DRIFT, 0.5), None);
 }
 
 #[test]
 fn unpredicted_growth_resets_the_direction() {
     let (rho, beta) = (1.01 * FAST_DECREASE, 0.99 * FAST_DECREASE / UNPREDICTED_GROWTH);
-    assert_eq!(direction(1.0, 1.0, rho, beta), Some(false));
-    assert_eq!(direction(1.0, 1.0, 0.98 * rho, beta), Some(true), "it has fallen");
-    assert_eq!(direction(1.0, 1.0, rho, 1.1 * beta), Some(true), "beta predicted the growth");
-    assert_eq!(direction(1.0, 1.0, rho, 0.0), Some(true), "p was z");
+    assert_eq!(direction_after_replacement(1.0, 1.0, rho, beta), Some(false));
+    assert_eq!(direction_after_replacement(1.0, 1.0, 0.98 * rho, beta), Some(true), "it has fallen");
+    assert_eq!(direction_after_replacement(1.0, 1.0, rho, 1.1 * beta), Some(true), "beta predicted the growth");
+    assert_eq!(direction_after_replacement(1.0, 1.0, rho, 0.0), Some(true), "p was z");
 
     // `grown` compares <r, r> with its value at the previous replacement. It is false if r was not replaced since the
     // start.
-    let mut at = started(State { norm2: 1e-6, ..somewhere() });
+    let mut at = started(State { norm2: 1e-6, ..state_within_run() });
     at.iterations = 8;
     assert!(!at.replace(1.0, 1.0).grown, "from the start itself");
     at.iterations = 9;
@@ -491,31 +496,31 @@ fn unpredicted_growth_resets_the_direction() {
     let away = at.replace(1.01 * EXCESSIVE_GROWTH, 1.01 * EXCESSIVE_GROWTH);
     assert!(away.grown);
     let (drifted, decreased) = (false, false);
-    assert_eq!(somewhere().stays_conjugate(Replaced { drifted, decreased, ..away }, 0.1), Some(false));
+    assert_eq!(state_within_run().stays_conjugate(Replaced { drifted, decreased, ..away }, 0.1), Some(false));
 }
 
 #[test]
-fn squares_that_are_rounding_are_no_breakdown() {
-    let mut line = Line::easy(0.0);
+fn nonpositive_squares_at_the_rounding_level_are_no_breakdown() {
+    let mut line = TridiagonalSystem::well_conditioned(0.0);
     let test = Test { definite: false, ..line.test(1e-10) };
-    let at = State { test, ..somewhere() };
+    let at = State { test, ..state_within_run() };
     let mut explains = |test: &Test, at: &State, quantity, square| {
         is_rounding(&mut line, &State { test: *test, ..*at }, quantity, square)
     };
     let small = 0.9 * NEGLIGIBLE;
-    assert!(explains(&test, &at, SQUARE, -small), "relative to the largest");
-    assert!(!explains(&test, &at, SQUARE, small), "positive");
-    assert!(!explains(&test, &at, SQUARE, -2.0 * small));
-    assert!(!explains(&test, &at, SQUARE, f64::NAN));
-    assert!(explains(&test, &at, ENERGY, -small), "relative to the largest, of the same unit");
-    assert!(!explains(&Test { same_unit: false, ..test }, &at, ENERGY, -small), "of another");
+    assert!(explains(&test, &at, RHO_NAME, -small), "relative to the largest");
+    assert!(!explains(&test, &at, RHO_NAME, small), "positive");
+    assert!(!explains(&test, &at, RHO_NAME, -2.0 * small));
+    assert!(!explains(&test, &at, RHO_NAME, f64::NAN));
+    assert!(explains(&test, &at, SIGMA_NAME, -small), "relative to the largest, of the same unit");
+    assert!(!explains(&Test { same_unit: false, ..test }, &at, SIGMA_NAME, -small), "of another");
     let start = State { iterations: 0, ..at };
-    assert!(explains(&test, &start, ENERGY, 0.0), "of A nearly singular");
-    assert!(!explains(&Test { general: true, ..test }, &start, ENERGY, 0.0), "of A indefinite");
-    assert!(explains(&Test { general: true, ..test }, &at, ENERGY, 0.0), "later");
-    assert!(explains(&test, &State { norm2: 0.0, ..at }, SQUARE, -1.0), "the residual has vanished");
-    assert!(explains(&Test { definite: true, ..test }, &at, SQUARE, -1.0), "M is known");
-    assert!(!explains(&Test { definite: true, ..test }, &at, ENERGY, -1.0), "of A that says nothing");
+    assert!(explains(&test, &start, SIGMA_NAME, 0.0), "of A nearly singular");
+    assert!(!explains(&Test { may_be_indefinite: true, ..test }, &start, SIGMA_NAME, 0.0), "of A indefinite");
+    assert!(explains(&Test { may_be_indefinite: true, ..test }, &at, SIGMA_NAME, 0.0), "later");
+    assert!(explains(&test, &State { norm2: 0.0, ..at }, RHO_NAME, -1.0), "the residual has vanished");
+    assert!(explains(&Test { definite: true, ..test }, &at, RHO_NAME, -1.0), "M is known");
+    assert!(!explains(&Test { definite: true, ..test }, &at, SIGMA_NAME, -1.0), "of A that says nothing");
 
     // The magnitudes of the terms of p'Ap sum to at most `terms`. p'Ap is within, or just above, the rounding error of
     // this sum.
@@ -523,17 +528,17 @@ fn squares_that_are_rounding_are_no_breakdown() {
     let terms = 2.0 * test.center_max * 30.0;
     let energy = |part: f64| -part * terms * ROUNDING_FACTOR * f64::EPSILON;
     let large = State { largest_rho: 1e-30, ..at };
-    assert!(is_rounding(&mut line, &large, ENERGY, energy(0.9)));
-    assert!(!is_rounding(&mut line, &large, ENERGY, energy(1.1)));
+    assert!(is_rounding(&mut line, &large, SIGMA_NAME, energy(0.9)));
+    assert!(!is_rounding(&mut line, &large, SIGMA_NAME, energy(1.1)));
 
     line.single = true;
-    assert!(is_rounding(&mut line, &at, SQUARE, -1.0), "single precision");
-    assert!(!is_rounding(&mut line, &start, SQUARE, -1.0));
+    assert!(is_rounding(&mut line, &at, RHO_NAME, -1.0), "single precision");
+    assert!(!is_rounding(&mut line, &start, RHO_NAME, -1.0));
 }
 
 #[test]
 fn an_indefinite_matrix_is_a_breakdown() {
-    let mut line = Line::new(30, |i| if i == 12 { -4.0 } else { 4.0 });
+    let mut line = TridiagonalSystem::new(30, |i| if i == 12 { -4.0 } else { 4.0 });
     let test = Test { definite: false, ..line.test(1e-10) };
     assert!(matches!(line.solve(&test), Err(Error::Breakdown { .. })));
 }
@@ -543,9 +548,9 @@ fn an_indefinite_matrix_is_a_breakdown() {
 #[test]
 fn a_breakdown_names_a_reported_iteration() {
     for norm in [Norm::True2, Norm::Preconditioned] {
-        let mut line = Line { definite_for: 5, ..Line::new(30, |_| 4.0) };
+        let mut line = TridiagonalSystem { definite_applications: 5, ..TridiagonalSystem::new(30, |_| 4.0) };
         let test = Test { norm, definite: false, ..line.test(1e-10) };
-        let Err(Error::Breakdown { quantity: SQUARE, iteration, .. }) = line.solve(&test) else {
+        let Err(Error::Breakdown { quantity: RHO_NAME, iteration, .. }) = line.solve(&test) else {
             panic!("M is negative in its sixth application");
         };
         assert_eq!(iteration, line.history.len(), "{norm:?}");
@@ -556,8 +561,8 @@ fn a_breakdown_names_a_reported_iteration() {
 /// If M alternates between two matrices, the flexible beta needs 33 iterations. The standard rho / rho_old needs 65.
 #[test]
 fn a_family_may_have_a_flexible_beta() {
-    let mut plain = Line { changes: true, ..Line::new(30, |_| 3.0) };
-    let mut flexible = Line { changes: true, flexible: true, ..Line::new(30, |_| 3.0) };
+    let mut plain = TridiagonalSystem { changes: true, ..TridiagonalSystem::new(30, |_| 3.0) };
+    let mut flexible = TridiagonalSystem { changes: true, flexible: true, ..TridiagonalSystem::new(30, |_| 3.0) };
     let (plain, flexible) = (plain.solve_to(1e-8).end, flexible.solve_to(1e-8).end);
     assert_eq!(flexible.reason, StopReason::Converged);
     assert!(3 * flexible.iterations < 2 * plain.iterations, "{} {}", flexible.iterations, plain.iterations);
@@ -569,8 +574,8 @@ fn a_family_may_have_a_flexible_beta() {
 fn a_family_may_project_its_operator() {
     let n = 40;
     let center = |i: usize| if i == 0 || i == n - 1 { 1.0 + 1e-9 } else { 2.0 + 1e-9 };
-    let mut whole = Line::new(n, center);
-    let mut deflated = Line { deflated: true, ..Line::new(n, center) };
+    let mut whole = TridiagonalSystem::new(n, center);
+    let mut deflated = TridiagonalSystem { deflated: true, ..TridiagonalSystem::new(n, center) };
     let (end, without) = (deflated.solve_to(1e-10).end, whole.solve_to(1e-10).end);
     assert_eq!(end.reason, StopReason::Converged);
     assert!(end.iterations < without.iterations, "{} {}", end.iterations, without.iterations);

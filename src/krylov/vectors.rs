@@ -16,14 +16,14 @@ impl VectorId {
     /// r = b - A x.
     pub const R: Self = Self(2);
     /// Search direction p of PCG.
-    pub const P: Self = Self::own(0);
+    pub const P: Self = Self::work(0);
     /// q = A p of PCG.
-    pub const Q: Self = Self::own(1);
+    pub const Q: Self = Self::work(1);
     /// z = M^-1 r of PCG.
-    pub const Z: Self = Self::own(2);
+    pub const Z: Self = Self::work(2);
 
     /// Returns the vector number of work vector `k` of a method, counted from 0.
-    pub const fn own(k: usize) -> Self {
+    pub const fn work(k: usize) -> Self {
         Self(3 + k)
     }
 }

@@ -29,7 +29,7 @@ fn splitmix(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+const SPLIT_MIX_INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 fn unit(state: u64) -> f64 {
     (splitmix(state) >> 11) as f64 / (1u64 << 53) as f64
@@ -70,9 +70,9 @@ fn random_dominant(n: usize, count: usize, symmetric: bool) -> Vec<Vec<(usize, f
     let mut state = 42u64;
     for i in 0..n {
         for _ in 0..count {
-            state = state.wrapping_add(STEP);
+            state = state.wrapping_add(SPLIT_MIX_INCREMENT);
             let j = (splitmix(state) % n as u64) as usize;
-            state = state.wrapping_add(STEP);
+            state = state.wrapping_add(SPLIT_MIX_INCREMENT);
             let value = 2.0 * unit(state) - 1.0;
             if i != j {
                 *rows[i].entry(j).or_insert(0.0) += value;
@@ -130,7 +130,7 @@ impl System {
             threshold: 1e-6 * size,
             reference: size,
             max_iter: 10_000,
-            centers: false,
+            subtracts_means: false,
             rounding: 0.0,
             vanishing: 0.0,
             center_max: 1.0,
@@ -138,7 +138,7 @@ impl System {
             confirms: false,
             divergence: 1e10 * size,
             same_unit: false,
-            general: true,
+            may_be_indefinite: true,
         }
     }
 }
@@ -218,7 +218,7 @@ impl KrylovSteps for System {
 
     fn fill_random(&mut self, to: VectorId, seed: u64) {
         for (i, v) in self.vectors[to.0].iter_mut().enumerate() {
-            *v = 2.0 * unit(seed.wrapping_add((i as u64 + 1).wrapping_mul(STEP))) - 1.0;
+            *v = 2.0 * unit(seed.wrapping_add((i as u64 + 1).wrapping_mul(SPLIT_MIX_INCREMENT))) - 1.0;
         }
     }
 }
@@ -381,14 +381,14 @@ fn idr_solves_small_systems() {
 }
 
 #[test]
-fn minres_refuses_an_indefinite_m() {
+fn minres_rejects_an_indefinite_m() {
     let mut s = System::new(vec![vec![(0, -1.0)], vec![(1, -2.0)]], true, false, 7);
     assert!(matches!(run(&mut s, "minres"), Err(Error::Breakdown { .. })));
 }
 
 /// In the first iteration, <z, A z> is negative for M = I, and <r, z> is negative for M = diagonal.
 #[test]
-fn steepest_descent_refuses_what_is_indefinite() {
+fn steepest_descent_rejects_indefinite_matrices() {
     for (jacobi, quantity) in [(false, "p'Ap"), (true, "r'M^-1 r")] {
         let mut s = System::new(vec![vec![(0, -1.0)], vec![(1, -2.0)]], jacobi, false, 7);
         match run(&mut s, "steepest_descent") {

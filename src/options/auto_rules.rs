@@ -18,7 +18,7 @@ pub mod limits {
     ///
     /// The V-cycle is then 5 to 30 % faster than other cycles, and takes half their setup time because no condition
     /// numbers are estimated.
-    pub const SMALL_GRID: usize = 16_384;
+    pub const SMALL_GRID_NODES: usize = 16_384;
     /// `precision` of `rrb_`: largest ratio of two centers for which bf16 is used.
     ///
     /// Above this ratio, variable coefficients need more iterations (53 instead of 39 at 1e7). At 1e12, f32 sweeps
@@ -64,15 +64,15 @@ pub mod limits {
     /// `null_space=constant`: a row sum is zero if its magnitude is at most this fraction of the center.
     pub const ASSERTED_ZERO_ROW_SUM: f64 = 1e-6;
 
-    /// `coarsening` of `dpcg_`: a direction is coarsened if its couplings are at least 1 / `SEMI` times those of the
-    /// strongest direction.
-    pub const SEMI: f64 = 3.0;
+    /// `coarsening` of `dpcg_`: a direction is coarsened if its couplings are at least 1 / `SEMICOARSENING_RATIO` times
+    /// those of the strongest direction.
+    pub const SEMICOARSENING_RATIO: f64 = 3.0;
     /// `deflation` of `dpcg_`: a coupling is strong if it exceeds this multiple of the smallest coupling of its
     /// direction. In a two-phase flow, the smallest coupling belongs to the heavier phase.
-    pub const STRONG: f64 = 30.0;
+    pub const STRONG_COUPLING_RATIO: f64 = 30.0;
     /// `deflation` of `dpcg_`: largest number of components of strong couplings that is deflated. With more components,
     /// E costs more time than it saves.
-    pub const MANY_COMPONENTS: usize = 1000;
+    pub const MOST_DEFLATED_COMPONENTS: usize = 1000;
     /// `deflation` of `dpcg_`: largest ratio of the smallest to the largest coupling of a direction for which
     /// components are deflated. At such ratios, multigrid alone needs more iterations. The texts on `auto` and the
     /// reason `contrast` name this ratio the contrast.
@@ -87,10 +87,10 @@ pub mod limits {
     pub const MANY_UNRESOLVED: usize = 12;
     /// `coarse_solver` of `dpcg_`: largest number of deflation vectors for which E is inverted on the CPU. A product
     /// with the inverse then reads at most 8 MB.
-    pub const INVERTED: usize = 1024;
+    pub const MOST_INVERTED_VECTORS: usize = 1024;
     /// `coarse_solver` of `dpcg_`: largest number of deflation vectors for which E is inverted on a device. A product
     /// then reads 134 MB in 0.05 ms. A Cholesky factor is applied on the host, in 0.8 ms.
-    pub const INVERTED_ON_DEVICE: usize = 4096;
+    pub const MOST_INVERTED_VECTORS_ON_DEVICE: usize = 4096;
 
     /// `block_solver` of `smoother_`: largest condition number of the scaling D for which `auto` selects sine
     /// transforms.
@@ -98,12 +98,15 @@ pub mod limits {
     /// D makes a one-dimensional operator of a block symmetric. With b cells per side and couplings l and u to the two
     /// neighbours, its condition number is max(l/u, u/l)^((b-1)/2). The relative error is about 2e-16 times this
     /// number, so the limit 300 keeps it below 1e-13.
-    pub const MOST_SCALING: f64 = 300.0;
+    pub const MOST_SCALING_CONDITION: f64 = 300.0;
     /// `block_solver` of `smoother_`: largest condition number of the scaling D for which `fast_diagonalization`, which
     /// uses sine transforms, may be requested. At this limit, four of the sixteen digits are inaccurate. The limit also
     /// keeps all entries of D and D^-1 finite.
-    pub const PERMITTED_SCALING: f64 = 1e4;
+    pub const PERMITTED_SCALING_CONDITION: f64 = 1e4;
 
+    /// `backend` of `sparse_`: smallest number of entries for which a device is used; `None` selects the CPU for every
+    /// matrix. The number must be measured: a device needs the time of the upload, and of launches per iteration.
+    pub const SPARSE_DEVICE_ENTRIES: Option<usize> = None;
     /// `preconditioner` of `sparse_`: smallest number of rows for which amg is used.
     ///
     /// Time of setup and solve with amg, relative to ic0: near this number of rows, 1.33 for a cube of 47^3 nodes
@@ -115,8 +118,9 @@ pub mod limits {
 
 use limits::{
     AMG_ROWS, AMLI_CONDITION, AMLI_GROWTH, AMLI_JUMP_CONDITION, AMLI_JUMP_NODES, AMLI_LEAST_CONDITION, BF16_CONTRAST,
-    BF16_CONTRAST_SINGULAR, DPCG_DEVICE_CELLS, INVERTED, INVERTED_ON_DEVICE, MANY_COMPONENTS, MANY_UNRESOLVED,
-    MOST_DIAGONALS, MOST_SCALING, RRB_DEVICE_NODES, SEMI, SMALL_COUPLING_RATIO, SMALL_GRID, STRONG, SWITCH_ITERATIONS,
+    BF16_CONTRAST_SINGULAR, DPCG_DEVICE_CELLS, MANY_UNRESOLVED, MOST_DEFLATED_COMPONENTS, MOST_DIAGONALS,
+    MOST_INVERTED_VECTORS, MOST_INVERTED_VECTORS_ON_DEVICE, MOST_SCALING_CONDITION, RRB_DEVICE_NODES,
+    SEMICOARSENING_RATIO, SMALL_COUPLING_RATIO, SMALL_GRID_NODES, STRONG_COUPLING_RATIO, SWITCH_ITERATIONS,
     SWITCH_ITERATIONS_ON_DEVICE, THIN_CELLS, ZERO_ROW_SUM,
 };
 
@@ -175,7 +179,7 @@ fn rrb_cycle() -> AutoRule {
         opt::CYCLE,
         Family::Rrb,
         &[
-            ("v", &format!("nx * ny < {}", grouped(SMALL_GRID))),
+            ("v", &format!("nx * ny < {}", grouped(SMALL_GRID_NODES))),
             ("v", "`lumping` or `relaxation` does not have its default value"),
             (
                 "aggregation",
@@ -244,7 +248,7 @@ fn rrb() -> [AutoRule; 4] {
             family,
             &[
                 ("f32", "the cycle is aggregation"),
-                ("f64", &format!("nx * ny < {}", grouped(SMALL_GRID))),
+                ("f64", &format!("nx * ny < {}", grouped(SMALL_GRID_NODES))),
                 ("f64", "`lumping` or `relaxation` does not have its default value"),
                 ("f64", &format!("the ratio of the largest to the smallest center is above {BF16_CONTRAST:e}")),
                 ("f64", &format!("there is a singular component, and this ratio is above {BF16_CONTRAST_SINGULAR:e}")),
@@ -285,19 +289,19 @@ fn dpcg_preconditioner() -> AutoRule {
         ],
         &[
             &format!(
-                "A coupling is strong if it exceeds {STRONG} times the smallest coupling of the same direction. A \
-                 component of strong couplings is a group of at least two cells that are connected by strong \
-                 couplings. The component is unresolved if coarse grids do not resolve it."
+                "A coupling is strong if it exceeds {STRONG_COUPLING_RATIO} times the smallest coupling of the same \
+                 direction. A component of strong couplings is a group of at least two cells that are connected by \
+                 strong couplings. The component is unresolved if coarse grids do not resolve it."
             ),
             &format!(
-                "Cells are flat if the couplings of one direction are weaker than 1/{SEMI} times the couplings of the \
-                 strongest direction."
+                "Cells are flat if the couplings of one direction are weaker than 1/{SEMICOARSENING_RATIO} times the \
+                 couplings of the strongest direction."
             ),
             &format!(
                 "Components are not deflated if there are more than {} components of strong couplings and the contrast \
                  is at most {SMALL_COUPLING_RATIO:e}. The contrast is the ratio of the smallest to the largest \
                  coupling of a direction.",
-                grouped(MANY_COMPONENTS)
+                grouped(MOST_DEFLATED_COMPONENTS)
             ),
             "If the allocation of memory for `amg` fails, `multigrid` is used instead.",
             "`RRB_INFO_AUTO_REASON` reports the condition that determined the choice.",
@@ -342,7 +346,7 @@ fn dpcg() -> [AutoRule; 6] {
                     &format!(
                         "the preconditioner is multigrid, and the number of components of strong couplings is not in \
                          [2, {}]",
-                        grouped(MANY_COMPONENTS)
+                        grouped(MOST_DEFLATED_COMPONENTS)
                     ),
                 ),
                 (
@@ -367,8 +371,8 @@ fn dpcg() -> [AutoRule; 6] {
                 (
                     "inverse",
                     &format!(
-                        "there are at most {INVERTED} deflation vectors on the CPU, or at most {INVERTED_ON_DEVICE} \
-                         deflation vectors on a device"
+                        "there are at most {MOST_INVERTED_VECTORS} deflation vectors on the CPU, or at most \
+                         {MOST_INVERTED_VECTORS_ON_DEVICE} deflation vectors on a device"
                     ),
                 ),
                 ("cholesky", OTHERWISE),
@@ -396,7 +400,7 @@ fn smoother() -> [AutoRule; 4] {
                     "fast_diagonalization",
                     &format!(
                         "a diagonal scaling makes the stencil symmetric in x, y and z, and the condition number of the \
-                         scaling on a block is below {MOST_SCALING}"
+                         scaling on a block is below {MOST_SCALING_CONDITION}"
                     ),
                 ),
                 ("dense", OTHERWISE),
@@ -433,6 +437,8 @@ fn sparse() -> [AutoRule; 6] {
             family,
             &[
                 ("none", "the solver is `jacobi`, `gauss_seidel` or `sor`"),
+                ("none", "the backend is `cuda`, and a diagonal entry is zero"),
+                ("jacobi", "the backend is `cuda`"),
                 ("none", "the solver is `cg`, `steepest_descent` or `minres`, and a diagonal entry is zero"),
                 (
                     "amg",

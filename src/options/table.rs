@@ -48,9 +48,9 @@ const SPARSE_PRECONDITIONERS: &[(&str, i64)] = {
 };
 
 /// Largest number of rows and columns of a block of format bsr.
-pub const MOST_BLOCK: usize = 32;
+pub const MOST_BLOCK_ROWS: usize = 32;
 /// Largest number of rows of a slice of format sell.
-pub const MOST_SLICE: usize = 256;
+pub const MOST_SLICE_ROWS: usize = 256;
 
 impl Family {
     /// Returns the prefix of the functions of this family.
@@ -85,7 +85,7 @@ impl Family {
         match self {
             Self::Rrb => "it solves 2D grid systems to a tolerance",
             Self::Dpcg => "it solves 3D grid systems to a tolerance",
-            Self::Sparse => "it solves general systems on the host and tests the 2-norm",
+            Self::Sparse => "it solves general systems and tests the 2-norm",
             Self::Smoother => "smoother_apply runs a given number of sweeps and tests no tolerance",
         }
     }
@@ -103,7 +103,13 @@ impl Family {
     }
 
     /// Returns the error about an option or result (`what`) that this family lacks and `others` have.
-    pub(super) fn foreign(self, what: &str, name: &str, key: i32, others: impl Iterator<Item = Self> + Clone) -> Error {
+    pub(super) fn error_of_foreign_key(
+        self,
+        what: &str,
+        name: &str,
+        key: i32,
+        others: impl Iterator<Item = Self> + Clone,
+    ) -> Error {
         let start = format_args!("{} has no {what} {name}", self.prefix());
         let message = match Self::home(key) {
             None => formatted(format_args!("{start}: {}", self.instead()), MESSAGE),
@@ -282,24 +288,24 @@ const fn real(default: f64, min: f64, max: f64, open: bool) -> Kind {
     Kind::Real { default, min, max, open }
 }
 
-const SWITCH_OFF: Kind = int(0, 0, 1);
+const OFF_BY_DEFAULT: Kind = int(0, 0, 1);
 
 /// Returns the kind of an option whose choices are the first `count` names only.
-const fn first(names: &'static [(&'static str, i64)], count: usize) -> Kind {
+const fn first_choices(names: &'static [(&'static str, i64)], count: usize) -> Kind {
     Kind::Choice(names.split_at(count).0)
 }
 
 options! {
-    BACKEND = 100 "backend" Factorize GRIDS Kind::Choice(Backend::NAMES), SPARSE first(Backend::NAMES, 2);
+    BACKEND = 100 "backend" Factorize GRIDS Kind::Choice(Backend::NAMES), SPARSE first_choices(Backend::NAMES, 3);
         "Backend that runs the solver. `cpu` runs on the CPU, and `cuda` runs on a CUDA device. `reference` is a \
          simple backend for tests, which runs on the CPU with one thread. For `auto`, see the rules of `auto`.";
-    DEVICE = 101 "device" Factorize GRIDS int(0, 0, 1023); "ordinal of the CUDA device that the handle uses";
+    DEVICE = 101 "device" Factorize ALL int(0, 0, 1023); "ordinal of the CUDA device that the handle uses";
     THREADS = 102 "threads" Factorize ALL int(0, 0, 4096);
         "Number of threads. With 0, the library reads the environment variables RRBSOLVER_NUM_THREADS, \
          SLURM_CPUS_PER_TASK and OMP_NUM_THREADS in this order. The first variable that is set to a positive number \
          determines the number of threads. If there is no such variable, the library uses one thread per core in the \
          affinity mask of the process.";
-    MEMORY = 103 "memory" Now GRIDS Kind::Choice(Memory::NAMES);
+    MEMORY = 103 "memory" Now ALL Kind::Choice(Memory::NAMES);
         "Memory space of the caller's arrays. With `auto`, the library queries the CUDA driver for the memory space \
          of each array.";
     REL_TOL = 104 "rel_tol" Now SOLVERS real(1e-6, 0.0, 1.0, true);
@@ -326,7 +332,7 @@ options! {
         "Checks of input arrays. With 0, input arrays are not checked. With 1, NaN and infinity are errors, and \
          nonzero couplings to nodes outside the grid are logged once per handle. With 2, these couplings are also \
          errors. In smoother_ and sparse_, 2 has the effect of 1. For any value, sparse_ checks the matrix entries.";
-    CHECK_COMPATIBILITY = 111 "check_compatibility" Now STENCILS SWITCH_OFF;
+    CHECK_COMPATIBILITY = 111 "check_compatibility" Now STENCILS OFF_BY_DEFAULT;
         "Check of b on each singular component, before the mean of b is subtracted. With 0, b is not checked. With 1, \
          |sum b| > 1e-10 ||b||_1 is an error.";
     VERBOSITY = 112 "verbosity" Now ALL int(0, 0, 2);
@@ -359,7 +365,8 @@ options! {
     COMPENSATION = 207 "compensation" Factorize RRB Kind::Choice(Compensation::NAMES);
         "Treatment of positive off-diagonal entries in M. With `always`, these entries are moved to the diagonal. \
          With `never`, these entries are unchanged. For `auto`, see the rules of `auto`.";
-    PRECISION = 208 "precision" Factorize RRB Kind::Choice(Precision::NAMES), DPCG_SPARSE first(Precision::NAMES, 3);
+    PRECISION = 208 "precision" Factorize RRB Kind::Choice(Precision::NAMES),
+        DPCG_SPARSE first_choices(Precision::NAMES, 3);
         "Precision in which the preconditioner is stored. For regular 5-point systems on the CPU, `mixed` selects \
          bf16 for the preconditioner and single precision for CG. For other systems, `mixed` has the effect of \
          `bf16`. For `auto`, see the rules of `auto`.";
@@ -393,7 +400,7 @@ options! {
     STAGGER = 302 "stagger" Now SMOOTHER int(0, 0, 2);
         "Sweeps of smoother_apply in which the blocks are shifted by floor(b / 2) cells, where b is the block size. 0 \
          selects no sweeps, 1 selects the even sweeps, and 2 selects the odd sweeps. Sweeps are counted from 1.";
-    REVERSE = 303 "reverse" Now SMOOTHER SWITCH_OFF;
+    REVERSE = 303 "reverse" Now SMOOTHER OFF_BY_DEFAULT;
         "Order of the colours in a sweep. With 1, a sweep processes the colours in reverse order, for post-smoothing. \
          With 1 and `method=chaotic_gauss_seidel`, a sweep processes the blocks in reverse order.";
     BLOCK_SOLVER = 304 "block_solver" Factorize SMOOTHER Kind::Choice(BlockSolver::NAMES);
@@ -415,7 +422,7 @@ options! {
          first sweep of a group of patches overlaps the transfer of the next group. With `breadth_first`, all patches \
          are transferred before the first sweep. For `auto`, see the rules of `auto`.";
 
-    PRECONDITIONER = 400 "preconditioner" Factorize DPCG first(Preconditioner::NAMES, 8),
+    PRECONDITIONER = 400 "preconditioner" Factorize DPCG first_choices(Preconditioner::NAMES, 8),
         SPARSE Kind::Choice(SPARSE_PRECONDITIONERS);
         "Preconditioner. `neumann` is a Neumann series with `order` + 1 terms. `ic0` is incomplete Cholesky without \
          fill; in dpcg_, it runs on the CPU only. `ric` is relaxed incomplete Cholesky without fill, which runs on \
@@ -439,7 +446,7 @@ options! {
         "number of deflation boxes in y, at most ny; 0 selects the number automatically";
     SUBDOMAINS_Z = 406 "subdomains_z" Factorize DPCG int(0, 0, 65_535);
         "number of deflation boxes in z, at most nz; 0 selects the number automatically";
-    KEEP_ALL = 407 "keep_all" Factorize DPCG SWITCH_OFF;
+    KEEP_ALL = 407 "keep_all" Factorize DPCG OFF_BY_DEFAULT;
         "Use of the deflation vectors if the system is singular. With 0, the vector of one region of weak couplings \
          is omitted. With 1, all vectors are used, and the coarse matrix is shifted.";
     COARSE_SOLVER = 408 "coarse_solver" Factorize DPCG Kind::Choice(CoarseSolver::NAMES);
@@ -478,14 +485,15 @@ options! {
          `jacobi` and `ssor`.";
     BLOCKS = 505 "blocks" Factorize SPARSE int(0, 0, 2_147_483_647);
         "number of blocks with `ordering=blocks`; 0 means 16";
-    BLOCK_SIZE = 506 "block_size" Product SPARSE int(0, 0, MOST_BLOCK as i64);
+    BLOCK_SIZE = 506 "block_size" Product SPARSE int(0, 0, MOST_BLOCK_ROWS as i64);
         "Number of rows and columns per block of `format=bsr`. With 0, the library tries the numbers 2 to 6 and 8, \
          and uses the number with which the format needs the fewest bytes.";
-    SLICE = 507 "slice" Product SPARSE int(0, 0, MOST_SLICE as i64);
-        "number of rows per slice of `format=sell`, often called C in the literature; 0 means 8";
+    SLICE = 507 "slice" Product SPARSE int(0, 0, MOST_SLICE_ROWS as i64);
+        "number of rows per slice of `format=sell`, often called C in the literature; 0 means 8, and 32 for products \
+         on a device";
     SIGMA = 508 "sigma" Product SPARSE int(0, 0, 2_147_483_647);
         "Number of rows per sorting window of `format=sell`. 0 means 256 if this number saves bytes, otherwise 1 \
-         (unsorted).";
+         (unsorted). For products on a device, 4096 replaces 256.";
     RESTART = 509 "restart" Now SPARSE int(30, 1, 1000); "number of iterations of `gmres` between restarts";
     SHADOW = 510 "shadow" Now SPARSE int(4, 1, 64); "dimension s of the shadow space of `idr`";
     SHIFT = 511 "shift" Factorize SPARSE real(-1.0, -1.0, f64::MAX, false);
@@ -521,20 +529,20 @@ results! {
          product that converts the matrix to another format also sets this value, to the time of the conversion.";
     SECONDS_SOLVE = 1005 "seconds_solve" ALL true &[], "wall time, in seconds, of the last solve; in smoother_, wall \
                                                         time of the last smoother_apply";
-    SECONDS_TRANSFER = 1006 "seconds_transfer" GRIDS true &[],
+    SECONDS_TRANSFER = 1006 "seconds_transfer" ALL true &[],
         "Wall time, in seconds, of copies between host and device in the last solve. This time is part of \
          `seconds_solve`.";
     BYTES_HOST = 1007 "bytes_host" ALL false &[], "number of bytes of host memory that the handle uses";
-    BYTES_DEVICE = 1008 "bytes_device" GRIDS false &[], "number of bytes of device memory that the handle uses";
+    BYTES_DEVICE = 1008 "bytes_device" ALL false &[], "number of bytes of device memory that the handle uses";
     LAMBDA_MIN = 1009 "lambda_min" SOLVERS true &[],
         "Smallest eigenvalue of M^-1 A, estimated in the last solve by the Lanczos method. 0 means that there is no \
          estimate. In this case, the method is not `cg`, or fewer than two CG iterations had positive coefficients.";
     LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[],
         "largest eigenvalue of M^-1 A, estimated by the same method as `lambda_min`";
     BACKEND = 1011 "backend" ALL false Backend::NAMES, "backend in use";
-    DEVICE = 1012 "device" GRIDS false &[], "ordinal of the CUDA device in use; -1 means that no device is in use";
+    DEVICE = 1012 "device" ALL false &[], "ordinal of the CUDA device in use; -1 means that no device is in use";
     THREADS = 1013 "threads" ALL false &[], "number of threads in use";
-    CUDA_KERNELS = 1014 "cuda_kernels" GRIDS false &[],
+    CUDA_KERNELS = 1014 "cuda_kernels" ALL false &[],
         "1 if the library was built with CUDA kernels; 0 if the library was built with RRBSOLVER_CUDA=off";
 
     LEVELS = 1100 "levels" RRB false &[],
@@ -654,21 +662,21 @@ mod tests {
             key: 250,
             name: "steps",
             effect: Effect::Now,
-            serves: &[(RRB, SWITCH_OFF), (SMOOTHER, int(1, 0, 2))],
+            serves: &[(RRB, OFF_BY_DEFAULT), (SMOOTHER, int(1, 0, 2))],
             doc: "steps",
         };
         assert!(STEPS.families().eq([Family::Rrb, Family::Smoother]));
-        assert_eq!(STEPS.kind(Family::Rrb), Some(SWITCH_OFF));
+        assert_eq!(STEPS.kind(Family::Rrb), Some(OFF_BY_DEFAULT));
         assert_eq!(STEPS.kind(Family::Smoother), Some(int(1, 0, 2)));
         assert_eq!(STEPS.meaning(), "steps (also in smoother_)");
-        let error = Family::Smoother.foreign("option", STEPS.name, STEPS.key, STEPS.families());
+        let error = Family::Smoother.error_of_foreign_key("option", STEPS.name, STEPS.key, STEPS.families());
         assert_eq!(error.to_string(), "smoother_ has no option steps: it belongs to rrb_ and smoother_");
     }
 
     /// The reason why a family lacks a common option depends on the family.
     #[test]
     fn each_family_has_its_own_reason() {
-        let said = |family: Family| family.foreign("option", "steps", 150, std::iter::empty()).to_string();
+        let said = |family: Family| family.error_of_foreign_key("option", "steps", 150, std::iter::empty()).to_string();
         assert_eq!(
             said(Family::Smoother),
             "smoother_ has no option steps: smoother_apply runs a given number of sweeps and tests no tolerance"

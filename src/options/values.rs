@@ -98,12 +98,12 @@ impl Options {
     }
 
     /// Copies the log target of `other`.
-    pub fn take_log(&mut self, other: &Self) {
+    pub fn copy_log_target(&mut self, other: &Self) {
         self.log.clone_from(&other.log);
     }
 
     /// Iterates over the options of this family, with their indices in the table.
-    fn known(&self) -> impl Iterator<Item = (usize, &'static OptionEntry)> {
+    fn own_options(&self) -> impl Iterator<Item = (usize, &'static OptionEntry)> {
         let family = self.family;
         OPTIONS.iter().enumerate().filter(move |(_, o)| o.kind(family).is_some())
     }
@@ -111,13 +111,15 @@ impl Options {
     /// Returns the index of a key, its table entry and its allowed values.
     fn position(&self, key: i32) -> Result<(usize, &'static OptionEntry, Kind)> {
         let Some((p, o)) = OPTIONS.iter().enumerate().find(|(_, o)| o.key == key) else {
-            let nearest = self.known().map(|(_, o)| o).min_by_key(|o| o.key.abs_diff(key));
+            let nearest = self.own_options().map(|(_, o)| o).min_by_key(|o| o.key.abs_diff(key));
             let (constant, nearest) = nearest.map_or(("", 0), |o| (o.constant, o.key));
             return Err(refusal(format_args!(
                 "unknown option key {key}; did you mean RRB_OPT_{constant} = {nearest}?"
             )));
         };
-        let kind = o.kind(self.family).ok_or_else(|| self.family.foreign("option", o.name, o.key, o.families()))?;
+        let kind = o
+            .kind(self.family)
+            .ok_or_else(|| self.family.error_of_foreign_key("option", o.name, o.key, o.families()))?;
         Ok((p, o, kind))
     }
 
@@ -153,8 +155,8 @@ impl Options {
             return Err(refusal(format_args!("{} is not a real option: use set_int or set_options", o.name)));
         };
         let inside = if open { value > min && value < max } else { value >= min && value <= max };
-        if !ordinary(value) || !inside {
-            return Err(real_error(o, kind, written(value), !ordinary(value)));
+        if !is_zero_or_normal(value) || !inside {
+            return Err(real_error(o, kind, written(value), !is_zero_or_normal(value)));
         }
         self.reals[p] = value;
         Ok(())
@@ -169,9 +171,9 @@ impl Options {
                 return error;
             }
             if let Some(r) = RESULTS.iter().find(|r| r.key == key) {
-                return self.family.foreign("result", r.name, r.key, r.families.iter().copied());
+                return self.family.error_of_foreign_key("result", r.name, r.key, r.families.iter().copied());
             }
-            let option = self.known().map(|(_, o)| o.key.abs_diff(key)).min();
+            let option = self.own_options().map(|(_, o)| o.key.abs_diff(key)).min();
             let known = RESULTS.iter().filter(|r| r.families.contains(&self.family));
             match known.min_by_key(|r| r.key.abs_diff(key)) {
                 Some(r) if Some(r.key.abs_diff(key)) < option => {
@@ -243,7 +245,7 @@ impl Options {
 
     fn set_named(&mut self, name: &str, value: &str) -> Result<()> {
         let Some((p, o)) = OPTIONS.iter().enumerate().find(|(_, o)| o.name == name) else {
-            let nearest = nearest_name(name, self.known().map(|(_, o)| o.name));
+            let nearest = nearest_name(name, self.own_options().map(|(_, o)| o.name));
             return Err(refusal(format_args!("unknown option '{name}'; did you mean '{nearest}'?")));
         };
         let kind = self.position(o.key)?.2;
@@ -255,7 +257,7 @@ impl Options {
             Kind::Real { .. } => match value.parse::<f64>() {
                 // The error message contains the caller's text, because the parsed value of 1e-400 is 0.
                 Ok(v) if underflows(value, v) => Err(real_error(o, kind, value, true)),
-                Ok(v) => self.set_real(o.key, v).map_err(|_| real_error(o, kind, value, !ordinary(v))),
+                Ok(v) => self.set_real(o.key, v).map_err(|_| real_error(o, kind, value, !is_zero_or_normal(v))),
                 Err(_) => Err(range_error(o, kind, format_args!("'{value}'"))),
             },
             Kind::Choice(names) => self.set_choice(p, names, value),
@@ -337,7 +339,7 @@ fn refusal(message: fmt::Arguments) -> Error {
 
 /// Returns whether a value is zero or normal. A subnormal value is not intended: it results if the bits of a Fortran
 /// real(4) are read as a double.
-fn ordinary(value: f64) -> bool {
+fn is_zero_or_normal(value: f64) -> bool {
     value == 0.0 || value.is_normal()
 }
 
@@ -420,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_named() {
+    fn errors_name_the_allowed_range() {
         let mut o = Options::new(Family::Rrb);
         let message = |e: Error| e.to_string();
         assert_eq!(message(o.set_real(opt::REL_TOL, -1.0).unwrap_err()), "rel_tol must lie in (0, 1), got -1");
@@ -445,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_no_double_means() {
+    fn subnormal_and_overflowing_values_are_rejected() {
         let mut o = Options::new(Family::Rrb);
         let mut messages = Vec::new();
         for text in ["rel_tol=1e-400", "rel_tol=1e400", "abs_tol=0.001e-400", "abs_tol=1e400", "abs_tol=2e-310"] {
@@ -521,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn lenient_text_keeps_what_is_right() {
+    fn lenient_text_applies_the_valid_entries() {
         let mut o = Options::new(Family::Rrb);
         let mut errors = Vec::new();
         let mut complain = |e: Error| {

@@ -148,7 +148,7 @@ mod tests {
 
     /// Returns the anisotropy of a matrix whose east and north couplings are functions of the node, and whose row sums
     /// are e.
-    fn of(n: usize, east: impl Fn(usize, usize) -> f64, north: impl Fn(usize, usize) -> f64, e: f64) -> f64 {
+    fn anisotropy_of(n: usize, east: impl Fn(usize, usize) -> f64, north: impl Fn(usize, usize) -> f64, e: f64) -> f64 {
         let grid = Grid { nx: n, ny: n };
         let at = |f: &dyn Fn(usize, usize) -> f64| (0..n * n).map(|k| f(k % n, k / n)).collect::<Vec<_>>();
         let (east, north) = (at(&|i, j| -east(i, j)), at(&|i, j| -north(i, j)));
@@ -163,35 +163,35 @@ mod tests {
         anisotropy(&StencilView { grid, center, east, north, corners: None }, 1e-12)
     }
 
-    fn close(a: f64, b: f64) {
+    fn assert_close(a: f64, b: f64) {
         assert!((a - b).abs() <= 1e-9 * b, "{a}, expected {b}");
     }
 
     #[test]
     fn one_direction_conducts_better() {
         for n in [34, 35, 65, 200] {
-            close(of(n, |_, _| 1000.0, |_, _| 1.0, 0.0), 1000.0);
-            close(of(n, |_, _| 1.0, |_, _| 100.0, 0.0), 100.0);
+            assert_close(anisotropy_of(n, |_, _| 1000.0, |_, _| 1.0, 0.0), 1000.0);
+            assert_close(anisotropy_of(n, |_, _| 1.0, |_, _| 100.0, 0.0), 100.0);
         }
         // Row sums are added to the smaller conductance.
-        close(of(64, |_, _| 1000.0, |_, _| 1.0, 9.0), 100.0);
+        assert_close(anisotropy_of(64, |_, _| 1000.0, |_, _| 1.0, 9.0), 100.0);
         // Smaller grids count as isotropic.
-        close(of(33, |_, _| 1000.0, |_, _| 1.0, 0.0), 1.0);
+        assert_close(anisotropy_of(33, |_, _| 1000.0, |_, _| 1.0, 0.0), 1.0);
     }
 
     #[test]
-    fn layers_count_by_what_they_conduct() {
+    fn layers_conduct_in_series_and_in_parallel() {
         let conducts = |j: usize| if j.is_multiple_of(4) { 1000.0 } else { 1.0 };
-        let found = of(34, |_, j| conducts(j), |_, _| 1.0, 0.0);
-        close(found, (1000.0 + 3.0) / 4.0);
+        let found = anisotropy_of(34, |_, j| conducts(j), |_, _| 1.0, 0.0);
+        assert_close(found, (1000.0 + 3.0) / 4.0);
         // Jumps in both directions do not count.
         let checker = |i: usize, j: usize| if (i / 4 + j / 4).is_multiple_of(2) { 1000.0 } else { 1.0 };
-        close(of(66, checker, |i, j| checker(j, i), 0.0), 1.0);
+        assert_close(anisotropy_of(66, checker, |i, j| checker(j, i), 0.0), 1.0);
     }
 
     /// A jump of the coefficients across a circle, on a small grid, where windows are close together.
     #[test]
-    fn jumps_between_regions_do_not_count() {
+    fn jump_across_a_circle_is_isotropic() {
         let n = 140;
         for contrast in [1e3, 1e6] {
             let k = |i: usize, j: usize| {
@@ -200,22 +200,25 @@ mod tests {
             };
             let mean = |a: f64, b: f64| 2.0 * a * b / (a + b);
             let east = |i: usize, j: usize| mean(k(i, j), k(i + 1, j));
-            let found = of(n, east, |i, j| mean(k(i, j), k(i, j + 1)), 0.0);
-            close(found, 1.0);
+            let found = anisotropy_of(n, east, |i, j| mean(k(i, j), k(i, j + 1)), 0.0);
+            assert_close(found, 1.0);
         }
-        close(of(100, |i, _| if i < 50 { 1e6 } else { 1.0 }, |i, _| if i < 50 { 1e6 } else { 1.0 }, 0.0), 1.0);
+        assert_close(
+            anisotropy_of(100, |i, _| if i < 50 { 1e6 } else { 1.0 }, |i, _| if i < 50 { 1e6 } else { 1.0 }, 0.0),
+            1.0,
+        );
     }
 
     #[test]
-    fn few_windows_do_not_count() {
+    fn few_anisotropic_windows_are_ignored() {
         let inside = |i: usize, j: usize| i < 60 && j < 60;
-        close(of(400, |i, j| if inside(i, j) { 1e6 } else { 1.0 }, |_, _| 1.0, 0.0), 1.0);
+        assert_close(anisotropy_of(400, |i, j| if inside(i, j) { 1e6 } else { 1.0 }, |_, _| 1.0, 0.0), 1.0);
         // Windows with zero couplings, as at coasts, count as isotropic.
-        close(of(100, |i, _| if i % 8 == 0 { 0.0 } else { 1000.0 }, |_, _| 1.0, 0.0), 1.0);
+        assert_close(anisotropy_of(100, |i, _| if i % 8 == 0 { 0.0 } else { 1000.0 }, |_, _| 1.0, 0.0), 1.0);
     }
 
     #[test]
-    fn nine_points_join_their_diagonals() {
+    fn nine_point_diagonals_are_included() {
         let n = 40;
         let grid = Grid { nx: n, ny: n };
         let of = |value: f64| vec![value; n * n];
@@ -225,9 +228,9 @@ mod tests {
         let (east, north) = (v("east", &east), v("north", &north));
         let a = StencilView { grid, center: v("center", &center), east, north, corners };
         // The row sums are 24 - 20 - 2 = 2.
-        close(anisotropy(&a, 1e-12), 10.0 / (2.0 + 2.0));
-        close(anisotropy(&a, 0.1), 10.0 / 2.0);
+        assert_close(anisotropy(&a, 1e-12), 10.0 / (2.0 + 2.0));
+        assert_close(anisotropy(&a, 0.1), 10.0 / 2.0);
         let nan = of(f64::NAN);
-        close(anisotropy(&StencilView { east: v("east", &nan), ..a }, 1e-12), 1.0);
+        assert_close(anisotropy(&StencilView { east: v("east", &nan), ..a }, 1e-12), 1.0);
     }
 }

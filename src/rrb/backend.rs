@@ -34,7 +34,7 @@ pub struct Setup {
     /// Whether `factorize` may stop after fewer levels if the remaining matrix is diagonal up to weak couplings. True
     /// if the caller requested neither a number of levels nor `cycle=amli`. Only devices use this flag, because a small
     /// grid costs as much time there as a larger one.
-    pub may_end: bool,
+    pub may_truncate: bool,
     /// Variant of lumping.
     pub lumping: Lumping,
     /// omega, the fraction of the dropped couplings that is added to the diagonal.
@@ -102,7 +102,7 @@ pub struct CostOfAggregation {
 /// - 0.7 if the couplings of a direction are equal everywhere,
 /// - 2 in layers,
 /// - 5 on grids that are stretched in both directions.
-const CONDITION: f64 = 3.0;
+const CONDITION_PER_ANISOTROPY: f64 = 3.0;
 
 /// Predicted cost of a solve with the levels and with aggregation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -121,8 +121,9 @@ pub struct Prediction {
 /// fused V-cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
-    /// Number of CG iterations. With levels, it is (sqrt(kappa) / 2) ln(2 / reduction), where kappa = `CONDITION`
-    /// times the anisotropy is the condition number of M^-1 A. With aggregation, it is ln(reduction) / ln(contraction).
+    /// Number of CG iterations. With levels, it is (sqrt(kappa) / 2) ln(2 / reduction), where kappa =
+    /// `CONDITION_PER_ANISOTROPY` times the anisotropy is the condition number of M^-1 A. With aggregation, it is
+    /// ln(reduction) / ln(contraction).
     pub iterations: f64,
     /// Cost of setup and iterations.
     pub cost: f64,
@@ -141,7 +142,7 @@ impl CostOfAggregation {
     pub fn predict(&self, anisotropy: f64, reduction: f64, fused: bool) -> Prediction {
         let own = if fused { 1.0 } else { self.unfused };
         let expected = |setup, iterations: f64, own| Expected { iterations, cost: setup + own * iterations };
-        let levels = 0.5 * (CONDITION * anisotropy).sqrt() * (2.0 / reduction).ln();
+        let levels = 0.5 * (CONDITION_PER_ANISOTROPY * anisotropy).sqrt() * (2.0 / reduction).ln();
         Prediction {
             anisotropy,
             reduction,
@@ -167,7 +168,7 @@ pub enum Aggregation {
     /// storage format.
     IfSlow(Storage),
     /// Aggregation replaces all levels from the start, except the first level, whose elimination produces S1.
-    Instead,
+    FromStart,
 }
 
 impl Setup {
@@ -210,12 +211,12 @@ pub struct InspectionSetup {
     /// Whether the solve projects out the constants on singular components.
     pub project: bool,
     /// Maximum number of threads among which the rows are divided.
-    pub members: usize,
+    pub threads: usize,
     /// Rows of grids stored by colour are padded to a multiple of this number of values. It is also the width of their
     /// border.
     pub block: usize,
     /// Whether M may be stored in f32 or bf16.
-    pub short: bool,
+    pub may_store_short: bool,
 }
 
 /// Matrix with a 5-point stencil: the grid, and the arrays center, east and north, stored row by row.
@@ -255,7 +256,7 @@ pub trait RrbBackend: Engine + Send {
         inspection_setup: &InspectionSetup,
         inspection: &mut Inspection,
     ) -> Result<()> {
-        inspection.start(inspection_setup.members)?;
+        inspection.start(inspection_setup.threads)?;
         let shared = &*inspection;
         self.over_rows(a.grid, &|member, rows| shared.inspect(member, a, rows, &inspection_setup.checks))?;
         inspection.finish(a, inspection_setup.project)
@@ -312,7 +313,7 @@ pub trait RrbBackend: Engine + Send {
 
 /// A node whose couplings are all dropped adds an eigenvalue of about center / pivot to M^-1 A. If this ratio would
 /// exceed 10, that is, if the pivot is below this fraction of the center, the center is used as the pivot.
-const ROW_SUM_WORTH: f64 = 0.1;
+const MIN_ROW_SUM_FRACTION: f64 = 0.1;
 
 /// Pivot of an eliminated node (red, or b1) in row-sum form. After lumping, the pivot is the row sum minus the sum of
 /// the kept couplings.
@@ -335,8 +336,8 @@ impl Pivot {
     /// the center c. The argument `lumped` is sum(lumped).
     ///
     /// If all couplings of a node are lumped, as in a channel that is one cell wide, this formula makes the row sum
-    /// alone the pivot. The row sum may be zero even in a regular matrix. If it is less than [`ROW_SUM_WORTH`] times
-    /// the center, the center becomes the pivot, as with omega = 0.
+    /// alone the pivot. The row sum may be zero even in a regular matrix. If it is less than [`MIN_ROW_SUM_FRACTION`]
+    /// times the center, the center becomes the pivot, as with omega = 0.
     ///
     /// A node without couplings and with a row sum of exactly zero is the last node of a component of M with zero row
     /// sums. This function then returns d = 0. [`Pivot::accepted`] replaces d by the center of A, which has a suitable
@@ -350,7 +351,7 @@ impl Pivot {
         let center = excess - lumped;
         // The code selects values instead of branching, so that the compiler vectorizes loops over a row.
         let none_kept = (kept[0] == 0.0) & (kept[1] == 0.0) & (kept[2] == 0.0) & (kept[3] == 0.0);
-        let lone = none_kept & (lumped_excess < ROW_SUM_WORTH * center);
+        let lone = none_kept & (lumped_excess < MIN_ROW_SUM_FRACTION * center);
         let stored = if lone { center } else { lumped_excess };
         let kept = if lone { 0.0 } else { sum };
         Self { d: stored - kept, excess: if lone { excess } else { lumped_excess }, stored, kept }

@@ -17,7 +17,7 @@ const STRAIGHT: [(isize, isize); 4] = [(1, 0), (0, 1), (1, 1), (-1, 1)];
 const SKEW: [(isize, isize); 4] = [(2, 0), (0, 2), (1, 1), (-1, 1)];
 
 /// Direct solver of the coarsest system: the numbering of its nodes, and the factor of its matrix.
-pub struct Band {
+pub struct EnvelopeSolver {
     /// For each index of an array with a ring of zeros: the number of the node there, counted from 1, or 0 if there is
     /// no node.
     number: Vec<u32>,
@@ -31,14 +31,14 @@ pub struct Band {
     z: Vec<f64>,
 }
 
-impl Band {
+impl EnvelopeSolver {
     /// Numbers the nodes and allocates the factor.
     pub fn new(coarsest: CoarsestNodes) -> Result<Self> {
         let (grid, n) = (coarsest.grid, coarsest.nodes());
         let mut place = zeroed(n, WHAT)?;
         let mut node = zeroed(n, WHAT)?;
         let mut number = zeroed(ring_len(grid), WHAT)?;
-        let black = (grid.ox() + grid.oy()) % 2;
+        let black = (grid.kept_column_parity() + grid.kept_row_parity()) % 2;
         let (lines, length) = if grid.nx <= grid.ny { (grid.ny, grid.nx) } else { (grid.nx, grid.ny) };
         let nodes = (0..lines).flat_map(|line| (0..length).map(move |along| (along, line)));
         let nodes = nodes.map(|(along, line)| if grid.nx <= grid.ny { (along, line) } else { (line, along) });
@@ -72,7 +72,7 @@ impl Band {
             for (step, value) in steps.iter().zip(values) {
                 let other = number[(place as isize + step) as usize];
                 if other > 0 {
-                    factor.couple(k, other as usize - 1, value);
+                    factor.set_coupling(k, other as usize - 1, value);
                 }
             }
         }
@@ -137,7 +137,7 @@ mod tests {
         {
             let (grid, excess) = (Grid { nx, ny }, if regular { 0.1 } else { 0.0 });
             let a = half_stencil(grid, skew, excess);
-            let mut band = Band::new(CoarsestNodes { grid, skew }).unwrap();
+            let mut band = EnvelopeSolver::new(CoarsestNodes { grid, skew }).unwrap();
             let (mut b, mut z) = (vec![0.0; ring_len(grid)], vec![0.0; ring_len(grid)]);
             let count = band.place.len();
             for (k, &place) in band.place.iter().enumerate() {
@@ -165,13 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_refused_node_is_named() {
+    fn error_names_the_first_rejected_node() {
         let grid = Grid { nx: 9, ny: 40 };
         let mut a = half_stencil(grid, false, 0.1);
         for j in [3, 35] {
             a.diagonal[ring_index(grid.nx, 4, j)] = -100.0;
         }
-        let mut band = Band::new(CoarsestNodes { grid, skew: false }).unwrap();
+        let mut band = EnvelopeSolver::new(CoarsestNodes { grid, skew: false }).unwrap();
         for _ in 0..2 {
             let error = band.factorize(&a, context).unwrap_err();
             assert_eq!(error.matrix_place(), Some(Place::node(1, 4, 3)));
@@ -180,14 +180,14 @@ mod tests {
         for j in [3, 35] {
             a.diagonal[ring_index(grid.nx, 4, j)] = 0.1;
         }
-        let solved = |band: &mut Band| {
+        let solved = |band: &mut EnvelopeSolver| {
             band.factorize(&a, context).unwrap();
             let mut z = vec![0.0; ring_len(grid)];
             band.place.iter().for_each(|&place| z[place] = 1.0);
             band.solve(&mut z);
             z
         };
-        let mut fresh = Band::new(CoarsestNodes { grid, skew: false }).unwrap();
+        let mut fresh = EnvelopeSolver::new(CoarsestNodes { grid, skew: false }).unwrap();
         assert_eq!(solved(&mut band), solved(&mut fresh));
     }
 }

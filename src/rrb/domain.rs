@@ -6,7 +6,7 @@ use crate::distributed::strips::Strips;
 use crate::distributed::{Comm, Gather};
 use crate::error::{Error, Result, collected, push};
 use crate::rrb::layout::Layout;
-use crate::stencil::inspection::Found;
+use crate::stencil::inspection::RankResult;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,14 +16,14 @@ const HALOS: &str = "rows of other ranks";
 /// Number of halo rows J on each side in which a rank stores the matrix before its elimination. Three are necessary:
 /// the sweeps also process the b1 nodes of one halo row, so a rank eliminates these nodes. For this, it eliminates the
 /// red nodes of two halo rows, which requires the matrix in three.
-pub const REACH: usize = 3;
-/// Number of halo rows J on each side for which there is memory. It is one more than [`REACH`], because the copy of
-/// natural rows to the arrays by colour also writes the row above.
-pub const STORED: usize = REACH + 1;
+pub const MATRIX_HALO_ROWS: usize = 3;
+/// Number of halo rows J on each side for which there is memory. It is one more than [`MATRIX_HALO_ROWS`], because the
+/// copy of natural rows to the arrays by colour also writes the row above.
+pub const STORED_HALO_ROWS: usize = MATRIX_HALO_ROWS + 1;
 /// Numbers of natural rows, below and above the rows of this rank, from which the halo is built. They are two per row
 /// J. One more row is needed below, because it stores the couplings to the lowest row of the halo.
-pub const BELOW: usize = 2 * REACH + 1;
-pub const ABOVE: usize = 2 * REACH;
+pub const NATURAL_ROWS_BELOW: usize = 2 * MATRIX_HALO_ROWS + 1;
+pub const NATURAL_ROWS_ABOVE: usize = 2 * MATRIX_HALO_ROWS;
 
 /// One rank of a distributed grid.
 #[derive(Clone)]
@@ -58,20 +58,20 @@ impl Domain {
     }
 
     /// Returns whether grid q is distributed; the coarser grids are stored completely on every rank.
-    pub fn shares(&self, q: usize) -> bool {
+    pub fn is_distributed(&self, q: usize) -> bool {
         q < self.strips.depth
     }
 
     /// Returns the layout of the part of grid q that this rank stores.
     pub fn layout(&self, q: usize, layout: Layout) -> Layout {
-        if !self.shares(q) {
+        if !self.is_distributed(q) {
             return layout;
         }
         let rows = self.rows(q);
         if rows.is_empty() {
             return layout.strip(0, 0);
         }
-        layout.strip(rows.start.saturating_sub(STORED), (rows.end + STORED).min(layout.cy))
+        layout.strip(rows.start.saturating_sub(STORED_HALO_ROWS), (rows.end + STORED_HALO_ROWS).min(layout.cy))
     }
 
     /// Returns the natural rows of the caller's arrays that a rank needs, including its halo.
@@ -80,7 +80,7 @@ impl Domain {
         if rows.is_empty() {
             return rows;
         }
-        rows.start.saturating_sub(BELOW)..(rows.end + ABOVE).min(strips.grid.ny)
+        rows.start.saturating_sub(NATURAL_ROWS_BELOW)..(rows.end + NATURAL_ROWS_ABOVE).min(strips.grid.ny)
     }
 
     /// Returns the first error of all ranks: errors without a node precede the others, which are ordered by level, row
@@ -113,7 +113,7 @@ impl Domain {
     }
 
     /// Returns the inspection results of all ranks, in the order of the ranks. Collective.
-    pub fn gather_found(&self, own: &Found) -> Result<Vec<Found>> {
+    pub fn gather_found(&self, own: &RankResult) -> Result<Vec<RankResult>> {
         let words = own.to_words()?;
         let size = self.comm.size();
         let mut lengths = Gather::new(&self.comm, &collected((0..size).map(|_| 1), HALOS)?)?;
@@ -124,7 +124,7 @@ impl Domain {
         for length in lengths {
             let words;
             (words, all) = all.split_at(length);
-            push(&mut found, Found::from_words(words)?, HALOS)?;
+            push(&mut found, RankResult::from_words(words)?, HALOS)?;
         }
         Ok(found)
     }

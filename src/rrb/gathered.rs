@@ -4,7 +4,7 @@
 use super::{FactorizationResults, Rrb};
 use crate::base::heap::{Counted, boxed};
 use crate::base::machine::{Core, Machine};
-use crate::distributed::{Comm, Gather, Largest};
+use crate::distributed::{Comm, Gather, Maximum};
 use crate::error::{Error, Result, zeroed};
 use crate::options::{Backend, Choice, Devices, StopReason};
 use crate::report::{Event, Observer, Outcome};
@@ -14,18 +14,18 @@ use crate::rrb::remote::RemoteFactorization;
 const WHAT: &str = "events for other ranks";
 
 /// The root rank, on whose devices all solves run.
-pub const FIRST: usize = 0;
+pub const ROOT: usize = 0;
 
 /// Number of words per event. The first word is its kind, one of the constants below. Up to three values follow.
-const EVENT: usize = 4;
+const EVENT_WORDS: usize = 4;
 const ITERATION: f64 = 1.0;
 const PASSED: f64 = 2.0;
 const CHANGED: f64 = 3.0;
 const COEFFICIENTS: f64 = 4.0;
 const WIDENED: f64 = 5.0;
-const ENDED: [f64; EVENT] = [0.0; EVENT];
+const ENDED: [f64; EVENT_WORDS] = [0.0; EVENT_WORDS];
 
-fn words_of(event: Event) -> [f64; EVENT] {
+fn words_of(event: Event) -> [f64; EVENT_WORDS] {
     match event {
         Event::Iteration(iteration, residual) => [ITERATION, iteration as f64, residual, 0.0],
         Event::Passed(iteration, residual) => [PASSED, iteration as f64, residual, 0.0],
@@ -55,20 +55,20 @@ fn event_of(words: &[f64]) -> Option<Event> {
 }
 
 /// Number of events per block. A block begins with its number of events.
-const EVENTS: usize = 64;
-const BLOCK: usize = 1 + EVENTS * EVENT;
+const EVENTS_PER_BLOCK: usize = 64;
+const BLOCK_WORDS: usize = 1 + EVENTS_PER_BLOCK * EVENT_WORDS;
 
 /// Number of words for the result of a solve: the status, and the five fields of the outcome. In a message, these words
 /// are followed by the results of the factorization, the number of grids and the number of threads.
-const SOLVE: usize = 6;
-const RESULTS: usize = SOLVE + FactorizationResults::WORDS + 2;
+const SOLVE_WORDS: usize = 6;
+const RESULT_WORDS: usize = SOLVE_WORDS + FactorizationResults::WORDS + 2;
 
 /// Plans of the messages between rank 0 and the other ranks.
 pub struct RootSolve {
     rank: usize,
     events: Gather,
     /// Events that have not been sent yet.
-    block: [f64; BLOCK],
+    block: [f64; BLOCK_WORDS],
     results: Gather,
 }
 
@@ -77,15 +77,20 @@ impl RootSolve {
     pub fn new(comm: &Counted<Comm>) -> Result<Self> {
         let from_first = |count: usize| {
             let mut counts = zeroed(comm.size(), WHAT)?;
-            counts[FIRST] = count;
+            counts[ROOT] = count;
             Gather::new(comm, &counts)
         };
-        Ok(Self { rank: comm.rank(), events: from_first(BLOCK)?, block: [0.0; BLOCK], results: from_first(RESULTS)? })
+        Ok(Self {
+            rank: comm.rank(),
+            events: from_first(BLOCK_WORDS)?,
+            block: [0.0; BLOCK_WORDS],
+            results: from_first(RESULT_WORDS)?,
+        })
     }
 
     /// Returns whether this rank is the root rank.
     pub fn is_root(&self) -> bool {
-        self.rank == FIRST
+        self.rank == ROOT
     }
 
     /// On rank 0, runs `solve`, and sends its events and its result. On the other ranks, passes these events to
@@ -96,7 +101,7 @@ impl RootSolve {
         &mut self,
         core: &mut Rrb,
         observer: &mut dyn Observer,
-        stop: Option<&mut Largest>,
+        stop: Option<&mut Maximum>,
         solve: impl FnOnce(&mut Rrb, &mut dyn Observer) -> Result<Outcome>,
     ) -> Result<Outcome> {
         if !self.is_root() {
@@ -113,10 +118,10 @@ impl RootSolve {
     }
 
     /// Receives the events of rank 0, up to the end of the solve, and passes them to the observer of this rank.
-    fn follow(&mut self, observer: &mut dyn Observer, mut stop: Option<&mut Largest>) -> Result<()> {
+    fn follow(&mut self, observer: &mut dyn Observer, mut stop: Option<&mut Maximum>) -> Result<()> {
         loop {
             let block = self.events.run(|_| {})?;
-            for words in block[1..].chunks_exact(EVENT).take(block[0] as usize) {
+            for words in block[1..].chunks_exact(EVENT_WORDS).take(block[0] as usize) {
                 let Some(event) = event_of(words) else { return Ok(()) };
                 let own = observer.receive(event);
                 if let (Event::Iteration(..), Some(stop)) = (event, &mut stop) {
@@ -128,7 +133,7 @@ impl RootSolve {
 
     fn send_results(&mut self, core: &Rrb, outcome: &Result<Outcome>) -> Result<()> {
         let sent = outcome.as_ref().copied().unwrap_or_default();
-        let solve: [f64; SOLVE] = [
+        let solve: [f64; SOLVE_WORDS] = [
             outcome.as_ref().err().map_or(0, Error::status).into(),
             sent.iterations as f64,
             sent.reason.number() as f64,
@@ -137,9 +142,9 @@ impl RootSolve {
             sent.reference,
         ];
         self.results.run(|to| {
-            to[..SOLVE].copy_from_slice(&solve);
-            to[SOLVE..][..FactorizationResults::WORDS].copy_from_slice(&core.done.to_words());
-            to[SOLVE + FactorizationResults::WORDS..]
+            to[..SOLVE_WORDS].copy_from_slice(&solve);
+            to[SOLVE_WORDS..][..FactorizationResults::WORDS].copy_from_slice(&core.done.to_words());
+            to[SOLVE_WORDS + FactorizationResults::WORDS..]
                 .copy_from_slice(&[core.grids() as f64, core.engine().threads() as f64]);
         })?;
         Ok(())
@@ -158,7 +163,7 @@ impl RootSolve {
                 final_residual: words[4],
                 reference: words[5],
             }),
-            status => Err(Error::on_other_rank(FIRST, status)),
+            status => Err(Error::on_other_rank(ROOT, status)),
         }
     }
 
@@ -175,8 +180,8 @@ impl RootSolve {
 
 /// Creates the object that represents the factorization of rank 0 on another rank.
 fn core_of(words: &[f64]) -> Result<Rrb> {
-    let done = words[SOLVE..][..FactorizationResults::WORDS].try_into().expect("as many as were given");
-    let [grids, threads] = [0, 1].map(|k| words[SOLVE + FactorizationResults::WORDS + k] as usize);
+    let done = words[SOLVE_WORDS..][..FactorizationResults::WORDS].try_into().expect("as many as were given");
+    let [grids, threads] = [0, 1].map(|k| words[SOLVE_WORDS + FactorizationResults::WORDS + k] as usize);
     let machine = Machine { backend: Backend::Cuda, threads, device: -1, devices: Devices::NONE };
     Ok(Rrb::of_remote(
         machine,
@@ -187,7 +192,7 @@ fn core_of(words: &[f64]) -> Result<Rrb> {
 
 /// Returns whether the monitor of any rank requests a stop. If the communication fails, stores the error in `failed`
 /// and returns `true`.
-pub fn any_stops(stop: &mut Largest, own: bool, failed: &mut Option<Error>) -> bool {
+pub fn any_stops(stop: &mut Maximum, own: bool, failed: &mut Option<Error>) -> bool {
     match stop.run(&[f64::from(u8::from(own))]) {
         Ok(all) => all[0] > 0.0,
         Err(error) => {
@@ -202,17 +207,17 @@ pub fn any_stops(stop: &mut Largest, own: bool, failed: &mut Option<Error>) -> b
 struct SendingObserver<'a> {
     observer: &'a mut dyn Observer,
     root: &'a mut RootSolve,
-    stop: Option<&'a mut Largest>,
+    stop: Option<&'a mut Maximum>,
     /// Error of a failed communication with the other ranks.
     failed: Option<Error>,
 }
 
 impl SendingObserver<'_> {
-    fn send(&mut self, event: [f64; EVENT]) {
+    fn send(&mut self, event: [f64; EVENT_WORDS]) {
         let count = self.root.block[0] as usize;
-        self.root.block[1 + count * EVENT..][..EVENT].copy_from_slice(&event);
+        self.root.block[1 + count * EVENT_WORDS..][..EVENT_WORDS].copy_from_slice(&event);
         self.root.block[0] += 1.0;
-        if count + 1 == EVENTS {
+        if count + 1 == EVENTS_PER_BLOCK {
             self.flush();
         }
     }

@@ -62,7 +62,7 @@ pub struct Layout {
 impl Layout {
     /// Returns the layout of `grid` with rows padded to a multiple of `block`.
     pub fn new(grid: Grid, block: usize) -> Self {
-        let (shift_x, shift_y) = (1 - grid.ox(), 1 - grid.oy());
+        let (shift_x, shift_y) = (1 - grid.kept_column_parity(), 1 - grid.kept_row_parity());
         let cx = (grid.nx + shift_x).div_ceil(2).next_multiple_of(block);
         let cy = (grid.ny + shift_y).div_ceil(2);
         Self { grid, shift_x, shift_y, cx, cy, block, from: 0, to: cy }
@@ -142,7 +142,7 @@ mod tests {
                             let (i, j) = l.node(c, col, row);
                             seen[j * nx + i] += 1;
                             assert!(col < l.cx && row < l.cy);
-                            let black = (i + j) % 2 == (grid.ox() + grid.oy()) % 2;
+                            let black = (i + j) % 2 == (grid.kept_column_parity() + grid.kept_row_parity()) % 2;
                             assert_eq!(black, matches!(c, Colour::B1 | Colour::B2));
                         }
                     }

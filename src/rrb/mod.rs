@@ -23,7 +23,7 @@ pub use plan::{SPACING, grids_to_share, machine, options_without_effect};
 use crate::base::engine::Engine;
 use crate::base::machine::{Core, Machine};
 use crate::error::{Error, Place, RRB_ERR_COMMUNICATION, RRB_ERR_MATRIX, Result};
-use crate::krylov::done_before;
+use crate::krylov::completed_iterations;
 use crate::krylov::solve::{Control, Function, Locations, MatrixProperties};
 use crate::krylov::solve_steps::{Arrays, Program, SolveSteps};
 use crate::options::{self, Choice, Options, Precision, info, opt};
@@ -45,7 +45,7 @@ pub struct Rrb {
     inspection: Inspection,
     /// Results of the last factorization, updated when a solve switches to another preconditioner.
     pub done: FactorizationResults,
-    found: AutoDecisions,
+    decisions: AutoDecisions,
     /// Parameters of the last factorization; `None` if there is none.
     last: Option<LastFactorization>,
     /// Number of factorizations without speculation that precede the next speculative one.
@@ -199,14 +199,14 @@ impl Rrb {
             None => Self::new(machine, make(machine)?),
         };
         rrb.backend.use_stream(stream)?;
-        rrb.factorize_as_asked(a, options)?;
+        rrb.factorize_with_options(a, options)?;
         Ok(rrb)
     }
 
     fn new(machine: Machine, backend: Box<dyn RrbBackend>) -> Self {
-        let (inspection, done, found) =
+        let (inspection, done, decisions) =
             (Inspection::default(), FactorizationResults::default(), AutoDecisions::default());
-        Self { backend, machine, inspection, done, found, last: None, until_speculation: 0 }
+        Self { backend, machine, inspection, done, decisions, last: None, until_speculation: 0 }
     }
 
     /// Creates an object that represents the factorization of another rank. It only reports the results `done`.
@@ -214,14 +214,14 @@ impl Rrb {
         Self { done, ..Self::new(machine, backend) }
     }
 
-    fn factorize_as_asked(&mut self, a: &StencilView, options: &Options) -> Result<()> {
+    fn factorize_with_options(&mut self, a: &StencilView, options: &Options) -> Result<()> {
         let auto_options = AutoOptions::of(options);
         let inspection_setup = inspection_setup(options, self.machine.threads);
         // In a simulation, the next matrix usually has the same structure. A speculative factorization with the setup
         // of the last one then reads the matrix only once. If a solve has switched to aggregation since then, the setup
         // changes, so there is no speculation.
         let is_speculative = |last: &LastFactorization| {
-            let switches = self.found.slow && last.setup.aggregation != Aggregation::Instead;
+            let switches = self.decisions.slow && last.setup.aggregation != Aggregation::FromStart;
             self.until_speculation == 0
                 && (last.auto_options, last.inspection_setup) == (auto_options, inspection_setup)
                 && !switches
@@ -237,8 +237,8 @@ impl Rrb {
         if again.is_none() {
             self.backend.examine(a, &inspection_setup, &mut self.inspection)?;
         }
-        let known = if self.found.auto_options == auto_options {
-            self.found
+        let known = if self.decisions.auto_options == auto_options {
+            self.decisions
         } else {
             self.backend.release_spare();
             AutoDecisions { auto_options, ..AutoDecisions::default() }
@@ -256,7 +256,7 @@ impl Rrb {
         let speculation = (speculation.is_some(), again);
         let mut lacked_memory = known.lacked_memory;
         let PlannedFactorization { setup, v_cycle } = match self.factorize_planned(&plan, &known, speculation) {
-            Err(error) if plan.aggregates_automatically() && error.is_too_much() => {
+            Err(error) if plan.aggregates_automatically() && error.is_out_of_memory_or_unsupported() => {
                 lacked_memory = true;
                 plan = plan_for(&self.inspection, false)?;
                 self.factorize_planned(&plan, &known, (false, None))?
@@ -265,7 +265,7 @@ impl Rrb {
         };
         let mut found_v_cycle = known.v_cycle;
         found_v_cycle[usize::from(self.inspection.components.singular() > 0)] |= v_cycle;
-        self.found = AutoDecisions {
+        self.decisions = AutoDecisions {
             auto_options,
             double: known.double || plan.storage != Storage::F64 && setup.storage == Storage::F64,
             v_cycle: found_v_cycle,
@@ -319,7 +319,11 @@ impl Rrb {
         let components = &self.inspection.components;
         match self.backend.factorize(plan.a, setup, components) {
             // The status is compared, and not the kind of error, because the error may come from another rank.
-            Err(error) if error.status() == RRB_ERR_MATRIX && plan.automatic() && setup.storage != Storage::F64 => {
+            Err(error)
+                if error.status() == RRB_ERR_MATRIX
+                    && plan.has_automatic_storage()
+                    && setup.storage != Storage::F64 =>
+            {
                 *setup = plan.setup(Storage::F64, setup.cycle)?;
                 self.backend.factorize(plan.a, setup, components)
             }
@@ -372,7 +376,7 @@ impl Rrb {
         observer: &mut dyn Observer,
     ) -> Result<Outcome> {
         if what == Function::Solve {
-            return self.solve_around(arrays, options, observer, &|s, text| text(s));
+            return self.solve_with_wrapper(arrays, options, observer, &|s, text| text(s));
         }
         let control = Control::new(options, matrix_properties(&self.inspection), false, false, arrays.len);
         self.backend.run(arrays, observer, &|s| what.run(s, &control))
@@ -388,10 +392,10 @@ impl Rrb {
         options: &Options,
         observer: &mut dyn Observer,
     ) -> Result<Outcome> {
-        let first = self.call(Function::Solve, arrays.again(), options, observer)?;
+        let first = self.call(Function::Solve, arrays.reborrow(), options, observer)?;
         let chosen = options.is(opt::PRECISION, Precision::Auto) && self.backend.shares_grids();
         let stagnates = self.done.precision == Precision::Mixed && first.reason == StopReason::Stagnated;
-        let may_go_on = !self.found.futile && (first.iterations as i64) < options.int(opt::MAX_ITER);
+        let may_go_on = !self.decisions.futile && (first.iterations as i64) < options.int(opt::MAX_ITER);
         if !(chosen && stagnates && may_go_on) {
             return Ok(first);
         }
@@ -405,14 +409,14 @@ impl Rrb {
         }
         let second = match self.run(arrays, options, observer, Some(first), &|s, text| text(s)) {
             Err(Error::Breakdown { quantity, iteration, .. }) => {
-                Outcome { iterations: done_before(quantity, iteration), ..first }
+                Outcome { iterations: completed_iterations(quantity, iteration), ..first }
             }
             other => other?,
         };
         if second.reason == StopReason::Stagnated && second.final_residual > 0.5 * first.final_residual {
             // CG in double precision has stagnated as well. The cause is therefore the rounding of the products with A,
             // not the precision of CG, and later factorizations use single precision again.
-            (self.found.stagnates, self.found.futile) = (false, true);
+            (self.decisions.stagnates, self.decisions.futile) = (false, true);
         }
         Ok(Outcome { initial_residual: first.initial_residual, ..second })
     }
@@ -435,7 +439,7 @@ impl Rrb {
         self.backend.release();
         self.backend.factorize(a, &setup, &self.inspection.components)?;
         self.last = Some(LastFactorization { setup, ..last });
-        self.found.stagnates = true;
+        self.decisions.stagnates = true;
         self.done = self.make_results(&setup, self.done.compensated_couplings);
         Ok(())
     }
@@ -446,7 +450,7 @@ impl Rrb {
     }
 
     /// Solves like `call`, but runs the program through `around`.
-    pub fn solve_around(
+    pub fn solve_with_wrapper(
         &mut self,
         arrays: Arrays,
         options: &Options,
@@ -474,7 +478,7 @@ impl Rrb {
         let outcome = self.backend.run(arrays, observer, &|s| around(s, &|s| Function::Solve.run(s, &control)));
         let before = std::mem::replace(&mut self.done.cycle, cycle_of(&self.backend.report()));
         if self.done.cycle == options::Cycle::Aggregation && before != self.done.cycle {
-            self.found.slow = true;
+            self.decisions.slow = true;
             self.update_results();
         }
         outcome
@@ -525,7 +529,7 @@ impl Core for Rrb {
 
 fn matrix_properties(inspection: &Inspection) -> MatrixProperties<'_> {
     let Inspection { components, findings, .. } = inspection;
-    MatrixProperties { center_max: findings.center_max, singular: components.singular(), places: components }
+    MatrixProperties { center_max: findings.center_max, singular: components.singular(), locations: components }
 }
 
 impl Locations for Components {

@@ -19,7 +19,7 @@
 use crate::base::reduce::dot;
 use crate::error::{Result, push, reserve, zeroed};
 use crate::rrb::backend::{Pivot, PivotContext, Setup};
-use crate::rrb::coarsest::Band;
+use crate::rrb::coarsest::EnvelopeSolver;
 use crate::rrb::recursion;
 use crate::rrb::recursion::{Cycle, CycleSteps, Inner, Kind, Recursion};
 use crate::rrb::storage::Storage;
@@ -38,7 +38,7 @@ pub struct NaturalGrid {
     /// 1 / d_k of the eliminated nodes.
     pub inverse_pivot: Vec<f64>,
     /// s~_k / d_k of the eliminated nodes.
-    sum_over_pivot: Vec<f64>,
+    row_sum_over_pivot: Vec<f64>,
     /// Right-hand side before the sweeps, solution after the sweeps.
     pub z: Vec<f64>,
 }
@@ -50,14 +50,14 @@ pub struct NaturalLevels {
     first_level: usize,
     levels: usize,
     coarsest: CoarsestNodes,
-    band: Band,
+    band: EnvelopeSolver,
     /// Sections of the cycle.
     sections: Vec<Section>,
     /// Number of the first section that begins with a recursion: 0 if the first grid is a recursion grid, otherwise 1.
     first_recursion: usize,
     recursion: Recursion,
     /// Whether the cycle was selected automatically.
-    chosen: bool,
+    kind_is_automatic: bool,
     /// Storage format of M, and the power of two by which values are divided before they are rounded to this format.
     stored: (Storage, f64),
     /// Whether the sweeps begin with the second level, on the black nodes of the first grid.
@@ -78,7 +78,7 @@ const U: usize = 3;
 
 /// Returns (i + j) mod 2 of the black nodes.
 pub fn black_parity(grid: Grid) -> usize {
-    (grid.ox() + grid.oy()) % 2
+    (grid.kept_column_parity() + grid.kept_row_parity()) % 2
 }
 
 /// Returns the red nodes (i, j), which the odd level eliminates.
@@ -95,12 +95,16 @@ pub fn black_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> + Clone {
 
 /// Returns the black nodes that the even level eliminates.
 fn dropped_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
-    (1 - grid.oy()..grid.ny).step_by(2).flat_map(move |j| (1 - grid.ox()..grid.nx).step_by(2).map(move |i| (i, j)))
+    (1 - grid.kept_row_parity()..grid.ny)
+        .step_by(2)
+        .flat_map(move |j| (1 - grid.kept_column_parity()..grid.nx).step_by(2).map(move |i| (i, j)))
 }
 
 /// Returns the nodes of the next grid.
 fn kept_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
-    (grid.oy()..grid.ny).step_by(2).flat_map(move |j| (grid.ox()..grid.nx).step_by(2).map(move |i| (i, j)))
+    (grid.kept_row_parity()..grid.ny)
+        .step_by(2)
+        .flat_map(move |j| (grid.kept_column_parity()..grid.nx).step_by(2).map(move |i| (i, j)))
 }
 
 impl NaturalGrid {
@@ -112,7 +116,7 @@ impl NaturalGrid {
             straight: HalfStencil::zeroed(grid)?,
             skew: HalfStencil::zeroed(grid)?,
             inverse_pivot: array()?,
-            sum_over_pivot: array()?,
+            row_sum_over_pivot: array()?,
             z: array()?,
         })
     }
@@ -144,9 +148,9 @@ impl NaturalGrid {
                 }
             };
             self.inverse_pivot[c] = 1.0 / d;
-            self.sum_over_pivot[c] = pivot.excess * self.inverse_pivot[c];
+            self.row_sum_over_pivot[c] = pivot.excess * self.inverse_pivot[c];
         }
-        let (h, t) = (&self.inverse_pivot, &self.sum_over_pivot);
+        let (h, t) = (&self.inverse_pivot, &self.row_sum_over_pivot);
         for (i, j) in black_nodes(grid) {
             let c = ring_index(grid.nx, i, j);
             let (west, east, south, north) = (c - 1, c + 1, c - n, c + n);
@@ -193,9 +197,9 @@ impl NaturalGrid {
             let node = || context.node(level, self.embedding.fine(i, j));
             let d = pivot.checked(center, kept == [0.0; 4], setup, node)?.d;
             self.inverse_pivot[c] = 1.0 / d;
-            self.sum_over_pivot[c] = pivot.excess * self.inverse_pivot[c];
+            self.row_sum_over_pivot[c] = pivot.excess * self.inverse_pivot[c];
         }
-        let (h, t) = (&self.inverse_pivot, &self.sum_over_pivot);
+        let (h, t) = (&self.inverse_pivot, &self.row_sum_over_pivot);
         for (i, j) in kept_nodes(grid) {
             let c = ring_index(grid.nx, i, j);
             let k = ring_index(coarse.nx, i / 2, j / 2);
@@ -336,11 +340,11 @@ impl NaturalLevels {
             first_level,
             levels,
             coarsest: grid.coarsest_nodes(local),
-            band: Band::new(grid.coarsest_nodes(local))?,
+            band: EnvelopeSolver::new(grid.coarsest_nodes(local))?,
             sections,
             first_recursion,
             recursion: Recursion::V,
-            chosen: cycle.kind.is_none(),
+            kind_is_automatic: cycle.kind.is_none(),
             stored: (Storage::F64, 1.0),
             schur,
         })
@@ -405,7 +409,7 @@ impl NaturalLevels {
 
     /// Switches to the V-cycle if the cycle was selected automatically. Returns whether the cycle changes.
     pub fn fall_back(&mut self) -> bool {
-        let changes = self.chosen && self.recursion.kind != Kind::V;
+        let changes = self.kind_is_automatic && self.recursion.kind != Kind::V;
         if changes {
             self.recursion = Recursion::V;
         }
@@ -489,7 +493,7 @@ impl CycleSteps for NaturalLevels {
         vectors[R].copy_from_slice(&grid.z);
     }
 
-    fn direct(&mut self, k: usize, beta: Option<f64>) {
+    fn update_direction(&mut self, k: usize, beta: Option<f64>) {
         let (grid, vectors) = self.inner(k);
         for (d, z) in vectors[D].iter_mut().zip(&grid.z) {
             *d = beta.map_or(*z, |beta| z + beta * *d);

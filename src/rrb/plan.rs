@@ -5,7 +5,9 @@ use crate::base::machine::Machine;
 use crate::base::number::power_of_two_below;
 use crate::error::{Error, Result};
 use crate::krylov::solve::check_all_singular;
-use crate::options::limits::{AMLI_JUMP_NODES, BF16_CONTRAST, BF16_CONTRAST_SINGULAR, RRB_DEVICE_NODES, SMALL_GRID};
+use crate::options::limits::{
+    AMLI_JUMP_NODES, BF16_CONTRAST, BF16_CONTRAST_SINGULAR, RRB_DEVICE_NODES, SMALL_GRID_NODES,
+};
 use crate::options::{self, NullSpace, Options, Precision, opt};
 use crate::rrb::backend::{Aggregation, InspectionSetup, Lumping, Prediction, RrbBackend, Setup, bytes_of_aggregation};
 use crate::rrb::recursion::{Cycle, Kind};
@@ -27,13 +29,13 @@ pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> M
 }
 
 /// Returns the parameters of the inspection.
-pub fn inspection_setup(options: &Options, members: usize) -> InspectionSetup {
+pub fn inspection_setup(options: &Options, threads: usize) -> InspectionSetup {
     let null_space: NullSpace = options.choice(opt::NULL_SPACE);
     let zero_row_sum = if null_space == NullSpace::Constant { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
     let checks = InspectionOptions { finite: options.on(opt::CHECK_INPUT), zero_row_sum };
     let block = options.int(opt::COMPUTE_BLOCK) as usize;
-    let short = !options.is(opt::PRECISION, Precision::F64);
-    InspectionSetup { checks, project: null_space != NullSpace::None, members, block, short }
+    let may_store_short = !options.is(opt::PRECISION, Precision::F64);
+    InspectionSetup { checks, project: null_space != NullSpace::None, threads, block, may_store_short }
 }
 
 /// Choices for a matrix.
@@ -112,7 +114,8 @@ impl<'a> Plan<'a> {
         let as_in_solves = options.is(opt::NORM, options::Norm::True2) && reduction > 0.0;
         let chooses = matches!(self.aggregation(), Aggregation::IfSlow(_))
             && options.names_of_non_default(&LEVEL_OPTIONS).next().is_none();
-        let cost = backend.cost_of_aggregation(nodes).filter(|_| as_in_solves && chooses && nodes >= SMALL_GRID)?;
+        let cost =
+            backend.cost_of_aggregation(nodes).filter(|_| as_in_solves && chooses && nodes >= SMALL_GRID_NODES)?;
         let on_schur_complement = self.a.corners.is_none() && self.positive == 0;
         let fused = options.is(opt::FUSION, options::Fusion::On) && on_schur_complement && !self.singular;
         let anisotropy = backend.anisotropy(self.a, self.inspection_setup.checks.zero_row_sum);
@@ -130,17 +133,17 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns whether `auto` selects the storage format.
-    pub fn automatic(&self) -> bool {
+    pub fn has_automatic_storage(&self) -> bool {
         self.options.is(opt::PRECISION, Precision::Auto)
     }
 
     /// Selects the use of aggregation. If this plan does not use it from the start, it may replace the levels during a
-    /// slow solve, provided that `is_free` holds and `switch_memory` permits the memory. It never does with
+    /// slow solve, provided that `cycle_is_free` holds and `switch_memory` permits the memory. It never does with
     /// `precision=bf16`, and on grids that are shared with other ranks or devices.
     fn aggregation(&self) -> Aggregation {
         let options = self.options;
         let storage = match options.choice(opt::PRECISION) {
-            _ if self.aggregates => return Aggregation::Instead,
+            _ if self.aggregates => return Aggregation::FromStart,
             _ if self.conditions.shared => return Aggregation::Never,
             // On a device, a switch does not change the format of the vectors.
             Precision::Auto if self.on_device && self.storage == Storage::F64 => Storage::F64,
@@ -151,11 +154,11 @@ impl<'a> Plan<'a> {
         let memory = options.int(opt::SWITCH_MEMORY);
         let bytes = bytes_of_aggregation(self.a.grid.nodes(), self.a.corners.is_some(), self.on_device);
         let fits = memory < 0 || bytes as u128 <= memory as u128;
-        if self.is_free() && fits { Aggregation::IfSlow(storage) } else { Aggregation::Never }
+        if self.cycle_is_free() && fits { Aggregation::IfSlow(storage) } else { Aggregation::Never }
     }
 
     /// Returns whether `auto` selects the cycle, and lumping and relaxation have their default values.
-    fn is_free(&self) -> bool {
+    fn cycle_is_free(&self) -> bool {
         self.options.is(opt::CYCLE, options::Cycle::Auto) && is_default_lumping(self.options)
     }
 
@@ -174,7 +177,7 @@ impl<'a> Plan<'a> {
         let amli = options.is(opt::CYCLE, options::Cycle::Amli);
         let mut setup = Setup {
             levels,
-            may_end: options.int(opt::LEVELS) == 0 && !amli,
+            may_truncate: options.int(opt::LEVELS) == 0 && !amli,
             lumping: match options.choice(opt::LUMPING) {
                 options::Lumping::M1 => Lumping::Red,
                 options::Lumping::M2 => Lumping::RedAndBlack,
@@ -200,7 +203,7 @@ impl<'a> Plan<'a> {
             Precision::Auto => {
                 let PlanConditions { shared, stagnates, .. } = self.conditions;
                 let switches = matches!(setup.aggregation, Aggregation::IfSlow(_));
-                let widens = shared && !stagnates && self.is_free();
+                let widens = shared && !stagnates && self.cycle_is_free();
                 (switches || widens) && options.is(opt::NORM, options::Norm::True2)
             }
             precision => precision == Precision::Mixed,
@@ -282,7 +285,7 @@ fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singul
         Precision::F32 => Storage::F32,
         Precision::Bf16 | Precision::Mixed => Storage::Bf16,
         Precision::Auto => {
-            let plain = is_default_lumping(options) && grid.nodes() >= SMALL_GRID;
+            let plain = is_default_lumping(options) && grid.nodes() >= SMALL_GRID_NODES;
             let contrast = if singular { BF16_CONTRAST_SINGULAR } else { BF16_CONTRAST };
             if plain && high <= contrast * low { Storage::Bf16 } else { Storage::F64 }
         }
@@ -323,13 +326,13 @@ fn choose_cycle(grid: Grid, options: &Options, kinds: CycleConditions) -> Result
         options::Cycle::Amli => Some(Kind::Amli),
         options::Cycle::K => Some(Kind::K),
         options::Cycle::Aggregation => Some(Kind::V),
-        options::Cycle::Auto if aggregates || grid.nodes() < SMALL_GRID || !is_default_lumping(options) => {
+        options::Cycle::Auto if aggregates || grid.nodes() < SMALL_GRID_NODES || !is_default_lumping(options) => {
             Some(Kind::V)
         }
         options::Cycle::Auto => None,
     };
-    let jumps = (on_device || grid.nodes() >= AMLI_JUMP_NODES) && !singular;
-    Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize, jumps })
+    let allows_jumps = (on_device || grid.nodes() >= AMLI_JUMP_NODES) && !singular;
+    Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize, allows_jumps })
 }
 
 /// Maximum work of one application of M, as a multiple of a V-cycle. A cycle with more work is faster than the V-cycle
@@ -387,7 +390,7 @@ pub fn grids_to_share(options: &Options, grid: Grid) -> usize {
     if aggregates(options) {
         return 0;
     }
-    let cycle = Cycle { kind: Some(Kind::V), spacing: SPACING, steps: 2, jumps: false };
+    let cycle = Cycle { kind: Some(Kind::V), spacing: SPACING, steps: 2, allows_jumps: false };
     let block = options.int(opt::COMPUTE_BLOCK) as usize;
     let wanted = options.int(opt::GRIDS) as usize;
     // The last packed grid is not distributed.
@@ -408,7 +411,7 @@ mod tests {
     /// Checks that the default cycle costs less than 3 V-cycles for all grids and their numbers of levels, on a host
     /// and on a device.
     #[test]
-    fn default_cycles_cost_little() {
+    fn default_cycles_cost_less_than_three_v_cycles() {
         let options = Options::new(options::Family::Rrb);
         let extents =
             || (0..=16).flat_map(|k| [(1 << k) - 1, 1 << k, (1 << k) + 1]).filter(|&n| (1..=1 << 16).contains(&n));
@@ -433,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_too_few_for_memory_name_the_smallest_feasible() {
+    fn error_names_the_smallest_feasible_level_count() {
         let mut o = Options::new(options::Family::Rrb);
         o.set_text("levels=2").unwrap();
         let grid = Grid { nx: 2047, ny: 2047 };

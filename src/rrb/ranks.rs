@@ -2,18 +2,18 @@
 //! calls. A collective call begins with one exchange, in which each rank sends the function, the options, and its
 //! status. After this exchange, either all ranks compute, or all ranks return the same status.
 
-pub use crate::rrb::gathered::FIRST;
+pub use crate::rrb::gathered::ROOT;
 
 use super::{Rrb, grids_to_share};
 use crate::base::heap::Counted;
 use crate::distributed::box_transfer::{BoxInput, BoxOutput, BoxTransfer, Boxes, NAMES, Slabs, rows_of};
 use crate::distributed::boxes::{GridBox, find_overlap};
-use crate::distributed::error_messages::of_rank;
+use crate::distributed::error_messages::error_of_rank;
 use crate::distributed::rows;
 use crate::distributed::rows::{Rows, SharedRows};
 use crate::distributed::strips::Strips;
 use crate::distributed::vtable::rrbsolver_comm;
-use crate::distributed::{Comm, Gather, Largest};
+use crate::distributed::{Comm, Gather, Maximum};
 use crate::error::{Error, Result, collected, extend, push};
 use crate::krylov::solve::Function;
 use crate::krylov::solve_steps::Arrays;
@@ -66,12 +66,12 @@ pub struct Ranks {
     comm: Counted<Comm>,
     boxes: Counted<Boxes>,
     /// Exchange at the beginning of a call.
-    opening: Largest,
+    opening: Maximum,
     /// Exchange of the status at the end of a call, of the number of the rank that reports an error, and of other
     /// values of which all ranks need the maximum.
-    closing: Largest,
+    closing: Maximum,
     /// Exchange of the stop requests of the monitors.
-    stop: Largest,
+    stop: Maximum,
     /// Number of collective calls so far.
     calls: u64,
     /// Number of the handle. It is equal on all ranks, and differs from the numbers of other handles.
@@ -133,7 +133,7 @@ impl Ranks {
         let values = first.run(|to| to.copy_from_slice(&values))?;
         let of = |k: usize| values.iter().skip(k).step_by(WORDS).copied();
         if let Some(rank) = of(3).position(|status| status != 0.0) {
-            return Err(of_rank(&comm, rank, values[WORDS * rank + 3] as i32, own.as_ref().err())?);
+            return Err(error_of_rank(&comm, rank, values[WORDS * rank + 3] as i32, own.as_ref().err())?);
         }
         if let Some(rank) = of(0).zip(of(1)).position(|extents| extents != (values[0], values[1])) {
             return Err(Error::Argument(format!(
@@ -155,9 +155,9 @@ impl Ranks {
         check_boxes(&all, &lengths)?;
         let counts = collected(lengths.iter().map(|words| words / 4), BOXES)?;
         Ok(Self {
-            opening: Largest::new(&comm, OPENING_VALUES)?,
-            closing: Largest::new(&comm, 2)?,
-            stop: Largest::new(&comm, 1)?,
+            opening: Maximum::new(&comm, OPENING_VALUES)?,
+            closing: Maximum::new(&comm, 2)?,
+            stop: Maximum::new(&comm, 1)?,
             boxes: Counted::new(Boxes::new(grid, all, &counts)?, BOXES)?,
             comm,
             calls: 0,
@@ -269,7 +269,7 @@ impl Ranks {
         let first = self.closing.run(&[candidate, 0.0])?[0];
         // If no rank has an error with this status, there is a defect in this library; rank 0 then reports it.
         let rank = if first.is_finite() { -first as usize } else { 0 };
-        of_rank(&self.comm, rank, status, mine.as_ref())
+        error_of_rank(&self.comm, rank, status, mine.as_ref())
     }
 
     /// Ends a collective call. Returns `result` if all ranks succeeded, and otherwise an error on all ranks.
@@ -420,7 +420,7 @@ impl Ranks {
         let smallest = centers.copied().filter(|c| *c > 0.0 && c.is_finite()).fold(f64::INFINITY, f64::min);
         let smallest = -self.closing.run(&[-smallest, 0.0])?[0];
         let (own, center) = (self.rows(), if smallest.is_finite() { smallest } else { 1.0 });
-        let land = self.boxes.make_land(own, center, &mut self.matrix.arrays_mut()[..self.arrays]);
+        let land = self.boxes.set_land(own, center, &mut self.matrix.arrays_mut()[..self.arrays]);
         self.close(land)
     }
 
@@ -569,7 +569,7 @@ fn check_boxes(all: &[GridBox], words: &[usize]) -> Result<()> {
 pub struct Role<'a> {
     root: Option<&'a mut RootSolve>,
     /// Exchange of stop requests, if any rank has a monitor.
-    stop: Option<&'a mut Largest>,
+    stop: Option<&'a mut Maximum>,
 }
 
 impl Role<'_> {
@@ -608,7 +608,7 @@ impl Role<'_> {
 /// Observer that requests a stop if the observer of any rank does.
 struct AgreeingObserver<'a> {
     observer: &'a mut dyn Observer,
-    stop: Option<&'a mut Largest>,
+    stop: Option<&'a mut Maximum>,
     failed: Option<Error>,
 }
 

@@ -48,7 +48,7 @@ pub struct Cycle {
     /// Number of inner iterations per recursion.
     pub steps: usize,
     /// Whether [`choose`] may select AMLI for coefficients with jumps, too.
-    pub jumps: bool,
+    pub allows_jumps: bool,
 }
 
 impl Cycle {
@@ -149,7 +149,7 @@ pub trait CycleSteps {
     /// Sets r = z.
     fn store_rhs(&mut self, k: usize);
     /// Sets d = z + beta d, or d = z without `beta`.
-    fn direct(&mut self, k: usize, beta: Option<f64>);
+    fn update_direction(&mut self, k: usize, beta: Option<f64>);
     /// Computes q = A_k d.
     fn multiply_direction(&mut self, k: usize);
     /// Returns whether `mine` is true on any thread that works on section k. All these threads call it and receive the
@@ -166,11 +166,11 @@ pub trait CycleSteps {
     /// Computes the last step of a Chebyshev iteration: d = z + beta d, u = u + alpha d, z = u. The values of d and u
     /// are undefined afterwards.
     fn finish(&mut self, k: usize, alpha: f64, beta: f64) {
-        self.textbook_finish(k, alpha, beta);
+        self.unfused_finish(k, alpha, beta);
     }
     /// Reference formulation of `finish`.
-    fn textbook_finish(&mut self, k: usize, alpha: f64, beta: f64) {
-        self.direct(k, Some(beta));
+    fn unfused_finish(&mut self, k: usize, alpha: f64, beta: f64) {
+        self.update_direction(k, Some(beta));
         self.advance(k, alpha, false, false);
         self.copy_solution(k);
     }
@@ -224,7 +224,7 @@ pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
             Kind::K => {
                 // sigma is 0 if the right-hand side is zero; beta is then 0.
                 let beta = if sigma > 0.0 { -s.inner_product(k, Inner::Z, Inner::Q) / sigma } else { 0.0 };
-                s.direct(k, (step > 0).then_some(beta));
+                s.update_direction(k, (step > 0).then_some(beta));
                 s.multiply_direction(k);
                 sigma = s.inner_product(k, Inner::D, Inner::Q);
                 let product = s.inner_product(k, Inner::D, Inner::R);
@@ -250,7 +250,7 @@ pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
                 if last && step > 0 {
                     return s.finish(k, alpha, beta);
                 }
-                s.direct(k, (step > 0).then_some(beta));
+                s.update_direction(k, (step > 0).then_some(beta));
                 if !last {
                     s.multiply_direction(k);
                 }
@@ -294,7 +294,7 @@ pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough:
         if !(rho > ROUNDING_LEVEL * first_rho && rho.is_finite()) {
             break;
         }
-        s.direct(k, (step > 0).then_some(beta));
+        s.update_direction(k, (step > 0).then_some(beta));
         s.multiply_direction(k);
         let sigma = s.inner_product(k, Inner::D, Inner::Q);
         if !(MAX_ALPHA * sigma > rho && sigma.is_finite()) {
@@ -330,9 +330,9 @@ fn bounds_of(low: f64, high: f64) -> Bounds {
 ///
 /// If M_k approximates A_k poorly in a deeper section, its Chebyshev steps reduce the error too little, and finer
 /// sections receive a poor coarse correction. The nonlinear K-cycle is never selected.
-pub fn choose(first: f64, deeper: f64, jumps: bool) -> Kind {
+pub fn choose(first: f64, deeper: f64, allows_jumps: bool) -> Kind {
     let contracts = first.max(deeper) <= AMLI_CONDITION
-        || jumps && first <= AMLI_GROWTH * deeper && first.max(deeper) <= AMLI_JUMP_CONDITION;
+        || allows_jumps && first <= AMLI_GROWTH * deeper && first.max(deeper) <= AMLI_JUMP_CONDITION;
     if first >= AMLI_LEAST_CONDITION && contracts { Kind::Amli } else { Kind::V }
 }
 
@@ -361,7 +361,7 @@ pub fn prepare(s: &mut dyn CycleSteps, cycle: &Cycle, below: f64) -> Recursion {
     let mut recursion = Recursion { kind, steps: cycle.steps, ..Recursion::V };
     let enough = match cycle.kind {
         Some(_) => f64::INFINITY,
-        None if cycle.jumps => AMLI_JUMP_CONDITION,
+        None if cycle.allows_jumps => AMLI_JUMP_CONDITION,
         None => AMLI_CONDITION,
     };
     let first = recursions.start;
@@ -382,7 +382,7 @@ pub fn prepare(s: &mut dyn CycleSteps, cycle: &Cycle, below: f64) -> Recursion {
         }
     }
     if cycle.kind.is_none() && s.takes_part(first) {
-        recursion.kind = choose(recursion.condition(first), deeper, cycle.jumps);
+        recursion.kind = choose(recursion.condition(first), deeper, cycle.allows_jumps);
     }
     recursion
 }
@@ -392,9 +392,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grids_of_recursion() {
-        let grids =
-            |kind, spacing, levels| Cycle { kind, spacing, steps: 2, jumps: false }.grids(levels).collect::<Vec<_>>();
+    fn recursion_grid_numbers() {
+        let grids = |kind, spacing, levels| {
+            Cycle { kind, spacing, steps: 2, allows_jumps: false }.grids(levels).collect::<Vec<_>>()
+        };
         assert_eq!(grids(Some(Kind::Amli), 4, 12), [2, 4]);
         assert_eq!(grids(None, 6, 13), [3, 6]);
         assert_eq!(grids(Some(Kind::K), 4, 4), [0; 0]);
@@ -402,9 +403,9 @@ mod tests {
     }
 
     #[test]
-    fn work_of_recursions() {
+    fn cycle_cost_relative_to_v() {
         let cost = |kind, spacing, steps, n, levels| {
-            Cycle { kind: Some(kind), spacing, steps, jumps: false }.cost(Grid { nx: n, ny: n }, levels)
+            Cycle { kind: Some(kind), spacing, steps, allows_jumps: false }.cost(Grid { nx: n, ny: n }, levels)
         };
         // Grids of 31^2, 15^2, 7^2 and 3^2 nodes, and one node.
         let nodes = f64::from(961 + 225 + 49 + 9 + 1);
@@ -438,7 +439,7 @@ mod tests {
         fn solve_coarsest(&mut self) {}
         fn sweep_up(&mut self, _: usize) {}
         fn store_rhs(&mut self, _: usize) {}
-        fn direct(&mut self, k: usize, beta: Option<f64>) {
+        fn update_direction(&mut self, k: usize, beta: Option<f64>) {
             let (z, d) = (self.vectors[k][Inner::Z as usize], &mut self.vectors[k][Inner::D as usize]);
             *d = std::array::from_fn(|i| z[i] + beta.unwrap_or(0.0) * d[i]);
         }
@@ -471,9 +472,9 @@ mod tests {
 
     /// If the condition number of a deep section is too large, finer sections are not estimated, and the kind is V.
     #[test]
-    fn a_hard_section_ends_the_estimates() {
+    fn large_condition_number_ends_the_estimates() {
         let prepared = |of: [[f64; 4]; 4], below: f64, jumps: bool| {
-            let cycle = Cycle { kind: None, spacing: 4, steps: 2, jumps };
+            let cycle = Cycle { kind: None, spacing: 4, steps: 2, allows_jumps: jumps };
             let mut s = Diagonals { of, vectors: [[[0.0; 4]; 5]; 4], applications: vec![0; 4] };
             (prepare(&mut s, &cycle, below).kind, s.applications)
         };
@@ -490,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn strong_anisotropy_and_strong_diagonals_stay_with_v() {
+    fn strong_anisotropy_or_diagonals_select_v() {
         for (jumps, of_jumps) in [(false, Kind::V), (true, Kind::Amli)] {
             assert_eq!(choose(2.4, 2.4, jumps), Kind::Amli);
             assert_eq!(choose(26.0, 12.0, jumps), Kind::V);

@@ -8,7 +8,7 @@ use crate::krylov::cpu::chunks::Chunks;
 use crate::krylov::cpu::means::Singular;
 use crate::krylov::cpu::steps::{PCG_VECTORS, System, ThreadState};
 use crate::krylov::cpu::workspace::{Lines, Workspace};
-use crate::krylov::pcg::{Another, Means, Properties};
+use crate::krylov::pcg::{Means, OtherPreconditioner, Properties};
 use crate::krylov::solve_steps::{Arrays, Eliminated, Program};
 use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
 use crate::report::{Observer, Outcome};
@@ -40,7 +40,7 @@ struct State {
     shape: (usize, bool, Cycle),
     /// Indices of all nodes, of the red nodes, and of the unknowns of CG (the black nodes with S1, otherwise all
     /// nodes).
-    everywhere: Vec<usize>,
+    all_nodes: Vec<usize>,
     red: Vec<usize>,
     system: Vec<usize>,
     /// The matrix A; `diagonal` contains the centers.
@@ -75,7 +75,7 @@ impl State {
     fn new(grid: Grid, shape: (usize, bool, Cycle)) -> Result<Self> {
         let (levels, schur, cycle) = shape;
         let red = places(grid, red_nodes(grid))?;
-        let everywhere = places(grid, black_nodes(grid).chain(red_nodes(grid)))?;
+        let all_nodes = places(grid, black_nodes(grid).chain(red_nodes(grid)))?;
         let system = if schur {
             places(grid, black_nodes(grid))?
         } else {
@@ -84,7 +84,7 @@ impl State {
         Ok(Self {
             grid,
             shape,
-            everywhere,
+            all_nodes,
             red,
             system,
             matrix: HalfStencil::zeroed(grid)?,
@@ -272,7 +272,7 @@ impl RrbBackend for Reference {
 impl Engine for Reference {
     fn bytes(&self) -> [usize; 2] {
         let of_state = |s: &State| {
-            8 * (10 * ring_len(s.grid) + s.everywhere.len() + s.red.len() + s.system.len())
+            8 * (10 * ring_len(s.grid) + s.all_nodes.len() + s.red.len() + s.system.len())
                 + s.singular.bytes()
                 + s.levels.bytes()
         };
@@ -288,7 +288,7 @@ impl System for &mut State {
     fn product(m: &mut ThreadState<'_, Self>, from: VectorId, to: VectorId) {
         m.write(to, [from], |k, to, [values]| {
             if from == VectorId::B {
-                k.everywhere.iter().for_each(|&c| to[c] = k.row_of_a(values, c));
+                k.all_nodes.iter().for_each(|&c| to[c] = k.row_of_a(values, c));
             } else {
                 k.system.iter().for_each(|&c| to[c] = k.row_of_system(values, c));
             }
@@ -299,7 +299,7 @@ impl System for &mut State {
         m.combine(VectorId::Z, 0.0, &[(1.0, VectorId::R)]);
         let z = m.vector(VectorId::Z);
         let center = |m: &ThreadState<'_, Self>| {
-            m.system.singular.system().change(m.me, &m.own_chunks(), z, Means::Subtract);
+            m.system.singular.system().change_means(m.me, &m.own_chunks(), z, Means::Subtract);
         };
         center(m);
         m.write(VectorId::Z, [], |k, z, []| {
@@ -326,7 +326,7 @@ impl System for &mut State {
 
     fn whole_residual_norm2(m: &mut ThreadState<'_, Self>) -> f64 {
         let (k, [b, x]) = (&m.system, m.values([VectorId::B, VectorId::X]));
-        let residuals = k.everywhere.iter().map(|&c| k.residual_of_row(b, x, c));
+        let residuals = k.all_nodes.iter().map(|&c| k.residual_of_row(b, x, c));
         residuals.map(|r| r * r).sum()
     }
 
@@ -336,7 +336,7 @@ impl System for &mut State {
         }
         m.write(VectorId::B, [VectorId::X], |k, b, [x]| {
             if what == Eliminated::Residual {
-                k.everywhere.iter().for_each(|&c| b[c] = k.residual_of_row(b, x, c));
+                k.all_nodes.iter().for_each(|&c| b[c] = k.residual_of_row(b, x, c));
             }
             let (a, h, n) = (&k.matrix, &k.levels.grids[0].inverse_pivot, ring_stride(k.grid.nx));
             for &c in &k.system {
@@ -358,19 +358,19 @@ impl System for &mut State {
     }
 
     fn means(m: &mut ThreadState<'_, Self>, v: VectorId, to: Means) {
-        m.system.singular.whole.change(m.me, &m.own_chunks(), m.vector(v), to);
+        m.system.singular.whole.change_means(m.me, &m.own_chunks(), m.vector(v), to);
     }
 
     fn square_of_means(m: &mut ThreadState<'_, Self>) -> f64 {
         let center = |c: usize, len: usize| &m.system.matrix.diagonal[c..][..len];
-        m.system.singular.system().square(m.me, &m.own_chunks(), m.vector(VectorId::R), center)
+        m.system.singular.system().square_of_means(m.me, &m.own_chunks(), m.vector(VectorId::R), center)
     }
 
     fn worst_incompatibility(m: &mut ThreadState<'_, Self>) -> (usize, f64, f64) {
         m.system.singular.whole.worst(m.me, &m.own_chunks(), m.vector(VectorId::B))
     }
 
-    fn change_preconditioner(&mut self, to: Another) -> bool {
-        matches!(to, Another::Definite) && self.levels.fall_back()
+    fn change_preconditioner(&mut self, to: OtherPreconditioner) -> bool {
+        matches!(to, OtherPreconditioner::Definite) && self.levels.fall_back()
     }
 }

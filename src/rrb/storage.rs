@@ -34,21 +34,21 @@ impl Storage {
     pub fn round(self, v: f64) -> f64 {
         match self {
             Self::F64 => v,
-            Self::F32 => f64::from(flushed(v)),
-            Self::Bf16 | Self::Mixed => f64::from(Bf16::new(flushed(v)).wide()),
+            Self::F32 => f64::from(to_f32_flushed(v)),
+            Self::Bf16 | Self::Mixed => f64::from(Bf16::new(to_f32_flushed(v)).to_f32()),
         }
     }
 }
 
 /// Returns v in single precision, or zero if the result is subnormal.
 #[inline(always)]
-pub fn flushed(v: f64) -> f32 {
-    without_denormal(v as f32)
+pub fn to_f32_flushed(v: f64) -> f32 {
+    flush_subnormal(v as f32)
 }
 
 /// Returns v, or zero if v is subnormal.
 #[inline(always)]
-pub fn without_denormal(v: f32) -> f32 {
+pub fn flush_subnormal(v: f32) -> f32 {
     if v.abs() < f32::MIN_POSITIVE { 0.0 } else { v }
 }
 
@@ -75,7 +75,7 @@ impl Bf16 {
 
     /// Returns the value as f32.
     #[inline(always)]
-    pub fn wide(self) -> f32 {
+    pub fn to_f32(self) -> f32 {
         f32::from_bits(u32::from(self.0) << 16)
     }
 }
@@ -89,19 +89,19 @@ mod tests {
         for (v, expected) in
             [(1.0, 1.0), (-4.0, -4.0), (1.0 + 1.0 / 256.0, 1.0), (1.0 + 3.0 / 256.0, 1.015_625), (0.0, 0.0)]
         {
-            assert_eq!(Bf16::new(v).wide(), expected);
+            assert_eq!(Bf16::new(v).to_f32(), expected);
         }
-        assert!(Bf16::new(f32::NAN).wide().is_nan());
-        assert_eq!(Bf16::new(f32::INFINITY).wide(), f32::INFINITY);
+        assert!(Bf16::new(f32::NAN).to_f32().is_nan());
+        assert_eq!(Bf16::new(f32::INFINITY).to_f32(), f32::INFINITY);
         for k in 1..1000 {
             let v = 1.0 / k as f32;
             // Half a unit in the last place of an 8-bit significand.
-            assert!((Bf16::new(v).wide() - v).abs() <= v / 256.0);
+            assert!((Bf16::new(v).to_f32() - v).abs() <= v / 256.0);
         }
     }
 
     #[test]
-    fn what_is_rounded_stays() {
+    fn rounding_twice_equals_rounding_once() {
         for storage in [Storage::F64, Storage::F32, Storage::Bf16] {
             for v in [0.1, -3.7e20, 1e-40, 0.0] {
                 let once = storage.round(v);

@@ -32,7 +32,7 @@ pub const fn entry_index(a: i64, b: i64, c: i64) -> usize {
 }
 
 /// Indices of the entries of a 7-point stencil in the order of the API: center, west, east, south, north, bottom, top.
-pub const SEVEN: [usize; 7] = [
+pub const SEVEN_POINT_INDICES: [usize; 7] = [
     entry_index(0, 0, 0),
     entry_index(-1, 0, 0),
     entry_index(1, 0, 0),
@@ -48,7 +48,7 @@ impl Stencil {
     pub fn new(values: &[f64]) -> Self {
         let mut entries = [0.0; 27];
         if values.len() == 7 {
-            for (&place, &v) in SEVEN.iter().zip(values) {
+            for (&place, &v) in SEVEN_POINT_INDICES.iter().zip(values) {
                 entries[place] = v;
             }
         } else {
@@ -74,14 +74,14 @@ pub type Shape = [usize; 3];
 /// most this fraction of the stencil's 1-norm. The fraction corresponds to the rounding errors of a few hundred
 /// operations. A block also counts as singular if the reciprocal of a pivot or an eigenvalue, or an entry of the
 /// inverse, overflows.
-const SINGULAR: f64 = 1e-13;
+const SINGULAR_TOLERANCE: f64 = 1e-13;
 
 /// Largest difference between mirror entries, whose offsets differ only in signs, that counts as rounding of the input.
 /// It is relative to the stencil's 1-norm. A dense inverse has a similar relative error, so it would not be more
 /// accurate than sine transforms with the mean of the entries.
-const ROUNDING: f64 = 4.0 * f64::EPSILON;
+const ROUNDING_TOLERANCE: f64 = 4.0 * f64::EPSILON;
 
-pub use crate::options::limits::{MOST_SCALING, PERMITTED_SCALING};
+pub use crate::options::limits::{MOST_SCALING_CONDITION, PERMITTED_SCALING_CONDITION};
 
 /// A stencil in the form that sine transforms diagonalize: the diagonal scaling and the scaled even stencil.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,7 +99,7 @@ impl Separable {
     /// entries that differ by rounding are replaced by their mean.
     pub fn of(stencil: &Stencil) -> Option<Self> {
         let pair = |a: i64, b: i64, c: i64| (stencil.at(-a, -b, -c), stencil.at(a, b, c));
-        let rounding = ROUNDING * stencil.norm1();
+        let rounding = ROUNDING_TOLERANCE * stencil.norm1();
         let mut scaling = [1.0f64; 3];
         for (d, (lower, upper)) in [pair(1, 0, 0), pair(0, 1, 0), pair(0, 0, 1)].into_iter().enumerate() {
             // Equal entries need no scaling. With 7 points, a scaling exists for any two opposite entries of the same
@@ -166,8 +166,8 @@ impl Separable {
                     let t = &self.even;
                     let plane = |c: usize| (t[c] + t[c + 1] * x) + (t[c + 2] + t[c + 3] * x) * y;
                     let lambda = plane(0) + plane(4) * z;
-                    if lambda.abs() <= SINGULAR * self.norm1 || !(1.0 / lambda).is_finite() {
-                        return Err(singular(shape));
+                    if lambda.abs() <= SINGULAR_TOLERANCE * self.norm1 || !(1.0 / lambda).is_finite() {
+                        return Err(singular_error(shape));
                     }
                     values[(r * by + q) * bx + p] = weight / lambda;
                 }
@@ -214,7 +214,7 @@ pub fn sin_pi(p: usize, n: usize) -> f64 {
     if p == 0 { 0.0 } else { (std::f64::consts::PI * p as f64 / n as f64).sin() }
 }
 
-fn singular(shape: Shape) -> Error {
+fn singular_error(shape: Shape) -> Error {
     // The caller adds the location of a block of this shape to the message.
     let [x, y, z] = shape;
     Error::Matrix { reason: format!("the block of {x} x {y} x {z} cells"), place: None, then: " is singular" }
@@ -251,8 +251,8 @@ pub fn dense_inverse(stencil: &Stencil, shape: Shape) -> Result<Vec<f64>> {
     let mut exchanged = collected(0..n, "a block")?;
     for p in 0..n {
         let pivot_row = (p..n).max_by(|&r, &s| a[r * n + p].abs().total_cmp(&a[s * n + p].abs())).unwrap_or(p);
-        if a[pivot_row * n + p].abs() <= SINGULAR * stencil.norm1() {
-            return Err(singular(shape));
+        if a[pivot_row * n + p].abs() <= SINGULAR_TOLERANCE * stencil.norm1() {
+            return Err(singular_error(shape));
         }
         exchanged[p] = pivot_row;
         if pivot_row != p {
@@ -262,7 +262,7 @@ pub fn dense_inverse(stencil: &Stencil, shape: Shape) -> Result<Vec<f64>> {
         }
         let pivot = 1.0 / a[p * n + p];
         if !pivot.is_finite() {
-            return Err(singular(shape));
+            return Err(singular_error(shape));
         }
         a[p * n + p] = 1.0;
         for v in &mut a[p * n..][..n] {
@@ -288,7 +288,7 @@ pub fn dense_inverse(stencil: &Stencil, shape: Shape) -> Result<Vec<f64>> {
         }
     }
     if a.iter().any(|v| !v.is_finite()) {
-        return Err(singular(shape));
+        return Err(singular_error(shape));
     }
     Ok(a)
 }
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     /// Computes A_b^-1 r by the formula of the module documentation, term by term.
-    fn diagonalized(form: &Separable, shape: Shape, r: &[f64]) -> Vec<f64> {
+    fn apply_by_sine_transforms(form: &Separable, shape: Shape, r: &[f64]) -> Vec<f64> {
         let [bx, by, bz] = shape;
         let n = bx * by * bz;
         let at = |p: usize| (p % bx, p / bx % by, p / bx / by);
@@ -313,7 +313,7 @@ mod tests {
         (0..n).map(|p| scalings.1[p] * (0..n).map(|q| s(p, q) * hat[q]).sum::<f64>()).collect()
     }
 
-    fn fe27() -> Stencil {
+    fn finite_element_stencil() -> Stencil {
         let (k, m) = ([-1.0, 2.0, -1.0], [1.0 / 6.0, 4.0 / 6.0, 1.0 / 6.0]);
         let mut values = [0.0; 27];
         for (p, v) in values.iter_mut().enumerate() {
@@ -324,12 +324,12 @@ mod tests {
     }
 
     #[test]
-    fn both_inverses_invert() {
+    fn dense_and_transform_inverses_invert_blocks() {
         let stencils = [
             Stencil::new(&[6.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0]),
             Stencil::new(&[2.22, -1.0, -1.0, -0.1, -0.1, -0.01, -0.01]),
             Stencil::new(&[6.0, -1.5, -0.5, -1.25, -0.75, -1.0, -1.0]),
-            fe27(),
+            finite_element_stencil(),
         ];
         for stencil in &stencils {
             for shape in [[1, 1, 1], [2, 2, 2], [4, 2, 3], [5, 1, 4], [7, 3, 2], [4, 4, 4]] {
@@ -339,7 +339,7 @@ mod tests {
                 let form = Separable::of(stencil).expect("diagonalizable");
                 for column in 0..n {
                     let e: Vec<f64> = (0..n).map(|p| f64::from(u8::from(p == column))).collect();
-                    let x = diagonalized(&form, shape, &e);
+                    let x = apply_by_sine_transforms(&form, shape, &e);
                     for row in 0..n {
                         let product: f64 = (0..n).map(|q| a[row * n + q] * inverse[q * n + column]).sum();
                         // Tolerance: rounding error times a condition number below 100.
@@ -352,22 +352,23 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_diagonal_form() {
+    fn stencils_without_diagonal_form_are_rejected() {
         // Upwind differences, entries of opposite sign, and a mixed derivative.
         assert!(Separable::of(&Stencil::new(&[4.0, -2.0, 0.0, -1.0, -1.0, -1.0, -1.0])).is_none());
         assert!(Separable::of(&Stencil::new(&[4.0, -2.0, 0.5, -1.0, -1.0, -1.0, -1.0])).is_none());
-        let mut mixed = fe27();
+        let mut mixed = finite_element_stencil();
         mixed.entries[entry_index(1, 1, 0)] += 0.1;
         mixed.entries[entry_index(-1, -1, 0)] += 0.1;
         assert!(Separable::of(&mixed).is_none());
         // Mirror entries that differ by a thousand rounding errors are not averaged: the stencil is not even.
-        let mut skew = fe27();
+        let mut skew = finite_element_stencil();
         skew.entries[entry_index(1, 1, 1)] *= 1.0 + 1e-11;
         assert!(Separable::of(&skew).is_none());
         // With strong convection the scaling exists, but is ill-conditioned.
         let strong = Separable::of(&Stencil::new(&[6.0, -1.99, -0.01, -1.0, -1.0, -1.0, -1.0])).unwrap();
         assert!(
-            strong.scaling_condition([8; 3]) > PERMITTED_SCALING && strong.scaling_condition([2; 3]) < MOST_SCALING
+            strong.scaling_condition([8; 3]) > PERMITTED_SCALING_CONDITION
+                && strong.scaling_condition([2; 3]) < MOST_SCALING_CONDITION
         );
         // A stencil whose even part overflows has no form.
         let mut wild = [0.0; 27];
@@ -383,12 +384,12 @@ mod tests {
     /// Stencils whose entries are even up to rounding are replaced by their even part, which is diagonalized. The
     /// neglected odd part changes the inverse by less than 1e-13, also for blocks of 8^3 cells.
     #[test]
-    fn rounding_of_a_stencil_is_not_asymmetry() {
-        let mut face = fe27();
+    fn rounding_errors_of_a_stencil_do_not_count_as_asymmetry() {
+        let mut face = finite_element_stencil();
         face.entries[entry_index(1, 0, 0)] = 1e-17;
-        let mut signs = fe27();
+        let mut signs = finite_element_stencil();
         (signs.entries[entry_index(1, 0, 0)], signs.entries[entry_index(-1, 0, 0)]) = (3e-17, -1e-17);
-        let mut corner = fe27();
+        let mut corner = finite_element_stencil();
         corner.entries[entry_index(-1, 1, 1)] *= 1.0 + 1e-14;
         for stencil in [face, signs, corner] {
             let form = Separable::of(&stencil).expect("diagonalizable");
@@ -398,7 +399,7 @@ mod tests {
                 let inverse = dense_inverse(&stencil, shape).unwrap();
                 for column in (0..n).step_by(stride) {
                     let e: Vec<f64> = (0..n).map(|p| f64::from(u8::from(p == column))).collect();
-                    let x = diagonalized(&form, shape, &e);
+                    let x = apply_by_sine_transforms(&form, shape, &e);
                     for row in 0..n {
                         assert!((x[row] - inverse[row * n + column]).abs() <= 1e-13, "{shape:?}");
                     }
@@ -412,18 +413,18 @@ mod tests {
         let tiny = Stencil::new(&[6.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0].map(|v| v * 1e-310));
         let small = Stencil::new(&[6.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0].map(|v| v * 1e-300));
         for shape in [[1, 1, 1], [3, 2, 2]] {
-            assert_eq!(dense_inverse(&tiny, shape).unwrap_err(), singular(shape));
-            assert_eq!(Separable::of(&tiny).unwrap().reciprocals(shape).unwrap_err(), singular(shape));
+            assert_eq!(dense_inverse(&tiny, shape).unwrap_err(), singular_error(shape));
+            assert_eq!(Separable::of(&tiny).unwrap().reciprocals(shape).unwrap_err(), singular_error(shape));
             assert!(dense_inverse(&small, shape).is_ok() && Separable::of(&small).unwrap().reciprocals(shape).is_ok());
         }
     }
 
     #[test]
-    fn singular_blocks_are_seen_by_both() {
+    fn both_inverses_detect_singular_blocks() {
         let zero = Stencil::new(&[0.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0]);
         for shape in [[1, 1, 1], [3, 1, 1]] {
-            assert_eq!(dense_inverse(&zero, shape).unwrap_err(), singular(shape));
-            assert_eq!(Separable::of(&zero).unwrap().reciprocals(shape).unwrap_err(), singular(shape));
+            assert_eq!(dense_inverse(&zero, shape).unwrap_err(), singular_error(shape));
+            assert_eq!(Separable::of(&zero).unwrap().reciprocals(shape).unwrap_err(), singular_error(shape));
         }
         assert!(dense_inverse(&zero, [2, 1, 1]).is_ok());
         assert!(Separable::of(&zero).unwrap().reciprocals([2, 1, 1]).is_ok());

@@ -26,16 +26,19 @@ use crate::base::heap::Counted;
 use crate::base::machine::{Core, Machine};
 use crate::error::{Error, Place, RRB_ERR_UNSUPPORTED, Result, push};
 use crate::options::{self, Backend, BlockSolver, Choice, Memory, Options, Remainder, Transfer, info, opt};
-use crate::smoother::block_inverse::{MOST_SCALING, PERMITTED_SCALING, Separable, Shape, Stencil, dense_inverse};
+use crate::smoother::block_inverse::{
+    MOST_SCALING_CONDITION, PERMITTED_SCALING_CONDITION, Separable, Shape, Stencil, dense_inverse,
+};
 use crate::smoother::patches::{Cut, Patch, PatchList};
 use crate::smoother::steps::{
-    Blocks, Callbacks, Inverse, Kept, Method, Parallel, PatchArrays, SmootherBackend, SmootherSteps, Swept, Work,
+    Blocks, Callbacks, Inverse, Method, Parallel, PatchArrays, ResidentArrays, SmootherBackend, SmootherSteps,
+    SweepResult, Work,
 };
 
 /// Executes the sweeps of one call, after a check of the input if `work.check_input` is set. Input that is not finite,
 /// a callback that requests a stop, or a norm that overflows ends the call early. All backends use this function.
-pub fn relax(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
-    let mut done = Swept::default();
+pub fn run_sweeps(s: &mut dyn SmootherSteps, work: &Work) -> SweepResult {
+    let mut done = SweepResult::default();
     if work.check_input {
         done.bad = s.bad_cell();
         if done.bad.is_some() {
@@ -43,7 +46,7 @@ pub fn relax(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
         }
     }
     if s.watched() {
-        watch(s, work, &mut done);
+        compute_and_report_norm(s, work, &mut done);
     }
     while done.sweeps < work.sweeps && !done.stopped && !done.overflow {
         s.exchange();
@@ -53,13 +56,13 @@ pub fn relax(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
         }
         let cut = &work.cuts[done.sweeps % 2];
         match work.method {
-            Method::Jacobi => s.jacobi(cut, work.omega),
-            Method::Coloured => s.all_colours(cut, work.omega, work.reverse),
-            Method::Chaotic => s.chaotic(cut, work.omega, work.reverse),
+            Method::Jacobi => s.sweep_jacobi(cut, work.omega),
+            Method::Coloured => s.relax_all_colours(cut, work.omega, work.reverse),
+            Method::Chaotic => s.sweep_chaotic(cut, work.omega, work.reverse),
         }
         done.sweeps += 1;
         if s.watched() {
-            watch(s, work, &mut done);
+            compute_and_report_norm(s, work, &mut done);
         }
     }
     s.store_result();
@@ -68,16 +71,16 @@ pub fn relax(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
 
 /// Fills the ghost cells, and stores the norm of the residual after the completed sweeps in `done`. Unless the norm
 /// overflows, passes its ratio to the initial norm to the monitor.
-fn watch(s: &mut dyn SmootherSteps, work: &Work, done: &mut Swept) {
+fn compute_and_report_norm(s: &mut dyn SmootherSteps, work: &Work, done: &mut SweepResult) {
     s.exchange();
-    done.stopped = s.fill(FOR_RESIDUAL);
+    done.stopped = s.fill(RESIDUAL_SWEEP);
     done.residual_norm = norm(s);
     if done.sweeps == 0 {
         done.initial_norm = done.residual_norm;
     }
-    done.overflow = overflows(done.residual_norm, work);
+    done.overflow = is_unusable(done.residual_norm, work);
     if !done.overflow {
-        done.stopped |= s.report_residual(done.sweeps, relative(done.residual_norm, done.initial_norm));
+        done.stopped |= s.report_residual(done.sweeps, relative_norm(done.residual_norm, done.initial_norm));
     }
 }
 
@@ -107,33 +110,33 @@ fn norm(s: &mut dyn SmootherSteps) -> f64 {
 
 /// Returns whether a norm is unusable: infinite, or NaN although `work.check_input` is set. Without this check, NaN may
 /// come from the caller's values, and is returned as the norm.
-fn overflows(norm: f64, work: &Work) -> bool {
+fn is_unusable(norm: f64, work: &Work) -> bool {
     norm.is_infinite() || norm.is_nan() && work.check_input
 }
 
 /// Returns norm / first. If `first` is 0, returns 0, or NaN if `norm` is not finite.
-pub fn relative(norm: f64, first: f64) -> f64 {
+pub fn relative_norm(norm: f64, first: f64) -> f64 {
     if first == 0.0 { 0.0 * norm } else { norm / first }
 }
 
 /// Sweep number that the callback for ghost cells receives if the ghost cells are needed for a residual.
-const FOR_RESIDUAL: i32 = -1;
+const RESIDUAL_SWEEP: i32 = -1;
 
 /// Copies the values of ghost cells from the patches that cover them.
-pub fn exchange(s: &mut dyn SmootherSteps, _: &Work) -> Swept {
+pub fn exchange(s: &mut dyn SmootherSteps, _: &Work) -> SweepResult {
     s.exchange();
-    Swept::default()
+    SweepResult::default()
 }
 
 /// Fills the ghost cells, and computes r = f - A u and its norm.
-pub fn residual(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
+pub fn residual(s: &mut dyn SmootherSteps, work: &Work) -> SweepResult {
     s.exchange();
-    let stopped = s.fill(FOR_RESIDUAL);
+    let stopped = s.fill(RESIDUAL_SWEEP);
     let residual_norm = norm(s);
-    let overflow = overflows(residual_norm, work);
+    let overflow = is_unusable(residual_norm, work);
     // The input is searched for NaN and infinity only after an overflow, so finite input needs no additional pass.
     let bad = if overflow && work.check_input { s.bad_cell() } else { None };
-    Swept { stopped, residual_norm, bad, overflow, ..Swept::default() }
+    SweepResult { stopped, residual_norm, bad, overflow, ..SweepResult::default() }
 }
 
 /// Default relaxation factor of block Jacobi, from Rodriguez et al.
@@ -142,12 +145,12 @@ const JACOBI_OMEGA: f64 = 0.8;
 /// Creates a backend. The API layer passes this function, so that no other module names a concrete backend.
 pub type MakeBlockBackend = fn(Machine) -> Result<Box<dyn SmootherBackend>>;
 
-/// Parameters for which a backend and its inverses were made. Other values require a new backend. `diagonal`: whether
-/// sine transforms apply the inverses.
+/// Parameters for which a backend and its inverses were made. Other values require a new backend. `by_transforms`:
+/// whether sine transforms apply the inverses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BackendParameters {
     machine: Machine,
-    diagonal: bool,
+    by_transforms: bool,
 }
 
 /// Selects the backend for the given numbers of threads and devices. `auto` selects a device only if the option
@@ -160,13 +163,13 @@ pub fn machine(options: &Options, threads: usize, devices: i32) -> Machine {
 /// A list of patches with the data for their relaxation.
 pub struct Smoother {
     backend: Box<dyn SmootherBackend>,
-    made_for: BackendParameters,
+    backend_parameters: BackendParameters,
     stencil: Stencil,
     block: Shape,
     form: Option<Separable>,
     /// For the plain cut (`Cut::new`) and for the staggered cut (`Cut::staggered`), the index of the first patch whose
     /// edges truncate blocks, if any.
-    remainders: [Option<usize>; 2],
+    first_truncated: [Option<usize>; 2],
     /// Whether the option `remainder` is `overlap`.
     overlap: bool,
     /// Whether the inverses of the staggered cut have been computed.
@@ -189,20 +192,20 @@ impl Smoother {
         let list = PatchList::new(patches)?;
         check_memory(options, machine)?;
         let form = Separable::of(stencil);
-        let diagonal = machine.backend != Backend::Reference && choose_diagonal(options, form.as_ref(), block)?;
-        let made_for = BackendParameters { machine, diagonal };
+        let by_transforms = machine.backend != Backend::Reference && choose_transforms(options, form.as_ref(), block)?;
+        let backend_parameters = BackendParameters { machine, by_transforms };
         // `filter` drops a backend for other parameters, which frees its memory before the new backend is created.
-        let mut smoother = match previous.filter(|smoother| smoother.made_for == made_for) {
+        let mut smoother = match previous.filter(|smoother| smoother.backend_parameters == backend_parameters) {
             Some(smoother) => smoother,
             None => {
-                let (backend, stencil, remainders) = (make(machine)?, stencil.clone(), [None; 2]);
+                let (backend, stencil, first_truncated) = (make(machine)?, stencil.clone(), [None; 2]);
                 Self {
                     backend,
-                    made_for,
+                    backend_parameters,
                     stencil,
                     block,
                     form,
-                    remainders,
+                    first_truncated,
                     overlap: false,
                     has_staggered_inverses: false,
                 }
@@ -211,7 +214,7 @@ impl Smoother {
         smoother.backend.use_stream(stream)?;
         smoother.overlap = options.is(opt::REMAINDER, Remainder::Overlap);
         let plain = Cut::new(block);
-        smoother.remainders =
+        smoother.first_truncated =
             [plain, plain.staggered()].map(|cut| list.patches.iter().position(|p| cut.has_remainder(p)));
         smoother.has_staggered_inverses = false;
         let list = Counted::new(list, "patches")?;
@@ -236,9 +239,11 @@ impl Smoother {
             }
         }
         for (shape, p, m) in wanted {
-            let inverse = self.inverse(shape).map_err(|error| match error {
+            let inverse = self.compute_inverse(shape).map_err(|error| match error {
                 // The error message names a block of this shape by its first cell.
-                Error::Matrix { reason, then, .. } => Error::Matrix { reason, place: self.place(&cut, p, m), then },
+                Error::Matrix { reason, then, .. } => {
+                    Error::Matrix { reason, place: self.place_of_block(&cut, p, m), then }
+                }
                 other => other,
             })?;
             self.backend.add_inverse(shape, inverse)?;
@@ -246,15 +251,15 @@ impl Smoother {
         Ok(())
     }
 
-    fn place(&self, cut: &Cut, p: usize, m: [usize; 3]) -> Option<Place> {
+    fn place_of_block(&self, cut: &Cut, p: usize, m: [usize; 3]) -> Option<Place> {
         let patch = &self.backend.blocks()?.list.patches[p];
         Some(Place::cell(p, std::array::from_fn(|d| patch.lower[d] + cut.segment(patch, d, m[d]).start as i64)))
     }
 
-    fn inverse(&self, shape: Shape) -> Result<Inverse> {
+    fn compute_inverse(&self, shape: Shape) -> Result<Inverse> {
         match &self.form {
-            Some(form) if self.made_for.diagonal => {
-                Ok(Inverse::Diagonal { reciprocals: form.reciprocals(shape)?, scalings: form.scalings(shape)? })
+            Some(form) if self.backend_parameters.by_transforms => {
+                Ok(Inverse::SineTransforms { reciprocals: form.reciprocals(shape)?, scalings: form.scalings(shape)? })
             }
             _ => Ok(Inverse::Dense(dense_inverse(&self.stencil, shape)?)),
         }
@@ -268,19 +273,19 @@ impl Smoother {
         callbacks: &mut dyn Callbacks,
         options: &Options,
         sweeps: usize,
-    ) -> Result<Swept> {
+    ) -> Result<SweepResult> {
         let work = self.work(options, sweeps);
         self.check_overlap(&work)?;
-        check_memory(options, self.made_for.machine)?;
+        check_memory(options, self.backend_parameters.machine)?;
         if sweeps == 0 && !work.check_input && !callbacks.watched() {
-            return Ok(Swept::default());
+            return Ok(SweepResult::default());
         }
-        let done = self.backend.run(arrays, callbacks, &work, relax)?;
+        let done = self.backend.run(arrays, callbacks, &work, run_sweeps)?;
         self.checked_result(done)
     }
 
     /// Returns an error if the input is not finite or if a norm is unusable; otherwise returns `done`.
-    fn checked_result(&self, done: Swept) -> Result<Swept> {
+    fn checked_result(&self, done: SweepResult) -> Result<SweepResult> {
         if let Some(bad) = done.bad {
             let lower = self.patches()[bad.patch].lower;
             let cell = std::array::from_fn(|d| lower[d] + bad.cell[d] as i64);
@@ -303,7 +308,7 @@ impl Smoother {
         callbacks: &mut dyn Callbacks,
         options: &Options,
     ) -> Result<()> {
-        check_memory(options, self.made_for.machine)?;
+        check_memory(options, self.backend_parameters.machine)?;
         let work = self.work(options, 0);
         self.backend.run(arrays, callbacks, &work, exchange).map(|_| ())
     }
@@ -314,8 +319,8 @@ impl Smoother {
         arrays: &mut dyn PatchArrays,
         callbacks: &mut dyn Callbacks,
         options: &Options,
-    ) -> Result<Swept> {
-        check_memory(options, self.made_for.machine)?;
+    ) -> Result<SweepResult> {
+        check_memory(options, self.backend_parameters.machine)?;
         let work = self.work(options, 0);
         let done = self.backend.run(arrays, callbacks, &work, residual)?;
         self.checked_result(done)
@@ -360,7 +365,7 @@ impl Smoother {
     fn check_overlap(&self, work: &Work) -> Result<()> {
         let serial = work.method == Method::Chaotic && work.parallel == Parallel::Patches;
         let plain = Cut::new(self.block).shift;
-        match work.cuts.iter().find_map(|cut| self.remainders[usize::from(cut.shift != plain)]) {
+        match work.cuts.iter().find_map(|cut| self.first_truncated[usize::from(cut.shift != plain)]) {
             Some(patch) if self.overlap && !serial => Err(Error::at(
                 RRB_ERR_UNSUPPORTED,
                 "remainder = overlap: blocks of ",
@@ -373,8 +378,8 @@ impl Smoother {
     }
 
     /// Allocates arrays in device memory for the current patches.
-    pub fn keep_arrays(&mut self) -> Result<Kept> {
-        self.backend.keep_arrays()
+    pub fn allocate_resident_arrays(&mut self) -> Result<ResidentArrays> {
+        self.backend.allocate_resident_arrays()
     }
 
     /// Copies values to, from or between device arrays. Each copy is (target, source, number of values).
@@ -385,7 +390,7 @@ impl Smoother {
 
 impl Core for Smoother {
     fn machine(&self) -> Machine {
-        self.made_for.machine
+        self.backend_parameters.machine
     }
 
     fn engine(&self) -> &dyn Engine {
@@ -398,9 +403,11 @@ impl Core for Smoother {
 
     fn result(&self, key: i32) -> f64 {
         match key {
-            info::BLOCK_SOLVER if self.made_for.diagonal => BlockSolver::FastDiagonalization.number() as f64,
+            info::BLOCK_SOLVER if self.backend_parameters.by_transforms => {
+                BlockSolver::FastDiagonalization.number() as f64
+            }
             info::BLOCK_SOLVER => BlockSolver::Dense.number() as f64,
-            info::BLOCK_INVERSES => self.backend.inverses() as f64,
+            info::BLOCK_INVERSES => self.backend.inverse_count() as f64,
             info::GHOST_COPIES => self.backend.blocks().map_or(0, |b| b.list.copies.len()) as f64,
             info::CELLS => self.patches().iter().map(Patch::cells).sum::<usize>() as f64,
             _ => 0.0,
@@ -435,7 +442,7 @@ fn check_memory(options: &Options, machine: Machine) -> Result<()> {
     Ok(())
 }
 
-fn choose_diagonal(options: &Options, form: Option<&Separable>, block: Shape) -> Result<bool> {
+fn choose_transforms(options: &Options, form: Option<&Separable>, block: Shape) -> Result<bool> {
     match options.choice(opt::BLOCK_SOLVER) {
         BlockSolver::Dense => Ok(false),
         BlockSolver::FastDiagonalization if form.is_none() => Err(Error::Unsupported(
@@ -445,15 +452,15 @@ fn choose_diagonal(options: &Options, form: Option<&Separable>, block: Shape) ->
         )),
         wanted => {
             let condition = form.map_or(f64::INFINITY, |f| f.scaling_condition(block));
-            if wanted == BlockSolver::FastDiagonalization && condition >= PERMITTED_SCALING {
+            if wanted == BlockSolver::FastDiagonalization && condition >= PERMITTED_SCALING_CONDITION {
                 let [x, y, z] = block;
                 return Err(Error::Unsupported(format!(
                     "block_solver = fast_diagonalization: the scaling that makes this stencil symmetric has the \
                      condition number {condition:.0e} on blocks of {x} x {y} x {z} cells, which must be below \
-                     {PERMITTED_SCALING:e}; use auto or dense, or smaller blocks"
+                     {PERMITTED_SCALING_CONDITION:e}; use auto or dense, or smaller blocks"
                 )));
             }
-            Ok(wanted == BlockSolver::FastDiagonalization || condition < MOST_SCALING)
+            Ok(wanted == BlockSolver::FastDiagonalization || condition < MOST_SCALING_CONDITION)
         }
     }
 }

@@ -24,7 +24,7 @@ impl Patch {
     }
 
     /// Returns the number of values of `u`, including the ghost layer.
-    pub fn ghosted(&self) -> usize {
+    pub fn ghosted_cells(&self) -> usize {
         self.size.iter().map(|n| n + 2).product()
     }
 
@@ -101,7 +101,7 @@ impl Cut {
     }
 
     /// Returns the global index of the patch's first block along `axis`, and the number of blocks.
-    pub fn range(&self, patch: &Patch, axis: usize) -> (i64, usize) {
+    pub fn block_range(&self, patch: &Patch, axis: usize) -> (i64, usize) {
         let first = self.block_of(axis, patch.lower[axis]);
         (first, (self.block_of(axis, patch.end(axis) - 1) - first) as usize + 1)
     }
@@ -126,7 +126,7 @@ impl Cut {
     pub fn has_remainder(&self, patch: &Patch) -> bool {
         let whole = Self { overlap: false, ..*self };
         (0..3).any(|d| {
-            let (_, count) = whole.range(patch, d);
+            let (_, count) = whole.block_range(patch, d);
             [0, count - 1].into_iter().any(|m| whole.segment(patch, d, m).len < self.block[d])
         })
     }
@@ -135,7 +135,7 @@ impl Cut {
     /// segment, and its length.
     pub fn lengths(&self, patch: &Patch, axis: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (cut, patch) = (*self, *patch);
-        let (_, count) = self.range(&patch, axis);
+        let (_, count) = self.block_range(&patch, axis);
         let mut tried = [0, 1, count - 1];
         tried[1] = tried[1].min(count - 1);
         let lengths = tried.map(|m| (m, cut.segment(&patch, axis, m).len));
@@ -174,9 +174,9 @@ impl PatchList {
         for (p, patch) in patches.iter().enumerate() {
             cells_before[p + 1] = cells_before[p] + patch.cells();
         }
-        let mut places = Vec::new();
-        reserve(&mut places, patches.len(), PATCHES)?;
-        let mut distinct = |d: usize| distinct(&mut places, patches.iter().map(|p| p.lower[d]));
+        let mut lower_bounds = Vec::new();
+        reserve(&mut lower_bounds, patches.len(), PATCHES)?;
+        let mut distinct = |d: usize| count_distinct(&mut lower_bounds, patches.iter().map(|p| p.lower[d]));
         let axis = (0..3).max_by_key(|&d| distinct(d)).unwrap_or(0);
         // An unstable sort allocates no memory. Its result is unique, because the keys here and below are distinct.
         let mut order = collected(0..patches.len(), PATCHES)?;
@@ -194,7 +194,7 @@ impl PatchList {
                 let other = &patches[q];
                 let Some(cells) = ghosts.intersection(other) else { continue };
                 if patch.intersection(other).is_some() {
-                    return Err(overlapping(p.min(q), p.max(q)));
+                    return Err(overlap_error(p.min(q), p.max(q)));
                 }
                 push(&mut copies, GhostCopy { to: p, from: q, cells }, COPIES)?;
                 if let Some(cells) = other.with_ghosts().intersection(patch) {
@@ -222,7 +222,7 @@ const PATCHES: &str = "patches";
 const COPIES: &str = "copies of ghost cells";
 
 /// Returns the number of distinct values; `all` is a buffer with sufficient capacity.
-fn distinct(all: &mut Vec<i64>, values: impl Iterator<Item = i64>) -> usize {
+fn count_distinct(all: &mut Vec<i64>, values: impl Iterator<Item = i64>) -> usize {
     all.clear();
     all.extend(values);
     all.sort_unstable();
@@ -231,7 +231,7 @@ fn distinct(all: &mut Vec<i64>, values: impl Iterator<Item = i64>) -> usize {
 }
 
 /// Returns the error for two patches that cover the same cell.
-fn overlapping(first: usize, second: usize) -> Error {
+fn overlap_error(first: usize, second: usize) -> Error {
     Error::at(RRB_ERR_ARGUMENT, "the ", Place::patches(first, second), " overlap")
 }
 
@@ -250,7 +250,7 @@ mod tests {
                 for n in 1..20 {
                     let p = patch([lower, 0, 0], [n, 1, 1]);
                     for cut in [Cut::new([b; 3]), Cut::new([b; 3]).staggered()] {
-                        let (first, count) = cut.range(&p, 0);
+                        let (first, count) = cut.block_range(&p, 0);
                         let mut next = 0;
                         for m in 0..count {
                             let s = cut.segment(&p, 0, m);
@@ -271,13 +271,13 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_blocks_have_full_size_where_the_patch_has() {
+    fn overlapping_blocks_have_full_size_unless_the_patch_is_smaller() {
         for b in 1..=8 {
             for lower in -9..9 {
                 for n in 1..20 {
                     let p = patch([lower, 0, 0], [n, 1, 1]);
                     let cut = Cut { overlap: true, ..Cut::new([b, 1, 1]) };
-                    let (_, count) = cut.range(&p, 0);
+                    let (_, count) = cut.block_range(&p, 0);
                     let mut covered = vec![false; n];
                     for m in 0..count {
                         let s = cut.segment(&p, 0, m);
@@ -292,7 +292,7 @@ mod tests {
 
     /// Every ghost cell that another patch covers is copied once, from the patch that contains it.
     #[test]
-    fn ghost_plan_against_the_definition() {
+    fn ghost_plan_matches_its_definition() {
         let patches = vec![
             patch([0, 0, 0], [4, 3, 2]),
             patch([4, 0, 0], [2, 5, 2]),
@@ -327,14 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_patches_are_named() {
+    fn error_names_overlapping_patches() {
         let e = PatchList::new(vec![patch([0; 3], [4; 3]), patch([9; 3], [1; 3]), patch([3; 3], [4; 3])]).unwrap_err();
-        assert_eq!(e, overlapping(0, 2));
+        assert_eq!(e, overlap_error(0, 2));
     }
 
     /// Number of ghost copies between n x n x n patches.
     #[test]
-    fn ten_thousand_patches() {
+    fn ghost_copies_between_ten_thousand_patches() {
         let n = 22i64;
         let patches: Vec<Patch> =
             (0..n * n * n).map(|q| patch([q % n * 4, q / n % n * 4, q / n / n * 4], [4; 3])).collect();

@@ -5,8 +5,8 @@ use crate::error::{Error, Result, push, reset};
 use crate::smoother::block_inverse::{Shape, Stencil};
 use crate::smoother::patches::{Cut, Patch};
 use crate::smoother::steps::{
-    BadCell, Blocks, Callbacks, Inverse, PatchArrays, SmootherBackend, SmootherProgram, SmootherSteps, Swept, Work,
-    colour, colours,
+    BadCell, Blocks, Callbacks, Inverse, PatchArrays, SmootherBackend, SmootherProgram, SmootherSteps, SweepResult,
+    Work, colour_count, colour_of,
 };
 
 /// The `reference` backend of block smoothers.
@@ -15,7 +15,7 @@ pub struct Reference {
     inverses: Vec<(Shape, Vec<f64>)>,
     blocks: Option<Blocks>,
     /// New values of one patch, for block Jacobi.
-    new: Vec<f64>,
+    new_values: Vec<f64>,
 }
 
 impl SmootherBackend for Reference {
@@ -23,7 +23,7 @@ impl SmootherBackend for Reference {
         self.inverses.iter().any(|(s, _)| *s == shape)
     }
 
-    fn inverses(&self) -> usize {
+    fn inverse_count(&self) -> usize {
         self.inverses.len()
     }
 
@@ -36,7 +36,7 @@ impl SmootherBackend for Reference {
 
     fn set_patches(&mut self, blocks: Blocks) -> Result<()> {
         let largest = blocks.list.patches.iter().map(Patch::cells).max().unwrap_or(0);
-        reset(&mut self.new, largest, "new values of a patch")?;
+        reset(&mut self.new_values, largest, "new values of a patch")?;
         self.blocks = Some(blocks);
         Ok(())
     }
@@ -55,16 +55,17 @@ impl SmootherBackend for Reference {
         callbacks: &mut dyn Callbacks,
         work: &Work,
         program: SmootherProgram,
-    ) -> Result<Swept> {
+    ) -> Result<SweepResult> {
         let blocks = self.blocks.as_ref().ok_or_else(|| Error::Internal("there are no patches".to_owned()))?;
-        let mut one = ReferenceCall { blocks, inverses: &self.inverses, new: &mut self.new, arrays, callbacks };
+        let mut one =
+            ReferenceCall { blocks, inverses: &self.inverses, new_values: &mut self.new_values, arrays, callbacks };
         Ok(program(&mut one, work))
     }
 }
 
 impl Engine for Reference {
     fn bytes(&self) -> [usize; 2] {
-        let values: usize = self.inverses.iter().map(|(_, v)| v.len()).sum::<usize>() + self.new.len();
+        let values: usize = self.inverses.iter().map(|(_, v)| v.len()).sum::<usize>() + self.new_values.len();
         [values * size_of::<f64>() + self.blocks.as_ref().map_or(0, |b| b.list.bytes()), 0]
     }
 }
@@ -73,14 +74,14 @@ impl Engine for Reference {
 struct ReferenceCall<'a> {
     blocks: &'a Blocks,
     inverses: &'a [(Shape, Vec<f64>)],
-    new: &'a mut [f64],
+    new_values: &'a mut [f64],
     arrays: &'a mut dyn PatchArrays,
     callbacks: &'a mut dyn Callbacks,
 }
 
 /// Computes (A u)[p] = sum_q s_q u[p + offset_q], in the order of the stencil entries s_q. `row` and `plane` are the
 /// strides of u.
-fn apply(stencil: &Stencil, u: &[f64], p: usize, (row, plane): (usize, usize)) -> f64 {
+fn apply_stencil(stencil: &Stencil, u: &[f64], p: usize, (row, plane): (usize, usize)) -> f64 {
     let mut sum = 0.0;
     for (q, &value) in stencil.entries.iter().enumerate() {
         if value != 0.0 {
@@ -101,7 +102,7 @@ struct Block {
 
 /// Returns the blocks of a patch in lexicographic order, x fastest.
 fn blocks_of(patch: Patch, cut: Cut) -> impl DoubleEndedIterator<Item = Block> {
-    let ranges: [(i64, usize); 3] = [0, 1, 2].map(|d| cut.range(&patch, d));
+    let ranges: [(i64, usize); 3] = [0, 1, 2].map(|d| cut.block_range(&patch, d));
     let [x, y, z] = ranges.map(|r| r.1);
     (0..x * y * z).map(move |b| {
         let m = [b % x, b / x % y, b / x / y];
@@ -115,42 +116,43 @@ fn blocks_of(patch: Patch, cut: Cut) -> impl DoubleEndedIterator<Item = Block> {
 }
 
 /// Largest number of cells of a block, 8 x 8 x 8.
-const MOST: usize = 512;
+const MOST_CELLS: usize = 512;
 
 /// New values of a block's cells, and the indices of the cells in u.
-struct Change {
-    places: [usize; MOST],
-    values: [f64; MOST],
+struct BlockUpdate {
+    indices: [usize; MOST_CELLS],
+    values: [f64; MOST_CELLS],
     cells: usize,
 }
 
 impl ReferenceCall<'_> {
     /// Computes u_b + omega A_b^-1 (f - A u)_b for one block.
-    fn change(&self, p: usize, block: &Block, omega: f64) -> Change {
+    fn compute_update(&self, p: usize, block: &Block, omega: f64) -> BlockUpdate {
         let patch = &self.blocks.list.patches[p];
         let (u, f, strides) = (self.arrays.u(p), self.arrays.f(p), patch.strides());
         let ([bx, by, bz], [x, y, z]) = (block.shape, block.start);
-        let mut change = Change { places: [0; MOST], values: [0.0; MOST], cells: bx * by * bz };
-        let mut r = [0.0; MOST];
-        for (c, r) in r.iter_mut().enumerate().take(change.cells) {
+        let mut update = BlockUpdate { indices: [0; MOST_CELLS], values: [0.0; MOST_CELLS], cells: bx * by * bz };
+        let mut r = [0.0; MOST_CELLS];
+        for (c, r) in r.iter_mut().enumerate().take(update.cells) {
             let (i, j, k) = (x + c % bx, y + c / bx % by, z + c / bx / by);
-            let place = (k + 1) * strides.1 + (j + 1) * strides.0 + i + 1;
-            change.places[c] = place;
-            *r = f[(k * patch.size[1] + j) * patch.size[0] + i] - apply(&self.blocks.stencil, u, place, strides);
+            let index = (k + 1) * strides.1 + (j + 1) * strides.0 + i + 1;
+            update.indices[c] = index;
+            *r =
+                f[(k * patch.size[1] + j) * patch.size[0] + i] - apply_stencil(&self.blocks.stencil, u, index, strides);
         }
         let inverse = self.inverses.iter().find(|(s, _)| *s == block.shape).map_or(&[][..], |(_, v)| v);
-        for (c, row) in inverse.chunks_exact(change.cells).enumerate() {
+        for (c, row) in inverse.chunks_exact(update.cells).enumerate() {
             let product: f64 = row.iter().zip(&r).map(|(a, r)| a * r).sum();
-            change.values[c] = u[change.places[c]] + omega * product;
+            update.values[c] = u[update.indices[c]] + omega * product;
         }
-        change
+        update
     }
 
     fn relax(&mut self, p: usize, block: &Block, omega: f64) {
-        let change = self.change(p, block, omega);
+        let update = self.compute_update(p, block, omega);
         let u = self.arrays.u_mut(p);
-        for (&place, &value) in change.places.iter().zip(&change.values).take(change.cells) {
-            u[place] = value;
+        for (&index, &value) in update.indices.iter().zip(&update.values).take(update.cells) {
+            u[index] = value;
         }
     }
 
@@ -196,37 +198,37 @@ impl SmootherSteps for ReferenceCall<'_> {
     }
 
     fn fill(&mut self, sweep: i32) -> bool {
-        self.callbacks.fills() && self.callbacks.fill(sweep, self.arrays.pointers().u)
+        self.callbacks.has_ghost_fill() && self.callbacks.fill(sweep, self.arrays.pointers().u)
     }
 
-    fn colours(&self) -> usize {
-        colours(&self.blocks.stencil)
+    fn colour_count(&self) -> usize {
+        colour_count(&self.blocks.stencil)
     }
 
-    fn jacobi(&mut self, cut: &Cut, omega: f64) {
+    fn sweep_jacobi(&mut self, cut: &Cut, omega: f64) {
         for p in self.patches() {
             let patch = self.blocks.list.patches[p];
             let [nx, ny, _] = patch.size;
             let (row, plane) = patch.strides();
             for block in blocks_of(patch, *cut) {
-                let change = self.change(p, &block, omega);
-                for (&place, &value) in change.places.iter().zip(&change.values).take(change.cells) {
-                    let (i, j, k) = (place % row - 1, place / row % (ny + 2) - 1, place / plane - 1);
-                    self.new[(k * ny + j) * nx + i] = value;
+                let update = self.compute_update(p, &block, omega);
+                for (&index, &value) in update.indices.iter().zip(&update.values).take(update.cells) {
+                    let (i, j, k) = (index % row - 1, index / row % (ny + 2) - 1, index / plane - 1);
+                    self.new_values[(k * ny + j) * nx + i] = value;
                 }
             }
             let u = self.arrays.u_mut(p);
-            for (c, new) in self.new[..patch.cells()].iter().enumerate() {
+            for (c, new) in self.new_values[..patch.cells()].iter().enumerate() {
                 u[(c / nx / ny + 1) * plane + (c / nx % ny + 1) * row + c % nx + 1] = *new;
             }
         }
     }
 
-    fn colour(&mut self, cut: &Cut, omega: f64, wanted: usize) {
-        let count = self.colours();
+    fn relax_colour(&mut self, cut: &Cut, omega: f64, wanted: usize) {
+        let count = self.colour_count();
         for p in self.patches() {
             for block in blocks_of(self.blocks.list.patches[p], *cut) {
-                if colour(count, block.global) == wanted {
+                if colour_of(count, block.global) == wanted {
                     self.relax(p, &block, omega);
                 }
             }
@@ -234,7 +236,7 @@ impl SmootherSteps for ReferenceCall<'_> {
     }
 
     /// Relaxes the blocks in lexicographic order: classical block Gauss-Seidel.
-    fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool) {
+    fn sweep_chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool) {
         for p in self.patches() {
             let all = blocks_of(self.blocks.list.patches[p], *cut);
             if reverse {
@@ -252,8 +254,9 @@ impl SmootherSteps for ReferenceCall<'_> {
             let [nx, ny, _] = patch.size;
             let (row, plane) = patch.strides();
             for c in 0..patch.cells() {
-                let place = (c / nx / ny + 1) * plane + (c / nx % ny + 1) * row + c % nx + 1;
-                let r = self.arrays.f(p)[c] - apply(&self.blocks.stencil, self.arrays.u(p), place, (row, plane));
+                let index = (c / nx / ny + 1) * plane + (c / nx % ny + 1) * row + c % nx + 1;
+                let r =
+                    self.arrays.f(p)[c] - apply_stencil(&self.blocks.stencil, self.arrays.u(p), index, (row, plane));
                 sum += (scale * r) * (scale * r);
                 if let Some(out) = self.arrays.r_mut(p) {
                     out[c] = r;

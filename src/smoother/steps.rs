@@ -11,7 +11,7 @@ pub enum Inverse {
     /// Dense matrix, stored by rows.
     Dense(Vec<f64>),
     /// Sine transforms: A_b^-1 = D S Lambda^-1 S^-1 D^-1 (see `block_inverse`).
-    Diagonal {
+    SineTransforms {
         /// 1 / Lambda times the factors 2 / (b + 1) of the inverse transforms; x is the fastest index.
         reciprocals: Vec<f64>,
         /// Diagonals of D^-1 and D; `None` if D is the identity.
@@ -67,13 +67,13 @@ pub struct Work {
 
 /// Returns the number of colours for which blocks of the same colour are not coupled: 2 with 7-point stencils and 8
 /// with 27-point stencils.
-pub fn colours(stencil: &Stencil) -> usize {
+pub fn colour_count(stencil: &Stencil) -> usize {
     if stencil.points == 7 { 2 } else { 8 }
 }
 
 /// Returns the colour of the block with the global block index (i, j, k): with two colours (i + j + k) & 1, with eight
 /// colours (i & 1) + 2 (j & 1) + 4 (k & 1).
-pub fn colour(colours: usize, [i, j, k]: [i64; 3]) -> usize {
+pub fn colour_of(colours: usize, [i, j, k]: [i64; 3]) -> usize {
     if colours == 2 { ((i + j + k) & 1) as usize } else { ((i & 1) + 2 * (j & 1) + 4 * (k & 1)) as usize }
 }
 
@@ -102,21 +102,21 @@ pub trait SmootherSteps {
     fn fill(&mut self, sweep: i32) -> bool;
     /// Replaces u_b by u_b + omega A_b^-1 (f - A u)_b for all blocks. All values on the right-hand side are from before
     /// the sweep.
-    fn jacobi(&mut self, cut: &Cut, omega: f64);
+    fn sweep_jacobi(&mut self, cut: &Cut, omega: f64);
     /// Computes u_b <- u_b + omega A_b^-1 (f - A u)_b for all blocks of one colour.
-    fn colour(&mut self, cut: &Cut, omega: f64, colour: usize);
+    fn relax_colour(&mut self, cut: &Cut, omega: f64, colour: usize);
     /// Returns the number of colours.
-    fn colours(&self) -> usize;
+    fn colour_count(&self) -> usize;
     /// Relaxes all colours, one after the other.
-    fn all_colours(&mut self, cut: &Cut, omega: f64, reverse: bool) {
-        let colours = self.colours();
+    fn relax_all_colours(&mut self, cut: &Cut, omega: f64, reverse: bool) {
+        let colours = self.colour_count();
         for c in 0..colours {
-            self.colour(cut, omega, if reverse { colours - 1 - c } else { c });
+            self.relax_colour(cut, omega, if reverse { colours - 1 - c } else { c });
         }
     }
     /// Relaxes all blocks in place; each block reads the values that memory contains at that moment. With `reverse`,
     /// the last block of a patch comes first.
-    fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool);
+    fn sweep_chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool);
     /// Returns ||scale (f - A u)||_2 over all patches, without protection against overflow and underflow;
     /// `smoother::norm` selects `scale`. Stores the unscaled residual if the caller passed arrays for it.
     fn residual_norm(&mut self, scale: f64) -> f64;
@@ -130,7 +130,7 @@ pub trait SmootherSteps {
 
 /// Result of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Swept {
+pub struct SweepResult {
     /// Number of completed sweeps.
     pub sweeps: usize,
     /// Whether the caller's function or the monitor requested a stop.
@@ -163,7 +163,7 @@ pub trait PatchArrays {
 
 /// Arrays in device memory that the backend owns, one pointer per patch.
 #[derive(Default)]
-pub struct Kept {
+pub struct ResidentArrays {
     /// Arrays u, with ghost cells.
     pub u: Vec<*mut f64>,
     /// Arrays f, without ghost cells.
@@ -184,7 +184,7 @@ pub struct Pointers<'a> {
 /// The caller's callbacks, called on the calling thread.
 pub trait Callbacks {
     /// Returns whether there is a callback for ghost cells.
-    fn fills(&self) -> bool;
+    fn has_ghost_fill(&self) -> bool;
     /// Calls the callback for ghost cells; returns true if the callback requests a stop.
     fn fill(&mut self, sweep: i32, u: &[*mut f64]) -> bool;
     /// Returns whether there is a monitor.
@@ -194,7 +194,7 @@ pub trait Callbacks {
 }
 
 /// Program of one call, which every thread of the team runs.
-pub type SmootherProgram = fn(&mut dyn SmootherSteps, &Work) -> Swept;
+pub type SmootherProgram = fn(&mut dyn SmootherSteps, &Work) -> SweepResult;
 
 /// Stencil and patches of a backend.
 pub struct Blocks {
@@ -209,7 +209,7 @@ pub trait SmootherBackend: Engine {
     /// Returns whether the backend has the inverse for this shape.
     fn has_inverse(&self, shape: Shape) -> bool;
     /// Returns the number of stored inverses.
-    fn inverses(&self) -> usize;
+    fn inverse_count(&self) -> usize;
     /// Stores an inverse, which remains valid when the patches change.
     fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()>;
     /// Replaces the patches; memory is reallocated only if it is too small.
@@ -225,10 +225,10 @@ pub trait SmootherBackend: Engine {
         callbacks: &mut dyn Callbacks,
         work: &Work,
         program: SmootherProgram,
-    ) -> Result<Swept>;
+    ) -> Result<SweepResult>;
     /// Allocates arrays in device memory for the current patches, filled with zeros. They are valid until
     /// `set_patches`.
-    fn keep_arrays(&mut self) -> Result<Kept> {
+    fn allocate_resident_arrays(&mut self) -> Result<ResidentArrays> {
         Err(Error::Internal("this backend has no device".to_owned()))
     }
     /// Copies values to, from or between device arrays of the current patches. Each copy is (target, source, number of

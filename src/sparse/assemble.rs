@@ -1,7 +1,7 @@
 //! Assembly of a matrix: converts entries in any order to rows with ascending columns. Duplicates are added in the
 //! caller's order, and explicit zeros are stored.
 
-use crate::base::csr::{Csr, ROW_POINTERS, accumulate, restart};
+use crate::base::csr::{Csr, ROW_POINTERS, ends_to_pointers, lengths_to_pointers};
 use crate::base::index::Index;
 use crate::base::memory::check_available;
 use crate::base::workers::{Parts, Workers, cut_lanes};
@@ -16,7 +16,7 @@ pub struct Assembled<I> {
     pub csr: Csr<I>,
     /// For each of the caller's values, the index of its entry. `None` if the caller's values are already in the order
     /// of `csr.val`.
-    slots: Option<Vec<usize>>,
+    positions: Option<Vec<usize>>,
     /// Number of the caller's values.
     pub given: usize,
 }
@@ -28,22 +28,22 @@ impl<F: Fn(&mut dyn FnMut(usize, usize))> Visit for F {}
 impl<I: Index> Assembled<I> {
     /// Builds the pattern of `given` entries, which `visit` lists. All values are zero.
     pub fn pattern(rows: usize, cols: usize, given: usize, visit: impl Visit, workers: &mut Workers) -> Result<Self> {
-        let (mut ptr, ascending) = counted(rows, &visit)?;
+        let (mut ptr, ascending) = row_pointers(rows, &visit)?;
         let mut col = Vec::new();
         reserve(&mut col, given, INDICES)?;
-        let slots = if ascending {
+        let positions = if ascending {
             visit(&mut |_, j| col.push(I::of(j)));
             None
         } else {
-            Some(sorted(&mut ptr, &mut col, given, visit, workers)?)
+            Some(sort_and_merge(&mut ptr, &mut col, given, visit, workers)?)
         };
         let val = zeroed(col.len(), VALUES)?;
-        Ok(Self { csr: Csr { cols, ptr, col, val }, slots, given })
+        Ok(Self { csr: Csr { cols, ptr, col, val }, positions, given })
     }
 
     /// Creates the result from a complete matrix. `set_values` then expects the values in the order of `csr.val`.
     pub fn of_csr(csr: Csr<I>) -> Self {
-        Self { given: csr.val.len(), csr, slots: None }
+        Self { given: csr.val.len(), csr, positions: None }
     }
 
     /// Returns the number of the caller's entries that repeat the position of an earlier entry.
@@ -53,15 +53,15 @@ impl<I: Index> Assembled<I> {
 
     /// Sets the values of all entries, in the caller's order. After an error, the values are unchanged.
     pub fn set_values(&mut self, values: impl Iterator<Item = f64>) -> Result<()> {
-        let Some(slots) = &self.slots else {
+        let Some(positions) = &self.positions else {
             self.csr.val.iter_mut().zip(values).for_each(|(to, value)| *to = value);
             return Ok(());
         };
         let mut sums: Vec<f64> = zeroed(self.csr.val.len(), VALUES)?;
         // The sums start from -0, because -0 + v = v for every v, including -0.
         sums.fill(-0.0);
-        for (&slot, value) in slots.iter().zip(values) {
-            sums[slot] += value;
+        for (&position, value) in positions.iter().zip(values) {
+            sums[position] += value;
         }
         if self.given > sums.len()
             && let Some(k) = sums.iter().position(|v| !v.is_finite())
@@ -78,16 +78,16 @@ impl<I: Index> Assembled<I> {
     /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         let of = |len: usize, width: usize| len * width;
-        let slots = self.slots.as_ref().map_or(0, Vec::capacity);
+        let positions = self.positions.as_ref().map_or(0, Vec::capacity);
         let Csr { ptr, col, val, .. } = &self.csr;
-        of(ptr.capacity() + slots, size_of::<usize>())
+        of(ptr.capacity() + positions, size_of::<usize>())
             + of(col.capacity(), size_of::<I>())
             + of(val.capacity(), size_of::<f64>())
     }
 }
 
 /// Returns the row pointers, and whether the entries strictly ascend by row and column.
-fn counted(rows: usize, visit: impl Visit) -> Result<(Vec<usize>, bool)> {
+fn row_pointers(rows: usize, visit: impl Visit) -> Result<(Vec<usize>, bool)> {
     let pointers = rows.checked_add(1).ok_or_else(|| Error::Dimension("too many rows".to_owned()))?;
     check_available(pointers as u128 * size_of::<usize>() as u128, ROW_POINTERS)?;
     let mut ptr: Vec<usize> = zeroed(pointers, ROW_POINTERS)?;
@@ -97,13 +97,13 @@ fn counted(rows: usize, visit: impl Visit) -> Result<(Vec<usize>, bool)> {
         ascending &= last < Some((i, j));
         last = Some((i, j));
     });
-    accumulate(&mut ptr);
+    lengths_to_pointers(&mut ptr);
     Ok((ptr, ascending))
 }
 
 /// Sorts the entries of each row and merges duplicates. Converts `ptr` to the row pointers of the result. Returns the
 /// position of each of the caller's entries.
-fn sorted<I: Index>(
+fn sort_and_merge<I: Index>(
     ptr: &mut [usize],
     col: &mut Vec<I>,
     given: usize,
@@ -117,9 +117,9 @@ fn sorted<I: Index>(
         entries[ptr[i]] = (I::of(j), number);
         (ptr[i], number) = (ptr[i] + 1, number + 1);
     });
-    restart(ptr);
+    ends_to_pointers(ptr);
     sort_rows(ptr, &mut entries, workers)?;
-    let mut slots = zeroed(given, INDICES)?;
+    let mut positions = zeroed(given, INDICES)?;
     let mut start = 0;
     for i in 0..ptr.len() - 1 {
         let row = &entries[start..ptr[i + 1]];
@@ -129,13 +129,13 @@ fn sorted<I: Index>(
             if k == 0 || row[k - 1].0 != j {
                 col.push(j);
             }
-            slots[number] = col.len() - 1;
+            positions[number] = col.len() - 1;
         }
     }
     if let Some(end) = ptr.last_mut() {
         *end = col.len();
     }
-    Ok(slots)
+    Ok(positions)
 }
 
 /// Sorts columns and numbers in each row. Numbers are distinct, so the result is that of a stable sort by columns.
@@ -208,8 +208,8 @@ impl<I: Index> Triplets<I> {
 
     /// Builds the matrix of these entries. `Assembled::set_values` can later replace its values.
     pub fn assembled(&self, rows: usize, cols: usize, workers: &mut Workers) -> Result<Assembled<I>> {
-        let visit = |see: &mut dyn FnMut(usize, usize)| {
-            self.rows.iter().zip(&self.cols).for_each(|(i, j)| see(i.at(), j.at()));
+        let visit = |add: &mut dyn FnMut(usize, usize)| {
+            self.rows.iter().zip(&self.cols).for_each(|(i, j)| add(i.at(), j.at()));
         };
         let mut matrix = Assembled::pattern(rows, cols, self.values.len(), visit, workers)?;
         matrix.set_values(self.values.iter().copied())?;
@@ -242,15 +242,15 @@ impl<I: Index> Triplets<I> {
         workers: &mut Workers,
     ) -> std::result::Result<Csr<I>, AssemblyError> {
         let Self { rows: of_row, cols: of_col, values } = self;
-        let visit = |see: &mut dyn FnMut(usize, usize, usize)| {
+        let visit = |add: &mut dyn FnMut(usize, usize, usize)| {
             for (k, (i, j)) in of_row.iter().zip(&of_col).enumerate() {
-                see(i.at(), j.at(), 2 * k);
+                add(i.at(), j.at(), 2 * k);
                 if mirrored.is_some() && i != j {
-                    see(j.at(), i.at(), 2 * k + 1);
+                    add(j.at(), i.at(), 2 * k + 1);
                 }
             }
         };
-        let (mut ptr, ascending) = counted(rows, |see| visit(&mut |i, j, _| see(i, j)))?;
+        let (mut ptr, ascending) = row_pointers(rows, |add| visit(&mut |i, j, _| add(i, j)))?;
         if ascending && ptr[rows] == values.len() {
             return Ok(Csr { cols, ptr, col: of_col, val: values });
         }
@@ -260,7 +260,7 @@ impl<I: Index> Triplets<I> {
             ptr[i] += 1;
         });
         drop((of_row, of_col));
-        restart(&mut ptr);
+        ends_to_pointers(&mut ptr);
         sort_rows(&ptr, &mut entries, workers)?;
         sums(cols, ptr, &entries, &values, mirrored.unwrap_or(1.0))
     }

@@ -2,11 +2,11 @@
 //! products.
 
 use crate::base::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::options::{Ordering, Preconditioner};
 use crate::report::{Observer, Outcome};
-use crate::sparse::{AnyCsr, Stored};
+use crate::sparse::{AnyCsr, Matrix, Stored};
 
 /// Square matrix for products during a solve.
 #[derive(Clone, Copy)]
@@ -15,6 +15,17 @@ pub struct Operator<'a> {
     /// Matrix for products with A': a copy of A', or A itself if A is symmetric. If `None`, these products use the
     /// storage format of A.
     pub transposed: Option<&'a dyn Stored>,
+}
+
+/// Matrix of a product y = A x or y = A^T x outside of a solve. x has `Arrays::len` values.
+pub struct Factor<'a> {
+    pub matrix: &'a dyn Matrix,
+    /// A in the storage format for products.
+    pub stored: &'a dyn Stored,
+    /// The product is y = A^T x.
+    pub transposed: bool,
+    /// Number of values of y.
+    pub rows: usize,
 }
 
 /// Kind and parameters of a preconditioner M. Each kind uses only its own parameters.
@@ -40,6 +51,16 @@ impl Preconditioning {
     /// A preconditioner without parameters.
     pub fn of(kind: Preconditioner) -> Self {
         Self { kind, absolute: false, omega: 1.0, shift: 0.0, order: 0, degree: 0, multicolour: false }
+    }
+
+    /// Returns whether M is symmetric for a symmetric or unsymmetric A. The M of ilu0 may be unsymmetric although A is
+    /// symmetric: an explicit zero may have no mirrored entry, and ILU(0) can turn it into a nonzero entry of L or U.
+    pub fn is_symmetric(&self, of_symmetric: bool) -> bool {
+        match self.kind {
+            Preconditioner::Ilu0 => false,
+            Preconditioner::Ic0 => true,
+            _ => of_symmetric,
+        }
     }
 }
 
@@ -92,6 +113,9 @@ pub struct SetupResult {
     pub aggregates_kept: usize,
 }
 
+/// Returns a matrix whose values are numbers ([`SparseBackend::replace_values`]).
+pub type Numbered<'a> = dyn Fn() -> Result<Option<Box<dyn Stored>>> + 'a;
+
 /// Backend with the vectors, the preconditioner and the thread team for one matrix.
 pub trait SparseBackend: Engine + Send {
     /// Computes M, allocates the vectors of the method, and creates the thread team.
@@ -100,8 +124,19 @@ pub trait SparseBackend: Engine + Send {
     fn reserve(&mut self, count: usize) -> Result<()>;
     /// Runs a method on all threads.
     fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
-    /// Computes y = A x or y = A' x with at most `threads` threads.
-    fn multiply(&mut self, a: &dyn Stored, transposed: bool, x: &[f64], y: &mut [f64], threads: usize) -> Result<()>;
+    /// Computes the product with at most `threads` threads. With `check`, returns an error if an x on a device contains
+    /// NaN or infinity.
+    fn multiply(&mut self, a: Factor, arrays: Arrays, check: bool, threads: usize) -> Result<()>;
+    /// Replaces the values of the matrix for products by `values`, in the order of csr. Returns `false` if the backend
+    /// has no such matrix or cannot replace its values. `numbered` returns the matrix in the same storage format, with
+    /// the value k + 1 in place of `values[k]`, or `None` if this format is csr.
+    fn replace_values(&mut self, _values: &[f64], _numbered: &Numbered) -> Result<bool> {
+        Ok(false)
+    }
+    /// Copies values from an array on the backend's device.
+    fn fetch(&mut self, _from: u64, _to: &mut [f64]) -> Result<()> {
+        Err(Error::Internal("the backend has no device".to_owned()))
+    }
     /// Discards the data that depends on the storage format of products. Called before the format changes.
     fn discard_format_data(&mut self);
     /// Runs `own` and `other`, concurrently if a matrix with `rows` rows is large enough for several threads.

@@ -39,7 +39,7 @@ pub fn check_pointers(name: &str, ptr: Indices, base: i64, count: usize) -> Resu
 }
 
 /// Checks that row or column indices are inside the matrix.
-pub fn check_places(name: &str, places: Indices, base: i64, extent: usize) -> Result<()> {
+pub fn check_indices(name: &str, places: Indices, base: i64, extent: usize) -> Result<()> {
     let end = base + extent as i64;
     let Some(k) = (0..places.len()).find(|&k| !(base..end).contains(&places.get(k))) else { return Ok(()) };
     let value = places.get(k);

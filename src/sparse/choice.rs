@@ -12,8 +12,11 @@ use crate::options::{Choice, Format};
 
 /// Block sizes that `block_size=0` compares.
 const BLOCKS: [usize; 6] = [2, 3, 4, 5, 6, 8];
-/// With `sigma=0`, the rows of sell are sorted in windows of this length if sorting reduces the bytes.
-const SIGMA: usize = 256;
+/// With `sigma=0`, the rows of sell are sorted in windows of this length if sorting reduces the bytes: on the CPU, and
+/// on a device.
+const SIGMA: [usize; 2] = [256, 4096];
+/// Default number of rows per slice on a device: the number of threads per warp.
+const DEVICE_SLICE: usize = 32;
 
 /// Requested format and parameters; 0 means automatic.
 #[derive(Clone, Copy)]
@@ -27,6 +30,8 @@ pub struct FormatRequest {
     /// Whether the format is used for products. If so, sell stores long rows separately, which the arrays of the public
     /// interface cannot represent.
     pub product: bool,
+    /// Whether a device computes the products.
+    pub on_device: bool,
 }
 
 impl FormatRequest {
@@ -99,7 +104,11 @@ impl FormatRequest {
 
     /// Returns sell with the requested parameters. Rows are sorted in windows only if sorting reduces the bytes.
     fn slices<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
-        let slice = if self.slice > 0 { self.slice } else { SLICE };
+        let slice = match self.slice {
+            0 if self.on_device => DEVICE_SLICE,
+            0 => SLICE,
+            asked => asked,
+        };
         let mut of = |sigma| {
             let kind = Kind::Sell(Shape { slice, sigma, separate: self.product });
             kind.size(a, workers).map(|size| (kind, size))
@@ -107,7 +116,7 @@ impl FormatRequest {
         if self.sigma > 0 {
             return of(self.sigma);
         }
-        let (plain, sorted) = (of(1)?, of(SIGMA)?);
+        let (plain, sorted) = (of(1)?, of(SIGMA[usize::from(self.on_device)])?);
         Ok(if sorted.1.bytes() < plain.1.bytes() { sorted } else { plain })
     }
 

@@ -1,7 +1,7 @@
 //! The caller's entries, with indices from 0 or 1. All arrays are validated before a matrix is built.
 
 use super::assemble::Assembled;
-use super::checks::{check_places, check_pointers, check_values};
+use super::checks::{check_indices, check_pointers, check_values};
 use super::matrix::{Matrix, Width};
 use crate::base::heap::boxed;
 use crate::base::index::{Indices, is_narrow};
@@ -36,15 +36,15 @@ impl Entries<'_> {
         match self.order {
             Order::Rows => {
                 check_pointers("row_ptr", self.first, self.base, self.second.len())?;
-                check_places("col", self.second, self.base, self.cols)?;
+                check_indices("col", self.second, self.base, self.cols)?;
             }
             Order::Columns => {
                 check_pointers("col_ptr", self.first, self.base, self.second.len())?;
-                check_places("row", self.second, self.base, self.rows)?;
+                check_indices("row", self.second, self.base, self.rows)?;
             }
             Order::Coordinates => {
-                check_places("row", self.first, self.base, self.rows)?;
-                check_places("col", self.second, self.base, self.cols)?;
+                check_indices("row", self.first, self.base, self.rows)?;
+                check_indices("col", self.second, self.base, self.cols)?;
             }
         }
         check_values(values)?;
@@ -56,22 +56,22 @@ impl Entries<'_> {
     }
 
     fn make<I: Width>(&self, values: &[f64], workers: &mut Workers) -> Result<Box<dyn Matrix>> {
-        let visit = |see: &mut dyn FnMut(usize, usize)| self.visit(see);
+        let visit = |add: &mut dyn FnMut(usize, usize)| self.visit(add);
         let mut matrix = Assembled::<I>::pattern(self.rows, self.cols, values.len(), visit, workers)?;
         matrix.set_values(values.iter().copied())?;
         Ok(boxed(matrix, "a matrix")?)
     }
 
-    /// Calls `see` with row and column of each entry. The arrays must have been checked.
-    fn visit(&self, see: &mut dyn FnMut(usize, usize)) {
+    /// Calls `add` with row and column of each entry. The arrays must have been checked.
+    fn visit(&self, add: &mut dyn FnMut(usize, usize)) {
         let at = |indices: Indices, k| (indices.get(k) - self.base) as usize;
         if self.order == Order::Coordinates {
-            return (0..self.first.len()).for_each(|k| see(at(self.first, k), at(self.second, k)));
+            return (0..self.first.len()).for_each(|k| add(at(self.first, k), at(self.second, k)));
         }
         for lane in 0..self.first.len() - 1 {
             for k in at(self.first, lane)..at(self.first, lane + 1) {
                 let other = at(self.second, k);
-                if self.order == Order::Rows { see(lane, other) } else { see(other, lane) }
+                if self.order == Order::Rows { add(lane, other) } else { add(other, lane) }
             }
         }
     }

@@ -2,7 +2,7 @@
 //! with padding, zeros are not stored.
 
 use super::assemble::Triplets;
-use super::checks::{check_places, check_pointers, wrong};
+use super::checks::{check_indices, check_pointers, wrong};
 use super::given::{Entries, Order};
 use super::matrix::{Matrix, Width};
 use super::stored::InputArrays;
@@ -10,7 +10,7 @@ use crate::base::heap::boxed;
 use crate::base::index::{Index, Indices, is_narrow};
 use crate::base::workers::Workers;
 use crate::error::{Error, Place, Result, zeroed};
-use crate::options::{Choice, Format, MOST_BLOCK, MOST_SLICE};
+use crate::options::{Choice, Format, MOST_BLOCK_ROWS, MOST_SLICE_ROWS};
 
 /// Name of an allocation in error messages.
 const PERMUTATION: &str = "a check of a permutation";
@@ -57,8 +57,8 @@ impl Arrays<'_> {
             Format::Dia => self.dia(&mut entries)?,
             Format::Ell => self.ell(&mut entries)?,
             Format::Sell => self.sell(&mut entries)?,
-            Format::Jds => self.jds(self.rows, self.cols, |i, j, k| entries.take(i, j, k))?,
-            Format::Tjds => self.jds(self.cols, self.rows, |j, i, k| entries.take(i, j, k))?,
+            Format::Jds => self.jds(self.rows, self.cols, |i, j, k| entries.add(i, j, k))?,
+            Format::Tjds => self.jds(self.cols, self.rows, |j, i, k| entries.add(i, j, k))?,
             Format::Skyline => self.skyline(&mut entries)?,
             _ => self.diagonal(&mut entries)?,
         }
@@ -88,22 +88,22 @@ impl Arrays<'_> {
         let InputArrays { i0: ptr, i1: col, values, .. } = *self.given;
         let blocks = col.len();
         let whole = |b: &usize| blocks * b * b == values.len() && self.rows.div_ceil(*b) + 1 == ptr.len();
-        let Some(b) = (1..=MOST_BLOCK).find(whole) else {
+        let Some(b) = (1..=MOST_BLOCK_ROWS).find(whole) else {
             let (rows, len) = (self.rows, ptr.len());
             return self.misfit(format!(
-                "no b up to {MOST_BLOCK} has b * b * {blocks} = {} values and {rows} / b + 1 = {len} pointers",
+                "no b up to {MOST_BLOCK_ROWS} has b * b * {blocks} = {} values and {rows} / b + 1 = {len} pointers",
                 values.len()
             ));
         };
         self.check_lengths([ptr.len(), blocks, 0])?;
         check_pointers("i0", Indices::Wide(ptr), 0, blocks)?;
-        check_places("i1", Indices::Wide(col), 0, self.cols.div_ceil(b))?;
+        check_indices("i1", Indices::Wide(col), 0, self.cols.div_ceil(b))?;
         for (block_row, range) in ptr.windows(2).enumerate() {
             for (k, at) in (range[0] as usize * b * b..range[1] as usize * b * b).enumerate() {
                 let block = range[0] as usize + k / (b * b);
                 let (i, j) = (block_row * b + at / b % b, col[block] as usize * b + at % b);
                 if i < self.rows && j < self.cols {
-                    to.take_unless_zero(i, j, at)?;
+                    to.add_unless_zero(i, j, at)?;
                 }
             }
         }
@@ -131,7 +131,7 @@ impl Arrays<'_> {
             for i in 0..self.rows {
                 let j = i as i64 + o;
                 if (0..self.cols as i64).contains(&j) {
-                    to.take_unless_zero(i, j as usize, d * self.rows + i)?;
+                    to.add_unless_zero(i, j as usize, d * self.rows + i)?;
                 }
             }
         }
@@ -144,9 +144,9 @@ impl Arrays<'_> {
         if values.len() != values.len() / self.rows.max(1) * self.rows {
             return self.misfit(format!("slots of {} rows each, got {} values", self.rows, values.len()));
         }
-        check_places("i0", Indices::Wide(col), 0, self.cols)?;
+        check_indices("i0", Indices::Wide(col), 0, self.cols)?;
         for (k, &j) in col.iter().enumerate() {
-            to.take_unless_zero(k % self.rows, j as usize, k)?;
+            to.add_unless_zero(k % self.rows, j as usize, k)?;
         }
         Ok(())
     }
@@ -157,10 +157,10 @@ impl Arrays<'_> {
         let slice = perm.len() / slices.max(1);
         let fits =
             offset.len() == slices + 1 && perm.len() == slices * slice && slices == self.rows.div_ceil(slice.max(1));
-        if !fits || slice > MOST_SLICE || slice == 0 && self.rows > 0 {
+        if !fits || slice > MOST_SLICE_ROWS || slice == 0 && self.rows > 0 {
             return self.misfit(format!(
-                "slices of C rows, C in [1, {MOST_SLICE}], have C rows in i0 and an offset in i1 each, and one more; \
-                 got {} and {} for {} rows",
+                "slices of C rows, C in [1, {MOST_SLICE_ROWS}], have C rows in i0 and an offset in i1 each, and one \
+                 more; got {} and {} for {} rows",
                 perm.len(),
                 offset.len(),
                 self.rows
@@ -169,7 +169,7 @@ impl Arrays<'_> {
         self.check_lengths([perm.len(), offset.len(), values.len()])?;
         self.check_permutation(perm, self.rows, true)?;
         check_pointers("i1", Indices::Wide(offset), 0, values.len())?;
-        check_places("i2", Indices::Wide(col), 0, self.cols)?;
+        check_indices("i2", Indices::Wide(col), 0, self.cols)?;
         for s in 0..slices {
             let (start, end) = (offset[s] as usize, offset[s + 1] as usize);
             if !(end - start).is_multiple_of(slice) {
@@ -178,7 +178,7 @@ impl Arrays<'_> {
             for k in start..end {
                 // Positions after the last row hold only padding.
                 if let Ok(i) = usize::try_from(perm[s * slice + (k - start) % slice]) {
-                    to.take_unless_zero(i, col[k] as usize, k)?;
+                    to.add_unless_zero(i, col[k] as usize, k)?;
                 }
             }
         }
@@ -193,7 +193,7 @@ impl Arrays<'_> {
         self.check_lengths([lanes, ptr.len().max(1), values.len()])?;
         self.check_permutation(perm, lanes, false)?;
         check_pointers("i1", Indices::Wide(ptr), 0, values.len())?;
-        check_places("i2", Indices::Wide(other), 0, others)?;
+        check_indices("i2", Indices::Wide(other), 0, others)?;
         let mut longest = lanes as i64;
         for d in 0..ptr.len() - 1 {
             let len = ptr[d + 1] - ptr[d];
@@ -232,9 +232,9 @@ impl Arrays<'_> {
             }
             for k in start..end {
                 let j = i + 1 - (end - k);
-                to.take_unless_zero(i, j, k)?;
+                to.add_unless_zero(i, j, k)?;
                 if symmetric && j < i {
-                    to.take_unless_zero(j, i, k)?;
+                    to.add_unless_zero(j, i, k)?;
                 }
             }
         }
@@ -243,7 +243,7 @@ impl Arrays<'_> {
             if end - start > j {
                 return Err(wrong("i1", j + 1, format!("be at most {j} above the previous one"), end as i64));
             }
-            (start..end).try_for_each(|k| to.take_unless_zero(j - (end - k), j, below + k))?;
+            (start..end).try_for_each(|k| to.add_unless_zero(j - (end - k), j, below + k))?;
         }
         Ok(())
     }
@@ -254,7 +254,7 @@ impl Arrays<'_> {
         if count != must {
             return self.misfit(format!("{} x {} has {must} values, got {count}", self.rows, self.cols));
         }
-        (0..count).try_for_each(|i| to.take_unless_zero(i, i, i))
+        (0..count).try_for_each(|i| to.add_unless_zero(i, i, i))
     }
 
     /// Checks that each of the numbers 0..`lanes` occurs once. If `padded`, values of -1 may follow.
@@ -282,7 +282,7 @@ struct Sink<'a, I> {
 
 impl<I: Index> Sink<'_, I> {
     /// Adds value k at (i, j).
-    fn take(&mut self, i: usize, j: usize, k: usize) -> Result<()> {
+    fn add(&mut self, i: usize, j: usize, k: usize) -> Result<()> {
         let value = self.values[k];
         if !value.is_finite() {
             return Err(Error::not_finite("values", value, Place::entry(k)));
@@ -292,7 +292,7 @@ impl<I: Index> Sink<'_, I> {
     }
 
     /// Adds value k at (i, j) unless it is zero, which may be padding.
-    fn take_unless_zero(&mut self, i: usize, j: usize, k: usize) -> Result<()> {
-        if self.values[k] == 0.0 { Ok(()) } else { self.take(i, j, k) }
+    fn add_unless_zero(&mut self, i: usize, j: usize, k: usize) -> Result<()> {
+        if self.values[k] == 0.0 { Ok(()) } else { self.add(i, j, k) }
     }
 }

@@ -12,7 +12,7 @@ use crate::options::{Dominance, Triangle};
 const WHAT: &str = "an inspection of a matrix";
 
 /// Relative tolerance for the symmetry of entries; see `is_mirrored`.
-const ROUNDING: f64 = 1e-12;
+const SYMMETRY_TOLERANCE: f64 = 1e-12;
 
 /// An entry a_ij that differs from a_ji.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,15 +37,15 @@ pub struct Inspection {
     /// First column without nonzero entries.
     pub empty_column: Option<usize>,
     /// First row with a zero or missing diagonal entry.
-    pub zero_diagonal: Option<usize>,
+    pub first_zero_diagonal: Option<usize>,
     /// First row with a nonpositive or missing diagonal entry.
-    pub not_positive: Option<usize>,
+    pub first_not_positive: Option<usize>,
     /// Whether nonzero entries exist below the diagonal.
-    pub below: bool,
+    pub has_lower: bool,
     /// Whether nonzero entries exist above the diagonal.
-    pub above: bool,
+    pub has_upper: bool,
     /// Infinity norm of A: max_i sum_j |a_ij|.
-    pub largest_sum: f64,
+    pub infinity_norm: f64,
     pub rows: usize,
     /// Number of nonzero off-diagonal entries.
     pub off_diagonal: usize,
@@ -56,7 +56,7 @@ pub struct Inspection {
 impl Inspection {
     /// Returns whether all off-diagonal entries are zero.
     pub fn is_diagonal(&self) -> bool {
-        !self.below && !self.above
+        !self.has_lower && !self.has_upper
     }
 
     /// Returns whether more than half of the nonzero off-diagonal entries are negative. This holds for discretizations
@@ -67,7 +67,7 @@ impl Inspection {
 
     /// Returns the triangles with nonzero off-diagonal entries; `Both` for a diagonal matrix.
     pub fn triangle(&self) -> Triangle {
-        match (self.below, self.above) {
+        match (self.has_lower, self.has_upper) {
             (true, false) => Triangle::Lower,
             (false, true) => Triangle::Upper,
             _ => Triangle::Both,
@@ -88,8 +88,8 @@ impl<I: Index> Csr<I> {
             for (j, a) in self.row(i).filter(|(_, a)| *a != 0.0) {
                 sum += a.abs();
                 filled[j] = true;
-                seen.below |= j < i;
-                seen.above |= j > i;
+                seen.has_lower |= j < i;
+                seen.has_upper |= j > i;
                 seen.off_diagonal += usize::from(i != j);
                 seen.negative += usize::from(i != j && a < 0.0);
                 if i == j {
@@ -102,9 +102,9 @@ impl<I: Index> Csr<I> {
                 }
             };
             first(&mut seen.empty_row, sum == 0.0);
-            first(&mut seen.zero_diagonal, diagonal == 0.0);
-            first(&mut seen.not_positive, diagonal <= 0.0);
-            seen.largest_sum = seen.largest_sum.max(sum);
+            first(&mut seen.first_zero_diagonal, diagonal == 0.0);
+            first(&mut seen.first_not_positive, diagonal <= 0.0);
+            seen.infinity_norm = seen.infinity_norm.max(sum);
         }
         seen.empty_column = filled.iter().position(|filled: &bool| !filled);
         Ok(seen)
@@ -157,7 +157,7 @@ impl<I: Index> Csr<I> {
         let diagonal = |i| self.get(i, i).unwrap_or(0.0).abs().sqrt();
         let scale = diagonal(i) * diagonal(j);
         let largest = |i: usize| self.row(i).map(|(_, a)| a.abs()).fold(0.0, f64::max);
-        (value - mirrored).abs() <= ROUNDING * if scale > 0.0 { scale } else { largest(i).min(largest(j)) }
+        (value - mirrored).abs() <= SYMMETRY_TOLERANCE * if scale > 0.0 { scale } else { largest(i).min(largest(j)) }
     }
 
     /// Returns the kind of diagonal dominance of a square matrix, by rows (Saad 2003, section 4.2.3). The matrix is
@@ -219,7 +219,7 @@ mod tests {
 
     /// Compares with a search over all pairs, for small matrices with some symmetric entries.
     #[test]
-    fn the_first_asymmetry_is_that_of_all_pairs() {
+    fn first_asymmetry_matches_a_search_over_all_pairs() {
         let mut state = 7_u64;
         let mut draw = |n: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -256,16 +256,16 @@ mod tests {
             let zeros = |of: &dyn Fn(usize) -> f64| (0..n).all(|k| of(k) == 0.0);
             assert_eq!(seen.empty_row, (0..n).find(|&i| zeros(&|k| at(i, k))));
             assert_eq!(seen.empty_column, (0..n).find(|&j| zeros(&|k| at(k, j))));
-            assert_eq!(seen.zero_diagonal, (0..n).find(|&i| at(i, i) == 0.0));
-            assert_eq!(seen.not_positive, (0..n).find(|&i| at(i, i) <= 0.0));
-            assert_eq!(seen.above, pairs.clone().any(|(i, j)| at(i, j) != 0.0));
-            assert_eq!(seen.below, pairs.clone().any(|(i, j)| at(j, i) != 0.0));
+            assert_eq!(seen.first_zero_diagonal, (0..n).find(|&i| at(i, i) == 0.0));
+            assert_eq!(seen.first_not_positive, (0..n).find(|&i| at(i, i) <= 0.0));
+            assert_eq!(seen.has_upper, pairs.clone().any(|(i, j)| at(i, j) != 0.0));
+            assert_eq!(seen.has_lower, pairs.clone().any(|(i, j)| at(j, i) != 0.0));
         }
         assert!(symmetric > 100 && not > 100, "{symmetric} {not}");
     }
 
     #[test]
-    fn rounding_is_no_asymmetry() {
+    fn rounding_errors_do_not_count_as_asymmetry() {
         let a = |lower: f64| csr(&[&[(0, 4.0), (1, 1.0)], &[(0, lower), (1, 9.0)]]).inspect().unwrap();
         let seen = a(1.0 + 5e-12);
         assert!(seen.asymmetry.is_none() && !seen.exactly_symmetric);

@@ -9,8 +9,11 @@ use crate::base::csr::Csr;
 use crate::base::heap::boxed;
 use crate::base::index::Index;
 use crate::base::workers::Workers;
-use crate::error::Result;
+use crate::error::{Result, collected};
 use crate::options::Dominance;
+
+/// Name of an allocation in error messages.
+const NUMBERED: &str = "the order of values";
 
 /// Sizes of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,7 +72,11 @@ pub trait Matrix: Sync {
     fn choose(&self, wanted: &FormatRequest, workers: &mut Workers) -> Result<(Kind, Size)>;
     /// Converts the matrix to a format; returns `None` for csr, which is always available as `csr`.
     fn store(&self, kind: Kind, size: &Size, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>>;
+    /// Converts a matrix with the same pattern, whose entry k in the order of csr has the value k + 1.
+    fn numbered(&self, kind: Kind, size: &Size, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>>;
     fn csr(&self) -> &dyn Stored;
+    /// Returns the values in the order of csr.
+    fn values(&self) -> &[f64];
     /// Returns the matrix by rows, for direct access to its arrays.
     fn any(&self) -> AnyCsr<'_>;
     /// Returns the size of all arrays in bytes.
@@ -128,8 +135,22 @@ impl<I: Width> Matrix for Assembled<I> {
         kind.store(&self.csr, size, workers)
     }
 
+    fn numbered(&self, kind: Kind, size: &Size, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>> {
+        if kind == Kind::Csr {
+            return Ok(None);
+        }
+        let Csr { cols, ptr, col, val } = &self.csr;
+        let numbers = (1..=val.len()).map(|number| number as f64);
+        let (ptr, col) = (collected(ptr.iter().copied(), NUMBERED)?, collected(col.iter().copied(), NUMBERED)?);
+        kind.store(&Csr { cols: *cols, ptr, col, val: collected(numbers, NUMBERED)? }, size, workers)
+    }
+
     fn csr(&self) -> &dyn Stored {
         &self.csr
+    }
+
+    fn values(&self) -> &[f64] {
+        &self.csr.val
     }
 
     fn any(&self) -> AnyCsr<'_> {

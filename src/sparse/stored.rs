@@ -1,5 +1,6 @@
-//! A matrix in a storage format: products with the arrays of the format, and the export of these arrays.
+//! A matrix in a storage format: products with the arrays of the format, views of these arrays, and their export.
 
+use crate::base::csr::Csr;
 use crate::base::index::Index;
 use std::ops::Range;
 
@@ -22,9 +23,60 @@ pub trait Stored: Send + Sync {
     fn multiply(&self, x: &[f64], y: &mut [f64]) {
         self.multiply_by(false, x, y);
     }
+    /// Returns the arrays if a device has kernels for the format and the indices have 32 bits.
+    fn view(&self) -> Option<View<'_>> {
+        None
+    }
     /// Writes the arrays of the format, which docs/theory/sparse.md lists. The arrays `to` have the lengths of the
     /// format's [`Size`].
     fn write(&self, to: &mut Arrays);
+}
+
+/// Arrays of a format for which a device has kernels. Offsets into arrays are numbers of values.
+pub enum View<'a> {
+    Csr(Rows<'a>),
+    /// Blocks of `block` x `block` values in row-major order; `rows` are block rows.
+    Bsr {
+        block: usize,
+        rows: Rows<'a>,
+    },
+    /// a(i, i + offset[d]) = val[d length + i].
+    Dia {
+        length: usize,
+        offset: &'a [i64],
+        val: &'a [f64],
+    },
+    /// Slices of `slice` rows. `perm` contains the row at each position if the rows are sorted. `separate` contains the
+    /// indices of the long rows, and these rows.
+    Sell {
+        slice: usize,
+        perm: Option<&'a [u32]>,
+        offset: &'a [usize],
+        col: &'a [u32],
+        val: &'a [f64],
+        separate: (&'a [u32], Rows<'a>),
+    },
+    /// Columns of `rows` values each; column k contains entry k of every row.
+    Ell {
+        rows: usize,
+        col: &'a [u32],
+        val: &'a [f64],
+    },
+}
+
+/// Rows of a matrix: the start of each row and the end of the last row, column indices and values.
+#[derive(Clone, Copy)]
+pub struct Rows<'a> {
+    pub ptr: &'a [usize],
+    pub col: &'a [u32],
+    pub val: &'a [f64],
+}
+
+impl<'a> Rows<'a> {
+    /// Returns the rows of a matrix whose indices have 32 bits.
+    pub fn of<I: Index>(a: &'a Csr<I>) -> Option<Self> {
+        Some(Self { ptr: &a.ptr, col: I::narrow(&a.col)?, val: &a.val })
+    }
 }
 
 /// Division of a product among threads.
@@ -81,7 +133,7 @@ pub trait ByParts: Sync {
 }
 
 /// Returns the smallest range that contains all these indices.
-pub fn span<I: Index>(indices: &[I]) -> Range<usize> {
+pub fn index_range<I: Index>(indices: &[I]) -> Range<usize> {
     let Some(first) = indices.first() else { return 0..0 };
     let ends = |(least, most): (I, I), &place: &I| (least.min(place), most.max(place));
     let (least, most) = indices.iter().fold((*first, *first), ends);

@@ -86,7 +86,7 @@ fn check_parts(stored: &dyn Stored, x: &[f64], y: &[f64], transposed: bool) {
 const SUM_ERROR: f64 = 131.0 * 131.0 * 130.0 * f64::EPSILON;
 
 #[test]
-fn wide_indices_are_narrow_ones() {
+fn results_do_not_depend_on_the_index_width() {
     let plain = all_of::<u32>(Kind::Coo, 1);
     for kind in KINDS {
         let (narrow, wide) = (all_of::<u32>(kind, 1), all_of::<u64>(kind, 1));
@@ -102,7 +102,7 @@ fn wide_indices_are_narrow_ones() {
 
 /// A row that is much longer than the mean is stored separately; the size includes it.
 #[test]
-fn long_rows_pad_no_slice() {
+fn separate_long_rows_add_no_padding() {
     let mut entries = Triplets::<u32>::with_room(2000).unwrap();
     (0..1000).for_each(|i| entries.push(i, (3 * i) % 1000, 1.0));
     (0..1000).for_each(|j| entries.push(17, j, 2.0));

@@ -52,7 +52,7 @@ impl ComponentList<'_> {
 
 for_each_isa! {
     /// Returns the smallest nonzero magnitude, or infinity if there is none.
-    fn smallest(couplings: &[f64]) -> f64 {
+    fn smallest_magnitude(couplings: &[f64]) -> f64 {
         let mut lanes = [f64::INFINITY; 16];
         for couplings in couplings.chunks(16) {
             for (least, coupling) in lanes.iter_mut().zip(couplings) {
@@ -185,13 +185,13 @@ impl CellComponents {
     }
 }
 
-pub use crate::options::limits::STRONG;
+pub use crate::options::limits::STRONG_COUPLING_RATIO;
 
 /// Groups of cells that strong couplings join, such as bubbles, or the air around drops. A coupling is strong if it is
 /// large compared with the smallest coupling of the same direction. In a two-phase flow, the smallest coupling belongs
 /// to the heavy phase. Since directions are treated separately, cells need not be cubes.
 #[derive(Clone, Debug, Default)]
-pub struct Strong {
+pub struct StrongGroups {
     /// The groups.
     pub joined: CellGroups,
     /// Smallest extent, in cells, of the bounding boxes of all groups; 0 if there is no group. Directions in which the
@@ -199,7 +199,7 @@ pub struct Strong {
     pub thinnest: usize,
 }
 
-impl Strong {
+impl StrongGroups {
     /// Finds the groups of a matrix.
     #[cfg(test)]
     pub fn find(a: &SevenPoints) -> Result<Self> {
@@ -210,13 +210,13 @@ impl Strong {
     /// Returns the smallest nonzero coupling of each direction in some rows.
     pub fn smallest_couplings(a: &SevenPoints, rows: Range<usize>) -> [f64; 3] {
         let nx = a.cells.nx;
-        a.forward.map(|couplings| smallest(&couplings[rows.start * nx..rows.end * nx]))
+        a.forward.map(|couplings| smallest_magnitude(&couplings[rows.start * nx..rows.end * nx]))
     }
 
     /// Returns for each direction the limit above which a coupling is strong. `heavy` contains the smallest nonzero
     /// coupling of each direction.
     pub fn limits(heavy: [f64; 3]) -> [f64; 3] {
-        heavy.map(|heavy| STRONG * heavy)
+        heavy.map(|heavy| STRONG_COUPLING_RATIO * heavy)
     }
 
     /// Finds the groups from the strong couplings of all rows. `parts` contain consecutive ranges of rows, in order.
@@ -267,7 +267,7 @@ pub fn coarse_grids(cells: Cells, coarsest: usize) -> u32 {
     grids
 }
 
-/// Computes `Strong::thinnest`.
+/// Computes `StrongGroups::thinnest`.
 fn thinnest(cells: Cells, joined: &CellGroups) -> Result<usize> {
     let mut first = zeroed(joined.count(), "extents of strong groups")?;
     first.fill([usize::MAX; 3]);

@@ -101,7 +101,7 @@ mod tests {
     /// For any division of the rows among threads, the error is that of the first entry that is not finite, or else of
     /// the first refused center.
     #[test]
-    fn shares_of_rows_find_the_same() {
+    fn any_division_of_the_rows_finds_the_same_error() {
         let cells = Cells { nx: 3, ny: 2, nz: 4 };
         let rows = cells.rows();
         let (nan, n) = (f64::NAN, cells.count());

@@ -36,12 +36,12 @@ impl Cells {
     }
 
     /// Returns the distance from a cell to the next cell in each direction.
-    pub fn steps(&self) -> [usize; 3] {
+    pub fn strides(&self) -> [usize; 3] {
         [1, self.nx, self.plane()]
     }
 
     /// Returns the indices (i, j, k) of a cell.
-    pub fn place(&self, cell: usize) -> [usize; 3] {
+    pub fn indices(&self, cell: usize) -> [usize; 3] {
         [cell % self.nx, cell / self.nx % self.ny, cell / self.plane()]
     }
 }
@@ -55,19 +55,19 @@ pub struct Values<'a> {
     cells: Cells,
     ld: usize,
     plane: usize,
-    device: u64,
+    device_address: u64,
 }
 
 impl<'a> Values<'a> {
     /// Wraps an array in host memory; `data` must hold (nz - 1) * plane + (ny - 1) * ld + nx values.
     pub fn new(name: &'static str, data: &'a [f64], cells: Cells, ld: usize, plane: usize) -> Self {
         assert!(ld >= cells.nx && data.len() >= (cells.nz - 1) * plane + (cells.ny - 1) * ld + cells.nx);
-        Self { name, data, cells, ld, plane, device: 0 }
+        Self { name, data, cells, ld, plane, device_address: 0 }
     }
 
     /// Wraps an array in device memory, from `address` on. Only a backend on that device may read it.
     pub fn on_device(name: &'static str, address: u64, cells: Cells, ld: usize, plane: usize) -> Self {
-        Self { name, data: &[], cells, ld, plane, device: address }
+        Self { name, data: &[], cells, ld, plane, device_address: address }
     }
 
     /// Returns `ld` and `plane`: the distances between rows and between planes, in values.
@@ -81,8 +81,8 @@ impl<'a> Values<'a> {
     }
 
     /// Returns the address of an array in device memory; `None` for an array in host memory.
-    pub fn device(&self) -> Option<u64> {
-        (self.device != 0).then_some(self.device)
+    pub fn device_address(&self) -> Option<u64> {
+        (self.device_address != 0).then_some(self.device_address)
     }
 
     /// Returns the nx values of a row; rows are numbered k * ny + j.
@@ -225,7 +225,7 @@ impl StoredMatrix {
 
     /// Returns the centers and the off-diagonal entries of a range of cells.
     pub fn couplings(&self, range: &Range<usize>) -> Couplings<'_> {
-        let (guard, n, steps) = (self.cells.plane(), range.len(), self.cells.steps());
+        let (guard, n, steps) = (self.cells.plane(), range.len(), self.cells.strides());
         let at = guard + range.start;
         let of = |d: usize, back: usize| &self.forward[d][at - back..][..n];
         let [x, y, z] = steps;

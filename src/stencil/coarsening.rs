@@ -3,7 +3,7 @@
 
 use super::cells::Cells;
 
-pub use crate::options::limits::SEMI;
+pub use crate::options::limits::SEMICOARSENING_RATIO;
 
 /// Difference of indices (i, j, k) between two points.
 pub type Offset = [isize; 3];
@@ -39,28 +39,28 @@ pub fn is_flat(cells: Cells, coarsened: [bool; 3]) -> bool {
 /// Returns the directions of strong couplings: those with more than one cell and `semi` * e_d >= max(e_0, e_1, e_2).
 /// Here e_d = `strength[d]` is the sum over all cells of |s| / center, where s is the sum of the couplings of the cell
 /// in direction d.
-pub fn coarsened(cells: Cells, strength: [f64; 3], semi: f64) -> [bool; 3] {
+pub fn strong_directions(cells: Cells, strength: [f64; 3], semi: f64) -> [bool; 3] {
     let most = strength.into_iter().fold(0.0, f64::max);
     [0, 1, 2].map(|d| cells.size()[d] > 1 && semi * strength[d] >= most)
 }
 
 /// Returns the directions in which multigrid with vertex coarsening coarsens a grid: the directions of strong
 /// couplings, or all directions with more than one point if no direction has strong couplings.
-pub fn directions(cells: Cells, strength: [f64; 3], semi: f64) -> [bool; 3] {
-    let strong = coarsened(cells, strength, semi);
+pub fn coarsened_directions(cells: Cells, strength: [f64; 3], semi: f64) -> [bool; 3] {
+    let strong = strong_directions(cells, strength, semi);
     if strong.contains(&true) { strong } else { cells.size().map(|n| n > 1) }
 }
 
 /// Returns the number of fine cells per coarse cell in each direction, for multigrid with cell coarsening. It is 1 in a
-/// direction with one cell, or with `SEMI` * e_d below the largest strength (e_d: see [`coarsened`]), and 2 in all
-/// other directions. For example, cells with an aspect ratio of 4 have strengths with a ratio of 16. Two coarsenings in
-/// the strong direction alone make the strengths equal.
+/// direction with one cell, or with `SEMICOARSENING_RATIO` * e_d below the largest strength (e_d: see
+/// [`strong_directions`]), and 2 in all other directions. For example, cells with an aspect ratio of 4 have strengths
+/// with a ratio of 16. Two coarsenings in the strong direction alone make the strengths equal.
 pub fn cell_ratio(cells: Cells, strength: [f64; 3]) -> [usize; 3] {
     let size = cells.size();
     let strongest = (0..3).filter(|&d| size[d] > 1).map(|d| strength[d]).fold(f64::NEG_INFINITY, f64::max);
     // With NaN, which unchecked input may contain, the comparison is false. The direction is then coarsened, so that
     // the sequence of grids ends.
-    [0, 1, 2].map(|d| if size[d] == 1 || SEMI * strength[d] < strongest { 1 } else { 2 })
+    [0, 1, 2].map(|d| if size[d] == 1 || SEMICOARSENING_RATIO * strength[d] < strongest { 1 } else { 2 })
 }
 
 /// Returns the extents of the next coarser grid. If the number of cells is odd and the ratio is 2, the last coarse cell

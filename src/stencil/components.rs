@@ -104,7 +104,7 @@ impl Components {
         self.projected = project;
         self.runs = runs;
         let (first_node, size) = (&mut self.first_node, &mut self.size);
-        let (count, _) = self.runs.number(
+        let (count, _) = self.runs.label_components(
             |flags| flags == COUPLED,
             |label, j, columns| {
                 if label > size.len() {
@@ -122,7 +122,7 @@ impl Components {
 
 for_each_isa! {
     /// Returns a word of bits. Bit i is set if value `first` + i is zero or does not exist.
-    fn zeros(values: &[f64], first: usize) -> u64 {
+    fn zero_bits(values: &[f64], first: usize) -> u64 {
         let near = &values[first.min(values.len())..values.len().min(first + WORD)];
         let mut found = 0;
         for (k, value) in near.iter().enumerate() {
@@ -140,15 +140,15 @@ impl Runs {
         let unreached = |word: usize| match a.corners {
             // With 9 points, a diagonal coupling may be the only coupling of a node.
             Some(_) => 0,
-            None => zeros(north, word * WORD) & zeros(south, word * WORD),
+            None => zero_bits(north, word * WORD) & zero_bits(south, word * WORD),
         };
         let words = if whole { 0 } else { a.grid.nx.div_ceil(WORD) };
-        self.push_row(words, |word| zeros(east, word * WORD), unreached)
+        self.push_row(words, |word| zero_bits(east, word * WORD), unreached)
     }
 
     /// Returns the pairs of runs that are joined by couplings between the rows j - 1 and j of `a`. Runs are numbered
     /// from 0 in each row.
-    pub(super) fn joins(a: &StencilView, j: usize) -> Result<Vec<(u32, u32)>> {
+    pub(super) fn joined_pairs(a: &StencilView, j: usize) -> Result<Vec<(u32, u32)>> {
         let mut rows = Self::default();
         rows.clear(a.grid.nx)?;
         rows.push_plane_row(a, j - 1, false)?;
@@ -216,7 +216,7 @@ impl Runs {
 mod tests {
     use super::*;
     use crate::stencil::inspection::Inspection;
-    use crate::stencil::inspection::tests::{ASKED, inspect};
+    use crate::stencil::inspection::tests::{OPTIONS, inspect};
     use crate::stencil::levels::Grid;
     use crate::stencil::matrix::View;
 
@@ -231,7 +231,7 @@ mod tests {
             corners: None,
         };
         let mut inspection = Inspection::default();
-        inspect(&mut inspection, &a, 1, &ASKED).unwrap();
+        inspect(&mut inspection, &a, 1, &OPTIONS).unwrap();
         inspection.components
     }
 

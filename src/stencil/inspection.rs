@@ -87,7 +87,7 @@ pub struct Inspection {
 
 /// Result of one rank for its rows.
 #[derive(Debug)]
-pub struct Found {
+pub struct RankResult {
     /// Kind of the first error: 1: an entry is not finite, 2: a center is not positive, 3: out of memory, 0: no error.
     kind: u8,
     /// Whether all centers of the rank's rows are negative.
@@ -101,7 +101,7 @@ pub struct Found {
 
 const INSPECTION: &str = "the inspection of a matrix by ranks";
 
-impl Found {
+impl RankResult {
     /// Converts the result to numbers that can be sent to other ranks.
     pub fn to_words(&self) -> Result<Vec<f64>> {
         let Findings { positive_couplings, center_min, center_max, coupling_max } = self.findings;
@@ -205,24 +205,26 @@ impl Inspection {
     /// negative, the error message says so.
     pub fn finish(&mut self, a: &StencilView, project: bool) -> Result<()> {
         let (_, result) = self.combine_parts(a);
-        let runs =
-            result.map_err(|error| of_all_centers(a, 0..a.grid.ny).filter(|_| of_matrix(&error)).unwrap_or(error))?;
+        let runs = result.map_err(|error| {
+            all_negative_error(a, 0..a.grid.ny).filter(|_| is_about_matrix(&error)).unwrap_or(error)
+        })?;
         self.components.set(runs, project)
     }
 
     /// Combines the results of all ranks. This rank has the number `this`, and has inspected the rows `own` with the
     /// result `own_status`. `gather` sends the result of this rank to the others and returns the results of all ranks.
     /// All ranks return the same status; only the rank that found the error has its message.
-    pub fn finish_shared(
+    pub fn finish_with_ranks(
         &mut self,
         a: &StencilView,
         (this, own): (usize, Range<usize>),
         own_status: Result<()>,
         project: bool,
-        gather: impl FnOnce(&Found) -> Result<Vec<Found>>,
+        gather: impl FnOnce(&RankResult) -> Result<Vec<RankResult>>,
     ) -> Result<()> {
-        let joins = || if own.is_empty() || own.start == 0 { Ok(Vec::new()) } else { Runs::joins(a, own.start) };
-        let (kind, result) = match own_status.and_then(|()| joins()) {
+        let joined_pairs =
+            || if own.is_empty() || own.start == 0 { Ok(Vec::new()) } else { Runs::joined_pairs(a, own.start) };
+        let (kind, result) = match own_status.and_then(|()| joined_pairs()) {
             Ok(joins) => {
                 let (kind, runs) = self.combine_parts(a);
                 (kind, runs.map(|runs| (runs, joins)))
@@ -234,11 +236,11 @@ impl Inspection {
             Ok(found) => (found, None),
             Err(error) => (Default::default(), Some(error)),
         };
-        let all_negative = if own.is_empty() { None } else { of_all_centers(a, own) };
-        let mine = Found { kind, all_negative: all_negative.is_some(), findings: self.findings, runs, joins };
+        let all_negative = if own.is_empty() { None } else { all_negative_error(a, own) };
+        let mine = RankResult { kind, all_negative: all_negative.is_some(), findings: self.findings, runs, joins };
         let mut all = gather(&mine)?;
         if let Some((rank, first)) = all.iter().enumerate().filter(|(_, f)| f.kind > 0).min_by_key(|(_, f)| f.kind) {
-            let nowhere_else = |found: &Found| found.all_negative || found.kind == 0 && found.runs.rows() == 0;
+            let nowhere_else = |found: &RankResult| found.all_negative || found.kind == 0 && found.runs.rows() == 0;
             let hint = all_negative.filter(|_| first.kind == 2 && all.iter().all(nowhere_else));
             let reported = hint.or(error).filter(|_| rank == this);
             let status = [RRB_ERR_NOT_FINITE, RRB_ERR_MATRIX, RRB_ERR_MEMORY][first.kind as usize - 1];
@@ -246,7 +248,7 @@ impl Inspection {
         }
         self.findings = Findings::default();
         let mut runs: Option<Runs> = None;
-        for Found { findings, runs: other, joins, .. } in all.drain(..).filter(|found| found.runs.rows() > 0) {
+        for RankResult { findings, runs: other, joins, .. } in all.drain(..).filter(|found| found.runs.rows() > 0) {
             self.findings.merge(&findings);
             match &mut runs {
                 None => runs = Some(other),
@@ -256,8 +258,8 @@ impl Inspection {
         self.components.set(runs.unwrap_or_default(), project)
     }
 
-    /// Combines the findings and runs of all threads. Returns the first error with its kind (`Found::kind`), or the
-    /// runs with kind 0.
+    /// Combines the findings and runs of all threads. Returns the first error with its kind (`RankResult::kind`), or
+    /// the runs with kind 0.
     fn combine_parts(&mut self, a: &StencilView) -> (u8, Result<Runs>) {
         let parts = &mut self.parts;
         let errors: [fn(&mut Part) -> &mut Option<Error>; 3] =
@@ -396,12 +398,12 @@ pub fn refused_center(value: f64, i: usize, j: usize) -> Error {
     Error::matrix(reason, 0, i, j)
 }
 
-fn of_matrix(error: &Error) -> bool {
+fn is_about_matrix(error: &Error) -> bool {
     matches!(error, Error::Matrix { .. })
 }
 
 /// Returns an error if all centers in `rows` (at least one row) are negative, and otherwise `None`.
-pub fn of_all_centers(a: &StencilView, mut rows: Range<usize>) -> Option<Error> {
+pub fn all_negative_error(a: &StencilView, mut rows: Range<usize>) -> Option<Error> {
     let (first, negative) = (rows.start, |j: usize| a.center.row(j).iter().all(|c| *c < 0.0));
     rows.all(negative).then(|| Error::Matrix {
         reason: format!("center@ = {} is not positive", written(a.center.row(first)[0])),

@@ -14,7 +14,7 @@ const GROUPS: &str = "groups of joined cells";
 
 for_each_isa! {
     /// Sets bit i if |values_i| > limit, and clears it otherwise.
-    fn above(bits: &mut [u64], values: &[f64], limit: f64) {
+    fn set_bits_above(bits: &mut [u64], values: &[f64], limit: f64) {
         for (bits, values) in bits.iter_mut().zip(values.chunks(64)) {
             let mut found = 0;
             for (k, value) in values.iter().enumerate() {
@@ -25,7 +25,7 @@ for_each_isa! {
     }
 
     /// Sets bit i if |sums_i| > part * center_i, and clears it otherwise.
-    fn beyond(bits: &mut [u64], sums: &[f64], center: &[f64], part: f64) {
+    fn set_bits_beyond(bits: &mut [u64], sums: &[f64], center: &[f64], part: f64) {
         for ((bits, sums), center) in bits.iter_mut().zip(sums.chunks(64)).zip(center.chunks(64)) {
             let mut found = 0;
             for (k, (sum, center)) in sums.iter().zip(center).enumerate() {
@@ -53,12 +53,12 @@ impl Bits {
 
     /// Sets bit i of a row if |values_i| > limit, and clears it otherwise.
     pub fn set_above(&mut self, row: usize, values: &[f64], limit: f64) {
-        above(self.row_mut(row), values, limit);
+        set_bits_above(self.row_mut(row), values, limit);
     }
 
     /// Sets bit i of a row if |sums_i| > part * center_i, and clears it otherwise.
     pub fn set_beyond(&mut self, row: usize, sums: &[f64], center: &[f64], part: f64) {
-        beyond(self.row_mut(row), sums, center, part);
+        set_bits_beyond(self.row_mut(row), sums, center, part);
     }
 
     /// Returns the rows for which bits are stored.
@@ -120,7 +120,7 @@ impl CellGroups {
     pub fn whole(cells: Cells) -> Result<Self> {
         let mut runs = Runs::default();
         runs.make_whole(cells.nx, cells.rows(), false)?;
-        Self::number(runs)
+        Self::from_runs(runs)
     }
 
     /// Finds the groups of cells joined by couplings above the limit of their direction.
@@ -150,12 +150,12 @@ impl CellGroups {
                 }
             }
         }
-        Self::number(runs)
+        Self::from_runs(runs)
     }
 
-    fn number(mut runs: Runs) -> Result<Self> {
+    fn from_runs(mut runs: Runs) -> Result<Self> {
         let mut size = Vec::new();
-        runs.number(
+        runs.label_components(
             |flags| flags & COUPLED != 0,
             |label, _, columns| {
                 if label > size.len() {
@@ -194,7 +194,7 @@ mod tests {
 
     /// Computes the groups by propagation from cell to cell.
     fn spread(a: &SevenPoints) -> Vec<usize> {
-        let (n, steps) = (a.cells.count(), a.cells.steps());
+        let (n, steps) = (a.cells.count(), a.cells.strides());
         let mut label = vec![0; n];
         let mut groups = 0;
         for first in 0..n {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_those_of_spreading() {
+    fn groups_agree_with_propagation_from_cell_to_cell() {
         let mut state = 7_u64;
         let mut random = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -247,7 +247,7 @@ mod tests {
             let cells = Cells { nx, ny, nz };
             let size = cells.size();
             let forward = [0, 1, 2].map(|d| -> Vec<f64> {
-                let inside = |c: usize| cells.place(c)[d] + 1 < size[d];
+                let inside = |c: usize| cells.indices(c)[d] + 1 < size[d];
                 (0..cells.count()).map(|c| if inside(c) && random() < part { -1.0 } else { 0.0 }).collect()
             });
             let center = vec![6.0; cells.count()];

@@ -22,12 +22,12 @@ pub struct Grid {
 
 impl Grid {
     /// Returns the parity of the columns of kept nodes.
-    pub fn ox(&self) -> usize {
+    pub fn kept_column_parity(&self) -> usize {
         usize::from(self.nx >= 2)
     }
 
     /// Returns the parity of the rows of kept nodes.
-    pub fn oy(&self) -> usize {
+    pub fn kept_row_parity(&self) -> usize {
         usize::from(self.ny >= 2)
     }
 
@@ -44,7 +44,10 @@ impl Grid {
 
     /// Returns the grid of the kept nodes.
     pub fn coarse(&self) -> Self {
-        Self { nx: (self.nx - self.ox()).div_ceil(2), ny: (self.ny - self.oy()).div_ceil(2) }
+        Self {
+            nx: (self.nx - self.kept_column_parity()).div_ceil(2),
+            ny: (self.ny - self.kept_row_parity()).div_ceil(2),
+        }
     }
 
     /// Returns the grids from this one down to a single node.
@@ -153,7 +156,11 @@ impl Embedding {
 
     /// Returns the position of the next coarser grid, where `self` is the position of `grid`.
     pub fn coarse(&self, grid: Grid) -> Self {
-        Self { x0: self.x0 + self.step * grid.ox(), y0: self.y0 + self.step * grid.oy(), step: 2 * self.step }
+        Self {
+            x0: self.x0 + self.step * grid.kept_column_parity(),
+            y0: self.y0 + self.step * grid.kept_row_parity(),
+            step: 2 * self.step,
+        }
     }
 
     /// Returns the indices of node (i, j) on the finest grid.

@@ -12,7 +12,7 @@ pub struct View<'a> {
     nx: usize,
     ld: usize,
     len: usize,
-    device: u64,
+    device_address: u64,
     /// Grid row of the first value of `data`.
     first: usize,
 }
@@ -21,24 +21,24 @@ impl<'a> View<'a> {
     /// Wraps an array in host memory; `data` must hold (ny - 1) * ld + nx values.
     pub fn new(name: &'static str, data: &'a [f64], grid: Grid, ld: usize) -> Self {
         assert!(ld >= grid.nx && data.len() >= (grid.ny - 1) * ld + grid.nx);
-        Self { name, data, nx: grid.nx, ld, len: data.len(), device: 0, first: 0 }
+        Self { name, data, nx: grid.nx, ld, len: data.len(), device_address: 0, first: 0 }
     }
 
     /// Wraps consecutive rows of an array, each with nx values. `first` is the first of these rows; other rows must not
     /// be accessed.
     pub fn of_rows(name: &'static str, data: &'a [f64], grid: Grid, first: usize) -> Self {
-        Self { name, data, nx: grid.nx, ld: grid.nx, len: data.len(), device: 0, first }
+        Self { name, data, nx: grid.nx, ld: grid.nx, len: data.len(), device_address: 0, first }
     }
 
     /// Wraps an array of `len` values in device memory. Only a backend on that device may read it.
     pub fn on_device(name: &'static str, address: u64, grid: Grid, ld: usize, len: usize) -> Self {
         assert!(ld >= grid.nx && len >= (grid.ny - 1) * ld + grid.nx);
-        Self { name, data: &[], nx: grid.nx, ld, len, device: address, first: 0 }
+        Self { name, data: &[], nx: grid.nx, ld, len, device_address: address, first: 0 }
     }
 
     /// Returns the address of an array in device memory; `None` for an array in host memory.
-    pub fn device(&self) -> Option<u64> {
-        (self.device != 0).then_some(self.device)
+    pub fn device_address(&self) -> Option<u64> {
+        (self.device_address != 0).then_some(self.device_address)
     }
 
     /// Returns all values of an array in host memory; empty for an array in device memory.

@@ -8,9 +8,9 @@ use std::fmt;
 use std::ops::Range;
 
 /// Names of the coupling arrays of a 2D grid.
-const OF_GRID: &[&str] = &["east", "north", "northeast", "northwest"];
+const GRID_ARRAYS: &[&str] = &["east", "north", "northeast", "northwest"];
 /// Names of the coupling arrays of a box of cells.
-const OF_CELLS: &[&str] = &["east", "north", "top"];
+const CELL_ARRAYS: &[&str] = &["east", "north", "top"];
 
 /// Nonzero couplings to nodes outside the grid. NaN is not counted, because callers use it to mark unset values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,17 +41,17 @@ pub struct Entry {
 /// Returns the result for a 2D grid without such couplings.
 impl Default for Outward {
     fn default() -> Self {
-        Self { arrays: OF_GRID, counts: [0; 4], first: None }
+        Self { arrays: GRID_ARRAYS, counts: [0; 4], first: None }
     }
 }
 
 impl Outward {
     /// Searches a matrix on a box of cells in host memory.
     pub fn of_cells(a: &CellView) -> Self {
-        let mut found = Self { arrays: OF_CELLS, ..Self::default() };
+        let mut found = Self { arrays: CELL_ARRAYS, ..Self::default() };
         for row in 0..a.cells.rows() {
             let (j, k) = (row % a.cells.ny, row / a.cells.ny);
-            for array in 0..OF_CELLS.len() {
+            for array in 0..CELL_ARRAYS.len() {
                 let values = a.outward(array, row);
                 found.record(array, values, [a.cells.nx - values.len(), j], Some(k));
             }
@@ -62,7 +62,7 @@ impl Outward {
     /// Returns the result of a search that a device has executed in a matrix on a box of cells.
     pub fn in_cells(counts: [usize; 3], first: Option<Entry>) -> Self {
         let [x, y, z] = counts;
-        Self { arrays: OF_CELLS, counts: [x, y, z, 0], first }
+        Self { arrays: CELL_ARRAYS, counts: [x, y, z, 0], first }
     }
 
     /// Counts the values that are neither zero nor NaN, and records the first one. The first of `values` belongs to
@@ -107,7 +107,7 @@ impl Outward {
     }
 
     /// Returns an error that names the first coupling found; `Ok` if there is none.
-    pub fn refuse(&self) -> Result<(), Error> {
+    pub fn check_empty(&self) -> Result<(), Error> {
         match self.first {
             None => Ok(()),
             Some(Entry { array, value, i, j, k }) => Err(Error::at(
@@ -143,7 +143,7 @@ mod tests {
 
     /// The search finds exactly those entries that `StencilView` does not read.
     #[test]
-    fn what_is_not_read() {
+    fn outward_couplings_are_those_that_are_not_read() {
         for (nx, ny) in [(1, 1), (1, 4), (5, 1), (2, 2), (4, 3)] {
             let grid = Grid { nx, ny };
             let ld = nx + 1;
@@ -176,13 +176,13 @@ mod tests {
 
     /// In a box, the search finds exactly those entries that do not couple two cells of the box.
     #[test]
-    fn what_leaves_a_box() {
+    fn outward_couplings_of_a_box_leave_the_box() {
         for (nx, ny, nz) in [(1, 1, 1), (2, 2, 2), (4, 3, 2), (5, 1, 3)] {
             let cells = Cells { nx, ny, nz };
             let (ld, plane) = (nx + 1, ny * (nx + 1) + 2);
             let mut given = vec![f64::NAN; nz * plane];
             for c in 0..cells.count() {
-                let [i, j, k] = cells.place(c);
+                let [i, j, k] = cells.indices(c);
                 given[k * plane + j * ld + i] = -1.0;
             }
             let values = |name| Values::new(name, &given, cells, ld, plane);
@@ -191,7 +191,7 @@ mod tests {
             assert_eq!(found.counts, [ny * nz, nx * nz, nx * ny, 0]);
             assert_eq!(found.first, Some(Entry { array: 0, value: -1.0, i: nx - 1, j: 0, k: Some(0) }));
             let place = format!("got -1 at ({}, 0, 0): is the grid periodic?", nx - 1);
-            assert!(found.refuse().unwrap_err().to_string().ends_with(&place));
+            assert!(found.check_empty().unwrap_err().to_string().ends_with(&place));
         }
     }
 }

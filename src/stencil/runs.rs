@@ -201,7 +201,7 @@ impl Runs {
     /// Labels the components: those whose flags satisfy `wanted` get 1, 2, ... in the order of their first runs, all
     /// others 0. Calls `found(label, row, columns)` for each run with a nonzero label. Returns the number of components
     /// with two nodes or more, and the number of labels.
-    pub fn number(
+    pub fn label_components(
         &mut self,
         wanted: impl Fn(u8) -> bool,
         mut found: impl FnMut(usize, usize, Range<usize>) -> Result<()>,

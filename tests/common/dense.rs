@@ -104,7 +104,7 @@ pub fn red_nodes(nx: usize, ny: usize) -> Vec<Vec<usize>> {
 
 /// A red node whose couplings are all lumped keeps its center if lumping would reduce the center to less than this
 /// fraction. Otherwise the pivot in a channel one cell wide would consist only of its row sum.
-const ROW_SUM_WORTH: f64 = 0.1;
+const MIN_ROW_SUM_FRACTION: f64 = 0.1;
 
 /// Returns M = A - R after `levels` eliminations. Red-red entries (and black-black entries if `both`) are lumped with
 /// the weight omega.
@@ -122,7 +122,7 @@ pub fn preconditioner(stencil: &Stencil, levels: usize, both: bool, omega: f64) 
                 let kept = others().any(|q| !is_red[q] && active_matrix[p * n + q] != 0.0);
                 let lumped: f64 = others().filter(|&q| is_red[q]).map(|q| active_matrix[p * n + q]).sum();
                 let center = active_matrix[p * n + p];
-                is_red[p] && !kept && center + omega * lumped < ROW_SUM_WORTH * center
+                is_red[p] && !kept && center + omega * lumped < MIN_ROW_SUM_FRACTION * center
             })
             .collect();
         for p in (0..n).filter(|&p| active[p]) {

@@ -5,6 +5,7 @@
 // Each program uses only a part of this module.
 #![allow(dead_code, unused_imports, unused_macros)]
 
+use cudarc::driver::sys;
 use libtest_mimic::{Arguments, Trial};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -155,6 +156,63 @@ impl Drop for Queue {
     fn drop(&mut self) {
         // SAFETY: created above. The library no longer uses the stream, which is what the test checks.
         unsafe { cudarc::driver::sys::cuStreamDestroy_v2(self.0) };
+    }
+}
+
+/// An array on the device.
+pub struct DeviceArray(pub u64);
+
+impl DeviceArray {
+    pub fn new(values: &[f64]) -> Self {
+        let mut address = 0;
+        in_context(|| {
+            // SAFETY: the context is current; the array has as many values.
+            unsafe {
+                ok(sys::cuMemAlloc_v2(&mut address, size_of_val(values)));
+                ok(sys::cuMemcpyHtoDAsync_v2(
+                    address,
+                    values.as_ptr().cast(),
+                    size_of_val(values),
+                    std::ptr::null_mut(),
+                ));
+                ok(sys::cuStreamSynchronize(std::ptr::null_mut()));
+            }
+        });
+        Self(address)
+    }
+
+    pub fn read(&self, len: usize) -> Vec<f64> {
+        let mut values = vec![0.0; len];
+        in_context(|| {
+            // SAFETY: as above.
+            unsafe {
+                ok(sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), self.0, 8 * len, std::ptr::null_mut()));
+                ok(sys::cuStreamSynchronize(std::ptr::null_mut()));
+            }
+        });
+        values
+    }
+}
+
+impl Drop for DeviceArray {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new`.
+        in_context(|| ok(unsafe { sys::cuMemFree_v2(self.0) }));
+    }
+}
+
+fn ok(result: sys::CUresult) {
+    assert_eq!(result, sys::CUresult::CUDA_SUCCESS);
+}
+
+fn in_context(f: impl FnOnce()) {
+    let mut context = std::ptr::null_mut();
+    // SAFETY: a device exists and the library has initialized the driver; the pointers outlive the calls.
+    unsafe {
+        ok(sys::cuDevicePrimaryCtxRetain(&mut context, 0));
+        ok(sys::cuCtxPushCurrent_v2(context));
+        f();
+        ok(sys::cuCtxPopCurrent_v2(&mut context));
     }
 }
 

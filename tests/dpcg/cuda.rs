@@ -20,8 +20,7 @@ use aggregation::{
 use coarse_matrices::{coarse_matrices_as_the_reference, lone_vectors, many_null_vectors, many_vectors};
 use common::dpcg::{Solver, dpcg_set_monitor, dpcg_set_regions, dpcg_set_stream, dpcg_solve};
 use common::{bits, devices, max_abs, max_difference, outcome, status};
-use cudarc::driver::sys;
-use device::{Queue, Rows};
+use device::{DeviceArray, Queue, Rows};
 use on_a_device::{auto_as_the_reference, automatic_backend, crowds_as_on_the_cpu, not_on_a_device};
 use rrbsolver::options::info;
 use rrbsolver_problems::two_phase::TwoPhase;
@@ -284,58 +283,6 @@ fn deflation_of_every_kind() {
         solver.int(info::ITERATIONS)
     });
     assert!((counts[0] - counts[1]).abs() <= 1, "{counts:?}");
-}
-
-/// An array on the device.
-struct DeviceArray(u64);
-
-impl DeviceArray {
-    fn new(values: &[f64]) -> Self {
-        let mut address = 0;
-        in_context(|| {
-            // SAFETY: the context is current; the array has as many values.
-            unsafe {
-                ok(sys::cuMemAlloc_v2(&mut address, size_of_val(values)));
-                ok(sys::cuMemcpyHtoDAsync_v2(address, values.as_ptr().cast(), size_of_val(values), null_mut()));
-                ok(sys::cuStreamSynchronize(null_mut()));
-            }
-        });
-        Self(address)
-    }
-
-    fn read(&self, len: usize) -> Vec<f64> {
-        let mut values = vec![0.0; len];
-        in_context(|| {
-            // SAFETY: as above.
-            unsafe {
-                ok(sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), self.0, 8 * len, null_mut()));
-                ok(sys::cuStreamSynchronize(null_mut()));
-            }
-        });
-        values
-    }
-}
-
-impl Drop for DeviceArray {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new`.
-        in_context(|| ok(unsafe { sys::cuMemFree_v2(self.0) }));
-    }
-}
-
-fn ok(result: sys::CUresult) {
-    assert_eq!(result, sys::CUresult::CUDA_SUCCESS);
-}
-
-fn in_context(f: impl FnOnce()) {
-    let mut context = null_mut();
-    // SAFETY: a device exists and the library has initialized the driver; the pointers outlive the calls.
-    unsafe {
-        ok(sys::cuDevicePrimaryCtxRetain(&mut context, 0));
-        ok(sys::cuCtxPushCurrent_v2(context));
-        f();
-        ok(sys::cuCtxPopCurrent_v2(&mut context));
-    }
 }
 
 /// Returns the values with padded rows and planes.

@@ -26,6 +26,7 @@
 #include "rrb/rrb.cu"
 #include "smoother/smoother.cu"
 #include "dpcg/dpcg.cu"
+#include "sparse/sparse.cu"
 #define __CUDA_API_VERSION_INTERNAL
 // Only the driver calls are exported.
 #define __CUDA_API_PUSH_VISIBILITY_DEFAULT
@@ -39,7 +40,7 @@ struct Decided {
 };
 extern "C" __attribute__((visibility("default"))) void emulated_iteration(Decided *d, double rho, double norm2,
                                                                            double sigma) {
-    Standing s{};
+    LoopScalars s{};
     s.threshold = d->threshold, s.vanishing = d->vanishing, s.preconditioned = d->preconditioned;
     s.iterations = d->iterations, s.max_iter = d->max_iter, s.pause_at = INT64_MAX;
     s.rho = d->rho, s.alpha = d->alpha, s.beta = d->beta;
@@ -147,10 +148,10 @@ bool run_adversely(const Node &n) {
     if (!adverse || name.rfind("smoother_relax", 0) != 0 || name.find("dense") != std::string::npos) return false;
     const auto &a = *reinterpret_cast<const blocks::RelaxArgs *>(n.arguments.data());
     auto may_run = [&](const blocks::BlockItem &item) {
-        for (int q = 0; item.wait >= 0 && q < 3; ++q) {
-            const int chunk = item.done - 1 + q;
-            const unsigned target = a.totals[chunk] * (a.launches - 1) + a.totals[item.wait + q];
-            if ((!a.own_chunk || q == 1) && static_cast<int>(a.progress[chunk] - target) < 0) return false;
+        for (int q = 0; item.wait_index >= 0 && q < 3; ++q) {
+            const int chunk = item.chunk_index - 1 + q;
+            const unsigned target = a.totals[chunk] * (a.launches - 1) + a.totals[item.wait_index + q];
+            if ((!a.own_chunk_only || q == 1) && static_cast<int>(a.progress[chunk] - target) < 0) return false;
         }
         return true;
     };

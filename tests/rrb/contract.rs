@@ -312,7 +312,7 @@ fn auto_remembers() {
 /// The rules of `auto` in the reference (docs/reference/auto.md), on both sides of their limits.
 #[test]
 fn auto_follows_its_rules() {
-    use rrbsolver::options::limits::{BF16_CONTRAST, BF16_CONTRAST_SINGULAR, SMALL_GRID};
+    use rrbsolver::options::limits::{BF16_CONTRAST, BF16_CONTRAST_SINGULAR, SMALL_GRID_NODES};
     use rrbsolver::options::{Choice, Cycle, Precision};
     let in_use = |a: &Stencil, options: &str| {
         let solver = Solver::of(a, &format!("backend=cpu {options}"));
@@ -327,8 +327,8 @@ fn auto_follows_its_rules() {
         a.center[0] = largest / contrast;
         a
     };
-    // Regular systems with 5 points use mixed and amli from SMALL_GRID nodes on, and f64 and v on smaller grids.
-    assert_eq!(127 * 129 + 1, SMALL_GRID);
+    // Regular systems with 5 points use mixed and amli from SMALL_GRID_NODES nodes on, and f64 and v on smaller grids.
+    assert_eq!(127 * 129 + 1, SMALL_GRID_NODES);
     assert_eq!(in_use(&poisson(128, 128), ""), (Precision::Mixed, Cycle::Amli));
     assert_eq!(in_use(&poisson(127, 129), ""), (Precision::F64, Cycle::V));
     // Singular systems also use amli, but bf16, because mixed requires regular systems.

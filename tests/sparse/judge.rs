@@ -197,6 +197,7 @@ impl<'c> Judge<'c> {
                 status::ARGUMENT => case.option("format", "auto") == "diagonal" && !self.a.diagonal,
                 status::DIMENSION => case.option("format", "auto") == "skyline" && !self.a.square,
                 status::MEMORY => case.options.contains("format_memory"),
+                status::UNSUPPORTED => self.has_no_kernel(),
                 _ => false,
             };
             return accept(justified && !event.message.is_empty(), || format!("{event:?}"));
@@ -230,6 +231,22 @@ impl<'c> Judge<'c> {
         (solver, self.case.option("preconditioner", "auto"))
     }
 
+    fn on_device(&self) -> bool {
+        self.case.option("backend", "cpu") == "cuda"
+    }
+
+    /// Returns whether the format has no kernel on the device of the case.
+    fn has_no_kernel(&self) -> bool {
+        self.on_device() && ["coo", "csc", "jds", "tjds", "skyline"].contains(&self.case.option("format", "auto"))
+    }
+
+    /// Returns whether the device has no kernel for the order of the rows.
+    fn has_no_order(&self) -> bool {
+        let (solver, m) = self.method();
+        let by_rows = ["gauss_seidel", "sor"].contains(&solver) || ["ssor", "ic0", "ilu0"].contains(&m);
+        self.on_device() && by_rows && self.case.option("ordering", "natural") != "multicolour"
+    }
+
     /// Returns the errors that factorize must return one of, and the other errors that it may return.
     fn errors_of_factorize(&self) -> (Vec<i32>, Vec<i32>) {
         let (case, a) = (self.case, &self.a);
@@ -248,6 +265,7 @@ impl<'c> Judge<'c> {
             "amg" => solver != "cg",
             _ => solver == "minres",
         };
+        let transposes_in_place = case.options.contains("format_memory") || case.option("transpose", "auto") == "none";
         let omega_is_used = ["jacobi", "sor"].contains(&solver) || m == "ssor";
         let certain = [
             (a.empty, status::MATRIX),
@@ -255,7 +273,7 @@ impl<'c> Judge<'c> {
             ((sweeps || divides) && a.zero_diagonal, status::MATRIX),
             (m == "ilu0" && a.missing_diagonal, status::MATRIX),
             (m == "ic0" && !a.positive_diagonal, status::MATRIX),
-            (unsupported, status::UNSUPPORTED),
+            (unsupported || self.has_no_kernel() || self.has_no_order(), status::UNSUPPORTED),
             (omega_is_used && case.option("sor_omega", "0") == "2", status::ARGUMENT),
             (case.option("format", "auto") == "diagonal" && !a.diagonal, status::ARGUMENT),
         ];
@@ -267,6 +285,8 @@ impl<'c> Judge<'c> {
             (single && !case.benign, status::MATRIX),
             (m == "amg" && self.wild(), status::MATRIX),
             (case.options.contains("format_memory"), status::MEMORY),
+            // A device has no products with A' without a copy, except in the formats dia and diagonal.
+            (self.on_device() && solver == "bicg" && transposes_in_place, status::UNSUPPORTED),
         ];
         let errors =
             |list: &[(bool, i32)]| -> Vec<i32> { list.iter().filter(|error| error.0).map(|error| error.1).collect() };

@@ -210,8 +210,8 @@ fn results_that_are_no_options() {
         outcome(set).unwrap_err().expect(status::OPTION, &["rows is a result"]);
         let get = sparse_get_int(s.handle, key::BYTES_PER_NONZERO, &mut value);
         outcome(get).unwrap_err().expect(status::OPTION, &["bytes_per_nonzero is real"]);
-        let get = sparse_get_int(s.handle, 1008, &mut value);
-        outcome(get).unwrap_err().expect(status::OPTION, &["sparse_ has no result bytes_device"]);
+        let get = sparse_get_int(s.handle, 1106, &mut value);
+        outcome(get).unwrap_err().expect(status::OPTION, &["sparse_ has no result grids"]);
     }
     assert_eq!(value, 5);
     assert_eq!([key::FORMAT, key::BLOCK_SIZE, key::SLICE, key::SIGMA].map(|k| s.int(k)), [0; 4]);

@@ -57,14 +57,14 @@ module rrbsolver_constants
    ! Backend that runs the solver. `cpu` runs on the CPU, and `cuda` runs on a CUDA device. `reference` is a simple
    ! backend for tests, which runs on the CPU with one thread. For `auto`, see the rules of `auto`.
    integer(c_int32_t), parameter, public :: RRB_OPT_BACKEND             = 100_c_int32_t
-   ! ordinal of the CUDA device that the handle uses (not in sparse_)
+   ! ordinal of the CUDA device that the handle uses
    integer(c_int32_t), parameter, public :: RRB_OPT_DEVICE              = 101_c_int32_t
    ! Number of threads. With 0, the library reads the environment variables RRBSOLVER_NUM_THREADS, SLURM_CPUS_PER_TASK
    ! and OMP_NUM_THREADS in this order. The first variable that is set to a positive number determines the number of
    ! threads. If there is no such variable, the library uses one thread per core in the affinity mask of the process.
    integer(c_int32_t), parameter, public :: RRB_OPT_THREADS             = 102_c_int32_t
    ! Memory space of the caller's arrays. With `auto`, the library queries the CUDA driver for the memory space of each
-   ! array. This option is not available in sparse_.
+   ! array.
    integer(c_int32_t), parameter, public :: RRB_OPT_MEMORY              = 103_c_int32_t
    ! Relative tolerance. A solve has converged when norm(b - A x) <= max(rel_tol * R, abs_tol), where R is the norm that
    ! the option `reference` selects. This option is not available in smoother_.
@@ -237,9 +237,11 @@ module rrbsolver_constants
    ! Number of rows and columns per block of `format=bsr`. With 0, the library tries the numbers 2 to 6 and 8, and uses
    ! the number with which the format needs the fewest bytes.
    integer(c_int32_t), parameter, public :: RRB_OPT_BLOCK_SIZE          = 506_c_int32_t
-   ! number of rows per slice of `format=sell`, often called C in the literature; 0 means 8
+   ! number of rows per slice of `format=sell`, often called C in the literature; 0 means 8, and 32 for products on a
+   ! device
    integer(c_int32_t), parameter, public :: RRB_OPT_SLICE               = 507_c_int32_t
    ! Number of rows per sorting window of `format=sell`. 0 means 256 if this number saves bytes, otherwise 1 (unsorted).
+   ! For products on a device, 4096 replaces 256.
    integer(c_int32_t), parameter, public :: RRB_OPT_SIGMA               = 508_c_int32_t
    ! number of iterations of `gmres` between restarts
    integer(c_int32_t), parameter, public :: RRB_OPT_RESTART             = 509_c_int32_t
@@ -279,11 +281,10 @@ module rrbsolver_constants
    ! wall time, in seconds, of the last solve; in smoother_, wall time of the last smoother_apply
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SOLVE         = 1005_c_int32_t
    ! Wall time, in seconds, of copies between host and device in the last solve. This time is part of `seconds_solve`.
-   ! This result is not available in sparse_.
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_TRANSFER      = 1006_c_int32_t
    ! number of bytes of host memory that the handle uses
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_HOST            = 1007_c_int32_t
-   ! number of bytes of device memory that the handle uses (not in sparse_)
+   ! number of bytes of device memory that the handle uses
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_DEVICE          = 1008_c_int32_t
    ! Smallest eigenvalue of M^-1 A, estimated in the last solve by the Lanczos method. 0 means that there is no
    ! estimate. In this case, the method is not `cg`, or fewer than two CG iterations had positive coefficients. This
@@ -293,11 +294,11 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_LAMBDA_MAX            = 1010_c_int32_t
    ! backend in use
    integer(c_int32_t), parameter, public :: RRB_INFO_BACKEND               = 1011_c_int32_t
-   ! ordinal of the CUDA device in use; -1 means that no device is in use (not in sparse_)
+   ! ordinal of the CUDA device in use; -1 means that no device is in use
    integer(c_int32_t), parameter, public :: RRB_INFO_DEVICE                = 1012_c_int32_t
    ! number of threads in use
    integer(c_int32_t), parameter, public :: RRB_INFO_THREADS               = 1013_c_int32_t
-   ! 1 if the library was built with CUDA kernels; 0 if the library was built with RRBSOLVER_CUDA=off (not in sparse_)
+   ! 1 if the library was built with CUDA kernels; 0 if the library was built with RRBSOLVER_CUDA=off
    integer(c_int32_t), parameter, public :: RRB_INFO_CUDA_KERNELS          = 1014_c_int32_t
    ! number of elimination levels in use; with `cycle=aggregation`, number of coarse levels
    integer(c_int32_t), parameter, public :: RRB_INFO_LEVELS                = 1100_c_int32_t

@@ -1,5 +1,5 @@
 ! Family sparse_: general sparse matrices with solvers, products, storage formats and files. It runs on the CPUs of one
-! process.
+! process, or with backend=cuda on a CUDA device.
 !
 !    type(sparse_solver) :: a, b
 !    call a%create(rows, cols, row_ptr, col, values)       ! CSR, indices from 1
@@ -29,7 +29,7 @@ module rrbsolver_sparse
    public :: sparse_solver
 
    ! A matrix with its options, factorization and workspace. It inherits set, get, history, set_monitor, set_stream and
-   ! destroy from rrbsolver_handle.inc; set_stream has no effect. It cannot be copied by assignment.
+   ! destroy from rrbsolver_handle.inc. It cannot be copied by assignment.
    type, extends(handle_base) :: sparse_solver
       private
       integer(int64) :: rows = 0, cols = 0, given = 0

@@ -9,16 +9,16 @@
 //! With `CoarseMethod::Linear`, two Chebyshev steps with fixed bounds (AMLI-cycle) solve the coarse system on all
 //! levels, except a factorized coarsest one and those with too many couplings.
 
-use super::level::{CHUNK, CoarseMethod, CycleCount, Level, Run};
-use crate::aggregation::{Choices, Hierarchy, Kept, MOST_FACTORIZED, Ordered, TwoSteps};
+use super::level::{CHUNK_ROWS, CoarseMethod, CycleCount, CycleState, Level};
+use crate::aggregation::{ChebyshevSteps, CycleParameters, Hierarchy, KeptAggregates, MOST_FACTORIZED, Ordered};
 use crate::base::number::{Real, power_of_two_below};
 use crate::base::reduce::{Partials, largest, max_abs};
 use crate::base::shared::{Number, Shared};
 use crate::base::team::Me;
 use crate::base::workers::Workers;
 use crate::direct::couplings::{Couplings, WHAT};
-use crate::direct::null_space::{Means, nearly_singular_bound};
-use crate::direct::solver::{Direct, envelope_order};
+use crate::direct::null_space::{NearlySingularComponents, nearly_singular_bound};
+use crate::direct::solver::{DirectSolver, envelope_order};
 use crate::error::{Result, collected, push};
 
 /// The second step of a coarse solve is omitted if the first step reduces the residual norm to this fraction or less
@@ -32,10 +32,10 @@ const MIN_TEAM_ROWS: usize = 4096;
 
 /// Factorizes the coarsest matrix. A pivot far below its diagonal entry is the last pivot of a singular component. It
 /// would be zero without rounding errors, and is treated as zero.
-fn factor(c: &Couplings) -> Result<Direct> {
+fn factor(c: &Couplings) -> Result<DirectSolver> {
     const NEGLIGIBLE: f64 = 1e-12;
     let inverse = |i: usize, d: f64| if d.abs() <= NEGLIGIBLE * c.diagonal[i] { 0.0 } else { 1.0 / d };
-    Direct::of(c, envelope_order(c)?, None, |i, d| Ok(inverse(i, d)))
+    DirectSolver::of(c, envelope_order(c)?, None, |i, d| Ok(inverse(i, d)))
 }
 
 /// The cycle of a matrix, with its levels and vectors.
@@ -43,23 +43,23 @@ pub struct Cycle<V: Number> {
     levels: Vec<Level<V>>,
     /// Solver of the coarsest level. It is `None` if the coarsest level is too large to be factorized. A forward and a
     /// backward Gauss-Seidel sweep then replace the solver.
-    last: Option<Direct>,
+    coarsest_solver: Option<DirectSolver>,
     /// Row of the matrix for each row of the first level, whose rows are in the order of the sweeps.
-    row: Vec<u32>,
+    matrix_row: Vec<u32>,
     /// Workspace of the search for max |r_i|.
     largest: Partials,
     /// Power of two by which the matrix is multiplied in the hierarchy.
     scale: f64,
     /// Aggregates that the next matrix may reuse.
-    kept: Kept,
+    kept: KeptAggregates,
 }
 
 impl<V: Real + Number> Cycle<V> {
     /// Creates the cycle of a hierarchy, and keeps the aggregates for the next matrix. `first`: order of the rows on
     /// the first level, if the caller has computed it.
-    pub fn keeping(
+    pub fn keeping_aggregates(
         hierarchy: Hierarchy,
-        choices: &Choices,
+        choices: &CycleParameters,
         first: Option<Ordered>,
         workers: &mut Workers,
     ) -> Result<Self> {
@@ -69,7 +69,7 @@ impl<V: Real + Number> Cycle<V> {
 
     pub fn new(
         hierarchy: &Hierarchy,
-        choices: &Choices,
+        choices: &CycleParameters,
         first: Option<Ordered>,
         workers: &mut Workers,
     ) -> Result<Self> {
@@ -86,8 +86,8 @@ impl<V: Real + Number> Cycle<V> {
         let largest = matrices[0].diagonal.iter().fold(0.0, |most: f64, d| most.max(*d));
         let least = nearly_singular_bound(matrices[0].rows(), largest);
         let is_one_row = |c: &&Couplings| c.diagonal.iter().any(|d| *d <= least);
-        let may_be = matrices.iter().any(is_one_row) || Means::of(coarsest, |_, _| least)?.is_some();
-        let mut means = if may_be { Means::of(matrices[0], nearly_singular_bound)? } else { None };
+        let may_be = matrices.iter().any(is_one_row) || NearlySingularComponents::of(coarsest, |_, _| least)?.is_some();
+        let mut means = if may_be { NearlySingularComponents::of(matrices[0], nearly_singular_bound)? } else { None };
         let first = first.filter(|_| !(is_exact && matrices.len() == 1));
         let mut order = first.map_or_else(|| order_of(0), Ok)?;
         let row = collected(order.row.iter().copied(), WHAT)?;
@@ -96,32 +96,39 @@ impl<V: Real + Number> Cycle<V> {
             let few =
                 levels.last().is_none_or(|before| matrix.col.len() <= before.rows.couplings() / 2 + EXTRA_COUPLINGS);
             let cycles = match few && k > 0 {
-                true if choices.is_solved_twice(k, matrix.rows()) => CycleCount::Two,
+                true if choices.uses_two_cycles(k, matrix.rows()) => CycleCount::Two,
                 true => CycleCount::TwoIfLinear,
                 false => CycleCount::One,
             };
-            let aggregate = hierarchy.levels.get(k).map(|level| &level.aggregates.of[..]);
+            let aggregate = hierarchy.levels.get(k).map(|level| &level.aggregates.of_row[..]);
             let (coarser, next) = match aggregate {
                 Some(of) => (means.as_ref().map(|m| m.on_aggregates(of)).transpose()?, order_of(k + 1)?),
                 None => (None, Ordered::unswept(0)?),
             };
-            let own = std::mem::replace(&mut means, coarser).map(|m| m.in_order(&order.row)).transpose()?;
+            let own = std::mem::replace(&mut means, coarser).map(|m| m.permuted(&order.row)).transpose()?;
             let aggregate = aggregate.map(|of| (of, &next.place[..]));
             push(&mut levels, Level::new(matrix, &order, aggregate, own, cycles, workers)?, WHAT)?;
             order = next;
         }
-        let last = is_exact.then(|| factor(coarsest)).transpose()?;
-        let largest = Partials::once(row.len().div_ceil(CHUNK), 1)?;
-        Ok(Self { levels, last, row, largest, scale: hierarchy.scale, kept: Kept::default() })
+        let coarsest_solver = is_exact.then(|| factor(coarsest)).transpose()?;
+        let largest = Partials::single_buffered(row.len().div_ceil(CHUNK_ROWS), 1)?;
+        Ok(Self {
+            levels,
+            coarsest_solver,
+            matrix_row: row,
+            largest,
+            scale: hierarchy.scale,
+            kept: KeptAggregates::default(),
+        })
     }
 
     /// Returns the number of rows of the matrix.
     pub fn rows(&self) -> usize {
-        self.row.len()
+        self.matrix_row.len()
     }
 
     /// Returns the aggregates that the next matrix may reuse.
-    pub fn into_kept(self) -> Kept {
+    pub fn into_kept(self) -> KeptAggregates {
         self.kept
     }
 
@@ -131,8 +138,8 @@ impl<V: Real + Number> Cycle<V> {
     }
 
     /// Renumbers the rows of the matrix: row i becomes row `place(i)`.
-    pub fn take_places(&mut self, place: impl Fn(usize) -> u32) {
-        self.row.iter_mut().for_each(|i| *i = place(*i as usize));
+    pub fn renumber_rows(&mut self, place: impl Fn(usize) -> u32) {
+        self.matrix_row.iter_mut().for_each(|i| *i = place(*i as usize));
     }
 
     /// Computes z = B r. `from(i)` returns r_i; calls `to(i, z_i)` for each row i. Scales r so that squares neither
@@ -143,7 +150,7 @@ impl<V: Real + Number> Cycle<V> {
         let (n, own) = (self.rows(), me.share(self.rows()));
         let partials = self.largest.reduce(0, self.largest.rows());
         for chunk in me.share(self.largest.rows()) {
-            let part = &self.row[chunk * CHUNK..n.min((chunk + 1) * CHUNK)];
+            let part = &self.matrix_row[chunk * CHUNK_ROWS..n.min((chunk + 1) * CHUNK_ROWS)];
             // SAFETY: the chunk belongs to this thread and is written once.
             unsafe { partials.store(chunk, [largest(part.iter().map(|&i| from(i as usize)))]) };
         }
@@ -152,11 +159,11 @@ impl<V: Real + Number> Cycle<V> {
         // The unit is a power of two, so that scaling is exact and needs no division.
         let unit = power_of_two_below(largest);
         let per_unit = unit.recip();
-        let (first, rows) = (&self.levels[0], &self.row[own]);
+        let (first, rows) = (&self.levels[0], &self.matrix_row[own]);
         if largest > 0.0 && largest.is_finite() {
-            first.load(me, |k| from(self.row[k] as usize) * per_unit);
-            self.cycle(0, &mut Run::new(*me, method), &first.z);
-            let write = |k: usize, z: f64| to(self.row[k] as usize, unit * (self.scale * z));
+            first.load(me, |k| from(self.matrix_row[k] as usize) * per_unit);
+            self.cycle(0, &mut CycleState::new(*me, method), &first.z);
+            let write = |k: usize, z: f64| to(self.matrix_row[k] as usize, unit * (self.scale * z));
             first.for_each_value(me, write);
         } else {
             rows.iter().for_each(|&i| to(i as usize, largest));
@@ -165,19 +172,19 @@ impl<V: Real + Number> Cycle<V> {
     }
 
     /// Computes z = B r on level k. All threads must have passed a barrier before the call. Ends with a barrier.
-    fn cycle(&self, k: usize, run: &mut Run, z: &Shared<V>) {
+    fn cycle(&self, k: usize, run: &mut CycleState, z: &Shared<V>) {
         let own = &self.levels[k];
-        let Some(coarser) = self.levels.get(k + 1) else { return self.coarsest(&run.me, z) };
-        own.forwards(&run.me, z);
+        let Some(coarser) = self.levels.get(k + 1) else { return self.solve_coarsest(&run.me, z) };
+        own.sweep_forwards(&run.me, z);
         own.restrict(&run.me, z, &coarser.r);
         self.solve(k + 1, run);
         own.prolong(&run.me, z, &coarser.z);
-        own.backwards(&run.me, z);
+        own.sweep_backwards(&run.me, z);
     }
 
-    fn coarsest(&self, me: &Me, z: &Shared<V>) {
+    fn solve_coarsest(&self, me: &Me, z: &Shared<V>) {
         let own = &self.levels[self.levels.len() - 1];
-        match &self.last {
+        match &self.coarsest_solver {
             Some(factor) => {
                 if me.index == 0 {
                     // SAFETY: the other threads wait at the barrier.
@@ -188,37 +195,37 @@ impl<V: Real + Number> Cycle<V> {
                 me.barrier();
             }
             None => {
-                own.forwards(me, z);
-                own.backwards(me, z);
+                own.sweep_forwards(me, z);
+                own.sweep_backwards(me, z);
             }
         }
     }
 
     /// Computes z, an approximation of A^-1 r, on level k, and overwrites r. All threads must have passed a barrier
     /// before the call. Ends with a barrier.
-    fn solve(&self, k: usize, run: &mut Run) {
+    fn solve(&self, k: usize, run: &mut CycleState) {
         let own = &self.levels[k];
         if run.me.members > 1 && own.len() < MIN_TEAM_ROWS {
             if run.me.index == 0 {
-                self.solve(k, &mut Run::new(run.me.alone(), run.method));
+                self.solve(k, &mut CycleState::new(run.me.alone(), run.method));
             }
             return run.me.barrier();
         }
         own.remove_means(&run.me);
-        let is_exact = k + 1 == self.levels.len() && self.last.is_some();
+        let is_exact = k + 1 == self.levels.len() && self.coarsest_solver.is_some();
         match run.method {
             _ if is_exact => self.cycle(k, run, &own.z),
-            CoarseMethod::Flexible if own.cycles == CycleCount::Two => self.solve_twice(k, run),
-            CoarseMethod::Linear if own.cycles != CycleCount::One => self.solve_by_bounds(k, run),
+            CoarseMethod::Flexible if own.cycles == CycleCount::Two => self.solve_by_flexible_cg(k, run),
+            CoarseMethod::Linear if own.cycles != CycleCount::One => self.solve_by_chebyshev_steps(k, run),
             _ => self.cycle(k, run, &own.z),
         }
     }
 
     /// Executes up to two steps of flexible CG (K-cycle; Notay 2010). Let c = B r, v = A c, r' = r - (c^T r / c^T v) v
     /// and d = B r'. Then z minimizes the energy norm of the error in the span of c and d.
-    fn solve_twice(&self, k: usize, run: &mut Run) {
+    fn solve_by_flexible_cg(&self, k: usize, run: &mut CycleState) {
         let own = &self.levels[k];
-        let before = own.norm2(run);
+        let before = own.residual_norm2(run);
         self.cycle(k, run, &own.c);
         let [rho, residual] = own.multiply(run, &own.c);
         let is_direction = rho > 0.0;
@@ -229,7 +236,7 @@ impl<V: Real + Number> Cycle<V> {
         }
         own.remove_means(&run.me);
         self.cycle(k, run, &own.z);
-        let gamma = own.with_direction(run);
+        let gamma = own.dot_z_v(run);
         // `multiply` overwrites v, which is no longer needed.
         let [energy, residual] = own.multiply(run, &own.z);
         let beta = energy - gamma * gamma / rho;
@@ -238,19 +245,19 @@ impl<V: Real + Number> Cycle<V> {
     }
 
     /// Executes two Chebyshev steps with fixed bounds (AMLI-cycle).
-    fn solve_by_bounds(&self, k: usize, run: &mut Run) {
-        let (own, TwoSteps { left, first, second }) = (&self.levels[k], TwoSteps::CHOSEN);
+    fn solve_by_chebyshev_steps(&self, k: usize, run: &mut CycleState) {
+        let (own, ChebyshevSteps { residual_factor, first, second }) = (&self.levels[k], ChebyshevSteps::COEFFICIENTS);
         self.cycle(k, run, &own.c);
         own.multiply(run, &own.c);
-        own.subtract(run, left);
+        own.subtract(run, residual_factor);
         own.remove_means(&run.me);
         self.cycle(k, run, &own.z);
         own.combine(&run.me, first, second);
     }
 
     pub fn bytes(&self) -> usize {
-        let of_last = self.last.as_ref().map_or(0, Direct::bytes);
-        let tables = size_of_val(&*self.row) + self.largest.bytes() + self.kept.bytes();
+        let of_last = self.coarsest_solver.as_ref().map_or(0, DirectSolver::bytes);
+        let tables = size_of_val(&*self.matrix_row) + self.largest.bytes() + self.kept.bytes();
         self.levels.iter().map(Level::bytes).sum::<usize>() + of_last + tables
     }
 }

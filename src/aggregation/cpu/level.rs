@@ -3,7 +3,7 @@
 //! Safety of the unsafe blocks: a thread writes only its own share of the rows of a group, of the chunks, or of the
 //! coarse rows. It reads rows of other threads only after a barrier.
 
-use super::rows::{Around, Rows, multiply, residual, sweep};
+use super::rows::{LevelMatrix, ReferencedValues, multiply, residual, sweep};
 use crate::aggregation::Ordered;
 use crate::base::loops::combine;
 use crate::base::number::Real;
@@ -11,21 +11,21 @@ use crate::base::reduce::{Partials, dot};
 use crate::base::shared::{Number, Shared};
 use crate::base::team::Me;
 use crate::base::workers::Workers;
-use crate::direct::couplings::{Couplings, NONE, WHAT, members};
-use crate::direct::null_space::Means;
+use crate::direct::couplings::{Couplings, NONE, WHAT, rows_by_aggregate};
+use crate::direct::null_space::NearlySingularComponents;
 use crate::error::{Result, collected};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Number of rows of a chunk in the search for the largest value of a vector (`Cycle::apply`). The search has one
 /// partial result per chunk.
-pub const CHUNK: usize = 2048;
+pub const CHUNK_ROWS: usize = 2048;
 /// Number of slices of a chunk in sums (`Level::sums`). A sum has one partial result per chunk.
-const SLICES: usize = 128;
+const SLICES_PER_CHUNK: usize = 128;
 
 /// A level of the cycle.
 pub struct Level<V: Number> {
-    pub rows: Rows<V>,
+    pub rows: LevelMatrix<V>,
     /// Group g consists of the rows `groups[g] .. groups[g + 1]`. In a sweep, the rows of a group do not depend on each
     /// other. `slices` contains the slices of each group.
     groups: Vec<usize>,
@@ -36,7 +36,7 @@ pub struct Level<V: Number> {
     fine: (Vec<usize>, Vec<u32>),
     pub cycles: CycleCount,
     /// Singular and nearly singular components, if there may be any.
-    means: Option<Mutex<Means>>,
+    means: Option<Mutex<NearlySingularComponents>>,
     /// Whether some of these components are only nearly singular.
     has_nearly_singular: bool,
     partials: Partials,
@@ -68,16 +68,16 @@ pub enum CycleCount {
 }
 
 /// State of a thread during a cycle.
-pub struct Run<'a> {
+pub struct CycleState<'a> {
     pub me: Me<'a>,
     pub method: CoarseMethod,
     /// Number of reductions so far.
-    turn: usize,
+    reductions: usize,
 }
 
-impl<'a> Run<'a> {
+impl<'a> CycleState<'a> {
     pub fn new(me: Me<'a>, method: CoarseMethod) -> Self {
-        Self { me, method, turn: 0 }
+        Self { me, method, reductions: 0 }
     }
 }
 
@@ -88,7 +88,7 @@ impl<V: Real + Number> Level<V> {
         c: &Couplings,
         order: &Ordered,
         aggregate: Option<(&[u32], &[u32])>,
-        means: Option<Means>,
+        means: Option<NearlySingularComponents>,
         cycles: CycleCount,
         workers: &mut Workers,
     ) -> Result<Self> {
@@ -101,14 +101,14 @@ impl<V: Real + Number> Level<V> {
         let aggregate_of = collected(order.row[..of].iter().map(coarser), WHAT)?;
         let count = aggregate.map_or(0, |(_, place)| place.len());
         let room = |is: bool| Shared::zeroed(if is { n } else { 0 });
-        let rows = Rows::of(c, order, workers)?;
+        let rows = LevelMatrix::of(c, order, workers)?;
         Ok(Self {
             groups: collected(order.groups.iter().copied(), WHAT)?,
             slices: collected(order.groups.windows(2).map(|group| rows.slices_of(group)), WHAT)?,
-            fine: members(&aggregate_of, count)?,
-            has_nearly_singular: means.as_ref().is_some_and(Means::has_nearly_singular),
+            fine: rows_by_aggregate(&aggregate_of, count)?,
+            has_nearly_singular: means.as_ref().is_some_and(NearlySingularComponents::has_nearly_singular),
             means: means.map(Mutex::new),
-            partials: Partials::new(rows.slices().div_ceil(SLICES), 2)?,
+            partials: Partials::new(rows.slices().div_ceil(SLICES_PER_CHUNK), 2)?,
             rows,
             r: room(true)?,
             z: room(true)?,
@@ -135,8 +135,8 @@ impl<V: Real + Number> Level<V> {
     /// Returns the chunks of this thread, each as its number, its slices and its rows.
     fn chunks(&self, me: &Me) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
         let n = self.rows.slices();
-        me.share(n.div_ceil(SLICES)).map(move |chunk| {
-            let slices = chunk * SLICES..n.min((chunk + 1) * SLICES);
+        me.share(n.div_ceil(SLICES_PER_CHUNK)).map(move |chunk| {
+            let slices = chunk * SLICES_PER_CHUNK..n.min((chunk + 1) * SLICES_PER_CHUNK);
             (chunk, slices.clone(), self.rows.rows(&slices))
         })
     }
@@ -144,11 +144,11 @@ impl<V: Real + Number> Level<V> {
     /// Returns the sums of `of(slices, rows)` over all chunks of the level. Contains a barrier.
     pub fn sums<const N: usize>(
         &self,
-        run: &mut Run,
+        run: &mut CycleState,
         mut of: impl FnMut(Range<usize>, Range<usize>) -> [f64; N],
     ) -> [f64; N] {
-        run.turn += 1;
-        let partials = self.partials.reduce(run.turn, self.partials.rows());
+        run.reductions += 1;
+        let partials = self.partials.reduce(run.reductions, self.partials.rows());
         for (chunk, slices, rows) in self.chunks(&run.me) {
             // SAFETY: the chunk belongs to this thread and is written once.
             unsafe { partials.store(chunk, of(slices, rows)) };
@@ -157,7 +157,7 @@ impl<V: Real + Number> Level<V> {
     }
 
     /// Returns `means`, with all of its components, if some of them are only nearly singular, otherwise `None`.
-    fn nearly_singular_means(&self) -> Option<MutexGuard<'_, Means>> {
+    fn nearly_singular_means(&self) -> Option<MutexGuard<'_, NearlySingularComponents>> {
         let means = self.means.as_ref().filter(|_| self.has_nearly_singular)?;
         Some(means.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -199,12 +199,12 @@ impl<V: Real + Number> Level<V> {
     }
 
     /// Computes z by a forward Gauss-Seidel sweep from 0.
-    pub fn forwards(&self, me: &Me, z: &Shared<V>) {
+    pub fn sweep_forwards(&self, me: &Me, z: &Shared<V>) {
         self.groups.windows(2).enumerate().for_each(|group| self.sweep(me, z, group, false));
     }
 
     /// Updates z by a backward Gauss-Seidel sweep.
-    pub fn backwards(&self, me: &Me, z: &Shared<V>) {
+    pub fn sweep_backwards(&self, me: &Me, z: &Shared<V>) {
         self.groups.windows(2).enumerate().rev().for_each(|group| self.sweep(me, z, group, true));
     }
 
@@ -216,8 +216,8 @@ impl<V: Real + Number> Level<V> {
         // barrier. Lines to earlier groups refer only to rows of `before`, and lines to later groups only to rows of
         // `after` (`lines`).
         let (before, after, r, z) = unsafe {
-            let before = Around::new(z.slice(0, group[0]), 0);
-            let after = Around::new(z.slice(group[1], self.len() - group[1]), group[1]);
+            let before = ReferencedValues::new(z.slice(0, group[0]), 0);
+            let after = ReferencedValues::new(z.slice(group[1], self.len() - group[1]), group[1]);
             (before, after, self.r.slice(own.start, own.len()), z.slice_mut(own.start, own.len()))
         };
         sweep(&self.rows, slices, before, later.then_some(after), r, z);
@@ -230,7 +230,8 @@ impl<V: Real + Number> Level<V> {
         let n = self.len();
         for (_, slices, rows) in self.chunks(me) {
             // SAFETY: the rows of `residual` belong to this thread; no thread writes z before the next barrier.
-            let (z, out) = unsafe { (Around::new(z.slice(0, n), 0), self.residual.slice_mut(rows.start, rows.len())) };
+            let (z, out) =
+                unsafe { (ReferencedValues::new(z.slice(0, n), 0), self.residual.slice_mut(rows.start, rows.len())) };
             residual(&self.rows, slices, z, out);
         }
         me.barrier();
@@ -264,13 +265,13 @@ impl<V: Real + Number> Level<V> {
         if me.index == 0 {
             let mut means = means.lock().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: the other threads wait at the barrier.
-            means.remove(unsafe { self.r.slice_mut(0, self.len()) });
+            means.subtract(unsafe { self.r.slice_mut(0, self.len()) });
         }
         me.barrier();
     }
 
     /// Returns <r, r>. Contains a barrier.
-    pub fn norm2(&self, run: &mut Run) -> f64 {
+    pub fn residual_norm2(&self, run: &mut CycleState) -> f64 {
         let [norm2] = self.sums(run, |_, rows| {
             // SAFETY: no thread writes r in this step.
             let r = unsafe { self.r.slice(rows.start, rows.len()) };
@@ -280,12 +281,12 @@ impl<V: Real + Number> Level<V> {
     }
 
     /// Computes v = A x; returns <x, v> and <x, r>. Contains a barrier.
-    pub fn multiply(&self, run: &mut Run, x: &Shared<V>) -> [f64; 2] {
+    pub fn multiply(&self, run: &mut CycleState, x: &Shared<V>) -> [f64; 2] {
         self.sums(run, |slices, rows| {
             // SAFETY: no thread writes x or r in this step; the rows of v belong to this thread.
             let (all, from, r, v) = unsafe {
                 let (all, r) = (x.slice(0, self.len()), self.r.slice(rows.start, rows.len()));
-                (all, Around::new(all, 0), r, self.v.slice_mut(rows.start, rows.len()))
+                (all, ReferencedValues::new(all, 0), r, self.v.slice_mut(rows.start, rows.len()))
             };
             multiply(&self.rows, slices, all, from, v);
             [dot(&all[rows.clone()], v), dot(&all[rows], r)]
@@ -293,7 +294,7 @@ impl<V: Real + Number> Level<V> {
     }
 
     /// Returns <z, v>. Contains a barrier.
-    pub fn with_direction(&self, run: &mut Run) -> f64 {
+    pub fn dot_z_v(&self, run: &mut CycleState) -> f64 {
         let [product] = self.sums(run, |_, rows| {
             // SAFETY: no thread writes z or v in this step.
             let (z, v) = unsafe { (self.z.slice(rows.start, rows.len()), self.v.slice(rows.start, rows.len())) };
@@ -303,7 +304,7 @@ impl<V: Real + Number> Level<V> {
     }
 
     /// Computes r = r - factor v; returns <r, r>. Contains a barrier.
-    pub fn subtract(&self, run: &mut Run, factor: f64) -> f64 {
+    pub fn subtract(&self, run: &mut CycleState, factor: f64) -> f64 {
         let [norm2] = self.sums(run, |_, rows| {
             // SAFETY: the rows belong to this thread.
             let (r, v) = unsafe { (self.r.slice_mut(rows.start, rows.len()), self.v.slice(rows.start, rows.len())) };

@@ -26,7 +26,7 @@ const MAX_LINE_RATIO: usize = 2;
 const MAX_DISTANCES: usize = 16;
 /// When this many rows of a slice have been processed, and again after each further row, the number of distances is
 /// compared with `MAX_LINE_RATIO` times the number of lines with stored columns.
-const FIRST_TEST: usize = 4;
+const MIN_TESTED_ROWS: usize = 4;
 /// Bit in `Lines::from` that marks a line with stored columns. The other bits are the index of its columns in
 /// `Lines::col`.
 const STORED_COLUMNS: u32 = 1 << 31;
@@ -36,7 +36,7 @@ const STORED_COLUMNS: u32 = 1 << 31;
 pub struct Lines<V> {
     /// For each slice, the index of its first line to earlier groups and of its first line to later groups. The last
     /// entry is the number of lines.
-    ends: Vec<usize>,
+    starts: Vec<usize>,
     /// For a line by distance, the row whose value is multiplied by the first coupling; the other couplings refer to
     /// the following rows. For a line with stored columns, `STORED_COLUMNS` plus the index in `col`.
     from: Vec<u32>,
@@ -69,11 +69,11 @@ impl Slices {
 }
 
 /// Rows whose values are multiplied by the couplings of a line.
-pub enum At<'a> {
+pub enum LineRows<'a> {
     /// `LANES` consecutive rows, of which the first is given.
-    From(u32),
+    Consecutive(u32),
     /// The listed rows.
-    Rows(&'a [u32; LANES]),
+    Listed(&'a [u32; LANES]),
 }
 
 impl<V: Real + Send> Lines<V> {
@@ -95,17 +95,17 @@ impl<V: Real + Send> Lines<V> {
     fn of_slices(c: &Couplings, order: &Ordered, slices: &Slices, part: Range<usize>) -> Result<Self> {
         let (mut lines, n) = (Self::default(), c.rows() as u32);
         let share = c.col.len() * part.len() / slices.group.len().max(1);
-        reserve(&mut lines.ends, 2 * part.len() + 1, WHAT)?;
+        reserve(&mut lines.starts, 2 * part.len() + 1, WHAT)?;
         reserve(&mut lines.from, share / LANES + part.len(), WHAT)?;
         reserve(&mut lines.a, share / LANES + part.len(), WHAT)?;
-        lines.ends.push(0);
+        lines.starts.push(0);
         let mut sides = [Side::default(), Side::default()];
         for s in part {
             let (first, group) = (slices.first[s], &slices.group[s]);
             let rows = [0..group.start, group.end..n];
             sides.iter_mut().for_each(Side::clear);
             for k in first..slices.first[s + 1] {
-                let mut at = [Next::default(); 2];
+                let mut at = [RowProgress::default(); 2];
                 for (j, a) in c.row(order.row[k as usize] as usize) {
                     let place = order.place[j];
                     // A coupling between rows of the same group is omitted. It exists only if the pattern is
@@ -114,14 +114,14 @@ impl<V: Real + Send> Lines<V> {
                         sides[side].add((k - first) as usize, i64::from(place) - i64::from(k), a, &mut at[side])?;
                     }
                 }
-                sides.iter_mut().zip(at).for_each(|(side, at)| side.end_row(at.nth));
+                sides.iter_mut().zip(at).for_each(|(side, at)| side.end_row(at.couplings));
             }
             for (side, rows) in sides.iter().zip(rows) {
-                match !side.are_many {
+                match !side.needs_stored_columns {
                     true => lines.push_distances(side, first, rows)?,
                     false => lines.push_stored_columns(c, order, (first..slices.first[s + 1], side.most), rows)?,
                 }
-                push(&mut lines.ends, lines.a.len(), WHAT)?;
+                push(&mut lines.starts, lines.a.len(), WHAT)?;
             }
         }
         Ok(lines)
@@ -172,7 +172,7 @@ impl<V: Real + Send> Lines<V> {
     /// Appends the lines of `more`, which contains the slices after those of `self`.
     fn append(&mut self, more: Self) -> Result<()> {
         let (lines, named) = (self.a.len(), self.col.len() as u32);
-        extend(&mut self.ends, more.ends[1..].iter().map(|end| lines + end), WHAT)?;
+        extend(&mut self.starts, more.starts[1..].iter().map(|end| lines + end), WHAT)?;
         let moved = more.from.iter().map(|&from| if from & STORED_COLUMNS > 0 { from + named } else { from });
         extend(&mut self.from, moved, WHAT)?;
         extend(&mut self.col, more.col.iter().copied(), WHAT)?;
@@ -183,37 +183,37 @@ impl<V: Real + Send> Lines<V> {
 impl<V> Lines<V> {
     /// Returns the lines of a slice to rows of earlier groups.
     #[inline(always)]
-    pub fn earlier(&self, slice: usize) -> impl Iterator<Item = (At<'_>, &[V; LANES])> {
+    pub fn earlier(&self, slice: usize) -> impl Iterator<Item = (LineRows<'_>, &[V; LANES])> {
         self.between(2 * slice, 2 * slice + 1)
     }
 
     /// Returns the lines of a slice to rows of later groups.
     #[inline(always)]
-    pub fn later(&self, slice: usize) -> impl Iterator<Item = (At<'_>, &[V; LANES])> {
+    pub fn later(&self, slice: usize) -> impl Iterator<Item = (LineRows<'_>, &[V; LANES])> {
         self.between(2 * slice + 1, 2 * slice + 2)
     }
 
     /// Returns all lines of a slice.
     #[inline(always)]
-    pub fn all(&self, slice: usize) -> impl Iterator<Item = (At<'_>, &[V; LANES])> {
+    pub fn all(&self, slice: usize) -> impl Iterator<Item = (LineRows<'_>, &[V; LANES])> {
         self.between(2 * slice, 2 * slice + 2)
     }
 
     #[inline(always)]
-    fn between(&self, start: usize, end: usize) -> impl Iterator<Item = (At<'_>, &[V; LANES])> {
-        let range = self.ends[start]..self.ends[end];
+    fn between(&self, start: usize, end: usize) -> impl Iterator<Item = (LineRows<'_>, &[V; LANES])> {
+        let range = self.starts[start]..self.starts[end];
         self.from[range.clone()].iter().zip(&self.a[range]).map(|(&from, a)| {
             let at = if from & STORED_COLUMNS == 0 {
-                At::From(from)
+                LineRows::Consecutive(from)
             } else {
-                At::Rows(&self.col[(from ^ STORED_COLUMNS) as usize])
+                LineRows::Listed(&self.col[(from ^ STORED_COLUMNS) as usize])
             };
             (at, a)
         })
     }
 
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.ends) + size_of_val(&*self.from) + size_of_val(&*self.col) + size_of_val(&*self.a)
+        size_of_val(&*self.starts) + size_of_val(&*self.from) + size_of_val(&*self.col) + size_of_val(&*self.a)
     }
 }
 
@@ -225,7 +225,7 @@ struct Side<V> {
     /// For each distance, the coupling of each row of the slice at this distance, or zero.
     values: Vec<[V; LANES]>,
     /// Whether there are more than `MAX_DISTANCES` distances, or too many for lines by distance to be faster.
-    are_many: bool,
+    needs_stored_columns: bool,
     /// Largest number of couplings of a row.
     most: usize,
     /// Number of rows processed so far.
@@ -235,39 +235,40 @@ struct Side<V> {
 /// State of a row while its couplings are added to a `Side`: number of couplings so far, and probable index of the next
 /// distance.
 #[derive(Clone, Copy, Default)]
-struct Next {
-    nth: usize,
-    likely: usize,
+struct RowProgress {
+    couplings: usize,
+    likely_distance: usize,
 }
 
 impl<V: Real> Side<V> {
     fn clear(&mut self) {
         self.distances.clear();
         self.values.clear();
-        (self.are_many, self.most, self.rows) = (false, 0, 0);
+        (self.needs_stored_columns, self.most, self.rows) = (false, 0, 0);
     }
 
     /// Ends a row that has `couplings` couplings to this side.
     fn end_row(&mut self, couplings: usize) {
         self.most = self.most.max(couplings);
         self.rows += 1;
-        self.are_many |= self.rows >= FIRST_TEST && self.distances.len() > MAX_LINE_RATIO * self.most;
+        self.needs_stored_columns |= self.rows >= MIN_TESTED_ROWS && self.distances.len() > MAX_LINE_RATIO * self.most;
     }
 
     /// Adds the next coupling of a row.
     #[inline(always)]
-    fn add(&mut self, lane: usize, distance: i64, a: f64, next: &mut Next) -> Result<()> {
-        if self.are_many {
-            next.nth += 1;
+    fn add(&mut self, lane: usize, distance: i64, a: f64, next: &mut RowProgress) -> Result<()> {
+        if self.needs_stored_columns {
+            next.couplings += 1;
             return Ok(());
         }
-        let likely = self.distances.get(next.likely).is_some_and(|d| *d == distance);
-        let known = if likely { Some(next.likely) } else { self.distances.iter().position(|d| *d == distance) };
+        let likely = self.distances.get(next.likely_distance).is_some_and(|d| *d == distance);
+        let known =
+            if likely { Some(next.likely_distance) } else { self.distances.iter().position(|d| *d == distance) };
         let line = match known {
             Some(line) => line,
             None if self.distances.len() == MAX_DISTANCES => {
-                self.are_many = true;
-                next.nth += 1;
+                self.needs_stored_columns = true;
+                next.couplings += 1;
                 return Ok(());
             }
             None => {
@@ -277,7 +278,7 @@ impl<V: Real> Side<V> {
             }
         };
         self.values[line][lane] = V::narrow(a);
-        *next = Next { nth: next.nth + 1, likely: line + 1 };
+        *next = RowProgress { couplings: next.couplings + 1, likely_distance: line + 1 };
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Matrix of a level in the precision of the cycle, and the loops of a sweep over slices of its rows (`lines`).
 
-use super::lines::{At, LANES, Lines, Slices};
+use super::lines::{LANES, LineRows, Lines, Slices};
 use crate::aggregation::Ordered;
 use crate::base::isa::for_each_isa;
 use crate::base::number::Real;
@@ -11,17 +11,17 @@ use std::array::from_fn;
 use std::ops::Range;
 
 /// Matrix of a level: couplings by slices in the order of the sweeps, row sums, and reciprocal diagonal.
-pub struct Rows<V> {
+pub struct LevelMatrix<V> {
     /// First row of each slice. The last entry is the number of rows.
     first: Vec<u32>,
     lines: Lines<V>,
     row_sum: Vec<V>,
-    inverse: Vec<V>,
+    inverse_diagonal: Vec<V>,
     /// Number of couplings, without the zeros in the lines.
     couplings: usize,
 }
 
-impl<V: Real> Rows<V> {
+impl<V: Real> LevelMatrix<V> {
     pub fn of(c: &Couplings, order: &Ordered, workers: &mut Workers) -> Result<Self>
     where
         V: Send,
@@ -32,13 +32,13 @@ impl<V: Real> Rows<V> {
             lines: Lines::of(c, order, &slices, workers)?,
             first: slices.first,
             row_sum: collected(order.row.iter().map(|i| V::narrow(c.row_sum[of(i)])), WHAT)?,
-            inverse: collected(order.row.iter().map(|i| inverse(c.diagonal[of(i)])), WHAT)?,
+            inverse_diagonal: collected(order.row.iter().map(|i| inverse(c.diagonal[of(i)])), WHAT)?,
             couplings: c.col.len(),
         })
     }
 
     pub fn len(&self) -> usize {
-        self.inverse.len()
+        self.inverse_diagonal.len()
     }
 
     pub fn slices(&self) -> usize {
@@ -61,19 +61,19 @@ impl<V: Real> Rows<V> {
     }
 
     pub fn bytes(&self) -> usize {
-        let vectors = size_of_val(&*self.first) + size_of_val(&*self.row_sum) + size_of_val(&*self.inverse);
+        let vectors = size_of_val(&*self.first) + size_of_val(&*self.row_sum) + size_of_val(&*self.inverse_diagonal);
         self.lines.bytes() + vectors
     }
 }
 
 /// Vector values that the lines of a slice refer to: those of the rows from `start` on.
 #[derive(Clone, Copy)]
-pub struct Around<'a, V> {
+pub struct ReferencedValues<'a, V> {
     values: &'a [V],
     start: usize,
 }
 
-impl<'a, V: Real> Around<'a, V> {
+impl<'a, V: Real> ReferencedValues<'a, V> {
     /// # Safety
     /// `values` must contain all rows to which the processed lines refer. Lines to earlier groups refer only to rows
     /// before the group of their slice, and lines to later groups only to rows after it (`Lines::push_distances`,
@@ -84,14 +84,14 @@ impl<'a, V: Real> Around<'a, V> {
 
     /// Returns the values that are multiplied by the couplings of a line.
     #[inline(always)]
-    fn of(&self, at: At) -> [V; LANES] {
+    fn of(&self, at: LineRows) -> [V; LANES] {
         match at {
-            At::From(row) => {
+            LineRows::Consecutive(row) => {
                 debug_assert!(self.values.len() >= row as usize - self.start + LANES);
                 // SAFETY: the caller of `new` guarantees that these rows are in `values`.
                 unsafe { self.values.as_ptr().add(row as usize - self.start).cast::<[V; LANES]>().read() }
             }
-            At::Rows(rows) => from_fn(|l| self.at(rows[l])),
+            LineRows::Listed(rows) => from_fn(|l| self.at(rows[l])),
         }
     }
 
@@ -108,7 +108,7 @@ impl<'a, V: Real> Around<'a, V> {
 /// Returns sums + a z for the couplings a of a line and the values z that it refers to. Each operation covers all
 /// lanes, so that the compiler vectorizes it.
 #[inline(always)]
-fn add<V: Real>(sums: [V; LANES], (at, a): (At, &[V; LANES]), z: &Around<V>) -> [V; LANES] {
+fn add_products<V: Real>(sums: [V; LANES], (at, a): (LineRows, &[V; LANES]), z: &ReferencedValues<V>) -> [V; LANES] {
     let z = z.of(at);
     let products: [V; LANES] = from_fn(|l| a[l] * z[l]);
     from_fn(|l| sums[l] + products[l])
@@ -116,7 +116,12 @@ fn add<V: Real>(sums: [V; LANES], (at, a): (At, &[V; LANES]), z: &Around<V>) -> 
 
 /// Returns sums + a (x - z) for the couplings a of a line. x: values of the slice; z: values that the line refers to.
 #[inline(always)]
-fn add_differences<V: Real>(sums: [V; LANES], (at, a): (At, &[V; LANES]), x: &[V; LANES], z: &Around<V>) -> [V; LANES] {
+fn add_differences<V: Real>(
+    sums: [V; LANES],
+    (at, a): (LineRows, &[V; LANES]),
+    x: &[V; LANES],
+    z: &ReferencedValues<V>,
+) -> [V; LANES] {
     let z = z.of(at);
     let products: [V; LANES] = from_fn(|l| a[l] * (x[l] - z[l]));
     from_fn(|l| sums[l] + products[l])
@@ -124,7 +129,7 @@ fn add_differences<V: Real>(sums: [V; LANES], (at, a): (At, &[V; LANES]), x: &[V
 
 /// Returns the values of a slice. If it has fewer than `LANES` rows, the other values are zero.
 #[inline(always)]
-fn slice_of<V: Real>(values: &[V]) -> [V; LANES] {
+fn load_slice<V: Real>(values: &[V]) -> [V; LANES] {
     match values.first_chunk() {
         Some(all) => *all,
         None => {
@@ -137,7 +142,7 @@ fn slice_of<V: Real>(values: &[V]) -> [V; LANES] {
 
 /// Stores the values of a slice. If it has fewer than `LANES` rows, ignores the other values.
 #[inline(always)]
-fn write<V: Real>(values: &mut [V], slice: &[V; LANES]) {
+fn store_slice<V: Real>(values: &mut [V], slice: &[V; LANES]) {
     match values.first_chunk_mut() {
         Some(all) => *all = *slice,
         None => values.copy_from_slice(&slice[..values.len()]),
@@ -146,25 +151,25 @@ fn write<V: Real>(values: &mut [V], slice: &[V; LANES]) {
 
 for_each_isa! {
     /// Computes the residual after a forward sweep from zero: residual_i = sum of a_ij z_j over rows j of later groups.
-    fn residual<V: Real>(m: &Rows<V>, slices: Range<usize>, z: Around<V>, residual: &mut [V]) {
+    fn residual<V: Real>(m: &LevelMatrix<V>, slices: Range<usize>, z: ReferencedValues<V>, residual: &mut [V]) {
         let start = m.first[slices.start] as usize;
         for s in slices {
             let own = m.first[s] as usize - start..m.first[s + 1] as usize - start;
             let mut sums = [V::default(); LANES];
             for line in m.lines.later(s) {
-                sums = add(sums, line, &z);
+                sums = add_products(sums, line, &z);
             }
-            write(&mut residual[own], &sums);
+            store_slice(&mut residual[own], &sums);
         }
     }
 
     /// Executes a Gauss-Seidel sweep on slices of a group. `before` and `after` contain the values of all rows before
     /// and after the group; without `after`, the values after the group are zero.
     fn sweep<V: Real>(
-        m: &Rows<V>,
+        m: &LevelMatrix<V>,
         slices: Range<usize>,
-        before: Around<V>,
-        after: Option<Around<V>>,
+        before: ReferencedValues<V>,
+        after: Option<ReferencedValues<V>>,
         r: &[V],
         z: &mut [V],
     ) {
@@ -172,33 +177,33 @@ for_each_isa! {
         for s in slices {
             let rows = m.first[s] as usize..m.first[s + 1] as usize;
             let own = rows.start - start..rows.end - start;
-            let mut sums = slice_of(&r[own.clone()]);
+            let mut sums = load_slice(&r[own.clone()]);
             for line in m.lines.earlier(s) {
-                sums = add(sums, line, &before);
+                sums = add_products(sums, line, &before);
             }
             if let Some(after) = &after {
                 for line in m.lines.later(s) {
-                    sums = add(sums, line, after);
+                    sums = add_products(sums, line, after);
                 }
             }
-            let inverse = slice_of(&m.inverse[rows]);
-            write(&mut z[own], &from_fn(|l| inverse[l] * sums[l]));
+            let inverse = load_slice(&m.inverse_diagonal[rows]);
+            store_slice(&mut z[own], &from_fn(|l| inverse[l] * sums[l]));
         }
     }
 
     /// Computes y_i = e_i x_i + sum_j a_ij (x_i - x_j) on slices. The rounding error of the usual form d_i x_i - sum_j
     /// a_ij x_j could exceed e_i x_i. x and `all` contain the values of all rows.
-    fn multiply<V: Real>(m: &Rows<V>, slices: Range<usize>, x: &[V], all: Around<V>, y: &mut [V]) {
+    fn multiply<V: Real>(m: &LevelMatrix<V>, slices: Range<usize>, x: &[V], all: ReferencedValues<V>, y: &mut [V]) {
         let start = m.first[slices.start] as usize;
         for s in slices {
             let rows = m.first[s] as usize..m.first[s + 1] as usize;
             let own = rows.start - start..rows.end - start;
-            let (row_sum, x) = (slice_of(&m.row_sum[rows.clone()]), slice_of(&x[rows]));
+            let (row_sum, x) = (load_slice(&m.row_sum[rows.clone()]), load_slice(&x[rows]));
             let mut sums: [V; LANES] = from_fn(|l| row_sum[l] * x[l]);
             for line in m.lines.all(s) {
                 sums = add_differences(sums, line, &x, &all);
             }
-            write(&mut y[own], &sums);
+            store_slice(&mut y[own], &sums);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! collections, or are 7-point matrices on a cube. Multicolour sweeps are tested, too.
 
 use super::{CoarseMethod, Cycle};
-use crate::aggregation::{Choices, Hierarchy, Order, Rules};
+use crate::aggregation::{CycleParameters, Hierarchy, Order, Rules};
 use crate::base::csr::Csr;
 use crate::base::number::Real;
 use crate::base::shared::{Number, Shared};
@@ -17,8 +17,8 @@ use std::ffi::CString;
 use std::path::Path;
 
 /// Parameters of the variants `seq` and `seq3` of the independent program.
-const TWO: Rules = Rules { kappa: 8.0, passes: 2 };
-const THREE: Rules = Rules { kappa: 12.0, passes: 3 };
+const TWO_PASSES: Rules = Rules { kappa: 8.0, passes: 2 };
+const THREE_PASSES: Rules = Rules { kappa: 12.0, passes: 3 };
 
 /// Returns the matrix of a cube of n^3 nodes with -1 between neighbours. The diagonal is 6 everywhere if `held`
 /// (Dirichlet conditions), and otherwise the number of neighbours (Neumann conditions).
@@ -48,18 +48,19 @@ fn read(name: &str) -> Csr<u32> {
 }
 
 /// Natural order of the rows, and two cycles on every level.
-pub(crate) const SEQUENTIAL: Choices = Choices { order: Order::Natural, levels: usize::MAX, rows: 0 };
+pub(crate) const SEQUENTIAL: CycleParameters =
+    CycleParameters { order: Order::Natural, two_cycle_levels: usize::MAX, two_cycle_rows: 0 };
 
 /// A cycle with its thread team and vectors.
-pub(crate) struct Applied<V: Number> {
+pub(crate) struct CycleWithTeam<V: Number> {
     cycle: Cycle<V>,
     team: Team,
     from: Shared,
     to: Shared,
 }
 
-impl<V: Real + Number> Applied<V> {
-    pub(crate) fn new(hierarchy: &Hierarchy, choices: &Choices, threads: usize) -> Self {
+impl<V: Real + Number> CycleWithTeam<V> {
+    pub(crate) fn new(hierarchy: &Hierarchy, choices: &CycleParameters, threads: usize) -> Self {
         let cycle: Cycle<V> = Cycle::new(hierarchy, choices, None, &mut Workers::eager(threads)).unwrap();
         let room = || Shared::zeroed(cycle.rows()).unwrap();
         Self { team: Team::new(threads).unwrap(), from: room(), to: room(), cycle }
@@ -86,7 +87,7 @@ pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
 
 /// Returns the number of iterations of flexible CG from x = 0 until ||b - A x|| <= 1e-6 ||b||, or `None` after 300
 /// iterations.
-fn iterations(a: &Csr<u32>, b: &[f64], cycle: &mut Applied<f32>) -> Option<usize> {
+fn iterations(a: &Csr<u32>, b: &[f64], cycle: &mut CycleWithTeam<f32>) -> Option<usize> {
     iterations_to(1e-6 * dot(b, b).sqrt(), &[], a, b, cycle)
 }
 
@@ -98,7 +99,7 @@ pub(crate) fn iterations_to(
     basin: &[usize],
     a: &Csr<u32>,
     b: &[f64],
-    cycle: &mut Applied<f32>,
+    cycle: &mut CycleWithTeam<f32>,
 ) -> Option<usize> {
     let n = b.len();
     let (mut x, mut r, mut z, mut p, mut q) = (vec![0.0; n], b.to_vec(), vec![0.0; n], vec![0.0; n], vec![0.0; n]);
@@ -126,7 +127,7 @@ pub(crate) fn iterations_to(
 
 /// Returns the number of levels, the operator complexity (entries of all levels / entries of the first), and the number
 /// of aggregates of the first level.
-pub(crate) fn sizes(h: &Hierarchy) -> (usize, f64, usize) {
+pub(crate) fn hierarchy_sizes(h: &Hierarchy) -> (usize, f64, usize) {
     let entries = |c: &Couplings| (c.col.len() + c.rows()) as f64;
     let all: Vec<f64> = h.matrices().map(entries).collect();
     let second = h.matrices().nth(1).map_or(0, Couplings::rows);
@@ -140,33 +141,33 @@ pub(crate) fn sizes(h: &Hierarchy) -> (usize, f64, usize) {
 #[test]
 fn golden() {
     for (name, rules, coarsest, expected, count) in [
-        ("1138_bus.mtx.gz", TWO, 30, (7, 2.060, 524), Some(7)),
-        ("gr_30_30.mtx.gz", TWO, 30, (4, 1.242, 196), Some(9)),
-        ("nos4.mtx", TWO, 30, (3, 1.620, 35), Some(23)),
-        ("nos5.mtx.gz", TWO, 30, (3, 1.151, 92), Some(27)),
-        ("bcsstk01.rsa", TWO, 30, (2, 1.085, 10), Some(9)),
-        ("bcsstm22.mtx", TWO, 30, (2, 1.000, 0), Some(1)),
-        ("bcsstk13.mtx.gz", TWO, 30, (5, 1.433, 585), None),
-        ("cube", TWO, 128, (8, 1.329, 249_704), None),
-        ("cube", THREE, 128, (5, 1.135, 117_698), Some(11)),
+        ("1138_bus.mtx.gz", TWO_PASSES, 30, (7, 2.060, 524), Some(7)),
+        ("gr_30_30.mtx.gz", TWO_PASSES, 30, (4, 1.242, 196), Some(9)),
+        ("nos4.mtx", TWO_PASSES, 30, (3, 1.620, 35), Some(23)),
+        ("nos5.mtx.gz", TWO_PASSES, 30, (3, 1.151, 92), Some(27)),
+        ("bcsstk01.rsa", TWO_PASSES, 30, (2, 1.085, 10), Some(9)),
+        ("bcsstm22.mtx", TWO_PASSES, 30, (2, 1.000, 0), Some(1)),
+        ("bcsstk13.mtx.gz", TWO_PASSES, 30, (5, 1.433, 585), None),
+        ("cube", TWO_PASSES, 128, (8, 1.329, 249_704), None),
+        ("cube", THREE_PASSES, 128, (5, 1.135, 117_698), Some(11)),
     ] {
         let a = if name == "cube" { cube(100, true) } else { read(name) };
         let hierarchy = Hierarchy::new(&a, &rules, coarsest, &mut Workers::eager(2)).unwrap();
-        assert_eq!(sizes(&hierarchy), expected, "{name}");
+        assert_eq!(hierarchy_sizes(&hierarchy), expected, "{name}");
         let Some(count) = count else { continue };
         let mut b = vec![0.0; a.cols];
         a.multiply(&vec![1.0; a.cols], &mut b);
-        let found = |choices| iterations(&a, &b, &mut Applied::new(&hierarchy, choices, 1));
+        let found = |choices| iterations(&a, &b, &mut CycleWithTeam::new(&hierarchy, choices, 1));
         let sequential = found(&SEQUENTIAL);
         assert!(sequential.is_some_and(|found| found.abs_diff(count) <= 1), "{name}: {sequential:?} for {count}");
         // With multicolour sweeps, these matrices need between 6 iterations fewer and 2 iterations more.
-        let by_colours = found(&Choices::PARALLEL);
+        let by_colours = found(&CycleParameters::PARALLEL);
         assert!(by_colours.is_some_and(|found| found <= count + 2), "{name}: {by_colours:?} for {count}");
     }
 }
 
 /// Converts A to CSR format.
-fn csr(a: &TwoPhase) -> Csr<u32> {
+fn to_csr(a: &TwoPhase) -> Csr<u32> {
     let couplings = a.couplings();
     let mut rows: Vec<Vec<(usize, f64)>> = a.center.iter().enumerate().map(|(i, &center)| vec![(i, center)]).collect();
     for &(i, j, value) in couplings.iter().filter(|(_, _, value)| *value != 0.0) {
@@ -203,24 +204,24 @@ fn golden_boxes() {
         let set = row[1].trim_start_matches("set=").trim_end_matches(" con=1e-3");
         let set = set.replace("sheet", "sheet2").replace(' ', ";");
         let system = TwoPhase::new(&set, [n; 3], 1e-3);
-        let (a, b) = (csr(&system), system.rhs("rand"));
+        let (a, b) = (to_csr(&system), system.rhs("rand"));
         let is_held = set.ends_with("dir=top");
         let basin: Vec<usize> = (0..a.cols).filter(|&i| !is_held && !system.solid[i]).collect();
-        let hierarchy = Hierarchy::new(&a, &THREE, 128, &mut Workers::eager(2)).unwrap();
-        let (levels, complexity, aggregates) = sizes(&hierarchy);
+        let hierarchy = Hierarchy::new(&a, &THREE_PASSES, 128, &mut Workers::eager(2)).unwrap();
+        let (levels, complexity, aggregates) = hierarchy_sizes(&hierarchy);
         let wanted: (usize, f64, usize) = (row[9].parse().unwrap(), row[10].parse().unwrap(), row[11].parse().unwrap());
         // The couplings within a phase are equal. Rounding errors of sums therefore select one of several pairs with
         // equal mu. The largest observed difference is 4 aggregates out of 579.
         assert!(levels == wanted.0 && aggregates.abs_diff(wanted.2) <= 4 + wanted.2 / 500, "{aggregates}: {row:?}");
         assert!((complexity - wanted.1).abs() < 2.5e-3, "{complexity}: {row:?}");
         let found = |choices| {
-            let mut cycle = Applied::new(&hierarchy, choices, 1);
+            let mut cycle = CycleWithTeam::new(&hierarchy, choices, 1);
             iterations_to(1e-6 * dot(&b, &b).sqrt(), &basin, &a, &b, &mut cycle).unwrap()
         };
         let sequential = found(&SEQUENTIAL);
         assert!(sequential.abs_diff(row[8].parse().unwrap()) <= 1, "{sequential} for {row:?}");
         let blocks = rows.iter().find(|other| other[..6] == row[..6] && other[6] == "blk3").unwrap();
-        let by_colours = found(&Choices::PARALLEL);
+        let by_colours = found(&CycleParameters::PARALLEL);
         assert!(by_colours <= blocks[8].parse::<usize>().unwrap() + 1, "{by_colours} for {blocks:?}");
         compared += 1;
     }
@@ -230,13 +231,13 @@ fn golden_boxes() {
 /// Results are bitwise identical for any number of threads, both on levels that one thread processes and on levels that
 /// all threads process.
 #[test]
-fn any_team() {
-    for (a, rules) in [(cube(31, true), THREE), (cube(28, false), TWO)] {
+fn result_does_not_depend_on_the_number_of_threads() {
+    for (a, rules) in [(cube(31, true), THREE_PASSES), (cube(28, false), TWO_PASSES)] {
         let hierarchy = Hierarchy::new(&a, &rules, 128, &mut Workers::eager(2)).unwrap();
         let r: Vec<f64> = (0..a.cols).map(|k| ((k * 7919) % 101) as f64 - 50.0).collect();
         let made = [1, 2, 3, 7].map(|threads| {
             let mut z = vec![0.0; a.cols];
-            let mut cycle = Applied::<f32>::new(&hierarchy, &Choices::PARALLEL, threads);
+            let mut cycle = CycleWithTeam::<f32>::new(&hierarchy, &CycleParameters::PARALLEL, threads);
             cycle.apply(&r, &mut z);
             cycle.apply(&r, &mut z);
             z.iter().map(|z| z.to_bits()).collect::<Vec<_>>()
@@ -260,12 +261,12 @@ fn singular_rows() {
         }
         a.ptr.push(a.col.len());
     }
-    let hierarchy = Hierarchy::new(&a, &TWO, 128, &mut Workers::eager(2)).unwrap();
+    let hierarchy = Hierarchy::new(&a, &TWO_PASSES, 128, &mut Workers::eager(2)).unwrap();
     assert!(hierarchy.matrices().any(|c| c.diagonal.contains(&0.0)));
     let x: Vec<f64> = (0..a.cols).map(|k| ((k * 7919) % 101) as f64).collect();
     let mut b = vec![0.0; a.cols];
     a.multiply(&x, &mut b);
-    let found = iterations(&a, &b, &mut Applied::new(&hierarchy, &Choices::PARALLEL, 2));
+    let found = iterations(&a, &b, &mut CycleWithTeam::new(&hierarchy, &CycleParameters::PARALLEL, 2));
     assert!(found.is_some_and(|found| found <= 15), "{found:?}");
 }
 
@@ -283,11 +284,11 @@ fn singular_components() {
         }
         a.ptr.push(a.col.len());
     }
-    let hierarchy = Hierarchy::new(&a, &THREE, 128, &mut Workers::eager(2)).unwrap();
+    let hierarchy = Hierarchy::new(&a, &THREE_PASSES, 128, &mut Workers::eager(2)).unwrap();
     let x: Vec<f64> = (0..2 * n).map(|k| ((k * 7919) % 101) as f64).collect();
     let mut b = vec![0.0; 2 * n];
     a.multiply(&x, &mut b);
-    let found = iterations(&a, &b, &mut Applied::new(&hierarchy, &SEQUENTIAL, 1));
+    let found = iterations(&a, &b, &mut CycleWithTeam::new(&hierarchy, &SEQUENTIAL, 1));
     assert!(found.is_some_and(|found| found <= 15), "{found:?}");
 }
 
@@ -297,9 +298,9 @@ fn singular_components() {
 fn awkward_sizes() {
     for n in [0, 1, 2] {
         let a = Csr { cols: n, ptr: (0..=n).collect(), col: (0..n as u32).collect(), val: vec![4.0; n] };
-        let hierarchy = Hierarchy::new(&a, &TWO, 30, &mut Workers::eager(2)).unwrap();
+        let hierarchy = Hierarchy::new(&a, &TWO_PASSES, 30, &mut Workers::eager(2)).unwrap();
         let mut z = vec![0.0; n];
-        Applied::<f64>::new(&hierarchy, &SEQUENTIAL, 1).apply(&vec![2.0; n], &mut z);
+        CycleWithTeam::<f64>::new(&hierarchy, &SEQUENTIAL, 1).apply(&vec![2.0; n], &mut z);
         assert_eq!(z, vec![0.5; n]);
     }
     let n = 2000;
@@ -311,9 +312,9 @@ fn awkward_sizes() {
         }
         a.ptr.push(a.col.len());
     }
-    let hierarchy = Hierarchy::new(&a, &TWO, 30, &mut Workers::eager(2)).unwrap();
+    let hierarchy = Hierarchy::new(&a, &TWO_PASSES, 30, &mut Workers::eager(2)).unwrap();
     assert_eq!((hierarchy.levels.len(), hierarchy.coarsest.rows()), (0, n));
-    let found = iterations(&a, &vec![1.0; n], &mut Applied::new(&hierarchy, &SEQUENTIAL, 1));
+    let found = iterations(&a, &vec![1.0; n], &mut CycleWithTeam::new(&hierarchy, &SEQUENTIAL, 1));
     // Symmetric Gauss-Seidel reduces the condition number from 81 to about 11, for which CG needs fewer than 30
     // iterations.
     assert!(found.is_some_and(|found| found <= 30), "{found:?}");
@@ -321,14 +322,14 @@ fn awkward_sizes() {
 
 /// The result does not depend on the scale of A.
 #[test]
-fn any_unit() {
+fn result_does_not_depend_on_the_scale_of_the_matrix() {
     let a = cube(12, true);
     let counts = [1.0, 2f64.powi(-900), 2f64.powi(900)].map(|unit| {
         let mut a = a.clone();
         a.val.iter_mut().for_each(|value| *value *= unit);
-        let hierarchy = Hierarchy::new(&a, &THREE, 30, &mut Workers::eager(2)).unwrap();
+        let hierarchy = Hierarchy::new(&a, &THREE_PASSES, 30, &mut Workers::eager(2)).unwrap();
         let mut z = vec![0.0; a.cols];
-        Applied::<f32>::new(&hierarchy, &Choices::PARALLEL, 2).apply(&vec![1.0; a.cols], &mut z);
+        CycleWithTeam::<f32>::new(&hierarchy, &CycleParameters::PARALLEL, 2).apply(&vec![1.0; a.cols], &mut z);
         z[7] * unit
     });
     assert!(counts[0] > 0.0 && counts[1] == counts[0] && counts[2] == counts[0], "{counts:?}");
@@ -336,9 +337,9 @@ fn any_unit() {
 
 /// The cycle is applied to the zero vector, and to vectors outside the range of f32.
 #[test]
-fn vectors_without_a_scale() {
-    let hierarchy = Hierarchy::new(&cube(8, true), &THREE, 30, &mut Workers::eager(2)).unwrap();
-    let mut cycle = Applied::<f32>::new(&hierarchy, &Choices::PARALLEL, 2);
+fn zero_and_extreme_vectors() {
+    let hierarchy = Hierarchy::new(&cube(8, true), &THREE_PASSES, 30, &mut Workers::eager(2)).unwrap();
+    let mut cycle = CycleWithTeam::<f32>::new(&hierarchy, &CycleParameters::PARALLEL, 2);
     let mut z = vec![1.0; 512];
     cycle.apply(&vec![0.0; 512], &mut z);
     assert_eq!(z, vec![0.0; 512]);
@@ -351,7 +352,7 @@ fn vectors_without_a_scale() {
 /// An unsymmetric pattern: between two rows of one colour, one of two entries is a rounding error, and the other is not
 /// stored.
 #[test]
-fn one_sided_entries() {
+fn unsymmetric_pattern() {
     let plain = cube(9, true);
     let mut a = Csr { cols: plain.cols, ptr: vec![0], col: Vec::new(), val: Vec::new() };
     for i in 0..plain.cols {
@@ -366,8 +367,8 @@ fn one_sided_entries() {
     }
     let b = vec![1.0; a.cols];
     let count = |a: &Csr<u32>| {
-        let hierarchy = Hierarchy::new(a, &THREE, 128, &mut Workers::eager(2)).unwrap();
-        iterations(a, &b, &mut Applied::new(&hierarchy, &Choices::PARALLEL, 2)).unwrap()
+        let hierarchy = Hierarchy::new(a, &THREE_PASSES, 128, &mut Workers::eager(2)).unwrap();
+        iterations(a, &b, &mut CycleWithTeam::new(&hierarchy, &CycleParameters::PARALLEL, 2)).unwrap()
     };
     assert!(count(&a).abs_diff(count(&plain)) <= 2);
 }

@@ -4,7 +4,10 @@ use super::{Cycle, Launched};
 use crate::aggregation::Rules;
 use crate::aggregation::cuda::setup::{SetupWorkspace, Shape};
 use crate::cuda::driver::Stream;
-use crate::cuda::launch::aggregation::Couplings;
+use crate::cuda::launch;
+use crate::cuda::launch::aggregation::{Couplings, Level};
+use crate::cuda::launch::{Address, CycleTransferArgs, Sum};
+use crate::cuda::vectors::Scale;
 use crate::error::Result;
 
 /// The cycle of a matrix, with the workspace of its setup.
@@ -35,6 +38,19 @@ impl Engine {
         let cycle = workspace.cycle(stream, rules, (scale, single), (launched.as_ref(), memory))?;
         let same = launched.is_some_and(|launched| launched == cycle.launched);
         Ok((Self { cycle, workspace }, same))
+    }
+
+    /// Computes z = M^-1 r and <r, z> for vectors over cells.
+    pub fn apply(&self, stream: &Stream, scale: &Scale, (r, z): (Address, Address), sum: Sum) -> Result<()> {
+        let launched = self.launched();
+        let Level { step, r: of_r, start, z: of_z, rows, .. } = *launched.first();
+        let count = i64::from(rows);
+        scale.find(stream, r, count)?;
+        let (scales, factor) = (scale.scales, launched.scale());
+        let a = CycleTransferArgs { count, r, z, scales, step, of_r, start, of_z, factor, sum };
+        launch::load_cycle_input(stream, launched.single(), &a)?;
+        launched.apply(stream)?;
+        launch::store_cycle_output(stream, launched.single(), &a)
     }
 
     /// Returns whether the workspace was allocated for this shape.

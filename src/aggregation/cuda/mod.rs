@@ -9,7 +9,7 @@ pub mod setup;
 pub use crate::aggregation::cuda::setup::{COARSEST, Shape};
 pub use engine::Engine;
 
-use crate::aggregation::TwoSteps;
+use crate::aggregation::ChebyshevSteps;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch::Address;
 use crate::cuda::launch::aggregation::{
@@ -76,26 +76,26 @@ impl Launched {
         descend(stream, self.single, &DescendArgs { fine: own, coarse })?;
         self.solve(stream, k + 1)?;
         let (first, second) = c.unwrap_or((0.0, 1.0));
-        ascend(stream, self.single, &AscendArgs { k: own, coarse_z: coarse.z, out, first, second })
+        ascend(stream, self.single, &AscendArgs { level: own, coarse_z: coarse.z, out, first, second })
     }
 
     /// Computes z, an approximation of A^-1 r, on level k, where A is the matrix of this level. May overwrite r.
     fn solve(&self, stream: &Stream, k: usize) -> Result<()> {
         let own = self.levels[k];
         if k + 1 == self.levels.len() {
-            let alone = AscendArgs { k: own, coarse_z: 0, out: own.z, first: 0.0, second: 1.0 };
+            let alone = AscendArgs { level: own, coarse_z: 0, out: own.z, first: 0.0, second: 1.0 };
             return match self.inverse {
                 0 => ascend(stream, self.single, &alone),
-                inverse => solve_coarsest(stream, self.single, &CoarsestArgs { k: own, inverse }),
+                inverse => solve_coarsest(stream, self.single, &CoarsestArgs { level: own, inverse }),
             };
         }
-        if own.twice == 0 {
+        if own.uses_two_cycles == 0 {
             return self.cycle(stream, k, own.z, None);
         }
         // AMLI-cycle: two Chebyshev steps.
-        let TwoSteps { left, first, second } = TwoSteps::CHOSEN;
+        let ChebyshevSteps { residual_factor, first, second } = ChebyshevSteps::COEFFICIENTS;
         self.cycle(stream, k, own.c, None)?;
-        subtract(stream, self.single, &SubtractArgs { k: own, factor: left })?;
+        subtract(stream, self.single, &SubtractArgs { level: own, factor: residual_factor })?;
         self.cycle(stream, k, own.z, Some((first, second)))
     }
 }

@@ -5,12 +5,13 @@ use super::{Cycle, Launched};
 use crate::aggregation::{KAPPA_FOR_REUSE, Rules};
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch::aggregation::{
-    Couplings, GalerkinArgs, LANES, Level, NarrowArgs, NumberArgs, PART, PairArgs, SLICE, ScanArgs, SpreadArgs,
-    SuitArgs, TakeArgs, invert, leave_out, make_room, mark_first, match_eight, match_four, match_two, narrow_inverse,
-    number_pairs, point, project_inverse, scan_parts, scan_values, set_free, spread_rows, suit_eight, suit_four,
-    sum_couplings, sum_parts, take_lengths, take_rows,
+    ConvertArgs, Couplings, GalerkinArgs, LANES, Level, NarrowArgs, NumberArgs, PART, PairArgs, SLICE, ScanArgs,
+    SpreadArgs, SuitabilityArgs, begin_pass, bound_row_lengths, compute_slice_lengths, convert_rows,
+    count_unsuitable_eight, count_unsuitable_four, invert, mark_first, match_eight, match_four, match_two,
+    narrow_inverse, number_pairs, point_at_neighbour, project_inverse, remove_null_unknowns, scan_parts, scan_values,
+    spread_rows, sum_couplings, sum_parts,
 };
-use crate::cuda::launch::{Address, MOST_UNKNOWNS, NullArgs, PIVOTS};
+use crate::cuda::launch::{Address, MOST_UNKNOWNS, NullVectorArgs, PIVOTS};
 use crate::cuda::layout::MemoryLayout;
 use crate::direct::couplings::WHAT;
 use crate::error::{Error, Result, push};
@@ -42,7 +43,7 @@ const MAX_KAPPA_FACTOR: f64 = 4.0;
 pub struct SetupWorkspace {
     matrices: [Couplings; 3],
     partner: Address,
-    pointed: Address,
+    pointed_coupling: Address,
     rejected: Address,
     number: Address,
     parts: Address,
@@ -54,16 +55,15 @@ pub struct SetupWorkspace {
     memory: Memory,
 }
 
-/// Shape of a matrix: number of rows, and largest number of couplings per row.
+/// Shape of a matrix: number of rows, and number of couplings for which memory is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub rows: usize,
-    pub row: usize,
+    pub entries: usize,
 }
 
 impl SetupWorkspace {
-    pub fn new(stream: &Stream, Shape { rows, row }: Shape) -> Result<Self> {
-        let entries = rows * row;
+    pub fn new(stream: &Stream, Shape { rows, entries }: Shape) -> Result<Self> {
         if entries >= u32::MAX as usize {
             let message = format!("aggregation supports fewer than 2^32 couplings on a device, got {entries}");
             return Err(Error::Unsupported(message));
@@ -82,21 +82,21 @@ impl SetupWorkspace {
             };
             let matrices = [matrix(), matrix(), matrix()];
             let words = |layout: &mut MemoryLayout, count: usize| layout.bytes(4 * count);
-            let (partner, pointed) = (words(&mut layout, rows), words(&mut layout, rows));
+            let (partner, pointed_coupling) = (words(&mut layout, rows), words(&mut layout, rows));
             let (number, parts) = (words(&mut layout, rows + 1), words(&mut layout, rows.div_ceil(PART) + 1));
             // Space for the node lists of two consecutive passes.
             let nodes = words(&mut layout, 6 * rows + 16);
             let (rejected, bound) = (layout.bytes(entries), layout.bytes(8));
-            (matrices, [partner, pointed, number, parts, nodes, rejected, bound], layout.used)
+            (matrices, [partner, pointed_coupling, number, parts, nodes, rejected, bound], layout.used)
         };
         let memory = Memory::zeroed(stream.device(), stream, layout(0).2, WHAT)?;
-        let (matrices, [partner, pointed, number, parts, nodes, rejected, bound], _) = layout(memory.address);
-        Ok(Self { matrices, partner, pointed, rejected, number, parts, nodes, bound, rows, entries, memory })
+        let (matrices, [partner, pointed_coupling, number, parts, nodes, rejected, bound], _) = layout(memory.address);
+        Ok(Self { matrices, partner, pointed_coupling, rejected, number, parts, nodes, bound, rows, entries, memory })
     }
 
     /// Returns whether the workspace was allocated for this shape.
-    pub fn fits(&self, Shape { rows, row }: Shape) -> bool {
-        (self.rows, self.entries) == (rows, rows * row)
+    pub fn fits(&self, Shape { rows, entries }: Shape) -> bool {
+        (self.rows, self.entries) == (rows, entries)
     }
 
     /// Returns the matrix of the first level. The caller must fill it before calling `cycle`.
@@ -193,11 +193,11 @@ impl SetupWorkspace {
         let (of, failed) = (fine.aggregate, self.bound);
         stream.fill(failed, 0, 4)?;
         let arguments =
-            SuitArgs { c: matrix, kappa: KAPPA_FOR_REUSE, of, nodes, failed, count, width: i32::from(width) };
+            SuitabilityArgs { c: matrix, kappa: KAPPA_FOR_REUSE, of, nodes, failed, count, width: i32::from(width) };
         if width <= 4 {
-            suit_four(stream, &arguments)?
+            count_unsuitable_four(stream, &arguments)?
         } else {
-            suit_eight(stream, &arguments)?
+            count_unsuitable_eight(stream, &arguments)?
         }
         let [failed] = fetched(stream, failed)?;
         Ok((failed == 0).then_some((count, width, nodes)))
@@ -226,24 +226,24 @@ impl SetupWorkspace {
         };
         let base = cycle.room(stream, 3 * k, layout(0).2)?.1;
         let mut level = layout(base).0;
-        let arguments = TakeArgs {
+        let arguments = ConvertArgs {
             c: matrix,
             first: level.first,
             row_sum: level.row_sum,
             step: level.step,
             bound: self.bound,
             slice,
-            ..TakeArgs::default()
+            ..ConvertArgs::default()
         };
         let of_all = level.first + 4 * slices as u64;
         stream.fill(self.bound, 0, 8)?;
         stream.fill(of_all, 0, 8)?;
-        take_lengths(stream, cycle.launched.single, &arguments)?;
+        compute_slice_lengths(stream, cycle.launched.single, &arguments)?;
         self.scan(stream, level.first, slices as u32)?;
         let [entries, couplings] = fetched(stream, of_all)?.map(|count: u32| count as usize);
         level.entries = cycle.room(stream, 3 * k + 1, 2 * real * entries)?.1;
-        take_rows(stream, cycle.launched.single, &TakeArgs { entries: level.entries, ..arguments })?;
-        level.twice =
+        convert_rows(stream, cycle.launched.single, &ConvertArgs { entries: level.entries, ..arguments })?;
+        level.uses_two_cycles =
             u16::from(k <= TWO_CYCLE_LEVELS && before.is_some_and(|before| couplings <= before / 2 + EXTRA_COUPLINGS));
         push(&mut cycle.launched.levels, level, WHAT)?;
         Ok(couplings)
@@ -268,7 +268,7 @@ impl SetupWorkspace {
                 c: rows,
                 kappa: rules.kappa,
                 partner: self.partner,
-                pointed: self.pointed,
+                pointed_coupling: self.pointed_coupling,
                 rejected: self.rejected,
                 of: if is_first { of } else { 0 },
                 fine: matrix,
@@ -276,9 +276,9 @@ impl SetupWorkspace {
                 width,
                 unused: 0,
             };
-            set_free(stream, &arguments)?;
+            begin_pass(stream, &arguments)?;
             for _ in 0..ROUNDS {
-                point(stream, &arguments)?;
+                point_at_neighbour(stream, &arguments)?;
                 match width {
                     1 => match_two(stream, &arguments)?,
                     2 => match_four(stream, &arguments)?,
@@ -318,7 +318,7 @@ impl SetupWorkspace {
         (nodes, width): (Address, u16),
     ) -> Result<()> {
         let arguments = GalerkinArgs { fine, coarse, of, nodes, width: i32::from(width), unused: 0 };
-        make_room(stream, &arguments)?;
+        bound_row_lengths(stream, &arguments)?;
         self.scan(stream, coarse.first, coarse.rows)?;
         sum_couplings(stream, &arguments)
     }
@@ -340,12 +340,12 @@ impl SetupWorkspace {
         stream.fill(buffers[0], 0, 8 * n * n)?;
         let square = SpreadArgs { c: matrix, to: buffers[0], null_of };
         spread_rows(stream, &square)?;
-        leave_out(stream, &square)?;
+        remove_null_unknowns(stream, &square)?;
         invert(stream, (&mut buffers, matrix.diagonal, pivots, n))?;
         let [from, to] = buffers;
-        let means = NullArgs { from, to, null_of, n: n as i32, ..NullArgs::default() };
+        let means = NullVectorArgs { from, to, null_of, n: n as i32, ..NullVectorArgs::default() };
         project_inverse(stream, &means)?;
-        project_inverse(stream, &NullArgs { from: to, to: from, ..means })?;
+        project_inverse(stream, &NullVectorArgs { from: to, to: from, ..means })?;
         let arguments = NarrowArgs { from, to: inverse, count: (n * n) as u32, unused: 0 };
         narrow_inverse(stream, cycle.launched.single, &arguments)
     }

@@ -1,6 +1,6 @@
 //! A CUDA device, its primary context and the loaded kernels of one family.
 
-use super::library::{HAS_KERNELS, check, driver};
+use super::library::{HAS_KERNELS, check, initialize_driver};
 use super::module::{Module, Share};
 use crate::error::{Error, Result, push};
 use cudarc::driver::sys;
@@ -22,7 +22,7 @@ pub struct Device {
     share: Share,
     pub(super) module: sys::CUmodule,
     /// Whether a kernel can begin while the previous kernel on the stream ends (compute capability 9.0 or newer).
-    pub(super) overlaps: bool,
+    pub(super) supports_dependent_launch: bool,
     /// Number of multiprocessors.
     pub processors: u32,
     /// Size of the L2 cache in bytes.
@@ -63,7 +63,7 @@ impl Entered {
     ///
     /// # Safety
     /// The caller must have retained the context.
-    pub(super) unsafe fn into(context: sys::CUcontext) -> Result<Self> {
+    pub(super) unsafe fn push(context: sys::CUcontext) -> Result<Self> {
         // SAFETY: as the caller promised.
         check(unsafe { sys::cuCtxPushCurrent_v2(context) }, "the device's context")?;
         Ok(Self { _here: std::marker::PhantomData })
@@ -73,7 +73,7 @@ impl Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         let mut context = std::ptr::null_mut();
-        // SAFETY: pops the context that `into` pushed on this thread. The field `_here` keeps the guard on its thread.
+        // SAFETY: pops the context that `push` pushed on this thread. The field `_here` keeps the guard on its thread.
         let _ = unsafe { sys::cuCtxPopCurrent_v2(&mut context) };
     }
 }
@@ -94,7 +94,7 @@ impl Device {
                     .to_owned(),
             ));
         }
-        let count = driver()?;
+        let count = initialize_driver()?;
         if ordinal >= i64::from(count) {
             return Err(Error::NoDevice(format!(
                 "device={ordinal} does not exist: this machine has {count} CUDA devices, numbered from 0"
@@ -103,7 +103,7 @@ impl Device {
         let ordinal = ordinal as i32;
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         // A device that failed or was reset is removed from the list. The handles that use it still own it.
-        open.retain(|d| d.ordinal != ordinal || d.works());
+        open.retain(|d| d.ordinal != ordinal || d.is_usable());
         let wanted = |d: &&Arc<Self>| d.ordinal == ordinal && std::ptr::eq(d.family, family) && d.share == share;
         if let Some(device) = open.iter().find(wanted) {
             return Ok(device.clone());
@@ -115,7 +115,7 @@ impl Device {
 
     /// Returns whether the device was not reset and its context has no unrecoverable error. After such an error, no
     /// event can be created.
-    fn works(&self) -> bool {
+    fn is_usable(&self) -> bool {
         let Ok(_entered) = self.enter() else { return false };
         let mut event = std::ptr::null_mut();
         // SAFETY: the context is current; the pointer outlives the call; the event is destroyed once.
@@ -134,9 +134,20 @@ impl Device {
         }
         // If a later call fails, dropping `made` releases the context.
         let (module, functions) = (std::ptr::null_mut(), Vec::new());
-        let (overlaps, processors, cache) = (false, 0, 0);
-        let mut made =
-            Self { ordinal, device, context, id: 0, family, share, module, overlaps, processors, cache, functions };
+        let (supports_dependent_launch, processors, cache) = (false, 0, 0);
+        let mut made = Self {
+            ordinal,
+            device,
+            context,
+            id: 0,
+            family,
+            share,
+            module,
+            supports_dependent_launch,
+            processors,
+            cache,
+            functions,
+        };
         // SAFETY: the context was retained above; the pointer outlives the call.
         check(unsafe { sys::cuCtxGetId(context, &mut made.id) }, "the device's context")?;
         let attribute = |wanted| {
@@ -153,7 +164,7 @@ impl Device {
                 family.oldest
             )));
         }
-        made.overlaps = generation >= 9;
+        made.supports_dependent_launch = generation >= 9;
         made.processors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32;
         made.cache = attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize;
         let entered = made.enter()?;
@@ -168,7 +179,7 @@ impl Device {
 
     /// Enables direct access of this device to the memory of `other`. Returns an error if the link between the two
     /// devices does not support direct access and atomic operations.
-    pub fn reach(&self, other: &Self) -> Result<()> {
+    pub fn enable_peer_access(&self, other: &Self) -> Result<()> {
         use sys::CUdevice_P2PAttribute_enum as A;
         for wanted in [A::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, A::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED]
         {
@@ -221,7 +232,7 @@ impl Device {
     pub fn enter(&self) -> Result<Entered> {
         self.check()?;
         // SAFETY: this value has retained the context.
-        unsafe { Entered::into(self.context) }
+        unsafe { Entered::push(self.context) }
     }
 }
 

@@ -44,10 +44,10 @@ impl Loop {
                 return Ok(previous);
             }
         }
-        Self::of_body(device, &stream, body)
+        Self::record_body(device, &stream, body)
     }
 
-    fn of_body(
+    fn record_body(
         device: &Arc<Device>,
         stream: &Stream,
         mut body: impl FnMut(&Stream, u64) -> Result<()>,

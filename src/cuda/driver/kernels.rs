@@ -134,7 +134,9 @@ impl Stream {
         }
         let begin = |stream: &Self| {
             // SAFETY: guaranteed by the caller.
-            unsafe { stream.begin(kernel, (count, block, shared_bytes), follows_kernel, arguments, name) }
+            unsafe {
+                stream.launch_on_this_device(kernel, (count, block, shared_bytes), follows_kernel, arguments, name)
+            }
         };
         if divided {
             return self
@@ -149,7 +151,7 @@ impl Stream {
     ///
     /// # Safety
     /// As for `launch`.
-    unsafe fn begin<A: Argument>(
+    unsafe fn launch_on_this_device<A: Argument>(
         &self,
         kernel: usize,
         (blocks, block, shared_bytes): (u32, (u32, u32), u32),
@@ -163,7 +165,7 @@ impl Stream {
         let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
         attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
         attribute.value.programmaticStreamSerializationAllowed = 1;
-        let attributes = &mut [attribute][..usize::from(follows_kernel && self.device.overlaps)];
+        let attributes = &mut [attribute][..usize::from(follows_kernel && self.device.supports_dependent_launch)];
         let config = config(self.stream, blocks, block, shared_bytes, attributes);
         // SAFETY: guaranteed by the caller; the driver copies both structures before it returns.
         let result = unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), std::ptr::null_mut()) };

@@ -12,7 +12,7 @@ pub const HAS_KERNELS: bool = cfg!(rrbsolver_kernels);
 const OLDEST_DRIVER: i32 = 13000;
 
 /// Returns the driver's message for a result code.
-fn text(result: sys::CUresult) -> String {
+fn error_text(result: sys::CUresult) -> String {
     let mut pointer = std::ptr::null();
     // SAFETY: `pointer` outlives the call.
     let known = unsafe { sys::cuGetErrorString(result, &mut pointer) };
@@ -30,14 +30,14 @@ pub(super) fn check(result: sys::CUresult, what: &str) -> Result<()> {
     match result {
         R::CUDA_SUCCESS => Ok(()),
         R::CUDA_ERROR_OUT_OF_MEMORY => Err(Error::Memory(format!("not enough device memory for {what}"))),
-        R::CUDA_ERROR_NO_DEVICE => Err(Error::NoDevice(format!("{what}: {}", text(result)))),
-        _ => Err(Error::Device(format!("{what}: {}", text(result)))),
+        R::CUDA_ERROR_NO_DEVICE => Err(Error::NoDevice(format!("{what}: {}", error_text(result)))),
+        _ => Err(Error::Device(format!("{what}: {}", error_text(result)))),
     }
 }
 
 /// Initializes the driver on the first call, and returns the number of devices. Returns an error if there is no driver,
 /// if it is older than `OLDEST_DRIVER`, or if there is no device. Later calls return the same result.
-pub(super) fn driver() -> Result<i32> {
+pub(super) fn initialize_driver() -> Result<i32> {
     static STARTED: OnceLock<Result<i32>> = OnceLock::new();
     STARTED
         .get_or_init(|| {
@@ -68,10 +68,10 @@ pub(super) fn driver() -> Result<i32> {
         .clone()
 }
 
-/// Returns the number of devices; 0 if `driver` fails or this build has no kernels.
+/// Returns the number of devices; 0 if `initialize_driver` fails or this build has no kernels.
 pub fn device_count() -> i32 {
-    // Only the count is cached, because returning a copy of the error of `driver` would allocate memory. A driver does
-    // not appear or disappear while the program runs.
+    // Only the count is cached, because returning a copy of the error of `initialize_driver` would allocate memory. A
+    // driver does not appear or disappear while the program runs.
     static COUNT: OnceLock<i32> = OnceLock::new();
-    if HAS_KERNELS { *COUNT.get_or_init(|| driver().unwrap_or(0)) } else { 0 }
+    if HAS_KERNELS { *COUNT.get_or_init(|| initialize_driver().unwrap_or(0)) } else { 0 }
 }

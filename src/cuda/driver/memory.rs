@@ -55,7 +55,7 @@ pub fn is_page_locked(address: usize) -> bool {
 ///
 /// This holds for memory from cudaMalloc or cudaMallocManaged. Returns false for other memory. To memory from a pool,
 /// or memory that the program maps, only the program itself can grant access.
-pub fn is_open_to_others(address: usize) -> bool {
+pub fn is_peer_accessible(address: usize) -> bool {
     use sys::CUpointer_attribute as A;
     [A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, A::CU_POINTER_ATTRIBUTE_IS_MANAGED].into_iter().any(|which| {
         let mut is = 0i32;
@@ -73,11 +73,11 @@ pub struct Memory {
     /// Size in bytes.
     pub bytes: usize,
     /// For memory that is divided among devices, the number of bytes from `address` on that are mapped; else `None`.
-    mapped: Option<usize>,
+    mapped_bytes: Option<usize>,
 }
 
 /// Granularity in bytes of memory that is mapped from several devices into one address range.
-pub const GRANULE: usize = 1 << 21;
+pub const GRANULE_BYTES: usize = 1 << 21;
 
 impl Memory {
     /// Allocates `bytes` zeroed bytes. `what` is the name of the allocation in error messages.
@@ -87,10 +87,10 @@ impl Memory {
         // SAFETY: the context is current; the pointers outlive the calls.
         let result = unsafe { sys::cuMemAlloc_v2(&mut address, bytes.max(1)) };
         if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            return Err(no_memory(device, bytes, what));
+            return Err(out_of_memory_error(device, bytes, what));
         }
         check(result, what)?;
-        let memory = Self { device: device.clone(), address, bytes, mapped: None };
+        let memory = Self { device: device.clone(), address, bytes, mapped_bytes: None };
         memory.clear(stream)?;
         Ok(memory)
     }
@@ -101,24 +101,25 @@ impl Memory {
         stream.wait()
     }
 
-    /// Allocates zeroed memory in one address range. Granule g, the g-th `GRANULE` bytes, resides on device number
-    /// `owner(g)` of the stream. The size is rounded up to whole granules.
+    /// Allocates zeroed memory in one address range. Granule g, the g-th `GRANULE_BYTES` bytes, resides on device
+    /// number `owner(g)` of the stream. The size is rounded up to whole granules.
     ///
     /// All devices of the stream can read and write the whole range at the same addresses. The caller must drop the
     /// value only when no device uses it.
     pub fn divided(stream: &Stream, bytes: usize, owner: impl Fn(usize) -> usize, what: &'static str) -> Result<Self> {
         let devices = stream.devices()?;
         let _entered = devices[0].enter()?;
-        let granules = bytes.div_ceil(GRANULE).max(1);
-        let mut memory = Self { device: devices[0].clone(), address: 0, bytes: granules * GRANULE, mapped: Some(0) };
+        let granules = bytes.div_ceil(GRANULE_BYTES).max(1);
+        let mut memory =
+            Self { device: devices[0].clone(), address: 0, bytes: granules * GRANULE_BYTES, mapped_bytes: Some(0) };
         // SAFETY: the context is current; the pointer outlives the call.
-        let reserved = unsafe { sys::cuMemAddressReserve(&mut memory.address, memory.bytes, GRANULE, 0, 0) };
+        let reserved = unsafe { sys::cuMemAddressReserve(&mut memory.address, memory.bytes, GRANULE_BYTES, 0, 0) };
         check(reserved, what)?;
         let mut first = 0;
         while first < granules {
             let place = owner(first);
             let end = (first..granules).find(|granule| owner(*granule) != place).unwrap_or(granules);
-            memory.map(&devices[place], (end - first) * GRANULE, what)?;
+            memory.map(&devices[place], (end - first) * GRANULE_BYTES, what)?;
             first = end;
         }
         let mut access: Vec<sys::CUmemAccessDesc> = Vec::new();
@@ -136,7 +137,7 @@ impl Memory {
 
     /// Maps new memory of a device to the next unmapped addresses.
     fn map(&mut self, device: &Device, bytes: usize, what: &str) -> Result<()> {
-        let at = self.mapped.unwrap_or(0);
+        let at = self.mapped_bytes.unwrap_or(0);
         // SAFETY: all zero is a valid value of this plain structure.
         let mut properties: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
         properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -145,7 +146,7 @@ impl Memory {
         // SAFETY: the structure and the handle outlive the call.
         let made = unsafe { sys::cuMemCreate(&mut handle, bytes, &properties, 0) };
         if made == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            return Err(no_memory(device, bytes, what));
+            return Err(out_of_memory_error(device, bytes, what));
         }
         check(made, what)?;
         // SAFETY: these addresses are reserved and unmapped. A mapping keeps its memory alive after the handle is
@@ -156,12 +157,12 @@ impl Memory {
             mapped
         };
         check(mapped, what)?;
-        self.mapped = Some(at + bytes);
+        self.mapped_bytes = Some(at + bytes);
         Ok(())
     }
 }
 
-fn no_memory(device: &Device, bytes: usize, what: &str) -> Error {
+fn out_of_memory_error(device: &Device, bytes: usize, what: &str) -> Error {
     let (mut free, mut total) = (0, 0);
     if let Ok(_entered) = device.enter() {
         // SAFETY: the context is current; the numbers outlive the call.
@@ -183,7 +184,7 @@ fn location(device: &Device) -> sys::CUmemLocation {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Some(mapped) = self.mapped {
+        if let Some(mapped) = self.mapped_bytes {
             // SAFETY: only addresses that `divided` reserved and mapped are unmapped, and these calls need no live
             // context. The owner of the value has waited for all work.
             unsafe {
@@ -224,7 +225,7 @@ impl<T: Pod> Pinned<T> {
     }
 
     /// Returns the device address, which equals the host address under unified addressing.
-    pub fn on_device(&mut self) -> u64 {
+    pub fn device_address(&mut self) -> u64 {
         self.value as u64
     }
 }
@@ -256,15 +257,15 @@ impl<T> Drop for Pinned<T> {
 }
 
 /// Page-locked host memory for doubles, which several threads use. The module `staging` assigns its parts to threads.
-pub struct Locked {
+pub struct PageLockedArray {
     device: Arc<Device>,
     values: *mut f64,
 }
 
 // SAFETY: the value owns its memory, as a Box does, and exposes only its address.
-unsafe impl Send for Locked {}
+unsafe impl Send for PageLockedArray {}
 
-impl Locked {
+impl PageLockedArray {
     /// Allocates `count` doubles, uninitialized.
     pub fn new(device: &Arc<Device>, count: usize) -> Result<Self> {
         let _entered = device.enter()?;
@@ -280,7 +281,7 @@ impl Locked {
     }
 }
 
-impl Drop for Locked {
+impl Drop for PageLockedArray {
     fn drop(&mut self) {
         if let Ok(_entered) = self.device.enter() {
             // SAFETY: `new` allocated the memory. Copies that use it have ended, or the driver waits for them here.

@@ -22,11 +22,11 @@ pub use device::{Device, Entered};
 pub use graph::Loop;
 pub use kernels::{Blocks, CooperativeLaunch};
 pub use library::{HAS_KERNELS, device_count};
-pub use memory::{GRANULE, Locked, Memory, Pinned, Space, is_open_to_others, is_page_locked, space_of};
+pub use memory::{GRANULE_BYTES, Memory, PageLockedArray, Pinned, Space, is_page_locked, is_peer_accessible, space_of};
 pub(super) use module::Argument;
 pub use module::{Kernel, Module, Share};
-pub use program::{ExportedMemory, HANDLE, Opened, Plain, PrimaryContext, Rows};
-pub use stream::{Event, Meet, Stream, Watch};
+pub use program::{ExportableMemory, ExportedMemory, HANDLE_BYTES, ImportedMemory, PrimaryContext, Rows};
+pub use stream::{Event, Meet, Stopwatch, Stream};
 
 #[cfg(test)]
 mod tests {
@@ -38,7 +38,7 @@ mod tests {
     /// A device stays open when the last value that uses it is dropped: the next `open` returns the same device.
     #[test]
     #[ignore = "needs a device, or an emulated one"]
-    fn a_device_stays_open() {
+    fn device_stays_open_after_its_last_user() {
         let open = || Device::open(0, &launch::RRB, Share::ALL).unwrap();
         let first = open();
         let address = Arc::as_ptr(&first);
@@ -49,7 +49,7 @@ mod tests {
     /// Opening a device must fail if a kernel expects a structure whose size differs from that of the library.
     #[test]
     #[ignore = "needs a device, or an emulated one"]
-    fn a_kernel_that_takes_another_structure_is_refused() {
+    fn kernels_with_another_argument_size_are_rejected() {
         static WRONG: Module = Module {
             image: launch::RRB.image,
             family: "rrb",

@@ -41,6 +41,10 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// Entry for a shared kernel that the module of a family does not contain. With such entries, the other shared
+    /// kernels have the same numbers in all modules.
+    pub(crate) const ABSENT: Self = Self { name: "", bytes: 0 };
+
     /// Declares the kernel with this name, whose argument is an `A`.
     pub(crate) const fn of<A: Argument>(name: &'static str) -> Self {
         Self { name, bytes: size_of::<A>() }
@@ -112,6 +116,10 @@ impl Module {
         let own = self.kernels.iter().copied().flatten().map(|kernel| (kernel, kernel.name.to_owned()));
         for (kernel, name) in shared.chain(own) {
             let mut function = std::ptr::null_mut();
+            if kernel.name.is_empty() {
+                functions.push(function);
+                continue;
+            }
             let name = CString::new(name).map_err(|_| Error::Internal("a kernel's name holds NUL".to_owned()))?;
             // SAFETY: the module is loaded, and the name ends with NUL.
             let found = unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) };

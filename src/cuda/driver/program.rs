@@ -2,7 +2,7 @@
 //! (CUDA IPC).
 
 use super::device::{Entered, was_reset};
-use super::library::{check, driver};
+use super::library::{check, initialize_driver};
 use crate::error::{Error, Result};
 use cudarc::driver::sys;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Rows {
 /// the start of the allocation.
 #[derive(Clone, Copy)]
 pub struct ExportedMemory {
-    pub handle: [u8; HANDLE],
+    pub handle: [u8; HANDLE_BYTES],
     pub offset: u64,
 }
 
@@ -42,12 +42,12 @@ pub struct ExportedMemory {
 const PITCH_LIMIT: usize = 1 << 31;
 
 /// Size of an IPC handle in bytes.
-pub const HANDLE: usize = size_of::<sys::CUipcMemHandle>();
+pub const HANDLE_BYTES: usize = size_of::<sys::CUipcMemHandle>();
 
 impl PrimaryContext {
     /// Retains the primary context of a device, and creates the stream for copies.
     pub fn of(ordinal: i32) -> Result<Arc<Self>> {
-        let count = driver()?;
+        let count = initialize_driver()?;
         if ordinal < 0 || ordinal >= count {
             let message = format!(
                 "device={ordinal} does not exist: this machine has {count} CUDA devices, \
@@ -89,7 +89,7 @@ impl PrimaryContext {
             return Err(Error::Device(format!("device {} was reset (cudaDeviceReset)", self.ordinal)));
         }
         // SAFETY: this value has retained the context.
-        unsafe { Entered::into(self.context) }
+        unsafe { Entered::push(self.context) }
     }
 
     /// Waits for all work of a stream of the host program; 0 is the default stream.
@@ -143,12 +143,12 @@ impl PrimaryContext {
     }
 
     /// Allocates memory for `values` doubles, which other processes can open. It contains zeros after `wait`.
-    pub fn zeros(self: &Arc<Self>, values: usize) -> Result<Plain> {
+    pub fn allocate_zeroed(self: &Arc<Self>, values: usize) -> Result<ExportableMemory> {
         let _entered = self.enter()?;
         let mut address = 0;
         // SAFETY: the pointer outlives the call.
         check(unsafe { sys::cuMemAlloc_v2(&mut address, 8 * values) }, "rows of all ranks")?;
-        let plain = Plain { context: self.clone(), address, bytes: 8 * values };
+        let plain = ExportableMemory { context: self.clone(), address, bytes: 8 * values };
         // SAFETY: the memory was just allocated with this size.
         check(unsafe { sys::cuMemsetD8Async(address, 0, plain.bytes, self.stream) }, "clearing device memory")?;
         Ok(plain)
@@ -158,7 +158,7 @@ impl PrimaryContext {
     pub fn export(&self, address: u64) -> Result<ExportedMemory> {
         let _entered = self.enter()?;
         let (mut base, mut bytes) = (0, 0);
-        let mut handle = sys::CUipcMemHandle { reserved: [0; HANDLE] };
+        let mut handle = sys::CUipcMemHandle { reserved: [0; HANDLE_BYTES] };
         // SAFETY: the pointers outlive the calls; the driver refuses addresses that it did not allocate.
         unsafe {
             check(sys::cuMemGetAddressRange_v2(&mut base, &mut bytes, address), "an array of the program")?;
@@ -168,14 +168,14 @@ impl PrimaryContext {
     }
 
     /// Opens memory that another process exported.
-    pub fn open(self: &Arc<Self>, exported: &ExportedMemory) -> Result<Opened> {
+    pub fn open(self: &Arc<Self>, exported: &ExportedMemory) -> Result<ImportedMemory> {
         let _entered = self.enter()?;
         let handle = sys::CUipcMemHandle { reserved: exported.handle.map(|c| c as _) };
         let mut base = 0;
         let peers = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
         // SAFETY: the pointer outlives the call; the driver refuses handles that it did not issue.
         check(unsafe { sys::cuIpcOpenMemHandle_v2(&mut base, handle, peers) }, "an array of another process")?;
-        Ok(Opened { context: self.clone(), base, address: base + exported.offset })
+        Ok(ImportedMemory { context: self.clone(), base, address: base + exported.offset })
     }
 }
 
@@ -193,31 +193,31 @@ impl Drop for PrimaryContext {
 }
 
 /// Device memory allocated with `cuMemAlloc`, as host programs allocate theirs.
-pub struct Plain {
+pub struct ExportableMemory {
     context: Arc<PrimaryContext>,
     pub address: u64,
     pub bytes: usize,
 }
 
-impl Drop for Plain {
+impl Drop for ExportableMemory {
     fn drop(&mut self) {
         if let Ok(_entered) = self.context.enter() {
-            // SAFETY: `zeros` allocated the memory, and it is freed once. If the device was reset after the allocation,
-            // `enter` has failed above.
+            // SAFETY: `allocate_zeroed` allocated the memory, and it is freed once. If the device was reset after the
+            // allocation, `enter` has failed above.
             let _ = unsafe { sys::cuMemFree_v2(self.address) };
         }
     }
 }
 
 /// Memory of another process, which stays open until this value is dropped.
-pub struct Opened {
+pub struct ImportedMemory {
     context: Arc<PrimaryContext>,
     base: u64,
     /// Address of the exported memory in this process.
     pub address: u64,
 }
 
-impl Drop for Opened {
+impl Drop for ImportedMemory {
     fn drop(&mut self) {
         if let Ok(_entered) = self.context.enter() {
             // SAFETY: `PrimaryContext::open` opened the memory, and it is closed once.

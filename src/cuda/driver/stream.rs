@@ -18,11 +18,11 @@ pub struct Stream {
     /// Streams of the other devices that own rows of divided grids. Each kernel on a divided grid runs on all devices.
     /// It begins when the previous kernel has ended on all devices. All other work runs only on the device of this
     /// stream.
-    mates: Vec<Mate>,
+    peers: Vec<PeerStream>,
     /// Event that marks the end of the work of this stream, for the other streams; `None` if there are none.
     done: Option<Event>,
     /// Whether the last work was queued on the streams of all devices, and not only on this stream.
-    last_on_all: Cell<bool>,
+    last_work_on_all_devices: Cell<bool>,
     /// The function that synchronizes the streams while a graph is recorded, from `join` to `leave`. `None` at all
     /// other times, when events synchronize the streams.
     meet: RefCell<Option<Meet>>,
@@ -32,7 +32,7 @@ pub struct Stream {
 pub type Meet = Box<dyn Fn(&Stream) -> Result<()>>;
 
 /// The stream of another device, and the event that marks the end of its work.
-struct Mate {
+struct PeerStream {
     stream: Stream,
     done: Event,
 }
@@ -53,15 +53,24 @@ impl Stream {
     }
 
     fn of(device: &Arc<Device>, stream: sys::CUstream, owned: bool) -> Self {
-        let (launches, last_on_all, meet) = (RefCell::new(None), Cell::new(false), RefCell::new(None));
-        Self { device: device.clone(), stream, owned, launches, mates: Vec::new(), done: None, last_on_all, meet }
+        let (launches, last_work_on_all_devices, meet) = (RefCell::new(None), Cell::new(false), RefCell::new(None));
+        Self {
+            device: device.clone(),
+            stream,
+            owned,
+            launches,
+            peers: Vec::new(),
+            done: None,
+            last_work_on_all_devices,
+            meet,
+        }
     }
 
     /// Adds streams of other devices, which run in lockstep with this stream.
     pub fn with(mut self, others: &[Arc<Device>]) -> Result<Self> {
-        reserve(&mut self.mates, others.len(), "streams")?;
+        reserve(&mut self.peers, others.len(), "streams")?;
         for device in others {
-            self.mates.push(Mate { stream: Self::new(device)?, done: Event::new(device)? });
+            self.peers.push(PeerStream { stream: Self::new(device)?, done: Event::new(device)? });
         }
         if !others.is_empty() {
             self.done = Some(Event::new(&self.device)?);
@@ -71,20 +80,20 @@ impl Stream {
 
     /// Returns all devices, beginning with the device of this stream.
     pub fn devices(&self) -> Result<Vec<Arc<Device>>> {
-        let mates = self.mates.iter().map(|mate| mate.stream.device.clone());
-        collected(std::iter::once(self.device.clone()).chain(mates), "devices")
+        let peers = self.peers.iter().map(|peer| peer.stream.device.clone());
+        collected(std::iter::once(self.device.clone()).chain(peers), "devices")
     }
 
     /// Returns the CUDA stream for work on this device only. Work that is queued on it waits for earlier work on all
     /// devices.
     pub(super) fn after_all_devices(&self) -> Result<sys::CUstream> {
-        if self.last_on_all.get() && !self.all_meet()? {
-            for mate in &self.mates {
-                mate.done.record(&mate.stream)?;
-                self.after(&mate.done)?;
+        if self.last_work_on_all_devices.get() && !self.synchronize_all()? {
+            for peer in &self.peers {
+                peer.done.record(&peer.stream)?;
+                self.wait_for_event(&peer.done)?;
             }
         }
-        self.last_on_all.set(false);
+        self.last_work_on_all_devices.set(false);
         Ok(self.stream)
     }
 
@@ -96,44 +105,44 @@ impl Stream {
                 let _ = unsafe { sys::cuStreamSynchronize(stream.stream) };
             }
         }
-        self.last_on_all.set(false);
+        self.last_work_on_all_devices.set(false);
     }
 
     /// Returns the streams of all devices for work on all of them. Work that is queued on them waits for all earlier
     /// work, including work on this device only.
     pub(super) fn on_all_devices(&self) -> Result<impl Iterator<Item = &Self>> {
-        let last_on_all = self.last_on_all.get();
+        let last_work_on_all_devices = self.last_work_on_all_devices.get();
         if let Some(done) = &self.done
-            && !self.all_meet()?
+            && !self.synchronize_all()?
         {
             done.record_on(self.stream)?;
-            if last_on_all {
-                self.mates.iter().try_for_each(|mate| mate.done.record(&mate.stream))?;
+            if last_work_on_all_devices {
+                self.peers.iter().try_for_each(|peer| peer.done.record(&peer.stream))?;
             }
-            for (n, mate) in self.mates.iter().enumerate() {
-                mate.stream.after(done)?;
-                if last_on_all {
-                    self.after(&mate.done)?;
-                    let others = self.mates.iter().enumerate().filter(|(other, _)| *other != n);
-                    others.map(|(_, other)| &other.done).try_for_each(|done| mate.stream.after(done))?;
+            for (n, peer) in self.peers.iter().enumerate() {
+                peer.stream.wait_for_event(done)?;
+                if last_work_on_all_devices {
+                    self.wait_for_event(&peer.done)?;
+                    let others = self.peers.iter().enumerate().filter(|(other, _)| *other != n);
+                    others.map(|(_, other)| &other.done).try_for_each(|done| peer.stream.wait_for_event(done))?;
                 }
             }
         }
-        self.last_on_all.set(self.done.is_some());
+        self.last_work_on_all_devices.set(self.done.is_some());
         Ok(self.all())
     }
 
     fn all(&self) -> impl Iterator<Item = &Self> {
-        std::iter::once(self).chain(self.mates.iter().map(|mate| &mate.stream))
+        std::iter::once(self).chain(self.peers.iter().map(|peer| &peer.stream))
     }
 
     /// Synchronizes all streams: calls the function `meet`, which `join` has stored, for each of them. Returns false,
     /// without synchronization, if no function is stored.
-    fn all_meet(&self) -> Result<bool> {
+    fn synchronize_all(&self) -> Result<bool> {
         let meet = self.meet.borrow();
         let Some(meet) = &*meet else { return Ok(false) };
         // The `meet` launch runs on each stream separately, and must not itself wait for the other streams.
-        self.last_on_all.set(false);
+        self.last_work_on_all_devices.set(false);
         self.all().try_for_each(|stream| stream.device.enter().and_then(|_entered| meet(stream)))?;
         Ok(true)
     }
@@ -149,12 +158,12 @@ impl Stream {
     /// Ends the use of `meet`, and makes this stream wait for the other streams, so that the capture can end.
     pub(super) fn leave(&self) -> Result<()> {
         *self.meet.borrow_mut() = None;
-        self.last_on_all.set(self.done.is_some());
+        self.last_work_on_all_devices.set(self.done.is_some());
         self.after_all_devices().map(drop)
     }
 
     /// Makes later work on this stream wait for an event of another stream.
-    fn after(&self, moment: &Event) -> Result<()> {
+    fn wait_for_event(&self, moment: &Event) -> Result<()> {
         // SAFETY: the stream and the event are live.
         check(unsafe { sys::cuStreamWaitEvent(self.stream, moment.event, 0) }, "an event")
     }
@@ -269,10 +278,10 @@ impl Drop for Event {
 }
 
 /// Two events that measure the time between them.
-pub struct Watch([Event; 2]);
+pub struct Stopwatch([Event; 2]);
 
-impl Watch {
-    /// Creates a watch that is not started.
+impl Stopwatch {
+    /// Creates a stopwatch that is not started.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
         let event = || Event::with(device, sys::CUevent_flags::CU_EVENT_DEFAULT);
         Ok(Self([event()?, event()?]))

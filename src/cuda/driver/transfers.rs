@@ -81,7 +81,7 @@ impl Stream {
 
     /// Copies the first `bytes` bytes of a pinned value to the device. They must not change until the host has waited
     /// for the stream.
-    pub fn send_start<T: NoUninit>(&self, to: u64, from: &Pinned<T>, bytes: usize) -> Result<()> {
+    pub fn send_prefix<T: NoUninit>(&self, to: u64, from: &Pinned<T>, bytes: usize) -> Result<()> {
         let stream = self.after_all_devices()?;
         assert!(bytes <= size_of::<T>());
         // SAFETY: the bytes are within the value, as just checked.
@@ -89,7 +89,7 @@ impl Stream {
     }
 
     /// Copies `bytes` bytes from the device to the start of a pinned value. They may be read after `wait`.
-    pub fn fetch_start<T: AnyBitPattern>(&self, to: &mut Pinned<T>, from: u64, bytes: usize) -> Result<()> {
+    pub fn fetch_prefix<T: AnyBitPattern>(&self, to: &mut Pinned<T>, from: u64, bytes: usize) -> Result<()> {
         let stream = self.after_all_devices()?;
         assert!(bytes <= size_of::<T>());
         // SAFETY: the bytes are within the value, as just checked.

@@ -2,21 +2,21 @@
 //! the order of the rows of the aggregation (kernels/rrb/aggregated.cuh).
 
 use super::aggregation::{BLOCK, row_blocks};
-use super::rrb::{AFTER, CouplingsArgs, RowsArgs};
+use super::rrb::{KERNELS_BEFORE_AGGREGATED, RowCouplingsArgs, RowsArgs};
 use crate::cuda::driver::{Kernel, Stream};
 use crate::error::Result;
 
 plain_kernels! {
-    AggregatedNumber from AFTER, in AGGREGATED:
+    AggregatedNumber from KERNELS_BEFORE_AGGREGATED, in AGGREGATED:
     /// Computes couplings and row sums of S1 or of A.
-    TakeCouplings take_couplings(CouplingsArgs) = "rrb_agg_couplings_f64", |a| row_blocks(a.c.rows), BLOCK;
+    TakeCouplings compute_couplings(RowCouplingsArgs) = "rrb_agg_couplings_f64", |a| row_blocks(a.c.rows), BLOCK;
 }
 
 real_kernels! {
-    RowsNumber from AFTER + AGGREGATED.len(), in AGGREGATED_REAL:
+    RowsNumber from KERNELS_BEFORE_AGGREGATED + AGGREGATED.len(), in AGGREGATED_REAL:
     /// Copies a vector stored by colour to the order of the rows of the aggregation. Also computes the first smoothing
     /// step.
-    TakeResidual take_residual(RowsArgs) = "rrb_agg_take", |a| row_blocks(a.rows);
+    TakeResidual gather_residual(RowsArgs) = "rrb_agg_gather", |a| row_blocks(a.rows);
     /// Copies a vector, multiplied by a factor, from the order of the rows of the aggregation to the storage by colour.
-    GiveSolution give_solution(RowsArgs) = "rrb_agg_give", |a| row_blocks(a.rows);
+    GiveSolution scatter_solution(RowsArgs) = "rrb_agg_scatter", |a| row_blocks(a.rows);
 }

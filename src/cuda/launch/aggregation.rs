@@ -2,7 +2,7 @@
 //! (kernels/common/inverse.cuh). They are the first kernels in the modules of the families that use them.
 
 use super::declare::Address;
-use super::inverse::{InverseArgs, MOST_UNKNOWNS, NullArgs, PIVOTS};
+use super::inverse::{InverseArgs, MOST_UNKNOWNS, NullVectorArgs, PIVOTS};
 use crate::cuda::driver::{Kernel, Stream};
 use crate::error::Result;
 
@@ -43,10 +43,10 @@ plain_kernels! {
     Number from 0, in PLAIN:
     /// Initializes a pass of pairing: no row has a partner. In the first pass, excludes the rows with strongly dominant
     /// diagonals from pairing (kernels/aggregation/pairs.cuh).
-    SetFree set_free(PairArgs) = "agg_set_free_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
+    BeginPass begin_pass(PairArgs) = "agg_set_free_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
     /// Lets each unpaired row point at its unpaired neighbour with the smallest key. Keys order pairs by their quality,
     /// and pairs of about equal quality by a hash.
-    Point point(PairArgs) = "agg_point_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
+    PointAtNeighbour point_at_neighbour(PairArgs) = "agg_point_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
     /// Joins rows that point at each other to aggregates of two nodes.
     MatchTwo match_two(PairArgs) = "agg_match_2_f64", |a| row_blocks(a.c.rows), BLOCK;
     /// Joins aggregates of at most two nodes that point at each other, if the union passes the quality test.
@@ -60,9 +60,9 @@ plain_kernels! {
     Enumerate number_pairs(NumberArgs) = "agg_number_f64", |a| row_blocks(a.rows), BLOCK;
     /// Counts the aggregates of an earlier matrix, of at most four nodes, that fail the quality test for this matrix.
     /// Also counts the rows outside all aggregates whose diagonal is not strongly dominant.
-    SuitFour suit_four(SuitArgs) = "agg_suit_4_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// As `suit_four`, for aggregates of at most eight nodes.
-    SuitEight suit_eight(SuitArgs) = "agg_suit_8_f64", |a| row_blocks(a.c.rows), BLOCK;
+    CountUnsuitableFour count_unsuitable_four(SuitabilityArgs) = "agg_suit_4_f64", |a| row_blocks(a.c.rows), BLOCK;
+    /// As `count_unsuitable_four`, for aggregates of at most eight nodes.
+    CountUnsuitableEight count_unsuitable_eight(SuitabilityArgs) = "agg_suit_8_f64", |a| row_blocks(a.c.rows), BLOCK;
     /// Prefix sums: sums the values of each part.
     SumParts sum_parts(ScanArgs) = "agg_sum_parts_f64", |a| a.blocks(), BLOCK;
     /// Prefix sums: scans the sums of the parts.
@@ -71,16 +71,16 @@ plain_kernels! {
     ScanValues scan_values(ScanArgs) = "agg_scan_values_f64", |a| a.blocks(), BLOCK;
     /// Computes the number of entries to reserve for each coarse row: the number of couplings of all rows of its
     /// aggregate, which is an upper bound.
-    MakeRoom make_room(GalerkinArgs) = "agg_make_room_f64", |a| row_blocks(a.coarse.rows), BLOCK;
+    BoundRowLengths bound_row_lengths(GalerkinArgs) = "agg_make_room_f64", |a| row_blocks(a.coarse.rows), BLOCK;
     /// Computes the Galerkin matrix P^T S P.
     SumCouplings sum_couplings(GalerkinArgs) = "agg_sum_couplings_f64", |a| blocks_of(a.coarse.rows, WARP), BLOCK;
     /// Stores the coarsest matrix as a dense matrix.
     Spread spread_rows(SpreadArgs) = "agg_spread_f64", |a| row_blocks(a.c.rows), BLOCK;
     /// Removes one unknown per null vector from the dense matrix: sets its row and column to zero.
-    LeaveOut leave_out(SpreadArgs) = "agg_leave_out_f64", |_a| 1, (MOST_UNKNOWNS, 1);
+    RemoveNullUnknowns remove_null_unknowns(SpreadArgs) = "agg_leave_out_f64", |_a| 1, (MOST_UNKNOWNS, 1);
     /// Projects an inverse. In each row whose unknown belongs to a null vector, subtracts from the entries at the
     /// unknowns of this null vector their mean, and can add a constant. Stores the transpose of the result.
-    ProjectInverse project_inverse(NullArgs) = "project_inverse_f64", |a| a.n.max(1) as u32, BLOCK;
+    ProjectInverse project_inverse(NullVectorArgs) = "project_inverse_f64", |a| a.n.max(1) as u32, BLOCK;
     /// Executes a step of the inversion of a dense matrix.
     InvertStep invert_step(InverseArgs) = "invert_step_f64", |a| a.blocks(), BLOCK;
 }
@@ -108,23 +108,23 @@ pub fn invert(
 real_kernels! {
     RealNumber from PLAIN.len(), in REAL:
     /// Computes the number of entries of each slice of rows, and an upper bound of the eigenvalues of D^-1 A.
-    TakeLengths take_lengths(TakeArgs) = "agg_take_lengths", |a| blocks_of(a.c.rows, LANES);
+    ComputeSliceLengths compute_slice_lengths(ConvertArgs) = "agg_take_lengths", |a| blocks_of(a.c.rows, LANES);
     /// Stores the matrix in the format of the cycle, and computes the Jacobi step of each row.
-    TakeRows take_rows(TakeArgs) = "agg_take_rows", |a| blocks_of(a.c.rows, LANES);
+    ConvertRows convert_rows(ConvertArgs) = "agg_take_rows", |a| blocks_of(a.c.rows, LANES);
     /// First half of the cycle on a level: smooths from zero and sums the residual over the aggregates. Also computes
     /// the first smoothing step on the coarser level.
     Descend descend(DescendArgs) = "agg_descend",
         |a| blocks_of(a.coarse.rows, if a.fine.lanes == 1 { u32::from(a.coarse.width) } else { WARP });
     /// Second half of the cycle on a level: adds the coarse solution and smooths. At the end of a second cycle,
     /// combines the results of both cycles.
-    Ascend ascend(AscendArgs) = "agg_ascend", |a| blocks_of(a.k.rows, a.k.lanes);
+    Ascend ascend(AscendArgs) = "agg_ascend", |a| blocks_of(a.level.rows, a.level.lanes);
     /// Computes r = r - factor A c, where c is the result of the first of two cycles, and the first smoothing step for
     /// the new r.
-    Subtract subtract(SubtractArgs) = "agg_subtract", |a| blocks_of(a.k.rows, a.k.lanes);
+    Subtract subtract(SubtractArgs) = "agg_subtract", |a| blocks_of(a.level.rows, a.level.lanes);
     /// Rounds an inverse to the precision of the cycle.
     Narrow narrow_inverse(NarrowArgs) = "agg_narrow", |a| row_blocks(a.count);
     /// Solves the coarsest system with its inverse.
-    Coarsest solve_coarsest(CoarsestArgs) = "agg_coarsest", |a| blocks_of(a.k.rows, WARP);
+    Coarsest solve_coarsest(CoarsestArgs) = "agg_coarsest", |a| blocks_of(a.level.rows, WARP);
 }
 
 /// Count of the kernels in this file. The kernels that follow are numbered from this value.

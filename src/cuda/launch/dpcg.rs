@@ -7,8 +7,9 @@
 
 use super::aggregation::{BLOCK, Couplings};
 use super::declare::Address;
-use super::inverse::{MOST_UNKNOWNS, NullArgs};
-use super::labelled::{COUNT, CellLabels, MOST_CELL_BLOCKS, cell_blocks, chunk_blocks, warp_blocks};
+use super::inverse::{MOST_UNKNOWNS, NullVectorArgs};
+use super::labelled::{CellLabels, MOST_CELL_BLOCKS, cell_blocks, chunk_blocks, warp_blocks};
+use super::vectors::{CellArray, CellBox, FIRST, Sum};
 use crate::cuda::driver::{CooperativeLaunch, Device, Kernel, Stream};
 use crate::error::Result;
 
@@ -25,7 +26,7 @@ const BRICK: [i32; 3] = [16, 4, 4];
 const TILE_WIDTH: u32 = 64;
 /// Number of multiprocessors of an H100. The tiles of a sweep are selected such that every multiprocessor has a block.
 /// A launch that executes one step of the cycle below the finest grid has this number of blocks.
-const AT_ONCE: u32 = 132;
+const MULTIPROCESSORS: u32 = 132;
 
 /// Largest number of unknowns of E (kernels/dpcg/dense.cuh).
 pub const MOST_VECTORS: u32 = 4096;
@@ -48,7 +49,7 @@ impl FusedArgs {
 
     /// Sets `chunk`, the number of planes of a piece of a tile, such that a block processes as few planes as possible.
     /// For each piece, a block processes `chunk` + `extra` planes.
-    pub fn in_pieces(mut self, extra: u32) -> Self {
+    pub fn with_chunk(mut self, extra: u32) -> Self {
         let nz = self.cells.nz as u32;
         let work = |&chunk: &u32| self.pieces(chunk).div_ceil(u64::from(MOST_FUSED_BLOCKS)) * u64::from(chunk + extra);
         let chunks = (1..=nz.min(MOST_FUSED_BLOCKS)).map(|parts| nz.div_ceil(parts));
@@ -77,33 +78,12 @@ impl CellFindings {
 /// Largest number of strong groups whose extents are stored (kernels/dpcg/survey.cuh).
 pub const MOST_GROUPS: usize = 1000;
 
-/// Use of a sum over all cells (kernels/dpcg/box.cuh).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
-    /// The sum is stored.
-    Kept = 0,
-    /// The sum is rho = <r, M^-1 r> of an iteration. The last block of the kernel updates the scalars with it.
-    Rho = 1,
-    /// The sum is sigma = <p, P A p>, the last sum of an iteration. The last block ends the iteration.
-    LastSigma = 2,
-    /// The sum is <Z^T q, t>, the last sum of an iteration. The last block computes sigma = <p, P A p> =
-    /// <p, q> - <Z^T q, t>.
-    LastPart = 3,
-}
-
 /// What is summed over labelled cells: the values v, their magnitudes |v|, or their reciprocals 1 / v.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     Values = 0,
     Magnitudes = 1,
     Inverses = 2,
-}
-
-impl CellBox {
-    /// Returns the number of cells.
-    pub fn count(&self) -> i64 {
-        i64::from(self.nx) * i64::from(self.ny) * i64::from(self.nz)
-    }
 }
 
 impl SweepTiles {
@@ -117,9 +97,9 @@ impl SweepTiles {
         let (across, down) = (nx.div_ceil(width), ny.div_ceil(height));
         // Each tile processes three additional planes. The number of tiles in z is chosen to minimize the planes that a
         // multiprocessor processes.
-        let rounds = |deep: u32| (u64::from(across * down) * u64::from(deep)).div_ceil(u64::from(AT_ONCE));
+        let rounds = |deep: u32| (u64::from(across * down) * u64::from(deep)).div_ceil(u64::from(MULTIPROCESSORS));
         let cost = |deep: &u32| rounds(*deep) * u64::from(nz.div_ceil(*deep) + 3);
-        let deep = (1..=nz.min(AT_ONCE)).min_by_key(cost).unwrap_or(1);
+        let deep = (1..=nz.min(MULTIPROCESSORS)).min_by_key(cost).unwrap_or(1);
         let depth = nz.div_ceil(deep);
         let count = across * down * nz.div_ceil(depth);
         let rows = height + 2 * halo;
@@ -144,7 +124,7 @@ impl Strides {
         let [x, y, z] = coarsened.map(|is| if is { 3 } else { 1 });
         let (row, rows) = (i64::from(coarse.nx), x * y * z - 1);
         let next = [1, rows * row, rows * row * i64::from(coarse.ny)];
-        (Self { of: [1, x, x * y].map(|digits| digits * row), next }, (rows * coarse.count()) as usize)
+        (Self { per_digit: [1, x, x * y].map(|digits| digits * row), next }, (rows * coarse.count()) as usize)
     }
 }
 
@@ -166,26 +146,20 @@ impl RestrictFinestArgs {
     pub fn new(level: VertexGrid, from: i32, sum: Sum) -> Self {
         let bricks = |n: i32, brick: i32| (n + brick - 1) / brick;
         let (across, down) = (bricks(level.coarse.nx, BRICK[0]), bricks(level.coarse.ny, BRICK[1]));
-        Self { k: level, from, across, down, unused: 0, sum }
+        Self { grid: level, from, across, down, unused: 0, sum }
     }
 
     fn bricks(&self) -> u32 {
-        (self.across * self.down * ((self.k.coarse.nz + BRICK[2] - 1) / BRICK[2])) as u32
+        (self.across * self.down * ((self.grid.coarse.nz + BRICK[2] - 1) / BRICK[2])) as u32
     }
 }
 
 plain_kernels! {
-    Number from COUNT, in PLAIN:
+    Number from FIRST, in PLAIN:
     /// Computes A v, and <v, A v>.
     CellProduct cell_product(CellProductArgs) = "dpcg_multiply_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes b - A v and its squared norm.
     CellResidual cell_residual(CellProductArgs) = "dpcg_residual_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes <f a, f b>.
-    CellDot cell_dot(VectorArgs) = "dpcg_dot_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Computes out += f a; in the loop r -= alpha q and <r, r>.
-    CellAddScaled cell_add_scaled(VectorArgs) = "dpcg_add_scaled_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Computes out = a + f out.
-    CellDirect cell_direct(VectorArgs) = "dpcg_direct_f64", |a| cell_blocks(a.count), BLOCK;
     /// Forward pass: computes r -= alpha P A p and v = D^-1 K r, with <r, r> and <r, M^-1 r>. K is a Neumann series,
     /// whose order is the last digit of the name; K = I for order 0.
     Descend0 descend_0(FusedArgs) = "dpcg_descend_0_f64", |a| a.blocks(), FusedArgs::block(0);
@@ -202,16 +176,12 @@ plain_kernels! {
     /// Computes r -= alpha q and <r, r>.
     AdvanceResidual advance_residual(FusedArgs) = "dpcg_advance_residual_f64",
         |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes x += alpha p and p = z + beta p, as a step of the loop.
-    CellAdvance cell_advance(VectorArgs) = "dpcg_advance_f64", |a| cell_blocks(a.count), BLOCK;
     /// Computes D^-1 v.
     OverCenter over_center(TriangleArgs) = "dpcg_over_center_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes D^-1 (v - L from).
     Lower lower(TriangleArgs) = "dpcg_lower_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes v - D^-1 L^T from.
     Upper upper(TriangleArgs) = "dpcg_upper_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Finds the largest magnitudes of the caller's arrays, and their first non-finite entry.
-    CellInspect cell_inspect(CellInspectArgs) = "dpcg_inspect_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Copies the caller's matrix and tests its entries.
     CopyMatrix copy_matrix(SurveyArgs) = "dpcg_copy_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes the statistics of the rows in `CellFindings`. Joins coupled cells to runs, within each segment of 32
@@ -221,7 +191,7 @@ plain_kernels! {
     UniteCells unite_cells(SurveyArgs) = "dpcg_unite_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Replaces the parent of each cell by the root of its tree (union-find). Counts the components and strong groups,
     /// and numbers the groups.
-    SettleCells settle_cells(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    SettleCells replace_parents_by_roots(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes the extents of strong groups.
     GroupExtents group_extents(SurveyArgs) = "dpcg_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Counts the hidden groups. A group is hidden if a coarse grid has several points in it, and the next coarser grid
@@ -250,23 +220,15 @@ plain_kernels! {
     /// Stores the region of each cell.
     CellNumbers number_cells(ClassArgs) = "dpcg_number_cells_f64",
         |a| cell_blocks(a.cells.count() + 2 * i64::from(a.guard)), BLOCK;
-    /// Computes a vector as a factor times the caller's array.
-    CellLoad cell_load(CellTransferArgs) = "dpcg_load_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes the caller's array as a factor times a vector.
-    CellStore cell_store(CellTransferArgs) = "dpcg_store_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes max |v|.
-    CellLargest cell_largest(CellLargestArgs) = "dpcg_largest_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Computes the largest power of two not above max |v|, and its reciprocal.
-    CellScale cell_scale(ScaleArgs) = "dpcg_scale_f64", |a| cell_blocks(a.count), BLOCK;
     /// Adds the couplings between regions, and the row sums, to exact sums.
     AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Rounds the exact sums of `add_couplings` to the entries of E.
-    TakeCoarseMatrix take_coarse_matrix(CoarseMatrixArgs) = "dpcg_take_coarse_matrix_f64",
+    RoundCoarseMatrix round_coarse_matrix(CoarseMatrixArgs) = "dpcg_take_coarse_matrix_f64",
         |a| warp_blocks(a.n as u32), BLOCK;
     /// Computes the shift c of each null vector u. The stored inverse is that of E + c u u^T.
-    FindShifts find_shifts(NullArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK;
+    FindShifts find_shifts(NullVectorArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK;
     /// Finds the largest magnitude of an inverse, and the largest diagonal entry of its matrix.
-    FindCondition find_condition(NullArgs) = "dpcg_find_condition_f64",
+    FindCondition find_condition(NullVectorArgs) = "dpcg_find_condition_f64",
         |a| cell_blocks(i64::from(a.n) * i64::from(a.n)), BLOCK;
     /// Stores the matrix of the coarsest grid of vertex coarsening densely, from conductances in f64.
     SpreadCoarsest spread_coarsest(CoarsestArgs) = "dpcg_spread_coarsest_f64", |_a| 1, (MOST_UNKNOWNS, 1);
@@ -286,10 +248,10 @@ plain_kernels! {
     /// Computes v = v + Z t.
     AddDeflated add_deflated(DeflatedArgs) = "dpcg_add_deflated_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Restricts a residual of the caller's grid to the first coarse grid in f32.
-    RestrictCellsTo restrict_cells_to(PairArgs) = "dpcg_restrict_cells_to_f32",
+    RestrictCellsTo restrict_cells_to(GridTransferArgs) = "dpcg_restrict_cells_to_f32",
         |a| cell_blocks(a.coarse.count()), BLOCK;
     /// Interpolates a solution in f32 to the caller's grid.
-    InterpolateCellsFrom interpolate_cells_from(PairArgs) = "dpcg_interpolate_cells_from_f32",
+    InterpolateCellsFrom interpolate_cells_from(GridTransferArgs) = "dpcg_interpolate_cells_from_f32",
         |a| cell_blocks(a.fine.cells.count()), BLOCK;
     /// Computes row sums and the strengths of the directions on the caller's grid.
     RowSumsOfFinest row_sums_of_finest(CellGridArgs) = "dpcg_row_sums_of_finest_f64",
@@ -303,7 +265,7 @@ plain_kernels! {
 }
 
 real_kernels! {
-    RealNumber from COUNT + PLAIN.len(), in REAL:
+    RealNumber from FIRST + PLAIN.len(), in REAL:
     /// Gauss-Seidel sweep on the finest grid from x = 0.
     FromZero sweep_from_zero(FinestSweepArgs) = "dpcg_sweep_from_zero", |a| a.tiles.blocks(), in a.tiles.block();
     /// Sweep from the stored x.
@@ -318,9 +280,10 @@ real_kernels! {
     /// Restricts the residual of the finest grid to the next grid, and computes the first smoothing step there.
     RestrictFinest restrict_finest(RestrictFinestArgs) = "dpcg_restrict_finest", |a| a.bricks();
     /// Executes a step of the cycle below the finest grid.
-    CycleStep vertex_cycle_step(VertexCycleArgs) = "dpcg_cycle", |_a| AT_ONCE, in (VERTEX_CYCLE_THREADS, 1);
+    CycleStep vertex_cycle_step(VertexCycleArgs) = "dpcg_cycle", |_a| MULTIPROCESSORS, in (VERTEX_CYCLE_THREADS, 1);
     /// Computes row sums and the smoother of the finest grid; in single precision also conductances.
-    TakeConductances take_conductances(CoarseningArgs) = "dpcg_take_conductances", |a| cell_blocks(a.fine.count());
+    ComputeConductances compute_conductances(CoarseningArgs) = "dpcg_take_conductances",
+        |a| cell_blocks(a.fine.count());
     /// Computes the strengths of the directions on the finest grid.
     FinestStrengths finest_strengths(CoarseningArgs) = "dpcg_finest_strengths", |a| cell_blocks(a.fine.count());
     /// Computes the strengths of the directions on a coarse grid.
@@ -334,28 +297,25 @@ real_kernels! {
     /// Computes P^T A P in the cubes of a slab, from a coarse grid.
     Product product(CoarseningArgs) = "dpcg_product", |a| cell_blocks(8 * a.cubes());
     /// Sums the cubes to the coarse matrix, and computes its smoother.
-    TakeCoarse take_coarse(CoarseningArgs) = "dpcg_take_coarse",
+    ComputeCoarseGrid compute_coarse_grid(CoarseningArgs) = "dpcg_take_coarse",
         |a| cell_blocks(i64::from(a.point_planes) * a.coarse_plane());
     /// Executes a Gauss-Seidel half-sweep for the cells of one colour.
     RelaxCells relax_cells(CellArgs) = "dpcg_relax_cells", |a| cell_blocks(a.cells.count());
     /// Restricts the residual to the next grid.
-    RestrictCells restrict_cells(PairArgs) = "dpcg_restrict_cells", |a| cell_blocks(a.coarse.count());
+    RestrictCells restrict_cells(GridTransferArgs) = "dpcg_restrict_cells", |a| cell_blocks(a.coarse.count());
     /// Adds the interpolated solution of the next grid.
-    InterpolateCells interpolate_cells(PairArgs) = "dpcg_interpolate_cells", |a| cell_blocks(a.fine.cells.count());
+    InterpolateCells interpolate_cells(GridTransferArgs) = "dpcg_interpolate_cells",
+        |a| cell_blocks(a.fine.cells.count());
     /// Computes the matrix of the next grid.
     CoarsenCells coarsen_cells(CellGridArgs) = "dpcg_coarsen_cells", |a| cell_blocks(a.coarse.count());
     /// Computes the centers of a grid and the strengths of its directions.
     CentersAndStrengths centers_and_strengths(CellGridArgs) = "dpcg_centers_and_strengths",
         |a| cell_blocks(a.cells.count());
-    /// Copies a vector, divided by a scale, to the cycle of aggregation, and computes its first smoothing step.
-    TakeCells take_cells(CycleTransferArgs) = "dpcg_agg_take", |a| cell_blocks(a.count);
-    /// Copies a vector, multiplied by the scale and a factor, from the cycle of aggregation.
-    GiveCells give_cells(CycleTransferArgs) = "dpcg_agg_give", |a| cell_blocks(a.count);
 }
 
 /// Returns the number of the cooperative kernel of the cycle below the finest grid.
 fn vertex_cycle_kernel(single: bool) -> usize {
-    COUNT + PLAIN.len() + 2 * RealNumber::CycleStep as usize + usize::from(single)
+    FIRST + PLAIN.len() + 2 * RealNumber::CycleStep as usize + usize::from(single)
 }
 
 /// Returns the launch shape of the cooperative kernel of the cycle below the finest grid. `blocks` is 0 if the device

@@ -10,11 +10,11 @@ pub const PIVOTS: i32 = 32;
 /// Largest number of unknowns of a coarsest matrix: one thread per unknown finds the null vectors.
 pub const MOST_UNKNOWNS: u32 = 1024;
 /// Rows and columns of a tile of the matrix.
-const SIDE: u32 = 64;
+const TILE_SIDE: u32 = 64;
 
 impl InverseArgs {
     /// Returns the number of blocks: one per tile, or one for the first block of pivots (step -1).
     pub(super) fn blocks(&self) -> u32 {
-        if self.step < 0 { 1 } else { (self.n as u32).div_ceil(SIDE).pow(2) }
+        if self.step < 0 { 1 } else { (self.n as u32).div_ceil(TILE_SIDE).pow(2) }
     }
 }

@@ -13,14 +13,18 @@ mod inverse;
 mod labelled;
 mod rrb;
 mod smoother;
+mod sparse;
+mod vectors;
 
 pub use aggregated::*;
 pub use declare::{Address, TILE};
 pub use dpcg::*;
-pub use inverse::{MOST_UNKNOWNS, NullArgs, PIVOTS};
+pub use inverse::{MOST_UNKNOWNS, NullVectorArgs, PIVOTS};
 pub use labelled::*;
 pub use rrb::*;
 pub use smoother::*;
+pub use sparse::*;
+pub use vectors::*;
 
 /// The kernels that `rrb` and `dpcg` share.
 const SHARED: &[&[Kernel]] = &[aggregation::PLAIN, aggregation::REAL, labelled::PLAIN, labelled::REAL];
@@ -29,7 +33,7 @@ pub static DPCG: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/dpcg.fatbin")),
     family: "dpcg",
     oldest: 0,
-    shared: SHARED,
+    shared: &[aggregation::PLAIN, aggregation::REAL, labelled::PLAIN, labelled::REAL, vectors::PLAIN, vectors::REAL],
     kernels: &[dpcg::PLAIN, dpcg::REAL],
 };
 /// The kernels of `rrb` for one device.
@@ -51,4 +55,18 @@ pub static SMOOTHER: Module = Module {
     oldest: 0,
     shared: &[],
     kernels: &[smoother::PLAIN],
+};
+/// The kernels of `sparse`.
+pub static SPARSE: Module = Module {
+    image: include_bytes!(concat!(env!("OUT_DIR"), "/sparse.fatbin")),
+    family: "sparse",
+    oldest: 0,
+    shared: &[
+        aggregation::PLAIN,
+        aggregation::REAL,
+        &[Kernel::ABSENT; labelled::COUNT - aggregation::COUNT],
+        vectors::PLAIN,
+        vectors::REAL,
+    ],
+    kernels: &[sparse::PLAIN, sparse::REAL],
 };

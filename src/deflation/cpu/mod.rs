@@ -20,7 +20,7 @@ use crate::base::loops::{add, combine, sum};
 use crate::base::reduce::dot;
 use crate::base::shared::Shared;
 use crate::base::team::Me;
-use crate::deflation::regions::{NONE, Regions};
+use crate::deflation::regions::{NO_REGION, Regions};
 use crate::deflation::{CoarseMatrix, Scratch, Solver, multiply_rows};
 use crate::error::{Result, extend, push, reset, zeroed};
 use crate::stencil::cell_components::{CellComponents, regular_row_sums};
@@ -30,7 +30,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// Name of the arrays in error messages about failed allocations.
-const DEFLATION: &str = "deflation by regions";
+const WHAT: &str = "deflation by regions";
 
 /// Run of consecutive cells in a row that belong to one region. The run ends where the next run of the row begins.
 #[derive(Clone, Copy)]
@@ -54,9 +54,9 @@ struct Patterns {
 
 impl Patterns {
     fn new(regions: &Regions, nx: usize, ny: usize, rows: usize) -> Result<Self> {
-        let mut patterns = Self { nx, of_row: zeroed(rows, DEFLATION)?, ..Self::default() };
-        push(&mut patterns.start, 0, DEFLATION)?;
-        let of = |row: usize| &regions.of[row * nx..][..nx];
+        let mut patterns = Self { nx, of_row: zeroed(rows, WHAT)?, ..Self::default() };
+        push(&mut patterns.start, 0, WHAT)?;
+        let of = |row: usize| &regions.of_cell[row * nx..][..nx];
         for row in 0..rows {
             let beside = [1, ny].into_iter().filter(|&back| row >= back).map(|back| row - back);
             let known = beside.into_iter().find(|&other| of(row) == of(other));
@@ -71,33 +71,33 @@ impl Patterns {
     fn add(&mut self, of: &[u16], vectors: usize) -> Result<u32> {
         let mut start = 0;
         for cells in of.chunk_by(|r, s| r == s) {
-            let region = if cells[0] == NONE { vectors as u32 } else { u32::from(cells[0]) };
-            push(&mut self.runs, Run { start, region }, DEFLATION)?;
+            let region = if cells[0] == NO_REGION { vectors as u32 } else { u32::from(cells[0]) };
+            push(&mut self.runs, Run { start, region }, WHAT)?;
             start += cells.len() as u32;
         }
-        push(&mut self.start, self.runs.len() as u32, DEFLATION)?;
+        push(&mut self.start, self.runs.len() as u32, WHAT)?;
         Ok(self.start.len() as u32 - 2)
     }
 
-    fn of(&self, row: usize) -> &[Run] {
+    fn runs_of(&self, row: usize) -> &[Run] {
         let pattern = self.of_row[row] as usize;
         &self.runs[self.start[pattern] as usize..self.start[pattern + 1] as usize]
     }
 
     /// Returns the columns and the region of each run of a row.
-    fn columns(&self, row: usize) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
-        let runs = self.of(row);
+    fn columns_and_regions(&self, row: usize) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
+        let runs = self.runs_of(row);
         let ends = runs[1..].iter().map(|run| run.start as usize).chain([self.nx]);
         runs.iter().zip(ends).map(|(run, end)| (run.start as usize..end, run.region as usize))
     }
 
     /// Calls `f(columns, r, s)` for each range of columns in which two rows belong to different regions: r in `row`,
     /// and s in `other`.
-    fn differences(&self, row: usize, other: usize, mut f: impl FnMut(Range<usize>, usize, usize)) {
+    fn for_each_difference(&self, row: usize, other: usize, mut f: impl FnMut(Range<usize>, usize, usize)) {
         if self.of_row[row] == self.of_row[other] {
             return;
         }
-        let (mut own, mut others) = (self.columns(row), self.columns(other));
+        let (mut own, mut others) = (self.columns_and_regions(row), self.columns_and_regions(other));
         let (mut here, mut there) = (own.next(), others.next());
         while let (Some((a, r)), Some((b, s))) = (&here, &there) {
             let both = a.start.max(b.start)..a.end.min(b.end);
@@ -124,14 +124,14 @@ impl Patterns {
 #[derive(Default)]
 struct Slots {
     /// Index of the first slot of each piece. The last entry is the number of slots.
-    of_piece: Vec<u32>,
+    first_of_piece: Vec<u32>,
     /// Slots of all regions. Region r has the slots by_region[region_start[r] .. region_start[r + 1]], in the order of
     /// the pieces.
     by_region: Vec<u32>,
     region_start: Vec<u32>,
     /// For each row, the index of its first run in `of_run`. The other runs of the row follow. Consecutive rows of a
     /// piece that have the same pattern share these entries.
-    of_row: Vec<u32>,
+    first_run_of_row: Vec<u32>,
     /// Slot of each run, or `NO_SLOT`.
     of_run: Vec<u32>,
 }
@@ -141,30 +141,30 @@ const NO_SLOT: u32 = u32::MAX;
 
 impl Slots {
     fn new(pieces: Pieces, patterns: &Patterns, vectors: usize) -> Result<Self> {
-        let mut slots = Self { of_row: zeroed(pieces.cells.rows(), DEFLATION)?, ..Self::default() };
-        reset(&mut slots.of_piece, pieces.count() + 1, DEFLATION)?;
+        let mut slots = Self { first_run_of_row: zeroed(pieces.cells.rows(), WHAT)?, ..Self::default() };
+        reset(&mut slots.first_of_piece, pieces.count() + 1, WHAT)?;
         // `region` is the region of each slot, and `last` the latest slot of each region. A slot of `last` before
         // `first` belongs to an earlier piece.
-        let (mut region, mut last) = (Vec::new(), zeroed(vectors + 1, DEFLATION)?);
+        let (mut region, mut last) = (Vec::new(), zeroed(vectors + 1, WHAT)?);
         last.fill(NO_SLOT);
         for piece in 0..pieces.count() {
             let (first, rows) = (region.len() as u32, pieces.rows(piece));
             for row in rows.clone() {
                 if row > rows.start && patterns.of_row[row] == patterns.of_row[row - 1] {
-                    slots.of_row[row] = slots.of_row[row - 1];
+                    slots.first_run_of_row[row] = slots.first_run_of_row[row - 1];
                     continue;
                 }
-                slots.of_row[row] = slots.of_run.len() as u32;
-                for run in patterns.of(row) {
+                slots.first_run_of_row[row] = slots.of_run.len() as u32;
+                for run in patterns.runs_of(row) {
                     let last = &mut last[run.region as usize];
                     if (run.region as usize) < vectors && (*last == NO_SLOT || *last < first) {
                         *last = region.len() as u32;
-                        push(&mut region, run.region, DEFLATION)?;
+                        push(&mut region, run.region, WHAT)?;
                     }
-                    push(&mut slots.of_run, *last, DEFLATION)?;
+                    push(&mut slots.of_run, *last, WHAT)?;
                 }
             }
-            slots.of_piece[piece + 1] = region.len() as u32;
+            slots.first_of_piece[piece + 1] = region.len() as u32;
         }
         slots.sort_by_region(&region, vectors)?;
         Ok(slots)
@@ -172,14 +172,14 @@ impl Slots {
 
     fn sort_by_region(&mut self, region: &[u32], vectors: usize) -> Result<()> {
         let start = &mut self.region_start;
-        reset(start, vectors + 2, DEFLATION)?;
+        reset(start, vectors + 2, WHAT)?;
         region.iter().for_each(|&r| start[r as usize + 2] += 1);
         for r in 2..vectors + 2 {
             start[r] += start[r - 1];
         }
-        reset(&mut self.by_region, region.len(), DEFLATION)?;
+        reset(&mut self.by_region, region.len(), WHAT)?;
         for (slot, &r) in region.iter().enumerate() {
-            // Entry r + 1 of `start` advances from the first slot of region r to the first slot of region r + 1.
+            // Contribution r + 1 of `start` advances from the first slot of region r to the first slot of region r + 1.
             let at = &mut start[r as usize + 1];
             self.by_region[*at as usize] = slot as u32;
             *at += 1;
@@ -197,8 +197,11 @@ impl Slots {
     }
 
     fn bytes(&self) -> usize {
-        let Self { of_piece, by_region, region_start, of_row, of_run } = self;
-        4 * [of_piece, by_region, region_start, of_row, of_run].map(|list| list.capacity()).iter().sum::<usize>()
+        let Self { first_of_piece, by_region, region_start, first_run_of_row, of_run } = self;
+        4 * [first_of_piece, by_region, region_start, first_run_of_row, of_run]
+            .map(|list| list.capacity())
+            .iter()
+            .sum::<usize>()
     }
 }
 
@@ -207,7 +210,7 @@ impl Slots {
 struct RowSums {
     /// For each row of cells: n + 1 if its row sums are stored at `values[n nx ..]`, and 0 if they are all zero. Empty
     /// if all components are singular.
-    of_row: Vec<u32>,
+    index_plus_one: Vec<u32>,
     values: Vec<f64>,
 }
 
@@ -217,21 +220,21 @@ impl RowSums {
         if components.singular.iter().all(|&singular| singular) {
             return Ok(row_sums);
         }
-        reset(&mut row_sums.of_row, a.cells.rows(), DEFLATION)?;
-        let mut sums = zeroed(a.cells.nx, DEFLATION)?;
+        reset(&mut row_sums.index_plus_one, a.cells.rows(), WHAT)?;
+        let mut sums = zeroed(a.cells.nx, WHAT)?;
         let mut kept = 0;
         for row in 0..a.cells.rows() {
             if regular_row_sums(a, components, row, &mut sums) {
                 kept += 1;
-                row_sums.of_row[row] = kept;
-                extend(&mut row_sums.values, sums.iter().copied(), DEFLATION)?;
+                row_sums.index_plus_one[row] = kept;
+                extend(&mut row_sums.values, sums.iter().copied(), WHAT)?;
             }
         }
         Ok(row_sums)
     }
 
     fn of(&self, row: usize, nx: usize) -> Option<&[f64]> {
-        let kept = *self.of_row.get(row)? as usize;
+        let kept = *self.index_plus_one.get(row)? as usize;
         (kept > 0).then(|| &self.values[(kept - 1) * nx..][..nx])
     }
 }
@@ -251,7 +254,7 @@ pub struct Projection {
     /// t = E^-1 Z^T v, followed by a zero for cells without region.
     t: Shared,
     /// Partial sums by column, one row of values per thread.
-    columns: Shared,
+    column_sums: Shared,
 }
 
 impl Projection {
@@ -274,7 +277,7 @@ impl Projection {
             partial: Shared::zeroed(slots.count())?,
             g: Shared::zeroed(members * regions.count)?,
             t: Shared::zeroed(regions.count + 1)?,
-            columns: Shared::zeroed(members * nx)?,
+            column_sums: Shared::zeroed(members * nx)?,
             patterns,
             slots,
             coarse,
@@ -298,7 +301,7 @@ impl Projection {
         for piece in self.pieces.share(me) {
             // SAFETY: the pieces belong to this thread and are summed one after the other; no other thread reads the
             // sums before the barrier at which `solve` begins.
-            let mut sums = unsafe { self.begin(me, piece, true) };
+            let mut sums = unsafe { self.begin_piece(me, piece, true) };
             for row in self.pieces.rows(piece) {
                 sums.add(row, values(row * nx..(row + 1) * nx));
             }
@@ -311,21 +314,22 @@ impl Projection {
     /// # Safety
     /// The piece must belong to the calling thread, which must add all rows of a piece before it begins the next piece.
     /// No other thread may use the sums of the piece before a barrier; `solve` begins with one.
-    pub unsafe fn begin(&self, me: Me, piece: usize, upwards: bool) -> PieceSums<'_> {
-        let slots = self.slots.of_piece[piece] as usize..self.slots.of_piece[piece + 1] as usize;
+    pub unsafe fn begin_piece(&self, me: Me, piece: usize, upwards: bool) -> PieceSums<'_> {
+        let slots = self.slots.first_of_piece[piece] as usize..self.slots.first_of_piece[piece + 1] as usize;
         let nx = self.patterns.nx;
-        // SAFETY: only the owner of a piece uses its slots, and only this thread uses its row of `columns`.
-        let (partials, columns) =
-            unsafe { (self.partial.slice_mut(slots.start, slots.len()), self.columns.slice_mut(me.index * nx, nx)) };
+        // SAFETY: only the owner of a piece uses its slots, and only this thread uses its row of `column_sums`.
+        let (partials, column_sums) = unsafe {
+            (self.partial.slice_mut(slots.start, slots.len()), self.column_sums.slice_mut(me.index * nx, nx))
+        };
         partials.fill(0.0);
         PieceSums {
-            of: self,
+            projection: self,
             rows: self.pieces.rows(piece),
             first_slot: slots.start,
             partials,
-            columns,
+            column_sums,
             upwards,
-            open: false,
+            has_column_sums: false,
         }
     }
 
@@ -364,16 +368,16 @@ impl Projection {
     }
 
     /// Returns <g, t> = <v, Z E^-1 Z^T v> for t of the last `solve`.
-    pub fn product(&self, g: &[f64]) -> f64 {
+    pub fn dot_with_t(&self, g: &[f64]) -> f64 {
         dot(g, self.t())
     }
 
     /// Computes v = v - A Z t in row `row` of cells, whose entries of A are `a`.
-    pub fn subtract(&self, row: usize, a: Couplings, v: &mut [f64]) {
+    pub fn subtract_deflated(&self, row: usize, a: Couplings, v: &mut [f64]) {
         let t = self.t();
         let [_, east, south, north, bottom, top] = a.near;
         let (ny, rows) = (self.pieces.cells.ny, self.pieces.cells.rows());
-        for pair in self.patterns.of(row).windows(2) {
+        for pair in self.patterns.runs_of(row).windows(2) {
             let (i, d) = (pair[1].start as usize, t[pair[1].region as usize] - t[pair[0].region as usize]);
             v[i - 1] -= east[i - 1] * d;
             v[i] += east[i - 1] * d;
@@ -385,12 +389,12 @@ impl Projection {
             (row + ny < rows, row + ny, top),
         ];
         for (_, other, couplings) in neighbours.into_iter().filter(|(inside, ..)| *inside) {
-            self.patterns.differences(row, other, |columns, r, s| {
+            self.patterns.for_each_difference(row, other, |columns, r, s| {
                 combine(&mut v[columns.clone()], 1.0, -(t[s] - t[r]), &couplings[columns]);
             });
         }
         if let Some(row_sums) = self.row_sums.of(row, self.patterns.nx) {
-            for (columns, r) in self.patterns.columns(row).filter(|(_, r)| *r < self.count()) {
+            for (columns, r) in self.patterns.columns_and_regions(row).filter(|(_, r)| *r < self.count()) {
                 combine(&mut v[columns.clone()], 1.0, -t[r], &row_sums[columns]);
             }
         }
@@ -399,17 +403,17 @@ impl Projection {
     /// Computes v = v + Z t in row `row` of cells.
     pub fn prolong(&self, row: usize, v: &mut [f64]) {
         let t = self.t();
-        for (columns, r) in self.patterns.columns(row).filter(|(_, r)| *r < self.count()) {
+        for (columns, r) in self.patterns.columns_and_regions(row).filter(|(_, r)| *r < self.count()) {
             v[columns].iter_mut().for_each(|v| *v += t[r]);
         }
     }
 
     /// Returns the allocated size in bytes, including E and its solver.
     pub fn bytes(&self) -> usize {
-        let shared = [&self.partial, &self.g, &self.t, &self.columns];
+        let shared = [&self.partial, &self.g, &self.t, &self.column_sums];
         self.patterns.bytes()
             + self.slots.bytes()
-            + 4 * self.row_sums.of_row.capacity()
+            + 4 * self.row_sums.index_plus_one.capacity()
             + 8 * self.row_sums.values.capacity()
             + self.coarse.bytes()
             + shared.iter().map(|values| values.bytes()).sum::<usize>()
@@ -419,29 +423,29 @@ impl Projection {
 /// Partial sums of Z^T v in a piece, by region. The rows of the piece are added one after the other. Consecutive rows
 /// with the same pattern are first summed by column.
 pub struct PieceSums<'a> {
-    of: &'a Projection,
+    projection: &'a Projection,
     rows: Range<usize>,
     first_slot: usize,
     /// Values of the slots of the piece, from `first_slot` on.
     partials: &'a mut [f64],
     /// For each column, sum over consecutive rows with the same pattern.
-    columns: &'a mut [f64],
+    column_sums: &'a mut [f64],
     upwards: bool,
-    /// Whether `columns` contains sums that have not been added to the slots.
-    open: bool,
+    /// Whether `column_sums` contains sums that have not been added to the slots.
+    has_column_sums: bool,
 }
 
 impl PieceSums<'_> {
     /// Adds the values v of row `row`.
     pub fn add(&mut self, row: usize, v: &[f64]) {
-        if self.open {
-            add(self.columns, v);
+        if self.has_column_sums {
+            add(self.column_sums, v);
         } else {
-            self.columns.copy_from_slice(v);
+            self.column_sums.copy_from_slice(v);
         }
-        self.open = true;
+        self.has_column_sums = true;
         let next = if self.upwards { row + 1 } else { row.wrapping_sub(1) };
-        let slots = |row: usize| self.of.slots.of_row[row];
+        let slots = |row: usize| self.projection.slots.first_run_of_row[row];
         if !self.rows.contains(&next) || slots(next) != slots(row) {
             self.add_to_slots(row);
         }
@@ -449,13 +453,15 @@ impl PieceSums<'_> {
 
     /// Adds the column sums to the slots. The summed rows have the pattern of `row`.
     fn add_to_slots(&mut self, row: usize) {
-        let first = self.of.slots.of_row[row] as usize;
-        for ((columns, _), &slot) in self.of.patterns.columns(row).zip(&self.of.slots.of_run[first..]) {
+        let first = self.projection.slots.first_run_of_row[row] as usize;
+        for ((columns, _), &slot) in
+            self.projection.patterns.columns_and_regions(row).zip(&self.projection.slots.of_run[first..])
+        {
             if slot != NO_SLOT {
-                self.partials[slot as usize - self.first_slot] += sum(&self.columns[columns]);
+                self.partials[slot as usize - self.first_slot] += sum(&self.column_sums[columns]);
             }
         }
-        self.open = false;
+        self.has_column_sums = false;
     }
 }
 

@@ -4,11 +4,11 @@ use super::*;
 use crate::base::team::Team;
 use crate::deflation::Solver;
 use crate::deflation::regions::{Choice, Kind};
-use crate::stencil::cell_components::Strong;
+use crate::stencil::cell_components::StrongGroups;
 use crate::stencil::cells::{CellView, Cells, StoredMatrix, Values};
 use rrbsolver_problems::two_phase::{SplitMix, TwoPhase};
 
-fn kept(problem: &TwoPhase) -> StoredMatrix {
+fn stored_matrix(problem: &TwoPhase) -> StoredMatrix {
     let [nx, ny, nz] = problem.size;
     let cells = Cells { nx, ny, nz };
     let values = |name, data| Values::new(name, data, cells, nx, nx * ny);
@@ -25,9 +25,9 @@ fn kept(problem: &TwoPhase) -> StoredMatrix {
 }
 
 /// Returns the entries (column, value) of row c of A, including the diagonal.
-fn row(a: &SevenPoints, c: usize) -> Vec<(usize, f64)> {
+fn entries_of_row(a: &SevenPoints, c: usize) -> Vec<(usize, f64)> {
     let mut entries = vec![(c, a.center[c])];
-    for (couplings, step) in a.forward.into_iter().zip(a.cells.steps()) {
+    for (couplings, step) in a.forward.into_iter().zip(a.cells.strides()) {
         if couplings[c] != 0.0 {
             entries.push((c + step, couplings[c]));
         }
@@ -46,9 +46,9 @@ struct Case {
 
 impl Case {
     fn new(problem: &TwoPhase, kind: Kind, boxes: [usize; 3], keep_all: bool) -> Self {
-        let matrix = kept(problem);
+        let matrix = stored_matrix(problem);
         let a = matrix.matrix();
-        let (components, strong) = (CellComponents::find(&a).unwrap(), Strong::find(&a).unwrap());
+        let (components, strong) = (CellComponents::find(&a).unwrap(), StrongGroups::find(&a).unwrap());
         let choice = Choice { kind, boxes, labels: None, dilation: false, keep_all };
         let regions = Regions::find(&a, &components, &strong, &choice).unwrap();
         Self { matrix, components, regions }
@@ -59,7 +59,7 @@ impl Case {
     }
 
     /// Returns P v, v + Z t and <g, t>, computed by `members` threads.
-    fn by_team(&self, v: &[f64], solver: Solver, members: usize) -> (Vec<f64>, Vec<f64>, f64) {
+    fn projected_by_team(&self, v: &[f64], solver: Solver, members: usize) -> (Vec<f64>, Vec<f64>, f64) {
         let (a, nx) = (self.matrix.matrix(), self.matrix.cells().nx);
         let pieces = Pieces::new(a.cells);
         let coarse = self.coarse(solver);
@@ -74,10 +74,10 @@ impl Case {
                 let [p, x] = outs.each_ref().map(|out| unsafe { out.slice_mut(cells.start, nx) });
                 p.copy_from_slice(&v[cells.clone()]);
                 x.copy_from_slice(&v[cells.clone()]);
-                projection.subtract(row, self.matrix.couplings(&cells), p);
+                projection.subtract_deflated(row, self.matrix.couplings(&cells), p);
                 projection.prolong(row, x);
             }
-            projection.product(g)
+            projection.dot_with_t(g)
         };
         let mut team = Team::new(members).unwrap();
         let product = team
@@ -94,15 +94,15 @@ impl Case {
     }
 
     /// Returns P v, v + Z t and <g, t>, computed by the formula.
-    fn plainly(&self, v: &[f64]) -> (Vec<f64>, Vec<f64>, f64) {
+    fn projected_by_formula(&self, v: &[f64]) -> (Vec<f64>, Vec<f64>, f64) {
         let a = self.matrix.matrix();
         let coarse = self.coarse(Solver::Inverse);
-        let of = |c: usize| usize::from(self.regions.of[c]);
+        let of = |c: usize| usize::from(self.regions.of_cell[c]);
         let (mut g, mut t) = (vec![0.0; coarse.count()], vec![0.0; coarse.count()]);
         (0..v.len()).filter(|&c| of(c) < g.len()).collect::<Vec<_>>().into_iter().for_each(|c| g[of(c)] += v[c]);
         coarse.solve(&g, &mut t, &mut coarse.scratch().unwrap());
         let zt = |c: usize| t.get(of(c)).copied().unwrap_or(0.0);
-        let azt = |c: usize| row(&a, c).into_iter().map(|(other, a)| a * zt(other)).sum::<f64>();
+        let azt = |c: usize| entries_of_row(&a, c).into_iter().map(|(other, a)| a * zt(other)).sum::<f64>();
         let product = g.iter().zip(&t).map(|(g, t)| g * t).sum();
         ((0..v.len()).map(|c| v[c] - azt(c)).collect(), (0..v.len()).map(|c| v[c] + zt(c)).collect(), product)
     }
@@ -131,27 +131,27 @@ fn cases() -> Vec<Case> {
 }
 
 /// Returns A v for a random v. The sum of A v over a region that fills a singular component is zero.
-fn of_the_range(a: &SevenPoints) -> Vec<f64> {
+fn vector_in_range_of_a(a: &SevenPoints) -> Vec<f64> {
     let mut generator = SplitMix(3);
     let v: Vec<f64> = (0..a.cells.count()).map(|_| 2.0 * generator.unit() - 1.0).collect();
-    (0..v.len()).map(|c| row(a, c).into_iter().map(|(other, a)| a * v[other]).sum()).collect()
+    (0..v.len()).map(|c| entries_of_row(a, c).into_iter().map(|(other, a)| a * v[other]).sum()).collect()
 }
 
 #[test]
-fn a_team_projects_as_the_formula_says_with_the_same_bits() {
+fn projection_matches_the_formula_for_any_number_of_threads() {
     for case in cases() {
-        let v = of_the_range(&case.matrix.matrix());
-        let expected = case.plainly(&v);
+        let v = vector_in_range_of_a(&case.matrix.matrix());
+        let expected = case.projected_by_formula(&v);
         let largest = v.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
-        let alone = case.by_team(&v, Solver::Inverse, 1);
+        let alone = case.projected_by_team(&v, Solver::Inverse, 1);
         let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-11 * largest);
         let name = format!("{:?}, {} vectors", case.matrix.cells(), case.regions.count);
         assert!(close(&alone.0, &expected.0) && close(&alone.1, &expected.1), "{name}");
         assert!((alone.2 - expected.2).abs() <= 1e-11 * expected.2.abs(), "{name}: {} {}", alone.2, expected.2);
         for members in [2, 3, 7] {
-            assert!(case.by_team(&v, Solver::Inverse, members) == alone, "{name}, {members} members");
+            assert!(case.projected_by_team(&v, Solver::Inverse, members) == alone, "{name}, {members} members");
         }
-        let sparse = case.by_team(&v, Solver::Cholesky, 2);
+        let sparse = case.projected_by_team(&v, Solver::Cholesky, 2);
         assert!(close(&sparse.0, &alone.0), "{name}");
     }
 }
@@ -169,7 +169,7 @@ fn rows_may_be_added_downwards() {
         let work = |me: Me| {
             for piece in 0..pieces.count() {
                 // SAFETY: only this thread uses the projection, one piece after the other.
-                let mut sums = unsafe { projection.begin(me, piece, upwards) };
+                let mut sums = unsafe { projection.begin_piece(me, piece, upwards) };
                 let mut rows: Vec<usize> = pieces.rows(piece).collect();
                 if !upwards {
                     rows.reverse();

@@ -24,7 +24,7 @@ impl Arrays {
     fn of_tanks(size: [usize; 3], walls: &[usize]) -> Self {
         let mut a = Self::of(TwoPhase::new("8", size, 1.0));
         for c in 0..a.cells.count() {
-            if walls.contains(&(a.cells.place(c)[0] + 1)) {
+            if walls.contains(&(a.cells.indices(c)[0] + 1)) {
                 let face = std::mem::take(&mut a.forward[0][c]);
                 a.center[c] += face;
                 a.center[c + 1] += face;
@@ -40,7 +40,7 @@ impl Arrays {
 
     fn regions(&self, choice: &Choice) -> Result<Regions> {
         let a = self.points();
-        Regions::find(&a, &CellComponents::find(&a)?, &Strong::find(&a)?, choice)
+        Regions::find(&a, &CellComponents::find(&a)?, &StrongGroups::find(&a)?, choice)
     }
 }
 
@@ -53,7 +53,7 @@ fn levelset(labels: Option<&[i32]>) -> Choice<'_> {
 }
 
 #[test]
-fn strong_groups_are_those_of_the_golden_rows() {
+fn region_counts_match_the_golden_rows() {
     // Expected numbers of vectors in the rows `LS` of golden/gmg.csv.
     let rows = [
         ("1", 64, 1),
@@ -84,46 +84,49 @@ fn strong_groups_are_those_of_the_golden_rows() {
             let a = Arrays::of(TwoPhase::new(name, [n; 3], if set == "0" { 1.0 } else { contrast }));
             let regions = a.regions(&levelset(None)).unwrap();
             assert_eq!(regions.count, expected, "{set} {contrast}");
-            let of_vectors = regions.of.iter().filter(|&&r| r != NONE).map(|&r| usize::from(r)).max();
+            let of_vectors = regions.of_cell.iter().filter(|&&r| r != NO_REGION).map(|&r| usize::from(r)).max();
             assert_eq!(of_vectors.map_or(0, |last| last + 1), expected);
         }
     }
     let odd = Arrays::of(TwoPhase::new("9", [50, 77, 63], 1e-3));
     assert_eq!(odd.regions(&levelset(None)).unwrap().count, 9);
-    let strong = Strong::find(&odd.points()).unwrap();
+    let strong = StrongGroups::find(&odd.points()).unwrap();
     assert_eq!((strong.count(), strong.thinnest), (9, 9));
 }
 
 #[test]
-fn a_region_is_dropped_in_each_singular_tank_that_regions_cover() {
+fn one_vector_is_dropped_per_covered_singular_component() {
     let a = Arrays::of_tanks([12, 5, 4], &[4, 9]);
     let all = a.regions(&subdomains([2, 1, 1])).unwrap();
     // The tanks have 4, 5 and 3 columns. The first box ends at column 6, within the second tank.
     assert_eq!((all.found, all.count), (4, 1));
-    let vector = |i: usize| all.of[i];
-    assert_eq!([0, 3, 4, 5, 6, 8, 9, 11].map(vector), [NONE, NONE, NONE, NONE, 0, 0, NONE, NONE]);
+    let vector = |i: usize| all.of_cell[i];
+    assert_eq!(
+        [0, 3, 4, 5, 6, 8, 9, 11].map(vector),
+        [NO_REGION, NO_REGION, NO_REGION, NO_REGION, 0, 0, NO_REGION, NO_REGION]
+    );
     let kept = a.regions(&Choice { keep_all: true, ..subdomains([2, 1, 1]) }).unwrap();
     assert_eq!((kept.found, kept.count), (4, 4));
-    assert_eq!(kept.null_vector, [1, 2, 2, 3]);
+    assert_eq!(kept.null_of, [1, 2, 2, 3]);
     assert_eq!(kept.surplus, [0, 1, 3]);
     // Cells without couplings are in no region. A component with a nonzero row sum keeps all vectors.
     let mut a = Arrays::of_tanks([6, 5, 4], &[1]);
     a.center[0] = 1.0;
     for d in 1..3 {
         let face = std::mem::take(&mut a.forward[d][0]);
-        a.center[a.cells.steps()[d]] += face;
+        a.center[a.cells.strides()[d]] += face;
     }
     a.center[7] += 1e-6;
     let regions = a.regions(&subdomains([2, 1, 1])).unwrap();
-    assert_eq!(regions.of[0], NONE);
+    assert_eq!(regions.of_cell[0], NO_REGION);
     // The first column of cells is a singular component, and its vector is dropped. The other cells are divided into
     // two boxes.
     assert_eq!((regions.found, regions.count), (3, 2));
-    assert_eq!([1, 3].map(|i| regions.of[i]), [0, 1]);
+    assert_eq!([1, 3].map(|i| regions.of_cell[i]), [0, 1]);
 }
 
 #[test]
-fn labels_split_at_walls_and_spread() {
+fn walls_split_labels_and_dilation_spreads_them() {
     let a = Arrays::of_tanks([8, 3, 2], &[4]);
     // Label 7 occurs on both sides of the wall and label 2 once; label numbers may have gaps.
     let mut labels = vec![-1; a.cells.count()];
@@ -131,8 +134,8 @@ fn labels_split_at_walls_and_spread() {
     let choice = levelset(Some(&labels));
     let regions = a.regions(&choice).unwrap();
     assert_eq!((regions.found, regions.count), (3, 3));
-    assert_eq!(regions.of[..8], [NONE, NONE, 0, 0, 1, NONE, NONE, 2]);
-    assert!(regions.of[8..].iter().all(|&r| r == NONE));
+    assert_eq!(regions.of_cell[..8], [NO_REGION, NO_REGION, 0, 0, 1, NO_REGION, NO_REGION, 2]);
+    assert!(regions.of_cell[8..].iter().all(|&r| r == NO_REGION));
     // With dilation, labels spread by one layer of cells, but not through the wall. A cell between two labels gets the
     // smaller one.
     labels[5] = 2;
@@ -140,8 +143,8 @@ fn labels_split_at_walls_and_spread() {
     labels[7] = 1;
     let choice = Choice { dilation: true, ..levelset(Some(&labels)) };
     let regions = a.regions(&choice).unwrap();
-    assert_eq!(regions.of[..8], [NONE, 0, 0, 0, 1, 2, 3, 3]);
-    assert_eq!(regions.of[8..16], [NONE, NONE, 0, 0, 1, 2, NONE, 3]);
+    assert_eq!(regions.of_cell[..8], [NO_REGION, 0, 0, 0, 1, 2, 3, 3]);
+    assert_eq!(regions.of_cell[8..16], [NO_REGION, NO_REGION, 0, 0, 1, 2, NO_REGION, 3]);
     // All cells of both tanks have labels: one vector is dropped in each tank.
     let labels: Vec<i32> = (0..a.cells.count()).map(|c| i32::from(c % 8 > 1)).collect();
     let regions = a.regions(&levelset(Some(&labels))).unwrap();
@@ -149,7 +152,7 @@ fn labels_split_at_walls_and_spread() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_regions_are_rejected() {
     let a = Arrays::of_tanks([6, 5, 4], &[]);
     let message = |choice: &Choice| a.regions(choice).unwrap_err().to_string();
     assert_eq!(message(&subdomains([7, 1, 1])), "subdomains_x must be from 1 to nx = 6: each box needs a cell, got 7");
@@ -167,19 +170,19 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn one_phase_has_no_level_set() {
+fn one_phase_has_no_level_set_vector() {
     let a = Arrays::of_tanks([6, 5, 1], &[]);
     let regions = a.regions(&levelset(None)).unwrap();
     assert_eq!((regions.found, regions.count), (1, 0));
 }
 
 #[test]
-fn the_region_dropped_is_of_the_heavy_phase() {
+fn the_dropped_region_is_in_the_heavy_phase() {
     let problem = TwoPhase::new("drops", [9, 8, 7], 1e-3);
     let labels: Vec<i32> = problem.air.iter().map(|&air| i32::from(!air)).collect();
     assert!(problem.air[0] && labels.contains(&1));
     let a = Arrays::of(problem);
     let regions = a.regions(&levelset(Some(&labels))).unwrap();
     assert_eq!((regions.found, regions.count), (2, 1));
-    assert!(regions.of.iter().zip(&labels).all(|(&of, &label)| (of == 0) == (label == 0)));
+    assert!(regions.of_cell.iter().zip(&labels).all(|(&of, &label)| (of == 0) == (label == 0)));
 }

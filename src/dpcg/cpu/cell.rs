@@ -30,12 +30,12 @@
 //! previous steps: in the rows beside its own, it uses only cells of the other colour, which no thread updates in this
 //! plane in the same step.
 
-use super::rows::Rows;
+use super::rows::CellVector;
 use crate::base::isa::for_each_isa;
 use crate::base::number::{Real, power_of_two_below};
 use crate::base::shared::{Number, Shared};
 use crate::base::team::{Me, Point, share};
-use crate::dpcg::cell_grids::{Grid, Hierarchy, Points};
+use crate::dpcg::cell_grids::{Grid, GridMatrix, Hierarchy};
 use crate::error::{Result, reserve, zeroed};
 use crate::stencil::cells::{Cells, SevenPoints};
 use std::cell::Cell;
@@ -48,7 +48,7 @@ const WHAT: &str = "vectors of the multigrid";
 const MIN_TEAM_CELLS: usize = 16_384;
 
 /// The preconditioner. The caller's grid uses f64, the coarse grids use `T`.
-pub struct CellCentred<T> {
+pub struct CellMultigrid<T> {
     hierarchy: Hierarchy<T>,
     sweeps: usize,
     /// Right-hand side and solution of each coarse grid.
@@ -72,7 +72,7 @@ impl<'a> StepCounter<'a> {
 
     /// Executes `steps` steps on each of the first `team` threads. No thread begins a step before its neighbours have
     /// completed the previous step. Ends with a barrier.
-    fn walk(&self, team: usize, steps: usize, mut step: impl FnMut(usize)) {
+    fn run_steps(&self, team: usize, steps: usize, mut step: impl FnMut(usize)) {
         let (me, base) = (self.me, self.steps.get());
         self.steps.set(base + steps);
         if me.index < team {
@@ -92,7 +92,7 @@ impl<'a> StepCounter<'a> {
     }
 }
 
-impl<T: Real + Number> CellCentred<T> {
+impl<T: Real + Number> CellMultigrid<T> {
     /// Computes the hierarchy of A. The coarsest grid has at most `coarsest` cells.
     pub fn new(a: &SevenPoints, sweeps: usize, coarsest: usize) -> Result<Self> {
         let hierarchy = Hierarchy::new(a, coarsest)?;
@@ -111,10 +111,17 @@ impl<T: Real + Number> CellCentred<T> {
     ///
     /// # Safety
     /// From the barrier before this call to the end of the call, no thread may write r, and no other code may use z.
-    pub unsafe fn apply<V: Rows<f64>>(&self, counter: &StepCounter, a: &SevenPoints, r: &V, z: &V, magnitude: f64) {
+    pub unsafe fn apply<V: CellVector<f64>>(
+        &self,
+        counter: &StepCounter,
+        a: &SevenPoints,
+        r: &V,
+        z: &V,
+        magnitude: f64,
+    ) {
         let grids = &self.hierarchy.grids;
         let scale = power_of_two_below(magnitude);
-        let finest = Level { a: Points::finest(a), r, x: z, zeros: &self.zeros, sweeps: self.sweeps };
+        let finest = Level { a: GridMatrix::finest(a), r, x: z, zeros: &self.zeros, sweeps: self.sweeps };
         // SAFETY: each pass ends at a barrier; the functions of `Level` state which rows a thread writes in a pass.
         unsafe {
             let (Some(grid), Some([first_r, first_x])) = (grids.first(), self.vectors.first()) else {
@@ -144,7 +151,7 @@ impl<T: Real + Number> CellCentred<T> {
     ///
     /// # Safety
     /// No other code may use the vectors before the barrier at the end of this function.
-    unsafe fn solve_coarsest<F: Real, V: Rows<F>>(&self, me: Me, count: usize, r: &V, x: &V) {
+    unsafe fn solve_coarsest<F: Real, V: CellVector<F>>(&self, me: Me, count: usize, r: &V, x: &V) {
         if me.index == 0 {
             // SAFETY: guaranteed by the caller.
             let (r, x) = unsafe { (r.row(&(0..count)), x.row_mut(&(0..count))) };
@@ -163,14 +170,14 @@ impl<T: Real + Number> CellCentred<T> {
 
 /// A grid with its vectors.
 struct Level<'a, F, V> {
-    a: Points<'a, F>,
+    a: GridMatrix<'a, F>,
     r: &'a V,
     x: &'a V,
     zeros: &'a [F],
     sweeps: usize,
 }
 
-impl<F: Real, V: Rows<F>> Level<'_, F, V> {
+impl<F: Real, V: CellVector<F>> Level<'_, F, V> {
     /// Returns the number of threads that work on this grid, and the rows j of this thread. These rows consist of whole
     /// coarse rows, which also belong to this thread.
     fn share(&self, me: Me, grid: &Grid<impl Real>) -> (usize, Range<usize>) {
@@ -189,7 +196,7 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// prolongation comes first. In step t, operation `half` is applied to plane t - `half`.
     fn pass(&self, counter: &StepCounter, grid: &Grid<impl Real>, half_sweep: impl Fn(usize, usize, usize)) {
         let ((team, rows), halves) = (self.share(counter.me, grid), 2 * self.sweeps);
-        counter.walk(team, self.a.cells.nz + halves, |t| {
+        counter.run_steps(team, self.a.cells.nz + halves, |t| {
             for half in 0..=halves {
                 let Some(k) = t.checked_sub(half).filter(|&k| k < self.a.cells.nz) else { continue };
                 rows.clone().for_each(|j| half_sweep(half, j, k));
@@ -203,7 +210,7 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// # Safety
     /// A barrier must precede this call. Until the call ends, no other code may use x and `coarse`, and no thread may
     /// write r.
-    unsafe fn descend<T: Real, C: Rows<T>>(&self, counter: &StepCounter, grid: &Grid<T>, coarse: &C, scale: f64) {
+    unsafe fn descend<T: Real, C: CellVector<T>>(&self, counter: &StepCounter, grid: &Grid<T>, coarse: &C, scale: f64) {
         // SAFETY: the written row belongs to this thread. The documentation of this module explains why the rows that
         // it reads are complete.
         self.pass(counter, grid, |half, j, k| unsafe {
@@ -220,7 +227,7 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// # Safety
     /// A barrier must precede this call. Until the call ends, no other code may use x, and no thread may write r or
     /// `e`.
-    unsafe fn ascend<T: Real, C: Rows<T>>(&self, counter: &StepCounter, grid: &Grid<T>, e: &C, scale: f64) {
+    unsafe fn ascend<T: Real, C: CellVector<T>>(&self, counter: &StepCounter, grid: &Grid<T>, e: &C, scale: f64) {
         // SAFETY: the written row belongs to this thread. The documentation of this module explains why the rows that
         // it reads are complete.
         self.pass(counter, grid, |half, j, k| unsafe {
@@ -295,7 +302,7 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// # Safety
     /// The row and its coarse row must belong to this thread. During this call, no thread may write r in this row, or
     /// the neighbouring rows of x.
-    unsafe fn restrict<T: Real, C: Rows<T>>(&self, j: usize, k: usize, grid: &Grid<T>, coarse: &C, scale: f64) {
+    unsafe fn restrict<T: Real, C: CellVector<T>>(&self, j: usize, k: usize, grid: &Grid<T>, coarse: &C, scale: f64) {
         // SAFETY: guaranteed by the caller.
         let (row, x, coarse) =
             unsafe { (self.row(j, k), self.x.row(&self.cells(j, k)), coarse.row_mut(&coarse_row(grid, j, k))) };
@@ -335,7 +342,7 @@ pub struct Row<'a, F> {
 impl<F: Real> Row<'_, F> {
     /// Returns r - (A - D) x in cell i.
     #[inline(always)]
-    fn without_center(&self, x: &[F], i: usize) -> F {
+    fn off_diagonal_residual(&self, x: &[F], i: usize) -> F {
         let mut value = self.r[i];
         if i > 0 {
             value -= self.east[i - 1] * x[i - 1];
@@ -350,8 +357,8 @@ impl<F: Real> Row<'_, F> {
     #[inline(always)]
     fn chunk(&self, out: &mut [F], x: &[F], start: usize) {
         let (n, end) = (out.len(), start + out.len());
-        out[0] = self.without_center(x, start);
-        out[n - 1] = self.without_center(x, end - 1);
+        out[0] = self.off_diagonal_residual(x, start);
+        out[n - 1] = self.off_diagonal_residual(x, end - 1);
         if n < 3 {
             return;
         }

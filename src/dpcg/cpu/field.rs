@@ -19,7 +19,7 @@ impl Field {
     /// Allocates a vector of zeros.
     pub fn new(cells: Cells) -> Result<Self> {
         let guard = cells.plane();
-        Ok(Self { values: Shared::zeroed(cells.count() + 2 * guard)?, guard, steps: cells.steps() })
+        Ok(Self { values: Shared::zeroed(cells.count() + 2 * guard)?, guard, steps: cells.strides() })
     }
 
     /// Returns the values of a range of cells.

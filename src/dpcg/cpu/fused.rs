@@ -24,7 +24,7 @@
 //! 80 bytes per cell (reads v, p, x and 4 matrix entries; writes p, x and q). With another preconditioner, `descend`
 //! computes only r = r - alpha P A p and <r, r>, which moves 24 bytes per cell.
 
-use super::loops::{advance, multiply, over_center, triangle, triangle_of_scaled, weighted_square};
+use super::loops::{advance, horner_step, multiply, over_center, transposed_horner_step, weighted_square};
 use super::state::Vectors;
 use crate::base::loops::{combine, dot};
 use crate::dpcg::backend::Preconditioner;
@@ -72,7 +72,7 @@ pub fn ring_values(order: usize, nx: usize, ny: usize) -> usize {
 impl ThreadState<'_> {
     /// Returns the order of the series (0 for Jacobi), or `None` for other preconditioners.
     pub(super) fn order(&self) -> Option<usize> {
-        match self.k.preconditioner {
+        match self.state.preconditioner {
             Preconditioner::Jacobi => Some(0),
             Preconditioner::Neumann { order } => Some(order),
             _ => None,
@@ -82,35 +82,35 @@ impl ThreadState<'_> {
     /// Returns the rings of this thread, and a row of workspace.
     #[expect(clippy::mut_from_ref, reason = "each thread has its own set")]
     fn rings(&self, order: usize) -> (Rings<'_>, &mut [f64]) {
-        let cells = self.k.pieces.cells;
+        let cells = self.state.pieces.cells;
         let len = ring_values(order, cells.nx, cells.ny);
         // SAFETY: the rings belong to this thread. `descend` and `ascend` each borrow them once, and the borrow ends
         // with the pass.
-        let values = unsafe { self.k.rings.slice_mut(self.me.index * len, len) };
+        let values = unsafe { self.state.rings.slice_mut(self.me.index * len, len) };
         let (values, row) = values.split_at_mut(len - cells.nx);
         (Rings { values, nx: cells.nx, ny: cells.ny }, row)
     }
 
     /// Returns the cells of a row.
     fn cells_of(&self, row: usize) -> Range<usize> {
-        let nx = self.k.pieces.cells.nx;
+        let nx = self.state.pieces.cells.nx;
         row * nx..(row + 1) * nx
     }
 
     /// Returns the rows of this thread.
     fn own_rows(&self) -> Range<usize> {
-        let share = self.k.pieces.share(self.me);
+        let share = self.state.pieces.share(self.me);
         if share.is_empty() {
             return 0..0;
         }
-        self.k.pieces.rows(share.start).start..self.k.pieces.rows(share.end - 1).end
+        self.state.pieces.rows(share.start).start..self.state.pieces.rows(share.end - 1).end
     }
 
     /// Computes r = r - alpha P A p for `rows`, with P A p = q - A Z t. P A p is stored in the row buffer `projected`,
     /// so q is not written to memory. With aggregation, however, q is overwritten by P A p, which the flexible beta
     /// needs.
     fn advance_residual_rows(&self, alpha: f64, rows: Range<usize>, projected: &mut [f64]) {
-        let (k, Vectors { r, q, .. }) = (self.k, self.vectors());
+        let (k, Vectors { r, q, .. }) = (self.state, self.vectors());
         for row in rows {
             let cells = self.cells_of(row);
             // SAFETY: the cells belong to this thread, and no other thread reads them in this step.
@@ -120,7 +120,7 @@ impl ThreadState<'_> {
                 continue;
             };
             projected.copy_from_slice(q);
-            d.subtract(row, k.matrix.couplings(&cells), projected);
+            d.subtract_deflated(row, k.matrix.couplings(&cells), projected);
             combine(r, 1.0, -alpha, projected);
             if matches!(k.preconditioner, Preconditioner::Aggregation { .. }) {
                 q.copy_from_slice(projected);
@@ -131,7 +131,7 @@ impl ThreadState<'_> {
     /// Executes `descend` for a preconditioner that is not fused (`State::unfused`): computes r = r - alpha P A p and
     /// returns <r, r>.
     pub(super) fn fused_update(&mut self, alpha: f64) -> f64 {
-        let (k, r) = (self.k, &self.vectors().r);
+        let (k, r) = (self.state, &self.vectors().r);
         let (_, projected) = self.rings(0);
         let [norm2] = self.sums(|piece| {
             self.advance_residual_rows(alpha, k.pieces.rows(piece), projected);
@@ -146,14 +146,14 @@ impl ThreadState<'_> {
     /// Computes the term v_k, k = `term`, in a row, and stores it in z if `last` is set, otherwise in the rings.
     fn lower_row(&self, rings: &mut Rings, term: usize, row: usize, last: bool) {
         let (Vectors { r, z, .. }, cells) = (self.vectors(), self.cells_of(row));
-        let a = self.k.matrix.couplings(&cells);
+        let a = self.state.matrix.couplings(&cells);
         let [w, _, s, _, b, _] = a.near;
         // SAFETY: r was updated before a barrier or by this thread; z is written in cells of this thread.
         let (r, z) = unsafe { (r.range(&cells), if last { Some(z.range_mut(&cells)) } else { None }) };
         let (below, out) = rings.split(term, row, z);
         match term {
             0 => over_center(out, r, a.center),
-            _ => triangle(out, r, a.center, [w, s, b], below.beside(term - 1, row, false)),
+            _ => horner_step(out, r, a.center, [w, s, b], below.beside(term - 1, row, false)),
         }
     }
 
@@ -161,7 +161,7 @@ impl ThreadState<'_> {
     /// stores <r, M^-1 r> in `rho`.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>, order: usize) -> f64 {
         let own = self.own_rows();
-        let halo = order * self.k.pieces.cells.ny;
+        let halo = order * self.state.pieces.cells.ny;
         // The last `halo` rows of this thread, which other threads read, are updated before the barrier.
         let shared = own.end.saturating_sub(halo).max(own.start);
         let (mut rings, projected) = self.rings(order);
@@ -173,13 +173,13 @@ impl ThreadState<'_> {
             // v_k is needed in the last `order` - k planes before the first row of this thread. If these rows reach
             // back to the first row of the grid (`reaches_grid_end`), no term lacks its preceding rows, so all terms
             // are computed.
-            let planes = (own.start - row).div_ceil(self.k.pieces.cells.ny);
+            let planes = (own.start - row).div_ceil(self.state.pieces.cells.ny);
             let reaches_grid_end = own.start <= halo;
             (0..order).filter(|term| reaches_grid_end || planes + term <= order).for_each(|term| {
                 self.lower_row(&mut rings, term, row, false);
             });
         }
-        let (Vectors { r, z, .. }, pieces) = (self.vectors(), self.k.pieces);
+        let (Vectors { r, z, .. }, pieces) = (self.vectors(), self.state.pieces);
         let [norm2, rho] = self.sums(|piece| {
             let (mut norm2, mut rho) = (0.0, 0.0);
             for row in pieces.rows(piece) {
@@ -189,7 +189,7 @@ impl ThreadState<'_> {
                 (0..order).for_each(|term| self.lower_row(&mut rings, term, row, false));
                 self.lower_row(&mut rings, order, row, true);
                 let cells = self.cells_of(row);
-                let center = self.k.matrix.couplings(&cells).center;
+                let center = self.state.matrix.couplings(&cells).center;
                 // SAFETY: the cells belong to this thread.
                 let (r, v) = unsafe { (r.range(&cells), z.range(&cells)) };
                 norm2 += dot(r, r);
@@ -204,20 +204,20 @@ impl ThreadState<'_> {
     /// Computes the term z_k, k = `term`, in a row, and stores it in `last` if present, otherwise in the rings.
     fn upper_row(&self, rings: &mut Rings, term: usize, row: usize, last: Option<&mut [f64]>) {
         let cells = self.cells_of(row);
-        let a = self.k.matrix.couplings(&cells);
+        let a = self.state.matrix.couplings(&cells);
         let [_, e, _, n, _, t] = a.near;
         // SAFETY: no thread writes v, which is stored in the vector z, during `ascend`.
         let v = unsafe { self.vectors().z.range(&cells) };
         let (below, out) = rings.split(term, row, last);
         match term {
             0 => out.copy_from_slice(v),
-            _ => triangle_of_scaled(out, v, a.center, [e, n, t], below.beside(term - 1, row, true)),
+            _ => transposed_horner_step(out, v, a.center, [e, n, t], below.beside(term - 1, row, true)),
         }
     }
 
     /// Computes q = A p in a piece, and its contribution to Z^T q. Returns its contribution to <p, q>.
     fn multiply_piece(&self, piece: usize) -> f64 {
-        let (k, Vectors { p, q, .. }) = (self.k, self.vectors());
+        let (k, Vectors { p, q, .. }) = (self.state, self.vectors());
         let cells = k.pieces.range(piece);
         // SAFETY: `fused_ascend` has updated p in these cells and their neighbours; q is written in cells of this
         // thread.
@@ -225,7 +225,7 @@ impl ThreadState<'_> {
         multiply(q, k.matrix.couplings(&cells), p);
         if let Some(d) = &k.deflation {
             // SAFETY: the piece belongs to this thread, and is summed once per pass, without interruption.
-            let mut sums = unsafe { d.begin(self.me, piece, true) };
+            let mut sums = unsafe { d.begin_piece(self.me, piece, true) };
             let rows = k.pieces.rows(piece).zip(q.chunks_exact(k.pieces.cells.nx));
             rows.for_each(|(row, q)| sums.add(row, q));
         }
@@ -236,7 +236,7 @@ impl ThreadState<'_> {
     /// alpha and beta. At the start of a solve, it is `None`; then p = z, and x is unchanged. For preconditioners
     /// without a series, `order` is 0, and the vector z contains M^-1 r on entry. Returns <p, P A p>.
     pub(super) fn fused_ascend(&mut self, step: Option<(f64, f64)>, order: usize) -> f64 {
-        let (k, own) = (self.k, self.own_rows());
+        let (k, own) = (self.state, self.own_rows());
         let (pieces, rows) = (k.pieces, k.pieces.cells.rows());
         let ny = pieces.cells.ny;
         let halo = order * ny;

@@ -14,7 +14,7 @@
 //! all planes. A thread solves its rows in plane k after the preceding thread has completed plane k. Meanwhile, the
 //! preceding thread works on plane k + 1. In the backward solve, the last thread begins.
 
-use super::rows::Rows;
+use super::rows::CellVector;
 use crate::base::isa::for_each_isa;
 use crate::base::team::{Me, Point, share};
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, zeroed};
@@ -62,7 +62,7 @@ impl Incomplete {
                 bound += share.abs() * error[m];
             }
             if !(d > bound && d.is_finite()) {
-                return Err(rejected_pivot(d, center, omega, a.cells.place(cell)));
+                return Err(rejected_pivot(d, center, omega, a.cells.indices(cell)));
             }
             inverse[cell] = 1.0 / d;
             error[cell] = bound / d;
@@ -75,7 +75,7 @@ impl Incomplete {
     ///
     /// # Safety
     /// From the barrier before this call to the end of the call, no thread may write r, and no other code may use z.
-    pub unsafe fn apply<V: Rows<f64>>(&self, me: Me, turn: usize, a: &SevenPoints, r: &V, z: &V) {
+    pub unsafe fn apply<V: CellVector<f64>>(&self, me: Me, turn: usize, a: &SevenPoints, r: &V, z: &V) {
         let (ny, nz) = (a.cells.ny, a.cells.nz);
         let team = me.members.min(ny);
         if me.index < team {
@@ -108,10 +108,10 @@ impl Incomplete {
     /// # Safety
     /// The row of z must belong to the calling thread. During this call, no thread may write the rows (j - 1, k) and
     /// (j, k - 1) of z, or the row (j, k) of r.
-    unsafe fn forward<V: Rows<f64>>(&self, a: &SevenPoints, j: usize, k: usize, r: &V, z: &V) {
+    unsafe fn forward<V: CellVector<f64>>(&self, a: &SevenPoints, j: usize, k: usize, r: &V, z: &V) {
         let cells = row_of(a, j, k);
         let [east, north, top] = a.forward;
-        let [_, row, plane] = a.cells.steps();
+        let [_, row, plane] = a.cells.strides();
         let before = |is_inside: bool, step: usize| is_inside.then(|| cells.start - step..cells.end - step);
         // SAFETY: guaranteed by the caller.
         unsafe {
@@ -127,9 +127,9 @@ impl Incomplete {
     /// # Safety
     /// The row of z must belong to the calling thread. During this call, no thread may write the rows (j + 1, k) and
     /// (j, k + 1) of z.
-    unsafe fn backward<V: Rows<f64>>(&self, a: &SevenPoints, j: usize, k: usize, z: &V) {
+    unsafe fn backward<V: CellVector<f64>>(&self, a: &SevenPoints, j: usize, k: usize, z: &V) {
         let cells = row_of(a, j, k);
-        let [_, row, plane] = a.cells.steps();
+        let [_, row, plane] = a.cells.strides();
         let after = |is_inside: bool, step: usize| is_inside.then(|| cells.start + step..cells.end + step);
         // SAFETY: guaranteed by the caller.
         unsafe {
@@ -145,7 +145,7 @@ impl Incomplete {
     ///
     /// # Safety
     /// No thread may write these cells of z while the slices are in use.
-    unsafe fn with<'v, V: Rows<f64>>(
+    unsafe fn with<'v, V: CellVector<f64>>(
         &'v self,
         entries: &'v [f64],
         cells: Option<Range<usize>>,
@@ -164,7 +164,7 @@ impl Incomplete {
 
 /// Returns the couplings of a cell to the preceding cells in x, y and z, and the indices of these cells.
 fn before<'a>(a: &'a SevenPoints, cell: usize) -> impl Iterator<Item = (f64, usize)> + 'a {
-    let (place, steps) = (a.cells.place(cell), a.cells.steps());
+    let (place, steps) = (a.cells.indices(cell), a.cells.strides());
     (0..3).filter(move |&d| place[d] > 0).map(move |d| (a.forward[d][cell - steps[d]], cell - steps[d]))
 }
 

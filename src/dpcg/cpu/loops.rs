@@ -51,7 +51,7 @@ for_each_isa! {
 
     /// Computes u = D^-1 (r - T v), one step of Horner's rule for the Neumann series K r. T contains the couplings to
     /// the preceding neighbours in x, y and z, and `v` the values of these neighbours.
-    fn triangle(u: &mut [f64], r: &[f64], center: &[f64], t: [&[f64]; 3], v: [&[f64]; 3]) {
+    fn horner_step(u: &mut [f64], r: &[f64], center: &[f64], t: [&[f64]; 3], v: [&[f64]; 3]) {
         let n = u.len();
         let [r, center] = cut([r, center], n);
         let [x, y, z] = cut(t, n);
@@ -63,7 +63,7 @@ for_each_isa! {
 
     /// Computes u = v - D^-1 T w, one step of Horner's rule for K^T v. T contains the couplings to the following
     /// neighbours in x, y and z, and `w` the values of these neighbours.
-    fn triangle_of_scaled(u: &mut [f64], v: &[f64], center: &[f64], t: [&[f64]; 3], w: [&[f64]; 3]) {
+    fn transposed_horner_step(u: &mut [f64], v: &[f64], center: &[f64], t: [&[f64]; 3], w: [&[f64]; 3]) {
         let n = u.len();
         let [v, center] = cut([v, center], n);
         let [x, y, z] = cut(t, n);

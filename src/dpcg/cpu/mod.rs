@@ -29,7 +29,7 @@ use crate::base::shared::Shared;
 use crate::base::team::Team;
 use crate::deflation::Solver;
 use crate::deflation::cpu::Projection;
-use crate::deflation::regions::{Choice, RegionCount};
+use crate::deflation::regions::{Choice, RegionCounts};
 use crate::dpcg::backend::{DpcgBackend, Preconditioner, Setup};
 use crate::dpcg::cpu::steps::ThreadState;
 use crate::dpcg::cpu::unfused::UnfusedPreconditioner;
@@ -155,7 +155,7 @@ impl DpcgBackend for Cpu {
         Ok(survey)
     }
 
-    fn find_regions(&mut self, choice: &Choice) -> Result<RegionCount> {
+    fn find_regions(&mut self, choice: &Choice) -> Result<RegionCounts> {
         let matrix = self.state.as_ref().map_or(&self.matrix, |state| &state.matrix).matrix();
         self.found.find_regions(&matrix, choice)
     }

@@ -5,7 +5,7 @@ use crate::base::shared::{Number, Shared};
 use std::ops::Range;
 
 /// A vector with one value per cell, in natural order.
-pub trait Rows<T> {
+pub trait CellVector<T> {
     /// Returns the values of a range of cells.
     ///
     /// # Safety
@@ -20,7 +20,7 @@ pub trait Rows<T> {
     unsafe fn row_mut(&self, cells: &Range<usize>) -> &mut [T];
 }
 
-impl Rows<f64> for Field {
+impl CellVector<f64> for Field {
     unsafe fn row(&self, cells: &Range<usize>) -> &[f64] {
         // SAFETY: guaranteed by the caller.
         unsafe { self.range(cells) }
@@ -32,7 +32,7 @@ impl Rows<f64> for Field {
     }
 }
 
-impl<T: Number> Rows<T> for Shared<T> {
+impl<T: Number> CellVector<T> for Shared<T> {
     unsafe fn row(&self, cells: &Range<usize>) -> &[T] {
         // SAFETY: guaranteed by the caller.
         unsafe { self.slice(cells.start, cells.len()) }

@@ -16,7 +16,7 @@ impl SolveSteps for ThreadState<'_> {
             seen.inspect_row(self.caller.input_name, b, largest(b), row, true);
             seen.inspect_row("x", x, largest(x), row, false);
         }
-        self.k.observed.inputs(self.me, &seen, self.caller.input_name, |_| ())
+        self.state.observed.inputs(self.me, &seen, self.caller.input_name, |_| ())
     }
 
     fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
@@ -37,7 +37,7 @@ impl SolveSteps for ThreadState<'_> {
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
-        self.k.singular.worst(self.me, &self.k.pieces.share(self.me), &self.vectors().b)
+        self.state.singular.worst(self.me, &self.state.pieces.share(self.me), &self.vectors().b)
     }
 
     fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
@@ -50,7 +50,7 @@ impl SolveSteps for ThreadState<'_> {
     /// Computes x = x^ + Z E^-1 Z^T (b - A x^), and returns max |x_i|. On entry, x contains x^, the solution of P A x^
     /// = P b (Tang, Nabben, Vuik and Erlangga 2009). Without deflation, x is unchanged.
     fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
-        if self.k.deflation.is_some() {
+        if self.state.deflation.is_some() {
             let q = &self.vectors().q;
             self.residual_to(q);
             self.add_deflated_part(q);

@@ -6,7 +6,7 @@
 //! threads.
 
 use super::field::Field;
-use super::loops::{multiply, over_center, residual, triangle, triangle_of_scaled};
+use super::loops::{horner_step, multiply, over_center, residual, transposed_horner_step};
 use super::state::{State, Vectors};
 use crate::base::loops::{combine, dot, largest};
 use crate::base::reduce::{Reduce, max_abs};
@@ -27,7 +27,7 @@ use std::time::Instant;
 
 /// State of one thread during a run.
 pub struct ThreadState<'a> {
-    pub(super) k: &'a State,
+    pub(super) state: &'a State,
     pub(super) me: Me<'a>,
     pub(super) caller: &'a CallerArrays<'a>,
     /// Observer of the caller on thread 0; `None` on all other threads.
@@ -42,9 +42,14 @@ pub struct ThreadState<'a> {
 }
 
 impl<'a> ThreadState<'a> {
-    pub fn new(k: &'a State, me: Me<'a>, caller: &'a CallerArrays<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
+    pub fn new(
+        state: &'a State,
+        me: Me<'a>,
+        caller: &'a CallerArrays<'a>,
+        observer: Option<&'a mut dyn Observer>,
+    ) -> Self {
         Self {
-            k,
+            state,
             me,
             caller,
             observer,
@@ -56,7 +61,7 @@ impl<'a> ThreadState<'a> {
     }
 
     pub(super) fn vectors(&self) -> &'a Vectors {
-        &self.k.vectors
+        &self.state.vectors
     }
 
     fn vector(&self, id: VectorId) -> &'a Field {
@@ -66,18 +71,18 @@ impl<'a> ThreadState<'a> {
 
     /// Calls `f` with the cells of each piece of this thread.
     pub(super) fn each(&self, mut f: impl FnMut(Range<usize>)) {
-        self.k.pieces.share(self.me).for_each(|piece| f(self.k.pieces.range(piece)));
+        self.state.pieces.share(self.me).for_each(|piece| f(self.state.pieces.range(piece)));
     }
 
     /// Returns the rows of this thread and the cells of each row.
     pub(super) fn rows(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<'a> {
-        let (pieces, nx) = (self.k.pieces, self.k.pieces.cells.nx);
+        let (pieces, nx) = (self.state.pieces, self.state.pieces.cells.nx);
         let rows = pieces.share(self.me).flat_map(move |piece| pieces.rows(piece));
         rows.map(move |row| (row, row * nx..(row + 1) * nx))
     }
 
     pub(super) fn input(&self, row: usize) -> &'a [f64] {
-        self.caller.input(row, self.k.pieces.cells.nx)
+        self.caller.input(row, self.state.pieces.cells.nx)
     }
 
     /// Returns a row of the caller's output array, which contains the initial guess before a solve.
@@ -86,19 +91,19 @@ impl<'a> ThreadState<'a> {
     /// The row must belong to a piece of this thread, and no other slice of it may be in use.
     pub(super) unsafe fn output(&self, row: usize) -> &'a mut [f64] {
         // SAFETY: nothing else uses this row, as the caller guarantees.
-        unsafe { self.caller.output(row, self.k.pieces.cells.nx) }
+        unsafe { self.caller.output(row, self.state.pieces.cells.nx) }
     }
 
     /// Begins a reduction over the pieces.
     pub(super) fn reduction<const N: usize>(&self) -> Reduce<'a, N> {
         self.reductions.set(self.reductions.get() + 1);
-        self.k.vectors.partials.reduce(self.reductions.get(), self.k.pieces.count())
+        self.state.vectors.partials.reduce(self.reductions.get(), self.state.pieces.count())
     }
 
     /// Stores the partial results `of(piece)` for the pieces of this thread.
     fn store_partials<const N: usize>(&self, mut of: impl FnMut(usize) -> [f64; N]) -> Reduce<'a, N> {
         let partials = self.reduction();
-        for piece in self.k.pieces.share(self.me) {
+        for piece in self.state.pieces.share(self.me) {
             // SAFETY: the piece belongs to this thread.
             unsafe { partials.store(piece, of(piece)) };
         }
@@ -112,7 +117,7 @@ impl<'a> ThreadState<'a> {
 
     /// Returns the sum of `of(cells)` over all pieces.
     pub(super) fn sum(&self, mut of: impl FnMut(Range<usize>) -> f64) -> f64 {
-        self.sums(|piece| [of(self.k.pieces.range(piece))])[0]
+        self.sums(|piece| [of(self.state.pieces.range(piece))])[0]
     }
 
     pub(super) fn dot(&self, a: &Field, b: &Field) -> f64 {
@@ -122,7 +127,7 @@ impl<'a> ThreadState<'a> {
 
     /// Computes out = b - A x; returns <out, out>.
     pub(super) fn residual_to(&self, out: &Field) -> f64 {
-        let k = self.k;
+        let k = self.state;
         self.me.barrier();
         self.sum(|cells| {
             // SAFETY: the code reads x, b and the matrix, and writes cells of this thread.
@@ -141,7 +146,7 @@ impl<'a> ThreadState<'a> {
         self.me.barrier();
         self.each(|cells| {
             // SAFETY: the code reads v and the matrix, and writes cells of this thread.
-            unsafe { multiply(to.range_mut(&cells), self.k.matrix.couplings(&cells), v.around(&cells)) };
+            unsafe { multiply(to.range_mut(&cells), self.state.matrix.couplings(&cells), v.around(&cells)) };
         });
     }
 
@@ -157,26 +162,26 @@ impl<'a> ThreadState<'a> {
         let start = Instant::now();
         let g = d.solve(self.me);
         if self.me.index == 0 {
-            self.k.coarse_nanos.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            self.state.coarse_nanos.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
         }
-        d.product(g)
+        d.dot_with_t(g)
     }
 
     /// Computes v = P v with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009). Without deflation, P is the
     /// identity.
     pub(super) fn project(&self, v: &Field) {
-        let Some(d) = &self.k.deflation else { return };
+        let Some(d) = &self.state.deflation else { return };
         self.solve_coarse(d, v);
         for (row, cells) in self.rows() {
             // SAFETY: the cells belong to this thread, and no other thread reads them in this step.
-            d.subtract(row, self.k.matrix.couplings(&cells), unsafe { v.range_mut(&cells) });
+            d.subtract_deflated(row, self.state.matrix.couplings(&cells), unsafe { v.range_mut(&cells) });
         }
     }
 
     /// Computes x = x^ + Z E^-1 Z^T r, where x contains x^ on entry. If x^ solves P A x^ = P b and r = b - A x^, then x
     /// solves A x = b.
     pub(super) fn add_deflated_part(&self, r: &Field) {
-        let Some(d) = &self.k.deflation else { return };
+        let Some(d) = &self.state.deflation else { return };
         self.solve_coarse(d, r);
         for (row, cells) in self.rows() {
             // SAFETY: the cells belong to this thread, and no other thread reads them in this step.
@@ -187,7 +192,7 @@ impl<'a> ThreadState<'a> {
     /// Computes z = D^-1 r.
     fn jacobi(&self, z: &Field) {
         self.each(|cells| {
-            let center = self.k.matrix.couplings(&cells).center;
+            let center = self.state.matrix.couplings(&cells).center;
             // SAFETY: the cells belong to this thread, and no other thread reads them in this step.
             unsafe { over_center(z.range_mut(&cells), self.vectors().r.range(&cells), center) };
         });
@@ -196,8 +201,8 @@ impl<'a> ThreadState<'a> {
     /// Computes z = M^-1 r with the preconditioner in `State::unfused`. Returns <r, z> if the preconditioner computes
     /// it.
     fn apply_unfused(&mut self) -> Option<f64> {
-        let unfused = self.k.unfused.as_ref()?;
-        let (Vectors { r, z, .. }, a) = (self.vectors(), self.k.matrix.matrix());
+        let unfused = self.state.unfused.as_ref()?;
+        let (Vectors { r, z, .. }, a) = (self.vectors(), self.state.matrix.matrix());
         self.me.barrier();
         // SAFETY: between the barrier above and the end of this call, no thread writes r, and only this call uses z.
         unsafe { unfused.apply(&mut self.applications, self.me, &a, (r, z), self.norm2.sqrt()) }
@@ -232,7 +237,7 @@ impl VectorSteps for ThreadState<'_> {
     fn largest(&mut self, v: VectorId) -> f64 {
         let v = self.vector(v);
         // SAFETY: the cells belong to this thread, and no other thread writes them.
-        let partials = self.store_partials(|piece| [largest(unsafe { v.range(&self.k.pieces.range(piece)) })]);
+        let partials = self.store_partials(|piece| [largest(unsafe { v.range(&self.state.pieces.range(piece)) })]);
         max_abs(partials.all(Some(self.me))[0])
     }
 
@@ -242,7 +247,7 @@ impl VectorSteps for ThreadState<'_> {
             Iterate::Zero => self.combine(VectorId::R, 0.0, &[(1.0, VectorId::B)]),
             Iterate::X => {
                 self.norm2 = self.residual_to(r);
-                if self.k.deflation.is_none() {
+                if self.state.deflation.is_none() {
                     return self.norm2;
                 }
             }
@@ -252,23 +257,23 @@ impl VectorSteps for ThreadState<'_> {
     }
 
     fn observe(&mut self, event: Event) -> bool {
-        self.k.observed.report(self.me, self.observer.as_deref_mut(), event)
+        self.state.observed.report(self.me, self.observer.as_deref_mut(), event)
     }
 }
 
 impl PcgSteps for ThreadState<'_> {
     fn properties(&self) -> Properties {
-        let deflates = self.k.deflation.is_some();
+        let deflates = self.state.deflation.is_some();
         // With aggregation, M depends on r, so flexible CG is used. Its beta needs P A p for the last direction p,
         // which is stored in q.
-        let flexible = matches!(self.k.preconditioner, Preconditioner::Aggregation { .. });
+        let flexible = matches!(self.state.preconditioner, Preconditioner::Aggregation { .. });
         let beta = if flexible { Beta::Flexible } else { Beta::Fixed };
-        Properties { deflates, centers: !deflates, beta, ..Properties::default() }
+        Properties { deflates, omits_projection: !deflates, beta, ..Properties::default() }
     }
 
     fn precondition(&mut self) -> f64 {
         let Vectors { r, z, .. } = self.vectors();
-        match self.k.preconditioner {
+        match self.state.preconditioner {
             // SAFETY: the cells belong to this thread, and no other thread reads them in this step.
             Preconditioner::None => self.each(|cells| unsafe { z.range_mut(&cells).copy_from_slice(r.range(&cells)) }),
             Preconditioner::Jacobi => self.jacobi(z),
@@ -290,13 +295,13 @@ impl PcgSteps for ThreadState<'_> {
     }
 
     fn means(&mut self, v: VectorId, to: Means) {
-        self.k.singular.change(self.me, &self.k.pieces.share(self.me), self.vector(v), to);
+        self.state.singular.change_means(self.me, &self.state.pieces.share(self.me), self.vector(v), to);
     }
 
     fn square_of_means(&mut self) -> f64 {
-        let (k, r) = (self.k, &self.vectors().r);
+        let (k, r) = (self.state, &self.vectors().r);
         let center = |cell: usize, len: usize| k.matrix.couplings(&(cell..cell + len)).center;
-        k.singular.square(self.me, &k.pieces.share(self.me), r, center)
+        k.singular.square_of_means(self.me, &k.pieces.share(self.me), r, center)
     }
 
     /// Computes q = P A p and returns <p, q>.
@@ -309,18 +314,18 @@ impl PcgSteps for ThreadState<'_> {
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         match (self.order(), alpha) {
-            (Some(order), _) if self.k.fused => self.fused_descend(alpha, order),
-            (None, Some(alpha)) if self.k.fused => self.fused_update(alpha),
+            (Some(order), _) if self.state.fused => self.fused_descend(alpha, order),
+            (None, Some(alpha)) if self.state.fused => self.fused_update(alpha),
             _ => unfused_descend(self, alpha),
         }
     }
 
     fn preconditioned_square(&mut self) -> f64 {
-        if self.k.fused && self.order().is_some() { self.rho } else { self.precondition() }
+        if self.state.fused && self.order().is_some() { self.rho } else { self.precondition() }
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        if self.k.fused { self.fused_ascend(step, self.order().unwrap_or(0)) } else { unfused_ascend(self, step) }
+        if self.state.fused { self.fused_ascend(step, self.order().unwrap_or(0)) } else { unfused_ascend(self, step) }
     }
 }
 
@@ -340,12 +345,12 @@ impl<'a> SeriesSteps for Series<'a, '_> {
         let member = self.0;
         member.me.barrier();
         member.each(|cells| {
-            let a = member.k.matrix.couplings(&cells);
+            let a = member.state.matrix.couplings(&cells);
             let [w, _, s, _, b, _] = a.near;
             // SAFETY: no thread writes r or `from` before the next barrier; the cells of `to` belong to this thread.
             unsafe {
                 let (to, r) = (to.range_mut(&cells), member.vectors().r.range(&cells));
-                triangle(to, r, a.center, [w, s, b], from.before(&cells));
+                horner_step(to, r, a.center, [w, s, b], from.before(&cells));
             }
         });
         Ok(())
@@ -355,12 +360,12 @@ impl<'a> SeriesSteps for Series<'a, '_> {
         let member = self.0;
         member.me.barrier();
         member.each(|cells| {
-            let a = member.k.matrix.couplings(&cells);
+            let a = member.state.matrix.couplings(&cells);
             let [_, e, _, n, _, t] = a.near;
             // SAFETY: no thread writes v or `from` before the next barrier; the cells of `to` belong to this thread.
             unsafe {
                 let (to, v) = (to.range_mut(&cells), v.range(&cells));
-                triangle_of_scaled(to, v, a.center, [e, n, t], from.after(&cells));
+                transposed_horner_step(to, v, a.center, [e, n, t], from.after(&cells));
             }
         });
         Ok(())

@@ -33,6 +33,6 @@ pub fn all_rows() -> bool {
 }
 
 /// Returns whether a count agrees with its golden value: within 1 up to 100 iterations, and within 1 % above.
-pub fn as_golden(count: usize, golden: usize) -> bool {
+pub fn agrees_with_golden(count: usize, golden: usize) -> bool {
     count.abs_diff(golden) <= if golden <= 100 { 1 } else { golden / 100 }
 }

@@ -1,11 +1,11 @@
 //! Preconditioners whose application is not fused with the passes of PCG.
 
-use super::cell::{CellCentred, StepCounter};
+use super::cell::{CellMultigrid, StepCounter};
 use super::field::Field;
 use super::incomplete::Incomplete;
-use super::vertex::Vertex;
+use super::vertex::VertexMultigrid;
 use crate::aggregation::cpu::{CoarseMethod, Cycle};
-use crate::aggregation::{COARSEST, Choices, Hierarchy, Kept, Ordered, Rules};
+use crate::aggregation::{COARSEST, CycleParameters, Hierarchy, KeptAggregates, Ordered, Rules};
 use crate::base::number::{Real, power_of_two_below};
 use crate::base::shared::Number;
 use crate::base::team::{Me, Team};
@@ -20,13 +20,13 @@ pub enum UnfusedPreconditioner {
     /// An incomplete Cholesky factorization.
     Incomplete(Incomplete),
     /// Multigrid with vertex coarsening; coarse grids in single precision.
-    Vertex32(Vertex<f32>),
+    Vertex32(VertexMultigrid<f32>),
     /// Multigrid with vertex coarsening; double precision.
-    Vertex64(Vertex<f64>),
+    Vertex64(VertexMultigrid<f64>),
     /// Multigrid with cell coarsening; coarse grids in single precision.
-    Cell32(CellCentred<f32>),
+    Cell32(CellMultigrid<f32>),
     /// Multigrid with cell coarsening; double precision.
-    Cell64(CellCentred<f64>),
+    Cell64(CellMultigrid<f64>),
     /// Multigrid by aggregation; single precision.
     Aggregates32(Cycle<f32>),
     /// Multigrid by aggregation; double precision.
@@ -56,7 +56,7 @@ impl UnfusedPreconditioner {
         a: &SevenPoints,
         team: &mut Team,
     ) -> Result<Option<Self>> {
-        let mut kept = Kept::default();
+        let mut kept = KeptAggregates::default();
         let previous = match preconditioner {
             Preconditioner::Multigrid { vertex: true, .. } => previous,
             // The previous preconditioner, except its aggregates, is freed before a new one is allocated.
@@ -71,9 +71,11 @@ impl UnfusedPreconditioner {
                 vertex(previous, (a.cells, sweeps), single, a, team)?
             }
             Preconditioner::Multigrid { sweeps, coarsest, single: true, .. } => {
-                Self::Cell32(CellCentred::new(a, sweeps, coarsest)?)
+                Self::Cell32(CellMultigrid::new(a, sweeps, coarsest)?)
             }
-            Preconditioner::Multigrid { sweeps, coarsest, .. } => Self::Cell64(CellCentred::new(a, sweeps, coarsest)?),
+            Preconditioner::Multigrid { sweeps, coarsest, .. } => {
+                Self::Cell64(CellMultigrid::new(a, sweeps, coarsest)?)
+            }
             Preconditioner::Aggregation { passes, single: true, zero_row_sum } => {
                 Self::Aggregates32(aggregated((a, zero_row_sum), passes, kept, team)?)
             }
@@ -120,11 +122,11 @@ impl UnfusedPreconditioner {
     }
 
     /// Returns the aggregates for reuse with the next matrix.
-    fn into_kept(self) -> Kept {
+    fn into_kept(self) -> KeptAggregates {
         match self {
             Self::Aggregates32(cycle) => cycle.into_kept(),
             Self::Aggregates64(cycle) => cycle.into_kept(),
-            _ => Kept::default(),
+            _ => KeptAggregates::default(),
         }
     }
 
@@ -154,15 +156,15 @@ impl UnfusedPreconditioner {
 fn aggregated<V: Real + Number>(
     (a, zero_row_sum): (&SevenPoints, f64),
     passes: usize,
-    kept: Kept,
+    kept: KeptAggregates,
     team: &Team,
 ) -> Result<Cycle<V>> {
     let scale = power_of_two_below(a.center.iter().fold(0.0, |most: f64, center| most.max(*center))).recip();
     let workers = &mut Workers::new(team.members());
     let couplings = Couplings::of_cells(a, scale, zero_row_sum)?;
     let hierarchy = Hierarchy::reusing(couplings, scale, &Rules::passes(passes), (COARSEST, kept), workers)?;
-    let colours = (0..a.cells.count()).map(|cell| (a.cells.place(cell).iter().sum::<usize>() % 2) as u32);
-    Cycle::keeping(hierarchy, &Choices::PARALLEL, Some(Ordered::coloured::<2>(colours)?), workers)
+    let colours = (0..a.cells.count()).map(|cell| (a.cells.indices(cell).iter().sum::<usize>() % 2) as u32);
+    Cycle::keeping_aggregates(hierarchy, &CycleParameters::PARALLEL, Some(Ordered::coloured::<2>(colours)?), workers)
 }
 
 /// Computes z = M^-1 r, one cycle of multigrid by aggregation.
@@ -194,8 +196,8 @@ fn vertex(
             // The previous preconditioner is freed before a new one is allocated.
             drop(other);
             match single {
-                true => UnfusedPreconditioner::Vertex32(Vertex::new(cells, sweeps, members)?),
-                false => UnfusedPreconditioner::Vertex64(Vertex::new(cells, sweeps, members)?),
+                true => UnfusedPreconditioner::Vertex32(VertexMultigrid::new(cells, sweeps, members)?),
+                false => UnfusedPreconditioner::Vertex64(VertexMultigrid::new(cells, sweeps, members)?),
             }
         }
     };

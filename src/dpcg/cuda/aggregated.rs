@@ -1,14 +1,14 @@
 //! Preconditioner by aggregation-based multigrid on a device (docs/theory/aggregation.md), with one row per cell. M is
 //! a fixed matrix.
 
-use super::multigrid::Scale;
-use super::source::Source;
+use super::source::DeviceMatrix;
 use crate::aggregation::Rules;
 use crate::aggregation::cuda::{Engine, Shape};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
-use crate::cuda::launch::aggregation::{Couplings, Level};
-use crate::cuda::launch::{Address, CellCouplingsArgs, CycleTransferArgs, Sum};
+use crate::cuda::launch::aggregation::Couplings;
+use crate::cuda::launch::{Address, CellCouplingsArgs, Sum};
+use crate::cuda::vectors::Scale;
 use crate::error::Result;
 
 /// Largest number of couplings per cell.
@@ -21,12 +21,12 @@ impl Aggregated {
     /// Builds the preconditioner for `scale` times the matrix. Reuses the memory of the previous preconditioner.
     pub fn new(
         stream: &Stream,
-        source: &Source,
+        source: &DeviceMatrix,
         (scale, zero_row_sum): (f64, f64),
         (passes, single): (usize, bool),
         before: Option<Self>,
     ) -> Result<Self> {
-        let shape = Shape { rows: source.of.count(), row: MOST_COUPLINGS };
+        let shape = Shape { rows: source.of.count(), entries: MOST_COUPLINGS * source.of.count() };
         let take = |c: &Couplings| {
             let (cells, m) = (source.cells, source.m);
             launch::cell_couplings(stream, &CellCouplingsArgs { cells, m, scale, zero_row_sum, c: *c })
@@ -37,15 +37,7 @@ impl Aggregated {
 
     /// Computes z = M^-1 r and <r, z>.
     pub fn apply(&self, stream: &Stream, scale: &Scale, (r, z): (Address, Address), sum: Sum) -> Result<()> {
-        let launched = self.0.launched();
-        let Level { step, r: of_r, start, z: of_z, rows, .. } = *launched.first();
-        let count = i64::from(rows);
-        scale.find(stream, r, count)?;
-        let (scales, factor) = (scale.scales, launched.scale());
-        let a = CycleTransferArgs { count, r, z, scales, step, of_r, start, of_z, factor, sum };
-        launch::take_cells(stream, launched.single(), &a)?;
-        launched.apply(stream)?;
-        launch::give_cells(stream, launched.single(), &a)
+        self.0.apply(stream, scale, (r, z), sum)
     }
 
     /// Returns the number of aggregates reused from the previous matrix.
@@ -54,7 +46,7 @@ impl Aggregated {
     }
 
     #[cfg(test)]
-    pub fn levels(&self) -> &[Level] {
+    pub fn levels(&self) -> &[crate::cuda::launch::aggregation::Level] {
         self.0.launched().levels()
     }
 

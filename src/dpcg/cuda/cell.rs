@@ -3,16 +3,17 @@
 
 use super::cell_grids::{Grid, make};
 use super::dense::Dense;
-use super::multigrid::{GridsAndInverse, Scale};
-use super::source::Source;
+use super::multigrid::GridsAndInverse;
+use super::source::DeviceMatrix;
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, CellArgs, DenseArgs, PairArgs};
+use crate::cuda::launch::{Address, CellArgs, DenseArgs, GridTransferArgs};
+use crate::cuda::vectors::Scale;
 use crate::error::Result;
 
 /// The preconditioner: one V-cycle that starts from zero.
-pub struct CellCentred {
+pub struct CellMultigrid {
     sweeps: usize,
     single: bool,
     /// Power of two by which coarse matrices are multiplied.
@@ -22,12 +23,12 @@ pub struct CellCentred {
     inverse: Dense,
 }
 
-impl CellCentred {
+impl CellMultigrid {
     /// Builds the preconditioner. Coarse matrices are multiplied by `scale`. `single`: coarse grids use f32.
     pub fn new(
         pool: &mut Pool,
         stream: &Stream,
-        source: &Source,
+        source: &DeviceMatrix,
         (scalars, scale): (Address, f64),
         single: bool,
         (sweeps, coarsest): (usize, usize),
@@ -43,7 +44,7 @@ impl CellCentred {
     }
 
     /// Computes z = M^-1 r.
-    pub fn apply(&self, stream: &Stream, source: &Source, scale: &Scale, r: Address, z: Address) -> Result<()> {
+    pub fn apply(&self, stream: &Stream, source: &DeviceMatrix, scale: &Scale, r: Address, z: Address) -> Result<()> {
         let m = source.m;
         let forward = [m.east, m.north, m.top];
         let finest = CellArgs { cells: source.cells, center: m.center, forward, r, x: z, colour: 0, from_zero: 0 };
@@ -87,11 +88,11 @@ impl CellCentred {
 
     /// Returns the arguments of the transfer between `fine` and coarse grid l. Residuals of the finest grid are scaled
     /// for the coarse grids.
-    fn pair(&self, fine: &CellArgs, l: usize, of_coarse: Address, scale: &Scale) -> PairArgs {
+    fn pair(&self, fine: &CellArgs, l: usize, coarse_vector: Address, scale: &Scale) -> GridTransferArgs {
         let grid = &self.grids[l];
         let ratio = grid.ratio.map(|n| n as i32);
         let (scales, factor) = if l == 0 { (scale.scales, self.scale) } else { (0, 1.0) };
-        PairArgs { fine: *fine, coarse: grid.arguments.cells, ratio, unused: 0, of_coarse, scales, factor }
+        GridTransferArgs { fine: *fine, coarse: grid.arguments.cells, ratio, unused: 0, coarse_vector, scales, factor }
     }
 
     /// Restricts the residual of `fine` to coarse grid l: each coarse value is the sum over its fine cells. Only red

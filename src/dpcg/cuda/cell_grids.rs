@@ -2,8 +2,8 @@
 //! chooses the directions to coarsen from their strengths.
 
 use super::dense::Dense;
-use super::multigrid::{GRIDS, GridsAndInverse, Maker};
-use super::source::Source;
+use super::multigrid::{GRIDS, GridSetup, GridsAndInverse};
+use super::source::DeviceMatrix;
 use crate::cuda::arrays::{Padded, Pool, box_of};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
@@ -41,12 +41,12 @@ impl Grid {
 pub fn make(
     pool: &mut Pool,
     stream: &Stream,
-    source: &Source,
+    source: &DeviceMatrix,
     (scalars, scale): (Address, f64),
     single: bool,
     coarsest: usize,
 ) -> Result<GridsAndInverse<Grid>> {
-    let maker = Maker::new(pool, stream, source, (scalars, scale), single)?;
+    let maker = GridSetup::new(pool, stream, source, (scalars, scale), single)?;
     launch::row_sums_of_finest(stream, &arguments(&maker, None, 0))?;
     let mut grids: Vec<Grid> = Vec::new();
     while grids.last().map_or(source.of, |grid| grid.of).count() > coarsest.min(Dense::MOST) {
@@ -54,12 +54,12 @@ pub fn make(
         push(&mut grids, grid, GRIDS)?;
     }
     let inverse = invert(&maker, pool, grids.last(), grids.len())?;
-    maker.made(pool, grids, inverse)
+    maker.finish(pool, grids, inverse)
 }
 
 /// Returns the arguments of the setup kernels for coarse grid l - 1, or for the caller's grid if l = 0. The fields of
 /// the next grid are zero.
-fn arguments(maker: &Maker, grid: Option<&Grid>, l: usize) -> CellGridArgs {
+fn arguments(maker: &GridSetup, grid: Option<&Grid>, l: usize) -> CellGridArgs {
     let m = maker.source.m;
     let (cells, forward, center) = match grid {
         Some(grid) => (grid.arguments.cells, grid.arguments.forward, grid.arguments.center),
@@ -80,12 +80,12 @@ fn arguments(maker: &Maker, grid: Option<&Grid>, l: usize) -> CellGridArgs {
 }
 
 /// Makes coarse grid l from the previous grid `fine`. The strengths of `fine` must be those that were computed last.
-fn coarsen(maker: &Maker, pool: &mut Pool, fine: Option<&Grid>, l: usize) -> Result<Grid> {
+fn coarsen(maker: &GridSetup, pool: &mut Pool, fine: Option<&Grid>, l: usize) -> Result<Grid> {
     let (stream, single) = (maker.stream, maker.single);
     let [x, y, z, _] = maker.fetch_strengths()?;
     let of = fine.map_or(maker.source.of, |grid| grid.of);
     let ratio = cell_ratio(of, [x, y, z]);
-    let grid = Grid::zeroed(pool, stream, coarse_cells(of, ratio), ratio, maker.value())?;
+    let grid = Grid::zeroed(pool, stream, coarse_cells(of, ratio), ratio, maker.value_bytes())?;
     let a = CellGridArgs {
         coarse: grid.arguments.cells,
         ratio: ratio.map(|n| n as i32),
@@ -103,7 +103,7 @@ fn coarsen(maker: &Maker, pool: &mut Pool, fine: Option<&Grid>, l: usize) -> Res
 }
 
 /// Returns the inverse of the matrix of coarse grid l - 1, or of the caller's matrix if l = 0.
-fn invert(maker: &Maker, pool: &mut Pool, grid: Option<&Grid>, l: usize) -> Result<Dense> {
+fn invert(maker: &GridSetup, pool: &mut Pool, grid: Option<&Grid>, l: usize) -> Result<Dense> {
     let CellGridArgs { cells, center, forward: [c, ..], excess, factor, .. } = arguments(maker, grid, l);
     let stride = grid.map_or(maker.source.stride(), |grid| grid.arrays.stride());
     let a = CoarsestArgs { cells, c, c_stride: stride as i64, center, factor, excess, ..CoarsestArgs::default() };

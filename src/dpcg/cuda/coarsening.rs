@@ -1,15 +1,15 @@
 //! Setup of multigrid with vertex coarsening on the device (Dendy 1982; kernels/dpcg/coarsening.cuh). The host chooses
 //! the directions to coarsen from their strengths.
 
-use super::multigrid::{GRIDS, GridsAndInverse, Maker};
-use super::source::Source;
+use super::multigrid::{GRIDS, GridSetup, GridsAndInverse};
+use super::source::DeviceMatrix;
 use crate::cuda::arrays::{Padded, Pool, box_of};
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{Address, CellBox, CoarseningArgs, CoarsestArgs, Strides};
 use crate::error::{Result, push};
 use crate::stencil::cells::Cells;
-use crate::stencil::coarsening::{COARSEST, CUBE, FACES, SEMI, coarse_cells, directions};
+use crate::stencil::coarsening::{COARSEST, CUBE, FACES, SEMICOARSENING_RATIO, coarse_cells, coarsened_directions};
 
 /// A grid with a smoother, and the transfer to the next coarser grid.
 pub struct Grid {
@@ -44,7 +44,7 @@ impl Conductances {
     }
 
     /// Describes the conductances of `scale` times the caller's matrix, c = -scale a.
-    fn of_matrix(source: &Source, scale: f64) -> Self {
+    fn of_matrix(source: &DeviceMatrix, scale: f64) -> Self {
         Self { at: source.m.east, stride: source.stride(), per_coupling: -scale, own: None }
     }
 }
@@ -129,7 +129,7 @@ struct Slabs {
 impl Slabs {
     /// Plans the memory of a coarsening step. The weights and then the cubes are stored in the pool's workspace, behind
     /// the row sums of the grids with odd numbers. This workspace is the memory of the solver's vectors.
-    fn plan(maker: &Maker, pool: &mut Pool, odd: Cells, coarse: Cells, weights: usize) -> Result<Self> {
+    fn plan(maker: &GridSetup, pool: &mut Pool, odd: Cells, coarse: Cells, weights: usize) -> Result<Self> {
         let (weights, plane) = (8 * weights, 8 * CUBE_ENTRIES * coarse.plane());
         let before = (maker.excess[1] - maker.excess[0]) as usize + 8 * odd.count();
         let left = pool.workspace().bytes - before;
@@ -168,17 +168,17 @@ impl Slabs {
 pub fn make(
     pool: &mut Pool,
     stream: &Stream,
-    source: &Source,
+    source: &DeviceMatrix,
     scalars: Address,
     scale: f64,
     single: bool,
 ) -> Result<GridsAndInverse<Grid>> {
-    let maker = Maker::new(pool, stream, source, (scalars, scale), single)?;
+    let maker = GridSetup::new(pool, stream, source, (scalars, scale), single)?;
     let mut matrix = match single {
-        true => Matrix::zeroed(pool, stream, source.of, FACES.len(), maker.value())?,
-        false => Matrix::with(Conductances::of_matrix(source, scale), pool, stream, source.of, maker.value())?,
+        true => Matrix::zeroed(pool, stream, source.of, FACES.len(), maker.value_bytes())?,
+        false => Matrix::with(Conductances::of_matrix(source, scale), pool, stream, source.of, maker.value_bytes())?,
     };
-    launch::take_conductances(stream, single, &arguments(&maker, &matrix, 0))?;
+    launch::compute_conductances(stream, single, &arguments(&maker, &matrix, 0))?;
     let mut grids = Vec::new();
     while grids.is_empty() || matrix.of.count() > COARSEST {
         let (grid, next) = coarsen(&maker, pool, matrix, grids.len())?;
@@ -194,7 +194,7 @@ pub fn make(
     };
     let spread = if single { launch::spread_coarsest_short } else { launch::spread_coarsest };
     let inverse = maker.invert(pool, matrix.of.count(), spread, a)?;
-    let made = maker.made(pool, grids, inverse)?;
+    let made = maker.finish(pool, grids, inverse)?;
     for arrays in [matrix.conductances.own, Some(matrix.rows)].into_iter().flatten() {
         pool.save_for_next(arrays.into_memory())?;
     }
@@ -202,7 +202,7 @@ pub fn make(
 }
 
 /// Returns the arguments of the setup kernels for grid l. The fields of the next grid are zero.
-fn arguments(maker: &Maker, matrix: &Matrix, l: usize) -> CoarseningArgs {
+fn arguments(maker: &GridSetup, matrix: &Matrix, l: usize) -> CoarseningArgs {
     CoarseningArgs {
         fine: box_of(matrix.of),
         m: maker.source.m,
@@ -220,8 +220,8 @@ fn arguments(maker: &Maker, matrix: &Matrix, l: usize) -> CoarseningArgs {
 }
 
 /// Returns grid l, and the matrix P^T A P of the next grid.
-fn coarsen(maker: &Maker, pool: &mut Pool, matrix: Matrix, l: usize) -> Result<(Grid, Matrix)> {
-    let (stream, single, value) = (maker.stream, maker.single, maker.value());
+fn coarsen(maker: &GridSetup, pool: &mut Pool, matrix: Matrix, l: usize) -> Result<(Grid, Matrix)> {
+    let (stream, single, value) = (maker.stream, maker.single, maker.value_bytes());
     // Kernels for the finest grid, or for a coarse grid.
     type Launch = fn(&Stream, bool, &CoarseningArgs) -> Result<()>;
     let [strengths, weights, product]: [Launch; 3] = match l {
@@ -231,7 +231,7 @@ fn coarsen(maker: &Maker, pool: &mut Pool, matrix: Matrix, l: usize) -> Result<(
     let a = arguments(maker, &matrix, l);
     strengths(stream, single, &a)?;
     let [x, y, z, rows] = maker.fetch_strengths()?;
-    let coarsened = directions(matrix.of, [x, y, z].map(|sum| sum / rows.max(1.0)), SEMI);
+    let coarsened = coarsened_directions(matrix.of, [x, y, z].map(|sum| sum / rows.max(1.0)), SEMICOARSENING_RATIO);
     let coarse = coarse_cells(matrix.of, coarsened.map(|d| 1 + usize::from(d)));
     let odd = if l % 2 == 1 { matrix.of } else { coarse };
     let grid = matrix.grid(pool, stream, coarse, coarsened, value)?;
@@ -256,7 +256,7 @@ fn coarsen(maker: &Maker, pool: &mut Pool, matrix: Matrix, l: usize) -> Result<(
     let (diagonal, inverse) = (next.rows.at(DIAGONAL), next.rows.at(INVERSE));
     for slab in slabs.of(coarse.nz, CoarseningArgs { diagonal, inverse, ..a }) {
         product(stream, single, &slab)?;
-        launch::take_coarse(stream, single, &slab)?;
+        launch::compute_coarse_grid(stream, single, &slab)?;
     }
     Ok((grid, next))
 }

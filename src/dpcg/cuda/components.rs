@@ -1,7 +1,7 @@
 //! Connected components of a matrix on the device (kernels/dpcg/components.cuh). The host stores the sizes, and the
 //! device stores the component of each cell.
 
-use super::source::Source;
+use super::source::DeviceMatrix;
 use crate::cuda::arrays::{Pool, lists};
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::labelled::Labelled;
@@ -12,7 +12,7 @@ use crate::stencil::cell_components::ComponentList;
 use crate::stencil::cells::Cells;
 
 /// Name of the memory in error messages about failed allocations.
-const COMPONENTS: &str = "components";
+const WHAT: &str = "components";
 
 /// Components of the matrix that was inspected last.
 pub struct Components {
@@ -29,15 +29,15 @@ pub struct Components {
 
 impl Components {
     /// Describes the matrix of `source`. `root`: address of each cell's root, which the inspection computes.
-    pub fn new(source: &Source, root: Address) -> Self {
+    pub fn new(source: &DeviceMatrix, root: Address) -> Self {
         let arguments = CellComponentArgs { cells: source.cells, m: source.m, root, ..CellComponentArgs::default() };
         Self { of: source.of, memory: [None, None], room: 0, arguments, size: Vec::new(), singular: Vec::new() }
     }
 
     /// Records that all cells belong to one component, and whether it is singular.
     pub fn set_whole(&mut self, singular: bool) -> Result<()> {
-        self.size = collected([self.of.count()], COMPONENTS)?;
-        self.singular = collected([singular], COMPONENTS)?;
+        self.size = collected([self.of.count()], WHAT)?;
+        self.singular = collected([singular], WHAT)?;
         Ok(())
     }
 
@@ -46,7 +46,7 @@ impl Components {
     pub fn number(&mut self, stream: &Stream, count: usize, zero_row_sum: f64) -> Result<Vec<usize>> {
         let (n, chunks) = (self.of.count(), self.of.count().div_ceil(CHUNK as usize));
         if self.memory[0].is_none() {
-            let (memory, [number, chunk_start]) = lists(stream, [4 * n, 4 * (chunks + 1)], COMPONENTS)?;
+            let (memory, [number, chunk_start]) = lists(stream, [4 * n, 4 * (chunks + 1)], WHAT)?;
             self.memory[0] = Some(memory);
             (self.arguments.number, self.arguments.chunk_start) = (number, chunk_start);
         }
@@ -54,7 +54,7 @@ impl Components {
             (self.memory[1], self.room) = (None, 0);
             let room = count.max(1).next_power_of_two();
             let sizes = [size_of::<CellComponent>() * room, 4 * room];
-            let (memory, [components, singular]) = lists(stream, sizes, COMPONENTS)?;
+            let (memory, [components, singular]) = lists(stream, sizes, WHAT)?;
             (self.memory[1], self.room) = (Some(memory), room);
             (self.arguments.components, self.arguments.singular) = (components, singular);
         }
@@ -64,14 +64,14 @@ impl Components {
         launch::scan(stream, &ScanArgs { values: a.chunk_start, count: chunks as i64, arrays: 1 })?;
         launch::list_components(stream, &a)?;
         launch::number_components(stream, &a)?;
-        let mut found: Vec<CellComponent> = zeroed(count, COMPONENTS)?;
+        let mut found: Vec<CellComponent> = zeroed(count, WHAT)?;
         stream.fetch(&mut found, a.components)?;
         stream.wait()?;
         self.arguments = a;
-        self.size = collected(found.iter().map(|component| component.cells as usize), COMPONENTS)?;
-        self.singular = collected(found.iter().map(|component| component.regular == 0), COMPONENTS)?;
+        self.size = collected(found.iter().map(|component| component.cells as usize), WHAT)?;
+        self.singular = collected(found.iter().map(|component| component.regular == 0), WHAT)?;
         let singular = found.iter().filter(|component| component.regular == 0);
-        collected(singular.map(|component| component.first as usize), COMPONENTS)
+        collected(singular.map(|component| component.first as usize), WHAT)
     }
 
     /// Returns the sizes of the components and which of them are singular.
@@ -102,7 +102,7 @@ impl Components {
         let none = list.singular_count();
         let numbers = list.singular_numbers()?;
         let number = |number: Option<usize>| number.unwrap_or(none) as u32;
-        stream.send(self.arguments.singular, &collected(numbers.into_iter().map(number), COMPONENTS)?)?;
+        stream.send(self.arguments.singular, &collected(numbers.into_iter().map(number), WHAT)?)?;
         stream.wait()?;
         launch::label_singular(stream, &CellComponentArgs { labels, none: none as u32, ..self.arguments })
     }
@@ -116,7 +116,7 @@ impl Components {
         if self.is_whole() {
             return Labelled::new(pool, stream, cells, CellLabels { of: 0, wide: 0, count: 1 }).map(Some);
         }
-        let (memory, [of]) = pool.lists(stream, [4 * cells], COMPONENTS)?;
+        let (memory, [of]) = pool.lists(stream, [4 * cells], WHAT)?;
         self.label_singular(stream, of)?;
         let labels = CellLabels { of, wide: 1, count: count as u32 };
         Labelled::new(pool, stream, cells, labels).map(|made| Some(made.owning(memory)))

@@ -3,7 +3,7 @@
 
 use super::dense::Dense;
 use super::regions::RegionNumbers;
-use super::source::Source;
+use super::source::DeviceMatrix;
 use super::survey::FactorizationInput;
 use crate::base::team::Team;
 use crate::cuda::arrays::Pool;
@@ -18,11 +18,11 @@ use crate::error::{Error, Result, zeroed};
 use std::time::Instant;
 
 /// Name of the memory in error messages about failed allocations.
-const DEFLATION: &str = "deflation vectors";
+const WHAT: &str = "deflation vectors";
 
 /// Method that solves systems with E.
 #[expect(clippy::large_enum_variant, reason = "one per handle")]
-enum Inverse {
+enum SolverOfE {
     /// Product with E^-1 on the device.
     Dense(Dense),
     /// Systems with E are solved on the host, by L D L^T or by conjugate gradients. `g` and `t` are host copies of g =
@@ -34,7 +34,7 @@ enum Inverse {
 pub struct Deflation {
     region: RegionNumbers,
     regions: Labelled,
-    inverse: Inverse,
+    inverse: SolverOfE,
     vectors: Memory,
     /// g = Z^T v on the device.
     g: Address,
@@ -49,8 +49,8 @@ impl Deflation {
     /// Returns the method that solves systems with E.
     pub fn solver(&self) -> Solver {
         match &self.inverse {
-            Inverse::Dense(_) => Solver::Inverse,
-            Inverse::Host { coarse, .. } => coarse.solver(),
+            SolverOfE::Dense(_) => Solver::Inverse,
+            SolverOfE::Host { coarse, .. } => coarse.solver(),
         }
     }
 
@@ -66,32 +66,32 @@ impl Deflation {
     ) -> Result<Self> {
         let region = RegionNumbers::new(pool, stream, of, regions)?;
         let count = region.count;
-        let (vectors, [g, t, clock]) = pool.lists(stream, [8 * count, 8 * (count + 1), 8], DEFLATION)?;
+        let (vectors, [g, t, clock]) = pool.lists(stream, [8 * count, 8 * (count + 1), 8], WHAT)?;
         stream.fill(vectors.address, 0, vectors.bytes)?;
         let mut inverse = None;
         let mut solver = of.setup.coarse_solver;
         if solver == Solver::Inverse && count <= Dense::MOST_VECTORS {
             inverse = match on_device(pool, stream, of.source, &region, singular, scale) {
                 // If the device has too little memory for a large E, E is factorized on the host.
-                Err(error) if count > Dense::MOST && error.is_too_much() => None,
+                Err(error) if count > Dense::MOST && error.is_out_of_memory_or_unsupported() => None,
                 made => made?,
             };
             solver = Solver::Cholesky;
         }
         let mut host_bytes = 0;
         let inverse = match inverse {
-            Some(inverse) => Inverse::Dense(inverse),
+            Some(inverse) => SolverOfE::Dense(inverse),
             None => {
                 let tolerance = of.setup.coarse_tolerance;
                 let (a, components) = (of.on_host(stream)?, of.components_on_host(stream, team)?);
                 let regions = region.on_host(stream, of, regions)?;
                 let coarse = coarse_matrix(team, &a, &components, &regions, solver, tolerance)?;
                 if let Some(inverse) = coarse.inverse() {
-                    Inverse::Dense(Dense::sent(pool, stream, inverse)?)
+                    SolverOfE::Dense(Dense::sent(pool, stream, inverse)?)
                 } else {
                     host_bytes = coarse.bytes();
                     let scratch = coarse.scratch()?;
-                    Inverse::Host { coarse, scratch, g: zeroed(count, DEFLATION)?, t: zeroed(count, DEFLATION)? }
+                    SolverOfE::Host { coarse, scratch, g: zeroed(count, WHAT)?, t: zeroed(count, WHAT)? }
                 }
             }
         };
@@ -104,12 +104,12 @@ impl Deflation {
         self.region.release(pool)?;
         self.regions.release(pool)?;
         pool.release(self.vectors)?;
-        if let Inverse::Dense(inverse) = self.inverse { inverse.release(pool) } else { Ok(()) }
+        if let SolverOfE::Dense(inverse) = self.inverse { inverse.release(pool) } else { Ok(()) }
     }
 
     /// Returns whether the device applies E^-1.
     pub fn is_on_device(&self) -> bool {
-        matches!(self.inverse, Inverse::Dense(_))
+        matches!(self.inverse, SolverOfE::Dense(_))
     }
 
     /// Computes t = E^-1 Z^T v. `sum` has no partial sums; from it, the kernels read whether a loop has ended. Returns
@@ -117,8 +117,8 @@ impl Deflation {
     fn solve(&mut self, stream: &Stream, v: Address, sum: Sum) -> Result<f64> {
         self.regions.sums(stream, v, self.g, sum)?;
         match &mut self.inverse {
-            Inverse::Dense(inverse) => inverse.multiply(stream, self.g, self.t, self.clock, sum).map(|()| 0.0),
-            Inverse::Host { coarse, scratch, g, t } => {
+            SolverOfE::Dense(inverse) => inverse.multiply(stream, self.g, self.t, self.clock, sum).map(|()| 0.0),
+            SolverOfE::Host { coarse, scratch, g, t } => {
                 stream.fetch(g, self.g)?;
                 stream.wait()?;
                 let started = Instant::now();
@@ -135,8 +135,8 @@ impl Deflation {
     pub fn solve_with_product(&self, stream: &Stream, q: Address, sum: Sum) -> Result<()> {
         self.regions.sums(stream, q, self.g, Sum { how: 0, conditional: 0, ..sum })?;
         match &self.inverse {
-            Inverse::Dense(inverse) => inverse.multiply(stream, self.g, self.t, self.clock, sum),
-            Inverse::Host { .. } => Err(Error::Internal("the device has no inverse of E".to_owned())),
+            SolverOfE::Dense(inverse) => inverse.multiply(stream, self.g, self.t, self.clock, sum),
+            SolverOfE::Host { .. } => Err(Error::Internal("the device has no inverse of E".to_owned())),
         }
     }
 
@@ -160,7 +160,7 @@ impl Deflation {
 
     /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009). Returns the time
     /// in seconds that the host spent on E^-1, or 0.
-    pub fn project(&mut self, stream: &Stream, source: &Source, v: Address, p: Address, sum: Sum) -> Result<f64> {
+    pub fn project(&mut self, stream: &Stream, source: &DeviceMatrix, v: Address, p: Address, sum: Sum) -> Result<f64> {
         // Only the last kernel computes the sum.
         let seconds = self.solve(stream, v, Sum { partial: 0, how: 0, conditional: 0, ..sum })?;
         launch::subtract_deflated(stream, &self.arguments(source, v, p, sum))?;
@@ -168,19 +168,19 @@ impl Deflation {
     }
 
     /// Computes x = x + Z E^-1 Z^T v. Returns the time in seconds that the host spent on E^-1, or 0.
-    pub fn add_part(&mut self, stream: &Stream, source: &Source, v: Address, x: Address) -> Result<f64> {
+    pub fn add_part(&mut self, stream: &Stream, source: &DeviceMatrix, v: Address, x: Address) -> Result<f64> {
         let seconds = self.solve(stream, v, Sum::default())?;
         launch::add_deflated(stream, &self.arguments(source, x, 0, Sum::default()))?;
         Ok(seconds)
     }
 
-    fn arguments(&self, source: &Source, v: Address, p: Address, sum: Sum) -> DeflatedArgs {
+    fn arguments(&self, source: &DeviceMatrix, v: Address, p: Address, sum: Sum) -> DeflatedArgs {
         DeflatedArgs { cells: source.cells, m: source.m, region: self.region.at(), t: self.t, v, p, sum }
     }
 
     /// Returns the allocated device memory in bytes.
     pub fn device_bytes(&self) -> usize {
-        let inverse = if let Inverse::Dense(inverse) = &self.inverse { inverse.bytes() } else { 0 };
+        let inverse = if let SolverOfE::Dense(inverse) = &self.inverse { inverse.bytes() } else { 0 };
         self.region.bytes() + self.regions.bytes() + self.vectors.bytes + inverse
     }
 
@@ -195,7 +195,7 @@ impl Deflation {
 fn on_device(
     pool: &mut Pool,
     stream: &Stream,
-    source: &Source,
+    source: &DeviceMatrix,
     regions: &RegionNumbers,
     singular: Option<&Labelled>,
     scale: f64,
@@ -206,7 +206,7 @@ fn on_device(
     let sums = match pool.borrow(bytes) {
         Some(sums) => sums,
         None => {
-            let (memory, [sums]) = pool.lists(stream, [bytes], DEFLATION)?;
+            let (memory, [sums]) = pool.lists(stream, [bytes], WHAT)?;
             if n > Dense::MOST {
                 large = Some(memory);
             } else {
@@ -234,7 +234,7 @@ fn on_device(
         unused: 0,
     };
     launch::add_couplings(stream, &a)?;
-    launch::take_coarse_matrix(stream, &a)?;
+    launch::round_coarse_matrix(stream, &a)?;
     dense.invert(stream)?;
     if regions.nulls > 0 {
         dense.complete(stream, true)?;

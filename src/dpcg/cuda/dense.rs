@@ -4,11 +4,11 @@
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, DenseArgs, MOST_UNKNOWNS, MOST_VECTORS, NullArgs, PIVOTS, Sum, VectorArgs};
+use crate::cuda::launch::{Address, DenseArgs, MOST_UNKNOWNS, MOST_VECTORS, NullVectorArgs, PIVOTS, Sum, VectorArgs};
 use crate::error::Result;
 
 /// Name of the memory in error messages about failed allocations.
-const INVERSE: &str = "the inverse of a coarse matrix";
+const WHAT: &str = "the inverse of a coarse matrix";
 
 /// A matrix that is replaced by its inverse.
 pub struct Dense {
@@ -43,7 +43,7 @@ impl Dense {
         // There are two numbers per null vector, and at most as many null vectors as unknowns.
         let sizes = [square, own, 16 * (PIVOTS * PIVOTS) as usize, 8 * n, 4 * n, 4, 16 * n, 16];
         let (memory, [first, second, pivots, diagonal, null_of, nulls, shift, largest]) =
-            pool.lists(stream, sizes, INVERSE)?;
+            pool.lists(stream, sizes, WHAT)?;
         stream.fill(memory.address, 0, memory.bytes)?;
         let buffers = [first, work.unwrap_or(second)];
         Ok(Self { memory, n, buffers, pivots, diagonal, null_of, nulls, shift, largest })
@@ -66,7 +66,7 @@ impl Dense {
 
     /// Copies an inverse, of any size, from the host to the device.
     pub fn sent(pool: &mut Pool, stream: &Stream, inverse: &[f64]) -> Result<Self> {
-        let (memory, [first]) = pool.lists(stream, [size_of_val(inverse)], INVERSE)?;
+        let (memory, [first]) = pool.lists(stream, [size_of_val(inverse)], WHAT)?;
         stream.send(first, inverse)?;
         stream.wait()?;
         let (n, buffers) = (inverse.len().isqrt(), [first; 2]);
@@ -93,10 +93,10 @@ impl Dense {
         launch::aggregation::invert(stream, (&mut self.buffers, self.diagonal, self.pivots, self.n))
     }
 
-    fn null_args(&self, add: bool) -> NullArgs {
+    fn null_args(&self, add: bool) -> NullVectorArgs {
         let [from, to] = self.buffers;
         let Self { diagonal, null_of, nulls, shift, largest, .. } = *self;
-        NullArgs { from, to, diagonal, null_of, nulls, shift, largest, n: self.n as i32, add: i32::from(add) }
+        NullVectorArgs { from, to, diagonal, null_of, nulls, shift, largest, n: self.n as i32, add: i32::from(add) }
     }
 
     /// Replaces the inverse G by Q G Q with Q = I - u u^T / k and k = u^T u, for each null vector u. The result is the

@@ -1,8 +1,8 @@
 //! An iteration in few passes over memory (docs/theory/dpcg.md, memory traffic; kernels/dpcg/fused.cuh, which defines
 //! K, v and t). The passes `descend` and `ascend` contain a short Neumann series, or surround a multigrid cycle.
 
-use super::source::Source;
-use super::state::{Passes, State, Vectors};
+use super::source::DeviceMatrix;
+use super::state::{FusedSteps, State, Vectors};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::{FusedArgs, Scalars, Sum, Use};
@@ -12,34 +12,34 @@ use std::mem::offset_of;
 impl State {
     /// Returns whether steps are fused. The device then executes iterations without the host.
     pub fn is_fused(&self) -> bool {
-        self.passes != Passes::Unfused && self.recorded.is_some()
+        self.fused_steps != FusedSteps::Unfused && self.recorded.is_some()
     }
 
     /// Returns whether `descend` also computes v = D^-1 K r.
     pub fn is_series(&self) -> bool {
-        self.is_fused() && self.passes != Passes::AroundCycle
+        self.is_fused() && self.fused_steps != FusedSteps::AroundCycle
     }
 
     /// Returns the order of the Neumann series; 0 for Jacobi and multigrid.
     fn order(&self) -> usize {
-        if let Passes::Series(order) = self.passes { order } else { 0 }
+        if let FusedSteps::Series(order) = self.fused_steps { order } else { 0 }
     }
 
     /// Computes v = D^-1 K r and rho = <r, M^-1 r> = <v, D v> at the start of a solve.
-    pub fn begin_descend(&self, stream: &Stream, source: &Source, rho: Sum) -> Result<()> {
+    pub fn begin_descend(&self, stream: &Stream, source: &DeviceMatrix, rho: Sum) -> Result<()> {
         self.descend(stream, &FusedArgs { sum: rho, ..self.passes_args(source) })
     }
 
     /// Computes p = z, q = A p and, with deflation, t = E^-1 Z^T q at the start of a solve. Stores <p, q> in the scalar
     /// `sigma` and, with deflation, <Z^T q, t> as the sum `part`. The caller computes <p, P A p> = <p, q> - <Z^T q, t>.
-    pub fn begin_ascend(&self, stream: &Stream, source: &Source, part: Sum) -> Result<()> {
+    pub fn begin_ascend(&self, stream: &Stream, source: &DeviceMatrix, part: Sum) -> Result<()> {
         let energy = self.vectors.sum_to(offset_of!(Scalars, sigma));
         self.ascend(stream, source, energy, [energy, part])
     }
 
     /// Launches an iteration that begins with p, q and, with deflation, t, where P A p = q - A Z t. The kernels also
     /// update rho and sigma, or end the loop. `last` is the sum that the last kernel computes.
-    pub fn fused_iteration(&self, stream: &Stream, source: &Source, last: Sum) -> Result<()> {
+    pub fn fused_iteration(&self, stream: &Stream, source: &DeviceMatrix, last: Sum) -> Result<()> {
         let rho = Sum { how: Use::Rho as i32, conditional: 0, ..last };
         let a = FusedArgs { sum: rho, ..self.passes_args(source) };
         if self.is_series() {
@@ -64,7 +64,7 @@ impl State {
 
     /// Computes x, p and q. Without deflation, computes <p, q> as the sum `alone`. With deflation, computes <p, q> as
     /// `energy`, t = E^-1 Z^T q, and <Z^T q, t> as `part`.
-    fn ascend(&self, stream: &Stream, source: &Source, alone: Sum, [energy, part]: [Sum; 2]) -> Result<()> {
+    fn ascend(&self, stream: &Stream, source: &DeviceMatrix, alone: Sum, [energy, part]: [Sum; 2]) -> Result<()> {
         let ascend = [launch::ascend_0, launch::ascend_1, launch::ascend_2][self.order()];
         let a = self.passes_args(source);
         let Some(deflation) = &self.deflation else {
@@ -75,7 +75,7 @@ impl State {
     }
 
     /// Returns the arguments of both passes.
-    fn passes_args(&self, source: &Source) -> FusedArgs {
+    fn passes_args(&self, source: &DeviceMatrix) -> FusedArgs {
         let order = self.order();
         let Vectors { x, r, p, q, z, s, other_p, norm_partial, .. } = self.vectors;
         let (region, t) = self.deflation.as_ref().map_or((0, 0), |deflation| deflation.region_and_t());
@@ -92,6 +92,6 @@ impl State {
             norm_partial,
             ..FusedArgs::default()
         };
-        a.in_pieces(order as u32 + 2)
+        a.with_chunk(order as u32 + 2)
     }
 }

@@ -30,7 +30,7 @@ use crate::cuda::launch;
 use crate::cuda::launch::{CellArray, CellFindings};
 use crate::cuda::session::Session;
 use crate::deflation::Solver;
-use crate::deflation::regions::{Choice, RegionCount, Regions};
+use crate::deflation::regions::{Choice, RegionCounts, Regions};
 use crate::dpcg::backend::{DpcgBackend, Setup};
 use crate::dpcg::survey::Survey;
 use crate::error::{Error, Result};
@@ -41,7 +41,7 @@ use crate::stencil::cells::{CellView, Cells, SevenPoints, StoredMatrix, Values};
 use crate::stencil::outward::{Entry, Outward};
 use deflation::Deflation;
 use run::{Rhs, Run};
-use source::Source;
+use source::DeviceMatrix;
 use state::{Multigrid, State};
 use std::cell::OnceCell;
 use survey::{FactorizationInput, Surveyor, on_host};
@@ -50,7 +50,7 @@ use survey::{FactorizationInput, Surveyor, on_host};
 pub struct Cuda {
     // The fields are dropped in this order, so that device memory is freed before the device is closed.
     state: Option<State>,
-    source: Option<Source>,
+    source: Option<DeviceMatrix>,
     /// Device buffers for an input array and an output array that are in host memory.
     staging: Option<Memory>,
     surveyor: Option<Surveyor>,
@@ -108,7 +108,7 @@ impl Cuda {
         let (row, array) = (line / 3, line % 3);
         let (j, k) = (row % ny, row / ny);
         let mut value = [0.0];
-        if a.forward[array].device().is_some() {
+        if a.forward[array].device_address().is_some() {
             let from = input[array + 1];
             let place = k as u64 * from.plane as u64 + j as u64 * from.ld as u64 + i as u64;
             let stream = self.session.stream();
@@ -141,7 +141,7 @@ impl DpcgBackend for Cuda {
         if self.source.as_ref().is_none_or(|source| source.of != a.cells) {
             // The old memory is freed before new memory is allocated.
             (self.state, self.surveyor, self.source, self.staging) = (None, None, None, None);
-            let source = self.source.insert(Source::new(self.session.stream(), a.cells)?);
+            let source = self.source.insert(DeviceMatrix::new(self.session.stream(), a.cells)?);
             self.surveyor = Some(Surveyor::new(self.session.stream(), source)?);
         }
         self.make_team(a.cells)?;
@@ -172,7 +172,7 @@ impl DpcgBackend for Cuda {
         surveyor.survey(self.session.stream(), source, zero_row_sum)
     }
 
-    fn find_regions(&mut self, choice: &Choice) -> Result<RegionCount> {
+    fn find_regions(&mut self, choice: &Choice) -> Result<RegionCounts> {
         let _entered = self.session.device.clone().enter()?;
         let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
         let count;
@@ -220,7 +220,7 @@ impl DpcgBackend for Cuda {
         k.seconds_coarse = 0.0;
         k.deflation.as_ref().map_or(Ok(()), |deflation| deflation.start_clock(stream))?;
         let call = self.session.call(arrays, observer, source.of, [staged, staged + array as u64]);
-        let mut run = Run { k, source, stream: call.stream, call, rhs: Rhs::default(), norm2: f64::NAN };
+        let mut run = Run { state: k, source, stream: call.stream, call, rhs: Rhs::default(), norm2: f64::NAN };
         let result = program(&mut run);
         let failed = run.call.failed.take();
         let stream = self.session.stream();
@@ -249,7 +249,7 @@ impl DpcgBackend for Cuda {
 impl Engine for Cuda {
     fn bytes(&self) -> [usize; 2] {
         let coarse = self.state.as_ref().and_then(|state| state.deflation.as_ref()).map_or(0, |d| d.host_bytes());
-        let device = self.source.as_ref().map_or(0, Source::bytes)
+        let device = self.source.as_ref().map_or(0, DeviceMatrix::bytes)
             + self.surveyor.as_ref().map_or(0, Surveyor::bytes)
             + self.staging.as_ref().map_or(0, |memory| memory.bytes)
             + self.state.as_ref().map_or(0, State::device_bytes);

@@ -1,34 +1,14 @@
 //! Code shared by multigrid with cell coarsening and multigrid with vertex coarsening.
 
 use super::dense::Dense;
-use super::source::Source;
+use super::source::DeviceMatrix;
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::{Memory, Stream};
-use crate::cuda::launch;
-use crate::cuda::launch::{Address, CoarsestArgs, MOST_CELL_BLOCKS, ScaleArgs};
+use crate::cuda::launch::{Address, CoarsestArgs, MOST_CELL_BLOCKS};
 use crate::error::Result;
 
 /// Name of the memory in error messages about failed allocations.
 pub const GRIDS: &str = "the grids of multigrid";
-
-/// Addresses for the computation of the scaling factor. In single precision, r is divided by a power of two near
-/// max |r|.
-#[derive(Clone, Copy)]
-pub struct Scale {
-    /// Partial results, one per thread block.
-    pub partial: Address,
-    /// Addresses of 1 / s and s, where s is the power of two.
-    pub scales: Address,
-    pub scalars: Address,
-}
-
-impl Scale {
-    /// Computes s from max |r|.
-    pub fn find(&self, stream: &Stream, r: Address, count: i64) -> Result<()> {
-        let Self { partial, scales, scalars } = *self;
-        launch::cell_scale(stream, &ScaleArgs { count, v: r, partial, scales, scalars })
-    }
-}
 
 /// The grids, and the inverse of the coarsest matrix.
 pub struct GridsAndInverse<G> {
@@ -37,9 +17,9 @@ pub struct GridsAndInverse<G> {
 }
 
 /// Matrix and workspace of a setup, which makes the grids of `scale` times the matrix.
-pub struct Maker<'a> {
+pub struct GridSetup<'a> {
     pub stream: &'a Stream,
-    pub source: &'a Source,
+    pub source: &'a DeviceMatrix,
     pub scalars: Address,
     /// Power of two by which the matrix is multiplied.
     pub scale: f64,
@@ -56,12 +36,12 @@ pub struct Maker<'a> {
     pub excess: [Address; 2],
 }
 
-impl<'a> Maker<'a> {
+impl<'a> GridSetup<'a> {
     /// Allocates the partial sums, and borrows the row sums from the pool.
     pub fn new(
         pool: &mut Pool,
         stream: &'a Stream,
-        source: &'a Source,
+        source: &'a DeviceMatrix,
         (scalars, scale): (Address, f64),
         single: bool,
     ) -> Result<Self> {
@@ -71,7 +51,7 @@ impl<'a> Maker<'a> {
     }
 
     /// Returns the bytes of a value on coarse grids.
-    pub fn value(&self) -> usize {
+    pub fn value_bytes(&self) -> usize {
         if self.single { size_of::<f32>() } else { size_of::<f64>() }
     }
 
@@ -101,7 +81,7 @@ impl<'a> Maker<'a> {
     }
 
     /// Keeps the memory of the partial sums for the next factorization. Returns the grids.
-    pub fn made<G>(self, pool: &mut Pool, grids: Vec<G>, inverse: Dense) -> Result<GridsAndInverse<G>> {
+    pub fn finish<G>(self, pool: &mut Pool, grids: Vec<G>, inverse: Dense) -> Result<GridsAndInverse<G>> {
         pool.save_for_next(self.memory)?;
         Ok(GridsAndInverse { grids, inverse })
     }

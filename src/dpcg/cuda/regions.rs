@@ -4,11 +4,11 @@ use super::survey::FactorizationInput;
 use crate::cuda::arrays::{Padded, Pool};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch::{Address, CellLabels};
-use crate::deflation::regions::{NONE, Regions};
+use crate::deflation::regions::{NO_REGION, Regions};
 use crate::error::{Result, collected, zeroed};
 
 /// Name of the memory in error messages about failed allocations.
-const REGIONS: &str = "deflation regions";
+const WHAT: &str = "deflation regions";
 
 /// Bit that marks the removed unknown of a null vector (kernels/common/inverse.cuh).
 const REMOVED_UNKNOWN: u32 = 1 << 31;
@@ -28,26 +28,26 @@ pub struct RegionNumbers {
 
 impl RegionNumbers {
     /// Computes the region of each cell from the classes that the inspection has found. Does not use the list
-    /// `regions.of`.
+    /// `regions.of_cell`.
     pub fn new(pool: &mut Pool, stream: &Stream, input: &FactorizationInput, regions: &Regions) -> Result<Self> {
         let (of, value) = (input.source.of, size_of::<u16>());
-        let numbers = Padded::zeroed_in(pool, stream, 1, of.count(), of.plane(), value, REGIONS)?;
+        let numbers = Padded::zeroed_in(pool, stream, 1, of.count(), of.plane(), value, WHAT)?;
         input.surveyor.number_cells(stream, numbers.at(0), regions.count as u16)?;
-        let null_vector = |r| regions.null_vector.get(r).copied().unwrap_or(0);
-        let mut null_of = collected((0..regions.count).map(null_vector), REGIONS)?;
+        let null_of = |r| regions.null_of.get(r).copied().unwrap_or(0);
+        let mut null_of = collected((0..regions.count).map(null_of), WHAT)?;
         regions.surplus.iter().for_each(|&r| null_of[usize::from(r)] |= REMOVED_UNKNOWN);
         Ok(Self { numbers, count: regions.count, null_of, nulls: regions.surplus.len() })
     }
 
     /// Returns `regions` together with the region of each cell, which is copied from the device.
     pub fn on_host(&self, stream: &Stream, input: &FactorizationInput, regions: &Regions) -> Result<Regions> {
-        let mut of: Vec<u16> = zeroed(input.source.of.count(), REGIONS)?;
+        let mut of: Vec<u16> = zeroed(input.source.of.count(), WHAT)?;
         stream.fetch(&mut of, self.at())?;
         stream.wait()?;
-        of.iter_mut().filter(|r| usize::from(**r) == self.count).for_each(|r| *r = NONE);
-        let null_vector = collected(regions.null_vector.iter().copied(), REGIONS)?;
-        let surplus = collected(regions.surplus.iter().copied(), REGIONS)?;
-        Ok(Regions { of, count: regions.count, found: regions.found, null_vector, surplus })
+        of.iter_mut().filter(|r| usize::from(**r) == self.count).for_each(|r| *r = NO_REGION);
+        let null_of = collected(regions.null_of.iter().copied(), WHAT)?;
+        let surplus = collected(regions.surplus.iter().copied(), WHAT)?;
+        Ok(Regions { of_cell: of, count: regions.count, found: regions.found, null_of, surplus })
     }
 
     /// Returns the address of the region number of the first cell.

@@ -2,19 +2,20 @@
 //! step launches kernels and returns; only a step that returns a scalar waits for them.
 
 use super::deflation::Deflation;
-use super::source::Source;
+use super::source::DeviceMatrix;
 use super::state::{State, Vectors};
 use crate::cuda::call::{Attempts, Call};
 use crate::cuda::driver::{Device, Loop, Stream};
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, CellLargestArgs, CellProductArgs, Scalars, Sum, TriangleArgs, Use, VectorArgs};
+use crate::cuda::launch::{Address, CellProductArgs, Scalars, Sum, TriangleArgs, Use, VectorArgs};
 use crate::cuda::looped;
 use crate::cuda::looped::{Looped, Recorded, SharedScalars, observed_lag, without_graphs};
+use crate::cuda::vectors;
 use crate::dpcg::backend::Preconditioner;
 use crate::error::{Error, Result};
 use crate::krylov::pcg::{Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
 use crate::krylov::series::{SeriesSteps, series};
-use crate::krylov::state::{Code, State as Standing};
+use crate::krylov::state::{Code, State as LoopScalars};
 use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
 use crate::report::{Event, Observer};
 use std::mem::offset_of;
@@ -22,8 +23,8 @@ use std::sync::Arc;
 
 /// State of one run.
 pub struct Run<'a> {
-    pub k: &'a mut State,
-    pub source: &'a Source,
+    pub state: &'a mut State,
+    pub source: &'a DeviceMatrix,
     pub stream: &'a Stream,
     pub call: Call<'a>,
     /// How the vector b on the device was loaded.
@@ -50,7 +51,7 @@ impl Attempts for Run<'_> {
 impl State {
     /// Records the loop, unless the host solves the systems with E and therefore takes part in each iteration. Reuses
     /// the previous recorded loop if its launches are the same.
-    pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
+    pub fn record(&mut self, device: &Arc<Device>, source: &DeviceMatrix) -> Result<()> {
         let previous = self.recorded.take();
         if self.deflation.as_ref().is_none_or(Deflation::is_on_device) {
             // `recorded` must be set before an iteration is recorded, because `is_fused` tests it.
@@ -64,7 +65,7 @@ impl State {
 
     /// Launches an iteration: r -= alpha q, z = M^-1 r, x += alpha p, p = z + beta p, q = P A p. The kernels also
     /// update rho = <r, z> and sigma = <p, q>, or end the loop.
-    fn iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
+    fn iteration(&mut self, stream: &Stream, source: &DeviceMatrix, conditional: u64) -> Result<()> {
         let Vectors { x, r, p, q, z, .. } = self.vectors;
         let sum = Sum { in_loop: 1, ..self.vectors.sum_to(offset_of!(Scalars, norm2)) };
         if self.is_fused() {
@@ -78,22 +79,21 @@ impl State {
 
     /// Returns the arguments of a vector operation over all cells.
     pub fn vector_args(&self, a: Address, out: Address, factor: f64) -> VectorArgs {
-        let count = self.vectors.of.count() as i64;
-        VectorArgs { count, a, b: 0, out, other: 0, factor, sum: Sum::default() }
+        vectors::vector_args(self.vectors.of.count(), a, out, factor)
     }
 
     /// Computes out = a.
     pub fn copy(&self, stream: &Stream, a: Address, out: Address) -> Result<()> {
-        launch::cell_direct(stream, &self.vector_args(a, out, 0.0))
+        launch::cell_update_direction(stream, &self.vector_args(a, out, 0.0))
     }
 
     /// Returns the arguments of the kernels that compute A v or b - A v.
-    pub fn product_args(&self, source: &Source, v: Address, out: Address, sum: Sum) -> CellProductArgs {
+    pub fn product_args(&self, source: &DeviceMatrix, v: Address, out: Address, sum: Sum) -> CellProductArgs {
         CellProductArgs { cells: source.cells, m: source.m, v, b: self.vectors.b, out, sum }
     }
 
     /// Computes q = P A p and <p, q>.
-    pub fn multiply(&mut self, stream: &Stream, source: &Source, sum: Sum) -> Result<()> {
+    pub fn multiply(&mut self, stream: &Stream, source: &DeviceMatrix, sum: Sum) -> Result<()> {
         let Vectors { p, q, .. } = self.vectors;
         if self.deflation.is_none() {
             return launch::cell_product(stream, &self.product_args(source, p, q, sum));
@@ -105,7 +105,7 @@ impl State {
     }
 
     /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T. Without deflation, does nothing, and computes no sum.
-    pub fn project(&mut self, stream: &Stream, source: &Source, v: Address, p: Address, sum: Sum) -> Result<()> {
+    pub fn project(&mut self, stream: &Stream, source: &DeviceMatrix, v: Address, p: Address, sum: Sum) -> Result<()> {
         if let Some(deflation) = &mut self.deflation {
             self.seconds_coarse += deflation.project(stream, source, v, p, sum)?;
         }
@@ -113,7 +113,7 @@ impl State {
     }
 
     /// Computes z = M^-1 r and <r, z>.
-    pub fn precondition(&self, stream: &Stream, source: &Source, sum: Sum) -> Result<()> {
+    pub fn precondition(&self, stream: &Stream, source: &DeviceMatrix, sum: Sum) -> Result<()> {
         let Vectors { r, z, .. } = self.vectors;
         let summed = match self.preconditioner {
             Preconditioner::None => self.copy(stream, r, z).map(|()| false),
@@ -131,7 +131,7 @@ impl State {
     }
 
     /// Computes z = K^T D^-1 K r and <r, z>, where K is a Neumann series of order `order` (van der Vorst 1982).
-    fn neumann(&self, stream: &Stream, source: &Source, order: usize, sum: Sum) -> Result<()> {
+    fn neumann(&self, stream: &Stream, source: &DeviceMatrix, order: usize, sum: Sum) -> Result<()> {
         let Vectors { r, q, s, z, .. } = self.vectors;
         series(&mut Series { stream, source, r, sum }, order, [q, s], z)
     }
@@ -140,7 +140,7 @@ impl State {
 /// The steps of a Neumann series. The last step also computes <r, z>.
 struct Series<'a> {
     stream: &'a Stream,
-    source: &'a Source,
+    source: &'a DeviceMatrix,
     r: u64,
     sum: Sum,
 }
@@ -172,18 +172,18 @@ impl SeriesSteps for Series<'_> {
 impl Run<'_> {
     /// Returns the arguments of a sum. `summed` returns its result.
     pub fn sum(&self) -> Sum {
-        self.k.vectors.sum_to(offset_of!(Scalars, sum))
+        self.state.vectors.sum_to(offset_of!(Scalars, sum))
     }
 
     /// Waits, and returns the result of the last sum.
     pub fn summed(&mut self) -> Result<f64> {
-        Ok(self.k.vectors.scalars.fetch(self.stream)?.sum)
+        Ok(self.state.vectors.scalars.fetch(self.stream)?.sum)
     }
 
     /// Returns <f a, f b> with f = `factor`.
     pub fn dot(&mut self, a: Address, b: Address, factor: f64) -> f64 {
         self.scalar(|s| {
-            let of = VectorArgs { b, sum: s.sum(), ..s.k.vector_args(a, 0, factor) };
+            let of = VectorArgs { b, sum: s.sum(), ..s.state.vector_args(a, 0, factor) };
             launch::cell_dot(s.stream, &of)?;
             s.summed()
         })
@@ -191,85 +191,80 @@ impl Run<'_> {
 
     /// Computes out = b - A x and <out, out>.
     pub fn residual_to(&mut self, out: Address, sum: Sum) -> Result<()> {
-        launch::cell_residual(self.stream, &self.k.product_args(self.source, self.k.vectors.x, out, sum))
+        launch::cell_residual(self.stream, &self.state.product_args(self.source, self.state.vectors.x, out, sum))
     }
 }
 
 impl Looped for Run<'_> {
     fn parts(&mut self) -> (&mut SharedScalars, &Stream, &mut dyn Observer) {
-        (&mut self.k.vectors.scalars, self.stream, self.call.observer)
+        (&mut self.state.vectors.scalars, self.stream, self.call.observer)
     }
 
     fn graph(&self) -> Option<(&Loop, &Stream)> {
-        let (_, graph) = self.k.recorded.as_ref()?.graphs.first()?;
+        let (_, graph) = self.state.recorded.as_ref()?.graphs.first()?;
         Some((graph, self.stream))
     }
 
     fn iteration(&mut self) -> Result<()> {
-        self.k.iteration(self.stream, self.source, 0)
+        self.state.iteration(self.stream, self.source, 0)
     }
 
     fn lag(&self) -> i64 {
         observed_lag(self.call.observer)
     }
 
-    fn begin(&mut self, _: &Standing) -> Result<bool> {
-        let scalars = &mut self.k.vectors.scalars;
+    fn begin(&mut self, _: &LoopScalars) -> Result<bool> {
+        let scalars = &mut self.state.vectors.scalars;
         (scalars.parity, scalars.direction) = (0, 0);
         Ok(false)
     }
 
-    fn end(&mut self, _: &Standing, _: bool) {
-        self.k.vectors.is_p_in_other = self.k.vectors.scalars.direction == 1;
+    fn end(&mut self, _: &LoopScalars, _: bool) {
+        self.state.vectors.is_p_in_other = self.state.vectors.scalars.direction == 1;
     }
 }
 
 impl VectorSteps for Run<'_> {
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
-        let [a, b] = [a, b].map(|v| self.k.vectors.address(v));
+        let [a, b] = [a, b].map(|v| self.state.vectors.address(v));
         self.dot(a, b, 1.0)
     }
 
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
-        let to = self.k.vectors.address(to);
+        let to = self.state.vectors.address(to);
         // PCG uses only the four combinations that `VectorSteps::combine` lists.
         let Some(&(factor, from)) = terms.first() else { return self.step(|s| s.fill(to)) };
-        let from = self.k.vectors.address(from);
+        let from = self.state.vectors.address(from);
         self.step(|s| {
             if factor == 1.0 && scale != 1.0 {
-                return launch::cell_direct(s.stream, &s.k.vector_args(from, to, scale));
+                return launch::cell_update_direction(s.stream, &s.state.vector_args(from, to, scale));
             }
             if scale == 0.0 {
                 s.fill(to)?;
             }
-            launch::cell_add_scaled(s.stream, &s.k.vector_args(from, to, factor))
+            launch::cell_add_scaled(s.stream, &s.state.vector_args(from, to, factor))
         });
     }
 
     fn largest(&mut self, v: VectorId) -> f64 {
-        let (v, count) = (self.k.vectors.address(v), self.source.of.count() as i64);
-        self.scalar(|s| {
-            s.k.vectors.scalars.reset_findings(s.stream)?;
-            let scalars = s.k.vectors.scalars.at;
-            launch::cell_largest(s.stream, &CellLargestArgs { count, v, scalars })?;
-            Ok(f64::from_bits(s.k.vectors.scalars.fetch(s.stream)?.largest))
-        })
+        let (v, count) = (self.state.vectors.address(v), self.source.of.count());
+        self.scalar(|s| vectors::largest(s.stream, &mut s.state.vectors.scalars, v, count))
     }
 
     fn residual(&mut self, of: Iterate) -> f64 {
-        let Vectors { b, r, .. } = self.k.vectors;
+        let Vectors { b, r, .. } = self.state.vectors;
         if of == Iterate::Zero {
             self.step(|s| {
-                s.k.copy(s.stream, b, r)?;
-                s.k.project(s.stream, s.source, r, r, s.sum())
+                s.state.copy(s.stream, b, r)?;
+                s.state.project(s.stream, s.source, r, r, s.sum())
             });
-            let deflates = self.k.deflation.is_some();
+            let deflates = self.state.deflation.is_some();
             self.norm2 = if deflates { self.scalar(Self::summed) } else { self.inner(VectorId::R, VectorId::R) };
             return self.norm2;
         }
         self.norm2 = self.scalar(|s| {
             s.residual_to(r, s.sum())?;
-            s.k.project(s.stream, s.source, r, r, s.sum())?;
+            s.state.project(s.stream, s.source, r, r, s.sum())?;
             s.summed()
         });
         self.norm2
@@ -282,8 +277,8 @@ impl VectorSteps for Run<'_> {
 
 impl PcgSteps for Run<'_> {
     fn properties(&self) -> Properties {
-        let deflates = self.k.deflation.is_some();
-        Properties { deflates, centers: self.k.singular.is_some() && !deflates, ..Properties::default() }
+        let deflates = self.state.deflation.is_some();
+        Properties { deflates, omits_projection: self.state.singular.is_some() && !deflates, ..Properties::default() }
     }
 
     /// At the start (`alpha` is `None`), returns <r, r>, which `residual` has stored. Later, updates r and returns <r,
@@ -294,7 +289,7 @@ impl PcgSteps for Run<'_> {
 
     fn precondition(&mut self) -> f64 {
         self.scalar(|s| {
-            s.k.precondition(s.stream, s.source, s.sum())?;
+            s.state.precondition(s.stream, s.source, s.sum())?;
             s.summed()
         })
     }
@@ -304,26 +299,26 @@ impl PcgSteps for Run<'_> {
             (Means::Store, _) => self.store_means(),
             (_, VectorId::B) if self.rhs.projected => {}
             _ => {
-                self.shift(self.k.vectors.address(v), to == Means::Restore);
+                self.shift(self.state.vectors.address(v), to == Means::Restore);
                 self.rhs.projected |= v == VectorId::B;
             }
         }
     }
 
     fn square_of_means(&mut self) -> f64 {
-        let (r, center) = (self.k.vectors.r, self.source.m.center);
-        self.scalar(|s| match &mut s.k.singular {
+        let (r, center) = (self.state.vectors.r, self.source.m.center);
+        self.scalar(|s| match &mut s.state.singular {
             Some(singular) => singular.constant_square(s.stream, r, center),
             None => Ok(0.0),
         })
     }
 
     fn preconditioned_square(&mut self) -> f64 {
-        if !self.k.is_series() {
+        if !self.state.is_series() {
             return self.precondition();
         }
         self.scalar(|s| {
-            s.k.begin_descend(s.stream, s.source, s.sum())?;
+            s.state.begin_descend(s.stream, s.source, s.sum())?;
             s.summed()
         })
     }
@@ -331,15 +326,15 @@ impl PcgSteps for Run<'_> {
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
         // The first p of a loop is stored in `Vectors::p`, even if the last loop ended with p in `other_p`.
         if step.is_none() {
-            self.k.vectors.is_p_in_other = false;
+            self.state.vectors.is_p_in_other = false;
         }
-        if step.is_some() || !self.k.is_fused() {
+        if step.is_some() || !self.state.is_fused() {
             return unfused_ascend(self, step);
         }
         self.scalar(|s| {
-            s.k.begin_ascend(s.stream, s.source, s.sum())?;
-            let deflated = s.k.deflation.is_some();
-            let &Scalars { sigma, sum, .. } = s.k.vectors.scalars.fetch(s.stream)?;
+            s.state.begin_ascend(s.stream, s.source, s.sum())?;
+            let deflated = s.state.deflation.is_some();
+            let &Scalars { sigma, sum, .. } = s.state.vectors.scalars.fetch(s.stream)?;
             Ok(if deflated { sigma - sum } else { sigma })
         })
     }
@@ -348,13 +343,13 @@ impl PcgSteps for Run<'_> {
     fn multiply(&mut self) -> f64 {
         self.scalar(|s| {
             let sum = s.sum();
-            s.k.multiply(s.stream, s.source, sum)?;
+            s.state.multiply(s.stream, s.source, sum)?;
             s.summed()
         })
     }
 
-    fn iterate(&mut self, at: &mut Standing) -> Option<Code> {
-        self.k.recorded.as_ref()?;
+    fn iterate(&mut self, at: &mut LoopScalars) -> Option<Code> {
+        self.state.recorded.as_ref()?;
         self.attempt(|s| looped::run(s, at))
     }
 }

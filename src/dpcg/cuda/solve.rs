@@ -4,30 +4,21 @@ use super::run::{Rhs, Run};
 use super::state::Vectors;
 use crate::cuda::call::Attempts;
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, CellArray, CellInspectArgs, CellTransferArgs, Sum};
+use crate::cuda::launch::{Address, CellArray, CellTransferArgs};
+use crate::cuda::vectors;
 use crate::error::Result;
 use crate::krylov::solve_steps::{Criterion, Inputs, Load, SolveSteps};
 use crate::krylov::vectors::{VectorId, VectorSteps};
 
 impl Run<'_> {
-    /// Copies host arrays to the device and inspects the caller's arrays.
-    fn inspect_inputs(&mut self, guess: bool) -> Result<Inputs> {
-        self.call.send_arrays(guess)?;
-        let (cells, input, scalars) = (self.source.cells, self.call.input, &mut self.k.vectors.scalars);
-        let output = if guess { self.call.output } else { CellArray::default() };
-        scalars.reset_findings(self.stream)?;
-        launch::cell_inspect(self.stream, &CellInspectArgs { cells, input, output, scalars: scalars.at })?;
-        self.call.inputs(scalars.fetch(self.stream)?)
-    }
-
     /// Returns the arguments of a copy between a vector and a caller's array.
     fn transfer(&self, array: CellArray, vector: Address, factor: f64) -> CellTransferArgs {
-        CellTransferArgs { cells: self.source.cells, array, vector, factor, sum: Sum::default() }
+        vectors::transfer(self.source.cells, array, vector, factor)
     }
 
     /// Loads b = `scale` times the caller's input, and computes <b, b>.
     fn load_rhs_square(&mut self, scale: f64) -> Result<()> {
-        let of = CellTransferArgs { sum: self.sum(), ..self.transfer(self.call.input, self.k.vectors.b, scale) };
+        let of = CellTransferArgs { sum: self.sum(), ..self.transfer(self.call.input, self.state.vectors.b, scale) };
         launch::cell_load(self.stream, &of)?;
         self.rhs = Rhs { scale, projected: false };
         Ok(())
@@ -41,7 +32,7 @@ impl Run<'_> {
     /// Subtracts from v its mean over each singular component. With `restore`, also adds the means that `store_means`
     /// stored.
     pub(super) fn shift(&mut self, v: Address, restore: bool) {
-        self.step(|s| match &s.k.singular {
+        self.step(|s| match &s.state.singular {
             Some(singular) => singular.shift(s.stream, v, restore),
             None => Ok(()),
         });
@@ -49,8 +40,8 @@ impl Run<'_> {
 
     /// Stores the mean of x over each singular component.
     pub(super) fn store_means(&mut self) {
-        let x = self.k.vectors.x;
-        self.step(|s| match &s.k.singular {
+        let x = self.state.vectors.x;
+        self.step(|s| match &s.state.singular {
             Some(singular) => singular.store_means(s.stream, x),
             None => Ok(()),
         });
@@ -59,7 +50,8 @@ impl Run<'_> {
 
 impl SolveSteps for Run<'_> {
     fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
-        self.attempt(|s| s.inspect_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
+        let inspect = |s: &mut Self| vectors::inspect(&mut s.call, &mut s.state.vectors.scalars, s.source.cells, guess);
+        self.attempt(inspect).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
     }
 
     /// With `Load::Rhs`, loads only b, and returns 0 instead of <b, b>. b is not loaded again if the device already
@@ -67,13 +59,13 @@ impl SolveSteps for Run<'_> {
     /// next subtracts these means, which `means` omits if they were already subtracted.
     fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
         let Some(guess) = what.guess() else {
-            let there = Rhs { scale, projected: self.k.singular.is_some() };
+            let there = Rhs { scale, projected: self.state.singular.is_some() };
             if self.rhs != there {
                 self.step(|s| s.load_rhs_square(scale));
             }
             return (0.0, None);
         };
-        let x = self.k.vectors.x;
+        let x = self.state.vectors.x;
         self.step(
             |s| if guess { launch::cell_load(s.stream, &s.transfer(s.call.output, x, scale)) } else { s.fill(x) },
         );
@@ -85,8 +77,8 @@ impl SolveSteps for Run<'_> {
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
-        let b = self.k.vectors.b;
-        let worst = |s: &mut Self| match &mut s.k.singular {
+        let b = self.state.vectors.b;
+        let worst = |s: &mut Self| match &mut s.state.singular {
             Some(singular) => singular.worst(s.stream, b),
             None => Ok((0, 0.0, 0.0)),
         };
@@ -97,7 +89,7 @@ impl SolveSteps for Run<'_> {
         if let Some(scale) = scale {
             self.load(scale, Load::Rhs);
         }
-        let z = self.k.vectors.z;
+        let z = self.state.vectors.z;
         self.scalar(|s| {
             s.residual_to(z, s.sum())?;
             s.summed()
@@ -108,28 +100,28 @@ impl SolveSteps for Run<'_> {
     /// x contains x^, the solution of P A x^ = P b (Tang, Nabben, Vuik and Erlangga 2009). Without deflation, x is
     /// unchanged.
     fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
-        let Vectors { x, q, .. } = self.k.vectors;
-        if self.k.deflation.is_some() {
+        let Vectors { x, q, .. } = self.state.vectors;
+        if self.state.deflation.is_some() {
             self.step(|s| {
                 s.residual_to(q, s.sum())?;
-                let Some(deflation) = &mut s.k.deflation else { return Ok(()) };
-                s.k.seconds_coarse += deflation.add_part(s.stream, s.source, q, x)?;
+                let Some(deflation) = &mut s.state.deflation else { return Ok(()) };
+                s.state.seconds_coarse += deflation.add_part(s.stream, s.source, q, x)?;
                 Ok(())
             });
         }
         // If there are singular components, the caller first changes the means of x, so max |x_i| is not yet computed.
-        (if self.k.singular.is_some() { 0.0 } else { self.largest(VectorId::X) }, None)
+        (if self.state.singular.is_some() { 0.0 } else { self.largest(VectorId::X) }, None)
     }
 
     fn store(&mut self, scale: f64) {
         self.step(|s| {
-            launch::cell_store(s.stream, &s.transfer(s.call.output, s.k.vectors.x, scale.recip()))?;
+            launch::cell_store(s.stream, &s.transfer(s.call.output, s.state.vectors.x, scale.recip()))?;
             s.call.fetch_output()
         });
     }
 
     fn multiply_rhs(&mut self) {
-        let Vectors { b, x, .. } = self.k.vectors;
-        self.step(|s| launch::cell_product(s.stream, &s.k.product_args(s.source, b, x, Default::default())));
+        let Vectors { b, x, .. } = self.state.vectors;
+        self.step(|s| launch::cell_product(s.stream, &s.state.product_args(s.source, b, x, Default::default())));
     }
 }

@@ -20,14 +20,14 @@ fn check_numbers(of: Cells) -> Result<()> {
 }
 
 /// The matrix A, with a plane of zeros before and after each array.
-pub struct Source {
+pub struct DeviceMatrix {
     pub of: Cells,
     pub cells: CellBox,
     pub m: CellMatrix,
     arrays: Padded,
 }
 
-impl Source {
+impl DeviceMatrix {
     /// Allocates the memory of a matrix.
     pub fn new(stream: &Stream, of: Cells) -> Result<Self> {
         check_numbers(of)?;
@@ -48,8 +48,8 @@ impl Source {
         let mut at = [CellArray::default(); 4];
         let mut jobs = Vec::new();
         for ((at, given), own) in at.iter_mut().zip([a.center, x, y, z]).zip(self.addresses()) {
-            *at = array_on_device(given.device().unwrap_or(0), own, self.of, given.shape());
-            if given.device().is_none() {
+            *at = array_on_device(given.device_address().unwrap_or(0), own, self.of, given.shape());
+            if given.device_address().is_none() {
                 push_reads(&mut jobs, given.all(), self.of, given.shape(), own)?;
             }
         }

@@ -1,18 +1,18 @@
 //! Data of a factorization on the device: M, E, and the vectors of a solve.
 
 use super::aggregated::Aggregated;
-use super::cell::CellCentred;
+use super::cell::CellMultigrid;
 use super::deflation::Deflation;
-use super::multigrid::Scale;
-use super::source::Source;
+use super::source::DeviceMatrix;
 use super::survey::FactorizationInput;
-use super::vertex::Vertex;
+use super::vertex::VertexMultigrid;
 use crate::base::team::Team;
 use crate::cuda::arrays::{Padded, Pool, lists};
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::labelled::Labelled;
-use crate::cuda::launch::{Address, MOST_CELL_BLOCKS, MOST_FUSED_ORDER, Scalars, Sum, Use};
+use crate::cuda::launch::{Address, MOST_CELL_BLOCKS, MOST_FUSED_ORDER, Scalars, Sum};
 use crate::cuda::looped::{Recorded, SharedScalars};
+use crate::cuda::vectors::{Scale, sum_to};
 use crate::dpcg::backend::{Preconditioner, Setup};
 use crate::error::{Error, Result};
 use crate::krylov::vectors::VectorId;
@@ -21,14 +21,14 @@ use std::time::Instant;
 
 /// The multigrid preconditioner in use.
 pub enum Multigrid {
-    Vertex(Box<Vertex>),
-    Cell(CellCentred),
+    Vertex(Box<VertexMultigrid>),
+    Cell(CellMultigrid),
     Aggregated(Aggregated),
 }
 
 /// Which steps of an iteration are fused into passes over memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Passes {
+pub enum FusedSteps {
     /// No steps: each step is a separate kernel.
     Unfused,
     /// All steps, with a Neumann series of this order.
@@ -37,7 +37,7 @@ pub enum Passes {
     AroundCycle,
 }
 
-impl Passes {
+impl FusedSteps {
     /// Returns which steps are fused with these options.
     pub fn of(setup: &Setup) -> Self {
         match setup.preconditioner {
@@ -119,8 +119,7 @@ impl Vectors {
 
     /// Returns a sum whose result is stored in the scalar at offset `to`.
     pub fn sum_to(&self, to: usize) -> Sum {
-        let (partial, scalars) = (self.partial, self.scalars.at);
-        Sum { partial, scalars, to: scalars + to as u64, how: Use::Kept as i32, in_loop: 0, conditional: 0 }
+        sum_to(self.partial, self.scalars.at, to)
     }
 
     /// Waits, and returns the power of two that scales the largest magnitude of a vector to the interval [1, 2).
@@ -142,7 +141,7 @@ impl Vectors {
 pub struct State {
     pub vectors: Vectors,
     pub preconditioner: Preconditioner,
-    pub passes: Passes,
+    pub fused_steps: FusedSteps,
     pub multigrid: Option<Multigrid>,
     /// Cells of the singular components, grouped by component; `None` if no component is singular.
     pub singular: Option<Labelled>,
@@ -167,8 +166,8 @@ impl State {
             None => (None, Pool::default(), None, None),
         };
         let series = matches!(preconditioner, Preconditioner::Neumann { order } if order > 0);
-        let passes = Passes::of(of.setup);
-        let fused = passes != Passes::Unfused;
+        let passes = FusedSteps::of(of.setup);
+        let fused = passes != FusedSteps::Unfused;
         let enough = |v: &Vectors| (v.s != 0 || !series) && (v.other_p != 0 || !fused);
         let vectors = match vectors.filter(enough) {
             Some(vectors) => vectors,
@@ -185,7 +184,7 @@ impl State {
         let seconds_of_e = started.elapsed().as_secs_f64();
         Ok(Self {
             preconditioner,
-            passes,
+            fused_steps: passes,
             multigrid: multigrid(&mut pool, stream, of, (&vectors, scale), aggregated)?,
             singular,
             deflation,
@@ -229,7 +228,7 @@ impl State {
     }
 
     /// Computes z = M^-1 r by a multigrid cycle. Returns whether the kernels also compute <r, z>.
-    pub fn cycle(&self, stream: &Stream, source: &Source, sum: Sum) -> Result<bool> {
+    pub fn cycle(&self, stream: &Stream, source: &DeviceMatrix, sum: Sum) -> Result<bool> {
         let Vectors { r, z, scale, .. } = &self.vectors;
         match &self.multigrid {
             Some(Multigrid::Vertex(vertex)) => vertex.apply(stream, scale, sum).map(|()| true),
@@ -269,13 +268,13 @@ fn multigrid(
             Multigrid::Aggregated(Aggregated::new(stream, source, (scale, zero_row_sum), (passes, single), aggregated)?)
         }
         Preconditioner::Multigrid { vertex: false, sweeps, single, coarsest } => {
-            Multigrid::Cell(CellCentred::new(pool, stream, source, (scalars, scale), single, (sweeps, coarsest))?)
+            Multigrid::Cell(CellMultigrid::new(pool, stream, source, (scalars, scale), single, (sweeps, coarsest))?)
         }
         Preconditioner::Multigrid { sweeps, single: true, .. } => {
-            Multigrid::Vertex(Vertex::new::<f32>(pool, stream, source, scalars, scale, sweeps, own)?)
+            Multigrid::Vertex(VertexMultigrid::new::<f32>(pool, stream, source, scalars, scale, sweeps, own)?)
         }
         Preconditioner::Multigrid { sweeps, .. } => {
-            Multigrid::Vertex(Vertex::new::<f64>(pool, stream, source, scalars, scale, sweeps, own)?)
+            Multigrid::Vertex(VertexMultigrid::new::<f64>(pool, stream, source, scalars, scale, sweeps, own)?)
         }
         _ => return Ok(None),
     }))

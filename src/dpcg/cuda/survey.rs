@@ -2,7 +2,7 @@
 //! regions are formed (kernels/dpcg/classes.cuh).
 
 use super::components::Components;
-use super::source::Source;
+use super::source::DeviceMatrix;
 use crate::base::team::Team;
 use crate::cuda::arrays::lists;
 use crate::cuda::driver::{Memory, Pinned, Stream};
@@ -10,19 +10,19 @@ use crate::cuda::launch;
 use crate::cuda::launch::{
     Address, CellArray, CellClass, CellFindings, ClassArgs, MOST_CELL_BLOCKS, MOST_GROUPS, SurveyArgs,
 };
-use crate::deflation::regions::{Choice, Class, Kind, NONE, Regions, check, too_many};
+use crate::deflation::regions::{Choice, Class, Kind, NO_REGION, Regions, check_box_counts, too_many_regions};
 use crate::dpcg::backend::Setup;
 use crate::dpcg::setup;
 use crate::dpcg::survey::{Survey, coupling_ratio, needs_hidden_groups};
 use crate::error::{Error, Result, collected, reset, zeroed};
 use crate::stencil::cell_components::{CellComponents, coarse_grids};
 use crate::stencil::cells::{Cells, SevenPoints, StoredMatrix};
-use crate::stencil::coarsening::{COARSEST, SEMI, coarsened};
+use crate::stencil::coarsening::{COARSEST, SEMICOARSENING_RATIO, strong_directions};
 use std::cell::OnceCell;
 use std::mem::offset_of;
 
 /// Name of the memory in error messages about failed allocations.
-const SURVEY: &str = "the inspection of the matrix";
+const WHAT: &str = "the inspection of the matrix";
 
 /// Half the largest number of slots of the hash table of classes. Threads stop inserting classes when they read that
 /// there are more than 65,535. At that time, each of at most 135,168 threads may be about to insert one more class.
@@ -48,17 +48,17 @@ pub struct Surveyor {
     coarsest_points: Option<Memory>,
     /// Host copy of the extents of the groups.
     extents: Vec<u32>,
-    /// For each class that the last `find_regions` found, the number of its deflation vector, or [`NONE`].
-    vectors: Vec<u16>,
+    /// For each class that the last `find_regions` found, the number of its deflation vector, or [`NO_REGION`].
+    vector_of_class: Vec<u16>,
 }
 
 impl Surveyor {
     /// Allocates the memory for inspections of the matrix that is stored in `source`.
-    pub fn new(stream: &Stream, source: &Source) -> Result<Self> {
+    pub fn new(stream: &Stream, source: &DeviceMatrix) -> Result<Self> {
         let n = source.of.count();
         // There are at most n classes, so the hash table has more slots than inserted classes, and is never full.
         let slots = (2 * n.min(HALF_SLOTS)).next_power_of_two();
-        let most = n.min(usize::from(NONE));
+        let most = n.min(usize::from(NO_REGION));
         let sizes = [
             4 * n,
             4 * n,
@@ -71,8 +71,10 @@ impl Surveyor {
             size_of::<CellClass>() * most,
             size_of::<u16>() * most,
         ];
-        let (memory, [component, group, extents, partial, findings, keys, of_class, place, classes, numbers]) =
-            lists(stream, sizes, SURVEY)?;
+        let (
+            memory,
+            [component, group, extents, partial, findings, keys, class_cells, class_of_slot, classes, region_of_class],
+        ) = lists(stream, sizes, WHAT)?;
         let m = source.m;
         let arguments = SurveyArgs {
             cells: source.cells,
@@ -93,19 +95,19 @@ impl Surveyor {
             keys,
             first: keys + 8 * slots as u64,
             first_heavy: keys + 12 * slots as u64,
-            of_class,
-            place,
+            class_cells,
+            class_of_slot,
             // This memory contained the root of each cell's component. The roots are no longer needed when classes are
             // searched.
             slot_of: component,
             classes,
-            numbers,
+            region_of_class,
             findings,
             ..ClassArgs::default()
         };
         let findings = Pinned::new(stream.device(), CellFindings::none())?;
         let mut room = Vec::new();
-        reset(&mut room, EXTENTS * MOST_GROUPS, SURVEY)?;
+        reset(&mut room, EXTENTS * MOST_GROUPS, WHAT)?;
         let components = Components::new(source, component);
         Ok(Self {
             memory,
@@ -116,7 +118,7 @@ impl Surveyor {
             labels: None,
             coarsest_points: None,
             extents: room,
-            vectors: Vec::new(),
+            vector_of_class: Vec::new(),
         })
     }
 
@@ -124,38 +126,39 @@ impl Surveyor {
     /// findings.
     pub fn copy_matrix(&mut self, stream: &Stream, input: [CellArray; 4]) -> Result<&CellFindings> {
         *self.findings = CellFindings::none();
-        stream.send_start(self.arguments.findings, &self.findings, size_of::<CellFindings>())?;
+        stream.send_prefix(self.arguments.findings, &self.findings, size_of::<CellFindings>())?;
         launch::copy_matrix(stream, &SurveyArgs { input, ..self.arguments })?;
         self.fetch_findings(stream)
     }
 
     /// Waits, and returns the findings.
     fn fetch_findings(&mut self, stream: &Stream) -> Result<&CellFindings> {
-        stream.fetch_start(&mut self.findings, self.arguments.findings, size_of::<CellFindings>())?;
+        stream.fetch_prefix(&mut self.findings, self.arguments.findings, size_of::<CellFindings>())?;
         stream.wait()?;
         Ok(&self.findings)
     }
 
     /// Inspects the matrix that `copy_matrix` has copied. Finds components, strong groups, coupling ratio, and the
     /// directions to coarsen.
-    pub fn survey(&mut self, stream: &Stream, source: &Source, zero_row_sum: f64) -> Result<Survey> {
+    pub fn survey(&mut self, stream: &Stream, source: &DeviceMatrix, zero_row_sum: f64) -> Result<Survey> {
         let a = SurveyArgs { zero_row_sum, ..self.arguments };
         stream.fill(a.extents, u8::MAX, size_of_val(&*self.extents))?;
         launch::inspect_rows(stream, &a)?;
         launch::unite_cells(stream, &a)?;
-        launch::settle_cells(stream, &a)?;
+        launch::replace_parents_by_roots(stream, &a)?;
         launch::group_extents(stream, &a)?;
         stream.fetch(&mut self.extents, a.extents)?;
         let &found = self.fetch_findings(stream)?;
         let singular = if found.components == 1 && found.alone == 0 {
             let singular = found.regular == 0;
             self.components.set_whole(singular)?;
-            collected(singular.then_some(0), SURVEY)?
+            collected(singular.then_some(0), WHAT)?
         } else {
             self.components.number(stream, found.components as usize, zero_row_sum)?
         };
         let bits = |bits: [u64; 3]| bits.map(f64::from_bits);
-        let (coarsened, strong) = (coarsened(source.of, found.strength, SEMI), found.groups as usize);
+        let (coarsened, strong) =
+            (strong_directions(source.of, found.strength, SEMICOARSENING_RATIO), found.groups as usize);
         let counts_hidden = needs_hidden_groups(source.of, coarsened, strong);
         Ok(Survey {
             row_sum: f64::from_bits(found.row_sum),
@@ -175,7 +178,7 @@ impl Surveyor {
         let bytes = 4 * of.count();
         let coarsest_points = match self.coarsest_points.take() {
             Some(memory) => memory,
-            None => Memory::zeroed(stream.device(), stream, bytes, SURVEY)?,
+            None => Memory::zeroed(stream.device(), stream, bytes, WHAT)?,
         };
         let coarsest_points = self.coarsest_points.insert(coarsest_points).address;
         stream.fill(coarsest_points, 0, bytes)?;
@@ -188,7 +191,7 @@ impl Surveyor {
 
     /// Returns the smallest extent of a strong group in cells, in directions with more than one cell. Returns 0 if
     /// there is no group, or if there are too many groups.
-    fn thinnest(&self, source: &Source, groups: usize) -> usize {
+    fn thinnest(&self, source: &DeviceMatrix, groups: usize) -> usize {
         if groups > MOST_GROUPS {
             return 0;
         }
@@ -201,13 +204,13 @@ impl Surveyor {
     /// Finds the deflation regions of the inspected matrix. [`Self::number_cells`] then computes the region of each
     /// cell.
     pub fn find_regions(&mut self, stream: &Stream, of: Cells, choice: &Choice) -> Result<Regions> {
-        check(of, choice)?;
+        check_box_counts(of, choice)?;
         let level_set = choice.kind == Kind::LevelSet;
         let labelled = level_set && choice.labels.is_some();
-        if self.components.list().count() > usize::from(NONE) && !labelled {
+        if self.components.list().count() > usize::from(NO_REGION) && !labelled {
             // There are too many regions, because each component has at least one class. The keys of classes have no
             // bits for more components and boxes.
-            return Err(too_many(choice));
+            return Err(too_many_regions(choice));
         }
         self.classes = ClassArgs {
             component: self.components.of_cells(),
@@ -220,16 +223,16 @@ impl Surveyor {
         };
         let a = &self.classes;
         stream.fill(a.keys, u8::MAX, 16 * a.slots as usize)?;
-        stream.fill(a.of_class, 0, 4 * a.slots as usize)?;
+        stream.fill(a.class_cells, 0, 4 * a.slots as usize)?;
         stream.fill(a.findings + offset_of!(CellFindings, classes) as u64, 0, size_of::<u64>())?;
         launch::classify_cells(stream, a)?;
         launch::gather_classes(stream, a)?;
         let from = a.classes;
         let count = self.fetch_findings(stream)?.classes as usize;
-        if count > usize::from(NONE) {
-            return Err(too_many(choice));
+        if count > usize::from(NO_REGION) {
+            return Err(too_many_regions(choice));
         }
-        let mut found: Vec<CellClass> = zeroed(count, SURVEY)?;
+        let mut found: Vec<CellClass> = zeroed(count, WHAT)?;
         stream.fetch(&mut found, from)?;
         stream.wait()?;
         self.number_classes(&found, level_set, choice.keep_all)
@@ -237,19 +240,19 @@ impl Surveyor {
 
     /// Assigns region numbers to the classes. The device returns the classes in any order.
     fn number_classes(&mut self, found: &[CellClass], level_set: bool, keep_all: bool) -> Result<Regions> {
-        let mut order = collected(0..found.len(), SURVEY)?;
+        let mut order = collected(0..found.len(), WHAT)?;
         order.sort_unstable_by_key(|&k| found[k].first);
         let class = |&k: &usize| Class {
             component: found[k].component as usize,
             cells: found[k].cells as usize,
-            heavy: level_set && found[k].unlabelled != 0,
+            is_heavy_phase: level_set && found[k].unlabelled != 0,
             first_heavy: (found[k].first_heavy != u32::MAX).then_some(found[k].first_heavy as usize),
         };
-        let classes = collected(order.iter().map(class), SURVEY)?;
-        let (regions, vector) = Regions::of_classes(&classes, self.components.list(), keep_all)?;
-        reset(&mut self.vectors, found.len(), SURVEY)?;
-        for (&k, vector) in order.iter().zip(vector) {
-            self.vectors[k] = vector;
+        let classes = collected(order.iter().map(class), WHAT)?;
+        let (regions, vectors) = Regions::of_classes(&classes, self.components.list(), keep_all)?;
+        reset(&mut self.vector_of_class, found.len(), WHAT)?;
+        for (&k, vector) in order.iter().zip(vectors) {
+            self.vector_of_class[k] = vector;
         }
         Ok(regions)
     }
@@ -269,8 +272,8 @@ impl Surveyor {
     /// Stores the region of each cell in 16 bits at `regions`. Cells in no region get the value `none`, and so do the
     /// entries of one plane before and one plane after the box.
     pub fn number_cells(&self, stream: &Stream, regions: Address, none: u16) -> Result<()> {
-        let number = |&vector: &u16| if vector == NONE { none } else { vector };
-        stream.send(self.classes.numbers, &collected(self.vectors.iter().map(number), SURVEY)?)?;
+        let number = |&vector: &u16| if vector == NO_REGION { none } else { vector };
+        stream.send(self.classes.region_of_class, &collected(self.vector_of_class.iter().map(number), WHAT)?)?;
         stream.wait()?;
         launch::number_cells(stream, &ClassArgs { regions, none: i32::from(none), ..self.classes })
     }
@@ -284,7 +287,7 @@ impl Surveyor {
 
 /// Input of a factorization: the matrix and the results of its inspection.
 pub struct FactorizationInput<'a> {
-    pub source: &'a Source,
+    pub source: &'a DeviceMatrix,
     /// The host copy of the matrix, which is created when it is needed.
     pub host_matrix: &'a OnceCell<StoredMatrix>,
     pub setup: &'a Setup,
@@ -314,7 +317,7 @@ impl<'a> FactorizationInput<'a> {
 /// Returns the host copy of the matrix, and creates it if necessary.
 pub fn on_host<'k>(
     host_matrix: &'k OnceCell<StoredMatrix>,
-    source: &Source,
+    source: &DeviceMatrix,
     stream: &Stream,
 ) -> Result<SevenPoints<'k>> {
     if host_matrix.get().is_none() {

@@ -9,7 +9,7 @@ use crate::cuda::arrays::{MemoryRange, Pool};
 use crate::cuda::driver::Stream;
 use crate::cuda::labelled::Labelled;
 use crate::cuda::launch::{Address, CellLabels, Scalars, Sum};
-use crate::deflation::regions::{Kind, NONE};
+use crate::deflation::regions::{Kind, NO_REGION};
 use crate::dpcg::backend::Preconditioner;
 use crate::dpcg::cell_grids::Hierarchy;
 use crate::dpcg::survey::SurveyData;
@@ -31,7 +31,7 @@ impl System {
     fn of(set: &str, [nx, ny, nz]: [usize; 3], contrast: f64) -> Self {
         let problem = TwoPhase::new(set, [nx, ny, nz], contrast);
         let cells = Cells { nx, ny, nz };
-        let octant = |c: usize| (0..3).fold(0, |o, d| 2 * o + i32::from(2 * cells.place(c)[d] >= cells.size()[d]));
+        let octant = |c: usize| (0..3).fold(0, |o, d| 2 * o + i32::from(2 * cells.indices(c)[d] >= cells.size()[d]));
         let label = |(c, &air): (usize, &bool)| if air { 1000 * octant(c) } else { -1 };
         let labels = problem.air.iter().enumerate().map(label).collect();
         let forward = problem.forward.map(|c| c.into_iter().map(|v| if v.is_nan() { 0.0 } else { v }).collect());
@@ -41,11 +41,11 @@ impl System {
     /// Returns a matrix whose couplings are strong with probability `part`, with random labels.
     fn random([nx, ny, nz]: [usize; 3], part: f64, seed: u64) -> Self {
         let (cells, mut random) = (Cells { nx, ny, nz }, SplitMix(seed));
-        let (n, size, steps) = (cells.count(), cells.size(), cells.steps());
+        let (n, size, steps) = (cells.count(), cells.size(), cells.strides());
         let mut center = vec![0.0; n];
         let forward = [0, 1, 2].map(|d| {
             let mut couplings = vec![0.0; n];
-            for c in (0..n).filter(|&c| cells.place(c)[d] + 1 < size[d]) {
+            for c in (0..n).filter(|&c| cells.indices(c)[d] + 1 < size[d]) {
                 let coupling = if random.unit() < part { 100.0 } else { 1.0 };
                 couplings[c] = -coupling;
                 center[c] += coupling;
@@ -60,11 +60,11 @@ impl System {
     /// Removes the couplings of solid cells, whose centers remain positive, and the couplings between cells with
     /// different values of `beyond`.
     fn cut(mut self, solid: impl Fn([usize; 3]) -> bool, beyond: impl Fn([usize; 3]) -> usize) -> Self {
-        let (size, steps) = (self.cells.size(), self.cells.steps());
+        let (size, steps) = (self.cells.size(), self.cells.strides());
         for c in 0..self.cells.count() {
-            let at = self.cells.place(c);
+            let at = self.cells.indices(c);
             for d in (0..3).filter(|&d| at[d] + 1 < size[d]) {
-                let next = self.cells.place(c + steps[d]);
+                let next = self.cells.indices(c + steps[d]);
                 if solid(at) || solid(next) || beyond(at) != beyond(next) {
                     let coupling = std::mem::take(&mut self.forward[d][c]);
                     self.center[c] += coupling;
@@ -90,7 +90,7 @@ impl System {
     /// Makes the row sums of the cells selected by `of` positive.
     fn with_sums(mut self, of: impl Fn([usize; 3]) -> bool) -> Self {
         let cells = self.cells;
-        (0..cells.count()).filter(|&c| of(cells.place(c))).for_each(|c| self.center[c] *= 1.01);
+        (0..cells.count()).filter(|&c| of(cells.indices(c))).for_each(|c| self.center[c] *= 1.01);
         self
     }
 
@@ -98,7 +98,7 @@ impl System {
     /// and uncoupled cells. Some rows in the first half have a positive row sum.
     fn broken([nx, ny, nz]: [usize; 3], part: f64, seed: u64) -> Self {
         let mut system = Self::random([nx, ny, nz], 0.0, seed);
-        let (mut random, n, steps) = (SplitMix(seed), system.cells.count(), system.cells.steps());
+        let (mut random, n, steps) = (SplitMix(seed), system.cells.count(), system.cells.strides());
         system.center.fill(0.0);
         for (forward, step) in system.forward.iter_mut().zip(steps) {
             for c in (0..n).filter(|&c| forward[c] != 0.0).collect::<Vec<_>>() {
@@ -129,7 +129,7 @@ impl System {
 }
 
 /// Returns the regions that were found, together with the region of each cell.
-fn regions(cuda: &mut Cuda, found: Result<RegionCount>) -> Result<Regions> {
+fn regions(cuda: &mut Cuda, found: Result<RegionCounts>) -> Result<Regions> {
     found?;
     let (source, surveyor) = (cuda.source.as_ref().unwrap(), cuda.surveyor.as_ref());
     let Some(mut regions) = cuda.regions.take() else { return Ok(Regions::default()) };
@@ -137,12 +137,12 @@ fn regions(cuda: &mut Cuda, found: Result<RegionCount>) -> Result<Regions> {
     let (stream, guard) = (cuda.session.stream(), source.of.plane());
     let mut of = vec![0_u16; source.of.count() + 2 * guard];
     let memory = Memory::zeroed(stream.device(), stream, size_of_val(&*of), "deflation regions").unwrap();
-    surveyor.unwrap().number_cells(stream, memory.address + 2 * guard as u64, NONE).unwrap();
+    surveyor.unwrap().number_cells(stream, memory.address + 2 * guard as u64, NO_REGION).unwrap();
     stream.fetch(&mut of, memory.address).unwrap();
     stream.wait().unwrap();
     let outside = of.drain(..guard).collect::<Vec<_>>().into_iter().chain(of.split_off(source.of.count()));
-    assert!(outside.into_iter().all(|r| r == NONE));
-    regions.of = of;
+    assert!(outside.into_iter().all(|r| r == NO_REGION));
+    regions.of_cell = of;
     Ok(regions)
 }
 
@@ -179,9 +179,9 @@ fn same(found: Result<Regions>, expected: Result<Regions>, what: &str) {
     match (found, expected) {
         (Ok(found), Ok(expected)) => {
             assert_eq!((found.count, found.found), (expected.count, expected.found), "{what}");
-            assert_eq!(found.null_vector, expected.null_vector, "{what}");
+            assert_eq!(found.null_of, expected.null_of, "{what}");
             assert_eq!(found.surplus, expected.surplus, "{what}");
-            assert!(found.of == expected.of, "{what}: the regions of cells");
+            assert!(found.of_cell == expected.of_cell, "{what}: the regions of cells");
         }
         (found, expected) => assert_eq!(found.map(drop), expected.map(drop), "{what}"),
     }
@@ -216,7 +216,7 @@ fn compare(cuda: &mut Cuda, system: &System, what: &str) {
 
 #[test]
 #[ignore = "needs a device, or an emulated one"]
-fn a_device_finds_what_the_host_finds() {
+fn device_and_host_surveys_agree() {
     let mut cuda = Cuda::new(0, 2).unwrap();
     for (set, size) in [
         ("9", [20, 21, 22]),
@@ -309,11 +309,11 @@ fn a_device_finds_components() {
 /// on the device.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
-fn a_device_takes_what_is_no_number() {
+fn a_device_accepts_nan_couplings() {
     let mut cuda = Cuda::new(0, 2).unwrap();
     let mut system = System::of("9", [20, 9, 7], 1e-3);
     let (cells, size) = (system.cells, system.cells.size());
-    let inside = |c: usize| cells.place(c)[c % 3] + 1 < size[c % 3];
+    let inside = |c: usize| cells.indices(c)[c % 3] + 1 < size[c % 3];
     (0..cells.count()).filter(|&c| c % 20 < 12 && inside(c)).for_each(|c| system.forward[c % 3][c] = f64::NAN);
     cuda.load(&system.view(), false).unwrap();
     cuda.survey(ZERO_ROW_SUM).unwrap();
@@ -367,7 +367,7 @@ fn a_device_counts_labels() {
         assert_eq!(found.is_err(), last == 65_535);
         if last < 65_535 {
             let found = regions(&mut cuda, found).unwrap();
-            assert!(found.of == host.regions.take().unwrap().of);
+            assert!(found.of_cell == host.regions.take().unwrap().of_cell);
         }
     }
 }
@@ -429,7 +429,7 @@ fn compare_grids<T: Real + AnyBitPattern>(cuda: &mut Cuda, system: &System, coar
 
 #[test]
 #[ignore = "needs a device, or an emulated one"]
-fn a_device_makes_the_grids_of_the_host() {
+fn device_grids_match_host_grids() {
     let mut cuda = Cuda::new(0, 2).unwrap();
     let mut compare = |system: &System, coarsest: usize, what: &str| {
         compare_grids::<f64>(&mut cuda, system, coarsest, what);

@@ -3,8 +3,8 @@
 
 use super::coarsening::{DIAGONAL, Grid, INVERSE, make};
 use super::dense::Dense;
-use super::multigrid::{GRIDS, GridsAndInverse, Scale};
-use super::source::Source;
+use super::multigrid::{GRIDS, GridsAndInverse};
+use super::source::DeviceMatrix;
 use crate::base::heap::boxed;
 use crate::base::number::Real;
 use crate::cuda::arrays::Pool;
@@ -14,6 +14,7 @@ use crate::cuda::launch::{
     Address, DenseArgs, FinestSweepArgs, RestrictFinestArgs, Sum, SweepTiles, VERTEX_CYCLE_THREADS, VertexCycleArgs,
     VertexGrid,
 };
+use crate::cuda::vectors::Scale;
 use crate::error::{Result, push};
 use bytemuck::{Pod, Zeroable};
 
@@ -26,7 +27,7 @@ const X: usize = 1;
 const MOST_GRIDS: usize = 64;
 
 /// The preconditioner: one V-cycle that starts from zero.
-pub struct Vertex {
+pub struct VertexMultigrid {
     sweeps: usize,
     single: bool,
     /// Power of two by which the matrix is multiplied.
@@ -70,13 +71,13 @@ impl Grid {
     }
 }
 
-impl Vertex {
+impl VertexMultigrid {
     /// Builds the preconditioner for `scale` times the matrix. The cycle computes in the type `T`. `of_solver` contains
     /// the addresses of r, q and z. In f64, the finest grid uses these vectors, and a cycle overwrites q.
     pub fn new<T: Real + Pod>(
         pool: &mut Pool,
         stream: &Stream,
-        source: &Source,
+        source: &DeviceMatrix,
         scalars: Address,
         scale: f64,
         sweeps: usize,
@@ -148,7 +149,7 @@ impl Vertex {
         }
         let none = Sum { partial: 0, how: 0, conditional: 0, ..sum };
         let of = FinestSweepArgs {
-            k: self.finest,
+            grid: self.finest,
             tiles: self.tiles[1],
             wide: self.r,
             z: self.z,

@@ -4,8 +4,8 @@ use super::header::Header;
 use crate::base::heap::boxed;
 use crate::base::workers::{Parts, Workers};
 use crate::error::{RRB_ERR_NOT_FINITE, Result, collected, push, zeroed};
-use crate::files::array::of_array;
-use crate::files::fault::{at, status_at};
+use crate::files::array::assemble_array;
+use crate::files::fault::{at, error_with_status};
 use crate::files::fortran::{Field, fields};
 use crate::files::lines::{Lines, shown};
 use crate::files::loaded::{Loaded, Vectors, Warning};
@@ -77,9 +77,9 @@ impl<'a, 'w> Data<'a, 'w> {
     pub fn dense<I: Width>(mut self) -> Result<Loaded> {
         let Header { rows, cols, entries, .. } = self.header;
         let fields = self.fields(2)?;
-        let values = self.full(&fields, entries)?;
+        let values = self.read_dense(&fields, entries)?;
         self.end()?;
-        let matrix = of_array::<I>(rows, cols, entries, |_, _| true, |i, j| values[j * rows + i])?;
+        let matrix = assemble_array::<I>(rows, cols, entries, |_, _| true, |i, j| values[j * rows + i])?;
         Ok(Loaded::of(boxed(matrix, "a matrix")?))
     }
 
@@ -205,12 +205,13 @@ impl<'a, 'w> Data<'a, 'w> {
         let start = self.lines.number;
         let mut vectors = Vectors { len: rows, ..Vectors::default() };
         let fields = self.fields(3)?;
-        vectors.rhs = if kind[0] == b'F' { self.full(&fields, len)? } else { self.by_pattern(&fields, many, count)? };
+        vectors.rhs =
+            if kind[0] == b'F' { self.read_dense(&fields, len)? } else { self.read_sparse(&fields, many, count)? };
         if kind[1] == b'G' {
-            vectors.guess = self.full(&fields, len)?;
+            vectors.guess = self.read_dense(&fields, len)?;
         }
         if kind[2] == b'X' {
-            vectors.solution = self.full(&fields, len)?;
+            vectors.solution = self.read_dense(&fields, len)?;
         }
         let read = self.lines.number - start;
         let announced = self.header.cards.map_or(read, |cards| cards[3]);
@@ -221,7 +222,7 @@ impl<'a, 'w> Data<'a, 'w> {
         Ok((vectors, warning))
     }
 
-    fn full(&mut self, fields: &[Field], len: usize) -> Result<Vec<f64>> {
+    fn read_dense(&mut self, fields: &[Field], len: usize) -> Result<Vec<f64>> {
         let mut values = zeroed(len, RHS_OF_FILE)?;
         self.read(fields, &mut values, real)?;
         Ok(values)
@@ -229,7 +230,7 @@ impl<'a, 'w> Data<'a, 'w> {
 
     /// Reads sparse right-hand sides, which are stored by columns like the matrix. Returns all their values, including
     /// zeros, column by column.
-    fn by_pattern(&mut self, fields: &[Field], many: usize, count: usize) -> Result<Vec<f64>> {
+    fn read_sparse(&mut self, fields: &[Field], many: usize, count: usize) -> Result<Vec<f64>> {
         let rows = self.header.rows;
         let ptr = self.pointers(3, many, count)?;
         let row_fields = self.fields(1)?;
@@ -238,7 +239,7 @@ impl<'a, 'w> Data<'a, 'w> {
             Some(row) if row >= 1 && row as u64 <= rows as u64 => Ok(row as usize - 1),
             _ => Err(at(line, format_args!("{} is no row in [1, {rows}]", shown(field.of(card))))),
         })?;
-        let given = self.full(fields, count)?;
+        let given = self.read_dense(fields, count)?;
         let mut values = zeroed(many * rows, RHS_OF_FILE)?;
         for (column, range) in ptr.windows(2).enumerate() {
             for k in range[0]..range[1] {
@@ -252,13 +253,13 @@ impl<'a, 'w> Data<'a, 'w> {
 fn real(field: &Field, card: &[u8], line: usize) -> Result<f64> {
     match field.real(card) {
         Some(value) if value.is_finite() => Ok(value),
-        Some(_) => Err(status_at(
+        Some(_) => Err(error_with_status(
             RRB_ERR_NOT_FINITE,
             line,
             format_args!("{} is not finite in double precision", shown(field.of(card))),
         )),
         None if not_finite(field.of(card)) => {
-            Err(status_at(RRB_ERR_NOT_FINITE, line, format_args!("{} is not finite", shown(field.of(card)))))
+            Err(error_with_status(RRB_ERR_NOT_FINITE, line, format_args!("{} is not finite", shown(field.of(card)))))
         }
         None => Err(at(line, format_args!("{} is no number", shown(field.of(card))))),
     }

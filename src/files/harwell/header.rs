@@ -8,7 +8,7 @@
 //!   sides.
 
 use crate::error::{RRB_ERR_UNSUPPORTED, Result};
-use crate::files::fault::{COMPLEX, at, status_at};
+use crate::files::fault::{COMPLEX, at, error_with_status};
 use crate::files::lines::{Lines, shown};
 use crate::files::mirror::Symmetry;
 use crate::files::number::Counts;
@@ -46,7 +46,7 @@ impl<'a> Header<'a> {
         let formats = card("the formats")?;
         let count = |k: usize| second.all().get(k).copied().unwrap_or(0);
         let cards = [1, 2, 3, 4].map(count);
-        let (values, symmetry) = kind(third)?;
+        let (values, symmetry) = parse_type(third)?;
         let numbers = third.get(3..).and_then(Counts::of).unwrap_or_default();
         let Some([rows, cols, entries]) = numbers.all().first_chunk::<3>().copied() else {
             return Err(at(3, "must have rows, columns and entries after the type"));
@@ -84,9 +84,9 @@ pub fn columns(card: &[u8], range: std::ops::Range<usize>) -> &[u8] {
 }
 
 /// Parses the type: whether there are values, and the symmetry.
-fn kind(card: &[u8]) -> Result<(bool, Symmetry)> {
+fn parse_type(card: &[u8]) -> Result<(bool, Symmetry)> {
     let kind = card.get(..3).unwrap_or(card);
-    let refused = |reason: &dyn Display| Err(status_at(RRB_ERR_UNSUPPORTED, 3, reason));
+    let refused = |reason: &dyn Display| Err(error_with_status(RRB_ERR_UNSUPPORTED, 3, reason));
     let letters = kind.first_chunk().copied().unwrap_or_default().map(|c: u8| c.to_ascii_uppercase());
     let [value, symmetry, form] = letters;
     let name = OsStr::from_bytes(&letters).display();

@@ -20,7 +20,7 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Option<Result<Loaded>> {
     if (4..=5).contains(&words(second).count()) && Counts::of(second).is_some() {
         return Some(matrix(text, workers));
     }
-    supplement::is_one(text).then(|| supplement::parse(text, workers))
+    supplement::is_supplement(text).then(|| supplement::parse(text, workers))
 }
 
 /// Parses a matrix file, whose second card consists of counts.

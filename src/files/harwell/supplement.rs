@@ -11,7 +11,7 @@ use super::header::{Header, columns};
 use crate::base::index::is_narrow;
 use crate::base::workers::Workers;
 use crate::error::{RRB_ERR_UNSUPPORTED, Result};
-use crate::files::fault::{COMPLEX, at, status_at};
+use crate::files::fault::{COMPLEX, at, error_with_status};
 use crate::files::lines::{Lines, shown};
 use crate::files::loaded::Loaded;
 use crate::files::mirror::Symmetry;
@@ -25,7 +25,7 @@ const TYPES: [&[u8; 3]; 16] = [
 ];
 
 /// Returns whether card 2 begins with a kind of supplementary data, and card 3 with a format.
-pub fn is_one(text: &[u8]) -> bool {
+pub fn is_supplement(text: &[u8]) -> bool {
     let mut lines = Lines::new(text).skip(1);
     let mut next = || lines.next().unwrap_or_default();
     let (second, third) = (next(), next());
@@ -63,7 +63,7 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
 
 /// Returns whether the right-hand sides are dense. Fails for unsupported data.
 fn is_dense(card: &[u8]) -> Result<bool> {
-    let refused = |reason: &dyn Display| Err(status_at(RRB_ERR_UNSUPPORTED, 2, reason));
+    let refused = |reason: &dyn Display| Err(error_with_status(RRB_ERR_UNSUPPORTED, 2, reason));
     let kind = columns(card, 0..3);
     if !kind.eq_ignore_ascii_case(b"rhs") {
         return refused(&format_args!("of supplementary data right-hand sides (rhs) are read, got {}", shown(kind)));

@@ -57,7 +57,7 @@ mod tests {
     use std::sync::Mutex;
 
     #[test]
-    fn members_have_all_rows_once() {
+    fn threads_own_every_row_once() {
         for members in [1, 2, 3, 7] {
             let mut team = Team::new(members).unwrap();
             for rows in [0, 1, 2047, 2048, 2049, 10_000] {

@@ -3,7 +3,7 @@
 //! The vector is divided into units, each of which belongs to one thread. Sums are computed per unit and label, then
 //! per label in the order of the units. They are therefore bitwise identical for any number of threads.
 
-use crate::base::csr::{accumulate, restart};
+use crate::base::csr::{ends_to_pointers, lengths_to_pointers};
 use crate::base::heap::boxed;
 use crate::base::loops::sum;
 use crate::base::number::Real;
@@ -15,13 +15,13 @@ use crate::krylov::pcg::Means;
 use std::ops::Range;
 
 /// Position of a value in a vector.
-pub trait Place: Copy + Ord {
+pub trait Position: Copy + Ord {
     /// Returns the position that is `len` values after this one.
     fn after(self, len: usize) -> Self;
 }
 
 /// In a vector without gaps, the position of a value is its index.
-impl Place for usize {
+impl Position for usize {
     fn after(self, len: usize) -> Self {
         self + len
     }
@@ -124,7 +124,7 @@ impl<P> Default for Singular<P> {
     }
 }
 
-impl<P: Place> Singular<P> {
+impl<P: Position> Singular<P> {
     /// Sets the labels as [`Labelled::set`] does. With `reduces`, `runs(unit, true)` returns the runs on the unknowns
     /// of CG.
     pub fn set<R: Iterator<Item = (P, usize, usize)>>(
@@ -171,9 +171,9 @@ impl<P: Place> Singular<P> {
 const RUNS: &str = "the runs of singular components";
 
 /// Number of sums per label: of v, and of |v|.
-const NUMBERS: usize = 2;
+const SUMS_PER_LABEL: usize = 2;
 
-impl<P: Place> Labelled<P> {
+impl<P: Position> Labelled<P> {
     /// Sets the labels. `runs(unit)` returns position, length and label of the runs of a unit. If `labels` is 0, the
     /// memory is kept, because the next matrix may have singular components again.
     pub fn set<R: Iterator<Item = (P, usize, usize)>>(
@@ -211,10 +211,10 @@ impl<P: Place> Labelled<P> {
         self.sort_slots(labels)?;
         let slots = self.slots.len().max(1);
         if self.sums.as_ref().is_none_or(|sums| sums.rows() < slots) {
-            self.sums = Some(Partials::once(slots, NUMBERS)?);
+            self.sums = Some(Partials::single_buffered(slots, SUMS_PER_LABEL)?);
         }
-        if self.totals.as_ref().is_none_or(|totals| totals.len() != (NUMBERS + 1) * labels) {
-            self.totals = Some(Shared::zeroed((NUMBERS + 1) * labels)?);
+        if self.totals.as_ref().is_none_or(|totals| totals.len() != (SUMS_PER_LABEL + 1) * labels) {
+            self.totals = Some(Shared::zeroed((SUMS_PER_LABEL + 1) * labels)?);
         }
         Ok(())
     }
@@ -238,13 +238,13 @@ impl<P: Place> Labelled<P> {
         for &label in &self.slots {
             self.label_start[label as usize + 1] += 1;
         }
-        accumulate(&mut self.label_start);
+        lengths_to_pointers(&mut self.label_start);
         for (slot, &label) in self.slots.iter().enumerate() {
             let next = &mut self.label_start[label as usize];
             self.by_label[*next] = slot as u32;
             *next += 1;
         }
-        restart(&mut self.label_start);
+        ends_to_pointers(&mut self.label_start);
         Ok(())
     }
 
@@ -310,7 +310,7 @@ impl<P: Place> Labelled<P> {
     }
 
     /// Adds a constant to the values of each label, or stores the mean of v on each label; see [`Means`].
-    pub fn change(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>, to: Means) {
+    pub fn change_means(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>, to: Means) {
         let labels = self.labels();
         let Some(totals) = self.totals.as_ref().filter(|_| labels > 0) else { return };
         let [sums] = self.sum(me, units, v);
@@ -319,12 +319,12 @@ impl<P: Place> Labelled<P> {
             for label in me.share(labels) {
                 // SAFETY: only this thread writes the mean of this label. The other threads read the mean after the
                 // barrier below.
-                unsafe { totals.slice_mut(NUMBERS * labels + label, 1)[0] = mean(label) };
+                unsafe { totals.slice_mut(SUMS_PER_LABEL * labels + label, 1)[0] = mean(label) };
             }
             return me.barrier();
         }
         // SAFETY: only a call with `Means::Store` writes these values, and such a call ends with a barrier.
-        let kept = unsafe { totals.slice(NUMBERS * labels, labels) };
+        let kept = unsafe { totals.slice(SUMS_PER_LABEL * labels, labels) };
         for run in self.runs(units) {
             let label = self.slots[run.slot as usize] as usize;
             let shift = if to == Means::Restore { kept[label] } else { 0.0 } - mean(label);
@@ -335,7 +335,7 @@ impl<P: Place> Labelled<P> {
 
     /// Returns the sum over all labels of mean(v)^2 sum_i 1 / c_i, where i runs over the values of the label. `center`
     /// returns the numbers c_i for a position and a number of values.
-    pub fn square<'c>(
+    pub fn square_of_means<'c>(
         &self,
         me: Me,
         units: &Range<usize>,

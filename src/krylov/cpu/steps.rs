@@ -10,7 +10,7 @@ use crate::base::loops::{combine, dot, largest};
 use crate::base::reduce::{Reduce, max_abs};
 use crate::base::shared::Shared;
 use crate::base::team::Me;
-use crate::krylov::pcg::{Another, Means, PcgSteps, Properties, unfused_ascend};
+use crate::krylov::pcg::{Means, OtherPreconditioner, PcgSteps, Properties, unfused_ascend};
 use crate::krylov::solve_steps::Eliminated;
 use crate::krylov::vectors::{Iterate, KrylovSteps, VectorId, VectorSteps};
 use crate::report::{Event, Observer};
@@ -64,7 +64,7 @@ pub trait System: Sized {
         (0, 0.0, 0.0)
     }
     /// See `PcgSteps::change_preconditioner`.
-    fn change_preconditioner(&mut self, _to: Another) -> bool {
+    fn change_preconditioner(&mut self, _to: OtherPreconditioner) -> bool {
         false
     }
     /// See `SolveSteps::krylov`.
@@ -282,7 +282,7 @@ impl<S: System> PcgSteps for ThreadState<'_, S> {
         S::multiply(self)
     }
 
-    fn change_preconditioner(&mut self, to: Another) -> bool {
+    fn change_preconditioner(&mut self, to: OtherPreconditioner) -> bool {
         self.system.change_preconditioner(to)
     }
 }

@@ -9,7 +9,7 @@ use crate::krylov::vectors::VectorId;
 use std::ops::Range;
 
 /// Maximum number of sums per pass over the vectors; the partial sums of a chunk are stored together.
-pub const GROUP: usize = 4;
+pub const SUMS_PER_PASS: usize = 4;
 
 /// Positions of lines in the vectors. A line is a sequence of consecutive values in the caller's arrays, such as a grid
 /// row. A chunk consists of whole lines.
@@ -56,7 +56,7 @@ impl Workspace {
             chunks,
             lines,
             vectors: Vec::new(),
-            partials: Partials::new(chunks.count(), GROUP)?,
+            partials: Partials::new(chunks.count(), SUMS_PER_PASS)?,
             observed: Observed::default(),
         };
         workspace.reserve(0)?;
@@ -65,7 +65,7 @@ impl Workspace {
 
     /// Allocates `own` vectors in addition to x, b and r.
     pub fn reserve(&mut self, own: usize) -> Result<()> {
-        let missing = VectorId::own(own).0.saturating_sub(self.vectors.len());
+        let missing = VectorId::work(own).0.saturating_sub(self.vectors.len());
         reserve(&mut self.vectors, missing, "vectors of a solve")?;
         for _ in 0..missing {
             self.vectors.push(Shared::zeroed(self.chunks.rows)?);

@@ -24,7 +24,7 @@ pub struct MatrixProperties<'a> {
     /// Number of singular components.
     pub singular: usize,
     /// Locations of nodes and components for error messages.
-    pub places: &'a dyn Locations,
+    pub locations: &'a dyn Locations,
 }
 
 /// Parameters of a solve, equal for all threads.
@@ -55,8 +55,8 @@ pub struct Control<'a> {
     pub divergence: f64,
     /// M has the unit of A.
     pub same_unit: bool,
-    /// A may be indefinite; see `Test::general`.
-    pub general: bool,
+    /// A may be indefinite; see `Test::may_be_indefinite`.
+    pub may_be_indefinite: bool,
     /// Outcome of a previous solve. The present solve continues from its x.
     pub previous: Option<Outcome>,
 }
@@ -92,7 +92,7 @@ impl<'a> Control<'a> {
             second: None,
             divergence: f64::INFINITY,
             same_unit: true,
-            general: false,
+            may_be_indefinite: false,
             previous: None,
         }
     }
@@ -102,31 +102,31 @@ impl<'a> Control<'a> {
         self.previous.map_or(0, |previous| previous.iterations)
     }
 
-    pub fn singular(&self) -> bool {
+    pub fn is_singular(&self) -> bool {
         self.matrix.singular > 0
     }
 
     /// Returns whether the system is regular and the test uses the 2-norm. Backends fuse the first and last steps of a
     /// solve only in this case.
     pub fn can_fuse_ends(&self) -> bool {
-        !self.singular() && self.norm == Norm::True2
+        !self.is_singular() && self.norm == Norm::True2
     }
 
     /// Rounding of x to subnormal numbers changes the tested norm of b - A x. Returns a bound for this change.
     pub fn store_rounding(&self) -> f64 {
         let nodes = self.nodes as f64;
         match self.norm {
-            // Each x_i changes by at most SMALLEST / 2, and the magnitudes of a row sum to at most 2 center_max. Each
-            // entry of b - A x then changes by at most SMALLEST center_max.
-            Norm::True2 => SMALLEST * self.matrix.center_max * nodes.sqrt(),
+            // Each x_i changes by at most SMALLEST_SUBNORMAL / 2, and the magnitudes of a row sum to at most 2
+            // center_max. Each entry of b - A x then changes by at most SMALLEST_SUBNORMAL center_max.
+            Norm::True2 => SMALLEST_SUBNORMAL * self.matrix.center_max * nodes.sqrt(),
             // A change e of x changes the tested norm by at most (e'A M^-1 A e)^1/2 <= (lambda_max e'A e)^1/2. Here
             // lambda_max, the largest eigenvalue of M^-1 A, is of order 1.
-            Norm::Preconditioned => SMALLEST * (self.matrix.center_max * nodes).sqrt(),
+            Norm::Preconditioned => SMALLEST_SUBNORMAL * (self.matrix.center_max * nodes).sqrt(),
         }
     }
 
     /// Returns the parameters of the stopping test. `checks`: the completed x is tested on the whole grid, so the
-    /// threshold of the recurred residual needs the lower limit `futile`.
+    /// threshold of the recurred residual needs the lower limit `least_threshold_fraction`.
     pub fn criterion(&self, checks: bool) -> Criterion {
         Criterion {
             preconditioned: self.norm == Norm::Preconditioned,
@@ -134,7 +134,7 @@ impl<'a> Control<'a> {
             rel_tol: self.rel_tol,
             abs_tol: self.abs_tol,
             max_iter: self.max_iter,
-            futile: if checks { FUTILE } else { 0.0 },
+            least_threshold_fraction: if checks { LEAST_THRESHOLD_FRACTION } else { 0.0 },
             vanishing: if self.single_sweeps { FAR_IN_F32.recip() } else { SQUARES_VANISH },
             rounding_fraction: PROJECTED_TO_ZERO,
             check_below: self.store_rounding() / LARGEST_SILENT_CHANGE,
@@ -156,13 +156,13 @@ pub const FAR_IN_F32: f64 = 1e15;
 
 /// Recurred residuals below this fraction of |b| are far below the rounding error of b - A x. Further iterations would
 /// not change x.
-pub const FUTILE: f64 = f64::EPSILON / 64.0;
+pub const LEAST_THRESHOLD_FRACTION: f64 = f64::EPSILON / 64.0;
 
 /// In double precision, squares of residual norms may underflow below this value.
 pub const SQUARES_VANISH: f64 = 1e-140;
 
 /// Returns an error if `value` is NaN or infinite. With `check_input=0`, this check detects such input.
-pub fn finite(quantity: &'static str, value: f64) -> Result<()> {
+pub fn check_finite(quantity: &'static str, value: f64) -> Result<()> {
     if value.is_finite() { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration: 0 }) }
 }
 
@@ -176,7 +176,7 @@ pub fn check_overflow(largest: f64, scale: f64) -> Result<()> {
 }
 
 /// Checks whether x / scale can be stored in double precision.
-pub struct Fit {
+pub struct RangeCheck {
     pub scale: f64,
     /// Bound for the change of the tested norm of the scaled b - A x, if x / scale is rounded to subnormal numbers.
     pub rounding_change: f64,
@@ -187,9 +187,9 @@ pub struct Fit {
 }
 
 /// Smallest positive subnormal number.
-const SMALLEST: f64 = f64::from_bits(1);
+const SMALLEST_SUBNORMAL: f64 = f64::from_bits(1);
 
-impl Fit {
+impl RangeCheck {
     pub fn new(c: &Control, scale: f64, input: f64) -> Self {
         let rounding_change = c.store_rounding() * scale;
         Self { scale, rounding_change, input, center: c.matrix.center_max }
@@ -216,7 +216,9 @@ const LARGEST_SILENT_CHANGE: f64 = 1.0 / 256.0;
 pub fn check_inputs(s: &mut dyn SolveSteps, c: &Control, guess: bool, criterion: Option<&Criterion>) -> Result<Inputs> {
     let inputs = s.inspect(guess, criterion);
     match inputs.not_finite {
-        Some((name, value, i, j)) if c.check_input => Err(Error::not_finite(name, value, c.matrix.places.node(i, j))),
+        Some((name, value, i, j)) if c.check_input => {
+            Err(Error::not_finite(name, value, c.matrix.locations.node(i, j)))
+        }
         _ => Ok(inputs),
     }
 }

@@ -1,13 +1,13 @@
 //! Start of a solve: loads and scales the caller's b and initial guess, and computes their norms.
 
-use super::control::{Control, FAR_IN_F32, GUESS_TOO_FAR, PROJECTED_TO_ZERO, finite};
+use super::control::{Control, FAR_IN_F32, GUESS_TOO_FAR, PROJECTED_TO_ZERO, check_finite};
 use super::returned::start_again;
 use crate::base::number::power_of_two_below;
 use crate::error::{Error, RRB_ERR_INCOMPATIBLE, Result};
-use crate::krylov::pcg::{Means, center_residual};
-use crate::krylov::solve_steps::{Begun, Criterion, Eliminated, Inputs, Load, SolveSteps, begin};
+use crate::krylov::pcg::{Means, subtract_means_from_residual};
+use crate::krylov::solve_steps::{Criterion, Eliminated, Inputs, Load, SolveSteps, SquaredNorms, begin};
 use crate::krylov::vectors::{Iterate, VectorId};
-use crate::krylov::{Norm, not_negative};
+use crate::krylov::{Norm, check_not_negative};
 
 /// Caller's right-hand side and guess after loading.
 pub struct Given<'c> {
@@ -25,7 +25,7 @@ pub struct Given<'c> {
     pub exceeds_f32: bool,
     /// Norms that `begin` computed. `None` on a singular system, with the preconditioned norm, or if `exceeds_f32` is
     /// set.
-    pub begun: Option<Begun>,
+    pub squared_norms: Option<SquaredNorms>,
     /// 2-norm of the scaled b on the whole grid.
     pub norm: f64,
 }
@@ -59,10 +59,10 @@ impl<'c> Given<'c> {
             return Err(Error::range("x", format!("{:e}", inputs.guess_max), allowed));
         }
         let exceeds_f32 = c.single_sweeps && too_far(inputs.guess_max, inputs.rhs_max, c.matrix.center_max, FAR_IN_F32);
-        let begun = (c.can_fuse_ends() && !exceeds_f32).then(|| begin(s, scale, guess));
+        let squared_norms = (c.can_fuse_ends() && !exceeds_f32).then(|| begin(s, scale, guess));
         let load = |s: &mut dyn SolveSteps| s.load(scale, Load::System(guess)).0;
-        let norm = begun.map_or_else(|| load(s), |begun| begun.rhs_norm2).sqrt();
-        Ok(Self { c, criterion, rhs_max: inputs.rhs_max, guess, scale, exceeds_f32, begun, norm })
+        let norm = squared_norms.map_or_else(|| load(s), |squared_norms| squared_norms.rhs_norm2).sqrt();
+        Ok(Self { c, criterion, rhs_max: inputs.rhs_max, guess, scale, exceeds_f32, squared_norms, norm })
     }
 
     /// Checks whether b is compatible, stores the means of x over singular components, and subtracts from b its means.
@@ -79,13 +79,13 @@ impl<'c> Given<'c> {
     /// Computes the norms of b and of the residual of the guess. `rhs` is the 2-norm of b. Afterwards, the reduced
     /// right-hand side b1 replaces b if CG runs on S1.
     pub fn norms(&self, s: &mut dyn SolveSteps, rhs: f64) -> Result<Norms> {
-        let whole = match self.begun {
-            Some(begun) => begun.whole_residual_norm2.sqrt(),
+        let whole = match self.squared_norms {
+            Some(squared_norms) => squared_norms.whole_residual_norm2.sqrt(),
             None if self.guess => s.whole_residual_norm2(None).sqrt(),
             None => rhs,
         };
-        finite("|b - A x|", whole)?;
-        if self.begun.is_none() {
+        check_finite("|b - A x|", whole)?;
+        if self.squared_norms.is_none() {
             s.reduce(Eliminated::Rhs);
         }
         match self.c.norm {
@@ -98,7 +98,7 @@ impl<'c> Given<'c> {
         let (c, scale) = (self.c, self.scale);
         s.residual(Iterate::Zero);
         let mut size = s.inner(VectorId::R, VectorId::R).sqrt();
-        let constant = centered(s, c).sqrt();
+        let constant = subtract_means(s, c).sqrt();
         let rhs = preconditioned_norm(s, c)?;
         if rhs < PROJECTED_TO_ZERO * constant {
             // Apart from rounding, r is constant on each singular component.
@@ -110,12 +110,12 @@ impl<'c> Given<'c> {
             // On a singular system, the row sums of S1 are exactly zero. The row sums of the caller's matrix may be
             // slightly different from zero. `start_again` uses the caller's matrix, so that these row sums times the
             // means of the guess are part of the residual.
-            let norm2 = if c.singular() && s.properties().eliminates {
+            let norm2 = if c.is_singular() && s.properties().eliminates {
                 start_again(s, c, scale)
             } else {
                 s.residual(Iterate::X)
             };
-            let constant = centered(s, c);
+            let constant = subtract_means(s, c);
             let of_rest = preconditioned_norm(s, c)?;
             ((of_rest * of_rest + constant).sqrt(), norm2.sqrt())
         } else {
@@ -145,7 +145,7 @@ fn check_compatible(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> Result<(
         return Err(Error::at(
             RRB_ERR_INCOMPATIBLE,
             format!("b sums to {:e} over the singular component of node ", sum / scale),
-            c.matrix.places.component(component),
+            c.matrix.locations.component(component),
             format!(
                 ", more than {COMPATIBLE:e} times its sum of magnitudes {:e}; check_compatibility=0 projects b",
                 norm1 / scale
@@ -160,12 +160,12 @@ fn check_compatible(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> Result<(
 /// in both cases. In all other cases, a negative value is an error.
 fn preconditioned_norm(s: &mut dyn SolveSteps, c: &Control) -> Result<f64> {
     let rho = s.precondition();
-    Ok(not_negative("r'M^-1 r", if c.singular() || c.definite { rho.abs() } else { rho }, 0)?.sqrt())
+    Ok(check_not_negative("r'M^-1 r", if c.is_singular() || c.definite { rho.abs() } else { rho }, 0)?.sqrt())
 }
 
 /// Computes r = P r on a singular system. Returns `PcgSteps::square_of_means` of the given r; zero on a regular system.
-fn centered(s: &mut dyn SolveSteps, c: &Control) -> f64 {
-    if c.singular() { center_residual(s).0 } else { 0.0 }
+fn subtract_means(s: &mut dyn SolveSteps, c: &Control) -> f64 {
+    if c.is_singular() { subtract_means_from_residual(s).0 } else { 0.0 }
 }
 
 /// Computes the preconditioned norm of r for a guess outside the range of f32 sweeps. `size` is the 2-norm of r. The
@@ -176,13 +176,13 @@ fn far_norm(s: &mut dyn SolveSteps, c: &Control, scale: f64, size: f64) -> Resul
     let mut norm = 0.0;
     for (scale, guess) in [(scale / unit, true), (scale, false)] {
         s.load(scale, Load::System(guess));
-        if c.singular() {
+        if c.is_singular() {
             s.means(VectorId::B, Means::Subtract);
         }
         s.reduce(Eliminated::Rhs);
         if guess {
             s.residual(Iterate::X);
-            let constant = centered(s, c);
+            let constant = subtract_means(s, c);
             let projected = preconditioned_norm(s, c)?;
             norm = unit * (projected * projected + constant).sqrt();
         }

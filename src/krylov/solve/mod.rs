@@ -16,16 +16,17 @@ mod returned;
 pub use control::{Control, Locations, MatrixProperties, Method, check_all_singular};
 
 use crate::error::{Error, Result};
-use crate::krylov::pcg::{Another, Means, SQUARE};
+use crate::krylov::pcg::{Means, OtherPreconditioner, RHO_NAME};
 use crate::krylov::solve_steps::{Criterion, SolveSteps};
 use crate::krylov::vectors::{Iterate, VectorId};
-use crate::krylov::{Caller, MOST_RESTARTS, Next, Norm, RESTART_REDUCTION, State, Test, done_before, pcg};
+use crate::krylov::{Caller, MOST_RESTARTS, Next, Norm, RESTART_REDUCTION, State, Test, completed_iterations, pcg};
 use crate::report::{Event, Outcome, StopReason};
 use apply::{apply, multiply};
-use control::{Fit, PROJECTED_TO_ZERO, check_inputs, finite};
+use control::{PROJECTED_TO_ZERO, RangeCheck, check_finite, check_inputs};
 use given::{Given, Norms};
 use returned::{
-    complete_guess, completed, norm_as_given, reduce_again, returned, returned_residual, start_again, store_zero,
+    complete_guess, complete_solution, complete_with_norm, norm_of_guess, reduce_again, residual_norm_of_solution,
+    start_again, store_zero,
 };
 
 /// Function that a call computes with a factorized matrix. The ranks compare the numbers of the variants, to detect
@@ -54,20 +55,20 @@ impl Function {
 /// Solves A x = b: loads the caller's arrays, tests the guess, iterates, and stores x.
 fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     let properties = s.properties();
-    let checks = properties.completes() || c.singular() || c.method.is_some();
+    let checks = properties.completes() || c.is_singular() || c.method.is_some();
     let criterion = c.criterion(checks);
     // With a criterion, the backend may begin the loop before the host does. This loop must not begin on a singular
     // system, whose b is projected first. It must not continue a previous solve, since it counts iterations from 0.
-    let begins = !c.singular() && c.previous.is_none();
+    let begins = !c.is_singular() && c.previous.is_none();
     let inputs = check_inputs(s, c, true, begins.then_some(&criterion))?;
     if inputs.rhs_max == 0.0 {
         store_zero(s);
         return Ok(Outcome { reason: StopReason::ZeroRhs, ..Outcome::default() });
     }
-    finite("max |b|", inputs.rhs_max)?;
+    check_finite("max |b|", inputs.rhs_max)?;
     let given = Given::load(s, c, criterion, &inputs)?;
     let mut rhs_norm = given.norm;
-    if c.singular() {
+    if c.is_singular() {
         rhs_norm = given.project(s)?;
         if rhs_norm <= PROJECTED_TO_ZERO * given.norm {
             return constant_solution(s, c, &criterion, given.scale, given.norm);
@@ -83,7 +84,7 @@ fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     }
     let norm2 = solve.first_residual(s);
     let mut at = State::new(solve.test, norm2, c.done());
-    at.test.threshold = solve.wanted(solve.test.threshold);
+    at.test.threshold = solve.recurred_threshold(solve.test.threshold);
     let reason = pcg(s, &mut at, &mut solve)?;
     solve.conclude(s, at, reason)
 }
@@ -99,13 +100,13 @@ struct Solve<'c> {
     given: Given<'c>,
     norms: Norms,
     test: Test,
-    fit: Fit,
+    fit: RangeCheck,
     /// The completed x is tested on the whole grid, for one of three reasons. If CG runs on S1 or with deflation, the
     /// residual of CG excludes rounding errors of the completion. On a singular system, x is shifted to the means of
     /// the guess at the end. Krylov methods other than PCG test only the recurred residual.
     checks: bool,
     /// Lower limit for the threshold of the recurred residual.
-    futile: f64,
+    least_threshold: f64,
     /// Norm of the last recomputed residual that failed the test after a converged run; infinite if there is none.
     failed_norm: f64,
     /// PCG broke down, and `Control::second` continues.
@@ -118,7 +119,7 @@ impl<'c> Solve<'c> {
     fn new(given: Given<'c>, norms: Norms, checks: bool) -> Self {
         let (c, criterion, scale) = (given.c, &given.criterion, given.scale);
         let rounding_norm = criterion.rounding_fraction * given.norm;
-        let rounding = if c.singular() { rounding_norm } else { 0.0 };
+        let rounding = if c.is_singular() { rounding_norm } else { 0.0 };
         let reference = match (c.previous, norms.reference_norm2 <= rounding_norm, c.reference_initial) {
             (Some(before), ..) => before.reference * scale,
             // The reference would be a rounding error. A lower bound of the D^-1 norm of b before elimination, with the
@@ -135,7 +136,7 @@ impl<'c> Solve<'c> {
             reference,
             max_iter: c.max_iter,
             rounding,
-            centers: c.singular() && c.norm == Norm::Preconditioned,
+            subtracts_means: c.is_singular() && c.norm == Norm::Preconditioned,
             vanishing: rounding.max(criterion.vanishing(given.norm)),
             confirms: !checks,
             center_max: c.matrix.center_max,
@@ -143,13 +144,24 @@ impl<'c> Solve<'c> {
             // The residual of the initial guess may be much larger than the reference.
             divergence: c.divergence * reference.max(norms.initial),
             same_unit: c.same_unit,
-            general: c.general,
+            may_be_indefinite: c.may_be_indefinite,
         };
         // On a singular system, rounding also leaves a constant of about epsilon |b| in the recurred residual.
         let constant = if c.norm == Norm::True2 { rounding / 16.0 } else { 0.0 };
-        let futile = (criterion.futile * norms.rhs).max(if checks { constant } else { 0.0 });
-        let fit = Fit::new(c, scale, given.rhs_max);
-        Self { c, given, norms, test, fit, checks, futile, failed_norm: f64::INFINITY, second: false, largest: 0.0 }
+        let least_threshold = (criterion.least_threshold_fraction * norms.rhs).max(if checks { constant } else { 0.0 });
+        let fit = RangeCheck::new(c, scale, given.rhs_max);
+        Self {
+            c,
+            given,
+            norms,
+            test,
+            fit,
+            checks,
+            least_threshold,
+            failed_norm: f64::INFINITY,
+            second: false,
+            largest: 0.0,
+        }
     }
 
     fn outcome(&self, iterations: usize, reason: StopReason, norm: f64) -> Outcome {
@@ -192,7 +204,7 @@ impl<'c> Solve<'c> {
         // The residual on S1 does not depend on the red values of the guess. If the guess is returned unchanged, the
         // residual at the red nodes counts, too.
         let norm = if c.norm == Norm::Preconditioned && s.properties().eliminates {
-            norm_as_given(s, c, given.scale, given.guess, given.exceeds_f32.then_some(self.norms.whole))
+            norm_of_guess(s, c, given.scale, given.guess, given.exceeds_f32.then_some(self.norms.whole))
         } else {
             initial
         };
@@ -209,20 +221,20 @@ impl<'c> Solve<'c> {
         let given = &self.given;
         if given.exceeds_f32 {
             s.combine(VectorId::X, 0.0, &[]);
-            if self.c.singular() {
+            if self.c.is_singular() {
                 s.means(VectorId::X, Means::Store);
             }
         }
-        match given.begun.and_then(|begun| begun.residual_norm2) {
+        match given.squared_norms.and_then(|squared_norms| squared_norms.residual_norm2) {
             Some(norm2) => norm2,
             _ if given.guess && !given.exceeds_f32 => s.residual(Iterate::X),
             _ => s.residual(Iterate::Zero),
         }
     }
 
-    /// Returns the threshold of the recurred residual: `threshold`, but at least `futile`.
-    fn wanted(&self, threshold: f64) -> f64 {
-        threshold.max(self.futile)
+    /// Returns the threshold of the recurred residual: `threshold`, but at least `least_threshold`.
+    fn recurred_threshold(&self, threshold: f64) -> f64 {
+        threshold.max(self.least_threshold)
     }
 
     /// Returns whether a breakdown by overflow, after the first iteration, ends the solve as stagnated, with the guess
@@ -233,7 +245,7 @@ impl<'c> Solve<'c> {
         let preconditioned = self.c.norm == Norm::Preconditioned;
         // With the preconditioned norm, a breakdown of r'M^-1 r reports the previous iteration, since its own iteration
         // has no norm.
-        let iteration = iteration + usize::from(preconditioned && quantity == SQUARE);
+        let iteration = iteration + usize::from(preconditioned && quantity == RHO_NAME);
         (!preconditioned || !self.checks) && !value.is_finite() && iteration > 1
     }
 
@@ -285,10 +297,10 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
         let (c, scale) = (self.c, self.given.scale);
         let largest;
         if self.checks {
-            (largest, norm) = completed(s, c, scale);
+            (largest, norm) = complete_with_norm(s, c, scale);
             reduce_again(s, c, scale);
         } else {
-            largest = returned(s, c);
+            largest = complete_solution(s, c);
         }
         let better = norm < best.min(self.norms.initial) && self.fits(largest, norm);
         better.then(|| {
@@ -297,9 +309,9 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
         })
     }
 
-    fn method(&mut self, s: &mut (dyn SolveSteps + 's), at: &mut State) -> Option<Result<StopReason>> {
+    fn run_other_method(&mut self, s: &mut (dyn SolveSteps + 's), at: &mut State) -> Option<Result<StopReason>> {
         let method = if self.second { self.c.second } else { self.c.method }?;
-        let reason = match (at.over(), s.krylov()) {
+        let reason = match (at.reason_to_stop(), s.krylov()) {
             (Some(reason), _) => Ok(reason),
             (None, Some(s)) => method.run(s, at),
             (None, None) => Err(no_krylov_steps()),
@@ -313,15 +325,15 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
     /// residual of a converged run fails the test, another run begins from the completed x. The solve ends as stagnated
     /// if x is not representable, after `MOST_RESTARTS` restarts, or if the last run did not reduce this residual by
     /// `RESTART_REDUCTION`.
-    fn ended(&mut self, s: &mut (dyn SolveSteps + 's), at: &mut State, reason: StopReason) -> Option<StopReason> {
+    fn end_run(&mut self, s: &mut (dyn SolveSteps + 's), at: &mut State, reason: StopReason) -> Option<StopReason> {
         let (c, scale, threshold) = (self.c, self.given.scale, self.test.threshold);
         if !self.checks && !self.second {
-            self.largest = returned(s, c);
+            self.largest = complete_solution(s, c);
             let misses = reason == StopReason::Converged && !self.meets(at.norm);
             return Some(if misses { StopReason::Stagnated } else { reason });
         }
         let recurred = at.norm;
-        (self.largest, at.norm) = completed(s, c, scale);
+        (self.largest, at.norm) = complete_with_norm(s, c, scale);
         let norm = at.norm;
         if self.meets(norm) {
             return Some(StopReason::Converged);
@@ -344,8 +356,8 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
         // make the test fail again. The new threshold is at least `RESTART_REDUCTION` times the caller's threshold.
         let added = (norm * norm - recurred * recurred).max(0.0);
         let least = RESTART_REDUCTION * threshold;
-        at.test.threshold = self.wanted((threshold * threshold - 2.0 * added).max(least * least).sqrt());
-        *at = at.again(start_again(s, c, scale), at.iterations);
+        at.test.threshold = self.recurred_threshold((threshold * threshold - 2.0 * added).max(least * least).sqrt());
+        *at = at.for_another_run(start_again(s, c, scale), at.iterations);
         None
     }
 
@@ -354,18 +366,18 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
     /// if there is one.
     fn recover(&mut self, s: &mut (dyn SolveSteps + 's), at: &mut State, error: Error) -> Result<Next> {
         let Error::Breakdown { quantity, value, iteration } = error else { return Err(error) };
-        let iterations = done_before(quantity, iteration);
+        let iterations = completed_iterations(quantity, iteration);
         if self.c.method.is_none() && !self.second {
-            if s.change_preconditioner(Another::Definite) {
+            if s.change_preconditioner(OtherPreconditioner::Definite) {
                 let norm2 = s.residual(Iterate::X);
                 if norm2.is_finite() {
-                    *at = at.again(norm2, iterations);
+                    *at = at.for_another_run(norm2, iterations);
                     return Ok(Next::Start);
                 }
             }
             if self.c.second.is_some() && value.is_finite() {
-                *at = at.again(s.residual(Iterate::X), iterations);
-                s.change_preconditioner(Another::Second);
+                *at = at.for_another_run(s.residual(Iterate::X), iterations);
+                s.change_preconditioner(OtherPreconditioner::Second);
                 self.second = true;
                 return Ok(Next::Start);
             }
@@ -392,11 +404,11 @@ fn constant_solution(
     scale: f64,
     given: f64,
 ) -> Result<Outcome> {
-    let initial = returned_residual(s, c, scale);
+    let initial = residual_norm_of_solution(s, c, scale);
     s.combine(VectorId::X, 0.0, &[]);
     s.means(VectorId::X, Means::Restore);
-    let norm = returned_residual(s, c, scale);
-    finite("|b - A x|", initial + norm)?;
+    let norm = residual_norm_of_solution(s, c, scale);
+    check_finite("|b - A x|", initial + norm)?;
     let of_given = match c.norm {
         Norm::True2 => given,
         Norm::Preconditioned => given / c.matrix.center_max.sqrt(),

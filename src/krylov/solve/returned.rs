@@ -3,45 +3,45 @@
 use super::control::Control;
 use crate::base::number::power_of_two_below;
 use crate::krylov::Norm;
-use crate::krylov::pcg::{Means, center_residual};
+use crate::krylov::pcg::{Means, subtract_means_from_residual};
 use crate::krylov::solve_steps::{Eliminated, Load, SolveSteps, complete};
 use crate::krylov::vectors::{Iterate, VectorId};
 
 /// Completes x by `SolveSteps::back_substitute`, and restores the means of the guess on singular components. Returns
 /// max |x|, or NaN if any value is NaN.
-pub fn returned(s: &mut dyn SolveSteps, c: &Control) -> f64 {
+pub fn complete_solution(s: &mut dyn SolveSteps, c: &Control) -> f64 {
     let (largest, _) = s.back_substitute(None);
-    if !c.singular() { largest } else { restored(s) }
+    if !c.is_singular() { largest } else { restore_means(s) }
 }
 
 /// Restores the means of the guess on singular components. Returns max |x|.
-fn restored(s: &mut dyn SolveSteps) -> f64 {
+fn restore_means(s: &mut dyn SolveSteps) -> f64 {
     s.means(VectorId::X, Means::Restore);
     s.largest(VectorId::X)
 }
 
 /// Completes x. Returns max |x| and the tested norm of b - A x on the whole grid.
-pub fn completed(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> (f64, f64) {
+pub fn complete_with_norm(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> (f64, f64) {
     if c.can_fuse_ends() {
         let (largest, square) = complete(s, scale);
         return (largest, square.sqrt());
     }
     let (largest, square) = s.back_substitute(None);
-    if c.singular() {
-        return (restored(s), returned_residual(s, c, scale));
+    if c.is_singular() {
+        return (restore_means(s), residual_norm_of_solution(s, c, scale));
     }
-    (largest, square.map_or_else(|| returned_residual(s, c, scale), f64::sqrt))
+    (largest, square.map_or_else(|| residual_norm_of_solution(s, c, scale), f64::sqrt))
 }
 
 /// Computes the tested norm of b - A x on the whole grid for a completed x. Loads b from the caller's array. On a
 /// singular system, subtracts the means of b. May overwrite r and the reduced b1.
-pub fn returned_residual(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64 {
+pub fn residual_norm_of_solution(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64 {
     let true2 = c.norm == Norm::True2;
-    if !c.singular() && true2 {
+    if !c.is_singular() && true2 {
         return s.whole_residual_norm2(Some(scale)).sqrt();
     }
     load_again(s, c, scale);
-    let square = if true2 { s.whole_residual_norm2(None) } else { whole_residual_square(s, c.singular()) };
+    let square = if true2 { s.whole_residual_norm2(None) } else { whole_residual_square(s, c.is_singular()) };
     square.sqrt()
 }
 
@@ -58,7 +58,7 @@ fn whole_residual_square(s: &mut dyn SolveSteps, projects: bool) -> f64 {
     } else {
         s.residual(Iterate::X);
     }
-    let constant = if projects { center_residual(s).0 } else { 0.0 };
+    let constant = if projects { subtract_means_from_residual(s).0 } else { 0.0 };
     s.descend(None);
     // A negative value is attributed to rounding. In a singular system, rounding may leave a constant in r.
     on_red + constant + s.preconditioned_square().abs()
@@ -84,14 +84,14 @@ pub fn start_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64 {
 ///
 /// `far` is the 2-norm of b - A x if this residual is outside the range of f32 sweeps. The system is then divided by a
 /// power of two near `far`.
-pub fn norm_as_given(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bool, far: Option<f64>) -> f64 {
+pub fn norm_of_guess(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bool, far: Option<f64>) -> f64 {
     let unit = far.map_or(1.0, power_of_two_below);
     // A fused load may omit the red values of x, which the residual on the whole grid needs.
     s.load(scale / unit, Load::Separate(guess));
     if !guess {
         s.combine(VectorId::X, 0.0, &[]);
     }
-    unit * returned_residual(s, c, scale / unit)
+    unit * residual_norm_of_solution(s, c, scale / unit)
 }
 
 /// Sets x to the guess, which the caller's array still contains (0 if `guess` is false), and completes it by
@@ -104,13 +104,13 @@ pub fn complete_guess(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bo
         s.combine(VectorId::X, 0.0, &[]);
     }
     reduce_again(s, c, scale);
-    completed(s, c, scale)
+    complete_with_norm(s, c, scale)
 }
 
 /// Loads b from the caller's array. On a singular system, subtracts its means.
 pub fn load_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) {
     s.load(scale, Load::Rhs);
-    if c.singular() {
+    if c.is_singular() {
         s.means(VectorId::B, Means::Subtract);
     }
 }
@@ -118,7 +118,7 @@ pub fn load_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) {
 /// Loads b from the caller's array and reduces it to b1. Leaves r unchanged.
 pub fn reduce_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) {
     load_again(s, c, scale);
-    s.reduce(Eliminated::Again);
+    s.reduce(Eliminated::ReloadedRhs);
 }
 
 /// Stores output = 0. Overwrites x.

@@ -3,7 +3,7 @@
 
 use super::couplings::{Numbers, Source};
 use crate::aggregation::cpu::{CoarseMethod, Cycle};
-use crate::aggregation::{COARSEST, Choices, Hierarchy, Kept, Ordered, Rules};
+use crate::aggregation::{COARSEST, CycleParameters, Hierarchy, KeptAggregates, Ordered, Rules};
 use crate::base::number::Real;
 use crate::base::shared::Number;
 use crate::base::team::Me;
@@ -11,7 +11,7 @@ use crate::base::workers::Workers;
 use crate::direct::couplings::{Couplings, WHAT};
 use crate::error::{Error, Result, collected};
 use crate::rrb::backend::{CostOfAggregation, rejected_pivot, unprojected_pivot};
-use crate::rrb::cpu::colour_array::Four;
+use crate::rrb::cpu::colour_array::FourColours;
 use crate::rrb::cpu::conversion::colours_of_row;
 use crate::rrb::layout::{Colour, Layout};
 use crate::rrb::storage::Storage;
@@ -32,7 +32,7 @@ pub struct Aggregated<R: Number> {
     /// Number of coarse levels.
     pub levels: usize,
     /// A separate array z, allocated if z of the first grid shares memory with q.
-    pub z: Option<Four<R>>,
+    pub z: Option<FourColours<R>>,
 }
 
 /// The cycle in single or in double precision.
@@ -50,9 +50,9 @@ impl<R: Real + Number> Aggregated<R> {
     /// No thread may write the matrix meanwhile.
     pub unsafe fn new(
         source: &Source,
-        z: (&Four<R>, bool),
+        z: (&FourColours<R>, bool),
         storage: Storage,
-        kept: Kept,
+        kept: KeptAggregates,
         members: usize,
     ) -> Result<Self> {
         let Source { layout, schur, scale, .. } = *source;
@@ -67,12 +67,12 @@ impl<R: Real + Number> Aggregated<R> {
             Storage::F64 => AnyPrecision::Double(cycle(hierarchy, numbers, &places, workers)?),
             _ => AnyPrecision::Single(cycle(hierarchy, numbers, &places, workers)?),
         };
-        let z = if z.1 { Some(Four::zeroed(layout, true)?) } else { None };
+        let z = if z.1 { Some(FourColours::zeroed(layout, true)?) } else { None };
         Ok(Self { cycle, levels, z })
     }
 
     /// Returns the aggregates that the next matrix may reuse.
-    pub fn into_kept(self) -> Kept {
+    pub fn into_kept(self) -> KeptAggregates {
         match self.cycle {
             AnyPrecision::Single(cycle) => cycle.into_kept(),
             AnyPrecision::Double(cycle) => cycle.into_kept(),
@@ -92,8 +92,8 @@ impl<R: Real + Number> Aggregated<R> {
     ///
     /// # Safety
     /// No other code may use z meanwhile.
-    pub unsafe fn apply(&self, me: &Me, method: CoarseMethod, unit: f64, z: &Four<R>) {
-        let at = |place: usize| (&z[Colour::ALL[place >> COLOUR]], place & ((1 << COLOUR) - 1));
+    pub unsafe fn apply(&self, me: &Me, method: CoarseMethod, unit: f64, z: &FourColours<R>) {
+        let at = |place: usize| (&z[Colour::ALL[place >> COLOUR_SHIFT]], place & ((1 << COLOUR_SHIFT) - 1));
         // SAFETY: by the safety contract of this function. The cycle reads all rows before it writes any, and one
         // thread writes each row.
         let from = |place: usize| unsafe {
@@ -112,7 +112,7 @@ impl<R: Real + Number> Aggregated<R> {
     }
 
     pub fn bytes(&self) -> usize {
-        let z = self.z.as_ref().map_or(0, Four::bytes);
+        let z = self.z.as_ref().map_or(0, FourColours::bytes);
         match &self.cycle {
             AnyPrecision::Single(cycle) => cycle.bytes() + z,
             AnyPrecision::Double(cycle) => cycle.bytes() + z,
@@ -122,7 +122,7 @@ impl<R: Real + Number> Aggregated<R> {
 
 /// Number of low bits of a combined index. These bits contain the index in the array of a colour. The higher bits
 /// contain the colour.
-const COLOUR: u32 = 30;
+const COLOUR_SHIFT: u32 = 30;
 
 /// Builds the cycle in precision `V`. `places` contains the combined index of each row.
 fn cycle<V: Real + Number>(
@@ -132,15 +132,15 @@ fn cycle<V: Real + Number>(
     workers: &mut Workers,
 ) -> Result<Cycle<V>> {
     let order = Ordered::coloured::<4>(numbers.colours())?;
-    let mut cycle = Cycle::keeping(hierarchy, &Choices::PARALLEL, Some(order), workers)?;
-    cycle.take_places(|row| places[row]);
+    let mut cycle = Cycle::keeping_aggregates(hierarchy, &CycleParameters::PARALLEL, Some(order), workers)?;
+    cycle.renumber_rows(|row| places[row]);
     Ok(cycle)
 }
 
 /// Returns the combined index of each unknown of CG: its colour, and its index in the array of this colour. Returns an
-/// error if an array has too many values for [`COLOUR`] bits.
-fn places<R: Number>(layout: &Layout, z: &Four<R>, numbers: Numbers) -> Result<Vec<u32>> {
-    if layout.len() >> COLOUR > 0 {
+/// error if an array has too many values for [`COLOUR_SHIFT`] bits.
+fn places<R: Number>(layout: &Layout, z: &FourColours<R>, numbers: Numbers) -> Result<Vec<u32>> {
+    if layout.len() >> COLOUR_SHIFT > 0 {
         let (places, nodes) = (layout.len(), layout.grid.nodes());
         let message =
             format!("cycle=aggregation supports fewer than 2^30 points per colour, got {places} for {nodes} nodes");
@@ -149,7 +149,7 @@ fn places<R: Number>(layout: &Layout, z: &Four<R>, numbers: Numbers) -> Result<V
     let place = |(i, j): (usize, usize)| {
         let (row, (even, odd)) = ((j + layout.shift_y) / 2, colours_of_row(layout, j));
         let colour = if (i + layout.shift_x).is_multiple_of(2) { even } else { odd };
-        ((colour as usize) << COLOUR | z[colour].place(row, (i + layout.shift_x) / 2)) as u32
+        ((colour as usize) << COLOUR_SHIFT | z[colour].index_of(row, (i + layout.shift_x) / 2)) as u32
     };
     collected(numbers.nodes().map(place), WHAT)
 }

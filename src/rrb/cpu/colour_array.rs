@@ -19,7 +19,7 @@ pub struct ColourArray<T = f64> {
     /// Border width in values.
     block: u32,
     /// Bits of J that select the stored row: all bits, or the low bits for a ring of rows (see
-    /// [`ColourArray::with_ring`]).
+    /// [`ColourArray::as_row_ring`]).
     mask: i32,
     /// Index of entry (0, J) for a J whose selected bits are zero.
     origin: isize,
@@ -27,7 +27,7 @@ pub struct ColourArray<T = f64> {
 
 /// Number of rows in a ring, a power of two. At least three rows are needed: after a factorization has computed the red
 /// pivots of row J, the next formulas read rows J - 2 to J.
-pub const RING: usize = 4;
+pub const RING_ROWS: usize = 4;
 
 impl<T: Number> ColourArray<T> {
     /// Allocates an array of zeros.
@@ -40,7 +40,7 @@ impl<T: Number> ColourArray<T> {
     }
 
     /// Allocates an array of zeros if `present`; otherwise returns an absent array.
-    pub fn made(layout: &Layout, present: bool) -> Result<Self> {
+    pub fn zeroed_if(layout: &Layout, present: bool) -> Result<Self> {
         if present { Self::zeroed(layout) } else { Self::absent() }
     }
 
@@ -49,11 +49,11 @@ impl<T: Number> ColourArray<T> {
         Ok(Self { values: Shared::zeroed(0)?, stride: 0, cx: 0, block: 0, mask: -1, origin: 0 })
     }
 
-    /// Returns an array of all rows J that uses only the memory of the rows `first` .. `first` + [`RING`]. Row J is
-    /// stored in row `first` + J mod [`RING`]. If a thread uses few rows at a time, they stay in a cache.
-    pub fn with_ring(&self, first: usize) -> Self {
+    /// Returns an array of all rows J that uses only the memory of the rows `first` .. `first` + [`RING_ROWS`]. Row J
+    /// is stored in row `first` + J mod [`RING_ROWS`]. If a thread uses few rows at a time, they stay in a cache.
+    pub fn as_row_ring(&self, first: usize) -> Self {
         let origin = self.start(first as isize, 0) as isize;
-        Self { mask: RING as i32 - 1, origin, ..self.clone() }
+        Self { mask: RING_ROWS as i32 - 1, origin, ..self.clone() }
     }
 
     #[inline(always)]
@@ -72,11 +72,11 @@ impl<T: Number> ColourArray<T> {
     }
 
     /// Returns the index of the value (I, J) in the array.
-    pub fn place(&self, row: usize, column: usize) -> usize {
+    pub fn index_of(&self, row: usize, column: usize) -> usize {
         self.start(row as isize, column as isize)
     }
 
-    /// Returns the value at the index that [`ColourArray::place`] returns.
+    /// Returns the value at the index that [`ColourArray::index_of`] returns.
     ///
     /// # Safety
     /// No thread may write this value meanwhile.
@@ -85,7 +85,7 @@ impl<T: Number> ColourArray<T> {
         unsafe { self.values.slice(place, 1)[0] }
     }
 
-    /// Writes the value at the index that [`ColourArray::place`] returns.
+    /// Writes the value at the index that [`ColourArray::index_of`] returns.
     ///
     /// # Safety
     /// No other thread may use this value meanwhile.
@@ -118,7 +118,7 @@ impl<T: Number> ColourArray<T> {
     ///
     /// # Safety
     /// No thread may write this row or the border to its right while the slice is used.
-    pub unsafe fn longer_row(&self, row: usize) -> &[T] {
+    pub unsafe fn row_with_border(&self, row: usize) -> &[T] {
         // SAFETY: by the safety contract of this function.
         unsafe { self.values.slice(self.start(row as isize, 0), self.cx as usize + 1) }
     }
@@ -189,7 +189,7 @@ pub fn four<T>(mut next: impl FnMut() -> Result<ColourArray<T>>) -> Result<[Colo
 
 /// One value per node, by colour; the red arrays may be absent.
 #[derive(Clone)]
-pub struct Four<T = f64> {
+pub struct FourColours<T = f64> {
     /// Red, between two kept nodes of a row.
     pub r1: ColourArray<T>,
     /// Red, between two kept nodes of a column.
@@ -200,7 +200,7 @@ pub struct Four<T = f64> {
     pub b2: ColourArray<T>,
 }
 
-impl<T: Number> Four<T> {
+impl<T: Number> FourColours<T> {
     /// Calls `next` once per colour, in the order of storage.
     pub fn of(next: impl FnMut() -> Result<ColourArray<T>>) -> Result<Self> {
         let [r1, r2, b1, b2] = four(next)?;
@@ -209,13 +209,13 @@ impl<T: Number> Four<T> {
 
     /// Allocates zeros on all nodes, or on the black nodes only.
     pub fn zeroed(layout: &Layout, reds: bool) -> Result<Self> {
-        let red = || ColourArray::made(layout, reds);
+        let red = || ColourArray::zeroed_if(layout, reds);
         Ok(Self { r1: red()?, r2: red()?, b1: ColourArray::zeroed(layout)?, b2: ColourArray::zeroed(layout)? })
     }
 
     /// Allocates zeros on the nodes that are eliminated on a grid: b1, and the red nodes if `reds` is set.
     pub fn eliminated(layout: &Layout, reds: bool) -> Result<Self> {
-        let red = || ColourArray::made(layout, reds);
+        let red = || ColourArray::zeroed_if(layout, reds);
         Ok(Self { r1: red()?, r2: red()?, b1: ColourArray::zeroed(layout)?, b2: ColourArray::absent()? })
     }
 
@@ -225,14 +225,14 @@ impl<T: Number> Four<T> {
     }
 
     /// See [`ColourArray::of_type`].
-    pub fn of_type<U: Number>(&self) -> Option<Four<U>> {
+    pub fn of_type<U: Number>(&self) -> Option<FourColours<U>> {
         let Self { r1, r2, b1, b2 } = self;
-        Some(Four { r1: r1.of_type()?, r2: r2.of_type()?, b1: b1.of_type()?, b2: b2.of_type()? })
+        Some(FourColours { r1: r1.of_type()?, r2: r2.of_type()?, b1: b1.of_type()?, b2: b2.of_type()? })
     }
 
-    /// See [`ColourArray::with_ring`].
-    pub fn with_ring(&self, first: usize) -> Self {
-        let [r1, r2, b1, b2] = [&self.r1, &self.r2, &self.b1, &self.b2].map(|area| area.with_ring(first));
+    /// See [`ColourArray::as_row_ring`].
+    pub fn as_row_ring(&self, first: usize) -> Self {
+        let [r1, r2, b1, b2] = [&self.r1, &self.r2, &self.b1, &self.b2].map(|area| area.as_row_ring(first));
         Self { r1, r2, b1, b2 }
     }
 
@@ -253,7 +253,7 @@ impl<T: Number> Four<T> {
     }
 }
 
-impl<T> Index<Colour> for Four<T> {
+impl<T> Index<Colour> for FourColours<T> {
     type Output = ColourArray<T>;
 
     fn index(&self, colour: Colour) -> &ColourArray<T> {

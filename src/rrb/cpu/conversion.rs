@@ -2,13 +2,13 @@
 //! values, and for rows of a half stencil (center, east, north, northeast, northwest).
 
 use super::loops::scale_row;
-use super::loops_setup::deinterleave_same;
+use super::loops_setup::deinterleave_exact;
 use super::neighbours::{Diagonal, EAST, NORTH, NORTHEAST, NORTHWEST, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST};
 use super::number::Format;
 use crate::base::loops::{deinterleave, interleave};
 use crate::base::number::Real;
 use crate::base::shared::Number;
-use crate::rrb::cpu::colour_array::Four;
+use crate::rrb::cpu::colour_array::FourColours;
 use crate::rrb::layout::{Colour, Layout};
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use std::ops::Range;
 pub struct Target<'a, F: Format> {
     pub layout: &'a Layout,
     /// The first values of the half stencil: centers, or row sums where the caller passes these.
-    pub center: &'a Four,
+    pub center: &'a FourColours,
     /// Straight couplings, stored divided by `unit`. The input must be exact in the storage format after this division.
     pub straight: &'a Straight<F::Stored>,
     pub unit: f64,
@@ -66,7 +66,7 @@ impl<F: Format> Target<'_, F> {
         let (unit, per_unit) = (self.unit, self.unit.recip());
         let store = |row: NaturalRow, even: &mut [F::Stored], odd: &mut [F::Stored]| {
             let one = |v: f64| F::same(F::Real::narrow(v * per_unit));
-            split_by(row, even, odd, one, |values, even, odd| deinterleave_same::<F>(even, odd, values, unit));
+            split_by(row, even, odd, one, |values, even, odd| deinterleave_exact::<F>(even, odd, values, unit));
         };
         // Each row of an array receives values of one natural row only, which one thread writes. The natural row j' =
         // 2J + 1 fills row J of r1 and of b2, and row J + 1 of the couplings from r2 and b1 to the south. The natural
@@ -105,7 +105,7 @@ pub fn natural_rows(layout: &Layout, rows: &Range<usize>) -> Range<usize> {
 ///
 /// # Safety
 /// No other thread may use rows J of the two colours of row j in this step.
-pub unsafe fn spread<R: Real + Number>(layout: &Layout, j: usize, values: &[R], scale: f64, v: &Four<R>) {
+pub unsafe fn spread<R: Real + Number>(layout: &Layout, j: usize, values: &[R], scale: f64, v: &FourColours<R>) {
     let row = (j + layout.shift_y) / 2;
     let (even, odd) = colours_of_row(layout, j);
     // SAFETY: by the safety contract of this function.
@@ -121,7 +121,7 @@ pub unsafe fn spread<R: Real + Number>(layout: &Layout, j: usize, values: &[R], 
 ///
 /// # Safety
 /// No thread may write rows J of the two colours of row j in this step.
-pub unsafe fn collect<R: Real + Number>(layout: &Layout, j: usize, v: &Four<R>, values: &mut [R]) {
+pub unsafe fn collect<R: Real + Number>(layout: &Layout, j: usize, v: &FourColours<R>, values: &mut [R]) {
     let row = (j + layout.shift_y) / 2;
     let (even, odd) = colours_of_row(layout, j);
     // SAFETY: by the safety contract of this function.
@@ -132,7 +132,13 @@ pub unsafe fn collect<R: Real + Number>(layout: &Layout, j: usize, v: &Four<R>, 
 ///
 /// # Safety
 /// No thread may write the matrix meanwhile.
-pub unsafe fn collect_matrix(layout: &Layout, j: usize, centers: &Four, straight: &Straight, to: [&mut [f64]; 3]) {
+pub unsafe fn collect_matrix(
+    layout: &Layout,
+    j: usize,
+    centers: &FourColours,
+    straight: &Straight,
+    to: [&mut [f64]; 3],
+) {
     let row = (j + layout.shift_y) / 2;
     let (r1, r2) = (&straight.r1, &straight.r2);
     let [center, east, north] = to;

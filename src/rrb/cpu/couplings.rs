@@ -31,42 +31,43 @@ const BYTES: usize = 40;
 pub struct Numbers {
     grid: Grid,
     /// Distance between consecutive unknowns in a row: 1 or 2 columns.
-    step: usize,
+    spacing: usize,
     /// First column with an unknown in row 0.
     first: usize,
 }
 
 impl Numbers {
     pub fn new(grid: Grid, schur: bool) -> Self {
-        let (step, first) = if schur { (2, (grid.ox() + grid.oy()) % 2) } else { (1, 0) };
-        Self { grid, step, first }
+        let (spacing, first) =
+            if schur { (2, (grid.kept_column_parity() + grid.kept_row_parity()) % 2) } else { (1, 0) };
+        Self { grid, spacing, first }
     }
 
     /// Returns the first column with an unknown in row j.
     fn start(&self, j: usize) -> usize {
-        (j + self.first) % self.step
+        (j + self.first) % self.spacing
     }
 
     /// Returns the columns with unknowns in row j.
     pub fn columns(&self, j: usize) -> impl Iterator<Item = usize> + use<> {
-        (self.start(j)..self.grid.nx).step_by(self.step)
+        (self.start(j)..self.grid.nx).step_by(self.spacing)
     }
 
     /// Returns the number of unknowns before row j.
     fn before(&self, j: usize) -> usize {
-        let of_row = |j: usize| (self.grid.nx + self.step - 1 - self.start(j)) / self.step;
+        let of_row = |j: usize| (self.grid.nx + self.spacing - 1 - self.start(j)) / self.spacing;
         j / 2 * (of_row(0) + of_row(1)) + j % 2 * of_row(0)
     }
 
     /// Returns the index of the unknown at node (i, j).
     fn of(&self, i: usize, j: usize) -> usize {
-        self.before(j) + i / self.step
+        self.before(j) + i / self.spacing
     }
 
     /// Returns one of four colours for each unknown; unknowns of one colour are not coupled.
     pub fn colours(&self) -> impl Iterator<Item = u32> + use<> {
         let all = *self;
-        let of = move |(i, j): (usize, usize)| match all.step {
+        let of = move |(i, j): (usize, usize)| match all.spacing {
             1 => 2 * (j % 2) + i % 2,
             _ => 2 * (j % 2) + (i + j).div_ceil(2) % 2,
         };
@@ -131,7 +132,7 @@ impl Source<'_> {
     unsafe fn rows(&self, rows: Range<usize>) -> Result<Couplings> {
         let numbers = Numbers::new(self.layout.grid, self.schur);
         let count = numbers.before(rows.end) - numbers.before(rows.start);
-        let mut c = Couplings::with_room(count, 8 * count)?;
+        let mut c = Couplings::with_capacity(count, 8 * count)?;
         let row = || Row::zeroed(self.layout.grid.nx, if self.matrix.nine_points { 2 * DIAGONAL } else { DIAGONAL });
         let (mut south, mut own, mut north) = (row()?, row()?, row()?);
         // SAFETY: by the safety contract of this function.

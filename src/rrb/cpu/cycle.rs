@@ -6,7 +6,7 @@
 //! written its own rows.
 
 use super::levels::{Buffers, PackedGrid, RecursionGrid};
-use super::loops::{add_inner, difference_form, direct_inner, finish_inner, subtract_inner};
+use super::loops::{add_inner, difference_form, finish_inner, subtract_inner, update_direction_inner};
 use super::number::Format;
 use super::packed::Packed;
 use crate::base::loops::{combine, dot};
@@ -14,7 +14,7 @@ use crate::base::number::Real;
 use crate::base::reduce;
 use crate::base::reduce::Reduce;
 use crate::base::team::Me;
-use crate::rrb::cpu::colour_array::Four;
+use crate::rrb::cpu::colour_array::FourColours;
 use crate::rrb::layout::Colour;
 use crate::rrb::recursion;
 use crate::rrb::recursion::{CycleSteps, Inner};
@@ -62,15 +62,15 @@ impl<'a, F: Format> Sections<'a, F> {
 
     /// Begins a sum over the rows of the k-th recursion grid, including the rows of other ranks.
     fn reduce(&mut self, k: usize) -> Reduce<'a, 1> {
-        let elsewhere = self.k.elsewhere(self.k.sections[k]);
-        self.begin_sum(k).over(elsewhere)
+        let other_ranks = self.k.other_ranks(self.k.sections[k]);
+        self.begin_sum(k).over(other_ranks)
     }
 
     /// Begins a sum over the rows of this rank on the k-th recursion grid.
     fn begin_sum(&mut self, k: usize) -> Reduce<'a, 1> {
         let grid = &self.k.grids[self.k.sections[k]];
         self.reductions += usize::from(grid.shared);
-        self.k.inner_noted.reduce(self.reductions, grid.layout.cy)
+        self.k.inner_partials.reduce(self.reductions, grid.layout.cy)
     }
 
     /// Returns whether fused stages process both levels of grid q. If CG runs on S1, the first grid has separate fused
@@ -113,7 +113,7 @@ impl<'a, F: Format> Sections<'a, F> {
             grid.forward(me, false);
             for row in grid.rows(me) {
                 // SAFETY: the row belongs to this thread.
-                unsafe { k.send(q, row, row) };
+                unsafe { k.store_kept(q, row, row) };
             }
         }
         k.pass_to_next_grid(q, me);
@@ -229,12 +229,12 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         });
     }
 
-    fn direct(&mut self, k: usize, beta: Option<f64>) {
+    fn update_direction(&mut self, k: usize, beta: Option<f64>) {
         let (grid, inner) = self.inner(k);
         self.each_row(k, |colour, row| {
             // SAFETY: the rows belong to this thread; other threads read d only after the barrier in
             // `multiply_direction` and before the next barrier.
-            unsafe { direct_inner(inner.d[colour].row_mut(row, 0), grid.z[colour].row(row, 0), beta) };
+            unsafe { update_direction_inner(inner.d[colour].row_mut(row, 0), grid.z[colour].row(row, 0), beta) };
         });
     }
 
@@ -277,7 +277,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
 
     fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
         let (grid, inner) = self.inner(k);
-        let of = |which: Inner| -> &Four<F::Real> {
+        let of = |which: Inner| -> &FourColours<F::Real> {
             match which {
                 Inner::R => &inner.r,
                 Inner::Z => &grid.z,
@@ -327,7 +327,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
 
     fn finish(&mut self, k: usize, alpha: f64, beta: f64) {
         if !self.k.shape.fused {
-            return self.textbook_finish(k, alpha, beta);
+            return self.unfused_finish(k, alpha, beta);
         }
         let (grid, inner) = self.inner(k);
         // Another thread may still read the first row of this thread (see `copy_solution`).

@@ -17,7 +17,7 @@ use crate::base::number::Real;
 use crate::base::shared::Number;
 use crate::base::team::Me;
 use crate::error::{Result, zeroed};
-use crate::rrb::cpu::colour_array::Four;
+use crate::rrb::cpu::colour_array::FourColours;
 use crate::rrb::cpu::conversion::{Target, collect};
 use crate::rrb::layout::{Colour, Layout};
 use crate::stencil::levels::Embedding;
@@ -34,7 +34,7 @@ pub struct PackedGrid<F: Format> {
     /// Whether several threads work on this grid.
     pub shared: bool,
     /// Row sums s; after the elimination of a node, s~ / d, where s~ is its row sum after lumping.
-    pub excess: Four,
+    pub excess: FourColours,
     /// Whether red nodes are coupled with each other: `false` on the first grid of a 5-point matrix.
     pub corners: bool,
     /// Couplings between r1 and r2, which the odd level lumps.
@@ -43,13 +43,13 @@ pub struct PackedGrid<F: Format> {
     /// bf16, this array is absent on the first grid if CG runs on S1.
     pub black_diagonal: Diagonal,
     /// 1 / d of the eliminated nodes; b2 is not eliminated on this grid.
-    pub inverse: Four,
+    pub inverse: FourColours,
     /// Whether this is the first grid, the grid of A. On this grid, arrays that only the factorization reads share
     /// memory with vectors.
     first: bool,
     pub sweep: Sweep<F::Stored>,
     /// Right-hand side of this grid before the sweeps, solution after the sweeps.
-    pub z: Four<F::Real>,
+    pub z: FourColours<F::Real>,
     /// Whether z shares memory with another vector.
     pub z_is_shared: bool,
     /// Matrix and vectors of the inner iterations, if the cycle recurses on this grid.
@@ -59,22 +59,22 @@ pub struct PackedGrid<F: Format> {
 /// Matrix of a recursion grid before its levels change it, in row-sum form, and the vectors of the inner iterations.
 /// The levels do not change the straight couplings, so these are read from [`Sweep::straight`].
 pub struct RecursionGrid<F: Format> {
-    pub excess: Four<F::Stored>,
+    pub excess: FourColours<F::Stored>,
     pub corners: Corners<F::Stored>,
     /// Residual r, direction d, product q of the matrix and d, and solution u of the inner iterations.
-    pub r: Four<F::Real>,
-    pub d: Four<F::Real>,
-    pub q: Four<F::Real>,
-    pub u: Four<F::Real>,
+    pub r: FourColours<F::Real>,
+    pub d: FourColours<F::Real>,
+    pub q: FourColours<F::Real>,
+    pub u: FourColours<F::Real>,
 }
 
 /// Vectors whose memory the first grid uses: `z` during an iteration, the others during a factorization.
 pub struct Vectors<'a, F: Format> {
-    pub x: &'a Four,
-    pub b: &'a Four,
-    pub r: Option<Four>,
-    pub p: Option<Four>,
-    pub z: Option<Four<F::Real>>,
+    pub x: &'a FourColours,
+    pub b: &'a FourColours,
+    pub r: Option<FourColours>,
+    pub p: Option<FourColours>,
+    pub z: Option<FourColours<F::Real>>,
 }
 
 /// Factors that the sweeps read. In f64, `diagonal` and `stored_pivot` use the memory of
@@ -86,7 +86,7 @@ pub struct Sweep<T> {
     /// Couplings between b1 and b2 of the skew stencil.
     pub diagonal: Diagonal<T>,
     /// Stored pivots of r1, r2 and b1, the first argument of [`Format::inverse`].
-    pub stored_pivot: Four<T>,
+    pub stored_pivot: FourColours<T>,
 }
 
 impl<T: Number> Sweep<T> {
@@ -126,10 +126,10 @@ impl<F: Format> PackedGrid<F> {
         let sweep = Sweep {
             straight: Straight::zeroed(&layout, !on_schur && levels)?,
             diagonal: Diagonal::zeroed(&layout, on_schur || levels)?,
-            stored_pivot: if levels { Four::eliminated(&layout, !on_schur)? } else { Four::absent()? },
+            stored_pivot: if levels { FourColours::eliminated(&layout, !on_schur)? } else { FourColours::absent()? },
         };
         // On the first grid, arrays that only the factorization reads use the memory of vectors.
-        let diagonal = |vector: Option<&Four>, present: bool| match vector.filter(|_| present) {
+        let diagonal = |vector: Option<&FourColours>, present: bool| match vector.filter(|_| present) {
             Some(v) => Ok(Diagonal { of: Colour::ALL.map(|colour| v[colour].clone()) }),
             None => Diagonal::zeroed(&layout, present),
         };
@@ -139,16 +139,16 @@ impl<F: Format> PackedGrid<F> {
             Some(of_sweeps) => of_sweeps,
             None => diagonal(shared.and_then(|v| v.p.as_ref()), !on_schur)?,
         };
-        let excess = shared.map_or_else(|| Four::zeroed(&layout, true), |v| Ok(Four::clone(v.x)))?;
+        let excess = shared.map_or_else(|| FourColours::zeroed(&layout, true), |v| Ok(FourColours::clone(v.x)))?;
         let inverse = match (sweep.stored_pivot.of_type(), shared) {
-            (Some(pivot), Some(v)) if on_schur => Four { r1: v.b.r1.clone(), r2: v.b.r2.clone(), ..pivot },
+            (Some(pivot), Some(v)) if on_schur => FourColours { r1: v.b.r1.clone(), r2: v.b.r2.clone(), ..pivot },
             (Some(pivot), _) => pivot,
-            (None, Some(v)) => Four::clone(v.b),
-            (None, None) => Four::eliminated(&layout, true)?,
+            (None, Some(v)) => FourColours::clone(v.b),
+            (None, None) => FourColours::eliminated(&layout, true)?,
         };
         let recursion = if recurses { Some(RecursionGrid::new(&layout)?) } else { None };
         let z_is_shared = vectors.as_ref().is_some_and(|vectors| vectors.z.is_some());
-        let z = vectors.and_then(|vectors| vectors.z).map_or_else(|| Four::zeroed(&layout, !on_schur), Ok)?;
+        let z = vectors.and_then(|vectors| vectors.z).map_or_else(|| FourColours::zeroed(&layout, !on_schur), Ok)?;
         Ok(Self {
             sweep,
             inverse,
@@ -221,9 +221,9 @@ impl<F: Format> PackedGrid<F> {
     ///
     /// The border consists of `block` columns on either side and the rows -1 and cy. It represents the values outside
     /// the grid, is initialized with zeros, and is never written. Without halo rows, a barrier is therefore sufficient.
-    /// Instead of calling this function, fused stages wait for one row of a neighbour thread (see `sweeps::next` and
-    /// `sweeps::previous`).
-    pub fn refresh<R: Real + Number>(&self, me: Me, v: &Four<R>) {
+    /// Instead of calling this function, fused stages wait for one row of a neighbour thread (see `sweeps::next_thread`
+    /// and `sweeps::previous_thread`).
+    pub fn refresh<R: Real + Number>(&self, me: Me, v: &FourColours<R>) {
         // SAFETY: no thread writes a border.
         debug_assert!(self.rows(me).all(|row| Colour::ALL.iter().all(|&c| unsafe { v[c].border_is_clear(row) })));
         self.barrier(me);
@@ -238,7 +238,7 @@ impl<F: Format> PackedGrid<F> {
 
     /// Makes v readable for a downward sweep, after the threads of the finer grid `above` have written it. With
     /// `fused`, exchanges only those halo rows that a fused sweep reads.
-    pub fn refresh_down<R: Real + Number>(&self, me: Me, above: &Self, fused: bool, v: &Four<R>) {
+    pub fn refresh_down<R: Real + Number>(&self, me: Me, above: &Self, fused: bool, v: &FourColours<R>) {
         above.barrier(me);
         if let Some(halo) = &self.halo {
             if me.index == 0 {
@@ -250,7 +250,7 @@ impl<F: Format> PackedGrid<F> {
     }
 
     /// Returns whether rows of another rank precede the rows of this thread, and whether they follow.
-    pub fn beside(&self, me: Me) -> [bool; 2] {
+    pub fn borders_other_ranks(&self, me: Me) -> [bool; 2] {
         let (rows, own) = (self.rows(me), &self.own);
         let [below, above] = self.halo.as_ref().map_or([false; 2], |halo| halo.sides);
         [below && rows.start == own.start, above && rows.end == own.end].map(|is| is && !rows.is_empty())
@@ -270,9 +270,9 @@ impl<F: Format> PackedGrid<F> {
 
 impl<F: Format> RecursionGrid<F> {
     fn new(layout: &Layout) -> Result<Self> {
-        let vector = || Four::zeroed(layout, true);
+        let vector = || FourColours::zeroed(layout, true);
         Ok(Self {
-            excess: Four::zeroed(layout, true)?,
+            excess: FourColours::zeroed(layout, true)?,
             corners: Corners::zeroed(layout, true)?,
             r: vector()?,
             d: vector()?,
@@ -327,7 +327,12 @@ impl<F: Format> PackedGrid<F> {
     ///
     /// # Safety
     /// No thread may write these rows of z meanwhile.
-    unsafe fn around(&self, odd: bool, colour: Colour, row: usize) -> (Rows<'_, F::Stored>, Rows<'_, F::Real>) {
+    unsafe fn couplings_and_neighbours(
+        &self,
+        odd: bool,
+        colour: Colour,
+        row: usize,
+    ) -> (Rows<'_, F::Stored>, Rows<'_, F::Real>) {
         let (m, z) = (&self.sweep, &self.z);
         // SAFETY: by the safety contract of this function.
         unsafe {
@@ -358,7 +363,7 @@ impl<F: Format> PackedGrid<F> {
                 // SAFETY: this code reads rows of eliminated colours, which no thread writes now. It writes rows of
                 // other colours, which belong to this thread.
                 unsafe {
-                    let (a, y) = self.around(odd, colour, row);
+                    let (a, y) = self.couplings_and_neighbours(odd, colour, row);
                     subtract::<F>(self.z[colour].row_mut(row, 0), a, y);
                 }
             }
@@ -372,7 +377,7 @@ impl<F: Format> PackedGrid<F> {
                 // SAFETY: this code reads rows of remaining colours, which no thread writes now. It writes rows of
                 // eliminated colours, which belong to this thread.
                 unsafe {
-                    let (a, z) = self.around(odd, colour, row);
+                    let (a, z) = self.couplings_and_neighbours(odd, colour, row);
                     subtract_scaled::<F>(
                         self.z[colour].row_mut(row, 0),
                         self.sweep.stored_pivot[colour].row(row, 0),

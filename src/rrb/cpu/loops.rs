@@ -29,7 +29,7 @@ fn at4<R: Real>(a: &Rows<R>, i: usize) -> [R; 4] {
 
 /// Returns a_0 v_0 + .. + a_3 v_3 at i.
 #[inline(always)]
-pub fn sum4<R: Real>(a: [R; 4], v: &Rows<R>, i: usize) -> R {
+pub fn dot4<R: Real>(a: [R; 4], v: &Rows<R>, i: usize) -> R {
     (a[0] * v[0][i] + a[1] * v[1][i]) + (a[2] * v[2][i] + a[3] * v[3][i])
 }
 
@@ -92,7 +92,7 @@ for_each_isa! {
         let n = y.len();
         let (a, v) = (cut(a, n), cut(v, n));
         for (i, y) in y.iter_mut().enumerate() {
-            *y -= sum4(read4::<F>(&a, i), &v, i);
+            *y -= dot4(read4::<F>(&a, i), &v, i);
         }
     }
 
@@ -101,7 +101,7 @@ for_each_isa! {
         let n = out.len();
         let (r, a, v) = (&r[..n], cut(a, n), cut(v, n));
         for i in 0..n {
-            out[i] = cast::<F::Vector, F::Real>(r[i]) - sum4(read4::<F>(&a, i), &v, i);
+            out[i] = cast::<F::Vector, F::Real>(r[i]) - dot4(read4::<F>(&a, i), &v, i);
         }
     }
 
@@ -111,7 +111,7 @@ for_each_isa! {
         let (pivot, a, v) = (&pivot[..n], cut(a, n), cut(v, n));
         for i in 0..n {
             let a = read4::<F>(&a, i);
-            y[i] -= F::inverse(pivot[i], a) * sum4(a, &v, i);
+            y[i] -= F::inverse(pivot[i], a) * dot4(a, &v, i);
         }
     }
 
@@ -123,7 +123,7 @@ for_each_isa! {
         let (pivot, r, a, v) = (&pivot[..n], &r[..n], cut(a, n), cut(v, n));
         for i in 0..n {
             let a = read4::<F>(&a, i);
-            out[i] = F::inverse(pivot[i], a) * (cast::<F::Vector, F::Real>(r[i]) - sum4(a, &v, i));
+            out[i] = F::inverse(pivot[i], a) * (cast::<F::Vector, F::Real>(r[i]) - dot4(a, &v, i));
         }
     }
 
@@ -133,7 +133,7 @@ for_each_isa! {
         let (pivot, a, v) = (&pivot[..n], cut(a, n), cut(v, n));
         for i in 0..n {
             let a = read4::<F>(&a, i);
-            y[i] = F::inverse(pivot[i], a) * (y[i] - sum4(a, &v, i));
+            y[i] = F::inverse(pivot[i], a) * (y[i] - dot4(a, &v, i));
         }
     }
 
@@ -156,7 +156,7 @@ for_each_isa! {
         let n = out.len();
         let (c, w, a, v) = (&c[..n], &w[..n], cut(a, n), cut(v, n));
         for i in 0..n {
-            out[i] = c[i] * w[i] + sum4(at4(&a, i), &v, i);
+            out[i] = c[i] * w[i] + dot4(at4(&a, i), &v, i);
         }
     }
 
@@ -165,7 +165,7 @@ for_each_isa! {
         let n = out.len();
         let (c, a, v) = (&c[..n], cut(a, n), cut(v, n));
         for i in 0..n {
-            out[i] = inverse_of(c[i]) * sum4(at4(&a, i), &v, i);
+            out[i] = inverse_of(c[i]) * dot4(at4(&a, i), &v, i);
         }
     }
 
@@ -174,7 +174,7 @@ for_each_isa! {
         let n = r.len();
         let (b, c, w, a, y) = (&b[..n], &c[..n], &w[..n], cut(a, n), cut(y, n));
         for i in 0..n {
-            r[i] = R::narrow(b[i] - (c[i] * w[i] - sum4(at4(&a, i), &y, i)));
+            r[i] = R::narrow(b[i] - (c[i] * w[i] - dot4(at4(&a, i), &y, i)));
         }
     }
 
@@ -183,7 +183,7 @@ for_each_isa! {
         let n = out.len();
         let (c, w, a, v, b, u) = (&c[..n], &w[..n], cut(a, n), cut(v, n), cut(b, n), cut(u, n));
         for i in 0..n {
-            out[i] = c[i] * w[i] + (sum4(at4(&a, i), &v, i) + sum4(at4(&b, i), &u, i));
+            out[i] = c[i] * w[i] + (dot4(at4(&a, i), &v, i) + dot4(at4(&b, i), &u, i));
         }
     }
 
@@ -223,7 +223,7 @@ for_each_isa! {
         let n = out.len();
         let (c, b, a, v) = (&c[..n], &b[..n], cut(a, n), cut(v, n));
         for i in 0..n {
-            out[i] = inverse_of(c[i]) * (b[i] - sum4(at4(&a, i), &v, i));
+            out[i] = inverse_of(c[i]) * (b[i] - dot4(at4(&a, i), &v, i));
         }
     }
 
@@ -250,7 +250,7 @@ for_each_isa! {
     }
 
     /// Computes d = z + beta d, or d = z without `beta`.
-    fn direct_inner<R: Real>(d: &mut [R], z: &[R], beta: Option<f64>) {
+    fn update_direction_inner<R: Real>(d: &mut [R], z: &[R], beta: Option<f64>) {
         let Some(beta) = beta.map(R::narrow) else { return d.copy_from_slice(z) };
         for (d, z) in d.iter_mut().zip(z) {
             *d = *z + beta * *d;

@@ -2,7 +2,7 @@
 //! of the row-sum form (docs/theory/rrb.md). In the formulas, sums run over the four neighbours of a node, and d is a
 //! pivot. Further, h = 1 / d, and t is the row sum after lumping, divided by d.
 
-use super::loops::{cut, inverse_of, sum4};
+use super::loops::{cut, dot4, inverse_of};
 use super::neighbours::Rows;
 use super::number::Format;
 use crate::base::isa::for_each_isa;
@@ -119,7 +119,7 @@ fn skew4<F: Format>(t: [f64; 4], kept_fraction: f64, links: &[Link<F::Stored>; 4
 /// in columns I and I + 1 of rows J (below) and J + 1 (above).
 pub struct KeptNodeInput<'a, T> {
     /// t = (row sum after lumping) / d of the dropped neighbours below and above.
-    pub sum_over_pivot: [&'a [f64]; 2],
+    pub row_sum_over_pivot: [&'a [f64]; 2],
     /// 1 / d of the dropped neighbours below and above.
     pub inverse: [&'a [f64]; 2],
     /// Couplings of the dropped neighbours below to the northwest and northeast.
@@ -171,7 +171,7 @@ for_each_isa! {
     }
 
     /// Computes out = a / unit for numbers a / unit that are exact in the storage format.
-    fn store_same<F: Format>(out: &mut [F::Stored], a: &[f64], unit: f64) {
+    fn store_exact<F: Format>(out: &mut [F::Stored], a: &[f64], unit: f64) {
         let per_unit = unit.recip();
         for (out, a) in out.iter_mut().zip(a) {
             *out = F::same(F::Real::narrow(a * per_unit));
@@ -180,7 +180,7 @@ for_each_isa! {
 
     /// Divides `values` by the unit. Stores the quotients with even index in `even`, and the others in `odd`. The
     /// quotients must be exact in the storage format.
-    fn deinterleave_same<F: Format>(even: &mut [F::Stored], odd: &mut [F::Stored], values: &[f64], unit: f64) {
+    fn deinterleave_exact<F: Format>(even: &mut [F::Stored], odd: &mut [F::Stored], values: &[f64], unit: f64) {
         let (n, per_unit) = (values.len() / 2, unit.recip());
         if values.len() > 2 * n {
             even[n] = F::same(F::Real::narrow(values[2 * n] * per_unit));
@@ -197,7 +197,7 @@ for_each_isa! {
         let n = e.len();
         let (a, t) = (cut(a, n), cut(t, n));
         for (i, e) in e.iter_mut().enumerate() {
-            *e -= sum4(wide4::<F>(&a, i, unit), &t, i);
+            *e -= dot4(wide4::<F>(&a, i, unit), &t, i);
         }
     }
 
@@ -225,11 +225,11 @@ for_each_isa! {
     /// Computes 1 / d and t in a row, and for f32 and bf16 the numbers that are stored for the pivots. Returns `false`
     /// if any pivot needs the checks of [`Pivot::checked`]; the results are then invalid.
     fn pivots<F: Format>(
-        inverse: &mut [f64], sum_over_pivot: &mut [f64], stored: &mut [F::Stored], excess: &[f64],
+        inverse: &mut [f64], row_sum_over_pivot: &mut [f64], stored: &mut [F::Stored], excess: &[f64],
         kept: Rows<F::Stored>, lumped: Rows, one_minus_omega: f64, unit: f64
     ) -> bool {
         let n = inverse.len();
-        let (sum_over_pivot, excess) = (&mut sum_over_pivot[..n], &excess[..n]);
+        let (row_sum_over_pivot, excess) = (&mut row_sum_over_pivot[..n], &excess[..n]);
         let (kept, lumped) = (cut(kept, n), cut(lumped, n));
         let per_unit = unit.recip();
         let least = if F::SHORT { Pivot::least(unit) } else { f64::NEG_INFINITY };
@@ -240,7 +240,7 @@ for_each_isa! {
             let (pivot, kept, needs_no_check) =
                 pivot::<F>(excess[i], &kept, &lumped, i, one_minus_omega, unit, per_unit, least);
             inverse[i] = 1.0 / pivot.d;
-            sum_over_pivot[i] = pivot.excess * inverse[i];
+            row_sum_over_pivot[i] = pivot.excess * inverse[i];
             if F::SHORT {
                 stored[i] = kept;
             }
@@ -289,7 +289,7 @@ for_each_isa! {
         let (e, c, a, t, h) = (&mut e[..n], &c[..n], cut(a, n), cut(t, n), cut(h, n));
         for i in 0..n {
             let a = [a[0][i], a[1][i], a[2][i], a[3][i]];
-            e[i] = excess(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero) - sum4(a, &t, i);
+            e[i] = excess(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero) - dot4(a, &t, i);
             let first = a[0] * (a[0] * h[0][i]) + a[1] * (a[1] * h[1][i]);
             out[i] = c[i] - (first + (a[2] * (a[2] * h[2][i]) + a[3] * (a[3] * h[3][i])));
         }
@@ -301,7 +301,7 @@ for_each_isa! {
         let (c, a, t) = (&c[..n], cut(a, n), cut(t, n));
         for i in 0..n {
             let a = [a[0][i], a[1][i], a[2][i], a[3][i]];
-            e[i] = excess(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero) - sum4(a, &t, i);
+            e[i] = excess(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero) - dot4(a, &t, i);
         }
     }
 
@@ -322,7 +322,8 @@ for_each_isa! {
         // In the names below, one direction denotes a dropped neighbour (`t_sw`: t of the neighbour to the southwest).
         // Two directions denote a coupling of a dropped neighbour (`sw_ne`: of the neighbour to the southwest, to its
         // northeast).
-        let ([t_sw, t_se], [t_nw, t_ne]) = (and_next(of.sum_over_pivot[0], n), and_next(of.sum_over_pivot[1], n));
+        let t = of.row_sum_over_pivot;
+        let ([t_sw, t_se], [t_nw, t_ne]) = (and_next(t[0], n), and_next(t[1], n));
         let ([_, h_se], [h_nw, h_ne]) = (and_next(of.inverse[0], n), and_next(of.inverse[1], n));
         let ([_, se_nw], [sw_ne, se_ne]) = (and_next(of.below[0], n), and_next(of.below[1], n));
         let [southwest, southeast, northwest_of, northeast_of] = of.above;

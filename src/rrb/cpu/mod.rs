@@ -94,12 +94,12 @@ impl Cpu {
     }
 
     /// Creates the backend of one rank of a distributed grid.
-    pub fn over(threads: usize, domain: Domain) -> Self {
+    pub fn with_domain(threads: usize, domain: Domain) -> Self {
         Self { domain: Some(domain), ..Self::new(threads) }
     }
 
     /// Returns the distribution of the first grids if there are several ranks.
-    fn sharing(&self) -> Option<&Domain> {
+    fn shared_domain(&self) -> Option<&Domain> {
         self.domain.as_ref().filter(|domain| domain.comm.size() > 1)
     }
 
@@ -120,7 +120,7 @@ impl Cpu {
         if let Some(fitting) = fitting {
             return Ok(fitting);
         }
-        let domain = self.sharing();
+        let domain = self.shared_domain();
         match setup.storage {
             // With aggregation, `Setup::storage` is the format of the hierarchy, which has its own arrays.
             _ if shape.aggregates => packed::<Double>(shape, domain),
@@ -157,7 +157,7 @@ impl RrbBackend for Cpu {
         inspection_setup: &InspectionSetup,
         inspection: &mut Inspection,
     ) -> Result<()> {
-        let inspected = inspection.start(inspection_setup.members).and_then(|()| {
+        let inspected = inspection.start(inspection_setup.threads).and_then(|()| {
             let shared = &*inspection;
             self.over_rows(a.grid, &|member, rows| shared.inspect(member, a, rows, &inspection_setup.checks))
         });
@@ -165,7 +165,8 @@ impl RrbBackend for Cpu {
             return inspected.and_then(|()| inspection.finish(a, inspection_setup.project));
         };
         let own = (domain.comm.rank(), domain.strips.natural(domain.comm.rank()));
-        inspection.finish_shared(a, own, inspected, inspection_setup.project, |found| domain.gather_found(found))?;
+        inspection
+            .finish_with_ranks(a, own, inspected, inspection_setup.project, |found| domain.gather_found(found))?;
         domain.set_center(inspection.findings.center_max);
         Ok(())
     }
@@ -212,7 +213,7 @@ impl RrbBackend for Cpu {
         let made = self
             .packed_for(previous, shape, setup)
             .and_then(|packed| Team::sized(&mut self.team, members).map(|_| packed));
-        let mut packed = match self.sharing() {
+        let mut packed = match self.shared_domain() {
             // If the allocation fails on one rank, all ranks return an error.
             Some(domain) => {
                 let mut made = made;
@@ -381,16 +382,16 @@ impl<F: Format> PackedSolver for Packed<F> {
         // The unit of `setup` belongs to the previous matrix. A center of 2 `unit` or more requires a larger unit, so
         // `setup` does not apply, and M / `unit` may overflow in f32.
         let center_below = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.unit };
-        let watch = SpeculativeInspection::new(
+        let speculation = SpeculativeInspection::new(
             seen,
             Conditions { zero_row_sum: inspection_setup.checks.zero_row_sum, center_below },
         );
         let (shared, context) = (&*self, PivotContext::new(a, &seen.components));
         // A rejected row, or entries of another magnitude than in the previous matrix, can cause zero pivots. In these
         // cases, the whole result is discarded.
-        let speculative = |member: Me| shared.factorize_share(member, setup, &context, Some(&watch));
+        let speculative = |member: Me| shared.factorize_share(member, setup, &context, Some(&speculation));
         let result = team.run(|member| drop(speculative(member)), speculative)?;
-        let over = watch.is_over();
+        let over = speculation.has_failed();
         result?;
         if over {
             return Ok(false);
@@ -448,7 +449,7 @@ mod tests {
     use std::sync::Mutex;
 
     #[test]
-    fn rows_are_shared_once_each() {
+    fn each_row_belongs_to_one_thread() {
         for (ny, threads) in [(1, 3), (50, 2), (200, 1), (200, 3), (200, 7)] {
             let mut cpu = Cpu::new(threads);
             let grid = Grid { nx: 100, ny };

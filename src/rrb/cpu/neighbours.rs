@@ -11,7 +11,7 @@
 
 use crate::base::shared::Number;
 use crate::error::Result;
-use crate::rrb::cpu::colour_array::{ColourArray, Four, four};
+use crate::rrb::cpu::colour_array::{ColourArray, FourColours, four};
 use crate::rrb::layout::{Colour, Layout};
 
 /// Rows for four neighbours, in the order west, east, south, north or southwest, southeast, northwest, northeast.
@@ -63,7 +63,7 @@ fn bytes<T: Number>(areas: &[ColourArray<T>]) -> usize {
 impl<T: Number> Straight<T> {
     /// Allocates zeros if `present`; otherwise returns absent arrays.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
-        Self::of(|| ColourArray::made(layout, present))
+        Self::of(|| ColourArray::zeroed_if(layout, present))
     }
 
     /// Calls `next` once per array, first for r1 and then for r2.
@@ -128,7 +128,7 @@ impl<T: Number> Straight<T> {
 impl<T: Number> Diagonal<T> {
     /// Allocates zeros if `present`; otherwise returns absent arrays.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
-        Ok(Self { of: four(|| ColourArray::made(layout, present))? })
+        Ok(Self { of: four(|| ColourArray::zeroed_if(layout, present))? })
     }
 
     /// See [`ColourArray::of_type`].
@@ -192,7 +192,7 @@ impl<T: Number> Corners<T> {
 impl<T: Number> Distant<T> {
     /// Allocates zeros if `present`; otherwise returns absent arrays.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
-        Self::of(|| ColourArray::made(layout, present))
+        Self::of(|| ColourArray::zeroed_if(layout, present))
     }
 
     /// Calls `next` twice: for the couplings to the east, then to the north.
@@ -219,7 +219,7 @@ impl<T: Number> Distant<T> {
     }
 }
 
-impl<T: Number> Four<T> {
+impl<T: Number> FourColours<T> {
     /// Returns the values of the straight neighbours of row J of a colour.
     ///
     /// # Safety

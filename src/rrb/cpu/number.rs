@@ -3,7 +3,7 @@
 
 use crate::base::number::Real;
 use crate::base::shared::Number;
-use crate::rrb::storage::{Bf16, without_denormal};
+use crate::rrb::storage::{Bf16, flush_subnormal};
 
 // SAFETY: every bit pattern is a number, and zero bytes are 0.0.
 unsafe impl Number for Bf16 {}
@@ -107,6 +107,6 @@ macro_rules! short_format {
     };
 }
 
-short_format!(Single, f32, Double, |v| v, |w| without_denormal(w), |s| s);
-short_format!(BrainFloat, Bf16, Double, |v| v.wide(), |w| Bf16::new(without_denormal(w)), |s| Bf16::same(s));
-short_format!(Mixed, Bf16, Single, |v| v.wide(), |w| Bf16::new(without_denormal(w)), |s| Bf16::same(s));
+short_format!(Single, f32, Double, |v| v, |w| flush_subnormal(w), |s| s);
+short_format!(BrainFloat, Bf16, Double, |v| v.to_f32(), |w| Bf16::new(flush_subnormal(w)), |s| Bf16::same(s));
+short_format!(Mixed, Bf16, Single, |v| v.to_f32(), |w| Bf16::new(flush_subnormal(w)), |s| Bf16::same(s));

@@ -9,7 +9,7 @@ use super::number::Format;
 use super::projection;
 use super::ranks::{CompleteRows, Halo, InputExchange, Links, MatrixHalo, Sums};
 use super::system::{MIN_TEAM_NODES, Matrix, Schur, Shape};
-use crate::aggregation::Kept;
+use crate::aggregation::KeptAggregates;
 use crate::base::heap::boxed;
 use crate::base::number::power_of_two_below;
 use crate::base::reduce::{OtherRanks, Partials, max_abs};
@@ -18,7 +18,7 @@ use crate::error::{Error, Result, collected, push, reserve, zeroed};
 use crate::krylov::cpu::means::Singular;
 use crate::krylov::cpu::observed::Observed;
 use crate::rrb::backend::{Aggregation, FivePoints, Setup};
-use crate::rrb::cpu::colour_array::Four;
+use crate::rrb::cpu::colour_array::FourColours;
 use crate::rrb::cpu::conversion::collect_matrix;
 use crate::rrb::domain::Domain;
 use crate::rrb::layout::{Colour, Layout};
@@ -53,7 +53,7 @@ const SCRATCH_ROWS: usize = 11;
 ///
 /// Two cases need q and z at the same time: the fused stages of an iteration, which exist for S1 only, and the flexible
 /// beta of aggregation.
-fn z_in_q<F: Format>(shape: &Shape, q: &Four<F::Vector>) -> Option<Four<F::Real>> {
+fn z_in_q<F: Format>(shape: &Shape, q: &FourColours<F::Vector>) -> Option<FourColours<F::Real>> {
     if shape.schur || shape.aggregates { None } else { q.of_type() }
 }
 
@@ -61,7 +61,7 @@ fn z_in_q<F: Format>(shape: &Shape, q: &Four<F::Vector>) -> Option<Four<F::Real>
 const SCRATCH: &str = "rows of scratch space";
 
 /// Creates the halos of the distributed grids and the plans of all exchanges between ranks.
-fn link<F: Format>(
+fn link_ranks<F: Format>(
     domain: &Domain,
     grids: &mut [PackedGrid<F>],
     rho_start: &[usize],
@@ -84,8 +84,8 @@ fn link<F: Format>(
     push(&mut places, rho_start[grids.len()], LINKS)?;
     let of_section = Sums::over_grids(domain, &places, end, 1)?;
     let complete_rows = CompleteRows::new(domain, &grids[depth - 1].layout, grids[depth].layout.grid)?;
-    let seen = InputExchange::new(domain)?;
-    Ok(Links { domain: domain.clone(), seen, matrices, complete_rows, of_grid, of_section })
+    let inputs = InputExchange::new(domain)?;
+    Ok(Links { domain: domain.clone(), inputs, matrices, complete_rows, of_grid, of_section })
 }
 
 /// Matrix, preconditioner and vectors of one handle.
@@ -106,7 +106,7 @@ pub struct Packed<F: Format> {
     /// switches to aggregation.
     pub aggregated: OnceLock<Aggregated<F::Real>>,
     /// Aggregates of the previous matrix. They are stored here only during the factorization of the next matrix.
-    reusable_aggregates: Kept,
+    reusable_aggregates: KeptAggregates,
     /// Precision of the hierarchy to which a solve may switch; `None` if the switch is not allowed or has failed.
     pub may_aggregate: Mutex<Option<Storage>>,
     /// A row sum of at most this fraction of the center is set to zero.
@@ -115,18 +115,18 @@ pub struct Packed<F: Format> {
     natural: Mutex<NaturalLevels>,
     /// Right-hand side, scaled. If CG runs on S1, the black part contains b_b - A_br D_r^-1 b_r, the right-hand side of
     /// S1.
-    pub b: Four,
+    pub b: FourColours,
     /// Solution, scaled like b.
-    pub x: Four,
+    pub x: FourColours,
     /// Residual r, direction p and product q = A p or S1 p of CG.
-    pub r: Four<F::Vector>,
-    pub p: Four<F::Vector>,
-    pub q: Four<F::Vector>,
+    pub r: FourColours<F::Vector>,
+    pub p: FourColours<F::Vector>,
+    pub q: FourColours<F::Vector>,
     pub singular: Singular<projection::Run>,
     /// Partial sums per row of the first grid, at most three numbers per row.
     pub partials: Partials,
     /// Partial sums per row of a recursion grid, one number per row.
-    pub inner_noted: Partials,
+    pub inner_partials: Partials,
     /// Partial sums of the fused stages for rho = <r, M^-1 r>. `rho` has one number per row of every grid; grid q
     /// begins at `rho_start[q]`. The partial sums of <r, r> on the first grid follow, so that one exchange between
     /// ranks transfers both. `rho_below` is the part of rho from the levels after the first section.
@@ -147,11 +147,11 @@ pub struct Packed<F: Format> {
 
 /// Grids of a [`Packed`], with the vectors whose memory the first grid shares.
 struct Grids<F: Format> {
-    b: Four,
-    x: Four,
-    r: Four<F::Vector>,
-    p: Four<F::Vector>,
-    a_times_p: Four<F::Vector>,
+    b: FourColours,
+    x: FourColours,
+    r: FourColours<F::Vector>,
+    p: FourColours<F::Vector>,
+    a_times_p: FourColours<F::Vector>,
     grids: Vec<PackedGrid<F>>,
     sections: Vec<usize>,
     rho_start: Vec<usize>,
@@ -165,7 +165,7 @@ impl<F: Format> Grids<F> {
     fn new(shape: Shape, domain: Option<&Domain>) -> Result<Self> {
         let layout_of = |q: usize, grid: Grid| {
             let layout = Layout::new(grid, shape.block);
-            let shared = domain.filter(|domain| domain.shares(q));
+            let shared = domain.filter(|domain| domain.is_distributed(q));
             let own = shared.map_or(0..layout.cy, |domain| domain.rows(q));
             (shared.map_or(layout, |domain| domain.layout(q, layout)), own)
         };
@@ -174,8 +174,8 @@ impl<F: Format> Grids<F> {
         reserve(&mut grids, shape.grids, "the list of grids")?;
         let (mut grid, mut embedding) = (shape.grid, Embedding::FINEST);
         // Arrays that only the factorization of the first grid needs use the memory of vectors.
-        let (b, x) = (Four::zeroed(&first, true)?, Four::zeroed(&first, true)?);
-        let vector = || Four::zeroed(&first, !shape.schur);
+        let (b, x) = (FourColours::zeroed(&first, true)?, FourColours::zeroed(&first, true)?);
+        let vector = || FourColours::zeroed(&first, !shape.schur);
         let (r, p, a_times_p) = (vector()?, vector()?, vector()?);
         let z = z_in_q::<F>(&shape, &a_times_p);
         let mut vectors = Some(Vectors { x: &x, b: &b, r: r.of_type(), p: p.of_type(), z });
@@ -200,7 +200,7 @@ impl<F: Format> Grids<F> {
             push(&mut rho_start, rows, "sums of stages")?;
         }
         let links = match domain {
-            Some(domain) => Some(boxed(link(domain, &mut grids, &rho_start, &sections)?, "rows of other ranks")?),
+            Some(domain) => Some(boxed(link_ranks(domain, &mut grids, &rho_start, &sections)?, "rows of other ranks")?),
             None => None,
         };
         Ok(Self { b, x, r, p, a_times_p, grids, sections, rho_start, coarsest: (grid, embedding), links })
@@ -211,14 +211,14 @@ impl<F: Format> Packed<F> {
     /// Allocates all memory for `shape`. With `domain`, other ranks own rows of the first grids; the coarsest grid
     /// stored by colour is not distributed.
     pub fn new(shape: Shape, domain: Option<&Domain>) -> Result<Box<Self>> {
-        Self::around(shape, Grids::new(shape, domain)?)
+        Self::from_grids(shape, Grids::new(shape, domain)?)
     }
 
     /// Builds a `Packed` around its grids. This function is not inlined, so that its stack frame does not add to that
     /// of `Grids::new`. A `Packed` of 8 kB is built on the stack, and `Grids::new` uses 20 kB. A thread of the caller
     /// may have a stack of only 64 kB (tests/environment.rs).
     #[inline(never)]
-    fn around(shape: Shape, made: Grids<F>) -> Result<Box<Self>> {
+    fn from_grids(shape: Shape, made: Grids<F>) -> Result<Box<Self>> {
         let Grids { b, x, r, p, a_times_p, grids, sections, rho_start, coarsest: (grid, embedding), links } = made;
         let (first, rows) = (grids[0].layout, rho_start[shape.grids]);
         let whole = Self {
@@ -226,13 +226,13 @@ impl<F: Format> Packed<F> {
             links,
             center: None,
             matrix: Matrix {
-                center: Four::zeroed(&first, true)?,
+                center: FourColours::zeroed(&first, true)?,
                 straight: Straight::zeroed(&first, true)?,
                 corners: Corners::zeroed(&first, shape.nine_points)?,
                 nine_points: shape.nine_points,
             },
             aggregated: OnceLock::new(),
-            reusable_aggregates: Kept::default(),
+            reusable_aggregates: KeptAggregates::default(),
             may_aggregate: Mutex::new(None),
             zero_row_sum: 0.0,
             schur: Schur::new(&first, &grids[0].sweep.diagonal, shape.schur)?,
@@ -255,10 +255,10 @@ impl<F: Format> Packed<F> {
             unit: 1.0,
             fresh: true,
             partials: Partials::new(first.cy, 3)?,
-            inner_noted: Partials::new(first.cy, 1)?,
-            rho: Partials::once(rows + first.cy, 1)?,
+            inner_partials: Partials::new(first.cy, 1)?,
+            rho: Partials::single_buffered(rows + first.cy, 1)?,
             rho_start,
-            rho_below: Partials::once(first.cy, 1)?,
+            rho_below: Partials::single_buffered(first.cy, 1)?,
             grids,
             scratch: Vec::new(),
             buffers: Vec::new(),
@@ -310,7 +310,7 @@ impl<F: Format> Packed<F> {
     }
 
     /// Returns the exchange of partial sums with other ranks for grid q; `None` if the grid is not distributed.
-    pub fn elsewhere(&self, q: usize) -> Option<&dyn OtherRanks> {
+    pub fn other_ranks(&self, q: usize) -> Option<&dyn OtherRanks> {
         self.links.as_ref()?.of_grid.get(q).map(|sums| sums as &dyn OtherRanks)
     }
 
@@ -384,14 +384,14 @@ impl<F: Format> Packed<F> {
     }
 
     /// Builds the hierarchy of aggregation with `members` threads.
-    pub fn aggregate(&self, storage: Storage, kept: Kept, members: usize) -> Result<Aggregated<F::Real>> {
+    pub fn aggregate(&self, storage: Storage, kept: KeptAggregates, members: usize) -> Result<Aggregated<F::Real>> {
         let first = &self.grids[0];
         // SAFETY: no thread writes the matrix after the factorization.
         unsafe { Aggregated::new(&self.source(), (&first.z, first.z_is_shared), storage, kept, members) }
     }
 
     /// Removes the aggregates of the previous matrix, and returns them.
-    pub fn take_reusable_aggregates(&mut self) -> Kept {
+    pub fn take_reusable_aggregates(&mut self) -> KeptAggregates {
         std::mem::take(&mut self.reusable_aggregates)
     }
 
@@ -447,7 +447,7 @@ impl<F: Format> Packed<F> {
     }
 
     /// Returns the colours of the unknowns of CG: the black colours if CG runs on S1, otherwise all colours.
-    pub fn system(&self) -> &'static [Colour] {
+    pub fn cg_colours(&self) -> &'static [Colour] {
         if self.shape.schur { &[Colour::B1, Colour::B2] } else { &[Colour::R1, Colour::R2, Colour::B1, Colour::B2] }
     }
 

@@ -5,8 +5,8 @@ use super::ranks::Sums;
 use crate::base::number::Real;
 use crate::base::shared::Number;
 use crate::error::{Result, collected, push};
-use crate::krylov::cpu::means::{Labelled, Place, Singular, Vector};
-use crate::rrb::cpu::colour_array::Four;
+use crate::krylov::cpu::means::{Labelled, Position, Singular, Vector};
+use crate::rrb::cpu::colour_array::FourColours;
 use crate::rrb::domain::Domain;
 use crate::rrb::layout::{Colour, Layout};
 use crate::stencil::components::Components;
@@ -19,13 +19,13 @@ pub struct Run {
     start: u32,
 }
 
-impl Place for Run {
+impl Position for Run {
     fn after(self, len: usize) -> Self {
         Self { start: self.start + len as u32, ..self }
     }
 }
 
-impl<R: Real + Number> Vector<Run> for Four<R> {
+impl<R: Real + Number> Vector<Run> for FourColours<R> {
     type Value = R;
 
     unsafe fn values(&self, place: Run, len: usize) -> &[R] {

@@ -12,9 +12,9 @@ use crate::base::shared::Number;
 use crate::distributed::{Exchange, Gather, Part};
 use crate::error::{Result, collected, extend, push};
 use crate::krylov::solve_steps::Inputs;
-use crate::rrb::cpu::colour_array::Four;
+use crate::rrb::cpu::colour_array::FourColours;
 use crate::rrb::cpu::conversion::{collect, spread};
-use crate::rrb::domain::{ABOVE, BELOW, Domain};
+use crate::rrb::domain::{Domain, NATURAL_ROWS_ABOVE, NATURAL_ROWS_BELOW};
 use crate::rrb::layout::{Colour, Layout};
 use crate::stencil::levels::Grid;
 use std::ops::Range;
@@ -110,7 +110,7 @@ impl Sums {
     /// Plans sums over the rows of all distributed grids among the grids 0 .. `end`. The partial sums of grid q begin
     /// at `places[q]`. A second set of partial sums of grid 0 begins at `places[end]`.
     pub fn over_grids(domain: &Domain, places: &[usize], end: usize, most: usize) -> Result<Self> {
-        let grids = (0..end).filter(|&q| domain.shares(q)).map(|q| (q, places[q])).chain([(0, places[end])]);
+        let grids = (0..end).filter(|&q| domain.is_distributed(q)).map(|q| (q, places[q])).chain([(0, places[end])]);
         let mut owned = Vec::new();
         for rank in 0..domain.comm.size() {
             let of = |(q, place): (usize, usize)| {
@@ -196,7 +196,7 @@ impl RowExchange {
     ///
     /// # Safety
     /// No thread may use these rows of v meanwhile.
-    unsafe fn run<R: Real + Number>(&self, v: &Four<R>) {
+    unsafe fn run<R: Real + Number>(&self, v: &FourColours<R>) {
         if self.sent.is_empty() {
             return;
         }
@@ -254,7 +254,7 @@ impl Halo {
     ///
     /// # Safety
     /// No thread may use the halo rows of v meanwhile, or write other rows of v.
-    pub unsafe fn refresh<R: Real + Number>(&self, v: &Four<R>) {
+    pub unsafe fn refresh<R: Real + Number>(&self, v: &FourColours<R>) {
         let round = if v.r1.bytes() > 0 { &self.all } else { &self.black };
         // SAFETY: by the safety contract of this function.
         unsafe { round.run(v) };
@@ -264,7 +264,7 @@ impl Halo {
     ///
     /// # Safety
     /// As for `refresh`.
-    pub unsafe fn refresh_down<R: Real + Number>(&self, v: &Four<R>) {
+    pub unsafe fn refresh_down<R: Real + Number>(&self, v: &FourColours<R>) {
         // SAFETY: by the safety contract of this function.
         unsafe { self.down.run(v) };
     }
@@ -273,7 +273,7 @@ impl Halo {
     ///
     /// # Safety
     /// As for `refresh`.
-    pub unsafe fn refresh_dropped<R: Real + Number>(&self, v: &Four<R>) {
+    pub unsafe fn refresh_dropped<R: Real + Number>(&self, v: &FourColours<R>) {
         // SAFETY: by the safety contract of this function.
         unsafe { self.dropped.run(v) };
     }
@@ -291,7 +291,7 @@ pub struct CompleteRows {
 }
 
 /// Number of arrays of a half stencil.
-pub const HALF: usize = 5;
+pub const HALF_STENCIL_ARRAYS: usize = 5;
 
 impl CompleteRows {
     /// Plans the exchange. `above`: last distributed grid; `grid`: grid of its kept nodes.
@@ -307,7 +307,7 @@ impl CompleteRows {
             let counts = collected(rows.iter().map(|rows| arrays * rows.len() * grid.nx), HALOS)?;
             Ok(Mutex::new(Gather::new(&domain.comm, &counts)?))
         };
-        let (vector, matrix) = (gather(1)?, gather(HALF)?);
+        let (vector, matrix) = (gather(1)?, gather(HALF_STENCIL_ARRAYS)?);
         Ok(Self { rank: domain.comm.rank(), rows, nx: grid.nx, vector, matrix })
     }
 
@@ -315,7 +315,7 @@ impl CompleteRows {
     ///
     /// # Safety
     /// No thread may use v meanwhile.
-    pub unsafe fn refresh<R: Real + Number>(&self, layout: &Layout, v: &Four<R>, row: &mut [R]) {
+    pub unsafe fn refresh<R: Real + Number>(&self, layout: &Layout, v: &FourColours<R>, row: &mut [R]) {
         let mut plan = lock(&self.vector);
         let row = &mut row[..self.nx];
         let all = plan.run(|to| {
@@ -346,9 +346,9 @@ impl CompleteRows {
     pub fn matrix(
         &self,
         mut own: impl FnMut(usize, &mut [f64]),
-        mut other: impl FnMut(usize, [&[f64]; HALF]),
+        mut other: impl FnMut(usize, [&[f64]; HALF_STENCIL_ARRAYS]),
     ) -> Result<()> {
-        let (mut plan, length) = (lock(&self.matrix), HALF * self.nx);
+        let (mut plan, length) = (lock(&self.matrix), HALF_STENCIL_ARRAYS * self.nx);
         let mut all = plan.run(|to| {
             for (j, to) in self.rows[self.rank].clone().zip(to.chunks_exact_mut(length)) {
                 own(j, to);
@@ -359,7 +359,7 @@ impl CompleteRows {
                 let row;
                 (row, all) = all.split_at(length);
                 if rank != self.rank {
-                    other(j, parts(row, self.nx));
+                    other(j, stencil_arrays(row, self.nx));
                 }
             }
         }
@@ -368,7 +368,7 @@ impl CompleteRows {
 }
 
 /// Splits a row into the five arrays of a half stencil.
-fn parts(row: &[f64], nx: usize) -> [&[f64]; HALF] {
+fn stencil_arrays(row: &[f64], nx: usize) -> [&[f64]; HALF_STENCIL_ARRAYS] {
     std::array::from_fn(|k| &row[k * nx..(k + 1) * nx])
 }
 
@@ -389,7 +389,7 @@ impl MatrixHalo {
         let rows = domain.rows(q);
         let own = (2 * rows.start).min(grid.ny)..(2 * rows.end).min(grid.ny);
         let [below, above] = domain.strips.neighbours(domain.comm.rank());
-        let length = HALF * grid.nx;
+        let length = HALF_STENCIL_ARRAYS * grid.nx;
         let mut parts = Vec::new();
         let (mut sent, mut received) = (0, 0);
         let mut next = |peer: usize, sends: usize, receives: usize| {
@@ -401,18 +401,18 @@ impl MatrixHalo {
             (sent, received) = (sent + sends, received + receives);
             push(&mut parts, part, HALOS)
         };
-        let to_below = if below.is_some() { ABOVE.min(grid.ny - own.start) } else { 0 };
-        let to_above = if above.is_some() { BELOW } else { 0 };
-        let beyond = own.end..(own.end + ABOVE).min(grid.ny);
+        let to_below = if below.is_some() { NATURAL_ROWS_ABOVE.min(grid.ny - own.start) } else { 0 };
+        let to_above = if above.is_some() { NATURAL_ROWS_BELOW } else { 0 };
+        let beyond = own.end..(own.end + NATURAL_ROWS_ABOVE).min(grid.ny);
         if let Some(peer) = below {
-            next(peer, to_below, BELOW)?;
+            next(peer, to_below, NATURAL_ROWS_BELOW)?;
         }
         if let Some(peer) = above {
             next(peer, to_above, beyond.len())?;
         }
         let tag = FIRST_TAG + TAGS * q as i32 + 2;
         let plan = Mutex::new(Exchange::new(&domain.comm, tag, &parts)?);
-        let below = if below.is_some() { own.start - BELOW..own.start } else { own.start..own.start };
+        let below = if below.is_some() { own.start - NATURAL_ROWS_BELOW..own.start } else { own.start..own.start };
         let above = if above.is_some() { beyond } else { own.end..own.end };
         Ok(Self { own, below, above, sent: [to_below, to_above], nx: grid.nx, plan })
     }
@@ -422,9 +422,9 @@ impl MatrixHalo {
     pub fn exchange(
         &self,
         mut own: impl FnMut(usize, &mut [f64]),
-        mut other: impl FnMut(usize, [&[f64]; HALF]),
+        mut other: impl FnMut(usize, [&[f64]; HALF_STENCIL_ARRAYS]),
     ) -> Result<()> {
-        let (mut plan, length) = (lock(&self.plan), HALF * self.nx);
+        let (mut plan, length) = (lock(&self.plan), HALF_STENCIL_ARRAYS * self.nx);
         plan.check()?;
         let mut to = plan.outgoing().chunks_exact_mut(length);
         let [first, last] = self.sent;
@@ -436,7 +436,7 @@ impl MatrixHalo {
         plan.run()?;
         let rows = self.below.clone().chain(self.above.clone());
         for (j, row) in rows.zip(plan.received().chunks_exact(length)) {
-            other(j, parts(row, self.nx));
+            other(j, stencil_arrays(row, self.nx));
         }
         Ok(())
     }
@@ -447,11 +447,11 @@ pub struct InputExchange(Mutex<Gather>);
 
 /// Number of values in a message: max |b|, max |x|, and the array number, value, i and j of the first entry that is not
 /// finite. The array number 0 means that all entries are finite.
-const SEEN: usize = 6;
+const INPUT_WORDS: usize = 6;
 
 impl InputExchange {
     pub fn new(domain: &Domain) -> Result<Self> {
-        let counts = collected((0..domain.comm.size()).map(|_| SEEN), HALOS)?;
+        let counts = collected((0..domain.comm.size()).map(|_| INPUT_WORDS), HALOS)?;
         Ok(Self(Mutex::new(Gather::new(&domain.comm, &counts)?)))
     }
 
@@ -460,8 +460,8 @@ impl InputExchange {
         let mut gather = lock(&self.0);
         let (name, value, i, j) = own.not_finite.unwrap_or(("", 0.0, 0, 0));
         let array = own.not_finite.map_or(0.0, |_| if name == input_name { 1.0 } else { 2.0 });
-        let words: [f64; SEEN] = [own.rhs_max, own.guess_max, array, value, i as f64, j as f64];
-        for words in gather.run(|to| to.copy_from_slice(&words))?.chunks_exact(SEEN) {
+        let words: [f64; INPUT_WORDS] = [own.rhs_max, own.guess_max, array, value, i as f64, j as f64];
+        for words in gather.run(|to| to.copy_from_slice(&words))?.chunks_exact(INPUT_WORDS) {
             let name = if words[2] == 1.0 { input_name } else { "x" };
             let place = (words[2] > 0.0).then_some((name, words[3], words[4] as usize, words[5] as usize));
             let other = Inputs { rhs_max: words[0], guess_max: words[1], not_finite: place, scale: None };
@@ -477,7 +477,7 @@ pub struct Links {
     /// Exchanges of rows of the matrices of the distributed grids 1, 2, ...
     pub matrices: Vec<MatrixHalo>,
     pub complete_rows: CompleteRows,
-    pub seen: InputExchange,
+    pub inputs: InputExchange,
     /// Sums over the rows of each distributed grid, and over the rows of the distributed grids of the first section.
     pub of_grid: Vec<Sums>,
     pub of_section: Sums,

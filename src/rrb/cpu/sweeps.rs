@@ -24,12 +24,12 @@ use crate::rrb::cpu::conversion::{collect, spread};
 use crate::rrb::layout::Colour;
 
 /// Returns the thread that owns the next rows of a grid; `None` if this thread owns the last rows.
-pub fn next<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
+pub fn next_thread<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
     (grid.shared && me.index + 1 < me.members).then_some(me.index + 1)
 }
 
 /// Returns the thread that owns the previous rows of a grid; `None` if this thread owns the first rows.
-pub fn previous<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
+pub fn previous_thread<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
     if grid.shared { me.index.checked_sub(1) } else { None }
 }
 
@@ -45,7 +45,7 @@ impl<F: Format> Packed<F> {
     ///
     /// # Safety
     /// Both rows must belong to this thread.
-    pub unsafe fn send(&self, q: usize, row: usize, place: usize) {
+    pub unsafe fn store_kept(&self, q: usize, row: usize, place: usize) {
         let grid = &self.grids[q];
         let Some(coarse) = self.grids.get(q + 1) else { return };
         if grid.layout.rows(Colour::B2).contains(&row) {
@@ -59,7 +59,7 @@ impl<F: Format> Packed<F> {
         let (grid, rho) = (&self.grids[q], self.rho.reduce(0, self.rho_start[q + 1]));
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
-        let [below, above] = grid.beside(me);
+        let [below, above] = grid.borders_other_ranks(me);
         // SAFETY: no thread writes red rows in this stage. The black rows belong to this thread, with two exceptions.
         // The first b1 row of the next thread is read after that thread has posted it. The b1 halo rows are used by
         // this thread only.
@@ -68,23 +68,23 @@ impl<F: Format> Packed<F> {
             let first = if below { rows.start - 1 } else { rows.start };
             match first.checked_sub(1) {
                 Some(before) => {
-                    self.scaled(q, Colour::R1, before, FIRST_RED, t);
+                    self.scale_row(q, Colour::R1, before, FIRST_RED, t);
                 }
                 None => t.row_mut(FIRST_RED + 1, n).fill(F::Real::default()),
             }
-            let mut rho_r2 = self.scaled(q, Colour::R2, first, SECOND_RED, t);
+            let mut rho_r2 = self.scale_row(q, Colour::R2, first, SECOND_RED, t);
             for row in first..rows.end {
-                let rho_r1 = self.scaled(q, Colour::R1, row, FIRST_RED, t);
+                let rho_r1 = self.scale_row(q, Colour::R1, row, FIRST_RED, t);
                 self.descend_dropped(q, row, t);
                 if row >= rows.start {
-                    let rho_b1 = self.scaled(q, Colour::B1, row, DROPPED, t);
+                    let rho_b1 = self.scale_row(q, Colour::B1, row, DROPPED, t);
                     rho.store(self.rho_start[q] + row, [(rho_r1 + rho_r2) + rho_b1]);
                 }
                 if row == rows.start {
                     me.post(Point::First, stage);
                 }
 
-                rho_r2 = self.scaled(q, Colour::R2, row + 1, SECOND_RED, t);
+                rho_r2 = self.scale_row(q, Colour::R2, row + 1, SECOND_RED, t);
                 if row < rows.start {
                     continue;
                 }
@@ -100,15 +100,15 @@ impl<F: Format> Packed<F> {
                     self.descend_kept(q, row - 1, t);
                 }
             }
-            match next(me, grid) {
+            match next_thread(me, grid) {
                 Some(member) => {
                     me.wait_for(member, Point::First, stage);
-                    self.scaled(q, Colour::B1, rows.end, DROPPED, t);
+                    self.scale_row(q, Colour::B1, rows.end, DROPPED, t);
                 }
                 None if above => {
-                    self.scaled(q, Colour::R1, rows.end, FIRST_RED, t);
+                    self.scale_row(q, Colour::R1, rows.end, FIRST_RED, t);
                     self.descend_dropped(q, rows.end, t);
-                    self.scaled(q, Colour::B1, rows.end, DROPPED, t);
+                    self.scale_row(q, Colour::B1, rows.end, DROPPED, t);
                 }
                 None => t.row_mut(DROPPED + rows.end % 2, n).fill(F::Real::default()),
             }
@@ -121,7 +121,7 @@ impl<F: Format> Packed<F> {
     ///
     /// # Safety
     /// No thread may write this row meanwhile.
-    unsafe fn scaled(&self, q: usize, colour: Colour, row: usize, k: usize, t: &mut Buffers<F::Real>) -> f64 {
+    unsafe fn scale_row(&self, q: usize, colour: Colour, row: usize, k: usize, t: &mut Buffers<F::Real>) -> f64 {
         let grid = &self.grids[q];
         // SAFETY: by the safety contract of this function.
         unsafe {
@@ -160,7 +160,7 @@ impl<F: Format> Packed<F> {
         unsafe {
             let a = grid.sweep.diagonal.couplings(Colour::B2, row);
             subtract::<F>(grid.z.b2.row_mut(row, 0), a, b1_around_b2(t, DROPPED, row, grid.layout.cx));
-            self.send(q, row, row);
+            self.store_kept(q, row, row);
         }
     }
 
@@ -169,7 +169,7 @@ impl<F: Format> Packed<F> {
     ///
     /// # Safety
     /// In this stage, no thread may write the next grid, or b2 if grid q is the last grid.
-    pub unsafe fn fetch(&self, q: usize, row: usize, k: usize, t: &mut Buffers<F::Real>) {
+    pub unsafe fn load_kept(&self, q: usize, row: usize, k: usize, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[q];
         let out = t.row_mut(k, grid.layout.cx);
         if !grid.layout.rows(Colour::B2).contains(&row) {
@@ -194,17 +194,17 @@ impl<F: Format> Packed<F> {
         let grid = &self.grids[q];
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
-        let [beside_below, beside_above] = grid.beside(me);
+        let [beside_below, beside_above] = grid.borders_other_ranks(me);
         // SAFETY: rows of this thread and halo rows, which this thread alone uses, are written before they are read.
         // The first b1 row of the next thread is read after that thread has posted it. The next grid is only read.
         unsafe {
             let first = if beside_below { rows.start - 1 } else { rows.start };
             match first.checked_sub(1) {
-                Some(before) => self.fetch(q, before, KEPT + before % 2, t),
+                Some(before) => self.load_kept(q, before, KEPT + before % 2, t),
                 None => t.row_mut(KEPT + 1, n).fill(F::Real::default()),
             }
             for row in first..rows.end {
-                self.fetch(q, row, KEPT + row % 2, t);
+                self.load_kept(q, row, KEPT + row % 2, t);
                 let below = KEPT + (row + 1) % 2;
                 self.ascend_dropped(q, row, t);
                 if row == rows.start {
@@ -219,11 +219,11 @@ impl<F: Format> Packed<F> {
                 }
             }
             let here = KEPT + last % 2;
-            match next(me, grid) {
+            match next_thread(me, grid) {
                 Some(member) => me.wait_for(member, Point::First, stage),
                 None if beside_above => {
                     // The halo row above also needs the kept values of the last row, which are still in their buffer.
-                    self.fetch(q, rows.end, KEPT + rows.end % 2, t);
+                    self.load_kept(q, rows.end, KEPT + rows.end % 2, t);
                     self.ascend_dropped(q, rows.end, t);
                     self.ascend_second_red(q, rows.end, t);
                 }

@@ -7,7 +7,7 @@ use super::neighbours::{Corners, Diagonal, Distant, Straight};
 use super::number::{Double, Format};
 use crate::error::Result;
 use crate::rrb::backend::{Aggregation, Setup};
-use crate::rrb::cpu::colour_array::{ColourArray, Four};
+use crate::rrb::cpu::colour_array::{ColourArray, FourColours};
 use crate::rrb::layout::{Colour, Layout};
 use crate::rrb::recursion::Cycle;
 use crate::rrb::storage::Storage;
@@ -51,7 +51,7 @@ impl Shape {
             nine_points: a.corners.is_some(),
             storage: setup.storage,
             cycle: setup.cycle,
-            aggregates: setup.aggregation == Aggregation::Instead,
+            aggregates: setup.aggregation == Aggregation::FromStart,
         }
     }
 
@@ -64,7 +64,7 @@ impl Shape {
 
 /// The matrix A, stored by colour.
 pub struct Matrix {
-    pub center: Four,
+    pub center: FourColours,
     pub straight: Straight,
     /// Diagonal couplings; absent for 5-point matrices.
     pub corners: Corners,
@@ -76,7 +76,7 @@ impl Matrix {
     ///
     /// # Safety
     /// No thread may write A or v meanwhile.
-    pub unsafe fn row(&self, colour: Colour, row: usize, v: &Four, out: &mut [f64]) {
+    pub unsafe fn row(&self, colour: Colour, row: usize, v: &FourColours, out: &mut [f64]) {
         // SAFETY: by the safety contract of this function.
         unsafe {
             let (center, own) = (self.center[colour].row(row, 0), v[colour].row(row, 0));
@@ -93,7 +93,7 @@ impl Matrix {
     ///
     /// # Safety
     /// No thread may write A or x meanwhile.
-    pub unsafe fn residual(&self, colour: Colour, row: usize, b: &[f64], x: &Four, out: &mut [f64]) {
+    pub unsafe fn residual(&self, colour: Colour, row: usize, b: &[f64], x: &FourColours, out: &mut [f64]) {
         // SAFETY: by the safety contract of this function.
         unsafe {
             let (center, own) = (self.center[colour].row(row, 0), x[colour].row(row, 0));
@@ -126,7 +126,7 @@ impl<F: Format> Schur<F> {
     pub fn new(layout: &Layout, diagonal: &Diagonal<F::Stored>, present: bool) -> Result<Self> {
         let distant = || Distant::zeroed(layout, present);
         Ok(Self {
-            center: [ColourArray::made(layout, present)?, ColourArray::made(layout, present)?],
+            center: [ColourArray::zeroed_if(layout, present)?, ColourArray::zeroed_if(layout, present)?],
             diagonal: diagonal.of_type().map_or_else(|| Diagonal::zeroed(layout, present), Ok)?,
             b1_distant: distant()?,
             b2_distant: distant()?,
@@ -158,7 +158,7 @@ impl<F: Format> Schur<F> {
     /// # Safety
     /// No thread may write S1, or rows J - 1 to J + 1 of v, meanwhile.
     #[inline]
-    pub unsafe fn row(&self, colour: Colour, row: usize, v: &Four<F::Vector>, out: &mut [F::Vector]) {
+    pub unsafe fn row(&self, colour: Colour, row: usize, v: &FourColours<F::Vector>, out: &mut [F::Vector]) {
         let (center, distant) = match colour {
             Colour::B1 => (&self.center[0], &self.b1_distant),
             _ => (&self.center[1], &self.b2_distant),

@@ -6,7 +6,7 @@ use crate::base::number::power_of_two_below;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::aggregation::{Couplings, Level};
-use crate::cuda::launch::{Address, CouplingsArgs, Geometry, Matrix, Numbers, RowsArgs};
+use crate::cuda::launch::{Address, Geometry, Matrix, Numbers, RowCouplingsArgs, RowsArgs};
 use crate::direct::couplings::WHAT;
 use crate::error::{Error, Result};
 use crate::rrb::backend::{CostOfAggregation, INVERTED_ON_DEVICE, rejected_pivot};
@@ -48,8 +48,8 @@ impl Source {
     /// Returns the numbering of the unknowns of CG.
     fn numbers(&self) -> Numbers {
         let g = self.g;
-        let (step, first) = if self.schur.is_some() { (2, (g.shift_x + g.shift_y) % 2) } else { (1, 0) };
-        Numbers { g, step, first }
+        let (spacing, first) = if self.schur.is_some() { (2, (g.shift_x + g.shift_y) % 2) } else { (1, 0) };
+        Numbers { g, spacing, first }
     }
 
     /// Returns the number of unknowns of CG. If node (0, 0) is black and the number of nodes is odd, there is one more
@@ -74,7 +74,7 @@ impl Aggregated {
     /// Builds the preconditioner in single or double precision. Reuses the memory of `before`, the previous
     /// preconditioner. Also returns whether recorded launches of the previous preconditioner remain valid.
     pub fn new(stream: &Stream, source: &Source, single: bool, before: Option<Self>) -> Result<(Self, bool)> {
-        let shape = Shape { rows: source.rows(), row: MOST_COUPLINGS };
+        let shape = Shape { rows: source.rows(), entries: MOST_COUPLINGS * source.rows() };
         // A previous preconditioner of another shape is freed before new memory is allocated.
         let (engine, node_index) = match before.filter(|before| before.engine.fits(shape)) {
             Some(before) => (Some(before.engine), before.node_index),
@@ -94,9 +94,9 @@ impl Aggregated {
         let (node_index, factor, single) = (self.node_index.address, launched.scale() * unit, launched.single());
         let by_colour = r_by_colour;
         let arguments = RowsArgs { node_index, by_colour, z_by_colour, step, r, start, z, rows, unused: 0, factor };
-        launch::take_residual(stream, single, &arguments)?;
+        launch::gather_residual(stream, single, &arguments)?;
         launched.apply(stream)?;
-        launch::give_solution(stream, single, &arguments)
+        launch::scatter_solution(stream, single, &arguments)
     }
 
     /// Returns the number of aggregates reused from the previous matrix.
@@ -123,29 +123,29 @@ fn write_first_level(stream: &Stream, source: &Source, c: Couplings, scale: f64,
     let bad = (node_index + 4 * u64::from(c.rows)).next_multiple_of(8);
     stream.fill(bad, 0xff, 8)?;
     let (m, excess) = (source.m, source.excess);
-    launch::take_couplings(stream, &CouplingsArgs { n, m, d, far, excess, scale, c, node_index, bad })?;
+    launch::compute_couplings(stream, &RowCouplingsArgs { n, m, d, far, excess, scale, c, node_index, bad })?;
     let mut found = [0u64];
     stream.fetch(&mut found, bad)?;
     stream.wait()?;
     match found[0] {
         u64::MAX => Ok(()),
-        row => Err(refused(stream, &n, c.diagonal + 8 * row, row, scale)?),
+        row => Err(rejected_row(stream, &n, c.diagonal + 8 * row, row, scale)?),
     }
 }
 
 /// Returns the error for a row whose diagonal entry is negative or not finite. The error names level 1 for a row of S1,
 /// and level 0 for a row of A.
-fn refused(stream: &Stream, n: &Numbers, diagonal: Address, row: u64, scale: f64) -> Result<Error> {
+fn rejected_row(stream: &Stream, n: &Numbers, diagonal: Address, row: u64, scale: f64) -> Result<Error> {
     let mut d = [f64::NAN];
     stream.fetch(&mut d, diagonal)?;
     stream.wait()?;
-    let (nx, step, first) = (n.g.nx as u64, n.step as u64, n.first as u64);
+    let (nx, step, first) = (n.g.nx as u64, n.spacing as u64, n.first as u64);
     let start = |j: u64| (j + first) % step;
     let of_row = |j: u64| (nx + step - 1 - start(j)) / step;
     let (even, both) = (of_row(0), of_row(0) + of_row(1));
     let (pair, rest) = (row / both, row % both);
     let (j, within) = if rest < even { (2 * pair, rest) } else { (2 * pair + 1, rest - even) };
-    let (i, level) = (start(j) + step * within, usize::from(n.step == 2));
+    let (i, level) = (start(j) + step * within, usize::from(n.spacing == 2));
     Ok(rejected_pivot(d[0] / scale, d[0] / scale, level, i as usize, j as usize))
 }
 

@@ -34,7 +34,7 @@ impl Source {
         launch::tile_components(stream, &arguments)?;
         launch::join_components(stream, &arguments)?;
         launch::count_components(stream, &arguments)?;
-        stream.fetch_start(&mut self.findings, self.findings_at, size_of::<Findings>())?;
+        stream.fetch_prefix(&mut self.findings, self.findings_at, size_of::<Findings>())?;
         stream.fill(parent, 0, 8 * values)?;
         stream.wait()?;
         let Findings { components, regular_components, .. } = *self.findings;

@@ -6,7 +6,7 @@
 //! Part: one of the `PARTS` groups of consecutive rows of a divided grid. Each part has its own partial sums. A device
 //! owns consecutive parts.
 
-use crate::cuda::driver::{GRANULE, Memory, Stream};
+use crate::cuda::driver::{GRANULE_BYTES, Memory, Stream};
 use crate::cuda::launch::{Geometry, MOST_BLOCKS, PART_ROWS, PARTS};
 use crate::cuda::layout::{MemoryLayout, PlaneLayout};
 use crate::error::Result;
@@ -23,9 +23,9 @@ pub struct Division {
     /// sums have the same order as on several devices.
     pub devices: usize,
     /// Minimum number of tiles of a grid that is distributed.
-    from: usize,
+    min_tiles: usize,
     /// For tests: whether grids of any size are distributed over all devices, with padded rows.
-    always: bool,
+    divides_all: bool,
     /// Whether values of two and four bytes may occur, in addition to values of eight bytes.
     pub has_short_values: bool,
 }
@@ -37,33 +37,33 @@ const REMOTE_ROW_COST: f64 = 11.0;
 /// Sizes of values in bytes, and the approximate fraction of the time that is spent on values of this size. In the
 /// short formats, the vectors of CG have eight bytes per value, those of the sweeps four, and M four (f32) or two
 /// (bf16).
-const DOUBLE: [(usize, f64); 1] = [(8, 1.0)];
-const SHORT: [(usize, f64); 3] = [(8, 0.3), (4, 0.4), (2, 0.3)];
+const DOUBLE_SIZES: [(usize, f64); 1] = [(8, 1.0)];
+const SHORT_SIZES: [(usize, f64); 3] = [(8, 0.3), (4, 0.4), (2, 0.3)];
 
 /// Number of devices for which the parts of a grid are chosen. The parts must not depend on the actual number of
 /// devices, because sums must have the same order for any number of devices.
 const PLANNED_DEVICES: usize = 4;
 
 /// Step between two candidates for the row padding, in values. Padding lengthens a row by at most 1/16.
-const PADDING: usize = 16;
+const PADDING_STEP: usize = 16;
 /// Limits the number of candidates for the row padding, and for the number of rows per part.
 const MAX_CANDIDATES: usize = 32;
 
 impl Division {
     /// A single device; grids are not divided.
-    pub const NONE: Self = Self { devices: 0, from: 0, always: false, has_short_values: false };
+    pub const NONE: Self = Self { devices: 0, min_tiles: 0, divides_all: false, has_short_values: false };
 
     /// Returns the division for a number of devices. `RRBSOLVER_CUDA_DIVIDE=all` in the environment distributes all
     /// grids, for tests.
     pub fn among(devices: usize) -> Self {
         let all = std::env::var_os("RRBSOLVER_CUDA_DIVIDE").is_some_and(|value| value == "all");
-        Self { devices, from: if all { 0 } else { MIN_DIVIDED_TILES }, always: all, has_short_values: true }
+        Self { devices, min_tiles: if all { 0 } else { MIN_DIVIDED_TILES }, divides_all: all, has_short_values: true }
     }
 
     /// Returns the geometry of a grid as kernel argument, and the layout of its rows in memory.
     pub fn geometry(&self, layout: &Layout) -> (Geometry, PlaneLayout) {
         let mut g = geometry(layout);
-        if self.devices > 0 && g.tiles_and_patches().0 >= self.from {
+        if self.devices > 0 && g.tiles_and_patches().0 >= self.min_tiles {
             self.divide(&mut g);
         }
         let rows = PlaneLayout::new(&g);
@@ -87,8 +87,8 @@ impl Division {
         let pieces = (g.cy as usize).div_ceil(PART_ROWS * PARTS).max(1);
         let around = pieces - (pieces / 8).min(MAX_CANDIDATES / 2)..=pieces + (pieces / 8).min(MAX_CANDIDATES / 2);
         let strides = || {
-            (0..=(given.stride as usize / (16 * PADDING)).min(MAX_CANDIDATES))
-                .map(|n| given.stride + (n * PADDING) as i32)
+            (0..=(given.stride as usize / (16 * PADDING_STEP)).min(MAX_CANDIDATES))
+                .map(|n| given.stride + (n * PADDING_STEP) as i32)
         };
         let with =
             |part: usize, stride, sharers| Geometry { part_rows: (part * PART_ROWS) as i32, stride, sharers, ..given };
@@ -101,8 +101,8 @@ impl Division {
         let fewer = [self.devices, PLANNED_DEVICES, 2].into_iter().filter(|sharers| *sharers <= self.devices);
         let all = fewer.flat_map(|sharers| strides().map(move |stride| (stride, sharers as i32)));
         *g = best(&mut all.map(|(stride, sharers)| with(part, stride, sharers)));
-        if self.always {
-            (g.stride, g.sharers) = (g.stride + PADDING as i32, self.devices as i32);
+        if self.divides_all {
+            (g.stride, g.sharers) = (g.stride + PADDING_STEP as i32, self.devices as i32);
         }
     }
 
@@ -111,13 +111,14 @@ impl Division {
         let sharers = g.sharers as usize;
         let first = |device: usize| g.first_row(PARTS * device / sharers);
         let mut far = [0.0; PARTS + 1];
-        for (size, weight) in if self.has_short_values { &SHORT[..] } else { &DOUBLE[..] } {
+        for (size, weight) in if self.has_short_values { &SHORT_SIZES[..] } else { &DOUBLE_SIZES[..] } {
             let row = g.stride as usize * size;
             for device in 2..sharers {
                 // Distance of this device's first row from the granule boundary before it. The rows of the second
                 // device (number 1) begin at a granule boundary.
-                let over = (first(device) - first(1)) * row % GRANULE;
-                let (loser, bytes) = if over < GRANULE / 2 { (device - 1, over) } else { (device, GRANULE - over) };
+                let over = (first(device) - first(1)) * row % GRANULE_BYTES;
+                let (loser, bytes) =
+                    if over < GRANULE_BYTES / 2 { (device - 1, over) } else { (device, GRANULE_BYTES - over) };
                 far[loser] += weight * bytes as f64 / row as f64;
             }
         }
@@ -152,8 +153,8 @@ mod tests {
     use super::*;
     use crate::stencil::levels::Grid;
 
-    fn of(devices: usize, short: bool, nx: usize, ny: usize) -> Geometry {
-        let division = Division { devices, from: 0, always: false, has_short_values: short };
+    fn geometry_of(devices: usize, short: bool, nx: usize, ny: usize) -> Geometry {
+        let division = Division { devices, min_tiles: 0, divides_all: false, has_short_values: short };
         division.geometry(&Layout::new(Grid { nx, ny }, 8)).0
     }
 
@@ -165,14 +166,14 @@ mod tests {
             [(1, 1), (65, 33), (39, 199), (70_000, 33), (65, 36_000), (4095, 16_380), (8191, 8191), (1000, 999)]
         {
             for short in [false, true] {
-                let g = of(1, short, nx, ny);
+                let g = geometry_of(1, short, nx, ny);
                 let parts = |g: &Geometry| [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|part| g.first_row(part));
                 let first = parts(&g);
                 assert!(first.is_sorted() && first[..PARTS].iter().all(|row| row % 16 == 0), "{nx} x {ny}: {first:?}");
                 let middle = (g.cy as usize).div_ceil(16) / 2 * 16;
                 assert_eq!((first[0], first[4], first[8]), (0, middle, g.cy as usize), "{nx} x {ny}");
                 for devices in 2..=8 {
-                    let several = of(devices, short, nx, ny);
+                    let several = geometry_of(devices, short, nx, ny);
                     assert_eq!(parts(&several), first, "{nx} x {ny} on {devices}");
                     assert!((2..=devices).contains(&(several.sharers as usize)), "{nx} x {ny} on {devices}");
                 }
@@ -184,23 +185,25 @@ mod tests {
     /// another device's memory. On 2047 x 2047 nodes with short formats, granules contain so many rows that only two
     /// devices own rows.
     #[test]
-    fn devices_have_their_rows_near() {
+    fn devices_own_mostly_local_rows() {
         for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (4095, 4095), (6000, 5000), (10_007, 9001)] {
             for short in [false, true] {
-                let (g, division) =
-                    (of(4, short, nx, ny), Division { devices: 4, from: 0, always: false, has_short_values: short });
+                let (g, division) = (
+                    geometry_of(4, short, nx, ny),
+                    Division { devices: 4, min_tiles: 0, divides_all: false, has_short_values: short },
+                );
                 let over = division.time(&g) / (0.25 * f64::from(g.cy));
                 assert!(g.sharers == 4 && over < 1.12, "{nx} x {ny}, short {short}: {over}, {g:?}");
             }
         }
-        assert_eq!([false, true].map(|short| of(4, short, 2047, 2047).sharers), [4, 2]);
+        assert_eq!([false, true].map(|short| geometry_of(4, short, 2047, 2047).sharers), [4, 2]);
     }
 
     /// In the actual layout, too, few rows of a device are in a granule of another device.
     #[test]
-    fn few_rows_are_in_memory_of_others() {
+    fn few_owned_rows_are_remote() {
         for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (6000, 5000), (10_007, 9001)] {
-            let division = Division { devices: 4, from: 0, always: false, has_short_values: false };
+            let division = Division { devices: 4, min_tiles: 0, divides_all: false, has_short_values: false };
             let (g, rows) = division.geometry(&Layout::new(Grid { nx, ny }, 8));
             let mut layout = MemoryLayout::new(0);
             layout.bytes(5000);
@@ -208,7 +211,7 @@ mod tests {
             let stride = g.stride as usize;
             for device in 0..4 {
                 let own = g.first_row(2 * device)..g.first_row(2 * device + 2);
-                let is_far = |row: &usize| layout.owner((at + 8 * stride * (1 + row)) / GRANULE) != device;
+                let is_far = |row: &usize| layout.owner((at + 8 * stride * (1 + row)) / GRANULE_BYTES) != device;
                 let (count, far) = (own.len(), own.filter(is_far).count());
                 assert!(far <= 16 && 50 * far <= count, "{nx} x {ny}: {far} rows of {count} on {device}");
             }

@@ -11,7 +11,7 @@ use crate::rrb::recursion::{Cycle, Inner, Kind, Recursion};
 
 impl Packed {
     /// Generates the lists of steps for a cycle, and copies them to the device.
-    pub fn set_programs(&mut self, stream: &Stream, recursion: &Recursion) -> Result<()> {
+    pub fn write_programs(&mut self, stream: &Stream, recursion: &Recursion) -> Result<()> {
         self.programs = Programs::write(self, stream.device(), recursion)?;
         stream.send(self.ops_at, &self.programs.ops)?;
         stream.wait()?;
@@ -23,9 +23,9 @@ impl Packed {
     /// of cycle is unchanged.
     pub fn prepare_cycle(&mut self, stream: &Stream, cycle: &Cycle) -> Result<bool> {
         let before = self.recursion.kind;
-        let plain = self.sections.len() < 2 || cycle.kind == Some(Kind::V) || self.ends_early();
+        let plain = self.sections.len() < 2 || cycle.kind == Some(Kind::V) || self.is_truncated();
         if self.programs.ops.is_empty() || plain && before != Kind::V {
-            self.set_programs(stream, &Recursion::V)?;
+            self.write_programs(stream, &Recursion::V)?;
         }
         if plain {
             return Ok(before == Kind::V);
@@ -34,10 +34,10 @@ impl Packed {
         let mut now = ImmediateSteps { k: self, stream };
         let mut steps = steps.with_execution(&mut now);
         let found = recursion::prepare(&mut steps, cycle, 1.0);
-        if let Some(error) = steps.refused {
+        if let Some(error) = steps.error {
             return Err(error);
         }
-        self.set_programs(stream, &found)?;
+        self.write_programs(stream, &found)?;
         Ok(before == found.kind)
     }
 }
@@ -76,9 +76,9 @@ impl StepExecution for ImmediateSteps<'_> {
         Ok(self.k.scalars.fetch(self.stream)?.sum)
     }
 
-    fn draw(&mut self, ops: Vec<Op>, grid: usize) -> Result<()> {
+    fn set_all_frequencies(&mut self, ops: Vec<Op>, grid: usize) -> Result<()> {
         self.run(ops)?;
         let arguments = StepArgs { k: self.k.grids[grid].sweep, ..StepArgs::default() };
-        launch::draw(self.stream, self.k.shape.storage, &arguments)
+        launch::set_all_frequencies(self.stream, self.k.shape.storage, &arguments)
     }
 }

@@ -3,7 +3,7 @@
 use super::division::Division;
 use super::packed::{CoarsestSolver, Packed};
 use super::program::Part;
-use super::schedule::beside;
+use super::schedule::scalar_block;
 use super::setup::place_in;
 use crate::base::number::Real;
 use crate::cuda::driver::{CooperativeLaunch, Stream};
@@ -45,8 +45,8 @@ impl Packed {
             sigma_partial: self.partial,
             how: how as i32,
             once: i32::from(self.reads_once),
-            rows: self.first.g.big_rows(),
-            rows_down: self.first.g.big_rows_down(),
+            rows: self.first.g.backward_tile_rows(),
+            rows_down: self.first.g.forward_tile_rows(),
             with_x: i32::from(how == How::Loop),
             conditional: 0,
         }
@@ -65,7 +65,7 @@ impl Packed {
             *place = level.sweep;
         }
         CycleArgs {
-            ops: self.op_at(range.start),
+            ops: self.op_address(range.start),
             count: range.len() as i32,
             base: base as i32,
             grids,
@@ -78,9 +78,9 @@ impl Packed {
             cluster: self.programs.cooperative.cluster as i32,
             cluster_base: self.programs.cluster_grids.base as i32,
             last: self.grids.len() as i32 - 1,
-            members: self.programs.cluster_grids.members as i32,
+            row_blocks: self.programs.cluster_grids.row_blocks as i32,
             slots: self.coarsest.slots,
-            for_x: 0,
+            x_blocks: 0,
             v: self.first,
         }
     }
@@ -89,14 +89,14 @@ impl Packed {
     /// in f32 and `wide_coarsest` is not set.
     fn coarsest_system(&self) -> CoarsestSystem {
         let narrow = self.short() && !self.wide_coarsest;
-        let inverse = if narrow { self.coarsest.lines.narrow } else { self.coarsest.lines.inverse };
+        let inverse = if narrow { self.coarsest.lines.inverse_f32 } else { self.coarsest.lines.inverse };
         let g = Division::NONE.geometry(&self.coarsest_layout).0;
         let n = self.coarsest_grid.nodes() as i32;
         CoarsestSystem { g, inverse, r: self.coarsest.r, z: self.coarsest.z, n }
     }
 
     /// Returns the device address of step number n.
-    fn op_at(&self, n: usize) -> Address {
+    fn op_address(&self, n: usize) -> Address {
         self.ops_at + (n * size_of::<Op>()) as u64
     }
 
@@ -174,7 +174,7 @@ impl Packed {
                 let cooperative = self.programs.cooperative;
                 let further = if x_due { cooperative.further } else { 0 };
                 x_due &= further == 0;
-                let arguments = CycleArgs { for_x: further as i32, ..self.cycle_args(n..n + joined, how) };
+                let arguments = CycleArgs { x_blocks: further as i32, ..self.cycle_args(n..n + joined, how) };
                 launch::cycle(stream, storage, CooperativeLaunch { further, ..cooperative }, &arguments)?;
                 n += joined;
                 continue;
@@ -183,10 +183,10 @@ impl Packed {
             let partial = self.rho_partial + 8 * op.partial as u64;
             let step = || StepArgs {
                 k: self.grids[op.grid as usize].sweep,
-                op: self.op_at(n),
+                op: self.op_address(n),
                 partial,
                 scalar: self.scalar_args(how),
-                beside: beside(op),
+                scalar_block: scalar_block(op),
             };
             match op.kind {
                 kind::DESCEND_FIRST => {
@@ -205,7 +205,7 @@ impl Packed {
                 kind::COARSEST => {
                     // A separate kernel of the coarsest system either sums rho and also updates the scalars, or does
                     // neither.
-                    let updates = op.flags & flag::UPDATE != 0;
+                    let updates = op.flags & flag::UPDATE_SCALARS != 0;
                     let (coarsest, scalar) =
                         (self.coarsest_system(), self.scalar_args(if updates { how } else { How::Nothing }));
                     let arguments = MultiplyCoarsestArgs { coarsest, partial, scalar };

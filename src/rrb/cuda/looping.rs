@@ -7,12 +7,12 @@
 use super::aggregated::cost_on;
 use super::packed::{CoarsestSolver, Packed};
 use super::program::Part;
-use super::run::{Ended, LaunchMode, PATIENCE, Run, Stage};
+use super::run::{DeviceResults, Ended, LaunchMode, PATIENCE, Run};
 use super::source::Source;
 use crate::base::heap::boxed;
 use crate::cuda::driver::{Loop, Meet, Stream};
 use crate::cuda::launch;
-use crate::cuda::launch::{EndArgs, How, MeetArgs, RING, Scalars};
+use crate::cuda::launch::{How, MeetArgs, RING, Scalars, StartEndArgs};
 use crate::cuda::looped;
 use crate::cuda::looped::{Looped, MONITOR_LAG, Recorded, SharedScalars, has_limits, observed_lag, without_graphs};
 use crate::error::{Error, Result};
@@ -25,13 +25,13 @@ use std::sync::{Mutex, PoisonError};
 
 /// Numbers of iterations in the body of a recorded loop. One loop is recorded per entry. A solve launches the loop with
 /// the smallest overhead for the iteration counts of the last solves, or the first loop if no solve has run.
-const BODIES: [usize; 4] = [4, 5, 6, 7];
-/// Like `BODIES`, for a truncated hierarchy, with which few iterations are expected.
-const BODIES_SHORT: [usize; 4] = [2, 3, 5, 7];
+const BODY_ITERATIONS: [usize; 4] = [4, 5, 6, 7];
+/// Like `BODY_ITERATIONS`, for a truncated hierarchy, with which few iterations are expected.
+const TRUNCATED_BODY_ITERATIONS: [usize; 4] = [2, 3, 5, 7];
 
 /// Numbers of iterations in a recorded graph on several devices. Such a graph has no WHILE node. For a number of
 /// iterations, the host launches as many of the longer graphs as fit, and the shorter graph for the rest.
-const BODIES_OF_SEVERAL: [usize; 2] = [4, 1];
+const MULTI_DEVICE_BODY_ITERATIONS: [usize; 2] = [4, 1];
 
 /// If the loop on several devices has not ended after the expected number of iterations, number of iterations that are
 /// launched before each further check.
@@ -39,8 +39,10 @@ const EXTRA_ITERATIONS: usize = 2;
 
 /// With the shortest body, a loop pauses only at the end of a body, so no launch of the body remains after a pause.
 /// With the other bodies, the remaining launches return immediately (`Scalars::done`).
-const _: () =
-    assert!((PATIENCE as usize | MONITOR_LAG as usize | RING).is_multiple_of(BODIES[0]) && BODIES[0].is_power_of_two());
+const _: () = assert!(
+    (PATIENCE as usize | MONITOR_LAG as usize | RING).is_multiple_of(BODY_ITERATIONS[0])
+        && BODY_ITERATIONS[0].is_power_of_two()
+);
 
 /// Returns the overhead in ns of a loop that needs `iterations` iterations and has `body` iterations in its body. Each
 /// repetition costs 4.5 us, and each superfluous iteration at the end 15 us (measured on an H200,
@@ -63,17 +65,19 @@ impl Packed {
         }
         (self.recorded, self.recorded_fused) = (None, fused);
         let several = self.has_several_devices();
-        let bodies = match (fused, self.ends_early()) {
+        let bodies = match (fused, self.is_truncated()) {
             _ if self.programs.is_one_kernel(self) || without_graphs() => &[],
-            _ if several && fused => &BODIES_OF_SEVERAL[..],
+            _ if several && fused => &MULTI_DEVICE_BODY_ITERATIONS[..],
             (false, _) if several => &[],
             (false, _) => &[1],
-            (true, true) => &BODIES_SHORT[..],
-            (true, false) => &BODIES[..],
+            (true, true) => &TRUNCATED_BODY_ITERATIONS[..],
+            (true, false) => &BODY_ITERATIONS[..],
         };
-        let meeting = MeetArgs { slots: self.meeting.as_ref().map_or(0, |m| m.address), scalars: self.scalars.at };
+        let synchronization =
+            MeetArgs { slots: self.synchronization.as_ref().map_or(0, |m| m.address), scalars: self.scalars.at };
         let meet = || -> Result<Meet> {
-            boxed(move |stream: &Stream| launch::meet(stream, &meeting), "a meeting").map(|meet| meet as Meet)
+            boxed(move |stream: &Stream| launch::meet(stream, &synchronization), "a synchronization")
+                .map(|meet| meet as Meet)
         };
         self.recorded = Some(if several {
             Recorded::of_each(bodies, |body| {
@@ -158,14 +162,14 @@ impl Run<'_> {
     }
 
     /// Returns the arguments of the kernels that end a solve after the loop.
-    fn end_args_of_loop(&self, test: &Test) -> EndArgs {
+    fn end_args_after_loop(&self, test: &Test) -> StartEndArgs {
         let safe = self.criterion.is_some_and(|c| test.threshold > c.check_below * self.scale);
-        self.end_args(self.scale, How::Loop, safe)
+        self.start_end_args(self.scale, How::Loop, safe)
     }
 
     /// Returns the results of the kernels that `follow` has queued.
     fn results(&self, test: &Test) -> Ended {
-        let ends = self.end_args_of_loop(test);
+        let ends = self.end_args_after_loop(test);
         let s = &*self.k.scalars;
         let largest = f64::from_bits(s.largest);
         let norm2 = test.confirms.then_some(s.norm2);
@@ -208,7 +212,7 @@ impl Looped for Run<'_> {
 
     fn lag(&self) -> i64 {
         let most = observed_lag(self.call.observer);
-        if self.k.may_aggregate { most.min(self.patience - self.looped) } else { most }
+        if self.k.may_aggregate { most.min(self.patience - self.loop_iterations) } else { most }
     }
 
     /// Returns whether the device has already begun the loop with the limits of `at`. If a loop with other limits has
@@ -219,7 +223,7 @@ impl Looped for Run<'_> {
             self.restart()?;
             begun = false;
         }
-        (self.stage, self.looped) = (Stage::Idle, 0);
+        (self.results, self.loop_iterations) = (DeviceResults::None, 0);
         Ok(begun)
     }
 
@@ -232,7 +236,7 @@ impl Looped for Run<'_> {
         if self.mode != LaunchMode::Fused {
             return self.k.back_substitute(self.stream);
         }
-        let ends = &self.end_args_of_loop(test);
+        let ends = &self.end_args_after_loop(test);
         if test.norm == Norm::Preconditioned {
             launch::finish_eliminated(self.stream, ends)?;
             self.k.run(self.stream, Part::UntilUpdate, How::Confirm, [0; 2], 0)?;
@@ -245,8 +249,8 @@ impl Looped for Run<'_> {
     /// After the loop has paused for this check, returns whether a switch to aggregation is expected to be faster. The
     /// next check takes place when the number of iterations has doubled. Pauses for other reasons do not change this.
     fn is_slow(&mut self, at: &State) -> bool {
-        self.looped = at.since_start() as i64;
-        if self.looped < self.patience {
+        self.loop_iterations = at.since_start() as i64;
+        if self.loop_iterations < self.patience {
             return false;
         }
         self.patience *= 2;
@@ -254,11 +258,11 @@ impl Looped for Run<'_> {
     }
 
     fn end(&mut self, at: &State, paused: bool) {
-        self.looped = at.since_start() as i64;
+        self.loop_iterations = at.since_start() as i64;
         if !paused {
             self.k.recent_iterations.rotate_right(1);
             self.k.recent_iterations[0] = at.since_start();
-            self.stage = Stage::Ended(self.results(&at.test));
+            self.results = DeviceResults::Ended(self.results(&at.test));
         }
     }
 }

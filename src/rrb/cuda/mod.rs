@@ -61,7 +61,7 @@ pub struct Cuda {
     staging: Option<Staging>,
     /// Factor by which b and x were scaled in the last solve with fused stages, if any. The next such solve begins with
     /// it.
-    expected: Option<f64>,
+    last_scale: Option<f64>,
     session: Session,
     division: Division,
 }
@@ -83,7 +83,7 @@ impl Cuda {
 
     /// Opens one or several devices, among which the rows of large grids are distributed. Results are bitwise identical
     /// for any number of devices. The first device owns the small grids.
-    pub fn on_all(ordinals: &[i64], threads: usize) -> Result<Self> {
+    pub fn on_devices(ordinals: &[i64], threads: usize) -> Result<Self> {
         Ok(Self::with(Session::open_all(ordinals, &launch::RRB_DIVIDED, threads)?, Division::among(ordinals.len())))
     }
 
@@ -93,7 +93,7 @@ impl Cuda {
     }
 
     fn with(session: Session, division: Division) -> Self {
-        Self { solver: Solver::Empty, source: None, staging: None, expected: None, session, division }
+        Self { solver: Solver::Empty, source: None, staging: None, last_scale: None, session, division }
     }
 }
 
@@ -115,7 +115,7 @@ impl RrbBackend for Cuda {
             *self = Self::with(session, self.division);
         }
         let _entered = self.session.enter()?;
-        self.division.has_short_values = self.division.devices > 0 && inspection_setup.short;
+        self.division.has_short_values = self.division.devices > 0 && inspection_setup.may_store_short;
         let shape = SourceShape::new(a, inspection_setup.block, self.division);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
             // The old memory is freed before new memory is allocated.
@@ -124,8 +124,11 @@ impl RrbBackend for Cuda {
             self.source = None;
             self.source = Some(Source::new(self.session.stream(), shape)?);
         }
-        let on_host = a.center.device().is_none() || a.east.device().is_none() || a.north.device().is_none();
-        let on_host = on_host || a.corners.is_some_and(|(ne, nw)| ne.device().is_none() || nw.device().is_none());
+        let on_host = a.center.device_address().is_none()
+            || a.east.device_address().is_none()
+            || a.north.device_address().is_none();
+        let on_host =
+            on_host || a.corners.is_some_and(|(ne, nw)| ne.device_address().is_none() || nw.device_address().is_none());
         if on_host && self.staging.is_none() {
             if let Solver::Packed(packed) = &mut self.solver {
                 self.staging = packed.staging.take();
@@ -171,7 +174,7 @@ impl RrbBackend for Cuda {
         self.wait_for_failed_call();
         let stream = self.session.stream();
         let previous = std::mem::replace(&mut self.solver, Solver::Empty);
-        if setup.levels < 2 && setup.aggregation != Aggregation::Instead {
+        if setup.levels < 2 && setup.aggregation != Aggregation::FromStart {
             let mut natural = match previous {
                 Solver::Natural(natural) => natural,
                 other => {
@@ -219,10 +222,11 @@ impl RrbBackend for Cuda {
             Solver::Packed(packed) => {
                 let source = self.source.as_mut().ok_or_else(no_source)?;
                 let on_device = arrays.device_input != 0 && arrays.device_output != 0;
-                let staged = if on_device { [0; 2] } else { packed.stage(self.session.stream(), source)? };
+                let staged =
+                    if on_device { [0; 2] } else { packed.staging_addresses(self.session.stream(), source)? };
                 let (nx, ny) = (source.shape.grid.nx, source.shape.grid.ny);
                 let call = self.session.call(arrays, observer, Cells { nx, ny, nz: 1 }, staged);
-                let mut run = Run::new(packed, source, call, &mut self.expected);
+                let mut run = Run::new(packed, source, call, &mut self.last_scale);
                 let result = program(&mut run);
                 let failed = run.call.failed.take();
                 let looping = run.is_looping();
@@ -253,7 +257,7 @@ impl RrbBackend for Cuda {
             Solver::Packed(packed) => packed,
         };
         let aggregated = packed.aggregated.as_ref();
-        let ended = packed.ends_early().then_some(2 * packed.used);
+        let ended = packed.is_truncated().then_some(2 * packed.used);
         Report {
             kind: packed.recursion.kind,
             levels: aggregated.map(Aggregated::levels).or(ended),

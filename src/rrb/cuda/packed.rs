@@ -7,10 +7,11 @@ use super::program::Programs;
 use super::projection::Projection;
 use super::source::{Source, SourceShape, Staging};
 use crate::base::heap::boxed;
-use crate::cuda::driver::{Event, GRANULE, Memory, Stream};
+use crate::cuda::driver::{Event, GRANULE_BYTES, Memory, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, Format, Grid, Kept, LINE, Level as Sweep, Lines, MOST_BLOCKS, MOST_LEFT, Op, Scalars, SchurArrays,
+    Address, Format, Grid, Kept, LINE_NODES, Level as Sweep, Lines, MOST_BLOCKS, MOST_TESTED_GRIDS, Op, Scalars,
+    SchurArrays,
 };
 use crate::cuda::layout::MemoryLayout;
 use crate::cuda::looped::{Recorded, SharedScalars};
@@ -36,7 +37,7 @@ pub struct Shape {
     pub storage: Storage,
     pub cycle: Cycle,
     /// Whether the hierarchy may be truncated where the remaining couplings are weak.
-    pub may_end: bool,
+    pub may_truncate: bool,
     /// Whether aggregation replaces the levels.
     pub aggregates: bool,
 }
@@ -51,8 +52,8 @@ impl Shape {
             fusion: setup.fused,
             storage: setup.storage,
             cycle: setup.cycle,
-            may_end: setup.may_end,
-            aggregates: setup.aggregation == Aggregation::Instead,
+            may_truncate: setup.may_truncate,
+            aggregates: setup.aggregation == Aggregation::FromStart,
         }
     }
 
@@ -63,7 +64,7 @@ impl Shape {
     }
 
     /// Returns the grid that remains after the levels of `grid`. With aggregation, it is a single node.
-    fn left_by(&self, grid: levels::Grid) -> levels::Grid {
+    fn grid_after(&self, grid: levels::Grid) -> levels::Grid {
         if self.aggregates { levels::Grid { nx: 1, ny: 1 } } else { grid.coarse() }
     }
 
@@ -88,12 +89,12 @@ impl Shape {
         // many values in total. Read once: S1 (10 planes) and x (2).
         let again = 9 * 8 + (real + 4 * stored) + (8 * real + 12 * stored) / 3;
         let once = (4 + 4 + 2) * 8 + 2 * 8;
-        let places = source.layout.len();
+        let values_per_plane = source.layout.len();
         // This estimate does not hold for several devices, because the cache does not hold memory of other devices.
         self.source.division == Division::NONE
             && self.schur
-            && places * again <= cache
-            && cache / 2 < places * (again + once)
+            && values_per_plane * again <= cache
+            && cache / 2 < values_per_plane * (again + once)
     }
 
     /// Returns two sizes in bytes: of the numbers in which sweeps compute and pivots are stored, and of the stored
@@ -116,7 +117,7 @@ pub struct Level {
     pub sweep: Sweep,
     /// Addresses of the flags for equal rows, as in `Source`. `k.g.uniform` is `uniform` if sweeps use the flags, and 0
     /// otherwise.
-    pub same: Address,
+    pub equal_rows: Address,
     pub uniform: Address,
     vectors: Vec<(Address, usize)>,
 }
@@ -179,7 +180,7 @@ pub struct Packed {
     /// Counters for barriers of all thread blocks of a launch.
     pub barrier_at: Address,
     /// Memory through which several devices synchronize. It has one granule per device.
-    pub meeting: Option<Memory>,
+    pub synchronization: Option<Memory>,
     /// Address of the lists of steps.
     pub ops_at: Address,
     pub programs: Programs,
@@ -218,7 +219,7 @@ pub struct Packed {
     pub transient: (Address, usize),
 }
 
-struct Places {
+struct Addresses {
     grids: Vec<Level>,
     first: SchurArrays,
     coarsest: CoarsestArrays,
@@ -238,7 +239,7 @@ struct Places {
 /// Returns the number of planes of 1 / d on a grid. There is a plane for b2 only if the hierarchy may be truncated
 /// after this grid.
 fn pivots(shape: &Shape, number: usize) -> usize {
-    if shape.may_end && number > 0 { 4 } else { 3 }
+    if shape.may_truncate && number > 0 { 4 } else { 3 }
 }
 
 /// Returns the bytes of the arrays that only the factorization of a short format (f32 or bf16) needs.
@@ -291,8 +292,8 @@ impl Layouts<'_> {
         let rows = &rows;
         let (first, short) = (number == 0, shape.short());
         let (tiles, patches) = g.tiles_and_patches();
-        let (same, uniform) = match first {
-            true => (source.same, source.uniform),
+        let (equal_rows, uniform) = match first {
+            true => (source.equal_rows, source.uniform),
             false => (self.permanent.bytes(patches), self.permanent.bytes(tiles)),
         };
         let own = !(first && shape.schur);
@@ -342,12 +343,12 @@ impl Layouts<'_> {
             for place in [&mut sweep.r, &mut sweep.direction, &mut sweep.q, &mut sweep.u] {
                 *place = vector(4, real)?;
             }
-            for place in [&mut k.kept_excess, &mut k.kept_corners, &mut k.kept_black] {
+            for place in [&mut k.original_excess, &mut k.original_corners, &mut k.original_black] {
                 *place = memory_layout.planes(rows, 4, stored)?;
             }
-            (sweep.excess, sweep.corners, sweep.black) = (k.kept_excess, k.kept_corners, k.kept_black);
+            (sweep.excess, sweep.corners, sweep.black) = (k.original_excess, k.original_corners, k.original_black);
         }
-        Ok(Level { layout, embedding: Embedding::FINEST, k, sweep, same, uniform, vectors })
+        Ok(Level { layout, embedding: Embedding::FINEST, k, sweep, equal_rows, uniform, vectors })
     }
 
     /// Assigns addresses to all grids. Returns the grids, and the grid of the coarsest system.
@@ -358,7 +359,7 @@ impl Layouts<'_> {
         for number in 0..self.shape.grids() {
             let layout = Layout::new(grid, self.source.shape.block);
             grids.push(Level { embedding, ..self.level(number, sections, other_p, layout)? });
-            (embedding, grid) = (embedding.coarse(grid), self.shape.left_by(grid));
+            (embedding, grid) = (embedding.coarse(grid), self.shape.grid_after(grid));
         }
         Ok((grids, grid))
     }
@@ -373,15 +374,15 @@ impl Layouts<'_> {
             r: memory_layout.bytes(4 * len * real),
             z: memory_layout.bytes(4 * len * real),
             lines: Lines {
-                own: memory_layout.doubles(inverted * LINE),
-                left: memory_layout.doubles(inverted * LINE),
-                right: memory_layout.doubles(inverted * LINE),
-                onward: memory_layout.doubles(inverted * LINE),
+                own: memory_layout.doubles(inverted * LINE_NODES),
+                left: memory_layout.doubles(inverted * LINE_NODES),
+                right: memory_layout.doubles(inverted * LINE_NODES),
+                onward: memory_layout.doubles(inverted * LINE_NODES),
                 left_excess: memory_layout.doubles(inverted),
                 right_excess: memory_layout.doubles(inverted),
                 inverse_pivot: memory_layout.doubles(inverted),
                 inverse: memory_layout.doubles(if here { n * n } else { 0 }),
-                narrow: if here && short { memory_layout.bytes(4 * n * n) } else { 0 },
+                inverse_f32: if here && short { memory_layout.bytes(4 * n * n) } else { 0 },
             },
             slots: memory_layout.bytes(2 * n * 16),
         }
@@ -402,7 +403,7 @@ fn connect(grids: &mut [Level], (coarsest_layout, coarsest): (&Layout, &Coarsest
 }
 
 /// Assigns addresses to all arrays of a factorization from address `base` on.
-fn assign_addresses(base: Address, shape: &Shape, source: &Source, kind: &CoarsestSolver) -> Result<Places> {
+fn assign_addresses(base: Address, shape: &Shape, source: &Source, kind: &CoarsestSolver) -> Result<Addresses> {
     let mut memory_layout = MemoryLayout::new(base);
     let rows = &shape.source.division.geometry(&source.layout).1;
     let planes = if shape.schur { 2 } else { 4 };
@@ -454,7 +455,7 @@ fn assign_addresses(base: Address, shape: &Shape, source: &Source, kind: &Coarse
         };
     }
     let [r, p, q] = [r, p, q].map(|v| v.wrapping_sub(before));
-    Ok(Places {
+    Ok(Addresses {
         grids,
         first,
         coarsest,
@@ -487,10 +488,10 @@ impl Packed {
         let (mut coarsest_grid, mut embedding) = (shape.source.grid, Embedding::FINEST);
         for _ in 0..shape.grids() {
             embedding = embedding.coarse(coarsest_grid);
-            coarsest_grid = shape.left_by(coarsest_grid);
+            coarsest_grid = shape.grid_after(coarsest_grid);
         }
         // The solver of the coarsest system has no recursion.
-        let plain = Cycle { kind: Some(Kind::V), spacing: 2, steps: 1, jumps: false };
+        let plain = Cycle { kind: Some(Kind::V), spacing: 2, steps: 1, allows_jumps: false };
         let on_host = || {
             NaturalLevels::new(coarsest_grid, embedding, 2 * shape.grids(), shape.levels, &plain, false)
                 .and_then(|levels| boxed(levels, LEVELS))
@@ -503,22 +504,24 @@ impl Packed {
         let memory_layout = assign_addresses(0, &shape, source, &coarsest_solver)?.memory_layout;
         let memory = shape.source.division.memory(stream, &memory_layout, "the levels and vectors")?;
         let devices = shape.source.division.devices;
-        let meeting = match devices {
+        let synchronization = match devices {
             0 | 1 => None,
-            _ => Some(Memory::divided(stream, devices * GRANULE, |granule| granule, "synchronization of devices")?),
+            _ => {
+                Some(Memory::divided(stream, devices * GRANULE_BYTES, |granule| granule, "synchronization of devices")?)
+            }
         };
-        let places = assign_addresses(memory.address, &shape, source, &coarsest_solver)?;
-        let [b, x, r, p, q] = places.vectors;
-        let scalars = SharedScalars::new(stream, places.scalars, Some(launch::report))?;
+        let addresses = assign_addresses(memory.address, &shape, source, &coarsest_solver)?;
+        let [b, x, r, p, q] = addresses.vectors;
+        let scalars = SharedScalars::new(stream, addresses.scalars, Some(launch::report))?;
         Ok(Self {
             reads_once: shape.reads_once(source, device.cache),
-            used: places.grids.len(),
+            used: addresses.grids.len(),
             wide_coarsest: false,
             shape,
-            grids: places.grids,
-            first: places.first,
+            grids: addresses.grids,
+            first: addresses.first,
             coarsest_solver,
-            coarsest: places.coarsest,
+            coarsest: addresses.coarsest,
             coarsest_grid,
             coarsest_layout: Layout::new(coarsest_grid, shape.source.block),
             b,
@@ -526,13 +529,13 @@ impl Packed {
             r,
             p,
             q,
-            partial: places.partial,
-            norm_partial: places.norm_partial,
-            fused_norm_partial: places.fused_norm_partial,
-            rho_partial: places.rho_partial,
-            barrier_at: places.barrier,
-            meeting,
-            ops_at: places.ops,
+            partial: addresses.partial,
+            norm_partial: addresses.norm_partial,
+            fused_norm_partial: addresses.fused_norm_partial,
+            rho_partial: addresses.rho_partial,
+            barrier_at: addresses.barrier,
+            synchronization,
+            ops_at: addresses.ops,
             programs: Programs::default(),
             sections: shape.sections()?,
             recursion: Recursion::V,
@@ -548,8 +551,8 @@ impl Packed {
             recent_iterations: [0; 4],
             staging: None,
             grid_seconds: Vec::new(),
-            vectors: (b, places.vector_bytes),
-            transient: places.transient,
+            vectors: (b, addresses.vector_bytes),
+            transient: addresses.transient,
             memory,
         })
     }
@@ -566,12 +569,12 @@ impl Packed {
     }
 
     /// Returns whether M may be truncated after grid q, provided that the remaining couplings are weak.
-    pub fn may_end_after(&self, q: usize) -> bool {
-        self.shape.may_end && (1..self.grids.len() - 1).contains(&q) && q < MOST_LEFT
+    pub fn may_truncate_after(&self, q: usize) -> bool {
+        self.shape.may_truncate && (1..self.grids.len() - 1).contains(&q) && q < MOST_TESTED_GRIDS
     }
 
     /// Returns whether M is truncated. The diagonal then replaces the matrix on b2 of the last grid in use.
-    pub fn ends_early(&self) -> bool {
+    pub fn is_truncated(&self) -> bool {
         self.used < self.grids.len()
     }
 
@@ -581,12 +584,12 @@ impl Packed {
     }
 
     /// Returns the first plane of the unknowns of CG, and the number of these planes.
-    pub fn system(&self) -> (i32, i32) {
+    pub fn cg_planes(&self) -> (i32, i32) {
         if self.shape.schur { (2, 2) } else { (0, 4) }
     }
 
     /// Returns the addresses of the device buffers for the caller's host arrays. Allocates missing buffers.
-    pub fn stage(&mut self, stream: &Stream, source: &Source) -> Result<[Address; 2]> {
+    pub fn staging_addresses(&mut self, stream: &Stream, source: &Source) -> Result<[Address; 2]> {
         if self.staging.is_none() {
             self.staging = Some(Staging::new(stream, &self.shape.source.division, &source.g)?);
         }
@@ -629,9 +632,9 @@ impl Packed {
     /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
         let of_cycle = self.aggregated.as_ref().map_or(0, Aggregated::bytes);
-        let meeting = self.meeting.as_ref().map_or(0, |m| m.bytes);
+        let synchronization = self.synchronization.as_ref().map_or(0, |m| m.bytes);
         self.memory.bytes
-            + meeting
+            + synchronization
             + self.staging.as_ref().map_or(0, |s| s.memory.bytes)
             + self.projection.bytes()
             + of_cycle

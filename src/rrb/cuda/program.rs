@@ -20,7 +20,7 @@ pub trait StepExecution {
     /// Executes the steps and returns <a, b> on a grid.
     fn inner_product(&mut self, ops: Vec<Op>, grid: usize, a: Inner, b: Inner) -> Result<f64>;
     /// Executes the steps, and sets d on a grid to a vector that contains all frequencies.
-    fn draw(&mut self, ops: Vec<Op>, grid: usize) -> Result<()>;
+    fn set_all_frequencies(&mut self, ops: Vec<Op>, grid: usize) -> Result<()>;
 }
 
 /// Records the steps of a cycle.
@@ -29,8 +29,8 @@ pub struct Steps<'a> {
     sections: Vec<usize>,
     /// Number of grids.
     grids: usize,
-    /// Whether the hierarchy is truncated after the last grid, so that there is no coarsest system (`flag::ALONE`).
-    alone: bool,
+    /// Whether the hierarchy is truncated after the last grid, so that there is no coarsest system (`flag::TRUNCATED`).
+    truncated: bool,
     /// Whether the first grid has special steps, because CG runs on S1.
     schur: bool,
     /// Whether the steps on the first grid are fused with those of CG.
@@ -42,15 +42,15 @@ pub struct Steps<'a> {
     stores_rhs: Option<usize>,
     ops: Vec<Op>,
     /// First error of an allocation or of the device. If there is an error, the list must not be used.
-    pub refused: Option<Error>,
+    pub error: Option<Error>,
     execution: Option<&'a mut dyn StepExecution>,
 }
 
 impl<'a> Steps<'a> {
     pub fn new(sections: &[usize], grids: usize, schur: bool) -> Result<Self> {
         let (sections, ops) = (collected(sections.iter().copied(), OPS)?, Vec::new());
-        let (alone, fused, rho, stores_rhs) = (false, false, 0..0, None);
-        Ok(Self { sections, grids, alone, schur, fused, rho, stores_rhs, ops, refused: None, execution: None })
+        let (truncated, fused, rho, stores_rhs) = (false, false, 0..0, None);
+        Ok(Self { sections, grids, truncated, schur, fused, rho, stores_rhs, ops, error: None, execution: None })
     }
 
     /// Sets the object that executes recorded steps when their result is needed at once.
@@ -59,8 +59,8 @@ impl<'a> Steps<'a> {
     }
 
     /// Sets whether the hierarchy is truncated after the last grid, so that there is no coarsest system.
-    pub fn without_coarsest(self, alone: bool) -> Self {
-        Self { alone, ..self }
+    pub fn with_truncation(self, truncated: bool) -> Self {
+        Self { truncated, ..self }
     }
 
     /// Returns the grids of section k.
@@ -74,7 +74,7 @@ impl<'a> Steps<'a> {
 
     fn add(&mut self, op: Op) {
         if let Err(error) = push(&mut self.ops, op, OPS) {
-            self.refused = Some(error);
+            self.error = Some(error);
         }
     }
 
@@ -89,10 +89,10 @@ impl<'a> Steps<'a> {
         let Some(execution) = self.execution.as_deref_mut() else {
             unreachable!("cycle=k is not supported on a device")
         };
-        if self.refused.is_some() {
+        if self.error.is_some() {
             return None;
         }
-        f(execution, std::mem::take(&mut self.ops)).map_err(|error| self.refused = Some(error)).ok()
+        f(execution, std::mem::take(&mut self.ops)).map_err(|error| self.error = Some(error)).ok()
     }
 
     fn rho_flag(&self, k: usize) -> i32 {
@@ -124,9 +124,9 @@ impl CycleSteps for Steps<'_> {
 
     fn solve_coarsest(&mut self) {
         let last = self.rho_flag(self.sections.len() - 1);
-        let update = if last != 0 { last | flag::UPDATE } else { 0 };
+        let update = if last != 0 { last | flag::UPDATE_SCALARS } else { 0 };
         match self.ops.last_mut() {
-            Some(op) if self.alone => op.flags |= update | flag::ALONE,
+            Some(op) if self.truncated => op.flags |= update | flag::TRUNCATED,
             _ => self.push(kind::COARSEST, self.grids, update),
         }
     }
@@ -145,10 +145,10 @@ impl CycleSteps for Steps<'_> {
         self.stores_rhs = Some(k);
     }
 
-    fn direct(&mut self, k: usize, beta: Option<f64>) {
-        let flags = flag::DIRECTED | if beta.is_some() { flag::WITH_BETA } else { 0 };
+    fn update_direction(&mut self, k: usize, beta: Option<f64>) {
+        let flags = flag::UPDATE_DIRECTION | if beta.is_some() { flag::WITH_BETA } else { 0 };
         if self.last(kind::ASCEND, k, 0).is_none() {
-            self.push(kind::DIRECT_INNER, self.sections[k], 0);
+            self.push(kind::DIRECTION_INNER, self.sections[k], 0);
         }
         if let Some(op) = self.ops.last_mut() {
             op.flags |= flags;
@@ -157,7 +157,7 @@ impl CycleSteps for Steps<'_> {
     }
 
     fn multiply_direction(&mut self, k: usize) {
-        self.push(kind::MULTIPLY_INNER, self.sections[k], flag::STORE);
+        self.push(kind::MULTIPLY_INNER, self.sections[k], flag::STORE_PRODUCT);
     }
 
     fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
@@ -174,9 +174,9 @@ impl CycleSteps for Steps<'_> {
             self.ops.pop();
         }
         if (product.is_some() || !go_on)
-            && let Some(op) = self.last(kind::ASCEND, k, flag::DIRECTED)
+            && let Some(op) = self.last(kind::ASCEND, k, flag::UPDATE_DIRECTION)
         {
-            op.flags |= flag::ADVANCED | first;
+            op.flags |= flag::UPDATE_SOLUTION | first;
             op.alpha = alpha;
             if let Some(product) = product {
                 self.add(Op { flags: flag::UPDATE_RESIDUAL, alpha, ..product });
@@ -194,16 +194,16 @@ impl CycleSteps for Steps<'_> {
     }
 
     fn copy_solution(&mut self, k: usize) {
-        if let Some(op) = self.last(kind::ASCEND, k, flag::ADVANCED) {
+        if let Some(op) = self.last(kind::ASCEND, k, flag::UPDATE_SOLUTION) {
             op.flags |= flag::Z_IS_U;
-        } else if self.refused.is_none() {
+        } else if self.error.is_none() {
             unreachable!("a recursion ends with a step of its iteration")
         }
     }
 
     fn set_all_frequencies(&mut self, k: usize) {
         let grid = self.sections[k];
-        let _ = self.execute_recorded(|execution, ops| execution.draw(ops, grid));
+        let _ = self.execute_recorded(|execution, ops| execution.set_all_frequencies(ops, grid));
     }
 }
 
@@ -225,10 +225,10 @@ pub fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Result<Vec<
             op.flags |= flag::STORE_RHS_IN_Q;
         }
         if let Some(op) = s.ops.iter_mut().filter(of_first).find(|op| op.flags & flag::Z_IS_U != 0) {
-            op.flags |= flag::RHO | flag::UPDATE;
+            op.flags |= flag::RHO | flag::UPDATE_SCALARS;
         }
     }
-    s.refused.map_or(Ok(s.ops), Err)
+    s.error.map_or(Ok(s.ops), Err)
 }
 
 /// The lists of steps ("programs") of a factorization, and the grouping of the steps into kernels.
@@ -255,7 +255,7 @@ pub struct ClusterGrids {
     /// First of these grids.
     pub base: usize,
     /// Number of thread blocks among which the rows of each of these grids are divided; 0 if there are no such grids.
-    pub members: u32,
+    pub row_blocks: u32,
     /// Shared memory per thread block in bytes.
     pub bytes: u32,
 }

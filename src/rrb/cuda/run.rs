@@ -1,18 +1,18 @@
 //! The steps of RRB-PCG on the device. A step launches kernels and returns. It waits for them only if it returns a
 //! scalar or stores x. Steps that usually follow each other are launched together: the start, the loop, and the end of
-//! a solve. `Stage` records which results of these launches are available. A step whose result is available returns it.
-//! Any other step launches its own kernels, and resets the stage to `Idle`.
+//! a solve. `DeviceResults` records which results of these launches are available. A step whose result is available
+//! returns it. Any other step launches its own kernels, and resets the results to `None`.
 
 use super::packed::Packed;
 use super::source::Source;
-use super::textbook::product;
+use super::textbook::product_args;
 use crate::cuda::call::{Attempts, Call};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::{Address, How, LargestArgs, ProductArgs, ReduceArgs, Scalars, UpdateArgs};
 use crate::cuda::looped;
 use crate::error::{Error, Result};
-use crate::krylov::pcg::{Another, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
+use crate::krylov::pcg::{Means, OtherPreconditioner, PcgSteps, Properties, unfused_ascend, unfused_descend};
 use crate::krylov::solve_steps::{Criterion, Eliminated, Inputs, Load, SolveSteps, Timing};
 use crate::krylov::state::{Code, State};
 use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
@@ -29,11 +29,11 @@ pub struct Run<'a> {
     /// Mode of launching: how many steps are launched together.
     pub mode: LaunchMode,
     /// Results of earlier launches that later steps can return.
-    pub stage: Stage,
+    pub results: DeviceResults,
     /// Power of two by which b and x are multiplied when they are loaded.
     pub scale: f64,
     /// Value of `scale` in the last solve, which usually fits the next solve.
-    pub expected: &'a mut Option<f64>,
+    pub last_scale: &'a mut Option<f64>,
     /// Stopping criterion, known before the start so that the loop can begin before the host has read the start's
     /// results.
     pub criterion: Option<Criterion>,
@@ -43,7 +43,7 @@ pub struct Run<'a> {
     /// Number of iterations after which a loop pauses, so that the host can check whether it is slow.
     pub patience: i64,
     /// Number of iterations since the start, when the loop last paused or ended.
-    pub looped: i64,
+    pub loop_iterations: i64,
 }
 
 /// Number of iterations before the first check whether a loop is slow. A pause takes as long as one or two iterations.
@@ -63,9 +63,9 @@ pub enum LaunchMode {
 
 /// Results on the device that later steps can use.
 #[derive(Clone, Copy, Debug)]
-pub enum Stage {
+pub enum DeviceResults {
     /// There are no such results.
-    Idle,
+    None,
     /// The caller's arrays were inspected. The value is <b, b> of the caller's b, or `None` if squares of its entries
     /// may overflow or underflow.
     Inspected(Option<f64>),
@@ -128,7 +128,7 @@ pub struct Ended {
 }
 
 impl<'a> Run<'a> {
-    pub fn new(k: &'a mut Packed, source: &'a mut Source, call: Call<'a>, expected: &'a mut Option<f64>) -> Self {
+    pub fn new(k: &'a mut Packed, source: &'a mut Source, call: Call<'a>, last_scale: &'a mut Option<f64>) -> Self {
         k.grid_seconds.clear();
         Self {
             mode: if k.recorded.is_some() { LaunchMode::Together } else { LaunchMode::Separate },
@@ -136,13 +136,13 @@ impl<'a> Run<'a> {
             source,
             stream: call.stream,
             call,
-            stage: Stage::Idle,
+            results: DeviceResults::None,
             scale: 1.0,
-            expected,
+            last_scale,
             criterion: None,
             stored: false,
             patience: PATIENCE,
-            looped: 0,
+            loop_iterations: 0,
         }
     }
 
@@ -162,17 +162,18 @@ impl<'a> Run<'a> {
             }
             s.k.start(s.stream, s.source)?;
             let &Scalars { norm2, rho, sigma, .. } = s.fetch()?;
-            s.stage = Stage::Started(Start { origin, norm2, rho, sigma, begun: None, loop_is_launched: false });
+            s.results =
+                DeviceResults::Started(Start { origin, norm2, rho, sigma, begun: None, loop_is_launched: false });
             Ok(norm2)
         })
     }
 
     fn started(&self) -> Option<Start> {
-        if let Stage::Started(start) = self.stage { Some(start) } else { None }
+        if let DeviceResults::Started(start) = self.results { Some(start) } else { None }
     }
 
     fn ended(&self) -> Option<Ended> {
-        if let Stage::Ended(ended) = self.stage { Some(ended) } else { None }
+        if let DeviceResults::Ended(ended) = self.results { Some(ended) } else { None }
     }
 
     /// Returns whether the loop may still be running on the stream.
@@ -184,8 +185,8 @@ impl<'a> Run<'a> {
         self.mode == LaunchMode::Fused
     }
 
-    fn product(&self, v: Address, out: Address) -> ProductArgs {
-        product(self.k, self.source, v, out)
+    fn product_args(&self, v: Address, out: Address) -> ProductArgs {
+        product_args(self.k, self.source, v, out)
     }
 }
 
@@ -195,7 +196,7 @@ impl Attempts for Run<'_> {
     }
 
     fn begin_step(&mut self) {
-        self.stage = Stage::Idle;
+        self.results = DeviceResults::None;
     }
 }
 
@@ -224,11 +225,11 @@ impl Run<'_> {
 
     /// Sets r to the right-hand side of CG, which is the residual for x = 0. Returns <r, r>.
     fn residual_from_rhs(&mut self) -> f64 {
-        match self.stage {
-            Stage::Started(Start { origin: Origin::Rhs, norm2, .. }) => norm2,
-            Stage::Reduced => self.start(Origin::Rhs, |_| Ok(())),
+        match self.results {
+            DeviceResults::Started(Start { origin: Origin::Rhs, norm2, .. }) => norm2,
+            DeviceResults::Reduced => self.start(Origin::Rhs, |_| Ok(())),
             _ => self.start(Origin::Rhs, |s| {
-                launch::direction(s.stream, &s.k.update(s.k.r, s.k.b, 0.0))?;
+                launch::direction(s.stream, &s.k.update_args(s.k.r, s.k.b, 0.0))?;
                 s.stream.fill(s.k.scalars.at + offset_of!(Scalars, parity) as u64, 0, 4)
             }),
         }
@@ -240,14 +241,14 @@ impl Run<'_> {
             return false;
         }
         self.k.may_aggregate = false;
-        self.stage = Stage::Idle;
+        self.results = DeviceResults::None;
         // Fused stages alternate between two arrays for r on b1. Unfused steps use the first array.
         let parity = self.k.scalars.at + offset_of!(Scalars, parity) as u64;
         let _ = self.attempt(|s| s.stream.fill(parity, 0, 4));
         // If the setup of aggregation fails, the solve continues with the levels, unless the device has failed. An
         // error in the matrix is also ignored, because M of the levels can be positive definite although S1 is not.
         let made = self.attempt(|s| match s.k.change_to_aggregation(s.stream, s.source) {
-            Err(error) if error.is_too_much() || matches!(error, Error::Matrix { .. }) => Ok(false),
+            Err(error) if error.is_out_of_memory_or_unsupported() || matches!(error, Error::Matrix { .. }) => Ok(false),
             other => other.map(|()| true),
         });
         if made == Some(true) {
@@ -264,7 +265,7 @@ impl Run<'_> {
             return false;
         }
         self.step(|s| {
-            s.k.set_programs(s.stream, &Recursion::V)?;
+            s.k.write_programs(s.stream, &Recursion::V)?;
             s.k.recorded = None;
             s.k.record(s.stream, s.source)
         });
@@ -276,16 +277,16 @@ impl Run<'_> {
     fn rhs_to_residual(&mut self) -> f64 {
         if !self.fused() {
             return self.scalar(|s| {
-                launch::rhs_to_residual(s.stream, &s.product(s.k.x, s.k.b))?;
+                launch::rhs_to_residual(s.stream, &s.product_args(s.k.x, s.k.b))?;
                 Ok(s.fetch()?.sum)
             });
         }
         // With fused stages, the stored b does not change, and the residual of S1 is stored in r.
         let on_red = self.scalar(|s| {
-            launch::eliminated_residual(s.stream, &s.end_args(s.scale, How::Nothing, false))?;
+            launch::eliminated_residual(s.stream, &s.start_end_args(s.scale, How::Nothing, false))?;
             Ok(s.fetch()?.whole_norm2)
         });
-        self.stage = Stage::Reduced;
+        self.results = DeviceResults::Reduced;
         on_red
     }
 
@@ -293,8 +294,8 @@ impl Run<'_> {
     fn load_rhs(&mut self, scale: f64) {
         if !self.fused() {
             self.step(|s| {
-                s.fill(s.k.b)?;
-                launch::load(s.stream, &s.transfer(s.k.b, s.call.input, scale))
+                s.clear_planes(s.k.b)?;
+                launch::load(s.stream, &s.transfer_args(s.k.b, s.call.input, scale))
             });
         }
     }
@@ -306,7 +307,7 @@ impl VectorSteps for Run<'_> {
             return start.norm2;
         }
         if (a, b) != (VectorId::Q, VectorId::Q) {
-            // Every product computed below resets the stage, except <q, q>. <q, q> is computed for a check after a
+            // Every product computed below resets the results, except <q, q>. <q, q> is computed for a check after a
             // loop, and the results of the loop remain valid.
             self.begin_step();
         }
@@ -315,7 +316,7 @@ impl VectorSteps for Run<'_> {
             match (a, b) {
                 (VectorId::R, VectorId::Z) => s.k.dot_z(s.stream, How::Nothing, sum)?,
                 (VectorId::B, VectorId::B) => s.k.dot_b(s.stream, sum)?,
-                _ => launch::dot(s.stream, &s.k.dot_args(s.vector(a), s.vector(b), s.k.system(), sum))?,
+                _ => launch::dot(s.stream, &s.k.dot_args(s.vector(a), s.vector(b), s.k.cg_planes(), sum))?,
             }
             Ok(s.fetch()?.sum)
         });
@@ -323,7 +324,7 @@ impl VectorSteps for Run<'_> {
     }
 
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
-        let Some(&(factor, from)) = terms.first() else { return self.step(|s| s.fill(s.vector(to))) };
+        let Some(&(factor, from)) = terms.first() else { return self.step(|s| s.clear_planes(s.vector(to))) };
         let source = match from {
             // After a start, z has been overwritten, but p = z.
             VectorId::Z if self.started().is_some() => self.k.p,
@@ -332,11 +333,11 @@ impl VectorSteps for Run<'_> {
             _ => self.vector(from),
         };
         if to != VectorId::Q || self.started().is_some() {
-            // If `to` is q, the stage is reset only after a start, because only the results of a start include q.
+            // If `to` is q, the results are reset only after a start, because only the results of a start include q.
             self.begin_step();
         }
         let _ = self.attempt(|s| {
-            let update = s.k.update(s.vector(to), source, scale);
+            let update = s.k.update_args(s.vector(to), source, scale);
             if scale == 1.0 {
                 launch::add_scaled(s.stream, &UpdateArgs { factor, ..update })
             } else {
@@ -357,15 +358,15 @@ impl VectorSteps for Run<'_> {
         if of == Iterate::Zero {
             return self.residual_from_rhs();
         }
-        if let Stage::Ended(ended) = &mut self.stage
+        if let DeviceResults::Ended(ended) = &mut self.results
             && let Some(norm2) = ended.norm2.take()
         {
             // The value is returned only once. At a restart, the sum must be computed again, because a start adds in
             // another order.
             return norm2;
         }
-        match self.stage {
-            Stage::Started(Start { origin: Origin::Solution, norm2, .. }) => norm2,
+        match self.results {
+            DeviceResults::Started(Start { origin: Origin::Solution, norm2, .. }) => norm2,
             _ => self.start(Origin::Solution, |s| s.k.residual(s.stream, s.source, How::Nothing)),
         }
     }
@@ -434,11 +435,11 @@ impl PcgSteps for Run<'_> {
         self.attempt(|s| looped::run(s, at))
     }
 
-    fn change_preconditioner(&mut self, to: Another) -> bool {
+    fn change_preconditioner(&mut self, to: OtherPreconditioner) -> bool {
         match to {
-            Another::Cheaper(at) => self.aggregate(at),
-            Another::Definite => self.fall_back(),
-            Another::Linear | Another::Second => false,
+            OtherPreconditioner::Cheaper(at) => self.aggregate(at),
+            OtherPreconditioner::Definite => self.fall_back(),
+            OtherPreconditioner::Linear | OtherPreconditioner::Second => false,
         }
     }
 }
@@ -452,8 +453,8 @@ impl Timing for Run<'_> {
         &self.k.grid_seconds
     }
 
-    fn one_by_one(&mut self) {
-        (self.mode, self.stage) = (LaunchMode::Separate, Stage::Idle);
+    fn separate_steps(&mut self) {
+        (self.mode, self.results) = (LaunchMode::Separate, DeviceResults::None);
     }
 
     fn finish(&mut self) {
@@ -488,20 +489,20 @@ impl SolveSteps for Run<'_> {
             return (0.0, None);
         };
         if matches!(what, Load::Separate(_)) {
-            self.one_by_one();
+            self.separate_steps();
         }
         self.scale = scale;
         if self.fused() {
             let rhs_norm2 = self.attempt(|s| s.load_fused(scale, guess)).unwrap_or(f64::NAN);
             return (rhs_norm2, None);
         }
-        let known = if let Stage::Inspected(b_norm2) = self.stage { b_norm2 } else { None };
+        let known = if let DeviceResults::Inspected(b_norm2) = self.results { b_norm2 } else { None };
         let rhs_norm2 = self.scalar(|s| {
-            s.fill(s.k.b)?;
-            launch::load(s.stream, &s.transfer(s.k.b, s.call.input, scale))?;
-            s.fill(s.k.x)?;
+            s.clear_planes(s.k.b)?;
+            launch::load(s.stream, &s.transfer_args(s.k.b, s.call.input, scale))?;
+            s.clear_planes(s.k.x)?;
             if guess {
-                launch::load(s.stream, &s.transfer(s.k.x, s.call.output, scale))?;
+                launch::load(s.stream, &s.transfer_args(s.k.x, s.call.output, scale))?;
             } else if let Some(known) = known {
                 // `scale` is a power of two, so the product is exact.
                 return Ok(known * scale * scale);
@@ -520,14 +521,14 @@ impl SolveSteps for Run<'_> {
         if let Some(scale) = scale {
             self.load_rhs(scale);
         }
-        match self.stage {
-            Stage::Started(Start { begun: Some(begun), .. }) => begun.whole_norm2,
-            Stage::Ended(Ended { square: Some(square), .. }) => square,
+        match self.results {
+            DeviceResults::Started(Start { begun: Some(begun), .. }) => begun.whole_norm2,
+            DeviceResults::Ended(Ended { square: Some(square), .. }) => square,
             _ => self.scalar(|s| {
                 if s.fused() {
-                    launch::whole_residual(s.stream, &s.end_args(s.scale, How::Nothing, false))?;
+                    launch::whole_residual(s.stream, &s.start_end_args(s.scale, How::Nothing, false))?;
                 } else {
-                    launch::residual(s.stream, &s.product(s.k.x, 0))?;
+                    launch::residual(s.stream, &s.product_args(s.k.x, 0))?;
                 }
                 Ok(s.fetch()?.whole_norm2)
             }),
@@ -538,11 +539,11 @@ impl SolveSteps for Run<'_> {
         let on_red = if what == Eliminated::Residual { self.rhs_to_residual() } else { 0.0 };
         if self.k.shape.schur && !self.fused() {
             let reduce = self.k.reduce_args();
-            if what == Eliminated::Again {
+            if what == Eliminated::ReloadedRhs {
                 self.step(|s| launch::reduce(s.stream, &ReduceArgs { r_b1: 0, r_b2: 0, ..reduce }));
             } else {
                 self.step(|s| launch::reduce(s.stream, &reduce));
-                self.stage = Stage::Reduced;
+                self.results = DeviceResults::Reduced;
             }
         }
         on_red
@@ -564,7 +565,7 @@ impl SolveSteps for Run<'_> {
         let delivered = self.ended().is_some_and(|ended| ended.delivered);
         self.step(|s| {
             if !delivered {
-                launch::store(s.stream, &s.transfer(s.k.x, s.call.output, scale.recip()))?;
+                launch::store(s.stream, &s.transfer_args(s.k.x, s.call.output, scale.recip()))?;
             } else if s.call.arrays.device_output != 0 {
                 return Ok(());
             }
@@ -573,6 +574,6 @@ impl SolveSteps for Run<'_> {
     }
 
     fn multiply_rhs(&mut self) {
-        self.step(|s| launch::multiply(s.stream, &ProductArgs { partial: 0, ..s.product(s.k.b, s.k.x) }));
+        self.step(|s| launch::multiply(s.stream, &ProductArgs { partial: 0, ..s.product_args(s.k.b, s.k.x) }));
     }
 }

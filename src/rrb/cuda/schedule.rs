@@ -16,15 +16,15 @@ const X_ROUNDS: u32 = 16;
 /// Numbers of thread blocks of a cluster, in order of preference.
 const CLUSTERS: [u32; 2] = [16, 8];
 impl ClusterGrids {
-    /// Returns the layout of the grids with numbers from `base` on, in a cluster with `members` thread blocks. Returns
-    /// `None` if a thread block would own no row of a grid, or if a thread block has fewer threads than values of one
-    /// colour in its rows and in one more row.
-    fn of(k: &Packed, base: usize, members: usize) -> Option<Self> {
+    /// Returns the layout of the grids with numbers from `base` on, in a cluster with `row_blocks` thread blocks.
+    /// Returns `None` if a thread block would own no row of a grid, or if a thread block has fewer threads than values
+    /// of one colour in its rows and in one more row.
+    fn of(k: &Packed, base: usize, row_blocks: usize) -> Option<Self> {
         let (real, stored) = k.shape.sizes();
         let mut first = [0; CLUSTERS[0] as usize + 1];
-        let first = &mut first[..=members];
+        let first = &mut first[..=row_blocks];
         for (b, first) in first.iter_mut().enumerate() {
-            *first = b * k.grids[base].layout.cy / members;
+            *first = b * k.grids[base].layout.cy / row_blocks;
         }
         let (mut bytes, mut largest) = (0, 0);
         for (n, level) in k.grids[base..].iter().enumerate() {
@@ -33,7 +33,7 @@ impl ClusterGrids {
             let columns = (layout.grid.nx + layout.shift_x).div_ceil(2);
             if n > 0 {
                 first.iter_mut().for_each(|f| *f = (*f + layout.shift_y) / 2);
-                first[members] = layout.cy;
+                first[row_blocks] = layout.cy;
             }
             let rows = || first.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
             let most = rows().max()?;
@@ -46,7 +46,7 @@ impl ClusterGrids {
             bytes += (plane * (vectors * real + couplings * stored)).next_multiple_of(16);
         }
         bytes += largest * real;
-        Some(Self { base, members: members as u32, bytes: u32::try_from(bytes).ok()? })
+        Some(Self { base, row_blocks: row_blocks as u32, bytes: u32::try_from(bytes).ok()? })
     }
 
     /// Returns the layout of grids in a cluster. The first grid is the largest one from `base` on that fits into shared
@@ -55,7 +55,7 @@ impl ClusterGrids {
     /// hierarchy is truncated.
     fn choose(k: &Packed, device: &Device, base: usize, cluster: u32) -> Self {
         let first = base.max(usize::from(k.shape.schur));
-        if matches!(k.coarsest_solver, CoarsestSolver::Host(_)) || k.ends_early() {
+        if matches!(k.coarsest_solver, CoarsestSolver::Host(_)) || k.is_truncated() {
             return Self::default();
         }
         let storage = k.shape.storage;
@@ -64,7 +64,8 @@ impl ClusterGrids {
             return Self::default();
         };
         let fits = |cluster: &Self| cluster.bytes <= most;
-        let with = |base| (1..=cluster as usize).rev().find_map(|members| Self::of(k, base, members).filter(fits));
+        let with =
+            |base| (1..=cluster as usize).rev().find_map(|row_blocks| Self::of(k, base, row_blocks).filter(fits));
         (first..k.grids.len()).find_map(with).unwrap_or_default()
     }
 }
@@ -87,7 +88,7 @@ impl Programs {
             (0..grids).find(fits).unwrap_or(grids)
         };
         // A truncated hierarchy has too few small grids for a cluster.
-        if cooperative.blocks > 0 && device.has_clusters() && !k.ends_early() {
+        if cooperative.blocks > 0 && device.has_clusters() && !k.is_truncated() {
             for cluster in CLUSTERS {
                 let with = |shared| {
                     let of = |kernel| device.most_resident_in_clusters(kernel, threads, cluster, shared);
@@ -100,7 +101,7 @@ impl Programs {
                 if blocks > 0 {
                     cooperative = CooperativeLaunch { blocks, cluster, shared: 0, further: 0 };
                     cluster_grids = ClusterGrids::choose(k, device, base_with(blocks), cluster);
-                    if cluster_grids.members > 0 && with(cluster_grids.bytes) == blocks {
+                    if cluster_grids.row_blocks > 0 && with(cluster_grids.bytes) == blocks {
                         cooperative.shared = cluster_grids.bytes;
                     } else {
                         cluster_grids = ClusterGrids::default();
@@ -114,13 +115,13 @@ impl Programs {
         // grids are stored in the first cluster. `coarsest`: blocks for the product with the coarsest inverse. Both
         // also count the blocks of the first cluster if these do other work at the same time.
         let cluster_blocks = if cooperative.cluster > 1 { cooperative.cluster } else { 0 };
-        let coarsest = if k.ends_early() {
+        let coarsest = if k.is_truncated() {
             1
         } else {
             (k.coarsest_grid.nodes() as u32).div_ceil(launch::CLUSTER_THREADS / 32) + cluster_blocks
         };
         let tiles = k.grids.get(base).map_or(1, |level| level.k.g.blocks().count);
-        let largest = match cluster_grids.members {
+        let largest = match cluster_grids.row_blocks {
             0 => tiles,
             _ if base == 0 => tiles,
             _ if cluster_grids.base == base => 1,
@@ -133,7 +134,7 @@ impl Programs {
         let others = (most - cooperative.blocks).min(wanted.next_multiple_of(cooperative.cluster));
         cooperative.further = if wanted <= others * X_ROUNDS { others } else { 0 };
         let sections = k.sections_in_use()?;
-        let steps = || Steps::new(&sections, grids, schur).map(|steps| steps.without_coarsest(k.ends_early()));
+        let steps = || Steps::new(&sections, grids, schur).map(|steps| steps.with_truncation(k.is_truncated()));
         let mut ops = if schur { steps_of(steps()?, true, recursion)? } else { Vec::new() };
         let iteration = 0..ops.len();
         extend(&mut ops, steps_of(steps()?, false, recursion)?, OPS)?;
@@ -141,7 +142,7 @@ impl Programs {
         let mut programs = Self { ops, iteration, application, cooperative, base, cluster_grids, ..Self::default() };
         let mut ops = std::mem::take(&mut programs.ops);
         if !programs.is_one_kernel(k) {
-            programs.update_beside(k, &mut ops[programs.iteration.clone()]);
+            programs.move_scalar_update(k, &mut ops[programs.iteration.clone()]);
         }
         let iteration = &ops[programs.iteration.clone()];
         let divided = k.first.g.is_divided();
@@ -150,7 +151,7 @@ impl Programs {
             // distributed among devices, or there are no steps on small grids.
             programs.cooperative.further = 0;
         }
-        let update = iteration.iter().position(|op| op.flags & flag::UPDATE != 0);
+        let update = iteration.iter().position(|op| op.flags & flag::UPDATE_SCALARS != 0);
         programs.until_update = update.map_or(0, |update| update + 1);
         for part in [programs.iteration.clone(), programs.application.clone()] {
             let mut n = part.start;
@@ -161,7 +162,7 @@ impl Programs {
                 let run = &mut ops[n..n + joined.max(1)];
                 // A kernel that executes several steps has one partial sum per thread block.
                 if let Some(last) = run.iter_mut().rfind(|op| op.flags & flag::RHO != 0) {
-                    last.flags |= if joined > 0 { flag::PART } else { 0 };
+                    last.flags |= if joined > 0 { flag::STORE_RHO } else { 0 };
                     last.partial = programs.rho_count as i32;
                     programs.rho_count += if joined > 0 { cooperative.blocks as usize } else { k.parts_of(last) };
                 }
@@ -183,7 +184,7 @@ impl Programs {
     pub fn assign(&self, k: &Packed, ops: &mut [Op], in_cluster: bool) {
         let in_cluster = |op: &Op| {
             let inner = !matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST);
-            in_cluster && self.cluster_grids.members > 0 && inner && op.grid as usize >= self.cluster_grids.base
+            in_cluster && self.cluster_grids.row_blocks > 0 && inner && op.grid as usize >= self.cluster_grids.base
         };
         let cluster = |op: &Op| {
             let first = matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST | kind::COARSEST);
@@ -202,15 +203,15 @@ impl Programs {
                     Some(next) if in_cluster(next) => flag::CLUSTER_BARRIER,
                     Some(_) => 0,
                 };
-                ops[n].flags |= flag::IN_CLUSTER | meets | if enters { flag::ENTERS } else { 0 };
+                ops[n].flags |= flag::IN_CLUSTER | meets | if enters { flag::LOAD_Z } else { 0 };
                 continue;
             }
-            if next.is_none() && ops[n].flags & flag::UPDATE == 0 {
+            if next.is_none() && ops[n].flags & flag::UPDATE_SCALARS == 0 {
                 ops[n].flags |= flag::NO_BARRIER;
             }
             if cluster(&ops[n]) {
                 ops[n].flags |= flag::CLUSTER_ONLY;
-                if next.as_ref().is_some_and(cluster) && ops[n].flags & flag::UPDATE == 0 {
+                if next.as_ref().is_some_and(cluster) && ops[n].flags & flag::UPDATE_SCALARS == 0 {
                     ops[n].flags |= flag::CLUSTER_BARRIER;
                 }
             }
@@ -225,8 +226,8 @@ impl Programs {
     /// takes as long as a step on a small grid. If the second step is a forward sweep with a kernel of its own, one
     /// thread block of this sweep then determines in advance whether the loop ends (`check_ahead` in
     /// kernels/common/scalars.cuh).
-    fn update_beside(&self, k: &Packed, ops: &mut [Op]) {
-        let Some(update) = ops.iter().position(|op| op.flags & flag::UPDATE != 0) else { return };
+    fn move_scalar_update(&self, k: &Packed, ops: &mut [Op]) {
+        let Some(update) = ops.iter().position(|op| op.flags & flag::UPDATE_SCALARS != 0) else { return };
         let divided = |op: &Op| k.grids.get(op.grid as usize).is_some_and(|level| level.k.g.is_divided());
         let apart = |op: &Op, kind| op.kind == kind && !self.joins(k, op) && !divided(op);
         if apart(&ops[update], kind::COARSEST) {
@@ -234,10 +235,10 @@ impl Programs {
         }
         let Some(next) = (update + 1..ops.len()).find(|n| !self.joins(k, &ops[*n])) else { return };
         if apart(&ops[next], kind::ASCEND) {
-            ops[update].flags &= !flag::UPDATE;
-            ops[next].flags |= flag::UPDATE | flag::BESIDE;
+            ops[update].flags &= !flag::UPDATE_SCALARS;
+            ops[next].flags |= flag::UPDATE_SCALARS | flag::SCALAR_BLOCK;
             if apart(&ops[1], kind::DESCEND) {
-                ops[1].flags |= flag::BESIDE;
+                ops[1].flags |= flag::SCALAR_BLOCK;
             }
         }
     }
@@ -255,7 +256,7 @@ impl Programs {
         self.cooperative.blocks > 0
             && match op.kind {
                 kind::COARSEST => !matches!(k.coarsest_solver, CoarsestSolver::Host(_)),
-                kind::DESCEND | kind::ASCEND | kind::MULTIPLY_INNER | kind::DIRECT_INNER | kind::ADVANCE_INNER => {
+                kind::DESCEND | kind::ASCEND | kind::MULTIPLY_INNER | kind::DIRECTION_INNER | kind::ADVANCE_INNER => {
                     op.grid as usize >= self.base
                 }
                 _ => false,
@@ -272,16 +273,16 @@ impl Programs {
     }
 }
 
-/// Returns `StepArgs::beside` for a step: 1 if one thread block works on the scalars while the others execute the
+/// Returns `StepArgs::scalar_block` for a step: 1 if one thread block works on the scalars while the others execute the
 /// sweep.
-pub fn beside(op: &Op) -> i32 {
-    i32::from(op.flags & flag::BESIDE != 0)
+pub fn scalar_block(op: &Op) -> i32 {
+    i32::from(op.flags & flag::SCALAR_BLOCK != 0)
 }
 
 impl Packed {
     /// Returns the thread blocks of a pass over the first grid.
     pub fn first_blocks(&self) -> Blocks {
-        self.first.g.first_blocks(self.first.g.big_rows())
+        self.first.g.first_blocks(self.first.g.backward_tile_rows())
     }
 
     /// Returns the number of partial sums of a step.
@@ -295,7 +296,7 @@ impl Packed {
         match op.kind {
             kind::COARSEST => launch::coarsest_blocks(self.coarsest_grid.nodes()).into(),
             kind::DESCEND | kind::ASCEND => {
-                launch::sweep_blocks(&self.grids[op.grid as usize].k.g, beside(op), self.shape.storage)
+                launch::sweep_blocks(&self.grids[op.grid as usize].k.g, scalar_block(op), self.shape.storage)
             }
             kind::DESCEND_FIRST => self.first_blocks(),
             _ => self.grids[op.grid as usize].k.g.blocks(),

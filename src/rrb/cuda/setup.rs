@@ -10,8 +10,8 @@ use super::source::Source;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, CoarseArgs, CopyArgs, CouplingArgs, Findings, Format, Geometry, Grid, LevelArgs, LinesArgs, MOST_BLOCKS,
-    MOST_LEFT, RowSumArgs, Rules, SchurCenterArgs, UniformArgs, WindowArgs,
+    Address, CoarseArgs, CopyArgs, Findings, Format, Geometry, Grid, LevelArgs, LinesArgs, MOST_BLOCKS,
+    MOST_TESTED_GRIDS, RowSumArgs, Rules, SchurCenterArgs, StartCouplingsArgs, UniformArgs, WindowArgs,
 };
 use crate::cuda::staging::{Copies, Job};
 use crate::error::{Error, Place, Result, collected, push, reserve, zeroed};
@@ -50,7 +50,7 @@ const MAX_RATIO_FOR_SHORT: f64 = 131_072.0;
 
 /// Returns whether the environment variable `RRBSOLVER_CUDA_UNIFORM` has the value `wanted`. With `off`, sweeps read
 /// all rows of all grids. With `all`, sweeps use tiles with equal rows even if there are few of them.
-fn uniform_variable_is(wanted: &str) -> bool {
+fn uniform_option_is(wanted: &str) -> bool {
     std::env::var_os("RRBSOLVER_CUDA_UNIFORM").is_some_and(|value| value == wanted)
 }
 
@@ -66,13 +66,13 @@ impl HostCopies {
     /// Copies all arrays of `a`. Returns `None` if all of them are in host memory.
     pub fn new(stream: &Stream, a: &StencilView) -> Result<Option<Self>> {
         let views = views(a)?;
-        if views.iter().all(|v| v.device().is_none()) {
+        if views.iter().all(|v| v.device_address().is_none()) {
             return Ok(None);
         }
         let mut arrays = Vec::new();
         for view in views {
             let mut values: Vec<f64> = zeroed(view.count(), "a copy of the matrix")?;
-            match view.device() {
+            match view.device_address() {
                 Some(address) => stream.fetch(&mut values, address)?,
                 None => values.copy_from_slice(view.values()),
             }
@@ -115,11 +115,11 @@ impl Source {
     ) -> Result<()> {
         *self.findings = Findings::NONE;
         self.summed = false;
-        stream.send_start(self.findings_at, &self.findings, size_of::<Findings>())?;
+        stream.send_prefix(self.findings_at, &self.findings, size_of::<Findings>())?;
         self.copy(stream, a, staging)?;
         self.sum_rows(stream, inspection_setup.checks.zero_row_sum)?;
         self.compute_windows(stream)?;
-        stream.fetch_start(&mut self.findings, self.findings_at, size_of::<Findings>())?;
+        stream.fetch_prefix(&mut self.findings, self.findings_at, size_of::<Findings>())?;
         stream.wait()?;
         let found = *self.findings;
         let nx = a.grid.nx as u64;
@@ -132,7 +132,7 @@ impl Source {
             let (i, j) = ((found.bad_center % nx) as usize, (found.bad_center / nx) as usize);
             let refused = inspection::refused_center(value(stream, &a.center, i, j)?, i, j);
             let fetched = HostCopies::new(stream, a)?;
-            return Err(inspection::of_all_centers(&fetched.as_ref().map_or(*a, |f| f.view(a)), 0..a.grid.ny)
+            return Err(inspection::all_negative_error(&fetched.as_ref().map_or(*a, |f| f.view(a)), 0..a.grid.ny)
                 .unwrap_or(refused));
         }
         let findings = inspection::Findings {
@@ -172,7 +172,7 @@ impl Source {
     /// `zero_row_sum` times the center becomes zero. Also determines in which patches all rows are equal (`same`).
     fn sum_rows(&mut self, stream: &Stream, zero_row_sum: f64) -> Result<()> {
         self.summed = true;
-        stream.fill(self.same, 1, self.g.tiles_and_patches().1)?;
+        stream.fill(self.equal_rows, 1, self.g.tiles_and_patches().1)?;
         launch::row_sums(
             stream,
             &RowSumArgs {
@@ -182,7 +182,7 @@ impl Source {
                 zero_row_sum,
                 nine_points: i32::from(self.shape.nine_points),
                 findings: self.findings_at,
-                same: self.same,
+                equal_rows: self.equal_rows,
             },
         )
     }
@@ -206,7 +206,7 @@ impl Source {
     fn copy(&self, stream: &Stream, a: &StencilView, (staging, copies): (Option<&Memory>, &mut Copies)) -> Result<()> {
         let views = views(a)?;
         let (nx, ny) = (a.grid.nx, a.grid.ny);
-        let on_host = views.iter().filter(|v| v.device().is_none()).count();
+        let on_host = views.iter().filter(|v| v.device_address().is_none()).count();
         let chunk = match staging {
             Some(memory) if on_host > 0 => (memory.bytes / (8 * nx * on_host)).clamp(1, ny),
             _ => ny,
@@ -219,7 +219,7 @@ impl Source {
             let mut jobs = Vec::new();
             reserve(&mut jobs, on_host, ARRAYS)?;
             for ((array, ld), view) in arrays.iter_mut().zip(&mut ld).zip(&views) {
-                *array = match view.device() {
+                *array = match view.device_address() {
                     Some(address) => {
                         *ld = view.ld() as i64;
                         address + 8 * (first_row * view.ld()) as u64
@@ -262,7 +262,7 @@ fn place_of(key: u64, nx: u64) -> (usize, usize, usize) {
 
 /// Returns entry (i, j) of an array.
 fn value(stream: &Stream, view: &View, i: usize, j: usize) -> Result<f64> {
-    match view.device() {
+    match view.device_address() {
         None => Ok(view.row(j)[i]),
         Some(address) => {
             let mut value = [0.0];
@@ -297,8 +297,8 @@ impl Packed {
         }
         (self.unit, self.zero_row_sum) = (setup.unit, setup.zero_row_sum);
         self.clear_transient(stream)?;
-        source.findings.forget_factorization();
-        stream.send_start(source.findings_at, &source.findings, size_of::<Findings>())?;
+        source.findings.reset_factorization();
+        stream.send_prefix(source.findings_at, &source.findings, size_of::<Findings>())?;
         // In a second factorization of the same matrix, with another format or cycle, the row sums must be recomputed,
         // because the first one has overwritten them.
         if !std::mem::take(&mut source.summed) {
@@ -325,7 +325,7 @@ impl Packed {
         }
         self.may_aggregate = matches!(setup.aggregation, Aggregation::IfSlow(_));
         self.eliminate(stream, source, &rules, setup.compensate)?;
-        if labels.is_none() && !uniform_variable_is("off") {
+        if labels.is_none() && !uniform_option_is("off") {
             self.find_uniform(stream, source.findings_at)?;
         }
         if matches!(self.coarsest_solver, CoarsestSolver::Inverse) {
@@ -333,7 +333,7 @@ impl Packed {
         }
         self.scalars.per_unit = self.unit.recip();
         self.scalars.send(stream, size_of::<f64>())?;
-        stream.fetch_start(&mut source.findings, source.findings_at, size_of::<Findings>())?;
+        stream.fetch_prefix(&mut source.findings, source.findings_at, size_of::<Findings>())?;
         stream.wait()?;
         if source.findings.bad_pivot != u64::MAX {
             return Err(self.bad_pivot(stream, source.findings.bad_pivot, a.grid.nx)?);
@@ -363,7 +363,7 @@ impl Packed {
         }
         self.scalars.per_unit = 1.0;
         self.scalars.send(stream, size_of::<f64>())?;
-        stream.fetch_start(&mut source.findings, source.findings_at, size_of::<Findings>())?;
+        stream.fetch_prefix(&mut source.findings, source.findings_at, size_of::<Findings>())?;
         stream.wait()?;
         if source.findings.bad_pivot != u64::MAX {
             return Err(self.bad_pivot(stream, source.findings.bad_pivot, source.shape.grid.nx)?);
@@ -435,7 +435,7 @@ impl Packed {
         if !schur {
             let (k, format) = (self.grids[0].k, rules.format);
             let (nine_points, compensate) = (i32::from(nine_points), i32::from(compensate));
-            launch::start_couplings(stream, &CouplingArgs { k, m, format, nine_points, compensate })?;
+            launch::start_couplings(stream, &StartCouplingsArgs { k, m, format, nine_points, compensate })?;
         }
         for (q, level) in self.grids.iter().enumerate() {
             // The first elimination of a 5-point matrix drops no couplings, so couplings and centers are those of A.
@@ -449,8 +449,8 @@ impl Packed {
             let next = self.grids.get(q + 1).map_or(Grid::default(), |l| l.k);
             let natural = if q + 1 < self.grids.len() { 0 } else { self.coarsest.natural };
             let (nx, ny) = (level.sweep.kept.nx, level.sweep.kept.ny);
-            let weigh = if self.may_end_after(q) { q as i32 } else { -1 };
-            launch::form_coarse(stream, &CoarseArgs { k, rules: even, next, natural, nx, ny, weigh })?;
+            let ratio_index = if self.may_truncate_after(q) { q as i32 } else { -1 };
+            launch::form_coarse(stream, &CoarseArgs { k, rules: even, next, natural, nx, ny, ratio_index })?;
         }
         if schur {
             let (k, center, schur) = (self.grids[0].k, m.center, self.first.center);
@@ -487,7 +487,7 @@ impl Packed {
             self.recorded = None;
         }
         let wide = self.short() && large;
-        let weak = |q: &usize| self.may_end_after(*q) && f64::from_bits(found.coupling[*q]) <= MAX_WEAK_RATIO;
+        let weak = |q: &usize| self.may_truncate_after(*q) && f64::from_bits(found.coupling[*q]) <= MAX_WEAK_RATIO;
         let used = (0..self.grids.len()).find(weak).map_or(self.grids.len(), |q| q + 1);
         let projects = self.projects(components);
         // The grouping of the steps into kernels depends on these values.
@@ -519,13 +519,13 @@ impl Packed {
     /// Finds the tiles whose rows are equal. This function must not be called if pivots depend on the labels of
     /// components.
     fn find_uniform(&self, stream: &Stream, findings: Address) -> Result<()> {
-        let looked_at = self.grids.iter().take(MOST_LEFT).take_while(|level| level.may_be_uniform()).count();
+        let looked_at = self.grids.iter().take(MOST_TESTED_GRIDS).take_while(|level| level.may_be_uniform()).count();
         let grids = &self.grids[..looked_at];
         for (q, level) in grids.iter().enumerate() {
-            let (next, next_same) = grids.get(q + 1).map_or((Geometry::default(), 0), |l| (l.k.g, l.same));
+            let (next, next_equal_rows) = grids.get(q + 1).map_or((Geometry::default(), 0), |l| (l.k.g, l.equal_rows));
             let count = findings + (offset_of!(Findings, uniform) + q * size_of::<u64>()) as u64;
-            let Level { same, uniform, k, .. } = *level;
-            launch::uniform(stream, &UniformArgs { g: k.g, same, uniform, count, next, next_same })?;
+            let Level { equal_rows, uniform, k, .. } = *level;
+            launch::uniform(stream, &UniformArgs { g: k.g, equal_rows, uniform, count, next, next_equal_rows })?;
         }
         Ok(())
     }
@@ -536,7 +536,7 @@ impl Packed {
         let mut has_changed = false;
         for (q, level) in self.grids.iter_mut().enumerate() {
             let (tiles, found) = (level.k.g.tiles_and_patches().0, findings.uniform.get(q).copied().unwrap_or(0));
-            let worth = if uniform_variable_is("all") { 0.0 } else { MIN_UNIFORM_FRACTION };
+            let worth = if uniform_option_is("all") { 0.0 } else { MIN_UNIFORM_FRACTION };
             let address = if found > 0 && found as f64 >= worth * tiles as f64 { level.uniform } else { 0 };
             has_changed |= level.k.g.uniform != address;
             (level.k.g.uniform, level.sweep.g.uniform) = (address, address);
@@ -601,9 +601,9 @@ impl Packed {
             }
             // The computed columns are also the rows, because the inverse is symmetric.
             stream.send(places.lines.inverse, &inverse)?;
-            if places.lines.narrow != 0 {
+            if places.lines.inverse_f32 != 0 {
                 let narrow = collected(inverse.iter().map(|v| *v as f32), "the inverse of the coarsest system")?;
-                stream.send(places.lines.narrow, &narrow)?;
+                stream.send(places.lines.inverse_f32, &narrow)?;
                 stream.wait()?;
             }
             stream.wait()?;
@@ -645,7 +645,7 @@ impl Level {
     /// Returns whether tiles with equal rows are searched on this grid. They save no time on a grid with at most one
     /// tile per thread block.
     fn may_be_uniform(&self) -> bool {
-        self.k.g.tiles_and_patches().0 > MOST_BLOCKS as usize || uniform_variable_is("all")
+        self.k.g.tiles_and_patches().0 > MOST_BLOCKS as usize || uniform_option_is("all")
     }
 
     /// Returns the colour of a node and its index in the plane of this colour. (i, j) are its indices on the finest

@@ -59,7 +59,7 @@ pub struct Source {
     pub excess: Address,
     /// Address of the flags of all patches, which are parts of tiles: 1 if all rows of the patch are equal, separately
     /// for each colour (kernels/rrb/uniform.cuh).
-    pub same: Address,
+    pub equal_rows: Address,
     /// Address of the flags of all tiles: 1 if all rows in the tile and in the patches around it are equal, separately
     /// for each colour.
     pub uniform: Address,
@@ -89,8 +89,8 @@ impl Source {
             Ok((m, excess, findings, layout.bytes(tiles), layout.bytes(patches), layout))
         };
         let memory = shape.division.memory(stream, &assign(0)?.5, "the matrix")?;
-        let (m, excess, findings_at, uniform, same, _) = assign(memory.address)?;
+        let (m, excess, findings_at, uniform, equal_rows, _) = assign(memory.address)?;
         let findings = Pinned::new(stream.device(), Findings::NONE)?;
-        Ok(Self { shape, layout, g, m, excess, same, uniform, summed: false, findings_at, findings, memory })
+        Ok(Self { shape, layout, g, m, excess, equal_rows, uniform, summed: false, findings_at, findings, memory })
     }
 }

@@ -2,10 +2,10 @@
 //! with fused stages. In the first such solve, and without fused stages, a kernel inspects the caller's arrays, and the
 //! host then selects the scale.
 
-use super::run::{DirectStart, LaunchMode, Origin, Run, Stage, Start};
+use super::run::{DeviceResults, DirectStart, LaunchMode, Origin, Run, Start};
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, CellArray, EndArgs, How, InspectArgs, ReduceArgs, Scalars, SetOutArgs, TransferArgs,
+    Address, CellArray, How, InspectArgs, ReduceArgs, Scalars, StartEndArgs, StartLoopArgs, TransferArgs,
 };
 use crate::cuda::looped::Looped;
 use crate::error::Result;
@@ -24,7 +24,7 @@ impl Run<'_> {
     /// Waits for the results.
     pub fn inspect_inputs(&mut self, guess: bool) -> Result<Inputs> {
         self.call.send_arrays(guess)?;
-        match self.expected.filter(|_| self.mode == LaunchMode::Fused) {
+        match self.last_scale.filter(|_| self.mode == LaunchMode::Fused) {
             Some(scale) => self.start_with_scale(scale)?,
             None => self.inspect_vectors(guess)?,
         }
@@ -55,41 +55,41 @@ impl Run<'_> {
             launch::inspect(self.stream, &InspectArgs { partial: 0, ..arguments(0, output.values, output.ld) })?;
         }
         let &Scalars { largest, b_norm2, .. } = self.fetch()?;
-        self.stage = Stage::Inspected(SQUARES_FIT.contains(&f64::from_bits(largest)).then_some(b_norm2));
+        self.results = DeviceResults::Inspected(SQUARES_FIT.contains(&f64::from_bits(largest)).then_some(b_norm2));
         Ok(())
     }
 
     /// Executes the step `load` if the start and the end of a solve are fused. Returns <b, b>.
     pub fn load_fused(&mut self, scale: f64, guess: bool) -> Result<f64> {
-        *self.expected = Some(scale);
-        let begun = match self.stage {
-            Stage::Started(start) => start.begun.filter(|begun| begun.scale == scale),
+        *self.last_scale = Some(scale);
+        let begun = match self.results {
+            DeviceResults::Started(start) => start.begun.filter(|begun| begun.scale == scale),
             _ => None,
         };
         if begun.is_none() {
-            if matches!(self.stage, Stage::Started(start) if !start.is_finite()) {
+            if matches!(self.results, DeviceResults::Started(start) if !start.is_finite()) {
                 // The start with the other scale may have written large values to the padding.
                 self.k.clear_vectors(self.stream)?;
             }
             self.start_with_scale(scale)?;
         }
         let b_norm2 = self.k.scalars.b_norm2;
-        if !guess && !matches!(self.stage, Stage::Started(Start { origin: Origin::Rhs, .. })) {
-            self.stage = Stage::Idle;
-            self.fill(self.k.x)?;
+        if !guess && !matches!(self.results, DeviceResults::Started(Start { origin: Origin::Rhs, .. })) {
+            self.results = DeviceResults::None;
+            self.clear_planes(self.k.x)?;
         }
         Ok(b_norm2)
     }
 
     /// Executes the whole start, from the caller's arrays to p and q, with the factor `scale`. Waits once.
     fn start_with_scale(&mut self, scale: f64) -> Result<()> {
-        launch::begin(self.stream, &self.end_args(scale, How::Start, true))?;
+        launch::begin(self.stream, &self.start_end_args(scale, How::Start, true))?;
         self.k.start(self.stream, self.source)?;
-        let loop_is_launched = self.set_out(scale)?;
+        let loop_is_launched = self.start_loop(scale)?;
         let &Scalars { whole_norm2, norm2, rho, sigma, largest_guess, .. } = &*self.k.scalars;
         let origin = if largest_guess == 0 { Origin::Rhs } else { Origin::Solution };
         let begun = Some(DirectStart { scale, whole_norm2 });
-        self.stage = Stage::Started(Start { origin, norm2, rho, sigma, begun, loop_is_launched });
+        self.results = DeviceResults::Started(Start { origin, norm2, rho, sigma, begun, loop_is_launched });
         Ok(())
     }
 
@@ -103,21 +103,21 @@ impl Run<'_> {
         begun
     }
 
-    /// Launches the loop after the start, if the device can decide whether the loop is needed (kernel `rrb_set_out`).
-    /// Waits for the start. Returns whether the loop has begun. The loop must not begin after a load that completes the
-    /// guess (`complete_guess` of krylov/solve/returned.rs). This condition is met: such a load occurs only in the
-    /// preconditioned norm, and in this norm, the kernel begins no loop from a guess.
-    fn set_out(&mut self, scale: f64) -> Result<bool> {
+    /// Launches the loop after the start, if the device can decide whether the loop is needed (kernel
+    /// `rrb_start_loop`). Waits for the start. Returns whether the loop has begun. The loop must not begin after a load
+    /// that completes the guess (`complete_guess` of krylov/solve/returned.rs). This condition is met: such a load
+    /// occurs only in the preconditioned norm, and in this norm, the kernel begins no loop from a guess.
+    fn start_loop(&mut self, scale: f64) -> Result<bool> {
         let Some(c) = self.criterion.filter(|_| self.runs_by_itself()) else {
             return self.fetch().map(|_| false);
         };
-        let arguments = SetOutArgs {
+        let arguments = StartLoopArgs {
             scalars: self.k.scalars.at,
-            found: self.k.scalars.copy_at(),
+            host_scalars: self.k.scalars.copy_at(),
             scale,
             rel_tol: c.rel_tol,
             abs_tol: c.abs_tol * scale,
-            futile: c.futile,
+            least_threshold_fraction: c.least_threshold_fraction,
             vanishing: c.vanishing,
             rounding_fraction: c.rounding_fraction,
             max_iter: c.max_iter as i64,
@@ -125,7 +125,7 @@ impl Run<'_> {
             preconditioned: i32::from(c.preconditioned),
             of_initial: i32::from(c.of_initial),
         };
-        launch::set_out(self.stream, &arguments)?;
+        launch::start_loop(self.stream, &arguments)?;
         self.k.started.record(self.stream)?;
         self.launch()?;
         self.k.started.wait()?;
@@ -134,9 +134,9 @@ impl Run<'_> {
 
     /// Returns the arguments of the kernels that start and end a solve. `delivers`: whether x may be returned without a
     /// check by the host.
-    pub fn end_args(&self, scale: f64, how: How, delivers: bool) -> EndArgs {
+    pub fn start_end_args(&self, scale: f64, how: How, delivers: bool) -> StartEndArgs {
         let ReduceArgs { k, b, x, r_b1, r_b2, scalars } = self.k.reduce_args();
-        EndArgs {
+        StartEndArgs {
             k,
             center: self.source.m.center,
             b,
@@ -159,12 +159,12 @@ impl Run<'_> {
 
     /// Sets four planes and their padding to zero. This is needed because sums include the padding, in which diverging
     /// iterations leave nonzero values.
-    pub fn fill(&self, planes: Address) -> Result<()> {
+    pub fn clear_planes(&self, planes: Address) -> Result<()> {
         self.stream.fill(planes, 0, 32 * self.source.g.plane as usize)
     }
 
     /// Returns the arguments of a copy between the storage by colour and a caller's array.
-    pub fn transfer(&self, colours: Address, natural: CellArray, scale: f64) -> TransferArgs {
+    pub fn transfer_args(&self, colours: Address, natural: CellArray, scale: f64) -> TransferArgs {
         TransferArgs { g: self.source.g, colours, natural: natural.values, ld: natural.ld, scale, guard: 0 }
     }
 }

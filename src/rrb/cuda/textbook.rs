@@ -11,7 +11,7 @@ use crate::error::Result;
 use std::mem::offset_of;
 
 /// Returns the arguments of the kernels that compute A v or b - A v.
-pub fn product(k: &Packed, source: &Source, v: Address, out: Address) -> ProductArgs {
+pub fn product_args(k: &Packed, source: &Source, v: Address, out: Address) -> ProductArgs {
     ProductArgs {
         g: source.g,
         m: source.m,
@@ -58,14 +58,14 @@ impl Packed {
             norm_count: (self.grids[0].k.g.blocks().count as usize * self.grids[0].k.g.parts()) as i32,
             how: how as i32,
             factor: self.unit.recip(),
-            ..self.dot_args(self.r, self.z(), self.system(), to)
+            ..self.dot_args(self.r, self.z(), self.cg_planes(), to)
         };
         if self.short() { launch::dot_short(stream, &arguments) } else { launch::dot(stream, &arguments) }
     }
 
     /// Computes <r, r>, and stores it in the scalar at offset `to`.
     pub fn dot_r(&self, stream: &Stream, to: usize) -> Result<()> {
-        launch::dot(stream, &self.dot_args(self.r, self.r, self.system(), to))
+        launch::dot(stream, &self.dot_args(self.r, self.r, self.cg_planes(), to))
     }
 
     /// Computes <b, b> on all nodes, and stores it in the scalar at offset `to`.
@@ -74,14 +74,14 @@ impl Packed {
     }
 
     /// Returns the arguments of a vector update for the unknowns of CG.
-    pub fn update(&self, target: Address, source: Address, factor: f64) -> UpdateArgs {
-        let (g, (first, count)) = (self.grids[0].k.g, self.system());
+    pub fn update_args(&self, target: Address, source: Address, factor: f64) -> UpdateArgs {
+        let (g, (first, count)) = (self.grids[0].k.g, self.cg_planes());
         UpdateArgs { g, first, count, target, other: 0, source, factor, per_unit: 1.0, partial: 0, scalars: 0 }
     }
 
     /// Computes target = M^-1 r + beta target from z = unit M^-1 r.
     pub fn update_direction(&self, stream: &Stream, target: Address, beta: f64) -> Result<()> {
-        let arguments = UpdateArgs { per_unit: self.unit.recip(), ..self.update(target, self.z(), beta) };
+        let arguments = UpdateArgs { per_unit: self.unit.recip(), ..self.update_args(target, self.z(), beta) };
         if self.short() { launch::direction_short(stream, &arguments) } else { launch::direction(stream, &arguments) }
     }
 
@@ -94,7 +94,7 @@ impl Packed {
         let (z, short) = (self.z(), self.short());
         let mut input = self.r;
         if !self.shape.schur {
-            let copy = self.update(z, self.r, 0.0);
+            let copy = self.update_args(z, self.r, 0.0);
             if short {
                 launch::narrow(stream, &copy)?
             } else {
@@ -104,7 +104,7 @@ impl Packed {
         } else if !self.projection.is_empty() {
             // q is not in use in this step.
             input = self.q;
-            launch::direction(stream, &self.update(input, self.r, 0.0))?;
+            launch::direction(stream, &self.update_args(input, self.r, 0.0))?;
             self.projection.center(stream, input, false)?;
         }
         let black = [input.wrapping_add(2 * plane), input.wrapping_add(3 * plane)];
@@ -119,7 +119,7 @@ impl Packed {
         if !self.projection.is_empty() {
             // q is not in use in this step.
             input = self.q;
-            launch::direction(stream, &self.update(input, self.r, 0.0))?;
+            launch::direction(stream, &self.update_args(input, self.r, 0.0))?;
             self.projection.center(stream, input, false)?;
         }
         aggregated.apply(stream, (input, z), self.unit)?;
@@ -128,7 +128,7 @@ impl Packed {
 
     /// Launches one unfused iteration: r -= alpha q, z = M^-1 r, x += alpha p, p = z + beta p, q = A p.
     pub fn plain_iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
-        let vector = UpdateArgs { scalars: self.scalars.at, ..self.update(self.r, self.q, 0.0) };
+        let vector = UpdateArgs { scalars: self.scalars.at, ..self.update_args(self.r, self.q, 0.0) };
         launch::add_scaled(stream, &UpdateArgs { partial: self.norm_partial, ..vector })?;
         self.sweeps(stream)?;
         self.dot_z(stream, How::Loop, 0)?;
@@ -146,7 +146,10 @@ impl Packed {
         if self.shape.schur {
             return launch::multiply_first(stream, &self.schur_args(how, conditional));
         }
-        launch::multiply(stream, &ProductArgs { how: how as i32, conditional, ..product(self, source, self.p, self.q) })
+        launch::multiply(
+            stream,
+            &ProductArgs { how: how as i32, conditional, ..product_args(self, source, self.p, self.q) },
+        )
     }
 
     /// Computes <r, r>, rho, p = z, q = A p and sigma from the current r.
@@ -167,7 +170,7 @@ impl Packed {
         if self.shape.schur {
             launch::residual_first(stream, &self.schur_args(how, 0))
         } else {
-            launch::residual(stream, &ProductArgs { how: how as i32, ..product(self, source, self.x, self.r) })
+            launch::residual(stream, &ProductArgs { how: how as i32, ..product_args(self, source, self.x, self.r) })
         }
     }
 

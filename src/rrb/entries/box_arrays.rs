@@ -1,6 +1,8 @@
 //! Checks and staging of the caller's arrays for the boxes of a rank.
 
-use crate::abi::spaces::{Extent, PrimaryContext, Rows, check_apart, check_array, check_on_host, list_of, ordinal_of};
+use crate::abi::spaces::{
+    AddressRange, PrimaryContext, Rows, check_apart, check_array, check_on_host, list_of, ordinal_of,
+};
 use crate::distributed::box_transfer::{BoxInput, BoxOutput};
 use crate::distributed::boxes::GridBox;
 use crate::error::{Error, Result, collected, push, zeroed};
@@ -94,14 +96,14 @@ impl BoxLayout {
 pub struct CallArrays {
     pub boxes: Vec<BoxLayout>,
     pub arguments: Vec<BoxArrays>,
-    places: MemorySpaces,
+    spaces: MemorySpaces,
     /// For each argument, host copies of those arrays that reside on a device.
     copies: Vec<Vec<Option<Vec<f64>>>>,
 }
 
 impl CallArrays {
     /// Checks the arrays of a call: alignment, memory space, and no overlap of a written array with another array.
-    pub fn new(boxes: &[GridBox], ld: &[i64], arguments: Vec<BoxArrays>, places: MemorySpaces) -> Result<Self> {
+    pub fn new(boxes: &[GridBox], ld: &[i64], arguments: Vec<BoxArrays>, spaces: MemorySpaces) -> Result<Self> {
         let mut placed = Vec::new();
         for (k, b) in boxes.iter().enumerate() {
             push(&mut placed, BoxLayout::new(b.extents(), ld.get(k).copied(), k)?, BOXES)?;
@@ -109,29 +111,29 @@ impl CallArrays {
         let mut extents = Vec::new();
         for BoxArrays { name, arrays, written } in &arguments {
             for (&array, b) in arrays.iter().zip(&placed) {
-                match places.memory {
+                match spaces.memory {
                     None => check_on_host(*name, array as usize)?,
-                    Some(_) => drop(places.ordinal_of(name, array as usize)?),
+                    Some(_) => drop(spaces.ordinal_of(name, array as usize)?),
                 }
-                push(&mut extents, Extent::new(*name, array, b.len(), *written)?, BOXES)?;
+                push(&mut extents, AddressRange::new(*name, array, b.len(), *written)?, BOXES)?;
             }
         }
         if arguments.iter().any(|argument| argument.written) {
             check_apart(&mut extents)?;
         }
-        Ok(Self { boxes: placed, arguments, places, copies: Vec::new() })
+        Ok(Self { boxes: placed, arguments, spaces, copies: Vec::new() })
     }
 
     /// Returns the device that stores an array of an argument; `None` for an array in host memory.
-    fn device(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<PrimaryContext>>> {
-        let ordinal = self.places.ordinal_of(self.arguments[argument].name, array as usize)?;
+    fn context_of(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<PrimaryContext>>> {
+        let ordinal = self.spaces.ordinal_of(self.arguments[argument].name, array as usize)?;
         ordinal.map(PrimaryContext::of).transpose()
     }
 
-    /// Returns the same as `device`, after waiting for the work on the caller's stream.
-    pub fn settled(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<PrimaryContext>>> {
-        let device = self.device(argument, array)?;
-        device.iter().try_for_each(|context| context.settle(self.places.stream))?;
+    /// Returns the same as `context_of`, after waiting for the work on the caller's stream.
+    pub fn context_after_wait(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<PrimaryContext>>> {
+        let device = self.context_of(argument, array)?;
+        device.iter().try_for_each(|context| context.settle(self.spaces.stream))?;
         Ok(device)
     }
 
@@ -143,7 +145,7 @@ impl CallArrays {
         for (k, argument) in self.arguments.iter().enumerate() {
             let mut copies = Vec::new();
             for (&array, b) in argument.arrays.iter().zip(&self.boxes) {
-                let Some(context) = self.settled(k, array)? else {
+                let Some(context) = self.context_after_wait(k, array)? else {
                     push(&mut copies, None, BOXES)?;
                     continue;
                 };
@@ -174,7 +176,7 @@ impl CallArrays {
     ///
     /// # Safety
     /// The requirements of `inputs` hold, and no other thread may use the arrays of the second list.
-    pub unsafe fn lists(&mut self) -> Result<(Vec<BoxInput<'_>>, Vec<BoxOutput<'_>>)> {
+    pub unsafe fn input_and_output(&mut self) -> Result<(Vec<BoxInput<'_>>, Vec<BoxOutput<'_>>)> {
         let (read, written) = self.copies.split_at_mut(1);
         let mut output = Vec::new();
         for ((&array, b), copy) in self.arguments[1].arrays.iter().zip(&self.boxes).zip(&mut written[0]) {
@@ -196,7 +198,7 @@ impl CallArrays {
     pub unsafe fn write_back(&mut self) -> Result<()> {
         let mut copies = self.copies.pop().unwrap_or_default();
         for ((&array, b), values) in self.arguments[1].arrays.iter().zip(&self.boxes).zip(&mut copies) {
-            if let (Some(context), Some(values)) = (self.device(1, array)?, values) {
+            if let (Some(context), Some(values)) = (self.context_of(1, array)?, values) {
                 // SAFETY: guaranteed by the caller; the copy has one value per node.
                 unsafe { b.copy(&context, array, values.as_mut_ptr(), false)? };
             }

@@ -113,7 +113,7 @@ impl Handle<rrb_handle> {
             // SAFETY: guaranteed by the caller.
             let of =
                 |(name, list): (_, *const *const f64)| unsafe { BoxArrays::of_list(name, list.cast(), count, false) };
-            CallArrays::new(ranks.own(), ld, named.map(of).collect::<Result<_>>()?, places(base))
+            CallArrays::new(ranks.own(), ld, named.map(of).collect::<Result<_>>()?, memory_spaces(base))
         });
         let refused = checked.as_ref().err().cloned();
         // A rank without boxes has no arrays, so it does not know whether the stencil has 5 or 9 points.
@@ -198,7 +198,7 @@ impl Handle<rrb_handle> {
                 let input = BoxArrays::of_list(input.0, input.1.cast(), count, false)?;
                 vec![input, BoxArrays::of_list(output.0, output.1, count, true)?]
             };
-            CallArrays::new(ranks.own(), ld, arguments, places(base))
+            CallArrays::new(ranks.own(), ld, arguments, memory_spaces(base))
         });
         let refused = checked.as_ref().err().cloned();
         ranks.open(Some(what), &base.options, None, base.has_monitor(), refused)?;
@@ -216,7 +216,7 @@ impl Handle<rrb_handle> {
         // wait for rank 0.
         let staged = staged.and_then(|()| base.check_stream());
         // SAFETY: as above.
-        let lists = staged.and_then(|()| unsafe { call.lists() });
+        let lists = staged.and_then(|()| unsafe { call.input_and_output() });
         let result = ranks.call(what, input_name, lists, |role, arrays, a| work(base, role, what, arrays, a))?;
         // SAFETY: as above.
         let back = unsafe { call.write_back() };
@@ -274,7 +274,7 @@ fn work(base: &mut Base<Rrb>, role: Role, what: Function, arrays: Arrays, a: Opt
 }
 
 /// Returns the memory spaces in which arrays are allowed: the host and, if rank 0 solves on devices, devices.
-fn places(base: &Base<Rrb>) -> MemorySpaces {
+fn memory_spaces(base: &Base<Rrb>) -> MemorySpaces {
     let on_devices = base.options.is(opt::BACKEND, Backend::Cuda);
     MemorySpaces { memory: on_devices.then(|| base.options.choice(opt::MEMORY)), stream: base.stream as usize }
 }

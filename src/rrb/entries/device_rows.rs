@@ -3,15 +3,15 @@
 //! Ranks export their memory with CUDA IPC. In the same call, rank 0 opens this memory, copies values, and closes it.
 //! Programs may therefore free their arrays after the call.
 
-use crate::abi::spaces::{ExportedMemory, HANDLE, Opened, Plain, PrimaryContext, Rows};
+use crate::abi::spaces::{ExportableMemory, ExportedMemory, HANDLE_BYTES, ImportedMemory, PrimaryContext, Rows};
 use crate::base::heap::Counted;
-use crate::base::processes::{host_number, own_number};
+use crate::base::processes::{host_number, process_signature};
 use crate::distributed::Gather;
 use crate::distributed::box_transfer::{Boxes, NAMES};
 use crate::distributed::boxes::GridBox;
 use crate::error::{Error, Result, collected, extend, push};
 use crate::rrb::entries::box_arrays::CallArrays;
-use crate::rrb::ranks::{FIRST, Ranks};
+use crate::rrb::ranks::{ROOT, Ranks};
 use crate::stencil::matrix::{StencilView, View};
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ const NOT_EXPORTED: u64 = 1;
 const EXPORTED: u64 = 2;
 
 /// Number of words per array of a box: leading dimension, address, offset, and IPC handle.
-const ARRAY: usize = 3 + HANDLE / 8;
+const ARRAY_WORDS: usize = 3 + HANDLE_BYTES / 8;
 
 /// Grids on a device of rank 0 that hold the arrays of all ranks.
 pub struct DeviceRows {
@@ -39,7 +39,7 @@ pub struct DeviceRows {
     /// Number of arrays per box, for a matrix and for vectors.
     counts: [usize; 2],
     context: Option<Arc<PrimaryContext>>,
-    rows: [Vec<Plain>; 2],
+    rows: [Vec<ExportableMemory>; 2],
     opened: Vec<OpenBox>,
 }
 
@@ -47,7 +47,7 @@ pub struct DeviceRows {
 struct OpenBox {
     place: GridBox,
     arrays: Vec<Rows>,
-    _memory: Vec<Opened>,
+    _memory: Vec<ImportedMemory>,
 }
 
 impl DeviceRows {
@@ -56,7 +56,7 @@ impl DeviceRows {
         let (comm, boxes) = ranks.parts();
         let counts = [arrays, 2];
         let plan = |count: usize| {
-            let words = (0..comm.size()).map(|rank| HEADER_WORDS + boxes.of(rank).len() * count * ARRAY);
+            let words = (0..comm.size()).map(|rank| HEADER_WORDS + boxes.of(rank).len() * count * ARRAY_WORDS);
             Gather::new(comm, &collected(words, ROWS)?)
         };
         Ok(Self {
@@ -86,14 +86,14 @@ impl DeviceRows {
         // Ranks without arrays are ignored.
         let with_arrays =
             header_starts.iter().map(|&start| &all[start..][..HEADER_WORDS]).filter(|header| header[0] != NO_ARRAYS);
-        let here = all[header_starts[FIRST] + 2];
+        let here = all[header_starts[ROOT] + 2];
         if here == 0
             || with_arrays.clone().next().is_none()
             || !with_arrays.clone().all(|header| header[0] == EXPORTED && header[2] == here)
         {
             return Ok(false);
         }
-        let opened = if self.rank == FIRST { self.open(what, ordinal, &all, &header_starts) } else { Ok(()) };
+        let opened = if self.rank == ROOT { self.open(what, ordinal, &all, &header_starts) } else { Ok(()) };
         let refused = ranks.any(opened.is_err())?;
         if refused {
             self.close();
@@ -105,7 +105,7 @@ impl DeviceRows {
     /// Returns the index of the first word of each rank's message.
     fn header_starts(&self, what: usize) -> Vec<usize> {
         let ranks = self.boxes.ranks();
-        let words = |rank: usize| HEADER_WORDS + self.boxes.of(rank).len() * self.counts[what] * ARRAY;
+        let words = |rank: usize| HEADER_WORDS + self.boxes.of(rank).len() * self.counts[what] * ARRAY_WORDS;
         (0..ranks)
             .scan(0, |at, rank| {
                 let start = *at;
@@ -117,13 +117,13 @@ impl DeviceRows {
 
     fn words_of(&self, what: usize, own: &CallArrays) -> Result<Vec<u64>> {
         let boxes = self.boxes.of(self.rank).len();
-        let mut words = collected([NO_ARRAYS, own_number(), host_number()], ROWS)?;
+        let mut words = collected([NO_ARRAYS, process_signature(), host_number()], ROWS)?;
         if boxes == 0 {
             return Ok(words);
         }
         match exported(own) {
             // All ranks have the same number of arrays: a rank with another number has already returned an error.
-            Ok(arrays) if arrays.len() == boxes * self.counts[what] * ARRAY => {
+            Ok(arrays) if arrays.len() == boxes * self.counts[what] * ARRAY_WORDS => {
                 words[0] = EXPORTED;
                 extend(&mut words, arrays, ROWS)?;
             }
@@ -143,12 +143,12 @@ impl DeviceRows {
         let context = known.map_or_else(|| PrimaryContext::of(ordinal as i32), Ok)?;
         self.context = Some(context.clone());
         while self.rows[what].len() < self.counts[what] {
-            let rows = context.zeros(self.boxes.grid.nodes())?;
+            let rows = context.allocate_zeroed(self.boxes.grid.nodes())?;
             push(&mut self.rows[what], rows, ROWS)?;
         }
         for (rank, &start) in header_starts.iter().enumerate() {
-            let is_here = all[start + 1] == own_number();
-            let mut words = all[start + HEADER_WORDS..].chunks_exact(ARRAY);
+            let is_here = all[start + 1] == process_signature();
+            let mut words = all[start + HEADER_WORDS..].chunks_exact(ARRAY_WORDS);
             // The words are ordered by array, and for each array by box.
             let mut lists = Vec::new();
             for _ in 0..self.counts[what] {
@@ -233,7 +233,8 @@ fn exported(own: &CallArrays) -> Result<Vec<u64>> {
     for (k, argument) in own.arguments.iter().enumerate() {
         for (&array, b) in argument.arrays.iter().zip(&own.boxes) {
             let keeps = || Error::Internal("an array of the host".to_owned());
-            let ExportedMemory { handle, offset } = own.settled(k, array)?.ok_or_else(keeps)?.export(array as u64)?;
+            let ExportedMemory { handle, offset } =
+                own.context_after_wait(k, array)?.ok_or_else(keeps)?.export(array as u64)?;
             extend(&mut words, [b.ld as u64, array as u64, offset], ROWS)?;
             let handle = handle.chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
             extend(&mut words, handle, ROWS)?;

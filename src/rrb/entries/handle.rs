@@ -117,7 +117,7 @@ pub(super) fn factorize(
     let Some(done) = base.core.as_ref().map(|core| core.done) else { return Ok(()) };
     if done.lacked_memory {
         let what = "not enough memory for aggregation, the choice of cycle=auto";
-        base.say(0, format_args!("{what}: uses levels until an option changes"));
+        base.log_line(0, format_args!("{what}: uses levels until an option changes"));
     }
     if let Some(Prediction { anisotropy, reduction, levels, aggregation }) = done.prediction {
         let message = format_args!(
@@ -129,12 +129,12 @@ pub(super) fn factorize(
             aggregation.iterations,
             aggregation.cost
         );
-        base.say(1, message);
+        base.log_line(1, message);
     }
     let idle = options_without_effect(&base.options);
     if !idle.is_empty() && !std::mem::replace(idle_options_logged, true) {
         let names = idle.join(", ");
-        base.say(0, format_args!("no effect with cycle=aggregation, which has no levels: {names}"));
+        base.log_line(0, format_args!("no effect with cycle=aggregation, which has no levels: {names}"));
     }
     Ok(())
 }
@@ -152,7 +152,7 @@ pub fn make_backend(machine: Machine) -> Result<Box<dyn RrbBackend>> {
         }
         Backend::Cuda => {
             let ordinals = collected(devices.ordinals(), "devices")?;
-            boxed(crate::rrb::cuda::Cuda::on_all(&ordinals, threads)?, BACKEND)?
+            boxed(crate::rrb::cuda::Cuda::on_devices(&ordinals, threads)?, BACKEND)?
         }
         Backend::Cpu | Backend::Auto => boxed(crate::rrb::cpu::Cpu::new(threads), BACKEND)?,
     })
@@ -160,5 +160,5 @@ pub fn make_backend(machine: Machine) -> Result<Box<dyn RrbBackend>> {
 
 /// Creates the backend of one of the ranks that share a grid.
 pub(super) fn on_rank(threads: usize, domain: &Domain) -> Result<Box<dyn RrbBackend>> {
-    Ok(boxed(crate::rrb::cpu::Cpu::over(threads, domain.clone()), BACKEND)?)
+    Ok(boxed(crate::rrb::cpu::Cpu::with_domain(threads, domain.clone()), BACKEND)?)
 }

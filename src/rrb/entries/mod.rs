@@ -15,7 +15,7 @@ pub use handle::{make_backend, rrb_handle};
 
 use crate::abi::handle::{Handle, create, with_ok};
 use crate::abi::rrb_status;
-use crate::abi::system::{Task, solve_once};
+use crate::abi::system::{SolveOnceArguments, solve_once};
 use crate::krylov::solve::Function;
 use boxes::call;
 use handle::new;
@@ -428,7 +428,7 @@ pub unsafe extern "C" fn rrb_solve_once(
 ) -> rrb_status {
     let corners = [("northeast", northeast), ("northwest", northwest)].into_iter().filter(|c| !c.1.is_null());
     let matrix = [("center", center), ("east", east), ("north", north)].into_iter().chain(corners);
-    let task = Task { b, x, rel_tol, max_iter, iterations };
+    let task = SolveOnceArguments { b, x, rel_tol, max_iter, iterations };
     // SAFETY: guaranteed by the caller.
     let factorize = |h: &mut Handle<rrb_handle>| unsafe { h.factorize([center, east, north, northeast, northwest]) };
     // SAFETY: guaranteed by the caller; the documentation states the sizes.

@@ -3,7 +3,9 @@
 
 #![allow(clippy::needless_range_loop)] // index loops: closures would be compiled without the target features
 
-use super::kernels::{BATCH, Form, Lines, Operator, SCRATCH, Solver, Task, tile_residual, tile_update};
+use super::kernels::{
+    BATCH_BLOCKS, BlockInverse, Form, Operator, SCRATCH_VALUES, Task, TileRowLayout, tile_residual, tile_update,
+};
 use crate::base::lanes::Lanes;
 use crate::smoother::block_inverse::Shape;
 
@@ -13,38 +15,39 @@ fn tile_rows([bx, by, bz]: Shape) -> impl Iterator<Item = (usize, usize, usize)>
     (0..by * bz).map(move |r| (r * bx, r % by, r / by))
 }
 
-/// Relaxes up to `BATCH` blocks with the dense inverse, for the lanes `V`: u_b <- u_b + omega A_b^-1 (f - A u)_b.
+/// Relaxes up to `BATCH_BLOCKS` blocks with the dense inverse, for the lanes `V`: u_b <- u_b + omega A_b^-1 (f - A
+/// u)_b.
 ///
 /// # Safety
 /// The conditions of `relax::relax_dense` hold.
 #[inline(always)]
-pub unsafe fn relax_dense_text<V: Lanes>(
+pub unsafe fn relax_dense_generic<V: Lanes>(
     tasks: &[Task],
-    solver: &Solver,
+    block_inverse: &BlockInverse,
     a: &Operator,
     scratch: &mut [f64],
-    alone: bool,
+    one_by_one: bool,
 ) {
-    let Form::Dense(inverse) = &solver.form else { return };
-    let [bx, by, bz] = solver.shape;
+    let Form::Dense(inverse) = &block_inverse.form else { return };
+    let [bx, by, bz] = block_inverse.shape;
     let n = bx * by * bz;
     let inverse = &inverse[..n * n];
-    let (r, z) = scratch[..SCRATCH].split_at_mut(SCRATCH / 2);
-    // Value t of block b is stored at r[t] for a single block, and at r[t * BATCH + b] for a batch.
-    let step = if alone { 1 } else { BATCH };
+    let (r, z) = scratch[..SCRATCH_VALUES].split_at_mut(SCRATCH_VALUES / 2);
+    // Value t of block b is stored at r[t] for a single block, and at r[t * BATCH_BLOCKS + b] for a batch.
+    let stride = if one_by_one { 1 } else { BATCH_BLOCKS };
     for (b, task) in tasks.iter().enumerate() {
-        let lines = Lines::new(task, bx);
-        for (first, j, k) in tile_rows(solver.shape) {
+        let layout = TileRowLayout::new(task, bx);
+        for (first, j, k) in tile_rows(block_inverse.shape) {
             let mut values = [0.0; 8];
             // SAFETY: the caller guarantees that the cells of the tasks may be read; `values` has room for eight
             // values.
-            unsafe { tile_residual::<V>(&lines, task, j, k, a).store(values.as_mut_ptr()) };
+            unsafe { tile_residual::<V>(&layout, task, j, k, a).store(values.as_mut_ptr()) };
             for (i, v) in values.into_iter().enumerate().take(bx) {
-                r[(first + i) * step + b] = v;
+                r[(first + i) * stride + b] = v;
             }
         }
     }
-    if alone {
+    if one_by_one {
         for (z, row) in z.iter_mut().zip(inverse.chunks_exact(n)) {
             *z = dense_dot::<V>(row, &r[..n]);
         }
@@ -52,11 +55,11 @@ pub unsafe fn relax_dense_text<V: Lanes>(
         dense_product::<V>(inverse, n, r, z);
     }
     for (b, task) in tasks.iter().enumerate() {
-        let lines = Lines::new(task, bx);
-        for (first, j, k) in tile_rows(solver.shape) {
-            let values: [f64; 8] = std::array::from_fn(|i| if i < bx { z[(first + i) * step + b] } else { 0.0 });
+        let layout = TileRowLayout::new(task, bx);
+        for (first, j, k) in tile_rows(block_inverse.shape) {
+            let values: [f64; 8] = std::array::from_fn(|i| if i < bx { z[(first + i) * stride + b] } else { 0.0 });
             // SAFETY: the caller guarantees that the cells of the tasks may be written; `values` holds eight values.
-            unsafe { tile_update(&lines, task, j, k, V::load(values.as_ptr())) };
+            unsafe { tile_update(&layout, task, j, k, V::load(values.as_ptr())) };
         }
     }
 }
@@ -74,12 +77,12 @@ fn dense_dot<V: Lanes>(a: &[f64], b: &[f64]) -> f64 {
     sum.sum()
 }
 
-/// Computes the product z = inverse r. r and z have n rows of `BATCH` values, one column per block. One step multiplies
-/// eight rows of the inverse by two vectors of eight columns.
+/// Computes the product z = inverse r. r and z have n rows of `BATCH_BLOCKS` values, one column per block. One step
+/// multiplies eight rows of the inverse by two vectors of eight columns.
 #[inline(always)]
 fn dense_product<V: Lanes>(inverse: &[f64], n: usize, r: &[f64], z: &mut [f64]) {
     const ROWS: usize = 8;
-    let (r, z) = (&r[..n * BATCH], &mut z[..n * BATCH]);
+    let (r, z) = (&r[..n * BATCH_BLOCKS], &mut z[..n * BATCH_BLOCKS]);
     for first in (0..n).step_by(ROWS) {
         let rows = ROWS.min(n - first);
         let mut sums = [[V::splat(0.0); 2]; ROWS];
@@ -87,8 +90,9 @@ fn dense_product<V: Lanes>(inverse: &[f64], n: usize, r: &[f64], z: &mut [f64]) 
             let matrix = &inverse[first * n..(first + ROWS) * n];
             for t in 0..n {
                 // SAFETY: t < n, and r has n rows of two vectors.
-                let columns: [V; 2] =
-                    unsafe { [V::load(r.as_ptr().add(t * BATCH)), V::load(r.as_ptr().add(t * BATCH + 8))] };
+                let columns: [V; 2] = unsafe {
+                    [V::load(r.as_ptr().add(t * BATCH_BLOCKS)), V::load(r.as_ptr().add(t * BATCH_BLOCKS + 8))]
+                };
                 for (q, sums) in sums.iter_mut().enumerate() {
                     let entry = V::splat(matrix[q * n + t]);
                     *sums = [entry.mul_add(columns[0], sums[0]), entry.mul_add(columns[1], sums[1])];
@@ -100,7 +104,7 @@ fn dense_product<V: Lanes>(inverse: &[f64], n: usize, r: &[f64], z: &mut [f64]) 
                     let entry = V::splat(inverse[(first + q) * n + t]);
                     for (h, sum) in sums.iter_mut().enumerate() {
                         // SAFETY: t < n, and r has n rows of two vectors.
-                        *sum = entry.mul_add(unsafe { V::load(r.as_ptr().add(t * BATCH + 8 * h)) }, *sum);
+                        *sum = entry.mul_add(unsafe { V::load(r.as_ptr().add(t * BATCH_BLOCKS + 8 * h)) }, *sum);
                     }
                 }
             }
@@ -108,7 +112,7 @@ fn dense_product<V: Lanes>(inverse: &[f64], n: usize, r: &[f64], z: &mut [f64]) 
         for (q, sums) in sums.into_iter().enumerate().take(rows) {
             for (h, sum) in sums.into_iter().enumerate() {
                 // SAFETY: first + q < n, and z has n rows of two vectors.
-                unsafe { sum.store(z.as_mut_ptr().add((first + q) * BATCH + 8 * h)) };
+                unsafe { sum.store(z.as_mut_ptr().add((first + q) * BATCH_BLOCKS + 8 * h)) };
             }
         }
     }

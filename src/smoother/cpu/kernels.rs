@@ -23,23 +23,23 @@
 
 use crate::base::lanes::Lanes;
 use crate::error::{Result, collected, zeroed};
-use crate::smoother::block_inverse::{SEVEN, Shape, Stencil, sin_pi};
+use crate::smoother::block_inverse::{SEVEN_POINT_INDICES, Shape, Stencil, sin_pi};
 use crate::smoother::steps::Inverse;
 
 /// Eight values, aligned to a cache line.
 #[repr(align(64))]
 #[derive(Clone, Copy, Default)]
-pub struct Row(pub [f64; 8]);
+pub struct TileRow(pub [f64; 8]);
 
 /// Largest number of blocks to which a dense inverse is applied at once. A batch fills two vectors, so that each matrix
 /// entry is used for 32 flops.
-pub const BATCH: usize = 16;
+pub const BATCH_BLOCKS: usize = 16;
 
 /// Number of values in the scratch array of a batch: residuals, then corrections, of blocks of up to 512 cells.
-pub const SCRATCH: usize = 2 * 512 * BATCH;
+pub const SCRATCH_VALUES: usize = 2 * 512 * BATCH_BLOCKS;
 
 /// Inverse A_b^-1 of the blocks of one shape.
-pub struct Solver {
+pub struct BlockInverse {
     /// Cells of the block in x, y and z.
     pub shape: Shape,
     /// Representation of the inverse.
@@ -51,11 +51,11 @@ pub enum Form {
     /// Dense matrix, stored by rows.
     Dense(Vec<f64>),
     /// Sine transforms: A_b^-1 = D S Lambda^-1 S^-1 D^-1.
-    Diagonal {
+    SineTransforms {
         /// 1 / Lambda times the factors of the transforms, by tile row. The planes are transposed for 8 x 8 x 8 blocks.
-        reciprocals: Vec<Row>,
+        reciprocals: Vec<TileRow>,
         /// Diagonals of D^-1 and D by tile row; `None` where D is the identity.
-        scalings: Option<[Vec<Row>; 2]>,
+        scalings: Option<[Vec<TileRow>; 2]>,
     },
 }
 
@@ -70,22 +70,24 @@ pub fn is_cube(shape: Shape) -> bool {
     shape == [8; 3]
 }
 
-impl Solver {
+impl BlockInverse {
     /// Converts the inverse that `smoother::block_inverse` computed into the layout of the kernels.
     pub fn new(shape: Shape, inverse: Inverse) -> Result<Self> {
         let form = match inverse {
             Inverse::Dense(values) => Form::Dense(values),
-            Inverse::Diagonal { reciprocals, scalings } => {
+            Inverse::SineTransforms { reciprocals, scalings } => {
                 let scalings = match scalings {
                     None => None,
-                    Some((before, after)) => Some([rows(shape, &before, false)?, rows(shape, &after, false)?]),
+                    Some((before, after)) => {
+                        Some([to_tile_rows(shape, &before, false)?, to_tile_rows(shape, &after, false)?])
+                    }
                 };
-                let mut reciprocals = rows(shape, &reciprocals, is_cube(shape))?;
+                let mut reciprocals = to_tile_rows(shape, &reciprocals, is_cube(shape))?;
                 // Each transform of length 8 divides by sin 60 (degrees). There are two transforms per direction, so
                 // the reciprocals are multiplied by sin^2 60 = 0.75 for each direction of length 8.
                 let divided = 0.75f64.powi(shape.iter().filter(|&&b| b == 8).count() as i32);
                 reciprocals.iter_mut().flat_map(|row| &mut row.0).for_each(|v| *v *= divided);
-                Form::Diagonal { reciprocals, scalings }
+                Form::SineTransforms { reciprocals, scalings }
             }
         };
         Ok(Self { shape, form })
@@ -100,21 +102,21 @@ impl Solver {
     pub fn bytes(&self) -> usize {
         match &self.form {
             Form::Dense(values) => size_of_val(&values[..]),
-            Form::Diagonal { reciprocals, scalings } => {
+            Form::SineTransforms { reciprocals, scalings } => {
                 size_of_val(&reciprocals[..]) * if scalings.is_some() { 3 } else { 1 }
             }
         }
     }
 }
 
-/// Stores the values of a block as tile rows, repeated for each block that fits in a row of eight values. `turned`
+/// Stores the values of a block as tile rows, repeated for each block that fits in a row of eight values. `transposed`
 /// transposes the planes.
-fn rows(shape: Shape, values: &[f64], turned: bool) -> Result<Vec<Row>> {
+fn to_tile_rows(shape: Shape, values: &[f64], transposed: bool) -> Result<Vec<TileRow>> {
     let [bx, by, bz] = shape;
-    let mut rows: Vec<Row> = zeroed(by * bz, "block inverses")?;
+    let mut rows: Vec<TileRow> = zeroed(by * bz, "block inverses")?;
     for (r, row) in rows.iter_mut().enumerate() {
         for (l, v) in row.0.iter_mut().enumerate().take(8 / bx * bx) {
-            *v = if turned { values[(r / 8 * by + l) * bx + r % 8] } else { values[r * bx + l % bx] };
+            *v = if transposed { values[(r / 8 * by + l) * bx + r % 8] } else { values[r * bx + l % bx] };
         }
     }
     Ok(rows)
@@ -124,9 +126,9 @@ fn rows(shape: Shape, values: &[f64], turned: bool) -> Result<Vec<Row>> {
 pub struct Operator {
     /// The entries of a 7-point stencil, each multiplied by -1: center, west, east, south, north, bottom, top. `None`
     /// for a 27-point stencil.
-    pub seven: Option<[f64; 7]>,
+    pub negated_seven: Option<[f64; 7]>,
     /// For each nonzero entry of the stencil, its offset in x, y and z, and the entry multiplied by -1.
-    entries: Vec<([isize; 3], f64)>,
+    negated_entries: Vec<([isize; 3], f64)>,
     /// sin((p+1)(q+1) pi / (b+1)) at `[b][p * 8 + q]`, divided by sin 60 (degrees) for b = 8.
     pub sines: [[f64; 64]; 9],
 }
@@ -145,8 +147,8 @@ impl Operator {
         }
         let offsets = |q: usize| [q as isize % 3 - 1, q as isize / 3 % 3 - 1, q as isize / 9 - 1];
         let entries = stencil.entries.iter().enumerate().filter(|(_, v)| **v != 0.0).map(|(q, v)| (offsets(q), -*v));
-        let seven = (stencil.points == 7).then(|| SEVEN.map(|place| -stencil.entries[place]));
-        Ok(Self { seven, entries: collected(entries, "entries of the stencil")?, sines })
+        let negated_seven = (stencil.points == 7).then(|| SEVEN_POINT_INDICES.map(|place| -stencil.entries[place]));
+        Ok(Self { negated_seven, negated_entries: collected(entries, "entries of the stencil")?, sines })
     }
 }
 
@@ -170,45 +172,46 @@ pub struct Task {
     /// Relaxation factor, dimensionless.
     pub omega: f64,
     /// Cells to prefetch while the task runs.
-    pub ahead: Ahead,
+    pub prefetch: Prefetch,
 }
 
 /// Cells to prefetch while a task runs: the values that the next row of blocks reads and writes. The cells are
 /// requested plane by plane in memory order, so that the hardware prefetcher recognizes the sequence and continues it.
 /// A single block is too short for the hardware prefetcher.
 #[derive(Clone, Copy)]
-pub struct Ahead {
+pub struct Prefetch {
     /// u, f, and the array that is written if it is not u.
-    pub of: [AheadOf; 3],
+    pub arrays: [ArrayPrefetch; 3],
 }
 
 /// Cells to prefetch in one array.
 #[derive(Clone, Copy)]
-pub struct AheadOf {
+pub struct ArrayPrefetch {
     /// First cell to prefetch. Any address is allowed, since a prefetch never faults.
     pub first: *const f64,
     /// Distance between planes, in values.
     pub plane: usize,
     /// Cells per plane for each row of the task; 0 disables the prefetch.
-    pub chunk: usize,
+    pub cells_per_row: usize,
 }
 
-impl Ahead {
+impl Prefetch {
     /// Prefetches nothing.
-    pub const NOTHING: Self = Self { of: [AheadOf { first: std::ptr::null(), plane: 0, chunk: 0 }; 3] };
+    pub const NOTHING: Self =
+        Self { arrays: [ArrayPrefetch { first: std::ptr::null(), plane: 0, cells_per_row: 0 }; 3] };
 
     /// Returns the cells that task number `task` prefetches, if the blocks of each task have `rows` rows per plane.
     pub fn of_task(&self, task: usize, rows: usize) -> Self {
-        let of = |a: AheadOf| AheadOf { first: a.first.wrapping_add(task * rows * a.chunk), ..a };
-        Self { of: self.of.map(of) }
+        let of = |a: ArrayPrefetch| ArrayPrefetch { first: a.first.wrapping_add(task * rows * a.cells_per_row), ..a };
+        Self { arrays: self.arrays.map(of) }
     }
 
     /// Prefetches quarter number `part` (0 to 3) of the cells for plane k of a task with `rows` rows per plane. A core
     /// has few line fill buffers, so the requests are spread over the task.
     #[inline(always)]
-    pub fn fetch<V: Lanes>(&self, rows: usize, k: usize, part: usize) {
-        for a in &self.of {
-            let lines = (rows * a.chunk).div_ceil(8);
+    pub fn issue<V: Lanes>(&self, rows: usize, k: usize, part: usize) {
+        for a in &self.arrays {
+            let lines = (rows * a.cells_per_row).div_ceil(8);
             let mut line = lines * part / 4;
             while line < lines * (part + 1) / 4 {
                 V::prefetch(a.first.wrapping_add(k * a.plane + 8 * line));
@@ -235,7 +238,7 @@ pub unsafe fn residual<V: Lanes>(
     let at = |q: *const f64| unsafe { if n == 8 { V::load(q) } else { V::load_first(q, n) } };
     let (row, plane) = (row as isize, plane as isize);
     let f = at(f);
-    if let Some([c, w, e, s, n, b, t]) = a.seven {
+    if let Some([c, w, e, s, n, b, t]) = a.negated_seven {
         // SAFETY: d is the offset of a stencil entry, as above.
         let u = |d: isize| at(unsafe { u.offset(d) });
         let first = V::splat(e).mul_add(u(1), V::splat(w).mul_add(u(-1), V::splat(c).mul_add(u(0), f)));
@@ -243,7 +246,7 @@ pub unsafe fn residual<V: Lanes>(
         return first.add(V::splat(t).mul_add(u(plane), V::splat(b).mul_add(u(-plane), y)));
     }
     let mut r = f;
-    for &([x, y, z], v) in &a.entries {
+    for &([x, y, z], v) in &a.negated_entries {
         // SAFETY: the offset is that of a stencil entry, as above.
         r = V::splat(v).mul_add(at(unsafe { u.offset(x + y * row + z * plane) }), r);
     }
@@ -251,27 +254,27 @@ pub unsafe fn residual<V: Lanes>(
 }
 
 /// Positions in x of the cells of a tile row, relative to the first cell.
-pub struct Lines {
+pub struct TileRowLayout {
     /// Number of values in use, counted from the start of the tile row.
     used: usize,
     /// Number of cells from the first to the last cell in use.
     span: usize,
     /// Position of each value.
-    places: [usize; 8],
+    positions: [usize; 8],
 }
 
-impl Lines {
+impl TileRowLayout {
     #[inline(always)]
     pub fn new(task: &Task, bx: usize) -> Self {
         Self {
             used: task.blocks * bx,
             span: (task.blocks - 1) * task.pitch + bx,
-            places: std::array::from_fn(|l| l / bx * task.pitch + l % bx),
+            positions: std::array::from_fn(|l| l / bx * task.pitch + l % bx),
         }
     }
 
     #[inline(always)]
-    fn together(&self) -> bool {
+    fn is_contiguous(&self) -> bool {
         self.used == self.span
     }
 }
@@ -281,28 +284,28 @@ impl Lines {
 /// # Safety
 /// The conditions of `relax::relax` hold.
 #[inline(always)]
-pub unsafe fn tile_residual<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, a: &Operator) -> V {
+pub unsafe fn tile_residual<V: Lanes>(layout: &TileRowLayout, task: &Task, j: usize, k: usize, a: &Operator) -> V {
     // SAFETY: the caller guarantees access to cell (0, j, k) and to the cells between the blocks.
     let (u, f) = unsafe {
         (task.u.add(k * task.strides.1 + j * task.strides.0), task.f.add(k * task.f_strides.1 + j * task.f_strides.0))
     };
-    if lines.together() {
+    if layout.is_contiguous() {
         // SAFETY: the cells are contiguous, and the caller guarantees access to them.
-        return unsafe { residual(u, f, lines.used, task.strides, a) };
+        return unsafe { residual(u, f, layout.used, task.strides, a) };
     }
     let mut all = [0.0; 16];
-    let first = lines.span.min(8);
+    let first = layout.span.min(8);
     // SAFETY: the caller guarantees access; the span is at most 15 cells, and `all` has room for 16.
     unsafe {
         residual::<V>(u, f, first, task.strides, a).store(all.as_mut_ptr());
-        if lines.span > 8 {
-            let rest = residual::<V>(u.add(8), f.add(8), lines.span - 8, task.strides, a);
+        if layout.span > 8 {
+            let rest = residual::<V>(u.add(8), f.add(8), layout.span - 8, task.strides, a);
             rest.store(all.as_mut_ptr().add(8));
         }
     }
     let mut picked = [0.0; 8];
-    for (l, v) in picked.iter_mut().enumerate().take(lines.used) {
-        *v = all[lines.places[l]];
+    for (l, v) in picked.iter_mut().enumerate().take(layout.used) {
+        *v = all[layout.positions[l]];
     }
     // SAFETY: `picked` holds eight values.
     unsafe { V::load(picked.as_ptr()) }
@@ -313,25 +316,25 @@ pub unsafe fn tile_residual<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: u
 /// # Safety
 /// The conditions of `relax::relax` hold.
 #[inline(always)]
-pub unsafe fn tile_update<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, v: V) {
+pub unsafe fn tile_update<V: Lanes>(layout: &TileRowLayout, task: &Task, j: usize, k: usize, v: V) {
     let index = k * task.strides.1 + j * task.strides.0;
     let omega = V::splat(task.omega);
     // SAFETY: the caller guarantees access to cell (0, j, k).
     let (u, out) = unsafe { (task.u.add(index), task.out.add(index)) };
-    if lines.together() {
+    if layout.is_contiguous() {
         // SAFETY: the first `used` cells are contiguous and belong to the task's blocks.
-        unsafe { omega.mul_add(v, V::load_first(u, lines.used)).store_first(out, lines.used) };
+        unsafe { omega.mul_add(v, V::load_first(u, layout.used)).store_first(out, layout.used) };
         return;
     }
     let mut values = [0.0; 8];
-    // SAFETY: `places` holds positions of cells of the task's blocks; `values` holds eight values.
+    // SAFETY: `positions` holds positions of cells of the task's blocks; `values` holds eight values.
     unsafe {
-        for l in 0..lines.used {
-            values[l] = *u.add(lines.places[l]);
+        for l in 0..layout.used {
+            values[l] = *u.add(layout.positions[l]);
         }
         omega.mul_add(v, V::load(values.as_ptr())).store(values.as_mut_ptr());
-        for l in 0..lines.used {
-            *out.add(lines.places[l]) = values[l];
+        for l in 0..layout.used {
+            *out.add(layout.positions[l]) = values[l];
         }
     }
 }

@@ -37,10 +37,10 @@ use crate::smoother::block_inverse::Shape;
 use crate::smoother::cpu::thread::{Call, CallThread, Data, fused_grain};
 use crate::smoother::patches::Patch;
 use crate::smoother::steps::{
-    Blocks, Callbacks, Inverse, Method, PatchArrays, SmootherBackend, SmootherProgram, Swept, Work, colours,
+    Blocks, Callbacks, Inverse, Method, PatchArrays, SmootherBackend, SmootherProgram, SweepResult, Work, colour_count,
 };
 use exchange::GhostBuffers;
-use kernels::{Operator, SCRATCH, Solver, shape_index};
+use kernels::{BlockInverse, Operator, SCRATCH_VALUES, shape_index};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
@@ -55,22 +55,22 @@ pub struct Cpu {
     wanted_threads: usize,
     team: Option<Team>,
     /// Inverses; `shape_index` returns the index of a shape.
-    solvers: Vec<Option<Box<Solver>>>,
+    block_inverses: Vec<Option<Box<BlockInverse>>>,
     data: Option<Data>,
 }
 
 impl Cpu {
     /// Creates a backend that uses at most `threads` threads.
     pub fn new(threads: usize) -> Result<Self> {
-        let solvers = collected((0..512).map(|_| None), "the list of block inverses")?;
-        Ok(Self { wanted_threads: threads, team: None, solvers, data: None })
+        let block_inverses = collected((0..512).map(|_| None), "the list of block inverses")?;
+        Ok(Self { wanted_threads: threads, team: None, block_inverses, data: None })
     }
 
-    fn make_scratch(&mut self) -> Result<()> {
+    fn allocate_scratch(&mut self) -> Result<()> {
         let (Some(data), Some(team)) = (&mut self.data, &self.team) else { return Ok(()) };
-        if self.solvers.iter().flatten().any(|s| s.is_dense()) {
+        if self.block_inverses.iter().flatten().any(|s| s.is_dense()) {
             while data.scratch.len() < team.members() {
-                push(&mut data.scratch, Shared::zeroed(SCRATCH)?, "rows of blocks")?;
+                push(&mut data.scratch, Shared::zeroed(SCRATCH_VALUES)?, "rows of blocks")?;
             }
         }
         Ok(())
@@ -79,16 +79,16 @@ impl Cpu {
 
 impl SmootherBackend for Cpu {
     fn has_inverse(&self, shape: Shape) -> bool {
-        self.solvers[shape_index(shape)].is_some()
+        self.block_inverses[shape_index(shape)].is_some()
     }
 
-    fn inverses(&self) -> usize {
-        self.solvers.iter().flatten().count()
+    fn inverse_count(&self) -> usize {
+        self.block_inverses.iter().flatten().count()
     }
 
     fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()> {
-        self.solvers[shape_index(shape)] = Some(boxed(Solver::new(shape, inverse)?, "a block inverse")?);
-        self.make_scratch()
+        self.block_inverses[shape_index(shape)] = Some(boxed(BlockInverse::new(shape, inverse)?, "a block inverse")?);
+        self.allocate_scratch()
     }
 
     fn set_patches(&mut self, blocks: Blocks) -> Result<()> {
@@ -102,8 +102,10 @@ impl SmootherBackend for Cpu {
         let planes = planes_before[list.patches.len()];
         // The arrays of the previous patches are reused if they are large enough. `prepare` checks the length of the
         // second array, `GhostBuffers::new` that of the ghost buffers.
-        let (squares, other, ghost_buffers, scratch) = match self.data.take() {
-            Some(old) => (Some(old.squares).filter(|s| s.rows() >= planes), old.other, old.ghost_buffers, old.scratch),
+        let (squares, second_array, ghost_buffers, scratch) = match self.data.take() {
+            Some(old) => {
+                (Some(old.squares).filter(|s| s.rows() >= planes), old.second_array, old.ghost_buffers, old.scratch)
+            }
             None => (None, None, None, Vec::new()),
         };
         // Without previous ghost buffers, `prepare` allocates them if the method needs them.
@@ -113,44 +115,44 @@ impl SmootherBackend for Cpu {
         };
         let squares = match squares {
             Some(squares) => squares,
-            None => Partials::once(planes, 1)?,
+            None => Partials::single_buffered(planes, 1)?,
         };
-        let other = other.map(|(values, _)| (values, Vec::new()));
+        let second_array = second_array.map(|(values, _)| (values, Vec::new()));
         let (stop, bad) = (AtomicBool::new(false), Mutex::new(None));
         let operator = Operator::new(&blocks.stencil)?;
         let none = |count: usize| collected((0..count).map(|_| AtomicUsize::new(0)), PATCHES);
-        let (claimed, all_claimed) = (none(list.patches.len())?, none(members)?);
+        let (claimed_in_sweep, all_claimed_in_sweep) = (none(list.patches.len())?, none(members)?);
         self.data = Some(Data {
             blocks,
             operator,
-            other,
+            second_array,
             ghost_buffers,
-            claimed,
-            all_claimed,
-            sweeps: 0,
+            claimed_in_sweep,
+            all_claimed_in_sweep,
+            requested_sweeps: 0,
             squares,
             planes_before,
             scratch,
             stop,
             bad,
         });
-        self.make_scratch()
+        self.allocate_scratch()
     }
 
     fn prepare(&mut self, work: &Work) -> Result<()> {
         let Some(data) = &mut self.data else { return Ok(()) };
         let list = &data.blocks.list;
-        let coloured = work.method == Method::Coloured && colours(&data.blocks.stencil) == 2;
+        let coloured = work.method == Method::Coloured && colour_count(&data.blocks.stencil) == 2;
         if coloured && data.ghost_buffers.is_none() && !list.copies.is_empty() {
             data.ghost_buffers = Some(GhostBuffers::new(list, None)?);
         }
         let patches = &list.patches;
-        if work.method != Method::Jacobi || data.other.as_ref().is_some_and(|o| !o.1.is_empty()) {
+        if work.method != Method::Jacobi || data.second_array.as_ref().is_some_and(|o| !o.1.is_empty()) {
             return Ok(());
         }
-        let len: usize = patches.iter().map(Patch::ghosted).sum();
+        let len: usize = patches.iter().map(Patch::ghosted_cells).sum();
         // An array that is too short is freed before the new one is allocated.
-        let values = match data.other.take().filter(|(values, _)| values.len() >= len) {
+        let values = match data.second_array.take().filter(|(values, _)| values.len() >= len) {
             Some((values, _)) => values,
             None => Shared::zeroed(len)?,
         };
@@ -159,10 +161,10 @@ impl SmootherBackend for Cpu {
         reserve(&mut pointers, patches.len(), PATCHES)?;
         for patch in patches {
             // SAFETY: start + ghosted() <= len, the length of the array. Only the pointer of the slice is stored.
-            pointers.push(unsafe { values.slice_mut(start, patch.ghosted()) }.as_mut_ptr());
-            start += patch.ghosted();
+            pointers.push(unsafe { values.slice_mut(start, patch.ghosted_cells()) }.as_mut_ptr());
+            start += patch.ghosted_cells();
         }
-        data.other = Some((values, pointers));
+        data.second_array = Some((values, pointers));
         Ok(())
     }
 
@@ -176,33 +178,34 @@ impl SmootherBackend for Cpu {
         callbacks: &mut dyn Callbacks,
         work: &Work,
         program: SmootherProgram,
-    ) -> Result<Swept> {
+    ) -> Result<SweepResult> {
         let (Some(data), Some(team)) = (&mut self.data, &mut self.team) else {
             return Err(Error::Internal("there are no patches".to_owned()));
         };
         *data.bad.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
-        let sweeps_before = data.sweeps;
-        data.sweeps += work.sweeps;
-        let other = data.other.as_ref().map_or(&[][..], |o| &o.1[..]);
-        let (fills, watched) = (callbacks.fills(), callbacks.watched());
+        let sweeps_before = data.requested_sweeps;
+        data.requested_sweeps += work.sweeps;
+        let second_array = data.second_array.as_ref().map_or(&[][..], |o| &o.1[..]);
+        let (has_ghost_fill, watched) = (callbacks.has_ghost_fill(), callbacks.watched());
         // Ghost cells are exchanged within the sweeps if the method has two colours, no callback accesses ghost cells
         // between sweeps, no inverse is dense (no scratch arrays), and sweeps with both cuts are fused.
         let all_fused = || {
             let fused = |cut| fused_grain(&data.blocks.list.patches, cut, work.parallel, team.members()).is_some();
             data.scratch.is_empty() && work.cuts.iter().all(fused)
         };
-        let coloured = work.method == Method::Coloured && colours(&data.blocks.stencil) == 2;
-        let in_passing = coloured && work.sweeps > 0 && !fills && !watched && all_fused();
-        let ghost_buffers = data.ghost_buffers.as_ref().filter(|ghost_buffers| in_passing && ghost_buffers.is_usable());
+        let coloured = work.method == Method::Coloured && colour_count(&data.blocks.stencil) == 2;
+        let within_sweeps = coloured && work.sweeps > 0 && !has_ghost_fill && !watched && all_fused();
+        let ghost_buffers =
+            data.ghost_buffers.as_ref().filter(|ghost_buffers| within_sweeps && ghost_buffers.is_usable());
         let call = Call {
             data,
-            solvers: &self.solvers,
+            block_inverses: &self.block_inverses,
             arrays: arrays.pointers(),
-            other,
+            second_array,
             work,
             ghost_buffers,
             sweeps_before,
-            fills,
+            has_ghost_fill,
             watched,
         };
         team.run(
@@ -216,16 +219,16 @@ impl SmootherBackend for Cpu {
 
 impl Engine for Cpu {
     fn bytes(&self) -> [usize; 2] {
-        let solvers: usize = self.solvers.iter().flatten().map(|s| s.bytes()).sum();
+        let block_inverses: usize = self.block_inverses.iter().flatten().map(|s| s.bytes()).sum();
         let of_data = |d: &Data| {
             d.blocks.list.bytes()
                 + d.squares.bytes()
-                + size_of_val(&d.claimed[..])
-                + d.other.as_ref().map_or(0, |o| o.0.bytes())
+                + size_of_val(&d.claimed_in_sweep[..])
+                + d.second_array.as_ref().map_or(0, |o| o.0.bytes())
                 + d.ghost_buffers.as_ref().map_or(0, GhostBuffers::bytes)
                 + d.scratch.iter().map(Shared::bytes).sum::<usize>()
         };
-        [solvers + self.data.as_ref().map_or(0, of_data), 0]
+        [block_inverses + self.data.as_ref().map_or(0, of_data), 0]
     }
 
     fn threads(&self) -> usize {

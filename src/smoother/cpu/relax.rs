@@ -1,15 +1,16 @@
 //! Entry points of the block kernels, compiled for each instruction set.
 
-use super::dense::relax_dense_text;
-use super::kernels::{Operator, Solver, Task, residual};
-use super::transforms::relax_text;
+use super::dense::relax_dense_generic;
+use super::kernels::{BlockInverse, Operator, Task, residual};
+use super::transforms::relax_generic;
 use crate::base::isa::{Isa, isa};
 use crate::base::lanes::{Lanes, Portable};
 
 /// Compiles a function that is generic over `Lanes` once per instruction set, and defines a function that calls the
 /// variant for this CPU.
 macro_rules! for_each_lanes {
-    ($($(#[$doc:meta])* unsafe fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? = $text:ident;)*) => {$(
+    ($($(#[$doc:meta])* unsafe fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?
+        = $generic:ident;)*) => {$(
         $(#[$doc])*
         pub unsafe fn $name($($argument: $type),*) $(-> $result)? {
             #[cfg(target_arch = "x86_64")]
@@ -18,12 +19,12 @@ macro_rules! for_each_lanes {
                 #[target_feature(enable = "avx512f,avx512vl,avx512dq")]
                 unsafe fn avx512($($argument: $type),*) $(-> $result)? {
                     // SAFETY: the conditions are those of the enclosing function.
-                    unsafe { $text::<Avx512>($($argument),*) }
+                    unsafe { $generic::<Avx512>($($argument),*) }
                 }
                 #[target_feature(enable = "avx2")]
                 unsafe fn avx2($($argument: $type),*) $(-> $result)? {
                     // SAFETY: the conditions are those of the enclosing function.
-                    unsafe { $text::<Avx2>($($argument),*) }
+                    unsafe { $generic::<Avx2>($($argument),*) }
                 }
                 match isa() {
                     // SAFETY: the conditions are those of the enclosing function; `isa` returns only instruction sets
@@ -35,7 +36,7 @@ macro_rules! for_each_lanes {
                 }
             }
             // SAFETY: the conditions are those of the enclosing function.
-            unsafe { $text::<Portable>($($argument),*) }
+            unsafe { $generic::<Portable>($($argument),*) }
         }
     )*};
 }
@@ -46,16 +47,18 @@ for_each_lanes! {
     /// # Safety
     /// The cells of the task's blocks may be read in u and f and written in out. The layer of cells around the blocks,
     /// and the cells between two blocks of the task, may be read in u.
-    unsafe fn relax(task: &Task, solver: &Solver, a: &Operator) = relax_text;
+    unsafe fn relax(task: &Task, block_inverse: &BlockInverse, a: &Operator) = relax_generic;
 
-    /// Relaxes at most `BATCH` tasks of one block each with the dense inverse. `alone` selects a matrix-vector product
-    /// for exactly one task. Its order of summation differs from that of the batch. A method therefore passes the same
-    /// value of `alone` in every call.
+    /// Relaxes at most `BATCH_BLOCKS` tasks of one block each with the dense inverse. `one_by_one` selects a
+    /// matrix-vector product for exactly one task. Its order of summation differs from that of the batch. A method
+    /// therefore passes the same value of `one_by_one` in every call.
     ///
     /// # Safety
     /// The conditions of `relax` hold for each task, and no task writes a cell that another task reads.
-    unsafe fn relax_dense(tasks: &[Task], solver: &Solver, a: &Operator, scratch: &mut [f64], alone: bool)
-        = relax_dense_text;
+    unsafe fn relax_dense(
+        tasks: &[Task], block_inverse: &BlockInverse, a: &Operator, scratch: &mut [f64], one_by_one: bool
+    )
+        = relax_dense_generic;
 
     /// Computes f - A u on a row of n cells, the first of which is at u and f, and stores it in r unless r is null.
     /// Returns the sum of (scale r_i)^2, summed in a fixed order.
@@ -64,11 +67,11 @@ for_each_lanes! {
     /// n values of f, and n cells of u with the layer around them, may be read. r is null, or n values may be written.
     unsafe fn residual_row(
         u: *const f64, f: *const f64, r: *mut f64, n: usize, strides: (usize, usize), a: &Operator, scale: f64
-    ) -> f64 = residual_row_text;
+    ) -> f64 = residual_row_generic;
 }
 
 #[inline(always)]
-unsafe fn residual_row_text<V: Lanes>(
+unsafe fn residual_row_generic<V: Lanes>(
     u: *const f64,
     f: *const f64,
     r: *mut f64,

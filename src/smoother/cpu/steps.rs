@@ -1,11 +1,11 @@
 //! Implementation of the smoother steps for one thread of the team.
 
 use super::relax::residual_row;
-use super::rows::{Fetch, RowParameters, Which};
+use super::rows::{BlockSelection, PrefetchSelection, RowParameters};
 use crate::base::reduce as sums;
-use crate::smoother::cpu::thread::{CallThread, Grain, fused_grain, rows};
+use crate::smoother::cpu::thread::{CallThread, Grain, fused_grain, row_counts};
 use crate::smoother::patches::Cut;
-use crate::smoother::steps::{BadCell, Parallel, SmootherSteps, colours};
+use crate::smoother::steps::{BadCell, Parallel, SmootherSteps, colour_count};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
@@ -14,13 +14,13 @@ impl SmootherSteps for CallThread<'_, '_> {
         let whole = Cut::new([8; 3]);
         let arrays = &self.call.arrays;
         let mut found: Option<BadCell> = None;
-        for (p, part) in self.parts(&whole, self.me.index, Grain::Slab) {
+        for (p, part) in self.rows_of_part(&whole, self.me.index, Grain::Slab) {
             let patch = &self.patches()[p];
             let [nx, ny, nz] = patch.size;
             let (row, plane) = patch.strides();
-            let in_slab = rows(&whole, patch).1;
+            let in_slab = row_counts(&whole, patch).1;
             let slab = |r: usize| {
-                if r == rows(&whole, patch).0 { nz } else { whole.segment(patch, 2, r / in_slab).start }
+                if r == row_counts(&whole, patch).0 { nz } else { whole.segment(patch, 2, r / in_slab).start }
             };
             for k in slab(part.start)..slab(part.end) {
                 for j in 0..ny {
@@ -31,11 +31,14 @@ impl SmootherSteps for CallThread<'_, '_> {
                         (std::slice::from_raw_parts(u.cast_const(), nx), std::slice::from_raw_parts(f, nx))
                     };
                     for (name, values) in [("u", u), ("f", f)] {
-                        if finite_row(values) {
+                        if is_finite_row(values) {
                             continue;
                         }
                         if let Some(i) = values.iter().position(|v| !v.is_finite()) {
-                            earlier(&mut found, BadCell { name, value: values[i], patch: p, cell: [i, j, k] });
+                            replace_if_earlier(
+                                &mut found,
+                                BadCell { name, value: values[i], patch: p, cell: [i, j, k] },
+                            );
                         }
                     }
                 }
@@ -43,7 +46,7 @@ impl SmootherSteps for CallThread<'_, '_> {
         }
         let lock = || self.call.data.bad.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bad) = found {
-            earlier(&mut lock(), bad);
+            replace_if_earlier(&mut lock(), bad);
         }
         self.me.barrier();
         *lock()
@@ -54,7 +57,7 @@ impl SmootherSteps for CallThread<'_, '_> {
         if list.copies.is_empty() {
             return;
         }
-        let u = self.current();
+        let u = self.current_arrays();
         if let Some(ghost_buffers) = self.call.ghost_buffers {
             // Each sweep fills its ghost cells from a buffer. The buffer of the first sweep is written here, that of
             // every later sweep by the sweep before it.
@@ -86,48 +89,71 @@ impl SmootherSteps for CallThread<'_, '_> {
     }
 
     fn fill(&mut self, sweep: i32) -> bool {
-        if !self.call.fills {
+        if !self.call.has_ghost_fill {
             return false;
         }
-        let u = self.current();
+        let u = self.current_arrays();
         self.call_on_first_thread(|callbacks| callbacks.fill(sweep, u))
     }
 
-    fn colours(&self) -> usize {
-        colours(&self.call.data.blocks.stencil)
+    fn colour_count(&self) -> usize {
+        colour_count(&self.call.data.blocks.stencil)
     }
 
-    fn jacobi(&mut self, cut: &Cut, omega: f64) {
-        let (from, to) =
-            if self.flipped { (self.call.other, self.call.arrays.u) } else { (self.call.arrays.u, self.call.other) };
+    fn sweep_jacobi(&mut self, cut: &Cut, omega: f64) {
+        let (from, to) = if self.flipped {
+            (self.call.second_array, self.call.arrays.u)
+        } else {
+            (self.call.arrays.u, self.call.second_array)
+        };
         for p in self.me.share(self.patches().len()) {
             self.copy_ghosts(p, from[p], to[p]);
         }
-        let parameters = RowParameters { from, to, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next };
+        let parameters =
+            RowParameters { from, to, cut, omega, in_order: false, reverse: false, prefetch: PrefetchSelection::Next };
         // SAFETY: blocks are read from one array and written to the other, and each row is relaxed by one thread.
-        self.share_rows(cut, |member, p, row| unsafe { member.row(parameters, p, row, Which::All) });
+        self.for_each_own_row(cut, |member, p, row| unsafe {
+            member.relax_row(parameters, p, row, BlockSelection::All)
+        });
         self.flipped = !self.flipped;
     }
 
-    fn colour(&mut self, cut: &Cut, omega: f64, colour: usize) {
-        let u = self.current();
-        let parameters =
-            RowParameters { from: u, to: u, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next };
+    fn relax_colour(&mut self, cut: &Cut, omega: f64, colour: usize) {
+        let u = self.current_arrays();
+        let parameters = RowParameters {
+            from: u,
+            to: u,
+            cut,
+            omega,
+            in_order: false,
+            reverse: false,
+            prefetch: PrefetchSelection::Next,
+        };
         // SAFETY: blocks of one colour are not adjacent, and each row is relaxed by one thread.
-        self.share_rows(cut, |member, p, row| unsafe { member.row(parameters, p, row, Which::Colour(colour)) });
+        self.for_each_own_row(cut, |member, p, row| unsafe {
+            member.relax_row(parameters, p, row, BlockSelection::Colour(colour))
+        });
     }
 
-    fn all_colours(&mut self, cut: &Cut, omega: f64, reverse: bool) {
+    fn relax_all_colours(&mut self, cut: &Cut, omega: f64, reverse: bool) {
         let me = self.me;
         let Some(grain) = fused_grain(self.patches(), cut, self.call.work.parallel, me.members) else {
-            for c in 0..self.colours() {
-                self.colour(cut, omega, if reverse { self.colours() - 1 - c } else { c });
+            for c in 0..self.colour_count() {
+                self.relax_colour(cut, omega, if reverse { self.colour_count() - 1 - c } else { c });
             }
             return;
         };
         let parameters = {
-            let u = self.current();
-            RowParameters { from: u, to: u, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next }
+            let u = self.current_arrays();
+            RowParameters {
+                from: u,
+                to: u,
+                cut,
+                omega,
+                in_order: false,
+                reverse: false,
+                prefetch: PrefetchSelection::Next,
+            }
         };
         for seams in [false, true] {
             // Cores differ in speed. A thread that has finished its part therefore relaxes whole patches of other parts
@@ -137,16 +163,16 @@ impl SmootherSteps for CallThread<'_, '_> {
                 let of = (me.index + owner) % me.members;
                 // This thread skips a part in which another thread has already found no unclaimed patch. Otherwise each
                 // thread would scan thousands of patches.
-                let all_claimed = &self.call.data.all_claimed[of];
-                if owner > 0 && all_claimed.load(Ordering::Relaxed) == self.sweep_number() {
+                let all_claimed_in_sweep = &self.call.data.all_claimed_in_sweep[of];
+                if owner > 0 && all_claimed_in_sweep.load(Ordering::Relaxed) == self.sweep_number() {
                     continue;
                 }
-                let begin = self.boundary(cut, of, me.members, grain);
-                let end = self.boundary(cut, of + 1, me.members, grain);
+                let begin = self.start_of_part(cut, of, me.members, grain);
+                let end = self.start_of_part(cut, of + 1, me.members, grain);
                 let patches = begin.patch..self.patches().len().min(end.patch + 1);
                 for step in 0..patches.len() {
                     let p = if owner == 0 { patches.start + step } else { patches.end - 1 - step };
-                    let (all, in_slab) = rows(cut, &self.patches()[p]);
+                    let (all, in_slab) = row_counts(cut, &self.patches()[p]);
                     let slabs = all / in_slab;
                     let first = if p == begin.patch { begin.row / in_slab } else { 0 };
                     let last = if p == end.patch { end.row / in_slab } else { slabs };
@@ -164,14 +190,14 @@ impl SmootherSteps for CallThread<'_, '_> {
                         // here. A whole patch is claimed by one thread. In a patch that several threads share, slabs
                         // next to another thread's slabs are relaxed only with the first stage before the barrier. The
                         // first stages of different threads are independent.
-                        unsafe { self.fused(parameters, p, first..last, low..high, reverse) };
+                        unsafe { self.relax_slabs_fused(parameters, p, first..last, low..high, reverse) };
                         continue;
                     }
                     let [_, two] = self.stages(reverse);
                     for kb in (first..last).filter(|kb| !(low..high).contains(kb)) {
                         // SAFETY: all first stages are complete, and blocks of second stages in different parts are not
                         // adjacent.
-                        unsafe { self.slab(parameters, p, kb, two.clone(), reverse) };
+                        unsafe { self.relax_slab(parameters, p, kb, two.clone(), reverse) };
                         for jb in 0..in_slab {
                             // SAFETY: this thread owns the row, and its values are final.
                             unsafe { self.store_for_next_sweep(cut, p, kb * in_slab + jb) };
@@ -179,7 +205,7 @@ impl SmootherSteps for CallThread<'_, '_> {
                     }
                 }
                 if !seams {
-                    all_claimed.store(self.sweep_number(), Ordering::Relaxed);
+                    all_claimed_in_sweep.store(self.sweep_number(), Ordering::Relaxed);
                 }
             }
             me.barrier();
@@ -187,8 +213,8 @@ impl SmootherSteps for CallThread<'_, '_> {
         self.sweeps += 1;
     }
 
-    fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool) {
-        let u = self.current();
+    fn sweep_chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool) {
+        let u = self.current_arrays();
         let parameters = RowParameters {
             from: u,
             to: u,
@@ -196,27 +222,29 @@ impl SmootherSteps for CallThread<'_, '_> {
             omega,
             in_order: true,
             reverse,
-            fetch: if reverse { Fetch::Nothing } else { Fetch::Next },
+            prefetch: if reverse { PrefetchSelection::Nothing } else { PrefetchSelection::Next },
         };
         if self.call.work.parallel == Parallel::Patches {
-            for (p, part) in self.parts(cut, self.me.index, Grain::Patch) {
+            for (p, part) in self.rows_of_part(cut, self.me.index, Grain::Patch) {
                 let n = part.end;
                 for row in part {
                     // SAFETY: with `parallel=patch`, this thread owns the whole patch.
-                    unsafe { self.row(parameters, p, if reverse { n - 1 - row } else { row }, Which::All) };
+                    unsafe {
+                        self.relax_row(parameters, p, if reverse { n - 1 - row } else { row }, BlockSelection::All)
+                    };
                 }
             }
             self.me.barrier();
             return;
         }
-        self.share_rows(cut, |member, p, row| {
-            let n = rows(cut, &member.patches()[p]).0;
-            member.row_asynchronously(parameters, p, if reverse { n - 1 - row } else { row });
+        self.for_each_own_row(cut, |member, p, row| {
+            let n = row_counts(cut, &member.patches()[p]).0;
+            member.relax_row_asynchronously(parameters, p, if reverse { n - 1 - row } else { row });
         });
     }
 
     fn residual_norm(&mut self, scale: f64) -> f64 {
-        let (data, arrays, u) = (self.call.data, &self.call.arrays, self.current());
+        let (data, arrays, u) = (self.call.data, &self.call.arrays, self.current_arrays());
         let planes = data.planes_before[self.patches().len()];
         let squares = data.squares.reduce(0, planes);
         for at in self.me.share(planes) {
@@ -261,7 +289,7 @@ impl SmootherSteps for CallThread<'_, '_> {
             let mine = self.me.share(patch.size[2] + 2);
             // SAFETY: the planes belong to two arrays of the same shape, and each plane is written by one thread.
             unsafe {
-                let (from, to) = (self.call.other[p].add(mine.start * plane), self.call.arrays.u[p]);
+                let (from, to) = (self.call.second_array[p].add(mine.start * plane), self.call.arrays.u[p]);
                 std::ptr::copy_nonoverlapping(from.cast_const(), to.add(mine.start * plane), mine.len() * plane);
             }
         }
@@ -270,12 +298,12 @@ impl SmootherSteps for CallThread<'_, '_> {
 }
 
 /// Returns whether all values are finite. If a value is NaN or infinite, so is the result of `max_abs`.
-fn finite_row(values: &[f64]) -> bool {
+fn is_finite_row(values: &[f64]) -> bool {
     sums::max_abs(values).is_finite()
 }
 
 /// Replaces `found` by `bad` if `bad` precedes it. The order is by patch, then by array (u, then f), then by cell.
-fn earlier(found: &mut Option<BadCell>, bad: BadCell) {
+fn replace_if_earlier(found: &mut Option<BadCell>, bad: BadCell) {
     let key = |b: &BadCell| (b.patch, b.name == "f", b.cell[2], b.cell[1], b.cell[0]);
     if found.as_ref().is_none_or(|f| key(&bad) < key(f)) {
         *found = Some(bad);

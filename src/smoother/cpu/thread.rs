@@ -1,7 +1,7 @@
 //! Data shared by the threads of a team, and one thread's view of a call, with its part of the work list.
 
 use super::exchange::GhostBuffers;
-use super::kernels::{Ahead, BATCH, Operator, Solver, Task};
+use super::kernels::{BATCH_BLOCKS, BlockInverse, Operator, Prefetch, Task};
 use crate::base::reduce::Partials;
 use crate::base::shared::Shared;
 use crate::base::team::Me;
@@ -21,17 +21,17 @@ pub struct Data {
     pub blocks: Blocks,
     pub operator: Operator,
     /// Second array of block Jacobi, with one pointer per patch; the patches are stored one after the other.
-    pub other: Option<(Shared, Vec<*mut f64>)>,
+    pub second_array: Option<(Shared, Vec<*mut f64>)>,
     /// Buffers for the exchange of ghost cells within fused coloured sweeps.
     pub ghost_buffers: Option<GhostBuffers>,
     /// For each patch, the number of the last fused coloured sweep in which a thread claimed it. Sweeps are numbered
     /// from 1 over all calls.
-    pub claimed: Vec<AtomicUsize>,
+    pub claimed_in_sweep: Vec<AtomicUsize>,
     /// For each thread, the number of the last fused sweep in which all whole patches of its part were found to be
     /// claimed.
-    pub all_claimed: Vec<AtomicUsize>,
+    pub all_claimed_in_sweep: Vec<AtomicUsize>,
     /// Number of sweeps that all calls on these patches have requested.
-    pub sweeps: usize,
+    pub requested_sweeps: usize,
     /// Sums of squares of the residual, one per plane of cells.
     pub squares: Partials,
     /// For each patch, the number of planes of cells in all patches before it. The last entry is the total number.
@@ -42,22 +42,22 @@ pub struct Data {
     pub bad: Mutex<Option<BadCell>>,
 }
 
-// SAFETY: the raw pointers point into `other`, an array that `Data` owns. The safety comments of `CallThread` state
-// which thread accesses which values between two barriers.
+// SAFETY: the raw pointers point into `second_array`, an array that `Data` owns. The safety comments of `CallThread`
+// state which thread accesses which values between two barriers.
 unsafe impl Sync for Data {}
 
 /// Data of one call that all threads read.
 pub struct Call<'a> {
     pub data: &'a Data,
-    pub solvers: &'a [Option<Box<Solver>>],
+    pub block_inverses: &'a [Option<Box<BlockInverse>>],
     pub arrays: Pointers<'a>,
-    pub other: &'a [*mut f64],
+    pub second_array: &'a [*mut f64],
     pub work: &'a Work,
     /// `Some` if ghost cells are exchanged within the sweeps.
     pub ghost_buffers: Option<&'a GhostBuffers>,
     /// Number of sweeps of the previous calls on these patches.
     pub sweeps_before: usize,
-    pub fills: bool,
+    pub has_ghost_fill: bool,
     pub watched: bool,
 }
 
@@ -79,17 +79,17 @@ pub struct CallThread<'a, 'w> {
 
 /// Blocks of one shape that wait for a product with the dense inverse.
 pub struct Batch {
-    pub tasks: [Task; BATCH],
+    pub tasks: [Task; BATCH_BLOCKS],
     pub count: usize,
     pub shape: Shape,
     /// Whether the batch is processed after every block, because the method relaxes the blocks one after the other.
-    pub alone: bool,
+    pub one_by_one: bool,
 }
 
 /// A row of blocks in the work list. `row` is kb * (rows of blocks per slab) + jb, where jb and kb are the indices of
 /// the row of blocks in y and z, counted from the first block of the patch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct RowPosition {
     pub patch: usize,
     pub row: usize,
 }
@@ -114,7 +114,7 @@ impl<'a, 'w> CallThread<'a, 'w> {
             blocks: 1,
             pitch: 0,
             omega: 0.0,
-            ahead: Ahead::NOTHING,
+            prefetch: Prefetch::NOTHING,
         };
         Self {
             call,
@@ -122,7 +122,7 @@ impl<'a, 'w> CallThread<'a, 'w> {
             callbacks,
             flipped: false,
             sweeps: 0,
-            batch: Batch { tasks: [none; BATCH], count: 0, shape: [0; 3], alone: false },
+            batch: Batch { tasks: [none; BATCH_BLOCKS], count: 0, shape: [0; 3], one_by_one: false },
         }
     }
 
@@ -130,57 +130,62 @@ impl<'a, 'w> CallThread<'a, 'w> {
         &self.call.data.blocks.list.patches
     }
 
-    pub fn current(&self) -> &'a [*mut f64] {
-        if self.flipped { self.call.other } else { self.call.arrays.u }
+    pub fn current_arrays(&self) -> &'a [*mut f64] {
+        if self.flipped { self.call.second_array } else { self.call.arrays.u }
     }
 
     /// Divides the work list into `parts` parts with about the same number of cells. Returns the first row of blocks of
     /// part `part`, or the end of the list if `part` equals `parts`.
-    pub fn boundary(&self, cut: &Cut, part: usize, parts: usize, grain: Grain) -> Place {
+    pub fn start_of_part(&self, cut: &Cut, part: usize, parts: usize, grain: Grain) -> RowPosition {
         let list = &self.call.data.blocks.list;
-        let end = Place { patch: list.patches.len(), row: 0 };
+        let end = RowPosition { patch: list.patches.len(), row: 0 };
         let target = (list.cells() as u128 * part as u128 / parts as u128) as usize;
         if part >= parts || target >= list.cells() {
             return end;
         }
         let patch = list.cells_before.partition_point(|&c| c <= target) - 1;
         let (inside, cells) = (target - list.cells_before[patch], list.patches[patch].cells());
-        let (rows, row_of_slab) = rows(cut, &list.patches[patch]);
+        let (rows, row_of_slab) = row_counts(cut, &list.patches[patch]);
         let row = (inside as u128 * rows as u128 / cells as u128) as usize;
         match grain {
-            Grain::Row => Place { patch, row },
-            Grain::Slab => Place { patch, row: row - row % row_of_slab },
-            Grain::Patch => Place { patch: patch + usize::from(2 * inside >= cells), row: 0 },
+            Grain::Row => RowPosition { patch, row },
+            Grain::Slab => RowPosition { patch, row: row - row % row_of_slab },
+            Grain::Patch => RowPosition { patch: patch + usize::from(2 * inside >= cells), row: 0 },
         }
     }
 
     /// Returns the patches of part `part` of the work list, and the rows of blocks of each patch that belong to the
     /// part.
-    pub fn parts(&self, cut: &Cut, part: usize, grain: Grain) -> impl Iterator<Item = (usize, Range<usize>)> + use<'a> {
+    pub fn rows_of_part(
+        &self,
+        cut: &Cut,
+        part: usize,
+        grain: Grain,
+    ) -> impl Iterator<Item = (usize, Range<usize>)> + use<'a> {
         let (patches, cut) = (self.patches(), *cut);
-        let [begin, end] = [part, part + 1].map(|part| self.boundary(&cut, part, self.me.members, grain));
+        let [begin, end] = [part, part + 1].map(|part| self.start_of_part(&cut, part, self.me.members, grain));
         (begin.patch..patches.len().min(end.patch + 1)).filter_map(move |patch| {
             let first = if patch == begin.patch { begin.row } else { 0 };
-            let last = if patch == end.patch { end.row } else { rows(&cut, &patches[patch]).0 };
+            let last = if patch == end.patch { end.row } else { row_counts(&cut, &patches[patch]).0 };
             (first < last).then_some((patch, first..last))
         })
     }
 
     /// Calls `f` with the patch and the number of each row of blocks of this thread. The option `parallel` determines
     /// the division among the threads. Relaxes the blocks that `f` adds to the batch, and ends with a barrier.
-    pub fn share_rows(&mut self, cut: &Cut, mut f: impl FnMut(&mut Self, usize, usize)) {
+    pub fn for_each_own_row(&mut self, cut: &Cut, mut f: impl FnMut(&mut Self, usize, usize)) {
         let (me, count) = (self.me, self.patches().len());
         match self.call.work.parallel {
             Parallel::Flat | Parallel::Patches => {
                 let grain = if self.call.work.parallel == Parallel::Flat { Grain::Row } else { Grain::Patch };
-                for (patch, part) in self.parts(cut, me.index, grain) {
+                for (patch, part) in self.rows_of_part(cut, me.index, grain) {
                     part.for_each(|row| f(self, patch, row));
                 }
                 self.flush();
             }
             Parallel::Blocks => {
                 for patch in 0..count {
-                    for row in me.share(rows(cut, &self.patches()[patch]).0) {
+                    for row in me.share(row_counts(cut, &self.patches()[patch]).0) {
                         f(self, patch, row);
                     }
                     self.flush();
@@ -193,13 +198,13 @@ impl<'a, 'w> CallThread<'a, 'w> {
                 // First thread of a group: the smallest index with index * groups / members = group.
                 let first_of = |g: usize| (g * me.members).div_ceil(groups);
                 let (rank, members) = (me.index - first_of(group), first_of(group + 1) - first_of(group));
-                let start_of = |g: usize| self.boundary(cut, g, groups, Grain::Patch).patch;
+                let start_of = |g: usize| self.start_of_part(cut, g, groups, Grain::Patch).patch;
                 let (begin, end) = (start_of(group), start_of(group + 1));
                 let rounds = (0..groups).map(|g| start_of(g + 1) - start_of(g)).max().unwrap_or(0);
                 for round in 0..rounds {
                     let patch = begin + round;
                     if patch < end {
-                        let n = rows(cut, &self.patches()[patch]).0;
+                        let n = row_counts(cut, &self.patches()[patch]).0;
                         for row in n * rank / members..n * (rank + 1) / members {
                             f(self, patch, row);
                         }
@@ -233,8 +238,8 @@ impl<'a, 'w> CallThread<'a, 'w> {
     /// Claims a whole patch for this thread in the current coloured sweep. Returns false if another thread claimed it.
     pub fn claim(&self, p: usize) -> bool {
         let sweep = self.sweep_number();
-        let claimed = &self.call.data.claimed[p];
-        claimed.load(Ordering::Relaxed) != sweep && claimed.swap(sweep, Ordering::Relaxed) != sweep
+        let claimed_in_sweep = &self.call.data.claimed_in_sweep[p];
+        claimed_in_sweep.load(Ordering::Relaxed) != sweep && claimed_in_sweep.swap(sweep, Ordering::Relaxed) != sweep
     }
 
     /// Copies the ghost layer of patch p from the current array to the other array.
@@ -265,7 +270,7 @@ pub fn fused_grain(patches: &[Patch], cut: &Cut, parallel: Parallel, members: us
     let enough = || {
         let mut slabs = 0;
         patches.iter().any(|p| {
-            slabs += cut.range(p, 2).1;
+            slabs += cut.block_range(p, 2).1;
             slabs >= SLABS_PER_THREAD * members
         })
     };
@@ -278,7 +283,7 @@ pub fn fused_grain(patches: &[Patch], cut: &Cut, parallel: Parallel, members: us
 
 /// Returns the number of rows of blocks of a patch, and of one of its slabs. A slab consists of the blocks of a patch
 /// that have the same index in z.
-pub fn rows(cut: &Cut, patch: &Patch) -> (usize, usize) {
-    let in_slab = cut.range(patch, 1).1;
-    (in_slab * cut.range(patch, 2).1, in_slab)
+pub fn row_counts(cut: &Cut, patch: &Patch) -> (usize, usize) {
+    let in_slab = cut.block_range(patch, 1).1;
+    (in_slab * cut.block_range(patch, 2).1, in_slab)
 }

@@ -3,7 +3,9 @@
 
 #![allow(clippy::needless_range_loop)] // index loops: closures would be compiled without the target features
 
-use super::kernels::{Form, Lines, Operator, Row, Solver, Task, is_cube, residual, tile_residual, tile_update};
+use super::kernels::{
+    BlockInverse, Form, Operator, Task, TileRow, TileRowLayout, is_cube, residual, tile_residual, tile_update,
+};
 use crate::base::lanes::Lanes;
 use crate::smoother::block_inverse::Shape;
 use std::mem::MaybeUninit;
@@ -13,15 +15,15 @@ use std::mem::MaybeUninit;
 /// # Safety
 /// The conditions of `relax::relax` hold.
 #[inline(always)]
-pub unsafe fn relax_text<V: Lanes>(task: &Task, solver: &Solver, a: &Operator) {
-    let Form::Diagonal { reciprocals, scalings } = &solver.form else { return };
+pub unsafe fn relax_generic<V: Lanes>(task: &Task, block_inverse: &BlockInverse, a: &Operator) {
+    let Form::SineTransforms { reciprocals, scalings } = &block_inverse.form else { return };
     let scalings = scalings.as_ref().map(|[before, after]| (&before[..], &after[..]));
-    if is_cube(solver.shape) {
+    if is_cube(block_inverse.shape) {
         // SAFETY: the caller guarantees the conditions of `relax::relax`.
         unsafe { relax_cube::<V>(task, reciprocals, scalings, a) };
     } else {
         // SAFETY: the caller guarantees the conditions of `relax::relax`.
-        unsafe { relax_any::<V>(task, solver.shape, reciprocals, scalings, a) };
+        unsafe { relax_any::<V>(task, block_inverse.shape, reciprocals, scalings, a) };
     }
 }
 
@@ -47,7 +49,7 @@ fn transform<V: Lanes, const B: usize>(v: &mut [V; B], sines: &[f64; 64]) {
 }
 
 /// Computes the sine transform of length 8, divided by s_3, in 28 operations. `sines` holds r_k = s_k / s_3 with s_k =
-/// sin(20 k degrees), and s_4 = s_1 + s_2. `Solver::new` compensates for the divisions.
+/// sin(20 k degrees), and s_4 = s_1 + s_2. `BlockInverse::new` compensates for the divisions.
 #[inline(always)]
 fn transform8<V: Lanes>(v: &mut [V; 8], sines: &[f64; 64]) {
     let (r1, r2, r4, minus_r4) = (V::splat(sines[0]), V::splat(sines[1]), V::splat(sines[3]), V::splat(-sines[3]));
@@ -70,7 +72,7 @@ fn transform8<V: Lanes>(v: &mut [V; 8], sines: &[f64; 64]) {
 /// Returns tile[start + q * stride] for q = 0 .. 7. `std::array::from_fn` is not used, because it could be compiled as
 /// a function without the target features.
 #[inline(always)]
-fn eight<V: Lanes>(tile: &[V], start: usize, stride: usize) -> [V; 8] {
+fn eight_rows<V: Lanes>(tile: &[V], start: usize, stride: usize) -> [V; 8] {
     let t = |q: usize| tile[start + q * stride];
     [t(0), t(1), t(2), t(3), t(4), t(5), t(6), t(7)]
 }
@@ -99,7 +101,7 @@ fn transform_lines<V: Lanes>(tile: &mut [V], start: usize, stride: usize, b: usi
         6 => line::<V, 6>(tile, start, stride, a),
         7 => line::<V, 7>(tile, start, stride, a),
         _ => {
-            let mut v = eight(tile, start, stride);
+            let mut v = eight_rows(tile, start, stride);
             transform8(&mut v, &a.sines[8]);
             for q in 0..8 {
                 tile[start + q * stride] = v[q];
@@ -114,7 +116,7 @@ fn transform_lines<V: Lanes>(tile: &mut [V], start: usize, stride: usize, b: usi
 /// # Safety
 /// The cells of the plane, and in u the cells around them, may be read.
 #[inline(always)]
-unsafe fn plane_right_side<V: Lanes>(
+unsafe fn plane_right_hand_side<V: Lanes>(
     u: *const f64,
     f: *const f64,
     k: usize,
@@ -123,7 +125,7 @@ unsafe fn plane_right_side<V: Lanes>(
     a: &Operator,
 ) -> [V; 8] {
     let mut rows = [V::splat(0.0); 8];
-    let Some([_, w, e, s, n, b, t]) = a.seven else {
+    let Some([_, w, e, s, n, b, t]) = a.negated_seven else {
         for j in 0..8 {
             // SAFETY: the caller guarantees that the cells of the plane and the layer around it may be read.
             rows[j] = unsafe { residual(u.add(j * strides.0), f.add(j * f_row), 8, strides, a) };
@@ -152,11 +154,11 @@ unsafe fn plane_right_side<V: Lanes>(
     rows
 }
 
-type Scalings<'a> = Option<(&'a [Row], &'a [Row])>;
+type Scalings<'a> = Option<(&'a [TileRow], &'a [TileRow])>;
 
 #[inline(always)]
-fn row<V: Lanes>(rows: &[Row], r: usize) -> V {
-    // SAFETY: a `Row` holds eight values.
+fn load_tile_row<V: Lanes>(rows: &[TileRow], r: usize) -> V {
+    // SAFETY: a `TileRow` holds eight values.
     unsafe { V::load(rows[r].0.as_ptr()) }
 }
 
@@ -165,7 +167,7 @@ fn row<V: Lanes>(rows: &[Row], r: usize) -> V {
 /// # Safety
 /// The rows have been written.
 #[inline(always)]
-unsafe fn read_rows<V: Lanes>(tile: *const Row, start: usize, stride: usize) -> [V; 8] {
+unsafe fn read_rows<V: Lanes>(tile: *const TileRow, start: usize, stride: usize) -> [V; 8] {
     let mut rows = [V::splat(0.0); 8];
     for q in 0..8 {
         // SAFETY: the caller guarantees that the rows have been written.
@@ -179,7 +181,7 @@ unsafe fn read_rows<V: Lanes>(tile: *const Row, start: usize, stride: usize) -> 
 /// # Safety
 /// The tile has these rows.
 #[inline(always)]
-unsafe fn write_rows<V: Lanes>(tile: *mut Row, start: usize, stride: usize, rows: [V; 8]) {
+unsafe fn write_rows<V: Lanes>(tile: *mut TileRow, start: usize, stride: usize, rows: [V; 8]) {
     for q in 0..8 {
         // SAFETY: the caller guarantees that the tile has these rows.
         unsafe { rows[q].store(tile.add(start + q * stride).cast()) };
@@ -197,20 +199,21 @@ unsafe fn write_rows<V: Lanes>(tile: *mut Row, start: usize, stride: usize, rows
 /// # Safety
 /// The conditions of `relax::relax` hold.
 #[inline(always)]
-unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[Row], scalings: Scalings, a: &Operator) {
-    let mut tile = MaybeUninit::<[Row; 64]>::uninit();
-    let tile: *mut Row = tile.as_mut_ptr().cast();
+unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[TileRow], scalings: Scalings, a: &Operator) {
+    let mut tile = MaybeUninit::<[TileRow; 64]>::uninit();
+    let tile: *mut TileRow = tile.as_mut_ptr().cast();
     let ((u_row, u_plane), (f_row, f_plane)) = (task.strides, task.f_strides);
     let reciprocals = &reciprocals[..64];
     let sines = &a.sines[8];
     for k in 0..8 {
-        task.ahead.fetch::<V>(8, k / 4, k % 4);
+        task.prefetch.issue::<V>(8, k / 4, k % 4);
         // SAFETY: the caller guarantees access to the cells (0, 0 .. 7, k) and to the cells around them.
-        let mut rows: [V; 8] =
-            unsafe { plane_right_side(task.u.add(k * u_plane), task.f.add(k * f_plane), k, task.strides, f_row, a) };
+        let mut rows: [V; 8] = unsafe {
+            plane_right_hand_side(task.u.add(k * u_plane), task.f.add(k * f_plane), k, task.strides, f_row, a)
+        };
         if let Some((before, _)) = scalings {
             for j in 0..8 {
-                rows[j] = rows[j].mul(row(before, k * 8 + j));
+                rows[j] = rows[j].mul(load_tile_row(before, k * 8 + j));
             }
         }
         transform8(&mut rows, sines);
@@ -218,7 +221,7 @@ unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[Row], scalings: Scali
         unsafe { write_rows(tile, 8 * k, 1, rows) };
     }
     for k in 0..8 {
-        task.ahead.fetch::<V>(8, 2 + k / 4, k % 4);
+        task.prefetch.issue::<V>(8, 2 + k / 4, k % 4);
         // SAFETY: the loop above has written all rows.
         let mut rows: [V; 8] = unsafe { read_rows(tile, 8 * k, 1) };
         V::transpose(&mut rows);
@@ -227,21 +230,21 @@ unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[Row], scalings: Scali
         unsafe { write_rows(tile, 8 * k, 1, rows) };
     }
     for x in 0..8 {
-        task.ahead.fetch::<V>(8, 4 + x / 4, x % 4);
+        task.prefetch.issue::<V>(8, 4 + x / 4, x % 4);
         // SAFETY: the loop above has written all rows.
         let mut line: [V; 8] = unsafe { read_rows(tile, x, 8) };
         transform8(&mut line, sines);
         for k in 0..8 {
-            line[k] = line[k].mul(row(reciprocals, k * 8 + x));
+            line[k] = line[k].mul(load_tile_row(reciprocals, k * 8 + x));
         }
         transform8(&mut line, sines);
         // SAFETY: x + 8 q < 64, so these are rows of the tile.
         unsafe { write_rows(tile, x, 8, line) };
     }
-    let kept = if a.seven.is_some() { 1.0 - task.omega } else { 1.0 };
-    let (omega, kept_factor) = (V::splat(task.omega), V::splat(kept));
+    let factor_of_u = if a.negated_seven.is_some() { 1.0 - task.omega } else { 1.0 };
+    let (omega, factors_of_u) = (V::splat(task.omega), V::splat(factor_of_u));
     for k in 0..8 {
-        task.ahead.fetch::<V>(8, 6 + k / 4, k % 4);
+        task.prefetch.issue::<V>(8, 6 + k / 4, k % 4);
         // SAFETY: the loop above has written all rows.
         let mut rows: [V; 8] = unsafe { read_rows(tile, 8 * k, 1) };
         transform8(&mut rows, sines);
@@ -249,14 +252,14 @@ unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[Row], scalings: Scali
         transform8(&mut rows, sines);
         if let Some((_, after)) = scalings {
             for j in 0..8 {
-                rows[j] = rows[j].mul(row(after, k * 8 + j));
+                rows[j] = rows[j].mul(load_tile_row(after, k * 8 + j));
             }
         }
-        if kept != 0.0 {
+        if factor_of_u != 0.0 {
             for j in 0..8 {
                 // SAFETY: the caller guarantees access to the cells of the block.
                 let u: V = unsafe { V::load(task.u.add(k * u_plane + j * u_row)) };
-                rows[j] = omega.mul_add(rows[j], kept_factor.mul(u));
+                rows[j] = omega.mul_add(rows[j], factors_of_u.mul(u));
             }
         }
         for j in 0..8 {
@@ -268,18 +271,18 @@ unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[Row], scalings: Scali
 
 /// Transforms along x. Groups of eight rows are transposed, regardless of the plane to which a row belongs.
 #[inline(always)]
-fn along_x<V: Lanes>(tile: &mut [V; 64], blocks: usize, [bx, by, bz]: Shape, a: &Operator) {
+fn transform_along_x<V: Lanes>(tile: &mut [V; 64], blocks: usize, [bx, by, bz]: Shape, a: &Operator) {
     if bx == 1 {
         return;
     }
     for first in (0..by * bz).step_by(8) {
-        let mut turned = eight(tile, first, 1);
-        V::transpose(&mut turned);
+        let mut transposed = eight_rows(tile, first, 1);
+        V::transpose(&mut transposed);
         for block in 0..blocks {
-            transform_lines(&mut turned, block * bx, 1, bx, a);
+            transform_lines(&mut transposed, block * bx, 1, bx, a);
         }
-        V::transpose(&mut turned);
-        tile[first..first + 8].copy_from_slice(&turned);
+        V::transpose(&mut transposed);
+        tile[first..first + 8].copy_from_slice(&transposed);
     }
 }
 
@@ -288,39 +291,40 @@ fn along_x<V: Lanes>(tile: &mut [V; 64], blocks: usize, [bx, by, bz]: Shape, a: 
 /// # Safety
 /// The conditions of `relax::relax` hold.
 #[inline(always)]
-unsafe fn relax_any<V: Lanes>(task: &Task, shape: Shape, reciprocals: &[Row], scalings: Scalings, a: &Operator) {
+unsafe fn relax_any<V: Lanes>(task: &Task, shape: Shape, reciprocals: &[TileRow], scalings: Scalings, a: &Operator) {
     let [bx, by, bz] = shape;
-    // All 64 rows are initialized: `along_x` transposes eight rows at a time, and may read rows after the last row of
-    // the block.
+    // All 64 rows are initialized: `transform_along_x` transposes eight rows at a time, and may read rows after the
+    // last row of the block.
     let mut tile = [V::splat(0.0); 64];
-    let lines = Lines::new(task, bx);
+    let layout = TileRowLayout::new(task, bx);
     for k in 0..bz {
         for part in 0..4 {
-            task.ahead.fetch::<V>(by, k, part);
+            task.prefetch.issue::<V>(by, k, part);
         }
         for j in 0..by {
             // SAFETY: the caller guarantees the conditions of `relax::relax`.
-            let v: V = unsafe { tile_residual(&lines, task, j, k, a) };
-            tile[k * by + j] = scalings.map_or(v, |(before, _)| v.mul(row(before, k * by + j)));
+            let v: V = unsafe { tile_residual(&layout, task, j, k, a) };
+            tile[k * by + j] = scalings.map_or(v, |(before, _)| v.mul(load_tile_row(before, k * by + j)));
         }
         transform_lines(&mut tile, k * by, 1, by, a);
     }
-    along_x(&mut tile, task.blocks, shape, a);
+    transform_along_x(&mut tile, task.blocks, shape, a);
     for j in 0..by {
         transform_lines(&mut tile, j, by, bz, a);
         for k in 0..bz {
             let r = k * by + j;
-            tile[r] = tile[r].mul(row(reciprocals, r));
+            tile[r] = tile[r].mul(load_tile_row(reciprocals, r));
         }
         transform_lines(&mut tile, j, by, bz, a);
     }
-    along_x(&mut tile, task.blocks, shape, a);
+    transform_along_x(&mut tile, task.blocks, shape, a);
     for k in 0..bz {
         transform_lines(&mut tile, k * by, 1, by, a);
         for j in 0..by {
-            let v = scalings.map_or(tile[k * by + j], |(_, after)| tile[k * by + j].mul(row(after, k * by + j)));
+            let v =
+                scalings.map_or(tile[k * by + j], |(_, after)| tile[k * by + j].mul(load_tile_row(after, k * by + j)));
             // SAFETY: the caller guarantees the conditions of `relax::relax`.
-            unsafe { tile_update(&lines, task, j, k, v) };
+            unsafe { tile_update(&layout, task, j, k, v) };
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Data that the `cuda` backend of the block smoothers stores on the device between calls: work lists (`lists`), tables
 //! and arrays.
 
-use super::lists::{CUBE, FACE, Faces, Order, SEGMENT, Stages, TILE, boxes_of, items_of, to_i32};
+use super::lists::{
+    CUBE_SHAPE, FACE_VALUES, Faces, Order, SEGMENT_VALUES, Stages, TILE_SIDE, copy_boxes_of, items_of, to_i32,
+};
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch::{Address, BlockPatch, BlockRegion, BlockSegment};
 use crate::error::{Result, collected, extend, push, zeroed};
@@ -25,7 +27,7 @@ pub(super) struct GrowingMemory(Option<Memory>);
 
 impl GrowingMemory {
     /// Ensures at least `bytes` bytes and returns the address. A reallocation discards the contents.
-    pub(super) fn need(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Address> {
+    pub(super) fn ensure(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Address> {
         if self.0.as_ref().is_none_or(|m| m.bytes < bytes) {
             // Frees the old memory before the new memory is allocated.
             self.0 = None;
@@ -36,8 +38,8 @@ impl GrowingMemory {
 
     /// Copies values to the memory, which is reallocated if it is too small. Waits for the copy, and returns the
     /// address.
-    pub(super) fn put<T: NoUninit>(&mut self, stream: &Stream, values: &[T], what: &str) -> Result<Address> {
-        let address = self.need(stream, size_of_val(values), what)?;
+    pub(super) fn store<T: NoUninit>(&mut self, stream: &Stream, values: &[T], what: &str) -> Result<Address> {
+        let address = self.ensure(stream, size_of_val(values), what)?;
         if !values.is_empty() {
             stream.send(address, values)?;
             stream.wait()?;
@@ -57,14 +59,14 @@ impl GrowingMemory {
 /// u and f of all patches in one allocation.
 #[derive(Default)]
 pub(super) struct Arrays {
-    pub(super) room: GrowingMemory,
+    pub(super) memory: GrowingMemory,
     pub(super) u: Vec<Address>,
     pub(super) f: Vec<Address>,
 }
 
 impl Arrays {
     /// Allocates u and, if `with_f` is true, f of all patches. Every array begins at a multiple of 256 bytes.
-    pub(super) fn lay_out(&mut self, stream: &Stream, patches: &[Patch], with_f: bool, what: &str) -> Result<()> {
+    pub(super) fn allocate(&mut self, stream: &Stream, patches: &[Patch], with_f: bool, what: &str) -> Result<()> {
         // The old addresses are invalid if the allocation fails or gets another address.
         self.clear();
         let mut end = 0usize;
@@ -73,10 +75,10 @@ impl Arrays {
             end += (8 * len).next_multiple_of(256);
             start
         };
-        let mut u = collected(patches.iter().map(|p| take(p.ghosted())), PATCHES)?;
+        let mut u = collected(patches.iter().map(|p| take(p.ghosted_cells())), PATCHES)?;
         let with_f = if with_f { patches } else { &[] };
         let mut f = collected(with_f.iter().map(|p| take(p.cells())), PATCHES)?;
-        let base = self.room.need(stream, end, what)?;
+        let base = self.memory.ensure(stream, end, what)?;
         for address in u.iter_mut().chain(&mut f) {
             *address += base;
         }
@@ -105,7 +107,7 @@ pub(super) struct Launch {
 
 /// Method that applies the block inverses.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum InverseKind {
     /// Sine transforms.
     Transforms,
     /// Dense inverses, applied tile by tile.
@@ -121,23 +123,23 @@ pub(super) struct Plan {
     pub(super) items: GrowingMemory,
     pub(super) progress: GrowingMemory,
     pub(super) totals: GrowingMemory,
-    pub(super) whole: Launch,
+    pub(super) whole_launch: Launch,
     /// One launch per group of patches.
-    pub(super) groups: Vec<Launch>,
+    pub(super) group_launches: Vec<Launch>,
     /// `face_count`: number of faces that tiles of different patches exchange. `partners`: for each face, the number of
     /// the adjacent face.
     pub(super) face_count: usize,
     pub(super) partners: GrowingMemory,
-    /// Copies of the remaining ghost cells. `rest_counts` contains the number of copies to ghost cells that a sweep
-    /// reads, and the number of all copies.
-    pub(super) rest: GrowingMemory,
-    pub(super) rest_counts: [u32; 2],
+    /// Copies of the remaining ghost cells. `remaining_counts` contains the number of copies to ghost cells that a
+    /// sweep reads, and the number of all copies.
+    pub(super) remaining_copies: GrowingMemory,
+    pub(super) remaining_counts: [u32; 2],
 }
 
 /// Returns the terms x, y and z, one after the other, of the eigenvalues Lambda = x[p] + y[q] + z[r] of blocks of 8^3
 /// cells; x contains the center entry. The values are used only for 7-point stencils that sine transforms diagonalize.
-pub(super) fn eigenvalues(stencil: &Stencil) -> [f64; 3 * TILE] {
-    let mut values = [0.0; 3 * TILE];
+pub(super) fn eigenvalue_terms(stencil: &Stencil) -> [f64; 3 * TILE_SIDE] {
+    let mut values = [0.0; 3 * TILE_SIDE];
     let entries = [
         (stencil.at(-1, 0, 0), stencil.at(1, 0, 0)),
         (stencil.at(0, -1, 0), stencil.at(0, 1, 0)),
@@ -146,9 +148,9 @@ pub(super) fn eigenvalues(stencil: &Stencil) -> [f64; 3 * TILE] {
     for (d, (lower, upper)) in entries.into_iter().enumerate() {
         // Computes sgn(u) sqrt(l u), with l = `lower` and u = `upper`, without overflow of the product.
         let even = if lower == upper { upper } else { (lower / upper).sqrt() * upper };
-        for p in 0..TILE {
-            let angle = std::f64::consts::PI * (p + 1) as f64 / (TILE + 1) as f64;
-            values[d * TILE + p] = 2.0 * even * angle.cos() + if d == 0 { stencil.at(0, 0, 0) } else { 0.0 };
+        for p in 0..TILE_SIDE {
+            let angle = std::f64::consts::PI * (p + 1) as f64 / (TILE_SIDE + 1) as f64;
+            values[d * TILE_SIDE + p] = 2.0 * even * angle.cos() + if d == 0 { stencil.at(0, 0, 0) } else { 0.0 };
         }
     }
     values
@@ -157,14 +159,14 @@ pub(super) fn eigenvalues(stencil: &Stencil) -> [f64; 3 * TILE] {
 /// Data of the current patches.
 pub(super) struct Data {
     pub(super) blocks: Blocks,
-    pub(super) eigenvalues: [f64; 3 * TILE],
+    pub(super) eigenvalue_terms: [f64; 3 * TILE_SIDE],
     pub(super) plans: Vec<Plan>,
     pub(super) groups: Vec<Range<usize>>,
     pub(super) buffers: Buffers,
 }
 
 /// Device memory that belongs to no plan, and the numbers of its elements. The memory is reused for new patches.
-/// `table` contains the addresses of the arrays of each patch, and `rows` is its copy on the host.
+/// `patch_table` contains the addresses of the arrays of each patch, and `host_patch_table` is its copy on the host.
 #[derive(Default)]
 pub(super) struct Buffers {
     pub(super) copies: GrowingMemory,
@@ -175,16 +177,16 @@ pub(super) struct Buffers {
     pub(super) region_count: u32,
     pub(super) sums: GrowingMemory,
     /// Results of kernels: the number of the first value that is not finite, and a norm.
-    pub(super) answers: GrowingMemory,
-    pub(super) table: GrowingMemory,
-    pub(super) rows: Vec<BlockPatch>,
+    pub(super) results: GrowingMemory,
+    pub(super) patch_table: GrowingMemory,
+    pub(super) host_patch_table: Vec<BlockPatch>,
     /// Values of the faces between tiles, in two buffers: for even and for odd sweeps.
     pub(super) faces: GrowingMemory,
-    /// `other`: second array of block Jacobi. `staging`: device copies of patches in host memory. `kept`: arrays from
-    /// `keep_arrays`. `residuals`: residuals of patches in host memory.
-    pub(super) other: Arrays,
+    /// `second_array`: second array of block Jacobi. `staging`: device copies of patches in host memory. `resident`:
+    /// arrays from `allocate_resident_arrays`. `residuals`: residuals of patches in host memory.
+    pub(super) second_array: Arrays,
     pub(super) staging: Arrays,
-    pub(super) kept: Arrays,
+    pub(super) resident: Arrays,
     pub(super) residuals: Arrays,
 }
 
@@ -194,24 +196,25 @@ impl Plan {
         blocks: &Blocks,
         groups: &[Range<usize>],
         (cut, order): (Cut, Order),
-        kind: Kind,
+        kind: InverseKind,
     ) -> Result<Self> {
         let all = 0..blocks.list.patches.len();
         let (mut items, mut totals) = (Vec::new(), Vec::new());
         let mut launch = |range: Range<usize>, faces: &Faces| -> Result<Launch> {
-            let in_stages = kind == Kind::DenseByStage;
+            let in_stages = kind == InverseKind::DenseByStage;
             let (own, own_totals, stages) = items_of(blocks, range, (&cut, order), faces, in_stages)?;
-            let cubes = own.iter().all(|item| item.shape == CUBE);
+            let cubes = own.iter().all(|item| item.shape == CUBE_SHAPE);
             let starts = (items.len(), totals.len());
             extend(&mut items, own, "lists of blocks")?;
             extend(&mut totals, own_totals, "lists of blocks")?;
             Ok(Launch { items: starts.0..items.len(), progress: starts.1..totals.len(), cubes, launches: 0, stages })
         };
-        let faces = if kind == Kind::Transforms { Faces::new(blocks, &cut, order)? } else { Faces::default() };
+        let faces = if kind == InverseKind::Transforms { Faces::new(blocks, &cut, order)? } else { Faces::default() };
         let face_count = faces.partners.len();
-        let (boxes, needed) = if face_count > 0 { faces.rest(&blocks.list, &cut, order)? } else { Default::default() };
-        let rest_counts = [to_i32(needed, "ghost copies")? as u32, to_i32(boxes.len(), "ghost copies")? as u32];
-        let whole = launch(all, &faces)?;
+        let (boxes, needed) =
+            if face_count > 0 { faces.remaining_copies(&blocks.list, &cut, order)? } else { Default::default() };
+        let remaining_counts = [to_i32(needed, "ghost copies")? as u32, to_i32(boxes.len(), "ghost copies")? as u32];
+        let whole_launch = launch(all, &faces)?;
         let mut launches = Vec::new();
         for group in groups.iter().filter(|_| groups.len() > 1) {
             push(&mut launches, launch(group.clone(), &Faces::default())?, "lists of blocks")?;
@@ -222,32 +225,35 @@ impl Plan {
             items: GrowingMemory::default(),
             progress: GrowingMemory::default(),
             totals: GrowingMemory::default(),
-            whole,
-            groups: launches,
+            whole_launch,
+            group_launches: launches,
             face_count,
             partners: GrowingMemory::default(),
-            rest: GrowingMemory::default(),
-            rest_counts,
+            remaining_copies: GrowingMemory::default(),
+            remaining_counts,
         };
-        plan.partners.put(stream, &faces.partners, "lists of faces")?;
-        plan.rest.put(stream, &boxes, "lists of faces")?;
-        plan.items.put(stream, &items, "lists of blocks")?;
-        plan.totals.put(stream, &totals, "lists of blocks")?;
-        plan.progress.need(stream, 4 * totals.len(), "lists of blocks")?;
+        plan.partners.store(stream, &faces.partners, "lists of faces")?;
+        plan.remaining_copies.store(stream, &boxes, "lists of faces")?;
+        plan.items.store(stream, &items, "lists of blocks")?;
+        plan.totals.store(stream, &totals, "lists of blocks")?;
+        plan.progress.ensure(stream, 4 * totals.len(), "lists of blocks")?;
         Ok(plan)
     }
 
     pub(super) fn bytes(&self) -> usize {
-        [&self.items, &self.progress, &self.totals, &self.partners, &self.rest].iter().map(|r| r.bytes()).sum()
+        [&self.items, &self.progress, &self.totals, &self.partners, &self.remaining_copies]
+            .iter()
+            .map(|r| r.bytes())
+            .sum()
     }
 }
 
 /// Selects the method that applies the inverses of blocks with this cut.
-pub(super) fn kind_of(dense: bool, batches: bool, cut: &Cut) -> Kind {
-    match (dense, batches && cut.block == [TILE; 3]) {
-        (false, _) => Kind::Transforms,
-        (true, false) => Kind::Dense,
-        (true, true) => Kind::DenseByStage,
+pub(super) fn inverse_kind_of(dense: bool, can_batch: bool, cut: &Cut) -> InverseKind {
+    match (dense, can_batch && cut.block == [TILE_SIDE; 3]) {
+        (false, _) => InverseKind::Transforms,
+        (true, false) => InverseKind::Dense,
+        (true, true) => InverseKind::DenseByStage,
     }
 }
 
@@ -258,7 +264,7 @@ pub(super) fn order_of(work: &Work) -> Order {
         (Method::Jacobi, _) => Order::Together,
         (Method::Coloured, _) => Order::Colours { reverse },
         (Method::Chaotic, Parallel::Patches) => Order::Lexicographic { reverse },
-        // Blocks start in this order. They wait for earlier colours only in their own chunk (`own_chunk` of the
+        // Blocks start in this order. They wait for earlier colours only in their own chunk (`own_chunk_only` of the
         // kernel).
         (Method::Chaotic, _) => Order::Colours { reverse },
     }
@@ -268,15 +274,15 @@ impl Data {
     pub(super) fn new(stream: &Stream, blocks: Blocks, previous: Option<Self>) -> Result<Self> {
         let list = blocks.list.clone();
         let patches = &list.patches;
-        let eigenvalues = eigenvalues(&blocks.stencil);
+        let eigenvalue_terms = eigenvalue_terms(&blocks.stencil);
         let buffers = previous.map_or_else(Buffers::default, |old| old.buffers);
-        let mut data = Self { blocks, eigenvalues, plans: Vec::new(), groups: Vec::new(), buffers };
+        let mut data = Self { blocks, eigenvalue_terms, plans: Vec::new(), groups: Vec::new(), buffers };
         let buffers = &mut data.buffers;
-        for arrays in [&mut buffers.other, &mut buffers.staging, &mut buffers.kept, &mut buffers.residuals] {
+        for arrays in [&mut buffers.second_array, &mut buffers.staging, &mut buffers.resident, &mut buffers.residuals] {
             arrays.clear();
         }
-        buffers.rows.clear();
-        buffers.answers.need(stream, 16, "results")?;
+        buffers.host_patch_table.clear();
+        buffers.results.ensure(stream, 16, "results")?;
 
         let group_bytes = (16 * list.cells()).div_ceil(MOST_GROUPS).max(GROUP_BYTES);
         let mut start = 0;
@@ -286,51 +292,51 @@ impl Data {
                 start = p;
             }
         }
-        let copies = boxes_of(&list)?;
-        buffers.copies.put(stream, &copies, "the ghost copy plan")?;
+        let copies = copy_boxes_of(&list)?;
+        buffers.copies.store(stream, &copies, "the ghost copy plan")?;
         buffers.copy_count = to_i32(copies.len(), "the number of ghost copies")? as u32;
         let mut segments = Vec::new();
         buffers.segments_before = zeroed(patches.len() + 1, PATCHES)?;
         let mut regions = Vec::new();
         for (p, patch) in patches.iter().enumerate() {
             let number = to_i32(p, "the number of patches")?;
-            let len = patch.ghosted();
-            for first in (0..len).step_by(SEGMENT) {
-                let count = SEGMENT.min(len - first) as i32;
+            let len = patch.ghosted_cells();
+            for first in (0..len).step_by(SEGMENT_VALUES) {
+                let count = SEGMENT_VALUES.min(len - first) as i32;
                 push(&mut segments, BlockSegment { first: first as i64, patch: number, count }, CELLS)?;
             }
             buffers.segments_before[p + 1] = segments.len();
             let [nx, ny, nz] = patch.size;
             to_i32(nx.max(ny).max(nz) + 2, "a patch")?;
             let first = 2 * list.cells_before[p] as i64;
-            for z in (0..nz).step_by(TILE) {
-                for y in (0..ny).step_by(TILE) {
-                    for x in (0..nx).step_by(TILE) {
+            for z in (0..nz).step_by(TILE_SIDE) {
+                for y in (0..ny).step_by(TILE_SIDE) {
+                    for x in (0..nx).step_by(TILE_SIDE) {
                         let (x, y, z) = (x as i32, y as i32, z as i32);
-                        push(&mut regions, BlockRegion { patch: number, x, y, z, number: first }, CELLS)?;
+                        push(&mut regions, BlockRegion { patch: number, x, y, z, first_value: first }, CELLS)?;
                     }
                 }
             }
         }
-        buffers.segments.put(stream, &segments, CELLS)?;
-        buffers.regions.put(stream, &regions, CELLS)?;
+        buffers.segments.store(stream, &segments, CELLS)?;
+        buffers.regions.store(stream, &regions, CELLS)?;
         buffers.region_count = to_i32(regions.len(), "the number of cells")? as u32;
-        buffers.sums.need(stream, 8 * regions.len(), "sums")?;
-        buffers.table.need(stream, size_of::<BlockPatch>() * patches.len(), "patches")?;
+        buffers.sums.ensure(stream, 8 * regions.len(), "sums")?;
+        buffers.patch_table.ensure(stream, size_of::<BlockPatch>() * patches.len(), "patches")?;
         Ok(data)
     }
 
     pub(super) fn bytes(&self) -> usize {
         let r = &self.buffers;
-        let arrays = [&r.other, &r.staging, &r.kept, &r.residuals].map(|a| &a.room);
-        let buffers = [&r.copies, &r.segments, &r.regions, &r.sums, &r.answers, &r.table, &r.faces];
+        let arrays = [&r.second_array, &r.staging, &r.resident, &r.residuals].map(|a| &a.memory);
+        let buffers = [&r.copies, &r.segments, &r.regions, &r.sums, &r.results, &r.patch_table, &r.faces];
         buffers.iter().chain(&arrays).map(|r| r.bytes()).sum::<usize>()
             + self.plans.iter().map(Plan::bytes).sum::<usize>()
     }
 
     /// Returns the index of the plan for one cut of a call. Builds the plan if it does not exist. Allocates the buffers
     /// for its faces if both cuts of the call are the same.
-    pub(super) fn plan(&mut self, stream: &Stream, cut: &Cut, work: &Work, kind: Kind) -> Result<usize> {
+    pub(super) fn plan(&mut self, stream: &Stream, cut: &Cut, work: &Work, kind: InverseKind) -> Result<usize> {
         let order = order_of(work);
         let found = self.plans.iter().position(|p| p.cut == *cut && p.order == order);
         if found.is_none() {
@@ -338,9 +344,9 @@ impl Data {
             push(&mut self.plans, plan, "plans of sweeps")?;
         }
         let index = found.unwrap_or(self.plans.len() - 1);
-        let bytes = 2 * 8 * FACE * self.plans[index].face_count;
+        let bytes = 2 * 8 * FACE_VALUES * self.plans[index].face_count;
         if work.cuts[0] == work.cuts[1] && self.buffers.faces.bytes() < bytes {
-            self.buffers.faces.need(stream, bytes, "faces between patches")?;
+            self.buffers.faces.ensure(stream, bytes, "faces between patches")?;
             // The next call may use another stream, so the initialization must be complete.
             stream.wait()?;
         }

@@ -6,22 +6,22 @@ use crate::cuda::launch::{BlockCopy, BlockItem};
 use crate::error;
 use crate::error::{Error, Result, collected, extend, insert, reserve, zeroed};
 use crate::smoother::patches::{Cut, GhostCopy, Patch, PatchList};
-use crate::smoother::steps::{Blocks, colour, colours};
+use crate::smoother::steps::{Blocks, colour_count, colour_of};
 use std::collections::HashMap;
 use std::ops::Range;
 
 /// Cells per side of a tile.
-pub const TILE: usize = 8;
+pub const TILE_SIDE: usize = 8;
 /// Flags in an item's `shape`, as in kernels/smoother/work.cuh.
 const STRIDED: u32 = 1 << 24;
 const MASKED: u32 = 1 << 25;
 const PHASE: u32 = 1 << 26;
 /// Shape of an item that is one whole block of 8^3 cells.
-pub const CUBE: u32 = 0x11_1888;
-/// Bits of an item's `faces`. `ADVANCES`: the item increments its entry of `progress`. `FIRST_FACE`: position of the
-/// bits that contain the number of its first face.
+pub const CUBE_SHAPE: u32 = 0x11_1888;
+/// Bits of an item's `faces`. `ADVANCES`: the item increments its entry of `progress`. `FIRST_FACE_SHIFT`: position of
+/// the bits that contain the number of its first face.
 const ADVANCES: u32 = 1 << 6;
-const FIRST_FACE: u32 = 7;
+const FIRST_FACE_SHIFT: u32 = 7;
 
 /// Minimum number of tiles per chunk. With two colours and blocks of 8^3 cells, a stage of such a chunk has 32 items.
 /// 64 tiles were faster than 128 and 256 tiles, each measured with the lag that `items_of` computes.
@@ -34,9 +34,9 @@ const IN_FLIGHT: usize = 1600;
 /// Largest number of ghost cells that a thread block copies.
 const BOX_CELLS: usize = 512;
 /// Largest number of values of u that a thread block copies.
-pub const SEGMENT: usize = 4096;
+pub const SEGMENT_VALUES: usize = 4096;
 /// Number of values of a face of a tile.
-pub const FACE: usize = 64;
+pub const FACE_VALUES: usize = 64;
 /// Order of the blocks in a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -79,9 +79,9 @@ struct AxisTile {
     /// Number of blocks.
     count: usize,
     /// Global index of the first block.
-    index: i64,
+    global_index: i64,
     /// Index of the first block, counted from the first block of the patch.
-    number: usize,
+    index_in_patch: usize,
     /// Number of the slab. A slab is one tile or, with `strided`, the tiles that consist of 2 * (8 / block) consecutive
     /// blocks. Tiles are adjacent only to tiles of the same slab and of the neighbouring slabs.
     slab: usize,
@@ -90,12 +90,19 @@ struct AxisTile {
 /// Divides a patch into tiles along an axis. A tile has as many blocks as fit in eight cells; the blocks are adjacent
 /// or, with `strided`, every other one. With `single`, a tile has one block. A truncated block is a tile of its own.
 fn axis_tiles(cut: &Cut, patch: &Patch, axis: usize, strided: bool, single: bool) -> Result<Vec<AxisTile>> {
-    let (first, count) = cut.range(patch, axis);
+    let (first, count) = cut.block_range(patch, axis);
     let block = cut.block[axis];
-    let most = if single { 1 } else { TILE / block };
+    let most = if single { 1 } else { TILE_SIDE / block };
     let tile = |m: usize, count: usize, slab: usize| {
         let segment = cut.segment(patch, axis, m);
-        AxisTile { cell: segment.start, length: segment.len, count, index: first + m as i64, number: m, slab }
+        AxisTile {
+            cell: segment.start,
+            length: segment.len,
+            count,
+            global_index: first + m as i64,
+            index_in_patch: m,
+            slab,
+        }
     };
     let whole = |m: usize| cut.segment(patch, axis, m).len == block;
     let mut tiles = Vec::new();
@@ -130,7 +137,7 @@ fn axis_tiles(cut: &Cut, patch: &Patch, axis: usize, strided: bool, single: bool
 }
 
 /// An item with its stage and chunk, before the items are sorted.
-struct Placed {
+struct PlacedItem {
     stage: usize,
     chunk: usize,
     /// Number of the item; within a stage, items keep this order.
@@ -139,18 +146,18 @@ struct Placed {
 }
 
 /// Returns all combinations of x, y and z, x fastest.
-pub fn cells<T: Copy>(xs: &[T], ys: &[T], zs: &[T]) -> impl Iterator<Item = [T; 3]> {
+pub fn combinations<T: Copy>(xs: &[T], ys: &[T], zs: &[T]) -> impl Iterator<Item = [T; 3]> {
     zs.iter().flat_map(move |z| ys.iter().flat_map(move |y| xs.iter().map(move |x| [*x, *y, *z])))
 }
 
 /// Returns the numbers of the one or two stages in which blocks of a tile are relaxed. For each stage, also returns the
 /// flags (STRIDED, MASKED, PHASE) that select its blocks.
-fn visits(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> [Option<(usize, u32)>; 2] {
+fn stages_of_tile(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> [Option<(usize, u32)>; 2] {
     match order {
         Order::Together => [Some((0, 0)), None],
         Order::Colours { reverse } => {
             let stage_of = |c: usize| if reverse { colours - 1 - c } else { c };
-            let own = colour(colours, tile.map(|t| t.index));
+            let own = colour_of(colours, tile.map(|t| t.global_index));
             let several = tile.iter().any(|t| t.count > 1);
             if several && colours == 2 {
                 return [0, 1].map(|c| Some((stage_of(c), MASKED | if own == c { 0 } else { PHASE })));
@@ -168,7 +175,7 @@ fn visits(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> 
                 (2, false) => [1, 1, 1],
                 _ => [1, 2, 4],
             };
-            [Some(((0..3).map(|d| weights[d] * tile[d].number).sum(), 0)), None]
+            [Some(((0..3).map(|d| weights[d] * tile[d].index_in_patch).sum(), 0)), None]
         }
     }
 }
@@ -179,18 +186,18 @@ fn place_items(
     range: Range<usize>,
     (cut, order): (&Cut, Order),
     faces: &Faces,
-) -> Result<(Vec<Placed>, usize)> {
-    let colours = colours(&blocks.stencil);
+) -> Result<(Vec<PlacedItem>, usize)> {
+    let colours = colour_count(&blocks.stencil);
     let single = order.is_single();
     let strided = matches!(order, Order::Colours { .. }) && colours == 8;
-    let mut placed: Vec<Placed> = Vec::new();
+    let mut placed: Vec<PlacedItem> = Vec::new();
     let (mut chunk, mut tiles_in_chunk) = (0, 0);
     for p in range {
         let patch = &blocks.list.patches[p];
         let tiles = |axis: usize| axis_tiles(cut, patch, axis, strided, single);
         let (xs, ys, zs) = (tiles(0)?, tiles(1)?, tiles(2)?);
         let mut slab = usize::MAX;
-        for tile in cells(&xs, &ys, &zs) {
+        for tile in combinations(&xs, &ys, &zs) {
             if tile[2].slab != slab {
                 slab = tile[2].slab;
                 if tiles_in_chunk >= CHUNK_TILES && !single {
@@ -198,17 +205,18 @@ fn place_items(
                 }
             }
             tiles_in_chunk += 1;
-            let mut item = BlockItem { patch: to_i32(p, "the number of patches")?, wait: -1, ..BlockItem::default() };
+            let mut item =
+                BlockItem { patch: to_i32(p, "the number of patches")?, wait_index: -1, ..BlockItem::default() };
             for (d, t) in tile.iter().enumerate() {
                 item.shape |= (t.length as u32) << (4 * d) | (t.count as u32) << (12 + 4 * d);
             }
             (item.x, item.y) = (to_i32(tile[0].cell, "nx")?, to_i32(tile[1].cell, "ny")?);
             item.z = to_i32(tile[2].cell, "nz")?;
             item.faces = faces.of(p, tile.map(|t| t.cell));
-            for (stage, flags) in visits(order, colours, cut.overlap, &tile).into_iter().flatten() {
+            for (stage, flags) in stages_of_tile(order, colours, cut.overlap, &tile).into_iter().flatten() {
                 let item = BlockItem { shape: item.shape | flags, ..item };
                 let number = placed.len();
-                error::push(&mut placed, Placed { stage, chunk, number, item }, ITEMS)?;
+                error::push(&mut placed, PlacedItem { stage, chunk, number, item }, ITEMS)?;
             }
         }
     }
@@ -232,9 +240,10 @@ pub fn items_of(
     }
     if in_stages {
         // A stable sort would allocate memory.
-        placed.sort_unstable_by_key(|p| (p.stage, p.item.shape != CUBE, p.number));
-        let index =
-            |stage: usize, other: bool| placed.partition_point(|p| (p.stage, p.item.shape != CUBE) < (stage, other));
+        placed.sort_unstable_by_key(|p| (p.stage, p.item.shape != CUBE_SHAPE, p.number));
+        let index = |stage: usize, other: bool| {
+            placed.partition_point(|p| (p.stage, p.item.shape != CUBE_SHAPE) < (stage, other))
+        };
         let ends = |s: usize| [index(s, false)..index(s, true), index(s, true)..index(s + 1, false)];
         let stages = collected((0..stages).map(ends), ITEMS)?;
         return Ok((collected(placed.into_iter().map(|p| p.item), ITEMS)?, Vec::new(), stages));
@@ -257,11 +266,11 @@ pub fn items_of(
     totals.copy_within(stages * row.., 0);
     let mut items = Vec::new();
     reserve(&mut items, placed.len(), ITEMS)?;
-    for Placed { stage, chunk, mut item, .. } in placed {
-        item.done = to_i32(chunk + 1, "the number of blocks")?;
+    for PlacedItem { stage, chunk, mut item, .. } in placed {
+        item.chunk_index = to_i32(chunk + 1, "the number of blocks")?;
         item.faces |= if stage + 1 < stages { ADVANCES } else { 0 };
         if stage > 0 {
-            item.wait = to_i32((1 + stage) * row + chunk, "the number of blocks")?;
+            item.wait_index = to_i32((1 + stage) * row + chunk, "the number of blocks")?;
         }
         items.push(item);
     }
@@ -269,7 +278,7 @@ pub fn items_of(
 }
 
 /// Divides a box of ghost cells into pieces of at most `BOX_CELLS` cells.
-fn pieces(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Result<()> {
+fn push_copy_boxes(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Result<()> {
     let [nx, ny, nz] = copy.cells.size;
     let (to, from) = (&list.patches[copy.to], &list.patches[copy.from]);
     let x_step = nx.min(BOX_CELLS);
@@ -280,7 +289,7 @@ fn pieces(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Resul
             for i in (0..nx).step_by(x_step) {
                 let [x, y, z] = copy.cells.lower;
                 let cell = [x + i as i64, y + j as i64, z + k as i64];
-                let piece = BlockCopy {
+                let copy_box = BlockCopy {
                     to_patch: to_i32(copy.to, "the number of patches")?,
                     from_patch: to_i32(copy.from, "the number of patches")?,
                     to: to.index_of(cell) as i64,
@@ -290,7 +299,7 @@ fn pieces(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Resul
                     nz: z_step.min(nz - k) as i32,
                     unused: 0,
                 };
-                error::push(out, piece, COPIES)?;
+                error::push(out, copy_box, COPIES)?;
             }
         }
     }
@@ -298,21 +307,21 @@ fn pieces(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Resul
 }
 
 /// Returns the copies of all ghost cells that other patches cover, divided into pieces.
-pub fn boxes_of(list: &PatchList) -> Result<Vec<BlockCopy>> {
+pub fn copy_boxes_of(list: &PatchList) -> Result<Vec<BlockCopy>> {
     let mut boxes = Vec::new();
     for copy in &list.copies {
-        pieces(copy, list, &mut boxes)?;
+        push_copy_boxes(copy, list, &mut boxes)?;
     }
     Ok(boxes)
 }
 
 /// A tile of 8^3 cells at the edge of its patch.
-struct Edge {
+struct EdgeTile {
     patch: usize,
     cell: [usize; 3],
     /// For each side (west, east, south, north, bottom, top), the adjacent tile of another patch, and the side of that
     /// tile.
-    beyond: [Option<(usize, usize)>; 6],
+    neighbours: [Option<(usize, usize)>; 6],
 }
 
 /// Faces between tiles of different patches. A tile writes the values of a face to a buffer, and the adjacent tile
@@ -320,8 +329,8 @@ struct Edge {
 /// sweeps. Faces are used with 7-point stencils, cuts without overlap, and blocks that sine transforms solve.
 #[derive(Default)]
 pub struct Faces {
-    /// The `faces` word of an item (its sides with a partner, and from bit `FIRST_FACE` on the number of its first
-    /// face), by patch and first cell.
+    /// The `faces` word of an item (its sides with a partner, and from bit `FIRST_FACE_SHIFT` on the number of its
+    /// first face), by patch and first cell.
     words: HashMap<(usize, [usize; 3]), u32>,
     /// For each face, the number of the adjacent face.
     pub partners: Vec<i32>,
@@ -336,30 +345,30 @@ impl Faces {
         if blocks.stencil.points != 7 || cut.overlap || list.copies.is_empty() {
             return Ok(Self::default());
         }
-        let mut edges: Vec<Edge> = Vec::new();
+        let mut edges: Vec<EdgeTile> = Vec::new();
         let mut open: HashMap<(usize, [i64; 3]), (usize, usize)> = HashMap::new();
         for (patch, own) in list.patches.iter().enumerate() {
             let along = |axis: usize| {
                 let tiles = axis_tiles(cut, own, axis, false, order.is_single())?;
-                collected(tiles.into_iter().filter(|t| t.length * t.count == TILE).map(|t| t.cell), TILES)
+                collected(tiles.into_iter().filter(|t| t.length * t.count == TILE_SIDE).map(|t| t.cell), TILES)
             };
             let (xs, ys, zs) = (along(0)?, along(1)?, along(2)?);
-            for cell in cells(&xs, &ys, &zs) {
+            for cell in combinations(&xs, &ys, &zs) {
                 let mut edge: Option<usize> = None;
                 for side in 0..6 {
                     let (axis, high) = (side / 2, side % 2 == 1);
-                    if cell[axis] != if high { own.size[axis].wrapping_sub(TILE) } else { 0 } {
+                    if cell[axis] != if high { own.size[axis].wrapping_sub(TILE_SIDE) } else { 0 } {
                         continue;
                     }
                     let mut cell_index = [0, 1, 2].map(|d| own.lower[d] + cell[d] as i64);
-                    cell_index[axis] += if high { TILE as i64 } else { 0 };
+                    cell_index[axis] += if high { TILE_SIDE as i64 } else { 0 };
                     if edge.is_none() {
-                        error::push(&mut edges, Edge { patch, cell, beyond: [None; 6] }, FACES)?;
+                        error::push(&mut edges, EdgeTile { patch, cell, neighbours: [None; 6] }, FACES)?;
                     }
                     let tile = *edge.get_or_insert(edges.len() - 1);
                     if let Some((other, other_side)) = open.remove(&(axis, cell_index)) {
-                        edges[tile].beyond[side] = Some((other, other_side));
-                        edges[other].beyond[other_side] = Some((tile, side));
+                        edges[tile].neighbours[side] = Some((other, other_side));
+                        edges[other].neighbours[other_side] = Some((tile, side));
                     } else {
                         insert(&mut open, (axis, cell_index), (tile, side), FACES)?;
                     }
@@ -372,19 +381,19 @@ impl Faces {
         for (edge, numbers) in edges.iter().zip(&mut numbers) {
             let first = count;
             let mut sides = 0;
-            for side in (0..6).filter(|&side| edge.beyond[side].is_some()) {
+            for side in (0..6).filter(|&side| edge.neighbours[side].is_some()) {
                 (sides, numbers[side]) = (sides | 1 << side, count);
                 count += 1;
             }
-            if count >= 1 << (31 - FIRST_FACE) {
+            if count >= 1 << (31 - FIRST_FACE_SHIFT) {
                 return Err(Error::Dimension(format!("too many faces between patches for a device: {count}")));
             }
             if sides != 0 {
-                insert(&mut words, (edge.patch, edge.cell), (first as u32) << FIRST_FACE | sides, FACES)?;
+                insert(&mut words, (edge.patch, edge.cell), (first as u32) << FIRST_FACE_SHIFT | sides, FACES)?;
             }
         }
-        let beyond = edges.iter().flat_map(|edge| edge.beyond.iter().flatten());
-        Ok(Self { words, partners: collected(beyond.map(|&(tile, side)| numbers[tile][side]), FACES)? })
+        let neighbours = edges.iter().flat_map(|edge| edge.neighbours.iter().flatten());
+        Ok(Self { words, partners: collected(neighbours.map(|&(tile, side)| numbers[tile][side]), FACES)? })
     }
 
     fn of(&self, patch: usize, cell: [usize; 3]) -> u32 {
@@ -394,7 +403,7 @@ impl Faces {
     /// Returns the copies of the ghost cells that no pair of faces covers, in pieces. The ghost cells that a sweep
     /// reads come first, and the number of these pieces is returned. Ghost cells at edges and corners, which no 7-point
     /// stencil reads, follow.
-    pub fn rest(&self, list: &PatchList, cut: &Cut, order: Order) -> Result<(Vec<BlockCopy>, usize)> {
+    pub fn remaining_copies(&self, list: &PatchList, cut: &Cut, order: Order) -> Result<(Vec<BlockCopy>, usize)> {
         let (mut needed, mut unread) = (Vec::new(), Vec::new());
         for copy in &list.copies {
             let to = &list.patches[copy.to];
@@ -418,8 +427,8 @@ impl Faces {
                 }
                 let copy = GhostCopy { cells, ..*copy };
                 match sides[..] {
-                    [side] => self.unmatched(&copy, list, (cut, order), side, &mut needed)?,
-                    _ => pieces(&copy, list, &mut unread)?,
+                    [side] => self.push_unmatched_copies(&copy, list, (cut, order), side, &mut needed)?,
+                    _ => push_copy_boxes(&copy, list, &mut unread)?,
                 }
             }
         }
@@ -429,7 +438,7 @@ impl Faces {
     }
 
     /// Adds to `out` the copies of those ghost cells beyond `side` whose adjacent tile has no partner on this side.
-    fn unmatched(
+    fn push_unmatched_copies(
         &self,
         copy: &GhostCopy,
         list: &PatchList,
@@ -452,7 +461,7 @@ impl Faces {
         let (xs, ys, zs) = (tiles_along(0)?, tiles_along(1)?, tiles_along(2)?);
         let mut left = Vec::new();
         let mut all = true;
-        for tile in cells::<AxisTile>(&xs, &ys, &zs) {
+        for tile in combinations::<AxisTile>(&xs, &ys, &zs) {
             let mut part = *own;
             for d in (0..3).filter(|&d| d != axis) {
                 let first = to.lower[d] + tile[d].cell as i64;
@@ -470,8 +479,8 @@ impl Faces {
             }
         }
         if all {
-            return pieces(copy, list, out);
+            return push_copy_boxes(copy, list, out);
         }
-        left.into_iter().try_for_each(|cells| pieces(&GhostCopy { cells, ..*copy }, list, out))
+        left.into_iter().try_for_each(|cells| push_copy_boxes(&GhostCopy { cells, ..*copy }, list, out))
     }
 }

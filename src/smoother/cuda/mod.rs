@@ -13,10 +13,11 @@ use crate::cuda::session::Session;
 use crate::error::{Error, Result, collected, extend};
 use crate::smoother::block_inverse::Shape;
 use crate::smoother::steps::{
-    Blocks, Callbacks, Inverse, Kept, Method, PatchArrays, SmootherBackend, SmootherProgram, Swept, Work,
+    Blocks, Callbacks, Inverse, Method, PatchArrays, ResidentArrays, SmootherBackend, SmootherProgram, SweepResult,
+    Work,
 };
-use data::{Data, kind_of};
-use lists::TILE;
+use data::{Data, inverse_kind_of};
+use lists::TILE_SIDE;
 use run::Run;
 use std::time::Instant;
 
@@ -26,18 +27,18 @@ pub struct Cuda {
     data: Option<Data>,
     inverses: Vec<Option<Memory>>,
     /// Whether the inverses are dense. Either all of them are dense, or none is.
-    dense: bool,
+    has_dense_inverses: bool,
     /// Whether the device can apply dense inverses to many blocks by one matrix-matrix product (`launch::allow_dense`).
-    batches: bool,
+    can_batch: bool,
     tables: Memory,
-    second: Stream,
+    second_stream: Stream,
     session: Session,
 }
 
 const INVERSE: &str = "a block inverse";
 
 fn shape_index([x, y, z]: Shape) -> usize {
-    ((z - 1) * TILE + y - 1) * TILE + x - 1
+    ((z - 1) * TILE_SIDE + y - 1) * TILE_SIDE + x - 1
 }
 
 /// Returns where value number p of the packed dense inverse of a block of 8^3 cells is in the inverse stored by rows
@@ -48,7 +49,7 @@ fn packed_index(p: usize, n: usize) -> usize {
     row * n + column
 }
 
-fn no_patches() -> Error {
+fn no_patches_error() -> Error {
     Error::Internal("there are no patches".to_owned())
 }
 
@@ -60,14 +61,14 @@ impl Cuda {
 
     fn with(session: Session) -> Result<Self> {
         let device = &session.device;
-        let second = Stream::new(device)?;
+        let second_stream = Stream::new(device)?;
         let entered = device.enter()?;
-        let bytes = TILE.pow(3) * size_of::<BlockTables>();
+        let bytes = TILE_SIDE.pow(3) * size_of::<BlockTables>();
         let tables = Memory::zeroed(device, session.stream(), bytes, "tables of blocks")?;
-        let batches = launch::allow_dense(device);
+        let can_batch = launch::allow_dense(device);
         drop(entered);
-        let inverses = collected((0..TILE.pow(3)).map(|_| None), INVERSE)?;
-        Ok(Self { data: None, inverses, dense: false, batches, tables, second, session })
+        let inverses = collected((0..TILE_SIDE.pow(3)).map(|_| None), INVERSE)?;
+        Ok(Self { data: None, inverses, has_dense_inverses: false, can_batch, tables, second_stream, session })
     }
 }
 
@@ -76,7 +77,7 @@ impl SmootherBackend for Cuda {
         self.inverses[shape_index(shape)].is_some()
     }
 
-    fn inverses(&self) -> usize {
+    fn inverse_count(&self) -> usize {
         self.inverses.iter().flatten().count()
     }
 
@@ -90,13 +91,13 @@ impl SmootherBackend for Cuda {
             // of 8^3 cells, a second copy follows in the order in which the lanes of the matrix product read it.
             Inverse::Dense(rows) => {
                 let mut values = collected((0..n * n).map(|q| rows[q % n * n + q / n]), INVERSE)?;
-                if shape == [TILE; 3] {
+                if shape == [TILE_SIDE; 3] {
                     extend(&mut values, (0..n * n).map(|p| rows[packed_index(p, n)]), INVERSE)?;
                 }
                 (values, true, false)
             }
-            Inverse::Diagonal { reciprocals, scalings: None } => (reciprocals, false, false),
-            Inverse::Diagonal { reciprocals, scalings: Some((before, after)) } => {
+            Inverse::SineTransforms { reciprocals, scalings: None } => (reciprocals, false, false),
+            Inverse::SineTransforms { reciprocals, scalings: Some((before, after)) } => {
                 let scaled = reciprocals.into_iter().chain(before).chain(after);
                 (collected(scaled, INVERSE)?, false, true)
             }
@@ -109,13 +110,13 @@ impl SmootherBackend for Cuda {
             before: at(1, scaled),
             after: at(2, scaled),
             dense: at(0, dense),
-            packed: at(n, dense && shape == [TILE; 3]),
+            packed: at(n, dense && shape == [TILE_SIDE; 3]),
         };
         let index = shape_index(shape);
         stream.send(self.tables.address + (index * size_of::<BlockTables>()) as u64, &[tables])?;
         stream.wait()?;
         self.inverses[index] = Some(memory);
-        self.dense = dense;
+        self.has_dense_inverses = dense;
         Ok(())
     }
 
@@ -134,11 +135,11 @@ impl SmootherBackend for Cuda {
         let Some(data) = &mut self.data else { return Ok(()) };
         let stream = self.session.stream();
         for cut in work.cuts {
-            data.plan(stream, &cut, work, kind_of(self.dense, self.batches, &cut))?;
+            data.plan(stream, &cut, work, inverse_kind_of(self.has_dense_inverses, self.can_batch, &cut))?;
         }
-        if work.method == Method::Jacobi && data.buffers.other.u.len() != data.blocks.list.patches.len() {
+        if work.method == Method::Jacobi && data.buffers.second_array.u.len() != data.blocks.list.patches.len() {
             let list = data.blocks.list.clone();
-            data.buffers.other.lay_out(stream, &list.patches, false, "the second array of block Jacobi")?;
+            data.buffers.second_array.allocate(stream, &list.patches, false, "the second array of block Jacobi")?;
             stream.wait()?;
         }
         Ok(())
@@ -154,36 +155,36 @@ impl SmootherBackend for Cuda {
         callbacks: &mut dyn Callbacks,
         work: &Work,
         program: SmootherProgram,
-    ) -> Result<Swept> {
+    ) -> Result<SweepResult> {
         let _entered = self.session.device.clone().enter()?;
         let (stream, copies, seconds) = self.session.parts();
-        let streams = [stream, &self.second];
-        let data = self.data.as_mut().ok_or_else(no_patches)?;
+        let streams = [stream, &self.second_stream];
+        let data = self.data.as_mut().ok_or_else(no_patches_error)?;
         let on_device = arrays.on_device();
         let mut run = Run {
             data,
             streams,
             copies,
             tables: self.tables.address,
-            transforms: !self.dense,
-            batches: self.batches,
+            by_transforms: !self.has_dense_inverses,
+            can_batch: self.can_batch,
             arrays,
             on_device,
             callbacks,
             work,
             current_array: 0,
-            done: 0,
-            ahead: 0,
+            requested_sweeps: 0,
+            executed_ahead: 0,
             uploaded: on_device,
             downloaded: false,
             ghosts_copied: false,
-            pending: false,
+            exchange_pending: false,
             faces_written: false,
             follows_kernel: false,
             seconds_transfer: 0.0,
             failed: None,
         };
-        let mut swept = Swept::default();
+        let mut swept = SweepResult::default();
         if let Err(error) = run.begin() {
             run.failed = Some(error);
         } else {
@@ -196,17 +197,17 @@ impl SmootherBackend for Cuda {
         failed.map_or(waited.map(|()| swept), Err)
     }
 
-    fn keep_arrays(&mut self) -> Result<Kept> {
+    fn allocate_resident_arrays(&mut self) -> Result<ResidentArrays> {
         let _entered = self.session.device.clone().enter()?;
-        let data = self.data.as_mut().ok_or_else(no_patches)?;
+        let data = self.data.as_mut().ok_or_else(no_patches_error)?;
         let list = data.blocks.list.clone();
         let stream = self.session.stream();
-        data.buffers.kept.lay_out(stream, &list.patches, true, "patches")?;
-        stream.fill(data.buffers.kept.room.address(), 0, data.buffers.kept.room.bytes())?;
+        data.buffers.resident.allocate(stream, &list.patches, true, "patches")?;
+        stream.fill(data.buffers.resident.memory.address(), 0, data.buffers.resident.memory.bytes())?;
         stream.wait()?;
         let pointers =
             |addresses: &[Address]| collected(addresses.iter().map(|a| *a as *mut f64), "addresses of patches");
-        Ok(Kept { u: pointers(&data.buffers.kept.u)?, f: pointers(&data.buffers.kept.f)? })
+        Ok(ResidentArrays { u: pointers(&data.buffers.resident.u)?, f: pointers(&data.buffers.resident.f)? })
     }
 
     fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
@@ -224,7 +225,7 @@ impl SmootherBackend for Cuda {
 
 impl Engine for Cuda {
     fn bytes(&self) -> [usize; 2] {
-        let lists = |d: &Data| d.blocks.list.bytes() + d.buffers.rows.len() * size_of::<BlockPatch>();
+        let lists = |d: &Data| d.blocks.list.bytes() + d.buffers.host_patch_table.len() * size_of::<BlockPatch>();
         let device = self.tables.bytes
             + self.inverses.iter().flatten().map(|m| m.bytes).sum::<usize>()
             + self.data.as_ref().map_or(0, Data::bytes);

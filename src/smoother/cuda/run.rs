@@ -9,8 +9,8 @@
 //! the last sweep of a call run group by group, unless `transfer=breadth_first` is set. The first sweep of a group
 //! overlaps the upload of the next group. The last sweep of a group overlaps the download of the previous group.
 
-use super::data::{Data, kind_of};
-use super::lists::{FACE, to_i32};
+use super::data::{Data, inverse_kind_of};
+use super::lists::{FACE_VALUES, to_i32};
 use crate::base::heap::Counted;
 use crate::cuda::call::Attempts;
 use crate::cuda::driver::Stream;
@@ -22,7 +22,7 @@ use crate::cuda::launch::{
 use crate::cuda::staging::{Copies, Job};
 use crate::error::{Error, Result, collected, reserve};
 use crate::smoother::patches::{Cut, PatchList};
-use crate::smoother::steps::{BadCell, Callbacks, Method, Parallel, PatchArrays, SmootherSteps, Work, colours};
+use crate::smoother::steps::{BadCell, Callbacks, Method, Parallel, PatchArrays, SmootherSteps, Work, colour_count};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -47,26 +47,27 @@ pub(super) struct Run<'a> {
     pub(super) streams: [&'a Stream; 2],
     pub(super) copies: &'a mut Copies,
     pub(super) tables: Address,
-    /// `transforms`: sine transforms solve the blocks. `batches`: dense inverses of 8^3 blocks may run stage by stage.
-    pub(super) transforms: bool,
-    pub(super) batches: bool,
+    /// `by_transforms`: sine transforms solve the blocks. `can_batch`: dense inverses of 8^3 blocks may run stage by
+    /// stage.
+    pub(super) by_transforms: bool,
+    pub(super) can_batch: bool,
     pub(super) arrays: &'a mut dyn PatchArrays,
     pub(super) on_device: bool,
     pub(super) callbacks: &'a mut dyn Callbacks,
     pub(super) work: &'a Work,
     /// Index of the array with the current values, 0 or 1.
     pub(super) current_array: usize,
-    /// `done`: number of sweeps that were requested so far, including the current one. `ahead`: number of sweeps that
-    /// were executed before they were requested.
-    pub(super) done: usize,
-    pub(super) ahead: usize,
+    /// `requested_sweeps`: number of sweeps that were requested so far, including the current one. `executed_ahead`:
+    /// number of sweeps that were executed before they were requested.
+    pub(super) requested_sweeps: usize,
+    pub(super) executed_ahead: usize,
     /// `uploaded`: the device has the values. `downloaded`: the caller's host arrays have the result.
     pub(super) uploaded: bool,
     pub(super) downloaded: bool,
     /// Whether the second array of block Jacobi contains the caller's ghost cells.
     pub(super) ghosts_copied: bool,
     /// Whether ghost cells between patches must be copied by the next sweep, or before any other step.
-    pub(super) pending: bool,
+    pub(super) exchange_pending: bool,
     /// Whether the previous sweep wrote its faces. It wrote them to one half of `faces`: the first half if its number,
     /// counted from 1, is even, else the second half.
     pub(super) faces_written: bool,
@@ -89,20 +90,20 @@ impl Run<'_> {
         let (patches, data, stream) = (&list.patches, &mut *self.data, self.streams[0]);
         if !self.on_device {
             if data.buffers.staging.u.len() != patches.len() {
-                data.buffers.staging.lay_out(stream, patches, true, "copies of patches that are on the host")?;
+                data.buffers.staging.allocate(stream, patches, true, "copies of patches that are on the host")?;
             }
             if !given.r.is_empty() && data.buffers.residuals.u.len() != patches.len() {
-                data.buffers.residuals.lay_out(stream, patches, false, "residuals")?;
+                data.buffers.residuals.allocate(stream, patches, false, "residuals")?;
             }
         }
-        let mut rows = std::mem::take(&mut data.buffers.rows);
+        let mut rows = std::mem::take(&mut data.buffers.host_patch_table);
         let mut changed = rows.len() != patches.len();
         let more = patches.len().saturating_sub(rows.len());
         reserve(&mut rows, more, "lists of patches")?;
         rows.resize(patches.len(), BlockPatch::default());
         for (p, row) in rows.iter_mut().enumerate() {
             let [nx, ny, nz] = patches[p].size.map(|n| n as i32);
-            let other = data.buffers.other.u.get(p).copied().unwrap_or(0);
+            let second_array = data.buffers.second_array.u.get(p).copied().unwrap_or(0);
             let (u, f, r) = if self.on_device {
                 let f = given.f.get(p).map_or(0, |f| *f as u64);
                 (given.u[p] as u64, f, given.r.get(p).map_or(0, |r| *r as u64))
@@ -110,20 +111,20 @@ impl Run<'_> {
                 let r = if given.r.is_empty() { 0 } else { data.buffers.residuals.u[p] };
                 (data.buffers.staging.u[p], data.buffers.staging.f[p], r)
             };
-            let new = BlockPatch { u: [u, other], f, r, nx, ny, nz, unused: 0 };
+            let new = BlockPatch { u: [u, second_array], f, r, nx, ny, nz, unused: 0 };
             changed |= *row != new;
             *row = new;
         }
         if changed && !rows.is_empty() {
-            stream.send(data.buffers.table.address(), &rows)?;
+            stream.send(data.buffers.patch_table.address(), &rows)?;
             stream.wait()?;
         }
-        data.buffers.rows = rows;
+        data.buffers.host_patch_table = rows;
         Ok(())
     }
 
-    fn all(&self) -> Range<usize> {
-        0..self.data.buffers.rows.len()
+    fn all_patches(&self) -> Range<usize> {
+        0..self.data.buffers.host_patch_table.len()
     }
 
     /// Copies u and, with `with_f`, f of patches in host memory to the device.
@@ -131,7 +132,7 @@ impl Run<'_> {
         let start = Instant::now();
         let with_f = with_f && !self.arrays.pointers().f.is_empty();
         for p in patches {
-            let (row, u) = (&self.data.buffers.rows[p], self.arrays.u(p));
+            let (row, u) = (&self.data.buffers.host_patch_table[p], self.arrays.u(p));
             let (stream, u) = (self.streams[stream], Job::all(u, row.u[self.current_array]));
             if with_f {
                 self.copies.send(stream, &[u, Job::all(self.arrays.f(p), row.f)])?;
@@ -147,7 +148,7 @@ impl Run<'_> {
     fn download(&mut self, patches: Range<usize>, array: usize, stream: usize) -> Result<()> {
         let start = Instant::now();
         for p in patches {
-            let job = Job::all_to(self.arrays.u_mut(p), self.data.buffers.rows[p].u[array]);
+            let job = Job::all_to(self.arrays.u_mut(p), self.data.buffers.host_patch_table[p].u[array]);
             self.copies.fetch(self.streams[stream], &[job])?;
         }
         self.seconds_transfer += start.elapsed().as_secs_f64();
@@ -168,7 +169,7 @@ impl Run<'_> {
     /// Uploads all patches in host memory, unless the device already has their values.
     fn ensure_uploaded(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.uploaded, true) {
-            self.upload(self.all(), true, 0)?;
+            self.upload(self.all_patches(), true, 0)?;
             self.join()?;
         }
         Ok(())
@@ -189,11 +190,11 @@ impl Run<'_> {
             return Ok(());
         }
         let arguments = BlockCopyArgs {
-            patches: data.buffers.table.address(),
+            patches: data.buffers.patch_table.address(),
             segments: data.buffers.segments.address() + (first * size_of::<BlockSegment>()) as u64,
             from: from as i32,
             to: to as i32,
-            ghosts: i32::from(ghosts),
+            ghosts_only: i32::from(ghosts),
         };
         launch::copy_patches(self.streams[stream], &arguments, (last - first) as u32)
     }
@@ -210,7 +211,7 @@ impl Run<'_> {
         let faces = data.buffers.faces.address();
         let plan = &mut data.plans[plan];
         let (items, progress, totals) = (plan.items.address(), plan.progress.address(), plan.totals.address());
-        let launch = group.map_or(&mut plan.whole, |g| &mut plan.groups[g]);
+        let launch = group.map_or(&mut plan.whole_launch, |g| &mut plan.group_launches[g]);
         if launch.items.is_empty() {
             return Ok(());
         }
@@ -218,7 +219,7 @@ impl Run<'_> {
         let asynchronous = self.work.method == Method::Chaotic && self.work.parallel != Parallel::Patches;
         let offset = (4 * launch.progress.start) as u64;
         let mut arguments = RelaxArgs {
-            patches: data.buffers.table.address(),
+            patches: data.buffers.patch_table.address(),
             items: 0,
             tables: self.tables,
             progress: progress + offset,
@@ -226,29 +227,29 @@ impl Run<'_> {
             launches: next,
             from: from as i32,
             to: to as i32,
-            own_chunk: i32::from(asynchronous),
+            own_chunk_only: i32::from(asynchronous),
             omega: self.work.omega,
             entries: data.blocks.stencil.entries,
             count: 0,
-            eigenvalues: data.eigenvalues,
+            eigenvalue_terms: data.eigenvalue_terms,
             weight: WEIGHT,
             points: data.blocks.stencil.points as i32,
-            dense: i32::from(!self.transforms),
+            is_dense: i32::from(!self.by_transforms),
             faces_read: 0,
             faces_written: 0,
             partners: plan.partners.address(),
             store_ghosts: i32::from(face_buffers.stores_ghosts),
         };
-        let half = |sweep: usize| faces + (sweep % 2 * 8 * FACE * plan.face_count) as u64;
+        let half = |sweep: usize| faces + (sweep % 2 * 8 * FACE_VALUES * plan.face_count) as u64;
         if face_buffers.faces_read {
-            arguments.faces_read = half(self.done - 1);
+            arguments.faces_read = half(self.requested_sweeps - 1);
         }
         if face_buffers.faces_written {
-            arguments.faces_written = half(self.done);
+            arguments.faces_written = half(self.requested_sweeps);
         }
         let follows_kernel = &mut self.follows_kernel;
         let chained = stream == 0;
-        let (stream, cubes) = (self.streams[stream], launch.cubes && self.transforms);
+        let (stream, cubes) = (self.streams[stream], launch.cubes && self.by_transforms);
         let any = if data.blocks.stencil.points == 7 { launch::relax_7 } else { launch::relax_27 };
         let start = launch.items.start;
         let mut run = |range: Range<usize>, kernel: fn(&Stream, &RelaxArgs, RelaxLaunch) -> Result<()>| {
@@ -277,38 +278,41 @@ impl Run<'_> {
 
     /// Executes one sweep, with the copies of patches in host memory.
     fn sweep(&mut self, cut: &Cut) -> Result<()> {
-        let both = self.to_both();
-        self.done += 1;
+        let both = self.exchanges_both_arrays();
+        self.requested_sweeps += 1;
         let jacobi = self.work.method == Method::Jacobi;
-        if self.ahead > 0 {
-            self.ahead -= 1;
+        if self.executed_ahead > 0 {
+            self.executed_ahead -= 1;
             self.current_array ^= usize::from(jacobi);
             return Ok(());
         }
         let plan = self.plan_of(cut)?;
-        let count = self.data.plans[plan].groups.len();
+        let count = self.data.plans[plan].group_launches.len();
         let (first, watched) = (!self.uploaded, self.callbacks.watched());
-        let last = self.done == self.work.sweeps && !watched;
+        let last = self.requested_sweeps == self.work.sweeps && !watched;
         if self.on_device || !(first || last) || count == 0 || !self.work.overlap_copies {
             self.ensure_uploaded()?;
-            if jacobi && self.ghosts_wanted() {
-                self.copy_ghosts(self.all(), self.current_array, 1 - self.current_array, 0)?;
+            if jacobi && self.needs_ghost_copy() {
+                self.copy_ghosts(self.all_patches(), self.current_array, 1 - self.current_array, 0)?;
             }
-            let last = self.done == self.work.sweeps;
+            let last = self.requested_sweeps == self.work.sweeps;
             let faces_read = std::mem::take(&mut self.faces_written);
             if faces_read {
-                self.pending = false;
+                self.exchange_pending = false;
                 let plan = &self.data.plans[plan];
-                self.exchange_boxes(plan.rest.address(), plan.rest_counts[usize::from(last)], both)?;
+                self.exchange_boxes(plan.remaining_copies.address(), plan.remaining_counts[usize::from(last)], both)?;
             } else {
-                self.exchange_now(both)?;
+                self.exchange_if_pending(both)?;
             }
             // This sweep leaves its faces in buffers only if the next sweep uses the same plan and is one launch for
             // all patches, too, and if no callback reads ghost cells before the next sweep.
-            let next_is_whole =
-                self.on_device || count == 0 || !self.work.overlap_copies || self.done + 1 < self.work.sweeps;
+            let next_is_whole = self.on_device
+                || count == 0
+                || !self.work.overlap_copies
+                || self.requested_sweeps + 1 < self.work.sweeps;
             let plan_has_faces = self.data.plans[plan].face_count > 0 && self.work.cuts[0] == self.work.cuts[1];
-            let faces_written = plan_has_faces && !last && next_is_whole && !watched && !self.callbacks.fills();
+            let faces_written =
+                plan_has_faces && !last && next_is_whole && !watched && !self.callbacks.has_ghost_fill();
             self.launch(
                 (plan, None),
                 self.array_pair(jacobi, 0),
@@ -321,12 +325,12 @@ impl Run<'_> {
         }
         // If there are neither copies between patches nor callbacks, the groups are independent. Each group then
         // executes all its sweeps before its download.
-        let alone = first && !watched && !self.callbacks.fills() && self.data.buffers.copy_count == 0;
-        let sweeps = if alone { self.work.sweeps - self.done + 1 } else { 1 };
-        let plans = [plan, self.plan_of(&self.work.cuts[self.done % 2])?];
+        let alone = first && !watched && !self.callbacks.has_ghost_fill() && self.data.buffers.copy_count == 0;
+        let sweeps = if alone { self.work.sweeps - self.requested_sweeps + 1 } else { 1 };
+        let plans = [plan, self.plan_of(&self.work.cuts[self.requested_sweeps % 2])?];
         let leave = last || alone;
-        self.exchange_now(both)?;
-        let ghosts = jacobi && self.ghosts_wanted();
+        self.exchange_if_pending(both)?;
+        let ghosts = jacobi && self.needs_ghost_copy();
         self.join()?;
         for g in 0..self.data.groups.len() {
             let (group, stream) = (self.data.groups[g].clone(), g % 2);
@@ -350,7 +354,7 @@ impl Run<'_> {
             }
         }
         self.join()?;
-        self.ahead = sweeps - 1;
+        self.executed_ahead = sweeps - 1;
         self.current_array ^= usize::from(jacobi);
         (self.uploaded, self.downloaded) = (true, leave);
         Ok(())
@@ -365,25 +369,25 @@ impl Run<'_> {
 
     /// Returns whether `sweep` must now copy the ghost cells to the second array of block Jacobi: before the first
     /// sweep, and before every sweep if a callback fills ghost cells. Records that the ghost cells have been copied.
-    fn ghosts_wanted(&mut self) -> bool {
-        !std::mem::replace(&mut self.ghosts_copied, true) || self.callbacks.fills()
+    fn needs_ghost_copy(&mut self) -> bool {
+        !std::mem::replace(&mut self.ghosts_copied, true) || self.callbacks.has_ghost_fill()
     }
 
     /// Returns the index of the plan for a cut, and builds the plan if it does not exist.
     fn plan_of(&mut self, cut: &Cut) -> Result<usize> {
         // Usually, `prepare` has built the plan. If options have changed since then, the plan is built here.
-        let kind = kind_of(!self.transforms, self.batches, cut);
+        let kind = inverse_kind_of(!self.by_transforms, self.can_batch, cut);
         self.data.plan(self.streams[0], cut, self.work, kind)
     }
 
     fn patch_args(&self) -> PatchArgs {
         let data = &*self.data;
         PatchArgs {
-            patches: data.buffers.table.address(),
+            patches: data.buffers.patch_table.address(),
             regions: data.buffers.regions.address(),
-            which: self.current_array as i32,
+            array_index: self.current_array as i32,
             sums: data.buffers.sums.address(),
-            bad: data.buffers.answers.address(),
+            first_bad: data.buffers.results.address(),
             entries: data.blocks.stencil.entries,
             scale: 1.0,
         }
@@ -395,11 +399,11 @@ impl Run<'_> {
             return Ok(None);
         }
         self.ensure_uploaded()?;
-        let (stream, answers) = (self.streams[0], self.data.buffers.answers.address());
-        stream.fill(answers, 0xff, 8)?;
+        let (stream, results) = (self.streams[0], self.data.buffers.results.address());
+        stream.fill(results, 0xff, 8)?;
         launch::inspect_patches(stream, &self.patch_args(), self.data.buffers.region_count)?;
         let mut number = [u64::MAX];
-        stream.fetch(&mut number, answers)?;
+        stream.fetch(&mut number, results)?;
         stream.wait()?;
         let [number] = number.map(|n| n as usize);
         if number == usize::MAX {
@@ -407,7 +411,7 @@ impl Run<'_> {
         }
         let list = self.list();
         let p = list.cells_before.partition_point(|&before| 2 * before <= number) - 1;
-        let (patch, row) = (&list.patches[p], &self.data.buffers.rows[p]);
+        let (patch, row) = (&list.patches[p], &self.data.buffers.host_patch_table[p]);
         let inside = number - 2 * list.cells_before[p];
         let (name, cell) = if inside < patch.cells() { ("u", inside) } else { ("f", inside - patch.cells()) };
         let [nx, ny, _] = patch.size;
@@ -425,8 +429,8 @@ impl Run<'_> {
     }
 
     /// Copies ghost cells between patches if a copy is pending; with `both`, to both arrays of block Jacobi.
-    fn exchange_now(&mut self, both: bool) -> Result<()> {
-        if !std::mem::replace(&mut self.pending, false) {
+    fn exchange_if_pending(&mut self, both: bool) -> Result<()> {
+        if !std::mem::replace(&mut self.exchange_pending, false) {
             return Ok(());
         }
         self.exchange_boxes(self.data.buffers.copies.address(), self.data.buffers.copy_count, both)
@@ -438,9 +442,9 @@ impl Run<'_> {
             return Ok(());
         }
         let arguments = ExchangeArgs {
-            patches: self.data.buffers.table.address(),
+            patches: self.data.buffers.patch_table.address(),
             copies,
-            which: self.current_array as i32,
+            array_index: self.current_array as i32,
             both: i32::from(both),
         };
         launch::exchange(self.streams[0], &arguments, count, std::mem::replace(&mut self.follows_kernel, true))
@@ -448,8 +452,8 @@ impl Run<'_> {
 
     /// Returns whether the next sweep is the last sweep of block Jacobi. The array to which it writes must then also
     /// contain the ghost cells that it reads.
-    fn to_both(&self) -> bool {
-        self.work.method == Method::Jacobi && self.done + 1 >= self.work.sweeps
+    fn exchanges_both_arrays(&self) -> bool {
+        self.work.method == Method::Jacobi && self.requested_sweeps + 1 >= self.work.sweeps
     }
 
     /// Copies ghost cells between patches in host memory, before the patches are uploaded.
@@ -483,21 +487,21 @@ impl SmootherSteps for Run<'_> {
     }
 
     fn exchange(&mut self) {
-        if self.data.buffers.copy_count == 0 || self.ahead > 0 {
+        if self.data.buffers.copy_count == 0 || self.executed_ahead > 0 {
             return;
         }
         if !self.uploaded {
             self.exchange_on_host();
             return;
         }
-        self.pending = true;
-        if self.callbacks.fills() || self.work.sweeps == self.done {
-            self.step(|run| run.exchange_now(run.to_both()));
+        self.exchange_pending = true;
+        if self.callbacks.has_ghost_fill() || self.work.sweeps == self.requested_sweeps {
+            self.step(|run| run.exchange_if_pending(run.exchanges_both_arrays()));
         }
     }
 
     fn fill(&mut self, sweep: i32) -> bool {
-        if !self.callbacks.fills() {
+        if !self.callbacks.has_ghost_fill() {
             return self.failed.is_some();
         }
         let stop = self.attempt(|run| {
@@ -505,17 +509,17 @@ impl SmootherSteps for Run<'_> {
             // The caller's function may enqueue kernels on the stream, so the next kernel must not start early.
             run.follows_kernel = false;
             if run.on_device {
-                let current = run.data.buffers.rows.iter().map(|r| r.u[run.current_array] as *mut f64);
+                let current = run.data.buffers.host_patch_table.iter().map(|r| r.u[run.current_array] as *mut f64);
                 let current = collected(current, "addresses of patches")?;
                 return Ok(run.callbacks.fill(sweep, &current));
             }
             if run.uploaded {
-                run.download(run.all(), run.current_array, 0)?;
+                run.download(run.all_patches(), run.current_array, 0)?;
                 run.join()?;
             }
             let stop = run.callbacks.fill(sweep, run.arrays.pointers().u);
             if run.uploaded {
-                run.upload(run.all(), false, 0)?;
+                run.upload(run.all_patches(), false, 0)?;
                 run.join()?;
             }
             Ok(stop)
@@ -523,23 +527,23 @@ impl SmootherSteps for Run<'_> {
         stop.unwrap_or(true)
     }
 
-    fn colours(&self) -> usize {
-        colours(&self.data.blocks.stencil)
+    fn colour_count(&self) -> usize {
+        colour_count(&self.data.blocks.stencil)
     }
 
-    fn jacobi(&mut self, cut: &Cut, _: f64) {
+    fn sweep_jacobi(&mut self, cut: &Cut, _: f64) {
         self.step(|run| run.sweep(cut));
     }
 
-    fn colour(&mut self, _: &Cut, _: f64, _: usize) {
+    fn relax_colour(&mut self, _: &Cut, _: f64, _: usize) {
         self.failed = Some(Error::Internal("a device processes all colours in one launch".to_owned()));
     }
 
-    fn all_colours(&mut self, cut: &Cut, _: f64, _: bool) {
+    fn relax_all_colours(&mut self, cut: &Cut, _: f64, _: bool) {
         self.step(|run| run.sweep(cut));
     }
 
-    fn chaotic(&mut self, cut: &Cut, _: f64, _: bool) {
+    fn sweep_chaotic(&mut self, cut: &Cut, _: f64, _: bool) {
         self.step(|run| run.sweep(cut));
     }
 
@@ -549,17 +553,17 @@ impl SmootherSteps for Run<'_> {
                 return Ok(0.0);
             }
             run.ensure_uploaded()?;
-            run.exchange_now(false)?;
-            let (stream, answers) = (run.streams[0], run.data.buffers.answers.address());
+            run.exchange_if_pending(false)?;
+            let (stream, results) = (run.streams[0], run.data.buffers.results.address());
             launch::residual_patches(stream, &PatchArgs { scale, ..run.patch_args() }, run.data.buffers.region_count)?;
             let count = i64::from(run.data.buffers.region_count);
-            let norm = answers + 8;
+            let norm = results + 8;
             launch::norm_patches(stream, &NormArgs { sums: run.data.buffers.sums.address(), count, norm })?;
             if !run.on_device {
                 let start = Instant::now();
-                for p in run.all() {
+                for p in run.all_patches() {
                     if let Some(r) = run.arrays.r_mut(p) {
-                        run.copies.fetch(stream, &[Job::all_to(r, run.data.buffers.rows[p].r)])?;
+                        run.copies.fetch(stream, &[Job::all_to(r, run.data.buffers.host_patch_table[p].r)])?;
                     }
                 }
                 run.seconds_transfer += start.elapsed().as_secs_f64();
@@ -583,14 +587,14 @@ impl SmootherSteps for Run<'_> {
 
     fn store_result(&mut self) {
         self.step(|run| {
-            run.exchange_now(false)?;
+            run.exchange_if_pending(false)?;
             if run.on_device {
                 if run.current_array == 1 {
-                    run.copy_values(run.all(), 1, 0, false, 0)?;
+                    run.copy_values(run.all_patches(), 1, 0, false, 0)?;
                     run.current_array = 0;
                 }
             } else if run.uploaded && !run.downloaded {
-                run.download(run.all(), run.current_array, 0)?;
+                run.download(run.all_patches(), run.current_array, 0)?;
             }
             run.join()
         });

@@ -1,13 +1,13 @@
 //! Checks of the caller's patches and arrays before they are read, and the resident copies of u and f.
 
-use crate::abi::spaces::{Extent, check_apart, on_device, wrong_space};
+use crate::abi::spaces::{AddressRange, check_apart, on_device, wrong_space};
 use crate::base::machine::Core;
 use crate::cuda::driver::{Space, space_of};
 use crate::error::{Error, Name, Place, RRB_ERR_DIMENSION, Result, collected, reserve, zeroed};
 use crate::options::{Devices, Memory};
 use crate::smoother::Smoother;
 use crate::smoother::patches::Patch;
-use crate::smoother::steps::{Kept, PatchArrays, Pointers};
+use crate::smoother::steps::{PatchArrays, Pointers, ResidentArrays};
 
 /// Tables of a call as the caller passed them.
 #[derive(Clone, Copy)]
@@ -29,12 +29,12 @@ impl PatchArrays for CheckedArrays<'_> {
     fn u(&self, patch: usize) -> &[f64] {
         // SAFETY: checked to be non-NULL; the caller guarantees the size. No `&mut` to the array exists, because
         // `u_mut` borrows self mutably.
-        unsafe { std::slice::from_raw_parts(self.pointers.u[patch], self.patches[patch].ghosted()) }
+        unsafe { std::slice::from_raw_parts(self.pointers.u[patch], self.patches[patch].ghosted_cells()) }
     }
 
     fn u_mut(&mut self, patch: usize) -> &mut [f64] {
         // SAFETY: as above; checked to overlap no other array.
-        unsafe { std::slice::from_raw_parts_mut(self.pointers.u[patch], self.patches[patch].ghosted()) }
+        unsafe { std::slice::from_raw_parts_mut(self.pointers.u[patch], self.patches[patch].ghosted_cells()) }
     }
 
     fn f(&self, patch: usize) -> &[f64] {
@@ -85,16 +85,21 @@ pub fn checked_patch(p: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch>
 
 /// Checks that no pointer is NULL or misaligned, and that no written array overlaps another array. The call writes r,
 /// and also u if `writes_u`.
-pub fn check_arrays(patches: &[Patch], pointers: &Pointers, writes_u: bool, extents: &mut Vec<Extent>) -> Result<()> {
+pub fn check_arrays(
+    patches: &[Patch],
+    pointers: &Pointers,
+    writes_u: bool,
+    extents: &mut Vec<AddressRange>,
+) -> Result<()> {
     extents.clear();
     for (p, patch) in patches.iter().enumerate() {
         let mut add = |name, array: Option<*const f64>, len, written| -> Result<()> {
             if let Some(array) = array {
-                extents.push(Extent::new(Name::of_patch(name, p), array, len, written)?);
+                extents.push(AddressRange::new(Name::of_patch(name, p), array, len, written)?);
             }
             Ok(())
         };
-        add("u", pointers.u.get(p).map(|u| u.cast_const()), patch.ghosted(), writes_u)?;
+        add("u", pointers.u.get(p).map(|u| u.cast_const()), patch.ghosted_cells(), writes_u)?;
         add("f", pointers.f.get(p).copied(), patch.cells(), false)?;
         add("r", pointers.r.get(p).map(|r| r.cast_const()), patch.cells(), true)?;
     }
@@ -178,20 +183,20 @@ pub struct Resident {
 impl Resident {
     pub fn new(core: &mut Smoother) -> Result<Self> {
         let mut arrays: Vec<Vec<f64>> = Vec::new();
-        let kept = if core.device().is_some() {
-            core.keep_arrays()?
+        let resident_arrays = if core.device().is_some() {
+            core.allocate_resident_arrays()?
         } else {
             let patches = core.patches();
             reserve(&mut arrays, 2 * patches.len(), RESIDENT)?;
-            for len in patches.iter().map(Patch::ghosted).chain(patches.iter().map(Patch::cells)) {
+            for len in patches.iter().map(Patch::ghosted_cells).chain(patches.iter().map(Patch::cells)) {
                 arrays.push(zeroed(len, RESIDENT)?);
             }
             let (u, f) = arrays.split_at_mut(patches.len());
             let pointers = |arrays: &mut [Vec<f64>]| collected(arrays.iter_mut().map(Vec::as_mut_ptr), ADDRESSES);
-            Kept { u: pointers(u)?, f: pointers(f)? }
+            ResidentArrays { u: pointers(u)?, f: pointers(f)? }
         };
-        let f = collected(kept.f.iter().map(|p| p.cast_const()), ADDRESSES)?;
-        Ok(Self { arrays, f, u: kept.u, f_mut: kept.f })
+        let f = collected(resident_arrays.f.iter().map(|p| p.cast_const()), ADDRESSES)?;
+        Ok(Self { arrays, f, u: resident_arrays.u, f_mut: resident_arrays.f })
     }
 
     pub fn bytes(&self) -> usize {

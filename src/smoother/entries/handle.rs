@@ -3,13 +3,13 @@
 use super::arrays::{
     CheckedArrays, KnownSpaces, Resident, Tables, check_arrays, check_spaces, checked_patch, copy_all,
 };
-use super::watch::{GhostFill, Ghosts};
+use super::watch::{CallerCallbacks, GhostFill};
 
 use crate::abi::guard::store_message;
 use crate::abi::handle::{Family, Handle};
 use crate::abi::messages::{not_uploaded, not_watched};
 use crate::abi::shape::Shape;
-use crate::abi::spaces::{Extent, list_of};
+use crate::abi::spaces::{AddressRange, list_of};
 use crate::base::heap::{Counted, boxed};
 use crate::base::machine::{Core, Machine};
 use crate::error::{Error, Place, RRB_OK, RRB_STOPPED, Result, collected, reserve};
@@ -17,8 +17,8 @@ use crate::options::{self, Backend, Memory, Options, ResultEntry, info, opt};
 use crate::report::{Outcome, StopReason};
 use crate::smoother::block_inverse::Stencil;
 use crate::smoother::patches::{Patch, PatchList};
-use crate::smoother::steps::{Callbacks, PatchArrays, Pointers, SmootherBackend, Swept};
-use crate::smoother::{Smoother, machine, relative};
+use crate::smoother::steps::{Callbacks, PatchArrays, Pointers, SmootherBackend, SweepResult};
+use crate::smoother::{Smoother, machine, relative_norm};
 
 /// Handle of a block smoother. The handle contains the stencil, the block size, the patches, the block inverses and the
 /// options. Only one thread at a time may use a handle.
@@ -33,13 +33,13 @@ pub struct Own {
     /// Whether the last call computed residuals.
     watched: bool,
     /// Workspace to sort the arrays of a call by address.
-    extents: Vec<Extent>,
+    extents: Vec<AddressRange>,
     pub(super) resident: Option<Resident>,
     known: KnownSpaces,
 }
 
 /// Returns the status of a call. If a callback stopped the call, stores a message.
-pub(super) fn status_of(swept: &Swept) -> i32 {
+pub(super) fn status_of(swept: &SweepResult) -> i32 {
     if !swept.stopped {
         return RRB_OK;
     }
@@ -50,15 +50,15 @@ pub(super) fn status_of(swept: &Swept) -> i32 {
 const PATCHES: &str = "lists of patches";
 
 /// Largest number of cells per side of a block.
-const MOST_BLOCK: i64 = 8;
+const MOST_BLOCK_SIDE: i64 = 8;
 
 pub(super) fn new(stencil: &[f64], sides: [(&'static str, i64); 3]) -> Result<Handle<smoother_handle>> {
     for (name, side) in sides {
         if side < 1 {
-            return Err(Error::Dimension(format!("{name} must lie in [1, {MOST_BLOCK}], got {side}")));
+            return Err(Error::Dimension(format!("{name} must lie in [1, {MOST_BLOCK_SIDE}], got {side}")));
         }
-        if side > MOST_BLOCK {
-            return Err(Error::range(name, side, format!("lie in [1, {MOST_BLOCK}]")));
+        if side > MOST_BLOCK_SIDE {
+            return Err(Error::range(name, side, format!("lie in [1, {MOST_BLOCK_SIDE}]")));
         }
     }
     if let Some(index) = stencil.iter().position(|v| !v.is_finite()) {
@@ -100,7 +100,7 @@ impl Handle<smoother_handle> {
         for (p, (lower, size)) in lower.iter().zip(size).enumerate() {
             let patch = checked_patch(p, *lower, *size)?;
             cells = cells
-                .checked_add(patch.ghosted())
+                .checked_add(patch.ghosted_cells())
                 .filter(|&c| c <= isize::MAX as usize / 8)
                 .ok_or_else(|| Error::Dimension("the patches have more cells than can be addressed".to_owned()))?;
             patches.push(patch);
@@ -132,8 +132,8 @@ impl Handle<smoother_handle> {
         self.base.outcome = Outcome {
             iterations: swept.sweeps,
             reason: if swept.stopped { StopReason::Monitor } else { StopReason::None },
-            initial_residual: relative(swept.initial_norm, swept.initial_norm),
-            final_residual: relative(swept.residual_norm, swept.initial_norm),
+            initial_residual: relative_norm(swept.initial_norm, swept.initial_norm),
+            final_residual: relative_norm(swept.residual_norm, swept.initial_norm),
             ..Outcome::default()
         };
         self.base.end_solve(start);
@@ -196,7 +196,12 @@ impl Handle<smoother_handle> {
         };
         let fill = self.own.ghost_fill;
         self.base.run(|core, options, watch| {
-            work(core, &mut CheckedArrays { patches, pointers, on_device }, &mut Ghosts { fill, watch }, options)
+            work(
+                core,
+                &mut CheckedArrays { patches, pointers, on_device },
+                &mut CallerCallbacks { fill, watch },
+                options,
+            )
         })
     }
 
@@ -219,7 +224,12 @@ impl Handle<smoother_handle> {
                 Some(resident) => resident,
                 none => none.insert(Resident::new(core)?),
             };
-            let u = resident.u.iter().zip(u).zip(patches).map(|((to, from), p)| (*to, from.cast_const(), p.ghosted()));
+            let u = resident
+                .u
+                .iter()
+                .zip(u)
+                .zip(patches)
+                .map(|((to, from), p)| (*to, from.cast_const(), p.ghosted_cells()));
             let f = resident.f_mut.iter().zip(f).zip(patches).map(|((to, from), p)| (*to, *from, p.cells()));
             copy_all(core, &collected(u.chain(f), PATCHES)?)
         })
@@ -237,7 +247,7 @@ impl Handle<smoother_handle> {
         check_arrays(patches, &given, true, &mut self.own.extents)?;
         check_spaces(self.spaces(), &given, false, &mut self.own.known)?;
         let from = self.own.resident.iter().flat_map(|resident| &resident.u);
-        let copies = from.zip(u).zip(patches).map(|((from, to), p)| (*to, from.cast_const(), p.ghosted()));
+        let copies = from.zip(u).zip(patches).map(|((from, to), p)| (*to, from.cast_const(), p.ghosted_cells()));
         let copies = collected(copies, PATCHES)?;
         self.base.run(|core, _, _| copy_all(core, &copies))
     }

@@ -15,13 +15,13 @@ pub struct GhostFill {
 }
 
 /// Callbacks of a call.
-pub struct Ghosts<'a, 'b> {
+pub struct CallerCallbacks<'a, 'b> {
     pub fill: GhostFill,
     pub watch: &'a mut Watch<'b>,
 }
 
-impl Callbacks for Ghosts<'_, '_> {
-    fn fills(&self) -> bool {
+impl Callbacks for CallerCallbacks<'_, '_> {
+    fn has_ghost_fill(&self) -> bool {
         self.fill.callback.is_some()
     }
 

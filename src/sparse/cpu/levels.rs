@@ -1,9 +1,10 @@
 //! Level scheduling of the natural order of rows, for sweeps and triangular solves (Saad 2003, section 11.6).
 
-use super::stages::{Order, UNIT, by_level};
+use super::stages::{Order, UNIT_ROWS};
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::error::{Result, collected, push, reserve, zeroed};
+use crate::sparse::by_level;
 use std::ops::Range;
 
 const WHAT: &str = "levels of rows";
@@ -11,11 +12,11 @@ const WHAT: &str = "levels of rows";
 /// Number of runs that are interleaved. A run is a sequence of consecutive rows, each connected to the next. A row
 /// waits about 20 cycles for the result of the previous row of its run. During this time, rows of the other runs are
 /// processed.
-const OPEN: usize = 4;
+const OPEN_RUNS: usize = 4;
 
 /// Minimum number of rows per piece. With fewer rows, a barrier takes longer than the rows between two barriers. If
 /// pieces of this size do not give enough parallel work, single rows are used as pieces.
-const LEAST: usize = UNIT;
+const MIN_PIECE_ROWS: usize = UNIT_ROWS;
 
 /// Returns an order of the rows. Processing the rows in this order gives the same result as the natural order.
 /// Processing them in reverse gives the same result as the natural order from the last row to the first.
@@ -26,16 +27,16 @@ const LEAST: usize = UNIT;
 /// reason is that an earlier piece computes values that this piece reads, or reads old values of this piece. Within a
 /// piece, a row follows all earlier rows of the piece to which it is connected.
 pub fn by_levels<I: Index>(a: &Csr<I>, members: usize) -> Result<Order<I>> {
-    let (length, level, levels) = pieces(a, members)?;
+    let (length, level, levels) = divide_into_pieces(a, members)?;
     let (sorted, starts) = by_level(&level, levels)?;
     let mut order = Order { rows: Vec::new(), units: collected([0], WHAT)?, levels: collected([0], WHAT)? };
     reserve(&mut order.rows, a.rows(), WHAT)?;
-    let mut turns = Interleaving::new(a)?;
+    let mut interleaving = Interleaving::new(a)?;
     for range in starts.windows(2) {
-        for unit in sorted[range[0]..range[1]].chunks(if length == 1 { UNIT } else { 1 }) {
+        for unit in sorted[range[0]..range[1]].chunks(if length == 1 { UNIT_ROWS } else { 1 }) {
             for piece in unit {
                 let start = piece.at() * length;
-                turns.take(a, start..(start + length).min(a.rows()), &mut order.rows);
+                interleaving.append_piece(a, start..(start + length).min(a.rows()), &mut order.rows);
             }
             push(&mut order.units, order.rows.len(), WHAT)?;
         }
@@ -47,7 +48,7 @@ pub fn by_levels<I: Index>(a: &Csr<I>, members: usize) -> Result<Order<I>> {
 /// Returns the number of rows per piece, the level of each piece, and the number of levels. Starts with pieces of about
 /// the bandwidth divided by the number of threads, and halves them until a level has about as many pieces as threads,
 /// or until the pieces are single rows. On a grid, the bandwidth is the number of nodes of a plane or line.
-fn pieces<I: Index>(a: &Csr<I>, members: usize) -> Result<(usize, Vec<I>, usize)> {
+fn divide_into_pieces<I: Index>(a: &Csr<I>, members: usize) -> Result<(usize, Vec<I>, usize)> {
     let rows = a.rows();
     if members <= 1 || rows == 0 {
         return Ok((rows.max(1), zeroed(rows.min(1), WHAT)?, rows.min(1)));
@@ -66,7 +67,7 @@ fn pieces<I: Index>(a: &Csr<I>, members: usize) -> Result<(usize, Vec<I>, usize)
         if 4 * level.len() >= 3 * members * levels || length == 1 {
             return Ok((length, level, levels));
         }
-        length = if length >= 2 * LEAST { length / 2 } else { 1 };
+        length = if length >= 2 * MIN_PIECE_ROWS { length / 2 } else { 1 };
     }
 }
 
@@ -110,24 +111,24 @@ impl<I: Index> Interleaving<I> {
         self.above[i].at() == 0 && a.row(i).take_while(|&(j, _)| j < i).all(|(j, _)| self.ordered[j])
     }
 
-    /// Appends the rows of a piece to the order. Up to [`OPEN`] runs of connected rows are open at a time. In each
+    /// Appends the rows of a piece to the order. Up to [`OPEN_RUNS`] runs of connected rows are open at a time. In each
     /// round, every open run appends its next row if this row is ready. The next row of the first open run is always
     /// ready. All earlier rows of the piece are in the order, because they belong to runs that are complete. Earlier
     /// rows of other pieces that are connected to it are in the order, because these pieces are on previous levels.
-    fn take(&mut self, a: &Csr<I>, rows: Range<usize>, order: &mut Vec<I>) {
+    fn append_piece(&mut self, a: &Csr<I>, rows: Range<usize>, order: &mut Vec<I>) {
         let joined = |i: usize| a.get(i, i - 1).or_else(|| a.get(i - 1, i)).is_some();
         let mut next = rows.start;
-        let mut open: [Range<usize>; OPEN] = std::array::from_fn(|_| 0..0);
+        let mut open: [Range<usize>; OPEN_RUNS] = std::array::from_fn(|_| 0..0);
         loop {
             // Completed runs are replaced by the next runs, in ascending order.
             let mut count = 0;
-            for k in 0..OPEN {
+            for k in 0..OPEN_RUNS {
                 if open[k].start < open[k].end {
                     open.swap(count, k);
                     count += 1;
                 }
             }
-            while count < OPEN && next < rows.end {
+            while count < OPEN_RUNS && next < rows.end {
                 let end = (next + 1..rows.end).find(|&i| !joined(i)).unwrap_or(rows.end);
                 open[count] = next..end;
                 (next, count) = (end, count + 1);
@@ -159,7 +160,7 @@ mod tests {
     /// isolated rows. For any number of threads, each row must come after all earlier rows to which it is connected,
     /// and units of a level must be independent.
     #[test]
-    fn rows_come_after_those_they_are_joined_with() {
+    fn connected_rows_keep_their_natural_order() {
         let n: usize = 600;
         let mut ptr = vec![0];
         let mut col: Vec<u32> = Vec::new();

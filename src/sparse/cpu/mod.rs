@@ -2,14 +2,13 @@
 //!
 //! Modules, each of which may use the previous ones:
 //! - `parts`: products with A^T;
-//! - `stages`, `levels`, `colours`: level scheduling;
+//! - `stages`, `levels`: level scheduling;
 //! - `values`: access to vectors;
 //! - `precondition`: M^-1;
 //! - `relaxation`: sweeps;
 //! - `state`: shared data;
 //! - `steps`: matrix and preconditioner for the steps of a thread.
 
-mod colours;
 mod levels;
 mod parts;
 mod precondition;
@@ -19,7 +18,7 @@ mod state;
 mod steps;
 mod values;
 
-use crate::aggregation::Kept;
+use crate::aggregation::KeptAggregates;
 use crate::base::engine::Engine;
 use crate::base::team::{Me, Team};
 use crate::error::{Error, Result};
@@ -28,8 +27,8 @@ use crate::krylov::cpu::chunks::{CHUNK, Chunks};
 use crate::krylov::cpu::steps::{PCG_VECTORS, ThreadState};
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::report::{Observer, Outcome};
-use crate::sparse::backend::{Operator, Preconditioning, Setup, SetupResult, SparseBackend, SweepParameters};
-use crate::sparse::{AnyCsr, By, Stored};
+use crate::sparse::backend::{Factor, Operator, Preconditioning, Setup, SetupResult, SparseBackend, SweepParameters};
+use crate::sparse::{AnyCsr, By};
 use parts::Parts;
 use precondition::{Preconditioner, Purpose, make};
 use relaxation::Relaxation;
@@ -38,7 +37,7 @@ use steps::General;
 
 /// Minimum number of rows for which several threads are used. With fewer rows, a barrier takes longer than the work
 /// that it divides.
-const WORTH_A_TEAM: usize = 16_384;
+const MIN_TEAM_ROWS: usize = 16_384;
 
 /// The `cpu` backend.
 #[derive(Default)]
@@ -52,7 +51,7 @@ pub struct Cpu {
 /// Returns a team for a matrix with `rows` rows. Reuses `team` if it has the required number of threads.
 fn team_for(team: &mut Option<Team>, rows: usize, threads: usize) -> Result<&mut Team> {
     let most = Chunks::new(rows).count().max(1);
-    let members = if rows >= WORTH_A_TEAM { threads.clamp(1, most) } else { 1 };
+    let members = if rows >= MIN_TEAM_ROWS { threads.clamp(1, most) } else { 1 };
     Team::sized(team, members)
 }
 
@@ -62,7 +61,7 @@ fn team_for(team: &mut Option<Team>, rows: usize, threads: usize) -> Result<&mut
 /// the number of threads.
 fn make_parts(parts: &mut Option<Parts>, by: By, from: usize, to: usize) -> Result<()> {
     if let (By::Parts(by_parts), None) = (by, &parts)
-        && from.max(to) >= WORTH_A_TEAM
+        && from.max(to) >= MIN_TEAM_ROWS
     {
         *parts = Some(Parts::new(by_parts, from, to)?);
     }
@@ -76,7 +75,12 @@ fn rows_of(matrix: AnyCsr) -> usize {
     }
 }
 
-fn made(setup: &Setup, wanted: &Preconditioning, kept: Kept, team: &mut Team) -> Result<precondition::Made> {
+fn set_up_preconditioner(
+    setup: &Setup,
+    wanted: &Preconditioning,
+    kept: KeptAggregates,
+    team: &mut Team,
+) -> Result<precondition::PreconditionerSetup> {
     let purpose = Purpose { transposes: setup.transposes, symmetric: setup.symmetric, single: setup.single };
     match setup.matrix {
         AnyCsr::Narrow(a) => make(a, wanted, &purpose, kept, team),
@@ -84,7 +88,7 @@ fn made(setup: &Setup, wanted: &Preconditioning, kept: Kept, team: &mut Team) ->
     }
 }
 
-fn relaxed(matrix: AnyCsr, sweep_parameters: &SweepParameters, members: usize) -> Result<Relaxation> {
+fn make_relaxation(matrix: AnyCsr, sweep_parameters: &SweepParameters, members: usize) -> Result<Relaxation> {
     match matrix {
         AnyCsr::Narrow(a) => Relaxation::new(a, sweep_parameters, members),
         AnyCsr::Wide(a) => Relaxation::new(a, sweep_parameters, members),
@@ -100,7 +104,7 @@ impl SparseBackend for Cpu {
             make_parts(&mut self.parts[1], a.by(true), rows, rows)?;
         }
         // Frees memory before the new state is allocated. Aggregates are reused, and so are vectors of the same length.
-        let mut kept = Kept::default();
+        let mut kept = KeptAggregates::default();
         let mut state = match self.state.take() {
             Some(mut state) if state.vectors.chunks.rows == rows => {
                 kept = state.precondition.take().map(Preconditioner::into_kept).unwrap_or_default();
@@ -114,11 +118,11 @@ impl SparseBackend for Cpu {
         };
         state.vectors.reserve(setup.work_vectors.max(PCG_VECTORS))?;
         let team = team_for(&mut self.team, rows, setup.threads)?;
-        let first = made(setup, &setup.preconditioning, kept, team)?;
+        let first = set_up_preconditioner(setup, &setup.preconditioning, kept, team)?;
         state.precondition = first.precondition;
-        state.second = made(setup, &setup.second, Kept::default(), team)?.precondition;
+        state.second = set_up_preconditioner(setup, &setup.second, KeptAggregates::default(), team)?.precondition;
         state.relaxation = match &setup.sweep_parameters {
-            Some(sweep_parameters) => Some(relaxed(setup.matrix, sweep_parameters, team.members())?),
+            Some(sweep_parameters) => Some(make_relaxation(setup.matrix, sweep_parameters, team.members())?),
             None => None,
         };
         let (colours, levels) =
@@ -155,7 +159,8 @@ impl SparseBackend for Cpu {
         result
     }
 
-    fn multiply(&mut self, a: &dyn Stored, transposed: bool, x: &[f64], y: &mut [f64], threads: usize) -> Result<()> {
+    fn multiply(&mut self, a: Factor, arrays: Arrays, _: bool, threads: usize) -> Result<()> {
+        let (Factor { stored: a, transposed, .. }, x, y) = (a, arrays.input, arrays.output);
         let (from, rows, by) = (x.len(), y.len(), a.by(transposed));
         let parts = &mut self.parts[usize::from(transposed)];
         make_parts(parts, by, from, rows)?;

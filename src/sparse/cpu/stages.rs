@@ -3,10 +3,11 @@
 //! units the threads share, or several small levels, which thread 0 processes in order. The result for a row does not
 //! depend on the thread that computes it.
 
-use crate::base::csr::{accumulate, restart};
+use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::team::Me;
-use crate::error::{Result, collected, push, zeroed};
+use crate::error::{Result, collected, push};
+use crate::sparse::{by_level, colours};
 use std::ops::Range;
 
 const WHAT: &str = "the order of rows";
@@ -14,10 +15,10 @@ const WHAT: &str = "the order of rows";
 /// Minimum number of rows plus entries of a level that the team shares. Thread 0 processes smaller levels alone. A
 /// barrier takes 1 to 2 microseconds. A row or entry takes about 2 nanoseconds, of which a second thread saves at most
 /// half.
-const NARROW: usize = 2048;
+const MIN_SHARED_WORK: usize = 2048;
 
 /// Rows per unit, for units of independent rows.
-pub const UNIT: usize = 64;
+pub const UNIT_ROWS: usize = 64;
 
 /// Rows in the order of processing. Units of a level are independent; one thread processes a unit, row by row.
 pub struct Order<I> {
@@ -35,12 +36,18 @@ impl<I: Index> Order<I> {
         let (rows, starts) = by_level(level, levels)?;
         let mut order = Self { rows, units: collected([0], WHAT)?, levels: collected([0], WHAT)? };
         for range in starts.windows(2) {
-            for unit in (range[0]..range[1]).step_by(UNIT) {
-                push(&mut order.units, range[1].min(unit + UNIT), WHAT)?;
+            for unit in (range[0]..range[1]).step_by(UNIT_ROWS) {
+                push(&mut order.units, range[1].min(unit + UNIT_ROWS), WHAT)?;
             }
             push(&mut order.levels, order.units.len() - 1, WHAT)?;
         }
         Ok(order)
+    }
+
+    /// Orders the rows by colour ([`colours`]).
+    pub fn by_colours(a: &Csr<I>) -> Result<Self> {
+        let (colour, count) = colours(a)?;
+        Self::new(&colour, count)
     }
 
     /// Returns the size of all arrays in bytes.
@@ -49,28 +56,11 @@ impl<I: Index> Order<I> {
     }
 }
 
-/// Sorts the numbers of rows or pieces by level. Within a level, the numbers ascend. Returns the sorted numbers, and
-/// the position at which each level begins; one more entry is the end of the last level.
-pub fn by_level<I: Index>(level: &[I], levels: usize) -> Result<(Vec<I>, Vec<usize>)> {
-    let (mut sorted, mut starts) = (zeroed(level.len(), WHAT)?, zeroed(levels + 1, WHAT)?);
-    for level in level {
-        starts[level.at() + 1] += 1;
-    }
-    accumulate(&mut starts);
-    for (piece, level) in level.iter().enumerate() {
-        let place = &mut starts[level.at()];
-        sorted[*place] = I::of(piece);
-        *place += 1;
-    }
-    restart(&mut starts);
-    Ok((sorted, starts))
-}
-
 /// A range of consecutive units, which begins at the end of the previous stage.
 struct Stage {
     end: usize,
     /// Whether the stage consists of small levels, which thread 0 processes in order.
-    alone: bool,
+    on_thread_0: bool,
 }
 
 /// All units, divided into stages.
@@ -82,10 +72,10 @@ impl Stages {
     pub fn new(levels: &[usize], work: impl Fn(usize) -> usize) -> Result<Self> {
         let mut stages: Vec<Stage> = Vec::new();
         for level in levels.windows(2) {
-            let (end, alone) = (level[1], work(level[1]) - work(level[0]) < NARROW);
+            let (end, on_thread_0) = (level[1], work(level[1]) - work(level[0]) < MIN_SHARED_WORK);
             match stages.last_mut() {
-                Some(last) if last.alone && alone => last.end = end,
-                _ => push(&mut stages, Stage { end, alone }, WHAT)?,
+                Some(last) if last.on_thread_0 && on_thread_0 => last.end = end,
+                _ => push(&mut stages, Stage { end, on_thread_0 }, WHAT)?,
             }
         }
         Ok(Self(stages))
@@ -98,7 +88,8 @@ impl Stages {
         for step in 0..self.0.len() {
             let stage = if backward { self.0.len() - 1 - step } else { step };
             let all = stage.checked_sub(1).map_or(0, |before| self.0[before].end)..self.0[stage].end;
-            let own = if self.0[stage].alone { if me.index == 0 { all } else { 0..0 } } else { share(&all, me, &work) };
+            let own =
+                if self.0[stage].on_thread_0 { if me.index == 0 { all } else { 0..0 } } else { share(&all, me, &work) };
             if backward {
                 own.rev().for_each(&mut visit);
             } else {
@@ -156,7 +147,7 @@ mod tests {
     /// Large and small levels: each unit is visited once, after the units of all previous levels; small levels are
     /// visited in order.
     #[test]
-    fn members_do_levels_in_order() {
+    fn threads_process_levels_in_order() {
         let lengths = [3000, 5, 1, 7, 2500, 9, 4000];
         let mut starts = vec![0];
         lengths.iter().for_each(|length| starts.push(starts.last().unwrap() + length));
@@ -164,7 +155,10 @@ mod tests {
         // Units have work 1, 2, 3, 1, ..., so the shares differ in length.
         let work = |k: usize| k / 3 * 6 + [0, 1, 3][k % 3];
         let stages = Stages::new(&starts, work).unwrap();
-        assert_eq!(stages.0.iter().map(|stage| stage.alone).collect::<Vec<_>>(), [false, true, false, true, false]);
+        assert_eq!(
+            stages.0.iter().map(|stage| stage.on_thread_0).collect::<Vec<_>>(),
+            [false, true, false, true, false]
+        );
         for members in [1, 2, 3, 7] {
             for backward in [false, true] {
                 let seen = Mutex::new(Vec::new());

@@ -9,14 +9,14 @@ use super::state::State;
 use crate::base::loops::{dot, subtract_from};
 use crate::krylov::cpu::chunks::CHUNK;
 use crate::krylov::cpu::steps::{System, ThreadState};
-use crate::krylov::cpu::workspace::GROUP;
-use crate::krylov::pcg::{Another, Beta, Properties};
+use crate::krylov::cpu::workspace::SUMS_PER_PASS;
+use crate::krylov::pcg::{Beta, OtherPreconditioner, Properties};
 use crate::krylov::vectors::{Iterate, KrylovSteps, SweepSteps, VectorId, VectorSteps};
 use crate::sparse::backend::Operator;
 use crate::sparse::{By, Stored};
 
 /// State increment of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+const SPLIT_MIX_INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Output function of SplitMix64.
 fn split_mix(state: u64) -> u64 {
@@ -60,15 +60,15 @@ impl ThreadState<'_, General<'_>> {
                 parts.multiply(by_parts, &self.me, from, |own| unsafe { to.slice_mut(own.start, own.len()) });
                 self.me.barrier();
             }
-            _ => self.alone(|| {
-                // SAFETY: the other threads wait at the barrier of `alone`.
+            _ => self.run_on_thread_0(|| {
+                // SAFETY: the other threads wait at the barrier of `run_on_thread_0`.
                 a.multiply_by(transposed, from, unsafe { to.slice_mut(0, rows) });
             }),
         }
     }
 
     /// Runs `work` on thread 0 while the other threads wait.
-    fn alone(&self, work: impl FnOnce()) {
+    fn run_on_thread_0(&self, work: impl FnOnce()) {
         if self.me.index == 0 {
             work();
         }
@@ -144,8 +144,8 @@ impl System for General<'_> {
         })[0]
     }
 
-    fn change_preconditioner(&mut self, to: Another) -> bool {
-        let second = self.k.second.as_ref().filter(|_| matches!(to, Another::Second));
+    fn change_preconditioner(&mut self, to: OtherPreconditioner) -> bool {
+        let second = self.k.second.as_ref().filter(|_| matches!(to, OtherPreconditioner::Second));
         self.m = second.or(self.m);
         second.is_some()
     }
@@ -188,9 +188,9 @@ impl KrylovSteps for ThreadState<'_, General<'_>> {
     }
 
     fn inners(&mut self, a: VectorId, with: &[VectorId], products: &mut [f64]) {
-        for (with, products) in with.chunks(GROUP).zip(products.chunks_mut(GROUP)) {
+        for (with, products) in with.chunks(SUMS_PER_PASS).zip(products.chunks_mut(SUMS_PER_PASS)) {
             let sums = self.sums(|s, rows| {
-                let mut of_chunk = [0.0; GROUP];
+                let mut of_chunk = [0.0; SUMS_PER_PASS];
                 for (product, &b) in of_chunk.iter_mut().zip(with) {
                     // SAFETY: the rows belong to this thread, and only this thread writes them.
                     *product = unsafe { dot(s.rows_of(a, &rows), s.rows_of(b, &rows)) };
@@ -210,7 +210,7 @@ impl KrylovSteps for ThreadState<'_, General<'_>> {
             // SAFETY: the rows belong to this thread, and no other thread uses them in this step.
             let to = unsafe { self.rows_of_mut(to, &rows) };
             for (v, row) in to.iter_mut().zip(rows) {
-                let drawn = split_mix(seed.wrapping_add((row as u64 + 1).wrapping_mul(STEP))) >> 11;
+                let drawn = split_mix(seed.wrapping_add((row as u64 + 1).wrapping_mul(SPLIT_MIX_INCREMENT))) >> 11;
                 *v = 2.0 * (drawn as f64 / (1_u64 << 53) as f64) - 1.0;
             }
         }

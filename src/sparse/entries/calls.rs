@@ -13,9 +13,9 @@ use crate::sparse::entries::sparse_handle;
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
-/// - `values` (in): the new values, in host memory. Pass as many values as for the creation of the matrix, in the same
-///   order. For a matrix from a file, pass `RRB_INFO_NONZEROS` values in CSR order. NULL is allowed if the matrix has
-///   no entries.
+/// - `values` (in): the new values, in host memory or, with `backend=cuda`, on the device. Pass as many values as for
+///   the creation of the matrix, in the same order. For a matrix from a file, pass `RRB_INFO_NONZEROS` values in CSR
+///   order. NULL is allowed if the matrix has no entries.
 ///
 /// For a matrix from `sparse_create_from`, omit the zeros that `sparse_create_from` treated as padding. For a symmetric
 /// matrix in the format skyline, pass each off-diagonal value twice in succession.
@@ -25,12 +25,14 @@ use crate::sparse::entries::sparse_handle;
 ///
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` or `values` is NULL.
-/// - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: `values` is not 8-byte aligned, is in device memory although `backend=cuda` is not set, is on
+///   another device than the option `device` selects, or is in host memory although `memory=device` is set.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but `backend=cuda` is not set.
 /// - `RRB_ERR_NOT_FINITE`: a value, or the sum of the values with the same row and column, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed. The call allocates memory only if the matrix was created from unsorted or
 ///   repeated entries.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
-/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate `values`.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate or copy `values`.
 ///
 /// After an error the values are unchanged.
 ///
@@ -204,6 +206,13 @@ pub unsafe extern "C" fn sparse_arrays(
 ///   accept only `preconditioner=none`. The method minres accepts only `preconditioner=none` and
 ///   `preconditioner=jacobi`. The preconditioner amg requires the method cg.
 /// - `RRB_ERR_UNSUPPORTED`: the preconditioner is amg, but the matrix has 2^32 - 1 rows or more.
+/// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format, the preconditioner or the order of the rows
+///   has no kernel on a device. The methods gauss_seidel and sor and the preconditioners ssor, ic0 and ilu0 require
+///   `ordering=multicolour`. The message names what has kernels.
+/// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the matrix has 2^31 rows or more, or the library was built
+///   without kernels.
+/// - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_ARGUMENT`: `sor_omega=2` is set.
 /// - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
@@ -255,7 +264,8 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// - `b` (in): right-hand side, with as many values as the matrix has rows.
 /// - `x` (in/out): initial guess on entry, solution on return; must not overlap `b`.
 ///
-/// Both arrays must be in host memory.
+/// On the CPU, both arrays must be in host memory. With `backend=cuda`, each array may be in host memory or on the
+/// device.
 ///
 /// # Returns
 /// - `RRB_OK`: the solve has converged.
@@ -270,7 +280,10 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `b` or `x` is NULL.
 /// - `RRB_ERR_ARGUMENT`: `b` and `x` overlap.
-/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned.
+/// - `RRB_ERR_ARGUMENT`: an array is in device memory, but the solver runs on the CPU. Or an array is on another device
+///   than the solver, or in host memory although `memory=device` is set.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
 /// - `RRB_ERR_ARGUMENT`: the initial guess x is so large that max abs(x) is above 1e150 * max abs(b) / d. Here d is
 ///   half of the largest row sum of abs(a_ij).
 /// - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that
@@ -282,7 +295,7 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// - `RRB_ERR_BREAKDOWN`: the iteration overflowed.
 /// - `RRB_ERR_BREAKDOWN`: `check_input=0` is set, and `b` contains NaN or infinity.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
-/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error. After this error on a device, the output is undefined.
 ///
 /// After an error `x` is unchanged.
 ///
@@ -324,8 +337,8 @@ pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `sparse_factorize`.
-/// - `r` (in): residual, with as many values as the matrix has rows, in host memory.
-/// - `z` (out): result, with as many values as the matrix has rows, in host memory; must not overlap `r`.
+/// - `r` (in): residual, with as many values as the matrix has rows.
+/// - `z` (out): result, with as many values as the matrix has rows; must not overlap `r`.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -333,7 +346,10 @@ pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *
 /// # Errors
 /// - `RRB_ERR_NULL`: `h`, `r` or `z` is NULL.
 /// - `RRB_ERR_ARGUMENT`: `r` and `z` overlap.
-/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned.
+/// - `RRB_ERR_ARGUMENT`: an array is in device memory, but the solver runs on the CPU. Or an array is on another device
+///   than the solver, or in host memory although `memory=device` is set.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
 /// - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that
 ///   acts "at factorize".
 /// - `RRB_ERR_UNSUPPORTED`: the method is jacobi, gauss_seidel or sor, which has no preconditioner.
@@ -342,7 +358,7 @@ pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *
 /// - `RRB_ERR_NOT_FINITE`: `z` is too large for a double.
 /// - `RRB_ERR_RANGE`: the values of `z` are so small that they underflow.
 /// - `RRB_ERR_BREAKDOWN`: `check_input=0` is set, and `r` contains NaN or infinity.
-/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error. After this error on a device, the output is undefined.
 ///
 /// After an error `z` is unchanged.
 ///
@@ -373,8 +389,8 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
-/// - `x` (in): vector with as many values as the matrix has columns, in host memory.
-/// - `y` (out): vector with as many values as the matrix has rows, in host memory; must not overlap `x`.
+/// - `x` (in): vector with as many values as the matrix has columns.
+/// - `y` (out): vector with as many values as the matrix has rows; must not overlap `x`.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -382,14 +398,20 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` is NULL, or an array of nonzero length is NULL.
 /// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap.
-/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned.
+/// - `RRB_ERR_ARGUMENT`: an array is in device memory, but the solver runs on the CPU. Or an array is on another device
+///   than the solver, or in host memory although `memory=device` is set.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
 /// - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
 /// - `RRB_ERR_DIMENSION`: `format=skyline` is set, but the matrix is not square.
+/// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format has no kernel on a device, or the library was
+///   built without kernels.
+/// - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
 /// - `RRB_ERR_MEMORY`: the storage format needs more memory than the option `format_memory` allows, or allocation
 ///   failed.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
-/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error. After this error on a device, the output is undefined.
 ///
 /// After an error `y` is unchanged.
 ///
@@ -424,8 +446,8 @@ pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
-/// - `x` (in): vector with as many values as the matrix has rows, in host memory.
-/// - `y` (out): vector with as many values as the matrix has columns, in host memory; must not overlap `x`.
+/// - `x` (in): vector with as many values as the matrix has rows.
+/// - `y` (out): vector with as many values as the matrix has columns; must not overlap `x`.
 ///
 /// # Returns
 /// `RRB_OK`.
@@ -433,20 +455,27 @@ pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y
 /// # Errors
 /// - `RRB_ERR_NULL`: `h` is NULL, or an array of nonzero length is NULL.
 /// - `RRB_ERR_ARGUMENT`: `x` and `y` overlap.
-/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned, or is in device memory.
+/// - `RRB_ERR_ARGUMENT`: an array is not 8-byte aligned.
+/// - `RRB_ERR_ARGUMENT`: an array is in device memory, but the solver runs on the CPU. Or an array is on another device
+///   than the solver, or in host memory although `memory=device` is set.
+/// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
 /// - `RRB_ERR_ARGUMENT`: `format=diagonal` is set, but the matrix has an off-diagonal entry.
 /// - `RRB_ERR_DIMENSION`: `format=skyline` is set, but the matrix is not square.
+/// - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format has no kernel on a device, or the library was
+///   built without kernels.
+/// - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
 /// - `RRB_ERR_NOT_FINITE`: `check_input` is not 0, and `x` contains NaN or infinity.
 /// - `RRB_ERR_MEMORY`: the storage format needs more memory than the option `format_memory` allows, or allocation
 ///   failed.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
-/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate an array.
+/// - `RRB_ERR_DEVICE`: the CUDA driver reported an error. After this error on a device, the output is undefined.
 ///
 /// After an error `y` is unchanged.
 ///
 /// # Notes
-/// The call does not copy A'. The call needs up to 64 bytes per column for partial sums. This memory remains allocated
-/// after the call.
+/// - On the CPU, the call does not copy A'. The call needs up to 64 bytes per column for partial sums. This memory
+///   remains allocated after the call.
+/// - On a device, the first call copies A' to the device, in CSR. The formats dia and diagonal need no copy.
 ///
 /// # Fortran
 /// `call solver%multiply_transposed(x, y [, stat] [, errmsg])`

@@ -6,15 +6,18 @@ use super::arrays::{count, indices, read, written};
 use crate::abi::environment;
 use crate::abi::handle::{Family, Handle};
 use crate::abi::shape::Shape;
-use crate::abi::spaces::{Extent, check_apart};
+use crate::abi::spaces::{AddressRange, check_apart, check_array};
 use crate::abi::system::Solving;
 use crate::base::heap::boxed;
+use crate::base::machine::{Core, Machine};
 use crate::base::workers::Workers;
-use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, push};
+use crate::cuda::driver::device_count;
+use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, push, zeroed};
 use crate::files::{Loaded, Vectors, load};
 use crate::krylov::solve::Function;
 use crate::krylov::solve_steps;
-use crate::options::{self, Choice, Dominance, Format, Options, ResultEntry, Triangle, Vector, info, opt};
+use crate::options::limits::SPARSE_DEVICE_ENTRIES;
+use crate::options::{self, Backend, Choice, Dominance, Format, Options, ResultEntry, Triangle, Vector, info, opt};
 use crate::report::{Observer, Outcome};
 use crate::sparse::backend::SparseBackend;
 use crate::sparse::solver::{Product, Sparse, is_relaxation, wanted};
@@ -142,13 +145,23 @@ pub(super) fn of_file(path: &CStr) -> Result<Handle<sparse_handle>> {
 }
 
 impl Handle<sparse_handle> {
-    /// Replaces the values of the matrix.
+    /// Replaces the values of the matrix. If they are on the device, copies them to the host, which inspects the matrix
+    /// and sets up the preconditioner.
     ///
     /// # Safety
     /// `values` must be NULL or hold as many values as the call that created the handle received.
     pub(super) unsafe fn set_values(&mut self, values: *const f64) -> Result<()> {
+        let (count, machine) = (self.own.matrix.facts().given, self.machine_of_options());
         // SAFETY: guaranteed by the caller.
-        let values = unsafe { read("values", values, self.own.matrix.facts().given)? };
+        let (there, mut values) = unsafe { self.input("values", values, count, machine)? };
+        let copied: Vec<f64>;
+        if there != 0 {
+            let core = core(self.base.core.take(), machine, self.base.stream as usize)?;
+            let mut fetched = zeroed(count, "values")?;
+            self.base.core.insert(core).fetch(there, &mut fetched)?;
+            copied = fetched;
+            values = &copied;
+        }
         check_values(values)?;
         self.own.matrix.set_values(values)?;
         self.base.mark_set("values");
@@ -194,7 +207,7 @@ impl Handle<sparse_handle> {
         if format == Format::Auto {
             return Err(Error::range("format", "0 (auto)", "be one of RRB_FORMAT_COO to RRB_FORMAT_DIAGONAL"));
         }
-        self.own.matrix.choose(&wanted(&self.base.options, format, false), &mut self.workers())
+        self.own.matrix.choose(&wanted(&self.base.options, format, false, false), &mut self.workers())
     }
 
     /// Copies the arrays of a format.
@@ -207,7 +220,7 @@ impl Handle<sparse_handle> {
         let all = [("i0", i0.cast()), ("i1", i1.cast()), ("i2", i2.cast()), ("values", values)];
         let mut extents = Vec::new();
         for ((name, array), len) in all.into_iter().zip(lengths).filter(|(_, len)| *len > 0) {
-            push(&mut extents, Extent::new(name, array, len, true)?, "addresses of arrays")?;
+            push(&mut extents, AddressRange::new(name, array, len, true)?, "addresses of arrays")?;
         }
         check_apart(&mut extents)?;
         let stored = self.own.matrix.store(kind, &size, &mut self.workers())?;
@@ -232,25 +245,83 @@ impl Handle<sparse_handle> {
     pub(super) unsafe fn multiply(&mut self, x: *const f64, y: *mut f64, transposed: bool) -> Result<()> {
         let facts = self.own.matrix.facts();
         let (rows, cols) = if transposed { (facts.cols, facts.rows) } else { (facts.rows, facts.cols) };
-        // SAFETY: guaranteed by the caller.
-        let input = unsafe { read("x", x, cols)? };
+        let machine = self.machine_of_options();
+        // SAFETY: guaranteed by the caller; the addresses are null for arrays on the host.
+        let (device_input, input) = unsafe { self.input("x", x, cols, machine)? };
         if rows > 0 && cols > 0 {
-            Extent::new("x", x, cols, false)?.check_apart(&Extent::new("y", y, rows, true)?)?;
+            AddressRange::new("x", x, cols, false)?.check_apart(&AddressRange::new("y", y, rows, true)?)?;
         }
         // SAFETY: guaranteed by the caller. The preceding check excludes overlap with x.
-        let output = unsafe { written("y", y, rows)? };
+        let (device_output, output) = unsafe { self.output(y, rows, machine)? };
+        let arrays = solve_steps::Arrays {
+            input_name: "x",
+            input,
+            ld: cols,
+            plane: cols,
+            output,
+            device_input,
+            device_output,
+            len: cols,
+            first_row: 0,
+        };
         let start = Instant::now();
-        let threads = self.threads();
         let check = self.base.options.on(opt::CHECK_INPUT);
-        let core = core(self.base.core.take(), threads)?;
+        let stream = self.base.stream as usize;
+        let core = core(self.base.core.take(), machine, stream)?;
         let core = self.base.core.insert(core);
         let made = core.make_product(&*self.own.matrix, &self.base.options)?.then(|| start.elapsed());
-        let done = core.multiply(&*self.own.matrix, input, output, transposed, check);
+        let done = core.multiply(&*self.own.matrix, arrays, transposed, check);
         if let Some(seconds) = made {
             self.base.end_setup(seconds);
             self.log_format();
         }
         done
+    }
+
+    /// Returns the resources that the options select. Looks for devices only if `backend=auto` may select one.
+    fn machine_of_options(&mut self) -> Machine {
+        let (threads, entries) = (self.threads(), self.own.matrix.facts().nonzeros);
+        let worth_a_device = SPARSE_DEVICE_ENTRIES.is_some_and(|least| entries >= least);
+        let devices = if worth_a_device { device_count() } else { 0 };
+        Machine::new(&self.base.options, threads, devices, worth_a_device)
+    }
+
+    /// Returns an input array: its device address and no values, or 0 and its values.
+    ///
+    /// # Safety
+    /// `x` must be NULL or hold `count` values for the duration of the call.
+    unsafe fn input<'a>(
+        &self,
+        name: &'static str,
+        x: *const f64,
+        count: usize,
+        machine: Machine,
+    ) -> Result<(u64, &'a [f64])> {
+        if count > 0 && machine.is_device() {
+            check_array(name, x)?;
+            let address = self.base.device_address(name, x, machine)?;
+            if address != 0 {
+                return Ok((address, &[]));
+            }
+        }
+        // SAFETY: guaranteed by the caller.
+        Ok((0, unsafe { read(name, x, count)? }))
+    }
+
+    /// Returns y of a product, as `input` returns x.
+    ///
+    /// # Safety
+    /// As for `input`, and no other slice may refer to the array.
+    unsafe fn output<'a>(&self, y: *mut f64, count: usize, machine: Machine) -> Result<(u64, &'a mut [f64])> {
+        if count > 0 && machine.is_device() {
+            check_array("y", y)?;
+            let address = self.base.device_address("y", y, machine)?;
+            if address != 0 {
+                return Ok((address, &mut []));
+            }
+        }
+        // SAFETY: guaranteed by the caller.
+        Ok((0, unsafe { written("y", y, count)? }))
     }
 
     /// Returns the threads for calls that use only the matrix, without the core.
@@ -276,10 +347,10 @@ impl Handle<sparse_handle> {
 
     pub(super) fn factorize(&mut self) -> Result<()> {
         self.base.begin_setup();
-        let threads = self.threads();
+        let machine = self.machine_of_options();
         let matrix = &*self.own.matrix;
         self.base.set_up(|base, previous| {
-            let mut core = core(previous, threads)?;
+            let mut core = core(previous, machine, base.stream as usize)?;
             core.factorize(matrix, &base.options)?;
             Ok(core)
         })?;
@@ -293,7 +364,7 @@ impl Handle<sparse_handle> {
         let done = core.done();
         if done.triangle != Triangle::Both {
             let (triangle, message) = (done.triangle.name(), "if the matrix is symmetric, pass both triangles");
-            self.base.say(0, format_args!("only the {triangle} triangle has entries: {message}"));
+            self.base.log_line(0, format_args!("only the {triangle} triangle has entries: {message}"));
         }
         let sweeps = is_relaxation(done.solver);
         if !sweeps && self.base.options.int(opt::VERBOSITY) < 1 {
@@ -303,13 +374,13 @@ impl Handle<sparse_handle> {
         let (solver, m) = (done.solver.name(), done.preconditioner.name());
         if let Some((row, pivot)) = done.made.pivot {
             let shift = done.made.shift;
-            self.base.say(1, format_args!("ic0: pivot {pivot:.2e} in row {row} (counted from 0), shift={shift}"));
+            self.base.log_line(1, format_args!("ic0: pivot {pivot:.2e} in row {row} (counted from 0), shift={shift}"));
         }
         let (symmetry, of) = (if done.symmetric { "symmetric" } else { "not symmetric" }, dominance.name());
-        self.base.say(1, format_args!("{symmetry}, dominance {of}, solver {solver}, preconditioner {m}"));
+        self.base.log_line(1, format_args!("{symmetry}, dominance {of}, solver {solver}, preconditioner {m}"));
         if sweeps && dominance == Dominance::None {
             let message = "the matrix is not diagonally dominant, sweeps may diverge";
-            self.base.say(0, format_args!("solver={solver}: {message}"));
+            self.base.log_line(0, format_args!("solver={solver}: {message}"));
         }
         Ok(())
     }
@@ -319,7 +390,7 @@ impl Handle<sparse_handle> {
         let (format, values, bytes) = (product.format().name(), product.values(), self.bytes_per_nonzero());
         let MatrixSizes { rows, cols, nonzeros, .. } = self.own.matrix.facts();
         let entries = format_args!("{rows} x {cols}, {nonzeros} entries");
-        self.base.say(1, format_args!("{entries}, format {format}, {values} values, {bytes:.2} bytes per entry"));
+        self.base.log_line(1, format_args!("{entries}, format {format}, {values} values, {bytes:.2} bytes per entry"));
     }
 
     /// Returns the memory traffic of a product in bytes per entry.
@@ -332,19 +403,21 @@ impl Handle<sparse_handle> {
     }
 }
 
-/// Returns the existing core, or a new one if there is none. Sets its number of threads.
-fn core(existing: Option<Sparse>, threads: usize) -> Result<Sparse> {
-    let mut core = match existing {
-        Some(core) => core,
-        None => Sparse::new(threads, make_backend)?,
-    };
-    core.use_threads(threads);
+/// Returns the existing core, or a new one if there is none, for this machine and the caller's stream.
+fn core(existing: Option<Sparse>, machine: Machine, stream: usize) -> Result<Sparse> {
+    let mut core = Sparse::on(machine, existing, make_backend)?;
+    core.engine_mut().use_stream(stream)?;
     Ok(core)
 }
 
-/// Creates the backend. No other function of this family names a concrete backend.
-fn make_backend() -> Result<Box<dyn SparseBackend>> {
-    Ok(boxed(crate::sparse::cpu::Cpu::default(), "a backend")?)
+const BACKEND: &str = "a backend";
+
+/// Creates a backend. No other function of this family names a concrete backend.
+fn make_backend(machine: Machine) -> Result<Box<dyn SparseBackend>> {
+    Ok(match machine.backend {
+        Backend::Cuda => boxed(crate::sparse::cuda::Cuda::new(machine.device, machine.threads)?, BACKEND)?,
+        _ => boxed(crate::sparse::cpu::Cpu::default(), BACKEND)?,
+    })
 }
 
 impl Family for sparse_handle {

@@ -2,11 +2,11 @@
 //! rows, with ascending block columns. Blocks that extend beyond the matrix are filled with zeros. y_i is the sum over
 //! the blocks of sum_j a_ij x_j, where j runs over the columns of the block.
 
-use crate::base::csr::{Csr, accumulate};
+use crate::base::csr::{Csr, lengths_to_pointers};
 use crate::base::index::Index;
 use crate::base::workers::{Parts, Workers, cut_lanes};
 use crate::error::{Result, extend, push, zeroed};
-use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, span};
+use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Rows, Size, Stored, View, index_range};
 use std::ops::Range;
 
 /// Name of an allocation in error messages.
@@ -52,9 +52,9 @@ pub fn may_fit<I: Index>(a: &Csr<I>, b: usize, bytes: u128) -> Result<bool> {
     Ok(2 * blocks * of_block * a.val.len() as u128 <= 3 * bytes * entries)
 }
 
-/// Calls `see` with block row and block column of each block. Visits the block rows in order. Within a block row,
+/// Calls `add` with block row and block column of each block. Visits the block rows in order. Within a block row,
 /// visits the blocks in the order of their first entries.
-fn visit<I: Index>(a: &Csr<I>, b: usize, mut see: impl FnMut(usize, usize)) -> Result<()> {
+fn visit<I: Index>(a: &Csr<I>, b: usize, mut add: impl FnMut(usize, usize)) -> Result<()> {
     // Last block row in which each block column occurred, counted from 1.
     let mut seen: Vec<I> = zeroed(a.cols.div_ceil(b), BSR)?;
     for i in 0..a.rows() {
@@ -62,7 +62,7 @@ fn visit<I: Index>(a: &Csr<I>, b: usize, mut see: impl FnMut(usize, usize)) -> R
         for (j, _) in a.row(i) {
             if seen[j / b].at() != block_row {
                 seen[j / b] = I::of(block_row);
-                see(block_row - 1, j / b);
+                add(block_row - 1, j / b);
             }
         }
     }
@@ -99,7 +99,7 @@ impl<I: Index> Bsr<I> {
     pub fn of(a: &Csr<I>, b: usize, size: &Size, workers: &mut Workers) -> Result<Self> {
         let mut ptr: Vec<usize> = zeroed(a.rows().div_ceil(b) + 1, BSR)?;
         visit(a, b, |block_row, _| ptr[block_row + 1] += 1)?;
-        accumulate(&mut ptr);
+        lengths_to_pointers(&mut ptr);
         let (mut col, mut val) = (zeroed(ptr[ptr.len() - 1], BSR)?, zeroed(size.values as usize, BSR)?);
         let (mut cols, mut vals) = (Parts(&mut col), Parts(&mut val));
         let cut = cut_lanes(&ptr, workers.pieces(size.bytes() as usize)).map(|block_rows| {
@@ -156,7 +156,7 @@ impl<I: Index> ByParts for Bsr<I> {
 
     fn columns(&self, rows: Range<usize>) -> Range<usize> {
         let blocks = self.ptr[rows.start / self.b]..self.ptr[rows.end.div_ceil(self.b)];
-        let blocks = span(&self.col[blocks]);
+        let blocks = index_range(&self.col[blocks]);
         blocks.start * self.b..self.cols.min(blocks.end * self.b)
     }
 
@@ -175,6 +175,11 @@ impl<I: Index> ByParts for Bsr<I> {
 impl<I: Index> Stored for Bsr<I> {
     fn by(&self, transposed: bool) -> By<'_> {
         if transposed { By::Parts(self) } else { By::Rows(self) }
+    }
+
+    fn view(&self) -> Option<View<'_>> {
+        let rows = Rows { ptr: &self.ptr, col: I::narrow(&self.col)?, val: &self.val };
+        Some(View::Bsr { block: self.b, rows })
     }
 
     fn write(&self, to: &mut Arrays) {

@@ -3,7 +3,7 @@
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
-use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Stored, span};
+use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Rows, Stored, View, index_range};
 use std::ops::Range;
 
 impl<I: Index> ByRows for Csr<I> {
@@ -17,7 +17,7 @@ impl<I: Index> ByRows for Csr<I> {
 
 impl<I: Index> ByParts for Csr<I> {
     fn columns(&self, rows: Range<usize>) -> Range<usize> {
-        span(&self.col[self.ptr[rows.start]..self.ptr[rows.end]])
+        index_range(&self.col[self.ptr[rows.start]..self.ptr[rows.end]])
     }
 
     fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {
@@ -33,6 +33,10 @@ impl<I: Index> ByParts for Csr<I> {
 impl<I: Index> Stored for Csr<I> {
     fn by(&self, transposed: bool) -> By<'_> {
         if transposed { By::Parts(self) } else { By::Rows(self) }
+    }
+
+    fn view(&self) -> Option<View<'_>> {
+        Rows::of(self).map(View::Csr)
     }
 
     fn write(&self, to: &mut Arrays) {

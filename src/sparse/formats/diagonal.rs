@@ -3,7 +3,7 @@
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, collected};
-use crate::sparse::stored::{Arrays, By, ByRows, Size, Stored};
+use crate::sparse::stored::{Arrays, By, ByRows, Size, Stored, View};
 use std::ops::Range;
 
 pub struct Diagonal {
@@ -12,16 +12,16 @@ pub struct Diagonal {
 
 /// Returns whether there are no off-diagonal entries.
 pub fn is_diagonal<I: Index>(a: &Csr<I>) -> bool {
-    other(a).is_none()
+    first_off_diagonal(a).is_none()
 }
 
 /// Returns the first off-diagonal entry.
-fn other<I: Index>(a: &Csr<I>) -> Option<(usize, usize, f64)> {
+fn first_off_diagonal<I: Index>(a: &Csr<I>) -> Option<(usize, usize, f64)> {
     a.entries().find(|(i, j, _)| i != j)
 }
 
 pub fn size<I: Index>(a: &Csr<I>) -> Result<Size> {
-    match other(a) {
+    match first_off_diagonal(a) {
         None => Ok(Size::new([], a.rows().min(a.cols) as u128)),
         Some((i, j, value)) => {
             let after = format!(" holds {value}: use format=auto");
@@ -54,6 +54,10 @@ impl ByRows for Diagonal {
 impl Stored for Diagonal {
     fn by(&self, _: bool) -> By<'_> {
         By::Rows(self)
+    }
+
+    fn view(&self) -> Option<View<'_>> {
+        Some(View::Dia { length: self.val.len(), offset: &[0], val: &self.val })
     }
 
     fn write(&self, to: &mut Arrays) {

@@ -6,7 +6,7 @@ use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::workers::{Workers, across, cut};
 use crate::error::{Result, zeroed};
-use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Size, Stored, joined, span};
+use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Size, Stored, View, index_range, joined};
 use std::ops::Range;
 
 /// Name of an allocation in error messages.
@@ -74,7 +74,7 @@ impl<I: Index> ByRows for Ell<I> {
 
 impl<I: Index> ByParts for Ell<I> {
     fn columns(&self, rows: Range<usize>) -> Range<usize> {
-        joined(self.slots().map(|(col, _)| span(&col[rows.clone()])))
+        joined(self.slots().map(|(col, _)| index_range(&col[rows.clone()])))
     }
 
     fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {
@@ -88,6 +88,10 @@ impl<I: Index> ByParts for Ell<I> {
 impl<I: Index> Stored for Ell<I> {
     fn by(&self, transposed: bool) -> By<'_> {
         if transposed { By::Parts(self) } else { By::Rows(self) }
+    }
+
+    fn view(&self) -> Option<View<'_>> {
+        Some(View::Ell { rows: self.rows, col: I::narrow(&self.col)?, val: &self.val })
     }
 
     fn write(&self, to: &mut Arrays) {

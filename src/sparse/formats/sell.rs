@@ -11,8 +11,8 @@ use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::workers::{Parts, Workers, cut_lanes};
 use crate::error::{Result, collected, push, reserve, zeroed};
-use crate::options::MOST_SLICE;
-use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, joined, span};
+use crate::options::MOST_SLICE_ROWS;
+use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Rows, Size, Stored, View, index_range, joined};
 use std::ops::Range;
 
 /// Default number of rows per slice, equal to the number of doubles in a vector register of the widest instruction set.
@@ -110,7 +110,7 @@ impl<I: Index> Sell<I> {
                 fill_slice(a, rows, s * slice, longest, (cols.next(of_slice), vals.next(of_slice)), slice);
             }
         })?;
-        let separate = rows_apart(a, longest)?;
+        let separate = split_off_long_rows(a, longest)?;
         let perm = if shape.sigma > 1 { Some(collected(order.into_iter().map(I::of), SELL)?) } else { None };
         Ok(Self {
             slice,
@@ -149,7 +149,7 @@ impl<I: Index> Sell<I> {
     }
 
     /// Iterates over the rows of a range that are stored separately, as (index in the separate matrix, row).
-    fn apart_in(&self, rows: &Range<usize>) -> impl Iterator<Item = (usize, usize)> {
+    fn separate_rows_in(&self, rows: &Range<usize>) -> impl Iterator<Item = (usize, usize)> {
         let (separate, end) = (&self.separate.0, rows.end);
         let first = separate.partition_point(|i| i.at() < rows.start);
         separate.iter().map(|i| i.at()).enumerate().skip(first).take_while(move |&(_, i)| i < end)
@@ -188,7 +188,7 @@ fn fill_slice<I: Index>(
 }
 
 /// Returns the rows with more than `longest` entries, and their entries.
-fn rows_apart<I: Index>(a: &Csr<I>, longest: usize) -> Result<(Vec<I>, Csr<I>)> {
+fn split_off_long_rows<I: Index>(a: &Csr<I>, longest: usize) -> Result<(Vec<I>, Csr<I>)> {
     let (mut rows, mut csr) = (Vec::new(), Csr { cols: a.cols, ptr: Vec::new(), col: Vec::new(), val: Vec::new() });
     push(&mut csr.ptr, 0, SELL)?;
     for i in (0..a.rows()).filter(|&i| a.len(i) > longest) {
@@ -220,9 +220,9 @@ impl<I: Index> ByRows for Sell<I> {
         if self.slice == SLICE {
             self.multiply_slices(&mut [0.0; SLICE], &rows, x, y);
         } else {
-            self.multiply_slices(&mut [0.0; MOST_SLICE][..self.slice], &rows, x, y);
+            self.multiply_slices(&mut [0.0; MOST_SLICE_ROWS][..self.slice], &rows, x, y);
         }
-        for (k, i) in self.apart_in(&rows) {
+        for (k, i) in self.separate_rows_in(&rows) {
             y[i - rows.start] = self.separate.1.row(k).fold(0.0, |sum, (j, a)| sum + a * x[j]);
         }
     }
@@ -235,8 +235,8 @@ impl<I: Index> ByParts for Sell<I> {
 
     fn columns(&self, rows: Range<usize>) -> Range<usize> {
         let of_slices = self.offset[rows.start / self.slice]..self.offset[rows.end.div_ceil(self.slice)];
-        let separate = self.apart_in(&rows).map(|(k, _)| span(self.separate.1.slices(k).0));
-        joined(separate.chain([span(&self.col[of_slices])]))
+        let separate = self.separate_rows_in(&rows).map(|(k, _)| index_range(self.separate.1.slices(k).0));
+        joined(separate.chain([index_range(&self.col[of_slices])]))
     }
 
     fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {
@@ -249,7 +249,7 @@ impl<I: Index> ByParts for Sell<I> {
                 }
             }
         }
-        for (k, i) in self.apart_in(&rows) {
+        for (k, i) in self.separate_rows_in(&rows) {
             self.separate.1.row(k).for_each(|(j, a)| y[j - first] += a * x[i - rows.start]);
         }
     }
@@ -258,6 +258,21 @@ impl<I: Index> ByParts for Sell<I> {
 impl<I: Index> Stored for Sell<I> {
     fn by(&self, transposed: bool) -> By<'_> {
         if transposed { By::Parts(self) } else { By::Rows(self) }
+    }
+
+    fn view(&self) -> Option<View<'_>> {
+        let perm = match &self.perm {
+            Some(perm) => Some(I::narrow(perm)?),
+            None => None,
+        };
+        Some(View::Sell {
+            slice: self.slice,
+            perm,
+            offset: &self.offset,
+            col: I::narrow(&self.col)?,
+            val: &self.val,
+            separate: (I::narrow(&self.separate.0)?, Rows::of(&self.separate.1)?),
+        })
     }
 
     /// In the exported permutation, positions after the last row contain -1.

@@ -98,7 +98,7 @@ impl Skyline {
 /// Turns lengths into pointers that begin at `start`.
 fn sum_up(lengths: &mut [usize], start: usize) {
     lengths[0] = start;
-    crate::base::csr::accumulate(lengths);
+    crate::base::csr::lengths_to_pointers(lengths);
 }
 
 fn dot(a: &[f64], x: &[f64]) -> f64 {

@@ -14,15 +14,13 @@ use crate::base::engine::Engine;
 use crate::base::machine::{Core, Machine};
 use crate::base::workers::Workers;
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
-use crate::krylov::pcg::ENERGY;
+use crate::krylov::pcg::SIGMA_NAME;
 use crate::krylov::solve::{Control, Function, Locations, MatrixProperties, Method};
 use crate::krylov::solve_steps::Arrays;
-use crate::options::{
-    Backend, Choice, Devices, Format, Options, Precision, Preconditioner, Solver, Transpose, Triangle, info, opt,
-};
+use crate::options::{Choice, Format, Options, Precision, Preconditioner, Solver, Transpose, Triangle, info, opt};
 use crate::report::{Observer, Outcome};
-use crate::sparse::backend::{Operator, Preconditioning, Setup, SetupResult, SparseBackend};
-use crate::sparse::{Inspection, Matrix, Stored, check_finite};
+use crate::sparse::backend::{Factor, Operator, Preconditioning, Setup, SetupResult, SparseBackend};
+use crate::sparse::{Inspection, Matrix, MatrixSizes, Stored, check_finite};
 use methods::{MethodWorkspace, vectors};
 use plan::{Plan, check_filled, plan};
 use std::sync::{Mutex, PoisonError};
@@ -44,7 +42,7 @@ struct System {
     second: Option<MethodWorkspace>,
     transposed: Transposed,
     /// Infinity norm of A: max_i sum_j |a_ij|.
-    largest_sum: f64,
+    infinity_norm: f64,
     triangle: Triangle,
 }
 
@@ -60,7 +58,7 @@ enum Transposed {
 
 /// Choices and setup results of the last factorization or solve.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Done {
+pub struct SolveChoices {
     pub solver: Solver,
     pub preconditioner: Preconditioner,
     pub precision: Precision,
@@ -71,27 +69,41 @@ pub struct Done {
 }
 
 /// Constructor of a backend. The entry points pass it, so that no other module names a concrete backend.
-pub type MakeBackend = fn() -> Result<Box<dyn SparseBackend>>;
+pub type MakeBackend = fn(Machine) -> Result<Box<dyn SparseBackend>>;
 
 /// Name of the copy of A^T in the error message about `format_memory`.
 const COPY: &str = "transpose=copy";
 
 impl Sparse {
-    /// Creates a solver that has neither a matrix for products nor a factorization yet.
-    pub fn new(threads: usize, make: MakeBackend) -> Result<Self> {
-        let machine = Machine { backend: Backend::Cpu, threads, device: -1, devices: Devices::default() };
-        Ok(Self { machine, backend: make()?, product: None, system: None })
-    }
-
-    /// Sets the maximum number of threads for the following calls.
-    pub fn use_threads(&mut self, threads: usize) {
-        self.machine.threads = threads;
+    /// Returns the previous solver if it works on this machine with any number of threads. Otherwise frees it and
+    /// creates a solver that has neither a matrix for products nor a factorization yet.
+    pub fn on(machine: Machine, previous: Option<Self>, make: MakeBackend) -> Result<Self> {
+        let same = |old: &Self| Machine { threads: machine.threads, ..old.machine } == machine;
+        match previous.filter(same) {
+            Some(solver) => Ok(Self { machine, ..solver }),
+            None => Ok(Self { machine, backend: make(machine)?, product: None, system: None }),
+        }
     }
 
     /// Discards everything that was computed from the values of the matrix.
     pub fn discard_setup(&mut self) {
         self.system = None;
-        self.drop_product();
+        match &mut self.product {
+            // The device keeps the arrays of the format, and replaces their values.
+            Some(product) if self.machine.is_device() => product.forget_values(),
+            _ => self.drop_product(),
+        }
+    }
+
+    /// Returns whether the storage format that the options request exists, with the values of the matrix.
+    fn has_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
+        let (backend, threads) = (&mut *self.backend, self.machine.threads);
+        self.product.as_mut().map_or(Ok(false), |product| product.is_current(matrix, options, backend, threads))
+    }
+
+    /// Copies values from an array on the device of the backend.
+    pub fn fetch(&mut self, from: u64, to: &mut [f64]) -> Result<()> {
+        self.backend.fetch(from, to)
     }
 
     /// Frees the matrix in its storage format before another format is built, because both together may need too much
@@ -104,29 +116,25 @@ impl Sparse {
     /// Converts the matrix to the storage format that the options request, unless an earlier call has done this.
     /// Returns whether the matrix was converted.
     pub fn make_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
-        if self.product.as_ref().is_some_and(|product| product.matches_options(options)) {
+        if self.has_product(matrix, options)? {
             return Ok(false);
         }
         self.drop_product();
-        self.product = Some(Product::new(matrix, options, &mut Workers::new(self.machine.threads))?);
+        let mut workers = Workers::new(self.machine.threads);
+        self.product = Some(Product::new(matrix, options, self.machine.is_device(), &mut workers)?);
         Ok(true)
     }
 
     /// Computes y = A x, or y = A^T x, in the storage format for products if it was built, otherwise in csr. With
     /// `check`, returns an error if x has a value that is not finite.
-    pub fn multiply(
-        &mut self,
-        matrix: &dyn Matrix,
-        x: &[f64],
-        y: &mut [f64],
-        transposed: bool,
-        check: bool,
-    ) -> Result<()> {
+    pub fn multiply(&mut self, matrix: &dyn Matrix, arrays: Arrays, transposed: bool, check: bool) -> Result<()> {
         if check {
-            check_finite("x", x)?;
+            check_finite("x", arrays.input)?;
         }
         let stored = self.product.as_ref().map_or_else(|| matrix.csr(), |product| product.stored(matrix));
-        self.backend.multiply(stored, transposed, x, y, self.machine.threads)
+        let MatrixSizes { rows, cols, .. } = matrix.facts();
+        let factor = Factor { matrix, stored, transposed, rows: if transposed { cols } else { rows } };
+        self.backend.multiply(factor, arrays, check, self.machine.threads)
     }
 
     /// Returns the storage format for products, if it was built.
@@ -146,12 +154,12 @@ impl Sparse {
         // entries than rows.
         check_filled(matrix.first_empty_row(), None)?;
         let seen = self.inspect(matrix, options)?;
-        let mut plan = plan(options, &seen)?;
+        let mut plan = plan(options, &seen, self.machine.is_device())?;
         let transposed = self.transposed(matrix, &plan, seen.exactly_symmetric, options)?;
-        let made = match (self.set_up(matrix, &plan, &transposed, options), plan.otherwise) {
+        let made = match (self.set_up(matrix, &plan, &transposed, options), plan.fallback) {
             // The preconditioner's setup broke down on a pivot.
-            (Err(Error::At { status: RRB_ERR_MATRIX, .. }), Some(otherwise)) => {
-                plan.set_preconditioner(otherwise, options)?;
+            (Err(Error::At { status: RRB_ERR_MATRIX, .. }), Some(fallback)) => {
+                plan.set_preconditioner(fallback, options)?;
                 self.set_up(matrix, &plan, &transposed, options)?
             }
             (made, _) => made?,
@@ -162,7 +170,7 @@ impl Sparse {
             method: MethodWorkspace::new(plan.solver, options, members)?,
             second,
             transposed,
-            largest_sum: seen.largest_sum,
+            infinity_norm: seen.infinity_norm,
             triangle: seen.triangle(),
             plan,
             made,
@@ -172,15 +180,16 @@ impl Sparse {
 
     /// Computes the properties of the matrix. Concurrently, builds its storage format if it does not exist.
     fn inspect(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<Inspection> {
-        if self.product.as_ref().is_some_and(|product| product.matches_options(options)) {
+        if self.has_product(matrix, options)? {
             return matrix.inspect();
         }
         self.drop_product();
         let (mut seen, product) = (None, Mutex::new(None));
+        let on_device = self.machine.is_device();
         // One thread inspects the matrix, and the others convert it.
         let others = self.machine.threads.saturating_sub(1).max(1);
         let make = || {
-            let made = Product::new(matrix, options, &mut Workers::new(others));
+            let made = Product::new(matrix, options, on_device, &mut Workers::new(others));
             *product.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
         };
         let rows = matrix.facts().rows;
@@ -260,15 +269,15 @@ impl Sparse {
         let places = Entries;
         // Methods for symmetric matrices use the bound |p|^T |A| |p| <= 2 `center_max` <p, p>. For every symmetric
         // matrix, |p|^T |A| |p| <= ||A||_inf <p, p>, so `center_max` is half of this norm.
-        let seen = MatrixProperties { center_max: system.largest_sum / 2.0, singular: 0, places: &places };
+        let seen = MatrixProperties { center_max: system.infinity_norm / 2.0, singular: 0, locations: &places };
         let mut control = Control::new(options, seen, false, system.plan.definite, arrays.len);
-        control.general = true;
+        control.may_be_indefinite = true;
         control.same_unit = system.plan.preconditioner != Preconditioner::None;
         control.method = system.method.as_ref().map(|method| method as &dyn Method);
         control.second = system.second.as_ref().map(|method| method as &dyn Method);
         control.divergence = match options.real(opt::DIVERGENCE_LIMIT) {
-            0.0 if sweeps => SWEEPS_DIVERGED,
-            0.0 => DIVERGED,
+            0.0 if sweeps => SWEEPS_DIVERGENCE_LIMIT,
+            0.0 => DIVERGENCE_LIMIT,
             limit => limit,
         };
         if let Some(second) = &system.second {
@@ -278,7 +287,7 @@ impl Sparse {
         let needs_definite = solves && matches!(system.plan.solver, Solver::Cg | Solver::SteepestDescent);
         match self.backend.run(a, arrays, observer, &|s| what.run(s, &control)) {
             Err(Error::Breakdown { quantity, value, iteration }) if needs_definite && value.is_finite() => {
-                let what = if quantity == ENERGY { "the matrix" } else { "the preconditioner" };
+                let what = if quantity == SIGMA_NAME { "the matrix" } else { "the preconditioner" };
                 Err(Error::Indefinite { quantity, what, value, iteration, instead: "solver=minres" })
             }
             outcome => outcome,
@@ -286,10 +295,10 @@ impl Sparse {
     }
 
     /// Returns choices and setup results of the last factorization or solve.
-    pub fn done(&self) -> Done {
-        let Some(system) = &self.system else { return Done::default() };
+    pub fn done(&self) -> SolveChoices {
+        let Some(system) = &self.system else { return SolveChoices::default() };
         let second = system.second.as_ref().is_some_and(MethodWorkspace::has_begun);
-        Done {
+        SolveChoices {
             solver: if second { Solver::Minres } else { system.plan.solver },
             preconditioner: if second { Preconditioner::Jacobi } else { system.plan.preconditioner },
             precision: if second { Precision::F64 } else { system.plan.precision },
@@ -304,8 +313,8 @@ impl Sparse {
 /// residual norm. A recurred residual has a rounding error of at least about epsilon times the largest residual norm so
 /// far. If this norm exceeds the limit 1e10, the error exceeds the relative value 1e-6. Relaxation sweeps recompute the
 /// residual, and on nonnormal matrices they can exceed 1e10 and still converge.
-const DIVERGED: f64 = 1e10;
-const SWEEPS_DIVERGED: f64 = 1e100;
+const DIVERGENCE_LIMIT: f64 = 1e10;
+const SWEEPS_DIVERGENCE_LIMIT: f64 = 1e100;
 
 /// Returns A in its storage format, and the matrix for products with A^T.
 fn operator<'a>(a: &'a dyn Stored, transposed: &'a Transposed) -> Operator<'a> {

@@ -12,7 +12,7 @@ pub struct Plan {
     pub preconditioner: Preconditioner,
     pub preconditioning: Preconditioning,
     /// Preconditioner to use if the setup of M breaks down on a pivot. Set only if M was selected automatically.
-    pub otherwise: Option<Preconditioner>,
+    pub fallback: Option<Preconditioner>,
     /// Whether the matrix is symmetric.
     pub symmetric: bool,
     /// Precision in which the entries of M are stored.
@@ -26,28 +26,33 @@ pub struct Plan {
     pub definite: bool,
 }
 
-/// Selects method and preconditioner. Fails if the requested ones are not applicable to this matrix.
-pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
+/// Selects method and preconditioner. Fails if the requested ones are not applicable to this matrix, or have no kernels
+/// on the device.
+pub fn plan(options: &Options, seen: &Inspection, on_device: bool) -> Result<Plan> {
     check_filled(seen.empty_row, seen.empty_column)?;
     let asked: Solver = options.choice(opt::SOLVER);
     let solver = match asked {
         Solver::Auto if seen.is_diagonal() => Solver::Jacobi,
         Solver::Auto if seen.asymmetry.is_some() => Solver::Idr,
-        Solver::Auto if seen.not_positive.is_none() => Solver::Cg,
+        Solver::Auto if seen.first_not_positive.is_none() => Solver::Cg,
         Solver::Auto => Solver::Minres,
         asked => asked,
     };
     let of_solver = format!("solver={}", solver.name());
     if let (Solver::Cg | Solver::Minres | Solver::SteepestDescent, Some(asymmetry)) = (solver, seen.asymmetry) {
-        return Err(asymmetric(&of_solver, seen, &asymmetry, "idr or bicgstab"));
+        return Err(asymmetry_error(&of_solver, seen, &asymmetry, "idr or bicgstab"));
     }
-    if let (true, Some(row)) = (is_relaxation(solver), seen.zero_diagonal) {
-        return Err(no_diagonal(row, &of_solver, if seen.asymmetry.is_none() { "minres" } else { "idr" }));
+    if let (true, Some(row)) = (is_relaxation(solver), seen.first_zero_diagonal) {
+        return Err(no_diagonal_error(row, &of_solver, if seen.asymmetry.is_none() { "minres" } else { "idr" }));
     }
     let asked_m: Preconditioner = options.choice(opt::PRECONDITIONER);
     check_pair(solver, asked_m)?;
+    if on_device {
+        check_kernels(solver, asked_m, options)?;
+    }
     let preconditioner = match asked_m {
-        Preconditioner::Auto => chosen(solver, seen),
+        Preconditioner::Auto if on_device => choose_preconditioner_on_device(solver, seen),
+        Preconditioner::Auto => choose_preconditioner(solver, seen),
         asked => asked,
     };
     check_preconditioner(preconditioner, solver, seen)?;
@@ -57,7 +62,7 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
         solver,
         preconditioner,
         preconditioning: preconditioning(preconditioner, solver, options)?,
-        otherwise: (factors && asked_m == Preconditioner::Auto).then_some(match seen.zero_diagonal {
+        fallback: (factors && asked_m == Preconditioner::Auto).then_some(match seen.first_zero_diagonal {
             Some(_) => Preconditioner::None,
             None => Preconditioner::Jacobi,
         }),
@@ -65,7 +70,7 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
         symmetric: seen.asymmetry.is_none(),
         precision: precision(preconditioner, options),
         sweep_parameters: sweep_parameters(solver, options)?,
-        definite: seen.not_positive.is_none()
+        definite: seen.first_not_positive.is_none()
             && !matches!(preconditioner, Preconditioner::Ilu0 | Preconditioner::Chebyshev),
     })
 }
@@ -90,7 +95,7 @@ fn precision(preconditioner: Preconditioner, options: &Options) -> Precision {
 }
 
 /// Default number of blocks of `ordering=blocks`.
-const BLOCKS: usize = 16;
+const DEFAULT_BLOCKS: usize = 16;
 
 /// Returns the parameters of the sweeps, or `None` if the method is not a relaxation method.
 fn sweep_parameters(solver: Solver, options: &Options) -> Result<Option<SweepParameters>> {
@@ -103,7 +108,7 @@ fn sweep_parameters(solver: Solver, options: &Options) -> Result<Option<SweepPar
         _ => omega(options, 1.0)?,
     };
     let blocks = match options.int(opt::BLOCKS) as usize {
-        0 => BLOCKS,
+        0 => DEFAULT_BLOCKS,
         asked => asked,
     };
     let ordering = options.choice(opt::ORDERING);
@@ -131,7 +136,7 @@ pub fn check_filled(empty_row: Option<usize>, empty_column: Option<usize>) -> Re
     Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(at), after))
 }
 
-fn asymmetric(what: &str, seen: &Inspection, a: &Asymmetry, instead: &str) -> Error {
+fn asymmetry_error(what: &str, seen: &Inspection, a: &Asymmetry, instead: &str) -> Error {
     let half = match seen.triangle() {
         Triangle::Both => String::new(),
         one => format!("pass both triangles of a symmetric matrix, not only the {} one, or ", one.name()),
@@ -140,7 +145,7 @@ fn asymmetric(what: &str, seen: &Inspection, a: &Asymmetry, instead: &str) -> Er
     Error::at(RRB_ERR_MATRIX, format!("{what} needs a symmetric matrix: a"), Place::node(0, a.i, a.j), after)
 }
 
-fn no_diagonal(row: usize, what: &str, instead: &str) -> Error {
+fn no_diagonal_error(row: usize, what: &str, instead: &str) -> Error {
     let after = format!(" has a missing or zero diagonal entry, by which {what} divides; use solver={instead}");
     Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), after)
 }
@@ -169,17 +174,43 @@ fn check_pair(solver: Solver, preconditioner: Preconditioner) -> Result<()> {
 }
 
 /// Returns the preconditioner that `auto` selects.
-fn chosen(solver: Solver, seen: &Inspection) -> Preconditioner {
+fn choose_preconditioner(solver: Solver, seen: &Inspection) -> Preconditioner {
     match solver {
         Solver::Jacobi | Solver::GaussSeidel | Solver::Sor => Preconditioner::None,
-        Solver::Minres if seen.zero_diagonal.is_some() => Preconditioner::None,
-        Solver::Cg | Solver::SteepestDescent if seen.not_positive.is_none() => {
+        Solver::Minres if seen.first_zero_diagonal.is_some() => Preconditioner::None,
+        Solver::Cg | Solver::SteepestDescent if seen.first_not_positive.is_none() => {
             if seen.rows >= AMG_ROWS && seen.is_mostly_negative() { Preconditioner::Amg } else { Preconditioner::Ic0 }
         }
-        Solver::Cg | Solver::SteepestDescent if seen.zero_diagonal.is_some() => Preconditioner::None,
+        Solver::Cg | Solver::SteepestDescent if seen.first_zero_diagonal.is_some() => Preconditioner::None,
         Solver::Cg | Solver::SteepestDescent | Solver::Minres => Preconditioner::Jacobi,
         _ => Preconditioner::Ilu0,
     }
+}
+
+/// Returns the preconditioner that `auto` selects on a device.
+fn choose_preconditioner_on_device(solver: Solver, seen: &Inspection) -> Preconditioner {
+    if is_relaxation(solver) || seen.first_zero_diagonal.is_some() {
+        Preconditioner::None
+    } else {
+        Preconditioner::Jacobi
+    }
+}
+
+/// Fails if a device has no kernels for the order of the rows in sweeps or in triangular solves.
+fn check_kernels(solver: Solver, preconditioner: Preconditioner, options: &Options) -> Result<()> {
+    let ordering: Ordering = options.choice(opt::ORDERING);
+    let refused = |what: String| {
+        let sentence = "has no kernel on a device; use ordering=multicolour";
+        Err(Error::Unsupported(format!("{what}: ordering={} {sentence}", ordering.name())))
+    };
+    if matches!(solver, Solver::GaussSeidel | Solver::Sor) && ordering != Ordering::Multicolour {
+        return refused(format!("solver={}", solver.name()));
+    }
+    let factors = matches!(preconditioner, Preconditioner::Ssor | Preconditioner::Ic0 | Preconditioner::Ilu0);
+    if factors && ordering != Ordering::Multicolour {
+        return refused(format!("preconditioner={}", preconditioner.name()));
+    }
+    Ok(())
 }
 
 /// Checks the requirements of a preconditioner on the matrix.
@@ -191,9 +222,9 @@ fn check_preconditioner(preconditioner: Preconditioner, solver: Solver, seen: &I
         return Ok(());
     }
     if let (Preconditioner::Ic0, Some(asymmetry)) = (preconditioner, seen.asymmetry) {
-        return Err(asymmetric(&what, seen, &asymmetry, "ilu0"));
+        return Err(asymmetry_error(&what, seen, &asymmetry, "ilu0"));
     }
-    if let Some(row) = seen.zero_diagonal {
+    if let Some(row) = seen.first_zero_diagonal {
         let after = format!(" has a missing or zero diagonal entry, by which {what} divides; use preconditioner=none");
         let after = if matches!(solver, Solver::Cg | Solver::SteepestDescent) {
             format!("{after} and solver=minres")

@@ -1,8 +1,9 @@
 //! Products with a general sparse matrix, in the storage format that the options request.
 
 use crate::base::workers::Workers;
-use crate::error::Result;
-use crate::options::{Format, Options, opt};
+use crate::error::{Error, Result};
+use crate::options::{Choice, Format, Options, opt};
+use crate::sparse::backend::SparseBackend;
 use crate::sparse::{FormatRequest, Kind, Matrix, Size, Stored};
 
 /// Options that determine the format.
@@ -16,10 +17,13 @@ pub struct Product {
     size: Size,
     /// `None` means csr, the format of the matrix itself.
     stored: Option<Box<dyn Stored>>,
+    /// Whether the values of the matrix have changed since a device copied them.
+    is_stale: bool,
 }
 
-/// Returns the requested format and parameters. `product` is false if only the arrays of the format are needed.
-pub fn wanted(options: &Options, format: Format, product: bool) -> FormatRequest {
+/// Returns the requested format and parameters, on a device or on the CPU. `product` is false if only the arrays of the
+/// format are needed.
+pub fn wanted(options: &Options, format: Format, product: bool, on_device: bool) -> FormatRequest {
     let count = |key| options.int(key) as usize;
     FormatRequest {
         format,
@@ -28,20 +32,56 @@ pub fn wanted(options: &Options, format: Format, product: bool) -> FormatRequest
         block_size: count(opt::BLOCK_SIZE),
         memory: options.int(opt::FORMAT_MEMORY) as u128,
         product,
+        on_device,
+    }
+}
+
+/// Returns an error if a device has no kernel for the format.
+fn check_kernel(format: Format) -> Result<()> {
+    match format {
+        Format::Coo | Format::Csc | Format::Jds | Format::Tjds | Format::Skyline => Err(Error::Unsupported(format!(
+            "format={} has no kernel on a device; use format=auto, csr, sell, dia, bsr, ell or diagonal",
+            format.name()
+        ))),
+        _ => Ok(()),
     }
 }
 
 impl Product {
-    /// Converts the matrix to the format that the options request.
-    pub fn new(matrix: &dyn Matrix, options: &Options, workers: &mut Workers) -> Result<Self> {
-        let (kind, size) = matrix.choose(&wanted(options, options.choice(opt::FORMAT), true), workers)?;
+    /// Converts the matrix to the format that the options request, for products on a device or on the CPU.
+    pub fn new(matrix: &dyn Matrix, options: &Options, on_device: bool, workers: &mut Workers) -> Result<Self> {
+        let format = options.choice(opt::FORMAT);
+        if on_device {
+            check_kernel(format)?;
+        }
+        let (kind, size) = matrix.choose(&wanted(options, format, true, on_device), workers)?;
         let stored = matrix.store(kind, &size, workers)?;
-        Ok(Self { asked: KEYS.map(|key| options.int(key)), kind, size, stored })
+        Ok(Self { asked: KEYS.map(|key| options.int(key)), kind, size, stored, is_stale: false })
     }
 
-    /// Returns whether these options request the existing format.
-    pub fn matches_options(&self, options: &Options) -> bool {
-        self.asked == KEYS.map(|key| options.int(key))
+    /// Returns whether these options request the existing format. If the values of the matrix have changed, replaces
+    /// them on the device, and returns `false` if this is not possible.
+    pub fn is_current(
+        &mut self,
+        matrix: &dyn Matrix,
+        options: &Options,
+        backend: &mut dyn SparseBackend,
+        workers: usize,
+    ) -> Result<bool> {
+        if self.asked != KEYS.map(|key| options.int(key)) {
+            return Ok(false);
+        }
+        if self.is_stale {
+            let numbered = || matrix.numbered(self.kind, &self.size, &mut Workers::new(workers));
+            self.is_stale = !backend.replace_values(matrix.values(), &numbered)?;
+        }
+        Ok(!self.is_stale)
+    }
+
+    /// Marks the values as changed. Frees the host's arrays of the format, which contain the old values. If the device
+    /// loses its arrays, csr replaces the format.
+    pub fn forget_values(&mut self) {
+        (self.stored, self.is_stale) = (None, true);
     }
 
     pub fn stored<'a>(&'a self, matrix: &'a dyn Matrix) -> &'a dyn Stored {

@@ -6,7 +6,7 @@ use crate::stencil::levels::Grid;
 use crate::stencil::matrix::View;
 use proptest::prelude::*;
 
-pub const ASKED: InspectionOptions = InspectionOptions { finite: true, zero_row_sum: ZERO_ROW_SUM };
+pub const OPTIONS: InspectionOptions = InspectionOptions { finite: true, zero_row_sum: ZERO_ROW_SUM };
 
 /// Inspects the matrix as `members` threads would, one after the other.
 pub fn inspect(
@@ -198,7 +198,7 @@ proptest! {
         for seed in [seed, seed.wrapping_add(1)] {
             let a = Matrix::new(Grid { nx, ny }, nine_points, seed, parts);
             for members in [1, 2, 7, 3, 5] {
-                inspect(&mut inspection, &a.view(), members, &ASKED).unwrap();
+                inspect(&mut inspection, &a.view(), members, &OPTIONS).unwrap();
                 compare(&inspection, &a.view());
             }
         }
@@ -229,14 +229,14 @@ proptest! {
         let not_positive = (0..ny).find_map(|j| {
             let i = a.center.row(j).iter().position(|&c| c <= 0.0 || c.is_nan())?;
             if all_negative {
-                return of_all_centers(&a, 0..a.grid.ny).map(|e| e.to_string());
+                return all_negative_error(&a, 0..a.grid.ny).map(|e| e.to_string());
             }
             let reason = format!("center@ = {} is not positive", written(a.center.row(j)[i]));
             Some(Error::matrix(reason, 0, i, j).to_string())
         });
         for finite in [true, false] {
             let expected = not_finite.clone().filter(|_| finite).or_else(|| not_positive.clone());
-            let asked = InspectionOptions { finite, ..ASKED };
+            let asked = InspectionOptions { finite, ..OPTIONS };
             for members in 1..8 {
                 let mut inspection = Inspection::default();
                 let error = inspect(&mut inspection, &a, members, &asked).err().map(|e| e.to_string());
@@ -255,12 +255,12 @@ proptest! {
 }
 
 #[test]
-fn a_second_matrix_takes_no_memory() {
+fn a_second_matrix_allocates_no_memory() {
     let of = |seed| Matrix::new(Grid { nx: 70, ny: 50 }, true, seed, [0.3, 0.1, 0.1, 0.01]);
     let mut inspection = Inspection::default();
-    inspect(&mut inspection, &of(1).view(), 3, &ASKED).unwrap();
+    inspect(&mut inspection, &of(1).view(), 3, &OPTIONS).unwrap();
     let bytes = inspection.bytes();
-    inspect(&mut inspection, &of(1).view(), 3, &ASKED).unwrap();
+    inspect(&mut inspection, &of(1).view(), 3, &OPTIONS).unwrap();
     assert_eq!(inspection.bytes(), bytes);
 }
 

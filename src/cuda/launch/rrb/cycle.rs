@@ -15,7 +15,7 @@ pub mod kind {
     /// q = A d on a recursion grid, where A is the matrix of this grid.
     pub const MULTIPLY_INNER: i32 = 4;
     /// d = z + beta d on a recursion grid.
-    pub const DIRECT_INNER: i32 = 5;
+    pub const DIRECTION_INNER: i32 = 5;
     /// u = u + alpha d on a recursion grid.
     pub const ADVANCE_INNER: i32 = 6;
     /// Backward half on the first grid of S1, with the next p and q and, in some iterations, x.
@@ -25,7 +25,7 @@ pub mod kind {
 }
 
 /// Bits of `Op::flags`. In the comments, the words before a colon name the kinds of steps that use the flag: "forward"
-/// is `DESCEND`, "backward" is `ASCEND`, "product" is `MULTIPLY_INNER`, and "step" is `DIRECT_INNER` or
+/// is `DESCEND`, "backward" is `ASCEND`, "product" is `MULTIPLY_INNER`, and "step" is `DIRECTION_INNER` or
 /// `ADVANCE_INNER`. On the grid of the step, A is the matrix, r the residual, z the preconditioned residual, u the
 /// solution, d the direction and q = A d.
 pub mod flag {
@@ -36,23 +36,23 @@ pub mod flag {
     /// The step computes a partial sum of <r, M^-1 r>.
     pub const RHO: i32 = 4;
     /// The step computes the last partial sum of <r, M^-1 r> in the iteration, and the update of the scalars follows.
-    /// With `BESIDE`, an earlier step has computed the last partial sum, and one block updates the scalars during this
-    /// step.
-    pub const UPDATE: i32 = 8;
+    /// With `SCALAR_BLOCK`, an earlier step has computed the last partial sum, and one block updates the scalars during
+    /// this step.
+    pub const UPDATE_SCALARS: i32 = 8;
     /// Backward, step: d = z, or with `WITH_BETA` d = z + beta d.
-    pub const DIRECTED: i32 = 16;
-    /// With `DIRECTED`: d = z + beta d.
+    pub const UPDATE_DIRECTION: i32 = 16;
+    /// With `UPDATE_DIRECTION`: d = z + beta d.
     pub const WITH_BETA: i32 = 32;
-    /// Backward with `ADVANCED`, or step: u = alpha d instead of u = u + alpha d.
+    /// Backward with `UPDATE_SOLUTION`, or step: u = alpha d instead of u = u + alpha d.
     pub const FIRST_STEP: i32 = 64;
-    /// Backward with `ADVANCED`: z = u.
+    /// Backward with `UPDATE_SOLUTION`: z = u.
     pub const Z_IS_U: i32 = 128;
     /// Product: stores q = A d.
-    pub const STORE: i32 = 256;
+    pub const STORE_PRODUCT: i32 = 256;
     /// Product, step: r -= alpha q, z = r.
     pub const UPDATE_RESIDUAL: i32 = 512;
-    /// Backward with `DIRECTED`: u = u + alpha d.
-    pub const ADVANCED: i32 = 1024;
+    /// Backward with `UPDATE_DIRECTION`: u = u + alpha d.
+    pub const UPDATE_SOLUTION: i32 = 1024;
     /// Only the blocks of the first cluster execute the step.
     pub const CLUSTER_ONLY: i32 = 2048;
     /// A barrier of the cluster follows.
@@ -60,15 +60,15 @@ pub mod flag {
     /// No barrier follows: the next step synchronizes by itself, or there is none in this kernel.
     pub const NO_BARRIER: i32 = 8192;
     /// The step computes the last partial sum of <r, M^-1 r> in this kernel; further kernels may add others.
-    pub const PART: i32 = 16384;
+    pub const STORE_RHO: i32 = 16384;
     /// The data are in the shared memory of the cluster.
     pub const IN_CLUSTER: i32 = 65536;
     /// The first step in shared memory; its input z is in device memory.
-    pub const ENTERS: i32 = 131_072;
+    pub const LOAD_Z: i32 = 131_072;
     /// Forward: z_b2 = kept / d, where `kept` is the right-hand side of the next grid and d the center of b2. The
     /// couplings of b2 are ignored.
-    pub const ALONE: i32 = 262_144;
+    pub const TRUNCATED: i32 = 262_144;
     /// One block works on the scalars while the others execute the step. The host translates this bit to
-    /// `StepArgs::beside`; kernels do not read it.
-    pub const BESIDE: i32 = 524_288;
+    /// `StepArgs::scalar_block`; kernels do not read it.
+    pub const SCALAR_BLOCK: i32 = 524_288;
 }

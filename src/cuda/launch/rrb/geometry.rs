@@ -75,7 +75,7 @@ impl Geometry {
     /// Returns the tile height of the backward half on the first grid, which computes the values around a tile twice
     /// (kernels/rrb/fused.cuh). The height minimizes (tiles per block) x (rows + 2). On a distributed grid, and if a
     /// block has more than two tiles of 16 rows, the height is 16.
-    pub fn big_rows(&self) -> i32 {
+    pub fn backward_tile_rows(&self) -> i32 {
         if self.is_divided() {
             return BIG_ROWS[0];
         }
@@ -88,8 +88,8 @@ impl Geometry {
     /// Returns the tile height of the forward half on the first grid. The forward half begins with the tiles at which
     /// the backward half ended, because the L2 cache still contains their data. Both halves use the same height if a
     /// block has at most 8 tiles. Otherwise, the forward half uses the height of a standard tile.
-    pub fn big_rows_down(&self) -> i32 {
-        let rows = self.big_rows();
+    pub fn forward_tile_rows(&self) -> i32 {
+        let rows = self.backward_tile_rows();
         let few = self.big_tiles(rows) <= 8 * MOST_BLOCKS as usize;
         if few { rows } else { TILE.1 as i32 }
     }

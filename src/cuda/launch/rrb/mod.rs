@@ -31,7 +31,7 @@ pub const CLUSTER_THREADS: u32 = 512;
 /// kernels use 30 kB in addition.
 pub const CLUSTER_BYTES: [u32; 2] = [200_704, 69_632];
 /// Threads of a block that processes a line of the coarsest system (kernels/rrb/coarsest.cuh).
-const LINE_THREADS: u32 = (LINE * LINE) as u32;
+const LINE_THREADS: u32 = (LINE_NODES * LINE_NODES) as u32;
 
 plain_kernels! {
     Number from COUNT, in PLAIN:
@@ -51,7 +51,7 @@ plain_kernels! {
     /// Counts the components of at least two nodes, and those of them that have a nonzero row sum.
     CountComponents count_components(ComponentArgs) = "rrb_count_components_f64", |a| a.g.blocks(), OVER_AREA;
     /// Copies the couplings with which the factorization of M begins.
-    StartCouplings start_couplings(CouplingArgs) = "rrb_start_couplings_f64", |a| a.k.g.blocks(), OVER_AREA;
+    StartCouplings start_couplings(StartCouplingsArgs) = "rrb_start_couplings_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Eliminates the red nodes (odd level).
     EliminateReds eliminate_reds(LevelArgs) = "rrb_eliminate_reds_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Computes the skew stencil that remains after the odd level.
@@ -63,10 +63,10 @@ plain_kernels! {
     /// Computes the diagonal of S1.
     SchurCenter schur_center(SchurCenterArgs) = "rrb_schur_center_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Eliminates every second remaining line of the coarsest system.
-    EliminateLines eliminate_lines(LinesArgs) = "rrb_eliminate_lines_f64", |a| a.gone(), (LINE_THREADS, 1);
+    EliminateLines eliminate_lines(LinesArgs) = "rrb_eliminate_lines_f64", |a| a.eliminated_lines(), (LINE_THREADS, 1);
     /// Computes the rows of the inverse that belong to the lines that a step eliminated.
     InvertLines invert_lines(LinesArgs) = "rrb_invert_lines_f64",
-        |a| a.gone() * (a.gone() + a.stayed()), (LINE_THREADS, 1);
+        |a| a.eliminated_lines() * (a.eliminated_lines() + a.remaining_lines()), (LINE_THREADS, 1);
     /// Computes z = Z r with the inverse Z of the coarsest system, in f64. Unless `how` is `Nothing`, also sums <r, z>
     /// and updates the scalars.
     MultiplyCoarsest multiply_coarsest(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_f64",
@@ -117,27 +117,28 @@ plain_kernels! {
     BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Start of a solve: inspects b and x, and stores both by colour. Computes the right-hand side b1 and the residual
     /// r of the system with S1, and ||b - A x||_2^2.
-    Begin begin(EndArgs) = "rrb_begin_f64", |a| end_blocks(&a.k.g), OVER_AREA,
+    Begin begin(StartEndArgs) = "rrb_begin_f64", |a| end_blocks(&a.k.g), OVER_AREA,
         or BeginUniform = "rrb_begin_uniform_f64" in a.k.g;
     /// Computes ||b - A x||_2^2 on all nodes.
-    WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
+    WholeResidual whole_residual(StartEndArgs) = "rrb_whole_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
     /// Computes r = b - A x on all nodes, stores its elimination r1 for S1, and computes <r_r, D_r^-1 r_r> of red
     /// nodes.
-    EliminatedResidual eliminated_residual(EndArgs) = "rrb_eliminated_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
+    EliminatedResidual eliminated_residual(StartEndArgs) =
+        "rrb_eliminated_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
     /// Computes red values of x, max |x| and ||b - A x||_2^2.
-    Finish finish(EndArgs) = "rrb_finish_f64", |a| end_blocks(&a.k.g), OVER_AREA,
+    Finish finish(StartEndArgs) = "rrb_finish_f64", |a| end_blocks(&a.k.g), OVER_AREA,
         or FinishUniform = "rrb_finish_uniform_f64" in a.k.g;
     /// Computes red values of x and max |x|, and the results of `eliminated_residual`.
-    FinishEliminated finish_eliminated(EndArgs) = "rrb_finish_eliminated_f64", |a| end_blocks(&a.k.g), OVER_AREA,
+    FinishEliminated finish_eliminated(StartEndArgs) = "rrb_finish_eliminated_f64", |a| end_blocks(&a.k.g), OVER_AREA,
         or FinishEliminatedUniform = "rrb_finish_eliminated_uniform_f64" in a.k.g;
     /// Stores x in the caller's array if the solve will end with this x.
-    Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| a.k.g.blocks_by_rows(), OVER_AREA;
+    Deliver deliver(StartEndArgs) = "rrb_deliver_f64", |a| a.k.g.blocks_by_rows(), OVER_AREA;
     /// Writes the scalars and entries of the ring buffer to host memory, and then resets the findings of `inspect` and
     /// `begin` on the device.
     Report report(ReportArgs) = "rrb_report_f64", |_a| 1, (THREADS, 1);
     /// After the start of a solve, decides whether the loop begins, and sets the stopping test of the loop. Writes the
     /// scalars to host memory.
-    SetOut set_out(SetOutArgs) = "rrb_set_out_f64", |_a| 1, (32, 1);
+    StartLoop start_loop(StartLoopArgs) = "rrb_start_loop_f64", |_a| 1, (32, 1);
     /// Synchronizes the devices that share grids.
     Meet meet(MeetArgs) = "rrb_meet_f64", |_a| 1, (32, 1);
 }
@@ -145,17 +146,17 @@ plain_kernels! {
 format_kernels! {
     Formatted from COUNT + PLAIN.len(), in IN_FORMATS:
     /// Forward half on a grid.
-    Descend descend(StepArgs) = "rrb_descend", |a, s| sweep_blocks(&a.k.g, a.beside, s), (SWEEP_THREADS, 1),
+    Descend descend(StepArgs) = "rrb_descend", |a, s| sweep_blocks(&a.k.g, a.scalar_block, s), (SWEEP_THREADS, 1),
         or DescendUniform = "rrb_descend_uniform" in a.k.g;
     /// Backward half on a grid.
-    Ascend ascend(StepArgs) = "rrb_ascend", |a, s| sweep_blocks(&a.k.g, a.beside, s), (SWEEP_THREADS, 1),
+    Ascend ascend(StepArgs) = "rrb_ascend", |a, s| sweep_blocks(&a.k.g, a.scalar_block, s), (SWEEP_THREADS, 1),
         or AscendUniform = "rrb_ascend_uniform" in a.k.g;
     /// A step of the inner iteration on a recursion grid.
     Inner inner(StepArgs) = "rrb_inner", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// Computes an inner product on a recursion grid.
     InnerProduct inner_product(InnerProductArgs) = "rrb_inner_product", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// Sets the direction d to a vector that contains all frequencies, and r to zero.
-    Draw draw(StepArgs) = "rrb_draw", |a, _s| a.k.g.blocks(), OVER_AREA;
+    SetAllFrequencies set_all_frequencies(StepArgs) = "rrb_set_all_frequencies", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// Forward half on the first grid of S1, with r -= alpha q in the loop.
     DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a, _s| a.v.g.first_blocks(a.rows), OVER_AREA,
         or DescendFirstUniform = "rrb_descend_first_uniform" in a.v.g;
@@ -175,19 +176,19 @@ cooperative_kernels! {
 }
 
 /// Number of kernels before those of aggregated.rs.
-pub(super) const AFTER: usize = COUNT + PLAIN.len() + IN_FORMATS.len() + COOPERATIVE.len();
+pub(super) const KERNELS_BEFORE_AGGREGATED: usize = COUNT + PLAIN.len() + IN_FORMATS.len() + COOPERATIVE.len();
 
 /// Returns whether the cooperative kernels of a format can use `bytes` bytes of shared memory on this device.
 pub fn allow_cluster(device: &Device, storage: Storage, bytes: u32) -> bool {
     cooperative_kernels(storage).into_iter().all(|kernel| device.allow_shared(kernel, bytes))
 }
 
-/// Returns the blocks of a sweep: one per tile and, if `beside` is 1, one block without tiles. At most as many blocks
-/// are launched as 132 multiprocessors can execute at once, so that no block waits for another block to end: three per
-/// multiprocessor in f64, and four in other formats.
-pub fn sweep_blocks(g: &Geometry, beside: i32, storage: Storage) -> Blocks {
+/// Returns the blocks of a sweep: one per tile and, if `scalar_block` is 1, one block without tiles. At most as many
+/// blocks are launched as 132 multiprocessors can execute at once, so that no block waits for another block to end:
+/// three per multiprocessor in f64, and four in other formats.
+pub fn sweep_blocks(g: &Geometry, scalar_block: i32, storage: Storage) -> Blocks {
     let most = if storage == Storage::F64 { MOST_BLOCKS / 4 * 3 } else { MOST_BLOCKS };
-    g.on_all((g.blocks().count + beside as u32).min(most))
+    g.on_all((g.blocks().count + scalar_block as u32).min(most))
 }
 
 /// Returns the number of blocks such that each warp computes one piece of x += alpha p (kernels/rrb/fused.cuh,

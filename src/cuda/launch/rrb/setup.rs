@@ -1,11 +1,11 @@
 //! Launch sizes of the kernels of the factorization, and the findings that these kernels store.
 
-use super::structures::{Findings, Format, LinesArgs, MOST_LEFT, UniformArgs};
+use super::structures::{Findings, Format, LinesArgs, MOST_TESTED_GRIDS, UniformArgs};
 use crate::rrb::anisotropy::WINDOWS;
 use crate::rrb::storage::Storage;
 
 /// Largest number of nodes of a line of the coarsest system (kernels/rrb/coarsest.cuh).
-pub const LINE: usize = 32;
+pub const LINE_NODES: usize = 32;
 
 impl Findings {
     /// Findings before any kernel has inspected a matrix.
@@ -25,13 +25,13 @@ impl Findings {
         regular_components: 0,
         coarsest_inverse: 0,
         coarsest_pivot: 0,
-        uniform: [0; MOST_LEFT],
-        coupling: [0; MOST_LEFT],
+        uniform: [0; MOST_TESTED_GRIDS],
+        coupling: [0; MOST_TESTED_GRIDS],
         window: [1.0; WINDOWS * WINDOWS],
     };
 
     /// Resets the findings of a factorization, but keeps those of the matrix.
-    pub fn forget_factorization(&mut self) {
+    pub fn reset_factorization(&mut self) {
         self.bad_pivot = Self::NONE.bad_pivot;
         (self.coarsest_inverse, self.coarsest_pivot) = (0, 0);
         (self.uniform, self.coupling) = (Self::NONE.uniform, Self::NONE.coupling);
@@ -46,25 +46,25 @@ impl Format {
 
 impl UniformArgs {
     pub(super) fn threads(&self) -> usize {
-        let patches = if self.next_same == 0 { 0 } else { self.next.tiles_and_patches().1 };
+        let patches = if self.next_equal_rows == 0 { 0 } else { self.next.tiles_and_patches().1 };
         self.g.tiles_and_patches().0.max(patches)
     }
 }
 
 impl LinesArgs {
-    /// Returns the number of lines. A line consists of as many rows along the shorter side as `LINE` nodes allow.
+    /// Returns the number of lines. A line consists of as many rows along the shorter side as `LINE_NODES` nodes allow.
     pub fn lines(&self) -> i32 {
         let row = self.nx.min(self.ny);
-        (self.n as u32).div_ceil((LINE as i32 / row * row) as u32) as i32
+        (self.n as u32).div_ceil((LINE_NODES as i32 / row * row) as u32) as i32
     }
 
     /// Returns the number of lines that the step of these arguments eliminates.
-    pub(super) fn gone(&self) -> u32 {
+    pub(super) fn eliminated_lines(&self) -> u32 {
         ((self.lines() + self.step) / (2 * self.step)) as u32
     }
 
     /// Returns the number of lines that remain after the step of these arguments.
-    pub(super) fn stayed(&self) -> u32 {
+    pub(super) fn remaining_lines(&self) -> u32 {
         (self.lines() / (2 * self.step)) as u32
     }
 }

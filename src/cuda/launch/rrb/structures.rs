@@ -7,7 +7,7 @@ use crate::rrb::anisotropy::WINDOWS;
 /// Largest number of grids of one cooperative kernel.
 pub const MOST_GRIDS: usize = 10;
 /// Largest number of grids that are tested for weak remaining couplings and for tiles of equal rows.
-pub const MOST_LEFT: usize = 16;
+pub const MOST_TESTED_GRIDS: usize = 16;
 /// Number of entries in the ring buffer of iterations; the loop pauses when the buffer is full.
 pub const RING: usize = 1024;
 

@@ -1,13 +1,13 @@
 use super::*;
 use crate::base::reduce::max_abs;
 use crate::base::team::Team;
-use crate::dpcg::backend::{PUBLISHED_COARSEST, RESOLVING_COARSEST};
-use crate::dpcg::cpu::tests::{all_rows, as_golden, iterations, random, view};
+use crate::dpcg::backend::{PUBLISHED_COARSEST_CELLS, RESOLVING_COARSEST_CELLS};
+use crate::dpcg::cpu::tests::{agrees_with_golden, all_rows, iterations, random, view};
 use rrbsolver_oracle::{System, cell as oracle, dot};
 use rrbsolver_problems::two_phase::TwoPhase;
 
 /// Applies M^-1 to r twice with a team, and returns the second result.
-fn applied<T: Real + Number>(of: &CellCentred<T>, system: &System, members: usize, r: &[f64]) -> Vec<f64> {
+fn applied<T: Real + Number>(of: &CellMultigrid<T>, system: &System, members: usize, r: &[f64]) -> Vec<f64> {
     let (given, z) = (Shared::zeroed(r.len()).unwrap(), Shared::zeroed(r.len()).unwrap());
     // SAFETY: no team runs yet.
     unsafe { given.slice_mut(0, r.len()) }.copy_from_slice(r);
@@ -30,7 +30,7 @@ fn preconditioner<T: Real + Number>(
     sweeps: usize,
     coarsest: usize,
 ) -> impl FnMut(&[f64], &mut [f64]) + use<'_, T> {
-    let of = CellCentred::<T>::new(&view(system), sweeps, coarsest).unwrap();
+    let of = CellMultigrid::<T>::new(&view(system), sweeps, coarsest).unwrap();
     move |r, z| z.copy_from_slice(&applied(&of, system, 1, r))
 }
 
@@ -38,8 +38,8 @@ fn preconditioner<T: Real + Number>(
 fn compare<T: Real + Number>(problem: &TwoPhase, sweeps: usize, bound: f64) {
     let (system, b) = (System::of(problem), problem.rhs("rand"));
     let mut expected = vec![0.0; b.len()];
-    oracle::CellCentred::new(&system, sweeps, PUBLISHED_COARSEST).apply(&b, &mut expected);
-    let multigrid = CellCentred::<T>::new(&view(&system), sweeps, PUBLISHED_COARSEST).unwrap();
+    oracle::CellCentred::new(&system, sweeps, PUBLISHED_COARSEST_CELLS).apply(&b, &mut expected);
+    let multigrid = CellMultigrid::<T>::new(&view(&system), sweeps, PUBLISHED_COARSEST_CELLS).unwrap();
     let alone = applied(&multigrid, &system, 1, &b);
     for members in [2, 3, 7] {
         assert_eq!(applied(&multigrid, &system, members, &b), alone, "{:?}, {members} members", system.size);
@@ -51,7 +51,7 @@ fn compare<T: Real + Number>(problem: &TwoPhase, sweeps: usize, bound: f64) {
 
 /// The result is bitwise identical for any number of threads.
 #[test]
-fn as_the_oracle_for_any_number_of_threads() {
+fn matches_the_oracle_for_any_number_of_threads() {
     let sizes = [[50, 77, 33], [3, 40, 150], [300, 64, 1], [1, 130, 140], [2, 2, 2], [40, 41, 42], [600, 9, 5]];
     for set in ["9;dir=top", "surf;obs=box;asp=4"] {
         for size in sizes {
@@ -89,21 +89,21 @@ const GOLDEN: [(usize, &str, usize, usize); 15] = [
 ];
 
 #[test]
-fn counts_are_those_of_the_golden_rows() {
+fn iteration_counts_match_the_golden_rows() {
     let rows = if all_rows() { GOLDEN.len() } else { 4 };
     for &(n, set, sweeps, golden) in &GOLDEN[..rows] {
-        let count = count::<f64>(&TwoPhase::new(set, [n; 3], 1e-3), sweeps, PUBLISHED_COARSEST);
-        assert!(as_golden(count, golden), "set {set}, {n}^3, {sweeps} sweeps: {count} instead of {golden}");
+        let count = count::<f64>(&TwoPhase::new(set, [n; 3], 1e-3), sweeps, PUBLISHED_COARSEST_CELLS);
+        assert!(agrees_with_golden(count, golden), "set {set}, {n}^3, {sweeps} sweeps: {count} instead of {golden}");
     }
 }
 
 /// If the coarsest grid resolves the bubbles, the count does not depend on the contrast, and flat cells need few
 /// more iterations.
 #[test]
-fn a_larger_coarsest_grid_sees_the_bubbles() {
+fn a_larger_coarsest_grid_resolves_the_bubbles() {
     for (set, size, most) in [("9", [64; 3], 8), ("9", [65; 3], 8), ("9;asp=4", [64; 3], 11)] {
         for contrast in [1e-3, 1e-6] {
-            let count = count::<f64>(&TwoPhase::new(set, size, contrast), 2, RESOLVING_COARSEST);
+            let count = count::<f64>(&TwoPhase::new(set, size, contrast), 2, RESOLVING_COARSEST_CELLS);
             assert!(count <= most, "set {set}, contrast {contrast:e}: {count}");
         }
     }
@@ -122,7 +122,10 @@ fn awkward_systems_converge_in_both_precisions() {
                 continue;
             }
             let system = TwoPhase::new(set, size, 1e-3);
-            let counts = [count::<f64>(&system, 1, RESOLVING_COARSEST), count::<f32>(&system, 1, RESOLVING_COARSEST)];
+            let counts = [
+                count::<f64>(&system, 1, RESOLVING_COARSEST_CELLS),
+                count::<f32>(&system, 1, RESOLVING_COARSEST_CELLS),
+            ];
             assert!(counts[0] <= 45 && counts[1] <= counts[0] + 2, "{set}, {size:?}: {counts:?}");
         }
     }
@@ -136,7 +139,7 @@ fn the_cycle_is_symmetric_and_positive() {
         let n = system.count();
         let (u, v) = (random(n, 37), random(n, 61));
         for sweeps in [1, 2] {
-            let mut m = preconditioner::<f64>(&system, sweeps, PUBLISHED_COARSEST);
+            let mut m = preconditioner::<f64>(&system, sweeps, PUBLISHED_COARSEST_CELLS);
             let (mut mu, mut mv) = (u.clone(), v.clone());
             m(&u, &mut mu);
             m(&v, &mut mv);
@@ -149,7 +152,7 @@ fn the_cycle_is_symmetric_and_positive() {
 
 /// If A and r are scaled by powers of two, the result is bitwise identical, apart from the scaling.
 #[test]
-fn scales_do_not_matter() {
+fn powers_of_two_only_scale_the_result() {
     let problem = TwoPhase::new("9;asp=4", [11, 12, 9], 1e-3);
     let (system, b) = (System::of(&problem), problem.rhs("rand"));
     let solved = |scale: f64, of_rhs: f64| {
@@ -158,7 +161,7 @@ fn scales_do_not_matter() {
         let forward = system.forward.each_ref().map(|f| scaled(f, scale));
         let system = System { size: system.size, center, forward };
         let mut solution = b.clone();
-        preconditioner::<f32>(&system, 2, PUBLISHED_COARSEST)(&scaled(&b, of_rhs), &mut solution);
+        preconditioner::<f32>(&system, 2, PUBLISHED_COARSEST_CELLS)(&scaled(&b, of_rhs), &mut solution);
         scaled(&solution, scale / of_rhs)
     };
     let (up, down) = (2f64.powi(300), 2f64.powi(-300));

@@ -2,7 +2,7 @@ use super::*;
 use crate::base::reduce::max_abs;
 use crate::base::shared::Shared;
 use crate::base::team::Team;
-use crate::dpcg::cpu::tests::{all_rows, as_golden, iterations, view};
+use crate::dpcg::cpu::tests::{agrees_with_golden, all_rows, iterations, view};
 use crate::stencil::cells::Cells;
 use rrbsolver_oracle::{System, incomplete as oracle};
 use rrbsolver_problems::two_phase::TwoPhase;
@@ -33,7 +33,7 @@ fn count(problem: &TwoPhase, omega: f64) -> usize {
 
 /// The result is bitwise identical for any number of threads.
 #[test]
-fn as_the_oracle_for_any_number_of_threads() {
+fn matches_the_oracle_for_any_number_of_threads() {
     for size in [[50, 27, 13], [1, 19, 11], [300, 1, 4], [7, 3, 1], [2, 2, 2], [17, 5, 40]] {
         let problem = TwoPhase::new("9;dir=top", size, 1e-3);
         let (system, b) = (System::of(&problem), problem.rhs("rand"));
@@ -64,19 +64,19 @@ const GOLDEN: [(usize, &str, usize, usize); 7] = [
 ];
 
 #[test]
-fn counts_are_those_of_the_golden_rows() {
+fn iteration_counts_match_the_golden_rows() {
     for (n, set, ic, ric) in &GOLDEN[..if all_rows() { GOLDEN.len() } else { 1 }] {
         let problem = TwoPhase::new(set, [*n; 3], 1e-3);
         for (omega, golden) in [(0.0, *ic), (0.97, *ric)] {
             let count = count(&problem, omega);
-            assert!(as_golden(count, golden), "set {set}, {n}^3, omega {omega}: {count} instead of {golden}");
+            assert!(agrees_with_golden(count, golden), "set {set}, {n}^3, omega {omega}: {count} instead of {golden}");
         }
     }
 }
 
 /// With omega = 1, M e = A e for the vector e of ones. `apply` must therefore map A e to e.
 #[test]
-fn row_sums_are_kept_with_omega_1() {
+fn omega_1_preserves_row_sums() {
     let system = System::of(&TwoPhase::new("9;dir=top", [13, 9, 11], 1e-3));
     let r = system.multiply(&vec![1.0; system.count()]);
     let z = applied(&Incomplete::factorize(&view(&system), 1.0).unwrap(), &view(&system), 1, &r);
@@ -102,7 +102,7 @@ fn on_a_line_of_cells_the_factors_are_exact() {
 }
 
 #[test]
-fn obstacles_and_an_open_top_are_no_trouble() {
+fn obstacles_and_an_open_top_are_factorized() {
     for (set, contrast) in [("surf;obs=box", 1e-3), ("9;dir=top", 1e-6), ("9;obs=hole", 1e-3), ("9;asp=4", 1e-6)] {
         let problem = TwoPhase::new(set, [20, 17, 23], contrast);
         for omega in [0.0, 0.97] {
@@ -113,7 +113,7 @@ fn obstacles_and_an_open_top_are_no_trouble() {
 
 /// In exact arithmetic, the last pivot is zero. The computed pivot must be rejected, whatever its rounding error is.
 #[test]
-fn omega_1_is_refused_where_the_matrix_is_singular() {
+fn omega_1_is_rejected_for_singular_matrices() {
     let sets = [("1", 1.0), ("1", 1e-3), ("9", 1e-6), ("27t", 1e-3), ("r200", 1e-6), ("surf;obs=box", 1e-3)];
     for (set, contrast) in sets {
         for size in [[16; 3], [33, 20, 27], [5, 1, 7], [2, 2, 2]] {

@@ -20,7 +20,7 @@
 
 use super::grid::{Below, Stencil};
 use super::layout::Split;
-use super::loops::{gather, merge, over, relax, relax_with_change, split};
+use super::loops::{gather, merge, relax, relax_with_change, scale_by_inverse, split};
 use super::transfer::Weights;
 use crate::base::loops::dot;
 use crate::base::number::Real;
@@ -224,7 +224,7 @@ impl<T: Real + Number> Passes<'_, T> {
             // SAFETY: the row belongs to this thread; no thread writes 1/D.
             unsafe {
                 let r = self.workspace.r.row(half, j as isize, k, 0, n);
-                over(self.workspace.x.row_mut(half, j, k), r, self.finest.inverse.slice(start, n));
+                scale_by_inverse(self.workspace.x.row_mut(half, j, k), r, self.finest.inverse.slice(start, n));
             }
         }
     }

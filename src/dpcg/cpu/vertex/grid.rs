@@ -2,7 +2,7 @@
 //! points in even and those in odd columns (see `layout`).
 
 use super::layout::{Coarse, Split};
-use super::loops::{in_plane, out_of_plane, out_of_plane_and_step, over};
+use super::loops::{in_plane, out_of_plane, out_of_plane_and_step, scale_by_inverse};
 use super::transfer::{Weights, half_row};
 use crate::base::loops::{deinterleave, interleave};
 use crate::base::number::Real;
@@ -107,7 +107,9 @@ impl<T: Real + Number> Grid<T> {
         self.each_half_plane(me, |_, range| {
             let (start, n) = (range.start, range.len());
             // SAFETY: the points belong to this thread, and no other thread reads them in this step.
-            unsafe { over(self.x.slice_mut(start, n), self.r.slice(start, n), self.inverse.slice(start, n)) };
+            unsafe {
+                scale_by_inverse(self.x.slice_mut(start, n), self.r.slice(start, n), self.inverse.slice(start, n))
+            };
         });
     }
 

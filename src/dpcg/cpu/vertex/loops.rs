@@ -53,7 +53,7 @@ for_each_isa! {
     }
 
     /// Computes x = D^-1 r.
-    fn over<R: Real>(x: &mut [R], r: &[R], inverse: &[R]) {
+    fn scale_by_inverse<R: Real>(x: &mut [R], r: &[R], inverse: &[R]) {
         let n = x.len();
         let (r, inverse) = (&r[..n], &inverse[..n]);
         for i in 0..n {

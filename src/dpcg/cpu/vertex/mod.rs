@@ -56,11 +56,11 @@ use crate::base::reduce::{Partials, max_abs};
 use crate::base::shared::{Number, Shared};
 use crate::base::team::{Me, Team};
 use crate::direct::couplings::Couplings;
-use crate::direct::null_space::Means;
-use crate::direct::solver::{Direct, box_order};
+use crate::direct::null_space::NearlySingularComponents;
+use crate::direct::solver::{DirectSolver, box_order};
 use crate::error::{Result, push, zeroed};
 use crate::stencil::cells::{Cells, SevenPoints};
-use crate::stencil::coarsening::{COARSEST, Offset, SEMI, coarse_cells, directions};
+use crate::stencil::coarsening::{COARSEST, Offset, SEMICOARSENING_RATIO, coarse_cells, coarsened_directions};
 use finest::{Finest, PassWorkspace, Passes};
 use grid::{Below, Grid, Stencil};
 use layout::{Coarse, HIERARCHY};
@@ -84,7 +84,7 @@ struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { semi: SEMI, coarsest: COARSEST, singular: 0.0 }
+        Self { semi: SEMICOARSENING_RATIO, coarsest: COARSEST, singular: 0.0 }
     }
 }
 
@@ -114,7 +114,7 @@ impl<T: Real + Number> Level<T> {
 }
 
 /// The preconditioner.
-pub struct Vertex<T: Real + Number> {
+pub struct VertexMultigrid<T: Real + Number> {
     cells: Cells,
     sweeps: usize,
     bounds: Bounds,
@@ -128,10 +128,10 @@ pub struct Vertex<T: Real + Number> {
     /// Partial results of reductions, per plane.
     partials: Partials,
     /// Solver for the coarsest matrix, and workspace for its solution in natural order.
-    coarsest: Option<(Direct, Mutex<Vec<T>>)>,
+    coarsest: Option<(DirectSolver, Mutex<Vec<T>>)>,
 }
 
-impl<T: Real + Number> Vertex<T> {
+impl<T: Real + Number> VertexMultigrid<T> {
     /// Allocates a preconditioner for a box of cells and a team of `members` threads. `sweeps` is the number of
     /// smoothing steps before, and after, the coarse-grid correction: 1 or 2.
     pub fn new(cells: Cells, sweeps: usize, members: usize) -> Result<Self> {
@@ -178,7 +178,7 @@ impl<T: Real + Number> Vertex<T> {
     /// direction with one point is treated as coarsened.
     fn ratio(&self, cells: Cells, seen: RowStatistics) -> [usize; 3] {
         let rows = f64::max(seen[3], 1.0);
-        let coarsened = directions(cells, [0, 1, 2].map(|d| seen[d] / rows), self.bounds.semi);
+        let coarsened = coarsened_directions(cells, [0, 1, 2].map(|d| seen[d] / rows), self.bounds.semi);
         [0, 1, 2].map(|d| if coarsened[d] || cells.size()[d] == 1 { 2 } else { 1 })
     }
 
@@ -274,7 +274,7 @@ impl<T: Real + Number> Vertex<T> {
         let Some((solver, x)) = &self.coarsest else { return };
         let x = &mut *x.lock().unwrap_or_else(PoisonError::into_inner);
         let (split, coarse) = (&level.grid.a.split, &level.weights.coarse);
-        let place = |p| split.cells.place(p);
+        let place = |p| split.cells.indices(p);
         // SAFETY: only thread 0 works, so no thread writes r.
         x.iter_mut().enumerate().for_each(|(p, x)| *x = unsafe { level.grid.r.slice(split.point(place(p)), 1)[0] });
         solver.solve(x);
@@ -287,7 +287,7 @@ impl<T: Real + Number> Vertex<T> {
     /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         let of_level = |level: &Level<T>| level.weights.bytes() + level.correction.bytes() + level.grid.bytes();
-        let of_coarsest = |(solver, _): &(Direct, _)| solver.bytes();
+        let of_coarsest = |(solver, _): &(DirectSolver, _)| solver.bytes();
         self.finest.bytes()
             + self.levels.iter().map(of_level).sum::<usize>()
             + self.workspaces.iter().map(|(workspace, sums)| workspace.bytes() + sums.bytes()).sum::<usize>()
@@ -302,24 +302,24 @@ fn on_all<R>(team: &mut Team, work: impl Fn(Me) -> R + Sync) -> Result<R> {
 
 /// Factorizes the matrix of the coarsest grid. A pivot of at most `ZERO_PIVOT` times its diagonal entry counts as a
 /// rounding error; its unknown is zero in every solution.
-fn coarsest<T: Real + Number>(a: &Stencil<T>, singular: f64) -> Result<Direct> {
+fn coarsest<T: Real + Number>(a: &Stencil<T>, singular: f64) -> Result<DirectSolver> {
     const ZERO_PIVOT: f64 = 1e-14;
     let c = couplings(a)?;
-    let means = Means::of(&c, |_, _| singular)?;
+    let means = NearlySingularComponents::of(&c, |_, _| singular)?;
     let order = box_order(a.split.cells)?;
-    Direct::of(&c, order, means, |p, d| Ok(if d <= ZERO_PIVOT * c.diagonal[p] { 0.0 } else { 1.0 / d }))
+    DirectSolver::of(&c, order, means, |p, d| Ok(if d <= ZERO_PIVOT * c.diagonal[p] { 0.0 } else { 1.0 / d }))
 }
 
 /// Converts a matrix to row-sum form, row by row.
 fn couplings<T: Real + Number>(a: &Stencil<T>) -> Result<Couplings> {
     let (split, cells, last) = (&a.split, a.split.cells, a.offsets.len());
-    let step = |k: usize| (0..3).map(|d| a.offsets[k][d] * cells.steps()[d] as isize).sum::<isize>();
+    let step = |k: usize| (0..3).map(|d| a.offsets[k][d] * cells.strides()[d] as isize).sum::<isize>();
     let value = |array: &Shared<T>, first: usize, p: usize| {
         // SAFETY: no team runs, so no thread writes the matrix.
-        unsafe { array.slice(first + split.point(cells.place(p)), 1)[0].wide() }
+        unsafe { array.slice(first + split.point(cells.indices(p)), 1)[0].wide() }
     };
     let c = |k: usize, p: usize| value(&a.c, k * split.len(), p);
-    let mut matrix = Couplings::with_room(cells.count(), 2 * last * cells.count())?;
+    let mut matrix = Couplings::with_capacity(cells.count(), 2 * last * cells.count())?;
     for p in 0..cells.count() {
         // If an offset leaves the grid, p + step may be the index of a point on the opposite side. The conductance is
         // zero in this case.

@@ -22,12 +22,12 @@ use crate::stencil::coarsening::Offset;
 use std::ops::Range;
 
 /// Name of the memory in error messages about failed allocations.
-const CUBES: &str = "the cubes of a Galerkin product";
+const WHAT: &str = "the cubes of a Galerkin product";
 
 /// Number of entries stored per coarse point: 4 couplings within the plane, 9 couplings to the next plane, and the row
 /// sum.
 const ENTRIES: usize = 14;
-const BESIDE: usize = 4;
+const IN_PLANE_ENTRIES: usize = 4;
 const ROW_SUM: usize = 13;
 
 /// Tolerance for each number type, which is given by its size in bytes. A sum of rounded weights counts as 1 if it
@@ -141,7 +141,7 @@ impl Cube {
                 let at = |d: usize, side: isize| (lowest >> d & 1) + usize::from(side > 0) * (3 - ratio[d]);
                 let from = [0, 1, 2].map(|d| at(d, -offset[d]));
                 let to = [0, 1, 2].map(|d| at(d, offset[d]));
-                push(&mut edges, Edge::new(number, from, to), CUBES)?;
+                push(&mut edges, Edge::new(number, from, to), WHAT)?;
             }
         }
         edges.sort_unstable_by_key(|edge| (edge.within, edge.offset, edge.from));
@@ -149,7 +149,7 @@ impl Cube {
         for (number, edge) in edges.iter().enumerate() {
             match groups.last_mut() {
                 Some(group) if group.within == edge.within => group.edges.end = number + 1,
-                _ => push(&mut groups, Group { within: edge.within, edges: number..number + 1 }, CUBES)?,
+                _ => push(&mut groups, Group { within: edge.within, edges: number..number + 1 }, WHAT)?,
             }
         }
         Ok(Self { edges, groups, corners: std::array::from_fn(corners_of) })
@@ -158,7 +158,7 @@ impl Cube {
 
 /// Number of rows of sums: `ENTRIES` for each of the four coarse rows that bound a row of cubes, two in each of two
 /// planes.
-const ROWS: usize = 4 * ENTRIES;
+const SUM_ROWS: usize = 4 * ENTRIES;
 
 /// Sums of a thread: the contributions of the current row of cubes to the adjacent coarse rows, and the contributions
 /// of the cubes below a coarse plane to the entries within this plane. A coarse row is complete after the contributions
@@ -182,7 +182,7 @@ impl Sums {
         self.row = coarse.row << usize::from(coarse.is_split());
         self.plane = self.row * (coarse.cells.ny + 1);
         // `load` uses the memory as workspace for three rows of cells, which always fit.
-        let len = ROWS * self.row + (BESIDE + 1) * self.plane;
+        let len = SUM_ROWS * self.row + (IN_PLANE_ENTRIES + 1) * self.plane;
         if self.values.len() < len {
             self.values = Shared::zeroed(len)?;
         }
@@ -196,7 +196,7 @@ impl Sums {
 
     /// Returns the index of the contribution of the cubes below to an entry of coarse row j.
     fn below(&self, entry: usize, j: usize) -> usize {
-        ROWS * self.row + entry.min(BESIDE) * self.plane + j * self.row
+        SUM_ROWS * self.row + entry.min(IN_PLANE_ENTRIES) * self.plane + j * self.row
     }
 
     /// Returns all memory, as workspace for other purposes.
@@ -488,7 +488,7 @@ pub fn make<T: Real + Number>(
         }
         // Clears the sums of the row beyond the last coarse row.
         // SAFETY: the sums belong to this thread.
-        unsafe { sums.values.slice_mut(0, ROWS * sums.row) }.fill(0.0);
+        unsafe { sums.values.slice_mut(0, SUM_ROWS * sums.row) }.fill(0.0);
     }
 }
 
@@ -502,7 +502,7 @@ fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, coarse: &Coarse, [
             let row = |start| sums.values.slice_mut(start, sums.row);
             (row(sums.row(0, entry, j)), row(sums.row(1, entry, j)), row(sums.below(entry, j)))
         };
-        if entry < BESIDE || entry == ROW_SUM {
+        if entry < IN_PLANE_ENTRIES || entry == ROW_SUM {
             add(here, below);
             below.copy_from_slice(above);
         }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::dpcg::cpu::tests::{random, view};
 use crate::dpcg::survey::SurveyData;
-use crate::stencil::cell_components::STRONG;
+use crate::stencil::cell_components::STRONG_COUPLING_RATIO;
 use crate::stencil::components::ZERO_ROW_SUM;
 use rrbsolver_oracle::pcg::{Deflation, pcg};
 use rrbsolver_oracle::{System, dot, vertex as oracle};
@@ -13,7 +13,7 @@ const SIZES: [[usize; 3]; 9] =
     [[1, 1, 1], [2, 2, 2], [1, 40, 30], [50, 1, 1], [1, 1, 7], [13, 11, 9], [16, 9, 33], [5, 64, 3], [37, 20, 18]];
 
 /// Computes z = M^-1 r with a team. Returns z, followed by <r, z>.
-fn applied<T: Real + Number>(of: &Vertex<T>, team: &mut Team, r: &[f64]) -> Vec<f64> {
+fn applied<T: Real + Number>(of: &VertexMultigrid<T>, team: &mut Team, r: &[f64]) -> Vec<f64> {
     let z = Shared::<f64>::zeroed(r.len()).unwrap();
     let magnitude = max_abs(r);
     let apply = |me: Me| {
@@ -29,9 +29,9 @@ fn applied<T: Real + Number>(of: &Vertex<T>, team: &mut Team, r: &[f64]) -> Vec<
     [z, vec![product]].concat()
 }
 
-fn made<T: Real + Number>(system: &System, team: &mut Team, sweeps: usize, bounds: Bounds) -> Vertex<T> {
+fn made<T: Real + Number>(system: &System, team: &mut Team, sweeps: usize, bounds: Bounds) -> VertexMultigrid<T> {
     let a = view(system);
-    let mut of = Vertex::with(a.cells, sweeps, team.members(), bounds).unwrap();
+    let mut of = VertexMultigrid::with(a.cells, sweeps, team.members(), bounds).unwrap();
     // The second setup must not depend on the first.
     for _ in 0..2 {
         of.setup(team, &a).unwrap();
@@ -71,7 +71,7 @@ fn difference<T: Real + Number>(system: &System, sweeps: usize, bounds: Bounds) 
 }
 
 #[test]
-fn as_the_oracle_on_awkward_sizes() {
+fn matches_the_oracle_on_awkward_sizes() {
     for size in SIZES {
         for (sweeps, excess, coarsest) in [(1, 0.0, 1), (2, 0.0, 20), (1, 0.1, 8), (2, 0.1, 300)] {
             let system = System::random(size, 3, excess, |place, d| !(place[d] == 4 && d == 1));
@@ -91,7 +91,7 @@ fn as_the_oracle_on_awkward_sizes() {
 }
 
 #[test]
-fn as_the_oracle_on_two_phases() {
+fn matches_the_oracle_on_two_phases() {
     for (set, contrast) in [("9", 1e-3), ("9;dir=top", 1e-3), ("surf;obs=box", 1e-3), ("9;asp=4", 1e-3), ("dam", 1.0)] {
         let system = System::of(&TwoPhase::new(set, [34, 27, 30], contrast));
         for sweeps in [1, 2] {
@@ -165,7 +165,7 @@ enum Means {
 fn count<T: Real + Number>(row: &Row, problem: &TwoPhase, system: &System, b: &[f64], means: Means) -> usize {
     let singular = if means == Means::All { f64::INFINITY } else { 0.0 };
     let mut m = preconditioner::<T>(system, row.sweeps, Bounds { singular, ..Bounds::default() });
-    let deflation = row.deflated.then(|| Deflation::of_groups(system, STRONG));
+    let deflation = row.deflated.then(|| Deflation::of_groups(system, STRONG_COUPLING_RATIO));
     let (x, iterations) = pcg(system, &mut m, deflation.as_ref(), b, (1e-6, 200));
     let relative = problem.relative_residual(b, &x);
     // After so few iterations, the rounding errors of the recurred residual are far below the tolerance.
@@ -275,7 +275,7 @@ fn solves<T: Real + Number>(system: &System, components: impl Fn(usize) -> usize
 }
 
 #[test]
-fn closed_tanks_are_solved_apart() {
+fn closed_tanks_are_solved_separately() {
     // First two tanks, each with its own null vector. Then obstacles fill three columns between the tanks.
     let problem = TwoPhase::new("9", [24, 20, 22], 1e-3);
     let mut system = System::of(&problem);
@@ -315,7 +315,7 @@ fn closed_tanks_are_solved_apart() {
 }
 
 #[test]
-fn a_power_of_two_changes_no_bit() {
+fn powers_of_two_do_not_change_the_result() {
     let mut system = System::random([12, 9, 14], 4, 0.0, |_, _| true);
     let r: Vec<f64> = (0..system.count()).map(|p| (p as f64).sin()).collect();
     let mut apply = |power: i32| {

@@ -17,7 +17,7 @@ use std::ops::Range;
 const WEIGHTS: &str = "weights of interpolation";
 
 /// Number of offsets with components -1, 0 and 1.
-const CUBE: usize = 27;
+const CUBE_OFFSETS: usize = 27;
 
 /// Returns the number of an offset, 0 .. 26.
 pub fn number(offset: Offset) -> usize {
@@ -39,7 +39,7 @@ impl<T: Real + Number> Weights<T> {
     pub fn new(fine: Cells, ratio: [usize; 3]) -> Result<Self> {
         let coarse = Coarse::new(coarse_cells(fine, ratio), ratio[0] == 1);
         let mut weights = Self { fine, ratio, coarse, of: Vec::new() };
-        let offsets = (0..CUBE).map(|o| [o % 3, o / 3 % 3, o / 9].map(|o| o as isize - 1));
+        let offsets = (0..CUBE_OFFSETS).map(|o| [o % 3, o / 3 % 3, o / 9].map(|o| o as isize - 1));
         let of: Vec<Result<Shared<T>>> =
             collected(offsets.map(|o| Shared::zeroed(if weights.has(o) { coarse.len() } else { 0 })), WEIGHTS)?;
         for of in of {

@@ -2,7 +2,7 @@
 //! (tests/golden/README.md).
 
 use super::*;
-use crate::aggregation::cpu::tests::{Applied, SEQUENTIAL, dot, iterations_to, sizes};
+use crate::aggregation::cpu::tests::{CycleWithTeam, SEQUENTIAL, dot, hierarchy_sizes, iterations_to};
 use crate::base::csr::Csr;
 use crate::base::team::Team;
 use crate::rrb::backend::{Aggregation, Setup};
@@ -41,7 +41,7 @@ fn schur(system: &System, threads: usize) -> Couplings {
     let (grid, a) = (Grid { nx: system.a.nx, ny: system.a.ny }, &system.a);
     let arrays = [a.center.clone(), a.east.clone(), a.north.clone()];
     let a = five_points(grid, &arrays);
-    let setup = Setup { levels: 1, aggregation: Aggregation::Instead, ..setup(Storage::F32, 1.0, 1.0) };
+    let setup = Setup { levels: 1, aggregation: Aggregation::FromStart, ..setup(Storage::F32, 1.0, 1.0) };
     let mut k = Packed::<Double>::new(Shape::new(&a, &setup), None).unwrap();
     k.factorize(&mut Team::new(1).unwrap(), &a, &setup, &inspected(&a).components).unwrap();
     let source = Source { zero_row_sum: 1e-12, scale: 1.0, ..k.source() };
@@ -113,14 +113,14 @@ fn golden_rows() {
             let hierarchy = Hierarchy::of(couplings, 1.0, &rules, COARSEST, &mut Workers::eager(2)).unwrap();
             for row in rows.iter().filter(of) {
                 let (tolerance, count): (f64, i64) = (row[7].parse().unwrap(), row[8].parse().unwrap());
-                check_sizes(sizes(&hierarchy), row, STORED.contains(&size));
+                check_sizes(hierarchy_sizes(&hierarchy), row, STORED.contains(&size));
                 compared += 1;
                 if count < 0 {
                     // Double precision does not suffice for this residual.
                     continue;
                 }
                 let threshold = tolerance * dot(&system.b, &system.b).sqrt();
-                let mut cycle = Applied::new(&hierarchy, &SEQUENTIAL, 1);
+                let mut cycle = CycleWithTeam::new(&hierarchy, &SEQUENTIAL, 1);
                 let found = iterations_to(threshold, &basin, &matrix, &b1, &mut cycle);
                 assert!(found.is_some_and(|found| count.abs_diff(found as i64) <= 1), "{found:?} for {row:?}");
             }
@@ -139,7 +139,7 @@ fn colours_of_the_grid() {
         let north = (0..nx * ny).map(|p| inside(p / nx == ny - 1)).collect();
         let arrays: [Vec<f64>; 3] = [vec![5.0; nx * ny], east, north];
         let a = five_points(grid, &arrays);
-        let setup = Setup { levels: 1, aggregation: Aggregation::Instead, ..setup(Storage::F32, 1.0, 1.0) };
+        let setup = Setup { levels: 1, aggregation: Aggregation::FromStart, ..setup(Storage::F32, 1.0, 1.0) };
         let mut k = Packed::<Double>::new(Shape::new(&a, &setup), None).unwrap();
         k.factorize(&mut Team::new(1).unwrap(), &a, &setup, &inspected(&a).components).unwrap();
         for schur in [true, false] {

@@ -10,7 +10,7 @@ use crate::rrb::cpu::colour_array::ColourArray;
 use crate::rrb::cpu::conversion::{Target, natural_rows};
 use crate::rrb::cpu::loops_setup::{
     KeptNodeInput, Link, coarse_couplings, distant_couplings, exact_pivots, lump_row_sums, pivots, row_sums,
-    schur_centers, schur_row_sums, skew_couplings, store, store_same, subtract_couplings, without_positive,
+    schur_centers, schur_row_sums, skew_couplings, store, store_exact, subtract_couplings, without_positive,
 };
 use crate::rrb::cpu::neighbours::{EAST, NORTH, Rows, SOUTH, Straight, WEST};
 use crate::rrb::cpu::number::{Double, Format};
@@ -19,18 +19,18 @@ use crate::rrb::layout::Colour;
 use crate::stencil::matrix::{HalfStencil, ring_index};
 
 impl<'a, F: Format> Levels<'a, F> {
-    /// Copies row J of A to the arrays by colour. With `watch`, inspects the natural rows at the same time, and copies
-    /// only those that pass the inspection.
+    /// Copies row J of A to the arrays by colour. With `speculation`, inspects the natural rows at the same time, and
+    /// copies only those that pass the inspection.
     ///
     /// # Safety
     /// The row must belong to this thread, and no thread may use the entries that receive the row.
-    pub(super) unsafe fn spread(&self, row: usize, watch: Option<(&SpeculativeInspection, usize)>) {
+    pub(super) unsafe fn spread(&self, row: usize, speculation: Option<(&SpeculativeInspection, usize)>) {
         let (m, a) = (&self.k.matrix, self.context.a);
         let corners = a.corners.map(|_| (&m.corners.red, &m.corners.black));
         let (layout, diagonal, straight) = (&self.grid.layout, &m.center, &m.straight);
         let target = Target::<Double> { layout, center: diagonal, straight, unit: 1.0, corners };
         for j in natural_rows(&self.grid.layout, &(row..row + 1)) {
-            if watch.is_some_and(|(watch, thread)| !watch.admits(thread, a, j)) {
+            if speculation.is_some_and(|(speculation, thread)| !speculation.inspect_row_of_a(thread, a, j)) {
                 continue;
             }
             let rows = a.entries(j).map(|(_, start, values)| (start, values));
@@ -45,10 +45,10 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// The row must belong to this thread, and rows J - 1 and J of A must be complete.
-    pub(super) unsafe fn start(&self, row: usize, scratch: &mut [f64]) {
+    pub(super) unsafe fn initialize(&self, row: usize, scratch: &mut [f64]) {
         let (m, grid, setup) = (&self.k.matrix, self.grid, self.setup);
         if self.exact {
-            // If the first elimination is exact, `reds` and `skew` compute the row sums instead.
+            // If the first elimination is exact, `process_reds` and `compute_skew` compute the row sums instead.
             return;
         }
         let nine_points = self.k.shape.nine_points;
@@ -115,7 +115,7 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// The row must belong to this thread. The levels must not have changed rows J - 1 to J + 1 of the matrix.
-    pub(super) unsafe fn reds(&self, row: usize, scratch: &mut [f64]) {
+    pub(super) unsafe fn process_reds(&self, row: usize, scratch: &mut [f64]) {
         let setup = self.setup;
         let grid = self.grid;
         // SAFETY: by the safety contract of this function.
@@ -137,7 +137,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// Computes the pivots of r1 and r2 in row J.
     ///
     /// # Safety
-    /// As for `reds`.
+    /// As for `process_reds`.
     unsafe fn eliminate_reds(&self, row: usize, scratch: &mut [f64]) -> Result<()> {
         let grid = self.grid;
         let corners = grid.corners.then_some(&grid.red_diagonal);
@@ -204,13 +204,13 @@ impl<'a, F: Format> Levels<'a, F> {
     /// computes row J of S1.
     ///
     /// # Safety
-    /// The row must belong to this thread, and `reds` must be complete for rows J - 1 to J + 1.
-    pub(super) unsafe fn skew(&self, row: usize, scratch: &mut [f64]) {
+    /// The row must belong to this thread, and `process_reds` must be complete for rows J - 1 to J + 1.
+    pub(super) unsafe fn compute_skew(&self, row: usize, scratch: &mut [f64]) {
         let (grid, straight, unit) = (self.grid, &self.grid.sweep.straight, self.setup.unit);
         // SAFETY: by the safety contract of this function.
         unsafe {
             if self.exact {
-                self.schur(row, scratch);
+                self.compute_schur(row, scratch);
                 return self.schur_diagonal(row, scratch);
             }
             for colour in [Colour::B1, Colour::B2] {
@@ -233,7 +233,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// (see [`Link`]).
     ///
     /// # Safety
-    /// As for `skew`.
+    /// As for `compute_skew`.
     unsafe fn links<'s, T: Number>(&'s self, straight: &'s Straight<T>, row: usize) -> [Link<'s, T>; 4] {
         let ((r1, r2), (h1, h2)) = ((&straight.r1, &straight.r2), (&self.inverse.r1, &self.inverse.r2));
         // SAFETY: by the safety contract of this function.
@@ -250,8 +250,8 @@ impl<'a, F: Format> Levels<'a, F> {
     /// Computes row J of S1 = D_b - A_br D_r^-1 A_rb without its diagonal couplings, and the row sums of S1.
     ///
     /// # Safety
-    /// As for `skew`.
-    unsafe fn schur(&self, row: usize, scratch: &mut [f64]) {
+    /// As for `compute_skew`.
+    unsafe fn compute_schur(&self, row: usize, scratch: &mut [f64]) {
         let (grid, k, zero) = (self.grid, self.k, self.setup.zero_row_sum);
         let mut rows = scratch_rows(scratch, grid.layout.cx);
         let mut next = || rows.next().expect("room for three rows");
@@ -291,14 +291,14 @@ impl<'a, F: Format> Levels<'a, F> {
     /// The row must belong to this thread.
     unsafe fn store_schur(&self, area: &ColourArray<F::Vector>, row: usize, values: &[f64]) {
         // SAFETY: by the safety contract of this function.
-        store_same::<F::CgFormat>(unsafe { area.row_mut(row, 0) }, values, self.k.unit);
+        store_exact::<F::CgFormat>(unsafe { area.row_mut(row, 0) }, values, self.k.unit);
     }
 
     /// Computes the couplings at distance two of row J of a black colour. Returns one row of `out` for each entry of
     /// `directions`.
     ///
     /// # Safety
-    /// `reds` must be complete for rows J - 1 to J + 1.
+    /// `process_reds` must be complete for rows J - 1 to J + 1.
     unsafe fn distant<'s, const N: usize>(
         &self,
         colour: Colour,
@@ -321,7 +321,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// Computes the diagonal couplings in row J of S1, which are also those of the skew stencil.
     ///
     /// # Safety
-    /// As for `skew`.
+    /// As for `compute_skew`.
     unsafe fn schur_diagonal(&self, row: usize, scratch: &mut [f64]) {
         let kept_fraction = self.setup.kept_fraction();
         // SAFETY: by the safety contract of this function.
@@ -349,8 +349,9 @@ impl<'a, F: Format> Levels<'a, F> {
     /// Lumps and eliminates b1 of row J (even level).
     ///
     /// # Safety
-    /// The row must belong to this thread. `skew` must be complete for row J, and `reds` for rows J - 1 and J.
-    pub(super) unsafe fn dropped(&self, row: usize, scratch: &mut [f64]) {
+    /// The row must belong to this thread. `compute_skew` must be complete for row J, and `process_reds` for rows J - 1
+    /// and J.
+    pub(super) unsafe fn process_dropped(&self, row: usize, scratch: &mut [f64]) {
         let grid = self.grid;
         if grid.layout.rows(Colour::B1).contains(&row) {
             // SAFETY: by the safety contract of this function.
@@ -393,10 +394,10 @@ impl<'a, F: Format> Levels<'a, F> {
             }
             let t = &self.excess.b1;
             let of = KeptNodeInput {
-                sum_over_pivot: [t.longer_row(row), t.longer_row(row + 1)],
-                inverse: [h.longer_row(row), h.longer_row(row + 1)],
-                below: [northwest_of, northeast_of].map(|a| a.longer_row(row)),
-                above: [southwest, southeast, northwest_of, northeast_of].map(|a| a.longer_row(row + 1)),
+                row_sum_over_pivot: [t.row_with_border(row), t.row_with_border(row + 1)],
+                inverse: [h.row_with_border(row), h.row_with_border(row + 1)],
+                below: [northwest_of, northeast_of].map(|a| a.row_with_border(row)),
+                above: [southwest, southeast, northwest_of, northeast_of].map(|a| a.row_with_border(row + 1)),
                 distant: match self.in_place.as_ref().map(|s1| &s1.b2_distant) {
                     Some(of) => [of.east.row(row, 0), of.north.row(row, 0)],
                     None => self.distant(Colour::B2, row, [EAST, NORTH], far),
@@ -411,7 +412,7 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// As for `coarse_row`; no thread may use the entries that receive the row.
-    pub(super) unsafe fn coarse(&self, row: usize, scratch: &mut [f64]) {
+    pub(super) unsafe fn compute_coarse(&self, row: usize, scratch: &mut [f64]) {
         let Some(coarse) = self.k.grids.get(self.q + 1) else { return };
         if !self.grid.layout.rows(Colour::B2).contains(&row) {
             return;
@@ -481,10 +482,11 @@ impl<F: Format> PivotRow<'_, F> {
         setup: &Setup,
         node: impl Fn(usize) -> PivotNode,
     ) -> Result<()> {
-        let sum_over_pivot = &mut scratch[..self.inverse.len()];
+        let row_sum_over_pivot = &mut scratch[..self.inverse.len()];
         let (one_minus_omega, unit) = (setup.one_minus_omega(), setup.unit);
-        if pivots::<F>(self.inverse, sum_over_pivot, self.stored, self.excess, kept, lumped, one_minus_omega, unit) {
-            self.excess.copy_from_slice(sum_over_pivot);
+        if pivots::<F>(self.inverse, row_sum_over_pivot, self.stored, self.excess, kept, lumped, one_minus_omega, unit)
+        {
+            self.excess.copy_from_slice(row_sum_over_pivot);
             return Ok(());
         }
         self.form_one_by_one(kept, lumped, setup, node)
@@ -581,12 +583,20 @@ mod tests {
         };
         let one_by_one = form(false);
         assert_eq!(form(true), one_by_one);
-        let (mut inverse, mut sum_over_pivot, mut stored) = (vec![0.0; n], vec![0.0; n], zeros());
+        let (mut inverse, mut row_sum_over_pivot, mut stored) = (vec![0.0; n], vec![0.0; n], zeros());
         let (one_minus_omega, unit) = (setup.one_minus_omega(), setup.unit);
-        let no_doubt =
-            pivots::<F>(&mut inverse, &mut sum_over_pivot, &mut stored, &rows[0], kept, lumped, one_minus_omega, unit);
+        let no_doubt = pivots::<F>(
+            &mut inverse,
+            &mut row_sum_over_pivot,
+            &mut stored,
+            &rows[0],
+            kept,
+            lumped,
+            one_minus_omega,
+            unit,
+        );
         if no_doubt {
-            assert_eq!(Ok((bits(&sum_over_pivot), bits(&inverse), stored)), one_by_one);
+            assert_eq!(Ok((bits(&row_sum_over_pivot), bits(&inverse), stored)), one_by_one);
         }
         no_doubt
     }
@@ -607,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn pivots_of_a_row_are_those_of_its_nodes() {
+    fn vectorized_pivots_equal_pivots_one_by_one() {
         for (n, seed) in [(0, 1), (1, 2), (7, 3), (64, 4), (129, 5), (1000, 6)] {
             for omega in [1.0, 0.95, 0.0] {
                 assert_eq!(compare_formats(n, seed, false, omega), [true; 3]);

@@ -34,15 +34,15 @@ use super::cycle::Sections;
 use super::levels::PackedGrid;
 use super::number::{Double, Format};
 use super::packed::Packed;
-use super::ranks::HALF;
+use super::ranks::HALF_STENCIL_ARRAYS;
 use super::system::Schur;
 use crate::base::memory::LINE;
 use crate::base::team::Me;
 use crate::error::Result;
 use crate::rrb::backend::{PivotContext, Setup};
-use crate::rrb::cpu::colour_array::{Four, RING};
+use crate::rrb::cpu::colour_array::{FourColours, RING_ROWS};
 use crate::rrb::cpu::conversion::natural_rows;
-use crate::rrb::domain::{REACH, STORED};
+use crate::rrb::domain::{MATRIX_HALO_ROWS, STORED_HALO_ROWS};
 use crate::rrb::recursion;
 use crate::rrb::recursion::{Cycle, Kind};
 use crate::stencil::inspection::{Conditions, Inspection};
@@ -65,16 +65,16 @@ impl<'a> SpeculativeInspection<'a> {
     }
 
     /// Returns whether a row has failed the inspection.
-    pub fn is_over(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 
     /// Inspects natural row j of A, which must be the next row of this thread. Returns whether the row passed, so that
     /// the factorization may read it.
-    fn admits(&self, thread: usize, a: &StencilView, j: usize) -> bool {
+    fn inspect_row_of_a(&self, thread: usize, a: &StencilView, j: usize) -> bool {
         // A row that fails is not recorded, and the record of a row builds on that of the row before it. The inspection
         // therefore ends at the first row that fails, on all threads.
-        let sound = !self.is_over() && self.inspection.inspect_row(thread, a, j, &self.wanted);
+        let sound = !self.has_failed() && self.inspection.inspect_row(thread, a, j, &self.wanted);
         if !sound {
             self.stopped.store(true, Ordering::Relaxed);
         }
@@ -88,7 +88,7 @@ impl<F: Format> Packed<F> {
     fn fill_short_pivots(&self, me: Me) {
         for grid in &self.grids {
             let Some(short) = grid.short() else { return };
-            for row in grid.rows_and(me, STORED) {
+            for row in grid.rows_and(me, STORED_HALO_ROWS) {
                 for area in [&short.stored_pivot.r1, &short.stored_pivot.r2, &short.stored_pivot.b1]
                     .into_iter()
                     .filter(|a| a.bytes() > 0)
@@ -101,7 +101,7 @@ impl<F: Format> Packed<F> {
         me.barrier();
     }
 
-    /// Copies A and eliminates level by level. All threads return the same result. With `watch`, the matrix is
+    /// Copies A and eliminates level by level. All threads return the same result. With `speculation`, the matrix is
     /// inspected at the same time. If a row fails the inspection, the factorization ends early, and its result must not
     /// be used.
     pub fn factorize_share(
@@ -109,7 +109,7 @@ impl<F: Format> Packed<F> {
         me: Me,
         setup: &Setup,
         context: &PivotContext,
-        watch: Option<&SpeculativeInspection>,
+        speculation: Option<&SpeculativeInspection>,
     ) -> Result<()> {
         let mut memory = self.scratch[me.index].lock().unwrap_or_else(PoisonError::into_inner);
         // The scratch rows begin at a cache line, so that no vector register is loaded from two cache lines.
@@ -119,22 +119,22 @@ impl<F: Format> Packed<F> {
             self.fill_short_pivots(me);
         }
         for q in 0..self.grids.len() {
-            let watch = watch.filter(|_| q == 0);
+            let speculation = speculation.filter(|_| q == 0);
             let levels = Levels::new(self, q, setup, context);
             if self.shape.aggregates {
                 levels.form_system(me, scratch);
                 break;
             }
-            levels.form(me, scratch, watch);
+            levels.form(me, scratch, speculation);
             levels.exchange_next(me, scratch);
-            if let Some(watch) = watch {
+            if let Some(speculation) = speculation {
                 me.barrier();
-                if watch.is_over() {
+                if speculation.has_failed() {
                     break;
                 }
             }
         }
-        let over = watch.is_some_and(SpeculativeInspection::is_over);
+        let over = speculation.is_some_and(SpeculativeInspection::has_failed);
         if !over && !self.shape.aggregates && me.index == 0 {
             self.store_error(self.factorize_natural(setup, context, scratch));
         }
@@ -214,8 +214,8 @@ struct Levels<'a, F: Format> {
     /// in these arrays.
     in_place: Option<Schur<Double>>,
     /// Row sums and 1 / d of the grid, in complete arrays or in rings of a few rows (see `form`).
-    excess: Four,
-    inverse: Four,
+    excess: FourColours,
+    inverse: FourColours,
     setup: &'a Setup,
     context: &'a PivotContext<'a>,
 }
@@ -237,9 +237,9 @@ impl<'a, F: Format> Levels<'a, F> {
             rows.clone().for_each(|row| self.spread(row, None));
             grid.barrier(me);
             if self.exact {
-                rows.clone().for_each(|row| self.reds(row, scratch));
+                rows.clone().for_each(|row| self.process_reds(row, scratch));
                 grid.barrier(me);
-                rows.for_each(|row| self.skew(row, scratch));
+                rows.for_each(|row| self.compute_skew(row, scratch));
                 grid.barrier(me);
             }
         }
@@ -247,7 +247,7 @@ impl<'a, F: Format> Levels<'a, F> {
 
     /// Applies all formulas to the rows of this thread. The input is A or the matrix of this grid; the output is the
     /// matrix of the next grid.
-    fn form(&self, me: Me, scratch: &mut [f64], watch: Option<&SpeculativeInspection>) {
+    fn form(&self, me: Me, scratch: &mut [f64], speculation: Option<&SpeculativeInspection>) {
         let (grid, first, rows) = (self.grid, self.q == 0, self.grid.rows(me));
         // Returns the rows of this thread without the first `before` and the last `behind` rows. The two numbers are
         // such that a formula reads no rows of other threads for the rows that remain.
@@ -258,12 +258,12 @@ impl<'a, F: Format> Levels<'a, F> {
         let (started, reds, skewed, coarse) = (inner(1, 0), inner(2, 1), inner(3, 2), inner(3, 3));
         let (mut inside, mut done) =
             (Self::new(self.k, self.q, self.setup, self.context), [reds.clone(), skewed.clone()]);
-        if self.exact && self.q + 1 < self.k.grids.len() && grid.halo.is_none() && rows.len() >= 4 * RING {
+        if self.exact && self.q + 1 < self.k.grids.len() && grid.halo.is_none() && rows.len() >= 4 * RING_ROWS {
             // Only this function reads row sums and 1 / d of this grid, with one exception: in f64, solves also read
             // 1 / d of b1. The sweep therefore stores all other values in a ring of rows. After the sweep, the values
             // that are needed again are recomputed.
             let first = rows.start + 6;
-            (inside.excess, inside.inverse) = (self.excess.with_ring(first), self.inverse.with_ring(first));
+            (inside.excess, inside.inverse) = (self.excess.as_row_ring(first), self.inverse.as_row_ring(first));
             if !F::SHORT {
                 inside.inverse.b1 = self.inverse.b1.clone();
             }
@@ -275,46 +275,46 @@ impl<'a, F: Format> Levels<'a, F> {
             let done = done.clone();
             grid.rows_and(me, beyond).filter(move |row| !done.contains(row))
         };
-        if let Some(watch) = watch {
-            watch.inspection.begin(me.index, self.context.a, natural_rows(&grid.layout, &rows));
+        if let Some(speculation) = speculation {
+            speculation.inspection.begin(me.index, self.context.a, natural_rows(&grid.layout, &rows));
         }
-        let watch_here = watch.map(|watch| (watch, me.index));
+        let speculation_here = speculation.map(|speculation| (speculation, me.index));
         // SAFETY: each row belongs to this thread, or is a halo row that no other thread of this rank computes. The
         // sweep reads rows of this thread that are complete. A barrier separates a row from its use by other threads.
         unsafe {
             for row in rows.start..rows.end + 3 {
                 if first && rows.contains(&row) {
-                    self.spread(row, watch_here);
+                    self.spread(row, speculation_here);
                 }
                 if first && started.contains(&row) {
-                    self.start(row, scratch);
+                    self.initialize(row, scratch);
                 }
                 let behind = |lag: usize, of: &Range<usize>| row.checked_sub(lag).filter(|row| of.contains(row));
                 if let Some(row) = behind(1, &reds) {
-                    inside.reds(row, scratch);
+                    inside.process_reds(row, scratch);
                 }
                 if let Some(row) = behind(2, &skewed) {
-                    inside.skew(row, scratch);
-                    inside.dropped(row, scratch);
+                    inside.compute_skew(row, scratch);
+                    inside.process_dropped(row, scratch);
                 }
                 if let Some(row) = behind(3, &coarse) {
-                    inside.coarse(row, scratch);
+                    inside.compute_coarse(row, scratch);
                 }
             }
             if first {
-                left(&rows, REACH).for_each(|row| self.spread(row, None));
+                left(&rows, MATRIX_HALO_ROWS).for_each(|row| self.spread(row, None));
                 grid.barrier(me);
-                left(&started, REACH).for_each(|row| self.start(row, scratch));
+                left(&started, MATRIX_HALO_ROWS).for_each(|row| self.initialize(row, scratch));
             }
             grid.barrier(me);
-            left(&done[0], 2).for_each(|row| self.reds(row, scratch));
+            left(&done[0], 2).for_each(|row| self.process_reds(row, scratch));
             grid.barrier(me);
             left(&done[1], 1).for_each(|row| {
-                self.skew(row, scratch);
-                self.dropped(row, scratch);
+                self.compute_skew(row, scratch);
+                self.process_dropped(row, scratch);
             });
             grid.barrier(me);
-            left(&coarse, 0).for_each(|row| self.coarse(row, scratch));
+            left(&coarse, 0).for_each(|row| self.compute_coarse(row, scratch));
         }
         grid.barrier(me);
     }
@@ -347,7 +347,9 @@ impl<'a, F: Format> Levels<'a, F> {
             to.chunks_exact_mut(nx).zip(made).for_each(|(to, made)| to.copy_from_slice(made));
         };
         // SAFETY: by the safety contract of this function.
-        let other = |row: usize, made: [&[f64]; HALF]| unsafe { target.spread(row, made.map(|values| (0, values))) };
+        let other = |row: usize, made: [&[f64]; HALF_STENCIL_ARRAYS]| unsafe {
+            target.spread(row, made.map(|values| (0, values)))
+        };
         match links.matrices.get(self.q) {
             Some(halo) => halo.exchange(own, other),
             None => links.complete_rows.matrix(own, other),

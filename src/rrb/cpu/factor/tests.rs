@@ -16,7 +16,7 @@ use crate::stencil::matrix::View;
 
 pub(crate) fn setup(storage: Storage, omega: f64, unit: f64) -> Setup {
     Setup {
-        may_end: false,
+        may_truncate: false,
         levels: 4,
         lumping: Lumping::Red,
         omega,
@@ -27,7 +27,7 @@ pub(crate) fn setup(storage: Storage, omega: f64, unit: f64) -> Setup {
         fused: true,
         storage,
         unit,
-        cycle: Cycle { kind: Some(Kind::V), spacing: 4, steps: 2, jumps: false },
+        cycle: Cycle { kind: Some(Kind::V), spacing: 4, steps: 2, allows_jumps: false },
         aggregation: Aggregation::Never,
     }
 }
@@ -80,7 +80,7 @@ pub(crate) fn inspected(a: &StencilView) -> Inspection {
 
 /// Factorizes a matrix twice, and returns values of A, of S1, and of M on the first two grids. Before each
 /// factorization, the vectors are filled with nines, because a factorization must not depend on their content.
-fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> Made {
+fn factorized_twice<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> FactorValues {
     let components = &inspected(a).components;
     let mut k = Packed::<F>::new(Shape::new(a, setup), None).unwrap();
     k.prepare(setup, components, members).unwrap();
@@ -133,7 +133,7 @@ fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> Made {
             }
         }
     }
-    Made {
+    FactorValues {
         a: values(&of_a, rows),
         couplings: values(&couplings, rows),
         centers: values(&[&s.center[0], &s.center[1]], rows),
@@ -143,7 +143,7 @@ fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> Made {
 
 /// Values of A, of S1, and of M.
 #[derive(Debug, PartialEq)]
-struct Made {
+struct FactorValues {
     a: Vec<f64>,
     couplings: Vec<f64>,
     centers: Vec<f64>,
@@ -151,7 +151,7 @@ struct Made {
 }
 
 #[test]
-fn a_factorization_is_the_same_for_any_team() {
+fn factors_are_identical_for_any_thread_count() {
     // On 160 x 60 nodes, a single thread stores row sums and 1 / d in a ring, whereas three threads have too few rows
     // for this.
     let sizes =
@@ -162,28 +162,33 @@ fn a_factorization_is_the_same_for_any_team() {
         let a = five_points(grid, &arrays);
         let of = |storage, unit| Setup { grids: 2, ..setup(storage, 1.0, unit) };
         let (f64, bf16) = (of(Storage::F64, 1.0), of(Storage::Bf16, 2.0));
-        let alone = made::<Double>(&a, &f64, 1);
-        assert_eq!(alone, made::<Double>(&a, &f64, members), "f64, {nx} x {ny}, {members} members");
-        let alone = made::<BrainFloat>(&a, &bf16, 1);
-        assert_eq!(alone, made::<BrainFloat>(&a, &bf16, members), "bf16, {nx} x {ny}, {members} members");
+        let alone = factorized_twice::<Double>(&a, &f64, 1);
+        assert_eq!(alone, factorized_twice::<Double>(&a, &f64, members), "f64, {nx} x {ny}, {members} members");
+        let alone = factorized_twice::<BrainFloat>(&a, &bf16, 1);
+        assert_eq!(alone, factorized_twice::<BrainFloat>(&a, &bf16, members), "bf16, {nx} x {ny}, {members} members");
         // In single precision, S1 is divided by the unit and contains row sums instead of centers; it is equal up to
         // rounding.
-        let single = made::<Mixed>(&a, &Setup { storage: Storage::Mixed, ..bf16 }, 1);
+        let single = factorized_twice::<Mixed>(&a, &Setup { storage: Storage::Mixed, ..bf16 }, 1);
         assert!((&single.a, &single.stored) == (&alone.a, &alone.stored), "mixed, {nx} x {ny}");
         let narrow: Vec<f64> = alone.couplings.iter().map(|v| f64::from((v / 2.0) as f32)).collect();
         assert!(single.couplings == narrow, "mixed, {nx} x {ny}");
-        let other = made::<Mixed>(&a, &Setup { storage: Storage::Mixed, ..bf16 }, members);
+        let other = factorized_twice::<Mixed>(&a, &Setup { storage: Storage::Mixed, ..bf16 }, members);
         assert!(single == other, "mixed, {nx} x {ny}, {members} members");
     }
 }
 
 /// Bits of the arrays that the sweeps read, one entry per grid. The last entry includes the row sums of the nodes b2,
 /// from which the matrix of the next grid is computed.
-type Left = Vec<Vec<u64>>;
+type SweepBits = Vec<Vec<u64>>;
 
-/// Factorizes the two matrices alternately, with the numbers of threads in `teams`. Calls `see` with the result of each
-/// factorization.
-fn left_for_sweeps<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usize], mut see: impl FnMut(usize, Left)) {
+/// Factorizes the two matrices alternately, with the numbers of threads in `teams`. Calls `check` with the result of
+/// each factorization.
+fn factorize_alternately<F: Format>(
+    a: [&StencilView; 2],
+    setup: &Setup,
+    teams: &[usize],
+    mut check: impl FnMut(usize, SweepBits),
+) {
     let components = &inspected(a[1]).components;
     let mut k = Packed::<F>::new(Shape::new(a[1], setup), None).unwrap();
 
@@ -230,14 +235,14 @@ fn left_for_sweeps<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usiz
         }
         k.fresh = false;
         let last = k.grids.len() - 1;
-        see(step, k.grids.iter().enumerate().map(|(q, grid)| of_grid(grid, q == last)).collect());
+        check(step, k.grids.iter().enumerate().map(|(q, grid)| of_grid(grid, q == last)).collect());
     }
 }
 
 /// Covers all formats, M1 and M2, with and without relaxation. The first elimination is exact for 5 points without
 /// compensation, and only then can CG run in single precision.
 #[test]
-fn matrices_in_turn_are_factorized_as_alone() {
+fn alternating_factorizations_equal_separate_ones() {
     // The sizes cover grids shared by all threads, grids of one thread, and shares of one or two rows.
     let sizes = [(260, 301), (33, 1037), (20, 4001), (301, 56), (9, 3000), (257, 65), (64, 64)];
     // Before each factorization, the matrix or the number of threads changes, or both.
@@ -270,9 +275,9 @@ fn matrices_in_turn_are_factorized_as_alone() {
             });
             let a = [&a[0], &a[1]];
             let levels = grid.max_levels().min(13);
-            let mut of_m: Vec<[Left; 4]> = Vec::new();
+            let mut of_m: Vec<[SweepBits; 4]> = Vec::new();
             for &(lumping, omega) in kinds {
-                let cycle = Cycle { kind: Some(Kind::Amli), spacing: 2, steps: 2, jumps: false };
+                let cycle = Cycle { kind: Some(Kind::Amli), spacing: 2, steps: 2, allows_jumps: false };
                 let of = |storage, unit| Setup {
                     grids: (levels / 2).min(6),
                     levels,
@@ -281,15 +286,15 @@ fn matrices_in_turn_are_factorized_as_alone() {
                     cycle,
                     ..setup(storage, omega, unit)
                 };
-                fn compare<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usize], what: &str) -> Left {
+                fn compare<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usize], what: &str) -> SweepBits {
                     let mut alone = Vec::new();
                     for first in [a, [a[1], a[0]]] {
-                        left_for_sweeps::<F>(first, setup, &[1], |_, left| alone.push(left));
+                        factorize_alternately::<F>(first, setup, &[1], |_, bits| alone.push(bits));
                     }
-                    left_for_sweeps::<F>(a, setup, teams, |step, left| {
-                        assert_eq!(left.len(), setup.grids);
-                        for (q, (alone, left)) in alone[step % 2].iter().zip(&left).enumerate() {
-                            assert!(alone == left, "{what}, step {step}: grid {q}");
+                    factorize_alternately::<F>(a, setup, teams, |step, bits| {
+                        assert_eq!(bits.len(), setup.grids);
+                        for (q, (alone, bits)) in alone[step % 2].iter().zip(&bits).enumerate() {
+                            assert!(alone == bits, "{what}, step {step}: grid {q}");
                         }
                     });
                     alone.swap_remove(1)
@@ -297,21 +302,21 @@ fn matrices_in_turn_are_factorized_as_alone() {
                 let what =
                     |format: &str| format!("{format}, {nx} x {ny}, {lumping:?} {omega}, {nine_points}, {compensate}");
                 let bf16 = of(Storage::Bf16, 16.0);
-                let mut single = Left::new();
+                let mut single = SweepBits::new();
                 if a[0].corners.is_none() && !compensate {
                     single = compare::<Mixed>(a, &Setup { storage: Storage::Mixed, ..bf16 }, &teams, &what("mixed"));
                 }
-                let left = [
+                let bits = [
                     compare::<Double>(a, &of(Storage::F64, 1.0), &teams, &what("f64")),
                     compare::<Single>(a, &of(Storage::F32, 16.0), &teams, &what("f32")),
                     compare::<BrainFloat>(a, &bf16, &teams, &what("bf16")),
                     single,
                 ];
                 // The formats lead to different M, except that mixed has the same M as bf16.
-                assert!(left[0] != left[1] && left[1] != left[2], "{}", what(""));
-                assert!(left[3].is_empty() || left[3] == left[2], "{}", what("mixed"));
-                assert!(of_m.iter().all(|other| (0..3).all(|k| other[k] != left[k])), "{}", what(""));
-                of_m.push(left);
+                assert!(bits[0] != bits[1] && bits[1] != bits[2], "{}", what(""));
+                assert!(bits[3].is_empty() || bits[3] == bits[2], "{}", what("mixed"));
+                assert!(of_m.iter().all(|other| (0..3).all(|k| other[k] != bits[k])), "{}", what(""));
+                of_m.push(bits);
             }
         }
     }
@@ -319,7 +324,7 @@ fn matrices_in_turn_are_factorized_as_alone() {
 
 /// `natural_matrix` returns A unchanged.
 #[test]
-fn a_matrix_comes_back() {
+fn natural_matrix_returns_a() {
     for (nx, ny) in [(5, 17), (64, 65), (1, 300), (300, 1), (33, 2), (97, 101)] {
         let grid = Grid { nx, ny };
         let given = matrix(grid, 7);

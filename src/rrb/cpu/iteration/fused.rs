@@ -29,7 +29,7 @@ use crate::rrb::cpu::loops::{advance, advance_and_scale, difference, scale_in_pl
 use crate::rrb::cpu::neighbours::Rows;
 use crate::rrb::cpu::number::Format;
 use crate::rrb::cpu::packed::Packed;
-use crate::rrb::cpu::sweeps::{DROPPED, FIRST_RED, KEPT, b1_around_b2, next, previous};
+use crate::rrb::cpu::sweeps::{DROPPED, FIRST_RED, KEPT, b1_around_b2, next_thread, previous_thread};
 use crate::rrb::layout::Colour;
 use crate::rrb::recursion::{CycleSteps, solve_section};
 
@@ -74,14 +74,14 @@ impl<F: Format> ThreadState<'_, F> {
             // Adds <g, u> to rho, where g is the right-hand side of the first recursion, and u its solution. The kept
             // values of the previous grid still contain g.
             let above = &k.grids[grids.end - 1];
-            below = below.over(k.elsewhere(grids.end - 1));
+            below = below.over(k.other_ranks(grids.end - 1));
             above.barrier(me);
             let mut t = self.sections.buffers();
             for row in above.rows(me) {
                 // SAFETY: the recursion has ended, and its grid is only read. The partial sum belongs to a row of this
                 // thread.
                 unsafe {
-                    k.fetch(grids.end - 1, row, FIRST_RED, &mut t);
+                    k.load_kept(grids.end - 1, row, FIRST_RED, &mut t);
                     below.store(row, [dot(above.z.b2.row(row, 0), t.row(FIRST_RED, 0, above.layout.cx))]);
                 }
             }
@@ -171,7 +171,7 @@ impl<F: Format> Packed<F> {
         }
         if let Some(last) = rows.clone().last() {
             let end = t.row_mut(DROPPED + rows.end % 2, n);
-            match next(me, grid) {
+            match next_thread(me, grid) {
                 Some(member) => {
                     me.wait_for(member, Point::First, stage);
                     // SAFETY: the next thread has posted this row.
@@ -181,7 +181,7 @@ impl<F: Format> Packed<F> {
                     }
                 }
                 // SAFETY: this is a halo row, which was received before this stage.
-                None if grid.beside(me)[1] => unsafe {
+                None if grid.borders_other_ranks(me)[1] => unsafe {
                     let (pivot, a) = m.eliminated(Colour::B1, rows.end);
                     narrow_and_scale::<F>(end, pivot, a, self.r.b1.row(rows.end, 0));
                 },
@@ -213,7 +213,7 @@ impl<F: Format> Packed<F> {
             }
             let a = grid.sweep.diagonal.couplings(Colour::B2, row);
             difference::<F>(grid.z.b2.row_mut(place, 0), r, a, b1_around_b2(t, DROPPED, row, n));
-            self.send(0, row, place);
+            self.store_kept(0, row, place);
             dot(r, r)
         }
     }
@@ -224,14 +224,14 @@ impl<F: Format> Packed<F> {
         let grid = &self.grids[0];
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
-        let [below, above] = grid.beside(me);
+        let [below, above] = grid.borders_other_ranks(me);
         // SAFETY: x, p and q are written in rows of this thread. x and p are also written in halo rows, which this
         // thread alone uses. Rows of p of other threads are read after these threads have posted them. r and the next
         // grid are only read.
         unsafe {
             let first = if below { rows.start - 1 } else { rows.start };
             match first.checked_sub(1) {
-                Some(before) => self.fetch(0, before, KEPT + before % 2, t),
+                Some(before) => self.load_kept(0, before, KEPT + before % 2, t),
                 None => t.row_mut(KEPT + 1, n).fill(F::Real::default()),
             }
             for row in first..rows.end {
@@ -247,13 +247,13 @@ impl<F: Format> Packed<F> {
                 self.advance_row(rows.end, step, t);
             }
             me.post(Point::Last, stage);
-            if let Some(member) = next(me, grid) {
+            if let Some(member) = next_thread(me, grid) {
                 me.wait_for(member, Point::First, stage);
             }
             if last > rows.start {
                 sigma.store(last, [self.multiply_row(last)]);
             }
-            if let Some(member) = previous(me, grid) {
+            if let Some(member) = previous_thread(me, grid) {
                 me.wait_for(member, Point::Last, stage);
             }
             sigma.store(rows.start, [self.multiply_row(rows.start)]);
@@ -270,7 +270,7 @@ impl<F: Format> Packed<F> {
         let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
         // SAFETY: by the safety contract of this function.
         unsafe {
-            self.fetch(0, row, here, t);
+            self.load_kept(0, row, here, t);
             let x = self.x.b2.row_mut(row, 0);
             step_row::<F>(x, self.p.b2.row_mut(row, 0), t.row(here, 0, n), step, scales);
             let (pivot, a) = grid.sweep.eliminated(Colour::B1, row);

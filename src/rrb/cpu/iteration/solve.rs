@@ -173,7 +173,7 @@ impl<F: Format> ThreadState<'_, F> {
             self.load_guess(rows.start..last.min(rows.start + 1), scale);
             self.load_guess(last..rows.end, scale);
         } else {
-            self.each_row(k.system(), |colour, row| {
+            self.each_row(k.cg_colours(), |colour, row| {
                 // SAFETY: the row belongs to this thread, and no other thread reads it in this stage.
                 unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
             });
@@ -285,7 +285,7 @@ mod tests {
     use crate::stencil::levels::Grid;
 
     /// Returns this thread's black r and all of x, as doubles.
-    fn seen<F: Format>(member: &ThreadState<F>) -> (Vec<f64>, Vec<f64>) {
+    fn black_r_and_x<F: Format>(member: &ThreadState<F>) -> (Vec<f64>, Vec<f64>) {
         let (k, layout) = (member.k, member.layout());
         let (mut r, mut x) = (Vec::new(), Vec::new());
         for row in member.rows() {
@@ -293,7 +293,7 @@ mod tests {
                 // SAFETY: the rows belong to this thread, and no thread writes them now.
                 unsafe {
                     x.extend_from_slice(&k.x[colour].row(row, 0)[layout.columns(colour)]);
-                    if k.system().contains(&colour) {
+                    if k.cg_colours().contains(&colour) {
                         r.extend(k.r[colour].row(row, 0)[layout.columns(colour)].iter().map(|r| r.wide()));
                     }
                 }
@@ -306,14 +306,14 @@ mod tests {
     fn compare<F: Format>(member: &mut ThreadState<F>, single: bool) {
         for (scale, guess) in [(1.0, false), (1.0, true), (0.25, true), (8.0, false)] {
             let fused = member.fused_begin(scale, guess);
-            let (r, x) = seen(member);
+            let (r, x) = black_r_and_x(member);
             let again = member.residual(Iterate::X);
-            let (r_again, _) = seen(member);
+            let (r_again, _) = black_r_and_x(member);
             let rhs_norm2 = member.load(scale, Load::System(guess)).0;
             let whole = if guess { member.whole_residual_norm2(None) } else { rhs_norm2 };
             member.reduce(Eliminated::Rhs);
             let norm2 = member.residual(if guess { Iterate::X } else { Iterate::Zero });
-            let (r_textbook, x_textbook) = seen(member);
+            let (r_textbook, x_textbook) = black_r_and_x(member);
             let [fused_whole, fused_norm2] = fused.1.unwrap();
             assert_eq!((fused.0, fused_whole), (rhs_norm2, whole));
             if guess {
@@ -330,11 +330,11 @@ mod tests {
             assert_eq!((again, &r_again), (norm2, &r_textbook));
             // Red x still contains values of the previous system. The fused end must not read them.
             let fused = member.fused_complete(scale);
-            let (_, x) = seen(member);
+            let (_, x) = black_r_and_x(member);
             member.fused_begin(scale, guess);
             let largest = member.substitute();
             assert_eq!(fused, (largest, Some(member.whole_residual_norm2(Some(scale)))));
-            assert_eq!(x, seen(member).1);
+            assert_eq!(x, black_r_and_x(member).1);
         }
     }
 
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_those_of_the_textbook() {
+    fn fused_start_and_end_equal_unfused_steps() {
         for (nx, ny, members) in
             [(5, 17, 1), (64, 65, 1), (1, 300, 1), (300, 1, 1), (33, 2, 1), (97, 101, 2), (128, 130, 3), (5000, 4, 2)]
         {

@@ -4,19 +4,19 @@
 //! The unsafe blocks rely on two rules. A step writes rows of its own thread only, and reads only arrays that no thread
 //! writes in this step. A barrier separates a step from the next step that reads rows of other threads.
 
-use crate::aggregation::Kept;
+use crate::aggregation::KeptAggregates;
 use crate::aggregation::cpu::CoarseMethod;
 use crate::base::loops::{combine, dot, largest, subtract_from};
 use crate::base::number::Real;
 use crate::base::reduce::{self, max_abs};
 use crate::krylov::cpu::means::Vector as _;
-use crate::krylov::pcg::{Another, Beta, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
+use crate::krylov::pcg::{Beta, Means, OtherPreconditioner, PcgSteps, Properties, unfused_ascend, unfused_descend};
 use crate::krylov::solve_steps::{Criterion, Eliminated, Inputs, Load, SolveSteps, Timing};
 use crate::krylov::state::State;
 use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
 use crate::report::Event;
 use crate::rrb::cpu::aggregated::COST;
-use crate::rrb::cpu::colour_array::Four;
+use crate::rrb::cpu::colour_array::FourColours;
 use crate::rrb::cpu::conversion::{collect, colours_of_row, natural_rows, split, spread};
 use crate::rrb::cpu::iteration::thread::{BlackRowStep, ThreadState};
 use crate::rrb::cpu::loops::{over_center, scale_row, solve_by_center, subtract};
@@ -43,9 +43,9 @@ macro_rules! with_vector {
 
 /// Arrays of a vector in one of several number types.
 enum Vector<'a, F: Format> {
-    Double(&'a Four),
-    OfCg(&'a Four<F::Vector>),
-    OfSweeps(&'a Four<F::Real>),
+    Double(&'a FourColours),
+    OfCg(&'a FourColours<F::Vector>),
+    OfSweeps(&'a FourColours<F::Real>),
 }
 
 impl<'a, F: Format> ThreadState<'a, F> {
@@ -65,7 +65,7 @@ impl<'a, F: Format> ThreadState<'a, F> {
     /// the unknowns of CG.
     fn colours_of(&self, a: VectorId, b: VectorId) -> &'static [Colour] {
         let is_whole = |v| matches!(v, VectorId::X | VectorId::B);
-        if is_whole(a) && is_whole(b) { &Colour::ALL } else { self.k.system() }
+        if is_whole(a) && is_whole(b) { &Colour::ALL } else { self.k.cg_colours() }
     }
 
     /// Returns the factor by which the stored values of v must be multiplied, a power of two (see [`Packed::scales`]).
@@ -138,7 +138,7 @@ impl<F: Format> VectorSteps for ThreadState<'_, F> {
         self.refresh(&k.x);
         // If CG runs in double precision, both vectors contain doubles.
         let (x, doubles) = (k.x.of_type(), k.r.of_type());
-        self.sum(k.system(), |colour, row| {
+        self.sum(k.cg_colours(), |colour, row| {
             // SAFETY: no thread writes x, b or the matrix in this step; the rows of r belong to this thread.
             unsafe {
                 let b = k.b[colour].row(row, 0);
@@ -176,11 +176,11 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
 
     fn precondition(&mut self) -> f64 {
         let (k, me) = (self.k, self.me);
-        self.each_row(self.k.system(), |colour, row| {
+        self.each_row(self.k.cg_colours(), |colour, row| {
             // SAFETY: the rows belong to this thread; other threads read z only after the barriers of the sweeps.
             unsafe { combine(self.z()[colour].row_mut(row, 0), 0.0, 1.0, k.r[colour].row(row, 0)) };
         });
-        k.singular.system().change(me, &self.rows(), self.z(), Means::Subtract);
+        k.singular.system().change_means(me, &self.rows(), self.z(), Means::Subtract);
         let first = self.first();
         first.refresh_down(me, first, k.shape.fused && !k.shape.schur, self.z());
         match k.aggregated.get() {
@@ -188,13 +188,13 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
             Some(aggregated) => unsafe { aggregated.apply(&me, self.coarse_method, k.unit, self.z()) },
             None => apply_section(&mut self.sections, 0, &k.recursion()),
         }
-        k.singular.system().change(me, &self.rows(), self.z(), Means::Subtract);
+        k.singular.system().change_means(me, &self.rows(), self.z(), Means::Subtract);
         self.inner(VectorId::R, VectorId::Z)
     }
 
     fn means(&mut self, v: VectorId, to: Means) {
         let x_or_b = if v == VectorId::B { &self.k.b } else { &self.k.x };
-        self.k.singular.whole.change(self.me, &self.rows(), x_or_b, to);
+        self.k.singular.whole.change_means(self.me, &self.rows(), x_or_b, to);
         if v == VectorId::B {
             self.refresh(x_or_b);
         }
@@ -204,7 +204,7 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
         let k = self.k;
         // SAFETY: no thread writes the centers.
         let center = |place, len| unsafe { k.matrix.center.values(place, len) };
-        k.singular.system().square(self.me, &self.rows(), &k.r, center)
+        k.singular.system().square_of_means(self.me, &self.rows(), &k.r, center)
     }
 
     fn multiply(&mut self) -> f64 {
@@ -212,7 +212,7 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
         self.refresh(&k.p);
         // If CG runs in single precision, it runs on S1, and these conversions return `None`.
         let doubles = k.p.of_type().zip(k.q.of_type());
-        self.each_row(k.system(), |colour, row| {
+        self.each_row(k.cg_colours(), |colour, row| {
             // SAFETY: no thread writes p in this step; the rows of q belong to this thread.
             unsafe {
                 if k.shape.schur {
@@ -237,15 +237,15 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
         if self.k.fused() { self.fused_ascend(step) } else { unfused_ascend(self, step) }
     }
 
-    fn change_preconditioner(&mut self, to: Another) -> bool {
+    fn change_preconditioner(&mut self, to: OtherPreconditioner) -> bool {
         match to {
-            Another::Cheaper(at) => self.aggregate(at),
-            Another::Definite => self.fall_back(),
-            Another::Linear => {
+            OtherPreconditioner::Cheaper(at) => self.aggregate(at),
+            OtherPreconditioner::Definite => self.fall_back(),
+            OtherPreconditioner::Linear => {
                 self.coarse_method = CoarseMethod::Linear;
                 self.k.aggregated.get().is_some()
             }
-            Another::Second => false,
+            OtherPreconditioner::Second => false,
         }
     }
 }
@@ -265,7 +265,7 @@ impl<F: Format> ThreadState<'_, F> {
             let mut may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner);
             // If the hierarchy cannot be built, the solve continues with the current M.
             if let Some(made) =
-                may.take().and_then(|storage| k.aggregate(storage, Kept::default(), self.me.members).ok())
+                may.take().and_then(|storage| k.aggregate(storage, KeptAggregates::default(), self.me.members).ok())
             {
                 // The call cannot fail: `aggregated` is empty whenever `may_aggregate` has a value.
                 let _ = k.aggregated.set(made);
@@ -398,7 +398,7 @@ impl<F: Format> SolveSteps for ThreadState<'_, F> {
         }
         self.k.observed.inputs(self.me, &seen, self.caller.input_name, |inputs| {
             if let Some(links) = &self.k.links
-                && links.seen.merge(inputs, self.caller.input_name).is_err()
+                && links.inputs.merge(inputs, self.caller.input_name).is_err()
             {
                 inputs.rhs_max = f64::NAN;
             }
@@ -416,7 +416,7 @@ impl<F: Format> SolveSteps for ThreadState<'_, F> {
         let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
         // Red x need not be cleared, because it is always written before it is read. The means over singular components
         // are an exception: they read x on all nodes.
-        let cleared = if guess || k.singular.is_empty() { k.system() } else { &Colour::ALL };
+        let cleared = if guess || k.singular.is_empty() { k.cg_colours() } else { &Colour::ALL };
         let caller = self.caller;
         self.not_loaded = None;
         let rhs_norm2 = self.sum_rows(|row| {

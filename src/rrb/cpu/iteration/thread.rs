@@ -8,7 +8,7 @@ use crate::base::shared::Number;
 use crate::base::team::Me;
 use crate::krylov::cpu::caller::CallerArrays;
 use crate::report::Observer;
-use crate::rrb::cpu::colour_array::Four;
+use crate::rrb::cpu::colour_array::FourColours;
 use crate::rrb::cpu::cycle::Sections;
 use crate::rrb::cpu::levels::PackedGrid;
 use crate::rrb::cpu::loops::{schur_residual, sum_by_center};
@@ -79,7 +79,7 @@ impl<'a, F: Format> ThreadState<'a, F> {
     }
 
     /// Returns the arrays of z = M^-1 r.
-    pub(super) fn z(&self) -> &'a Four<F::Real> {
+    pub(super) fn z(&self) -> &'a FourColours<F::Real> {
         let own = self.k.aggregated.get().and_then(|aggregated| aggregated.z.as_ref());
         own.unwrap_or(&self.first().z)
     }
@@ -93,7 +93,7 @@ impl<'a, F: Format> ThreadState<'a, F> {
     }
 
     /// See [`PackedGrid::refresh`].
-    pub(super) fn refresh<R: Real + Number>(&self, v: &Four<R>) {
+    pub(super) fn refresh<R: Real + Number>(&self, v: &FourColours<R>) {
         self.first().refresh(self.me, v);
     }
 
@@ -105,7 +105,7 @@ impl<'a, F: Format> ThreadState<'a, F> {
     /// Begins a reduction over the rows of the first grid.
     pub(super) fn reduction<const N: usize>(&self) -> Reduce<'a, N> {
         self.reductions.set(self.reductions.get() + 1);
-        self.k.partials.reduce(self.reductions.get(), self.layout().cy).over(self.k.elsewhere(0))
+        self.k.partials.reduce(self.reductions.get(), self.layout().cy).over(self.k.other_ranks(0))
     }
 
     /// Stores `of_row(J)` as partial result of each row J of this thread.
@@ -141,7 +141,7 @@ impl<'a, F: Format> ThreadState<'a, F> {
     }
 
     /// Returns <a, b> over all rows of the colours.
-    pub(super) fn dot<R: Real + Number>(&self, a: &Four<R>, b: &Four<R>, colours: &[Colour]) -> f64 {
+    pub(super) fn dot<R: Real + Number>(&self, a: &FourColours<R>, b: &FourColours<R>, colours: &[Colour]) -> f64 {
         // SAFETY: the rows belong to this thread, and only this thread writes them.
         self.sum(colours, |c, row| unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) })
     }
@@ -198,7 +198,7 @@ impl<'a, F: Format> ThreadState<'a, F> {
                 schur_residual(k.r[colour].row_mut(row, 0), b, center, k.x[colour].row(row, 0), a, y);
             },
         });
-        self.dot(&k.r, &k.r, k.system())
+        self.dot(&k.r, &k.r, k.cg_colours())
     }
 
     /// Computes `out` = b - A x in row J of a colour.

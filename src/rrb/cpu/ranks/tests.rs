@@ -8,7 +8,7 @@ use crate::distributed::strips::Strips;
 use crate::distributed::{Comm, threads};
 use crate::krylov::solve_steps::{Arrays, SolveSteps, begin, complete};
 use crate::krylov::vectors::Iterate;
-use crate::report::{Nobody, Outcome};
+use crate::report::{NoObserver, Outcome};
 use crate::rrb::backend::Setup;
 use crate::rrb::cpu::PackedSolver;
 use crate::rrb::cpu::colour_array::ColourArray;
@@ -42,7 +42,7 @@ impl Poison<'_> {
         }
     }
 
-    fn four<T: Number>(&self, four: &Four<T>, nan: T) {
+    fn four<T: Number>(&self, four: &FourColours<T>, nan: T) {
         Colour::ALL.iter().for_each(|&colour| self.area(&four[colour], colour, nan));
     }
 
@@ -100,7 +100,7 @@ fn poison_vectors<F: Format>(k: &Packed<F>) {
 }
 
 /// Runs the steps of a solve, fused or not, and collects the sums that the steps return.
-fn text(s: &mut dyn SolveSteps, sums: &Mutex<Vec<u64>>, is_first: bool) -> Result<Outcome> {
+fn run_steps(s: &mut dyn SolveSteps, sums: &Mutex<Vec<u64>>, is_first: bool) -> Result<Outcome> {
     let mut seen = Vec::new();
     let begun = begin(s, 1.0, true);
     seen.extend([begun.rhs_norm2, begun.whole_residual_norm2]);
@@ -119,7 +119,7 @@ fn text(s: &mut dyn SolveSteps, sums: &Mutex<Vec<u64>>, is_first: bool) -> Resul
 }
 
 /// Returns the sums and x of each rank.
-fn ranks_of<F: Format>(
+fn results_of_ranks<F: Format>(
     arrays: &[Vec<f64>; 3],
     grid: Grid,
     setup: &Setup,
@@ -167,7 +167,8 @@ fn ranks_of<F: Format>(
             first_row: rows.start,
         };
         let first = std::sync::atomic::AtomicBool::new(true);
-        k.run(&mut team, arrays, &mut Nobody, &|s| text(s, &sums, first.swap(false, Ordering::Relaxed))).unwrap();
+        k.run(&mut team, arrays, &mut NoObserver, &|s| run_steps(s, &sums, first.swap(false, Ordering::Relaxed)))
+            .unwrap();
         let x = x[before..before + own.len() * grid.nx].iter().map(|v| v.to_bits()).collect();
         (sums.into_inner().unwrap(), x)
     };
@@ -186,19 +187,19 @@ fn check<F: Format>(storage: Storage) {
         for kind in [Kind::V, Kind::Amli, Kind::K] {
             for fused in [true, false] {
                 let unit = if storage == Storage::F64 { 1.0 } else { 4.0 };
-                let cycle = Cycle { kind: Some(kind), spacing: 2, steps: 2, jumps: false };
+                let cycle = Cycle { kind: Some(kind), spacing: 2, steps: 2, allows_jumps: false };
                 let wanted = Setup { levels: 6, grids: 3, fused, cycle, ..setup(storage, 1.0, unit) };
                 // Bound for the rounding errors of the vectors after two steps.
                 let rounded = if storage == Storage::F64 { 1e-12 } else { 1e-4 };
-                let one = &ranks_of::<F>(&arrays, grid, &wanted, (1, true), 2)[0];
+                let one = &results_of_ranks::<F>(&arrays, grid, &wanted, (1, true), 2)[0];
                 for (ranks, members) in [(2, 1), (3, 2), (4, 1)] {
-                    let all = ranks_of::<F>(&arrays, grid, &wanted, (ranks, true), members);
+                    let all = results_of_ranks::<F>(&arrays, grid, &wanted, (ranks, true), members);
                     assert!(all.iter().all(|(sums, _)| *sums == one.0), "{nx} x {ny}, {kind:?}, {fused}, {ranks}");
                     let x: Vec<u64> = all.into_iter().flat_map(|(_, x)| x).collect();
                     assert!(x == one.1, "{nx} x {ny}, {kind:?}, {fused}, {ranks}: x");
                     // If each rank sends one total instead of all partial sums, all ranks have equal sums, and no sum
                     // is NaN.
-                    let by_ranks = ranks_of::<F>(&arrays, grid, &wanted, (ranks, false), members);
+                    let by_ranks = results_of_ranks::<F>(&arrays, grid, &wanted, (ranks, false), members);
                     let (sums, _) = &by_ranks[0];
                     assert!(
                         by_ranks.iter().all(|(others, _)| others == sums),

@@ -25,10 +25,14 @@ fn levels(cuda: &mut Cuda, System { a, .. }: &System) -> Vec<Level> {
     let view = StencilView { grid, center, east, north, corners: None };
     let checks = InspectionOptions { finite: true, zero_row_sum: 1e-12 };
     let mut inspection = Inspection::default();
-    cuda.examine(&view, &InspectionSetup { checks, project: true, members: 1, block: 8, short: true }, &mut inspection)
-        .unwrap();
+    cuda.examine(
+        &view,
+        &InspectionSetup { checks, project: true, threads: 1, block: 8, may_store_short: true },
+        &mut inspection,
+    )
+    .unwrap();
     let setup = Setup {
-        may_end: false,
+        may_truncate: false,
         levels: 1,
         lumping: Lumping::Red,
         omega: 1.0,
@@ -39,8 +43,8 @@ fn levels(cuda: &mut Cuda, System { a, .. }: &System) -> Vec<Level> {
         fused: true,
         storage: Storage::F32,
         unit: 1.0,
-        cycle: Cycle { kind: Some(Kind::V), spacing: 4, steps: 2, jumps: false },
-        aggregation: Aggregation::Instead,
+        cycle: Cycle { kind: Some(Kind::V), spacing: 4, steps: 2, allows_jumps: false },
+        aggregation: Aggregation::FromStart,
     };
     cuda.factorize(&view, &setup, &inspection.components).unwrap();
     let Solver::Packed(packed) = &cuda.solver else { panic!("not on the device") };
@@ -75,7 +79,7 @@ fn golden_aggregates() {
 /// both colours of node (0, 0).
 #[test]
 #[ignore = "needs a device, or an emulated one"]
-fn a_device_sees_the_anisotropy_of_the_host() {
+fn device_and_host_compute_the_same_anisotropy() {
     let mut random = 7_u64;
     let mut unit = move || {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -101,7 +105,8 @@ fn a_device_sees_the_anisotropy_of_the_host() {
                     corners: nine_points.then(|| (v("northeast", &northeast), v("northwest", &northwest))),
                 };
                 let checks = InspectionOptions { finite: true, zero_row_sum: 1e-12 };
-                let inspection_setup = InspectionSetup { checks, project: true, members: 1, block: 8, short: true };
+                let inspection_setup =
+                    InspectionSetup { checks, project: true, threads: 1, block: 8, may_store_short: true };
                 cuda.examine(&a, &inspection_setup, &mut Inspection::default()).unwrap();
                 let (found, expected) = (cuda.anisotropy(&a, 1e-12), anisotropy(&a, 1e-12));
                 // The order of summation differs.

@@ -2,7 +2,7 @@
 
 use super::apply::Apply;
 use crate::aggregation::cpu::{CoarseMethod, Cycle};
-use crate::aggregation::{COARSEST, Choices, Hierarchy, Kept, Rules};
+use crate::aggregation::{COARSEST, CycleParameters, Hierarchy, KeptAggregates, Rules};
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::number::Real;
@@ -11,6 +11,7 @@ use crate::base::team::Me;
 use crate::base::workers::Workers;
 use crate::direct::couplings::Couplings;
 use crate::error::{Error, Result};
+use crate::sparse::passes_of;
 
 /// Preconditioner whose application M^-1 r is one multigrid cycle for A z = r.
 pub struct Aggregated<V: Number> {
@@ -18,31 +19,21 @@ pub struct Aggregated<V: Number> {
 }
 
 impl<V: Real + Number> Aggregated<V> {
-    pub fn new<I: Index>(a: &Csr<I>, kept: Kept, threads: usize) -> Result<Self> {
+    pub fn new<I: Index>(a: &Csr<I>, kept: KeptAggregates, threads: usize) -> Result<Self> {
         if a.rows() > u32::MAX as usize - 1 {
             let message = format!("preconditioner=amg supports fewer than 2^32 rows, got {}", a.rows());
             return Err(Error::Unsupported(message));
         }
         let workers = &mut Workers::new(threads);
         let (couplings, scale) = Couplings::scaled(a, workers)?;
-        let hierarchy = Hierarchy::reusing(couplings, scale, &rules(a), (COARSEST, kept), workers)?;
-        Ok(Self { cycle: Cycle::keeping(hierarchy, &Choices::PARALLEL, None, workers)? })
+        let hierarchy = Hierarchy::reusing(couplings, scale, &Rules::passes(passes_of(a)), (COARSEST, kept), workers)?;
+        Ok(Self { cycle: Cycle::keeping_aggregates(hierarchy, &CycleParameters::PARALLEL, None, workers)? })
     }
 
     /// Returns the number of aggregates reused from the previous matrix.
     pub fn aggregates_kept(&self) -> usize {
         self.cycle.aggregates_kept()
     }
-}
-
-/// Selects the number of pairing passes. Rows with few entries form aggregates of four (two passes). Rows with more
-/// entries form aggregates of eight (three passes), since aggregates of four would leave too many couplings on the
-/// coarse level.
-fn rules<I: Index>(a: &Csr<I>) -> Rules {
-    /// Minimum average number of entries per row for three passes; a 7-point stencil has about 7 entries per row.
-    const MANY: f64 = 6.5;
-    let mean = a.col.len() as f64 / a.rows().max(1) as f64;
-    Rules::passes(if mean < MANY { 2 } else { 3 })
 }
 
 impl<V: Real + Number> Apply for Aggregated<V> {
@@ -58,7 +49,7 @@ impl<V: Real + Number> Apply for Aggregated<V> {
         false
     }
 
-    fn into_kept(self: Box<Self>) -> Kept {
+    fn into_kept(self: Box<Self>) -> KeptAggregates {
         self.cycle.into_kept()
     }
 

@@ -1,6 +1,6 @@
 //! Interface of a preconditioner, and requirements on it.
 
-use crate::aggregation::Kept;
+use crate::aggregation::KeptAggregates;
 use crate::base::shared::Shared;
 use crate::base::team::Me;
 
@@ -19,8 +19,8 @@ pub trait Apply: Send + Sync {
         true
     }
     /// Returns the aggregates for reuse with the next matrix.
-    fn into_kept(self: Box<Self>) -> Kept {
-        Kept::default()
+    fn into_kept(self: Box<Self>) -> KeptAggregates {
+        KeptAggregates::default()
     }
     /// Returns the size of all arrays in bytes.
     fn bytes(&self) -> usize;

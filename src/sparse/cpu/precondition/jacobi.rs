@@ -1,30 +1,13 @@
 //! Diagonal preconditioners: M = D or M = |D|.
 
-use super::apply::{Apply, WHAT};
+use super::apply::Apply;
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::shared::Shared;
 use crate::base::team::Me;
-use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, zeroed};
+use crate::error::Result;
 use crate::krylov::cpu::chunks::Chunks;
-
-/// Returns 1 / a_ii for all rows.
-pub fn inverse_diagonal<I: Index>(a: &Csr<I>) -> Result<Vec<f64>> {
-    let mut inverse = zeroed(a.rows(), WHAT)?;
-    for (i, inverse) in inverse.iter_mut().enumerate() {
-        match a.get(i, i) {
-            Some(d) if d != 0.0 => *inverse = 1.0 / d,
-            _ => return Err(no_diagonal(i)),
-        }
-    }
-    Ok(inverse)
-}
-
-/// Returns the error for a row with a zero or missing diagonal entry.
-pub fn no_diagonal(row: usize) -> Error {
-    const TO_DO: &str = " has a missing or zero diagonal entry; use preconditioner=none, or reorder the rows";
-    Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), TO_DO)
-}
+use crate::sparse::inverse_diagonal;
 
 /// M = D or M = |D|, both symmetric; stores the inverse diagonal.
 pub struct Jacobi {

@@ -1,15 +1,12 @@
 //! Preconditioners for general matrices: z = M^-1 r and z = M^-T r by a thread team.
 //!
-//! Modules, each of which may use the previous ones: `apply`, `jacobi`, `split` (the common form of ssor, ic0, ilu0 and
-//! the Neumann series), `incomplete` (ic0, ilu0), `triangular` (triangular solves), `truncated` (Neumann series),
-//! `chebyshev`, `aggregated` (multigrid).
+//! Modules, each of which may use the previous ones: `apply`, `jacobi`, `triangular` (triangular solves of ssor, ic0
+//! and ilu0), `truncated` (Neumann series), `chebyshev`, `aggregated` (multigrid).
 
 mod aggregated;
 mod apply;
 mod chebyshev;
-mod incomplete;
 mod jacobi;
-mod split;
 #[cfg(test)]
 mod tests;
 mod triangular;
@@ -17,7 +14,7 @@ mod truncated;
 
 pub use apply::Purpose;
 
-use crate::aggregation::Kept;
+use crate::aggregation::KeptAggregates;
 use crate::base::csr::Csr;
 use crate::base::heap::{Counted, boxed};
 use crate::base::index::Index;
@@ -27,16 +24,15 @@ use crate::base::team::{Me, Team};
 use crate::error::{Error, Result};
 use crate::options::Preconditioner as Kind;
 use crate::sparse::backend::Preconditioning;
-use crate::sparse::cpu::colours::{by_colours, permuted};
 use crate::sparse::cpu::levels::by_levels;
+use crate::sparse::cpu::stages::Order;
+use crate::sparse::{Factors, Split, factors, factors_in_order};
 use aggregated::Aggregated;
 use apply::{Apply, WHAT};
 use chebyshev::Chebyshev;
-use incomplete::{Factors, ic0, ilu0};
 use jacobi::Jacobi;
-use split::Split;
-use triangular::Solved;
-use truncated::Truncated;
+use triangular::TriangularSolver;
+use truncated::NeumannSeries;
 
 /// M^-1 and, if requested, M^-T.
 pub struct Preconditioner {
@@ -53,7 +49,7 @@ impl Preconditioner {
     }
 
     /// Returns the aggregates for reuse with the next matrix.
-    pub fn into_kept(self) -> Kept {
+    pub fn into_kept(self) -> KeptAggregates {
         self.own.into_kept()
     }
 
@@ -69,7 +65,7 @@ impl Preconditioner {
 
 /// Result of the setup of a preconditioner.
 #[derive(Default)]
-pub struct Made {
+pub struct PreconditionerSetup {
     /// `None` means M = I.
     pub precondition: Option<Preconditioner>,
     /// Shift of ic0.
@@ -84,7 +80,7 @@ pub struct Made {
     pub aggregates_kept: usize,
 }
 
-impl Made {
+impl PreconditionerSetup {
     fn of(own: impl Apply + 'static, transposed: Option<Box<dyn Apply>>) -> Result<Self> {
         Ok(Self { precondition: Some(Preconditioner { own: boxed(own, WHAT)?, transposed }), ..Self::default() })
     }
@@ -95,9 +91,9 @@ pub fn make<I: Index>(
     a: &Csr<I>,
     wanted: &Preconditioning,
     purpose: &Purpose,
-    kept: Kept,
+    kept: KeptAggregates,
     team: &mut Team,
-) -> Result<Made> {
+) -> Result<PreconditionerSetup> {
     if a.rows() != a.cols {
         let extents = format!("a preconditioner needs a square matrix, got {} rows and", a.rows());
         return Err(Error::Dimension(format!("{extents} {} columns", a.cols)));
@@ -114,28 +110,22 @@ fn make_of<I: Index, V: Real + Number>(
     a: &Csr<I>,
     wanted: &Preconditioning,
     purpose: &Purpose,
-    kept: Kept,
+    kept: KeptAggregates,
     team: &mut Team,
-) -> Result<Made> {
+) -> Result<PreconditionerSetup> {
     match wanted.kind {
-        Kind::Jacobi if wanted.absolute => Made::of(Jacobi::new(a, f64::abs)?, None),
-        Kind::Jacobi => Made::of(Jacobi::new(a, |d| d)?, None),
-        Kind::Ssor => {
-            solved::<I, V>(a, wanted, purpose, purpose.symmetric, team, |a| Ok(Split::ssor(a, wanted.omega)?.into()))
-        }
-        // M may be unsymmetric although A is symmetric: an explicit zero may have no mirrored entry, and ILU(0) can
-        // turn it into a nonzero entry of L or U.
-        Kind::Ilu0 => solved::<I, V>(a, wanted, purpose, false, team, |a| Ok(ilu0(a)?.into())),
-        Kind::Ic0 => solved::<I, V>(a, wanted, purpose, true, team, |a| ic0(a, wanted.shift)),
+        Kind::Jacobi if wanted.absolute => PreconditionerSetup::of(Jacobi::new(a, f64::abs)?, None),
+        Kind::Jacobi => PreconditionerSetup::of(Jacobi::new(a, |d| d)?, None),
+        Kind::Ssor | Kind::Ilu0 | Kind::Ic0 => make_triangular::<I, V>(a, wanted, purpose, team),
         Kind::Neumann => {
             let split = Split::of_triangles(a)?;
-            let make = |split| Truncated::<I, V>::new(split, wanted.order);
+            let make = |split| NeumannSeries::<I, V>::new(split, wanted.order);
             let transposed = of_transposed(&split, purpose, purpose.symmetric, make)?;
-            Made::of(make(split)?, transposed)
+            PreconditionerSetup::of(make(split)?, transposed)
         }
         Kind::Amg => {
             let own = Aggregated::<V>::new(a, kept, team.members())?;
-            Ok(Made { aggregates_kept: own.aggregates_kept(), ..Made::of(own, None)? })
+            Ok(PreconditionerSetup { aggregates_kept: own.aggregates_kept(), ..PreconditionerSetup::of(own, None)? })
         }
         Kind::Chebyshev => {
             let own = Chebyshev::<I, V>::new(a, wanted.degree, purpose.symmetric)?;
@@ -143,50 +133,37 @@ fn make_of<I: Index, V: Real + Number>(
                 true => Some(boxed(own.transposed(a)?, WHAT)?),
                 false => None,
             };
-            Made::of(own, transposed)
+            PreconditionerSetup::of(own, transposed)
         }
         // The plan has replaced `auto`. `Ric` and `Multigrid` are not choices of this family.
-        Kind::None | Kind::Auto | Kind::Ric | Kind::Multigrid => Ok(Made::default()),
+        Kind::None | Kind::Auto | Kind::Ric | Kind::Multigrid => Ok(PreconditionerSetup::default()),
     }
 }
 
 /// Sets up M as a product of two triangular factors and a diagonal.
-fn solved<I: Index, V: Real + Number>(
+fn make_triangular<I: Index, V: Real + Number>(
     a: &Csr<I>,
     wanted: &Preconditioning,
     purpose: &Purpose,
-    symmetric: bool,
     team: &mut Team,
-    factors: impl Fn(&Csr<I>) -> Result<Factors<I>> + Sync,
-) -> Result<Made> {
+) -> Result<PreconditionerSetup> {
     let (order, factors) = if wanted.multicolour {
-        let order = by_colours(a)?;
-        let factors = of_permuted(a, &order.rows, factors)?;
+        let order = Order::by_colours(a)?;
+        let factors = factors_in_order(a, &order.rows, wanted)?;
         (order, factors)
     } else {
         let members = team.members();
-        let (order, factors) = team.both(|| by_levels(a, members), || factors(a))?;
+        let (order, factors) = team.both(|| by_levels(a, members), || factors(a, wanted))?;
         (order?, factors?)
     };
     let (order, Factors { split, shift, pivot }) = (Counted::new(order, WHAT)?, factors);
-    let transposed = of_transposed(&split, purpose, symmetric, |split| Solved::<I, V>::new(&order, split, &mut *team))?;
-    let own = Solved::<I, V>::new(&order, split, team)?;
+    let symmetric = wanted.is_symmetric(purpose.symmetric);
+    let transposed =
+        of_transposed(&split, purpose, symmetric, |split| TriangularSolver::<I, V>::new(&order, split, &mut *team))?;
+    let own = TriangularSolver::<I, V>::new(&order, split, team)?;
     let levels = own.levels();
     let colours = if wanted.multicolour { levels } else { 0 };
-    Ok(Made { levels, colours, shift, pivot, ..Made::of(own, transposed)? })
-}
-
-/// Returns the factors of P A P^T in the numbering of A, where row k of P A P^T is row `rows[k]` of A. Errors name rows
-/// of A.
-fn of_permuted<I: Index>(
-    a: &Csr<I>,
-    rows: &[I],
-    factors: impl Fn(&Csr<I>) -> Result<Factors<I>>,
-) -> Result<Factors<I>> {
-    let Factors { split, shift, pivot } =
-        factors(&permuted(a, rows)?).map_err(|error| error.with_entry(|k| rows[k].at()))?;
-    let pivot = pivot.map(|(k, value)| (rows[k].at(), value));
-    Ok(Factors { split: split.renamed(rows)?, shift, pivot })
+    Ok(PreconditionerSetup { levels, colours, shift, pivot, ..PreconditionerSetup::of(own, transposed)? })
 }
 
 /// Calls `make` with the transposed splitting, if M^-T is requested and differs from M^-1.

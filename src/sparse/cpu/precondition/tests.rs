@@ -1,12 +1,11 @@
 //! Tests of preconditioners against their formulas for small dense matrices.
 
-use super::incomplete::ic0;
 use super::*;
-use crate::aggregation::Kept;
+use crate::aggregation::KeptAggregates;
 use crate::base::index::Indices;
 use crate::base::workers::Workers;
 use crate::error::RRB_ERR_MATRIX;
-use crate::sparse::{AnyCsr, Entries, Matrix, Order};
+use crate::sparse::{AnyCsr, Entries, Matrix, Order, factors as incomplete};
 
 /// Team sizes with which M^-1 is applied.
 const MEMBERS: [usize; 4] = [1, 2, 3, 7];
@@ -107,16 +106,16 @@ fn purpose(symmetric: bool) -> Purpose {
     Purpose { transposes: true, symmetric, single: false }
 }
 
-fn made(matrix: &dyn Matrix, wanted: Preconditioning, symmetric: bool, members: usize) -> Result<Made> {
+fn made(matrix: &dyn Matrix, wanted: Preconditioning, symmetric: bool, members: usize) -> Result<PreconditionerSetup> {
     let mut team = Team::new(members)?;
     match matrix.any() {
-        AnyCsr::Narrow(a) => make(a, &wanted, &purpose(symmetric), Kept::default(), &mut team),
-        AnyCsr::Wide(a) => make(a, &wanted, &purpose(symmetric), Kept::default(), &mut team),
+        AnyCsr::Narrow(a) => make(a, &wanted, &purpose(symmetric), KeptAggregates::default(), &mut team),
+        AnyCsr::Wide(a) => make(a, &wanted, &purpose(symmetric), KeptAggregates::default(), &mut team),
     }
 }
 
 /// Returns M^-1 r and M^-T r.
-fn applied(made: &Made, r: &[f64], members: usize) -> [Vec<f64>; 2] {
+fn applied(made: &PreconditionerSetup, r: &[f64], members: usize) -> [Vec<f64>; 2] {
     let n = r.len();
     let (from, to, other) = (Shared::zeroed(n).unwrap(), Shared::zeroed(n).unwrap(), Shared::zeroed(n).unwrap());
     // SAFETY: only this thread uses the vector.
@@ -218,7 +217,7 @@ fn ic0_selects_the_first_shift_with_positive_pivots() {
     assert!((steps - steps.round()).abs() < 1e-12, "1e-3, 2e-3, 4e-3, ..");
     let (row, pivot) = made.pivot.unwrap();
     let AnyCsr::Narrow(a) = matrix.any() else { panic!("a few rows") };
-    let error = ic0(a, 0.0).err().unwrap();
+    let error = incomplete(a, &Preconditioning::of(Kind::Ic0)).err().unwrap();
     assert!(pivot <= 0.0 && error.to_string().contains(&format!("{pivot:.3e} with shift=0 in row {row}")), "{error}");
     let r = vector(n, 5);
     assert_near(&multiply_factors(&shifted(made.shift).unwrap(), &applied(&made, &r, 2)[0]), &r, "ic0");
@@ -226,7 +225,7 @@ fn ic0_selects_the_first_shift_with_positive_pivots() {
 
 /// Compares with [sum (-D^-1 U)^k] D^-1 [sum (-L D^-1)^k] r, summed power by power.
 #[test]
-fn a_truncated_series_is_a_sum_of_powers() {
+fn truncated_series_equals_the_sum_of_powers() {
     for n in SIZES {
         for order in 0..4 {
             let (all, r) = (entries(n, false), vector(n, 7));

@@ -1,7 +1,6 @@
 //! Solution of unit triangular systems by a thread team, level by level.
 
 use super::apply::{Apply, WHAT};
-use super::split::{Part, Split, kept};
 use crate::base::heap::Counted;
 use crate::base::index::Index;
 use crate::base::number::Real;
@@ -10,9 +9,10 @@ use crate::base::team::{Me, Team};
 use crate::error::{Result, collected, push, reserve};
 use crate::sparse::cpu::stages::{Order, Stages};
 use crate::sparse::cpu::values::Values;
+use crate::sparse::{Part, Split, converted};
 
 /// M^-1 in the form of [`Split`], applied by triangular solves.
-pub struct Solved<I, V> {
+pub struct TriangularSolver<I, V> {
     /// Order of processing, which M^-1 and M^-T share.
     order: Counted<Order<I>>,
     stages: Stages,
@@ -23,9 +23,9 @@ pub struct Solved<I, V> {
     scale: Vec<f64>,
 }
 
-impl<I: Index, V: Real + Send> Solved<I, V> {
+impl<I: Index, V: Real + Send> TriangularSolver<I, V> {
     /// Creates the solver. The pattern of `split` must be contained in the pattern of A + A^T, and `order` must be
-    /// `by_levels` or `by_colours` of A. In this order, `lower` must be lower and `upper` upper triangular.
+    /// `by_levels` or `Order::by_colours` of A. In this order, `lower` must be lower and `upper` upper triangular.
     pub fn new(order: &Counted<Order<I>>, split: Split<I>, team: &mut Team) -> Result<Self> {
         let Split { lower, upper, scale } = split;
         let (lower, upper) = team.both(|| Triangle::new(&lower, order), || Triangle::new(&upper, order))?;
@@ -99,7 +99,7 @@ impl<I: Index, V: Real> Triangle<I, V> {
         }
         units.push(spans.len());
         push(&mut spans, Span { width: 0, place: order.rows.len(), entry: col.len() }, WHAT)?;
-        let val = kept(order.rows.iter().flat_map(|row| t.val[entries(row)].iter().copied()), t.val.len())?;
+        let val = converted(order.rows.iter().flat_map(|row| t.val[entries(row)].iter().copied()), t.val.len())?;
         Ok(Self { spans, units, col, val })
     }
 
@@ -192,7 +192,7 @@ unsafe fn solve_row<I: Index, V: Real>(i: usize, col: &[I], val: &[V], x: Values
     unsafe { x.set(i, first(i) - sum) };
 }
 
-impl<I: Index, V: Real + Send + Sync> Apply for Solved<I, V> {
+impl<I: Index, V: Real + Send + Sync> Apply for TriangularSolver<I, V> {
     fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
         let x = Values::of(to);
         // The rows and columns of the matrix are used as indices into this vector.

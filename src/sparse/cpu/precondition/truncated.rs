@@ -1,7 +1,6 @@
 //! Truncated Neumann series as a preconditioner. It implements the steps of `krylov::series`.
 
 use super::apply::Apply;
-use super::split::{Part, Split};
 use crate::base::index::Index;
 use crate::base::number::Real;
 use crate::base::shared::Shared;
@@ -9,44 +8,45 @@ use crate::base::team::Me;
 use crate::error::Result;
 use crate::krylov::cpu::chunks::Chunks;
 use crate::krylov::series::{SeriesSteps, series};
+use crate::sparse::{Part, Split};
 use std::convert::Infallible;
 use std::ops::Range;
 
 /// The triangles of A, and 1 / D ([`Split::of_triangles`]).
-pub struct Truncated<I, V> {
+pub struct NeumannSeries<I, V> {
     lower: Part<I, V>,
     upper: Part<I, V>,
     scale: Vec<f64>,
     order: usize,
     /// Workspaces of the series.
-    room: [Shared; 2],
+    workspace: [Shared; 2],
 }
 
-impl<I: Index, V: Real> Truncated<I, V> {
+impl<I: Index, V: Real> NeumannSeries<I, V> {
     pub fn new(plain: Split<I>, order: usize) -> Result<Self> {
         let Split { lower, upper, scale } = plain;
-        let room = [Shared::zeroed(scale.len())?, Shared::zeroed(scale.len())?];
-        Ok(Self { lower: lower.kept()?, upper: upper.kept()?, scale, order, room })
+        let workspace = [Shared::zeroed(scale.len())?, Shared::zeroed(scale.len())?];
+        Ok(Self { lower: lower.converted()?, upper: upper.converted()?, scale, order, workspace })
     }
 }
 
-impl<I: Index, V: Real + Send + Sync> Apply for Truncated<I, V> {
+impl<I: Index, V: Real + Send + Sync> Apply for NeumannSeries<I, V> {
     fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
         let own = Chunks::new(self.scale.len()).own(me);
-        let [first, second] = &self.room;
+        let [first, second] = &self.workspace;
         let Ok(()) = series(&mut Steps { m: self, me, own, r: from }, self.order, [first, second], to);
     }
 
     fn bytes(&self) -> usize {
         let parts = self.lower.bytes() + self.upper.bytes() + size_of_val(&*self.scale);
-        parts + self.room.iter().map(Shared::bytes).sum::<usize>()
+        parts + self.workspace.iter().map(Shared::bytes).sum::<usize>()
     }
 }
 
 /// The steps of a thread. Each step writes only rows of this thread, in a vector that no step reads before the next
 /// barrier.
 struct Steps<'a, I, V> {
-    m: &'a Truncated<I, V>,
+    m: &'a NeumannSeries<I, V>,
     me: &'a Me<'a>,
     own: Range<usize>,
     r: &'a Shared,

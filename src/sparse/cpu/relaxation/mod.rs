@@ -25,8 +25,8 @@ use crate::base::team::Me;
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
 use crate::options::Ordering;
 pub use crate::sparse::backend::SweepParameters;
-use crate::sparse::cpu::colours::by_colours;
 use crate::sparse::cpu::levels::by_levels;
+use crate::sparse::cpu::stages::Order;
 use blocks::Blocks;
 use ordered::Ordered;
 use rows::WHAT;
@@ -48,7 +48,7 @@ impl Relaxation {
             _ if simultaneous => (boxed(Blocks::new(a, omega, a.rows())?, WHAT)?, 0, 0),
             Ordering::Blocks => (boxed(Blocks::new(a, omega, blocks)?, WHAT)?, 0, 0),
             Ordering::Multicolour => {
-                let order = by_colours(a)?;
+                let order = Order::by_colours(a)?;
                 let colours = order.levels.len() - 1;
                 (boxed(Ordered::new(a, order, omega, false)?, WHAT)?, colours, 0)
             }

@@ -1,6 +1,6 @@
 //! The rows of a sweep, and the relaxation of one row.
 
-use crate::base::csr::{Csr, accumulate};
+use crate::base::csr::{Csr, lengths_to_pointers};
 use crate::base::index::Index;
 use crate::error::{Result, reserve, zeroed};
 
@@ -24,7 +24,7 @@ impl<I: Index> Rows<I> {
         for place in 0..n {
             ptr[place + 1] = a.len(row_at(place)) - 1;
         }
-        accumulate(&mut ptr);
+        lengths_to_pointers(&mut ptr);
         let (mut col, mut val) = (Vec::new(), Vec::new());
         reserve(&mut col, ptr[n], WHAT)?;
         reserve(&mut val, ptr[n], WHAT)?;

@@ -198,7 +198,7 @@ fn bits_are_those_of_a_sequential_sweep() {
 /// In these matrices, levels and colours are large enough for several threads, there are more chunks than threads, and
 /// the orders of the rows differ from the storage order.
 #[test]
-fn bits_where_members_share_the_rows() {
+fn large_levels_have_the_bits_of_a_sequential_sweep() {
     let rows = random(30_000, 2);
     let relaxation = |ordering| {
         let wanted = SweepParameters { simultaneous: false, omega: 1.0, ordering, blocks: 1 };
@@ -237,7 +237,7 @@ fn levels_and_colours_are_counted() {
 /// Pointers have 8 bytes, columns 4, and values and diagonals 8. The order for three threads adds 4 bytes per row, the
 /// starts and ends of 19 levels of one unit each, and one stage.
 #[test]
-fn bytes_are_those_of_the_arrays() {
+fn bytes_equal_the_sizes_of_the_arrays() {
     let rows = grid(10);
     let bytes = |ordering| {
         let wanted = SweepParameters { simultaneous: false, omega: 1.0, ordering, blocks: 2 };
@@ -248,7 +248,7 @@ fn bytes_are_those_of_the_arrays() {
 }
 
 #[test]
-fn what_has_no_sweeps_is_refused() {
+fn matrices_without_sweeps_are_rejected() {
     let wanted = SweepParameters { simultaneous: false, omega: 1.0, ordering: Ordering::Natural, blocks: 16 };
     let refused = |rows: &Entries, cols| Relaxation::new(&csr::<u32>(rows, cols), &wanted, 3).err().unwrap();
     let mut rows = grid(4);

@@ -1,13 +1,17 @@
-//! Incomplete factorizations without fill: ILU(0) on the pattern of A, and IC(0) on the pattern of its lower triangle.
+//! Factors of ssor, and incomplete factorizations without fill: ILU(0) on the pattern of A, and IC(0) on the pattern of
+//! its lower triangle.
 //!
 //! Sources: Meijerink and van der Vorst, Math. Comp. 31 (1977) 148-162; Saad 2003, algorithm 10.4; for the shifts,
 //! Manteuffel, Math. Comp. 34 (1980) 473-497.
 
-use super::apply::WHAT;
+use super::backend::Preconditioning;
+use super::colours::permuted;
+use super::preconditioning::WHAT;
 use super::split::{Part, Split};
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, reserve, written, zeroed};
+use crate::options::Preconditioner as Kind;
 
 /// First shift that is tried; each following shift is twice the previous one.
 const FIRST_SHIFT: f64 = 1e-3;
@@ -91,6 +95,25 @@ impl<I> From<Split<I>> for Factors<I> {
     fn from(split: Split<I>) -> Self {
         Self { split, shift: 0.0, pivot: None }
     }
+}
+
+/// Computes the factors of ssor, ilu0 or ic0.
+pub fn factors<I: Index>(a: &Csr<I>, wanted: &Preconditioning) -> Result<Factors<I>> {
+    match wanted.kind {
+        Kind::Ssor => Ok(Split::ssor(a, wanted.omega)?.into()),
+        Kind::Ilu0 => Ok(ilu0(a)?.into()),
+        Kind::Ic0 => ic0(a, wanted.shift),
+        other => Err(Error::Internal(format!("{other:?} has no triangular factors"))),
+    }
+}
+
+/// Returns the factors of P A P^T in the numbering of A, where row k of P A P^T is row `rows[k]` of A. Errors name rows
+/// of A.
+pub fn factors_in_order<I: Index>(a: &Csr<I>, rows: &[I], wanted: &Preconditioning) -> Result<Factors<I>> {
+    let Factors { split, shift, pivot } =
+        factors(&permuted(a, rows)?, wanted).map_err(|error| error.with_entry(|k| rows[k].at()))?;
+    let pivot = pivot.map(|(k, value)| (rows[k].at(), value));
+    Ok(Factors { split: split.renamed(rows)?, shift, pivot })
 }
 
 /// Computes IC(0) with this shift. If `shift` is negative, tries s = 0, 1e-3, 2e-3, 4e-3, ... up to `LAST_SHIFT`, until

@@ -1,15 +1,15 @@
-//! Orders of rows by colours, for sweeps and for triangular solves, and the matrix in such an order.
+//! Multicolouring: rows of the same colour are not coupled. Orders of rows by colour, and the matrix in such an order.
 
-use super::stages::Order;
-use crate::base::csr::{Csr, accumulate, restart};
+use crate::base::csr::{Csr, ends_to_pointers, lengths_to_pointers};
 use crate::base::index::Index;
 use crate::error::{Result, push, reserve, zeroed};
 
 const WHAT: &str = "colours of rows";
 
 /// Colours the rows in ascending order. A row gets the first colour that no earlier neighbour in the graph of A + A^T
-/// has (greedy multicoloring; Saad 2003, section 3.3.3). With two colours, this is the red-black ordering.
-pub fn by_colours<I: Index>(a: &Csr<I>) -> Result<Order<I>> {
+/// has (greedy multicoloring; Saad 2003, section 3.3.3). With two colours, this is the red-black ordering. Returns
+/// the colour of each row, and the number of colours.
+pub fn colours<I: Index>(a: &Csr<I>) -> Result<(Vec<I>, usize)> {
     let readers = readers_before(a)?;
     let mut colour = zeroed::<I>(a.rows(), WHAT)?;
     // For each colour, i + 1 for the latest row i with an earlier neighbour of this colour; 0 if there is no such row.
@@ -25,7 +25,7 @@ pub fn by_colours<I: Index>(a: &Csr<I>) -> Result<Order<I>> {
         }
         colour[i] = I::of(free);
     }
-    Order::new(&colour, taken.len())
+    Ok((colour, taken.len()))
 }
 
 /// For each row j, the earlier rows i < j with an entry a_ij.
@@ -44,14 +44,31 @@ fn readers_before<I: Index>(a: &Csr<I>) -> Result<Readers<I>> {
     let upper = || a.entries().filter(|&(i, j, _)| j > i);
     let mut ptr = zeroed(a.rows() + 1, WHAT)?;
     upper().for_each(|(_, j, _)| ptr[j + 1] += 1);
-    accumulate(&mut ptr);
+    lengths_to_pointers(&mut ptr);
     let mut row = zeroed(ptr[a.rows()], WHAT)?;
     for (i, j, _) in upper() {
         row[ptr[j]] = I::of(i);
         ptr[j] += 1;
     }
-    restart(&mut ptr);
+    ends_to_pointers(&mut ptr);
     Ok(Readers { ptr, row })
+}
+
+/// Sorts the numbers of rows or pieces by level. Within a level, the numbers ascend. Returns the sorted numbers, and
+/// the position at which each level begins; one more entry is the end of the last level.
+pub fn by_level<I: Index>(level: &[I], levels: usize) -> Result<(Vec<I>, Vec<usize>)> {
+    let (mut sorted, mut starts) = (zeroed(level.len(), WHAT)?, zeroed(levels + 1, WHAT)?);
+    for level in level {
+        starts[level.at() + 1] += 1;
+    }
+    lengths_to_pointers(&mut starts);
+    for (piece, level) in level.iter().enumerate() {
+        let place = &mut starts[level.at()];
+        sorted[*place] = I::of(piece);
+        *place += 1;
+    }
+    ends_to_pointers(&mut starts);
+    Ok((sorted, starts))
 }
 
 /// Returns P A P^T: row k is row `rows[k]` of A, and the columns have the same order as the rows.

@@ -2,12 +2,11 @@
 //! diagonal G. ssor, ic0 and ilu0 have this form; M^-T has it, too. For the Neumann series, L and U are the triangles
 //! of A.
 
-use super::apply::WHAT;
-use super::jacobi::inverse_diagonal;
-use crate::base::csr::{Csr, accumulate, restart};
+use super::preconditioning::{WHAT, converted, inverse_diagonal};
+use crate::base::csr::{Csr, ends_to_pointers, lengths_to_pointers};
 use crate::base::index::Index;
 use crate::base::number::Real;
-use crate::error::{Error, Result, reserve, zeroed};
+use crate::error::{Result, reserve, zeroed};
 
 /// Some entries of a matrix, stored by rows with ascending columns.
 pub struct Part<I, V = f64> {
@@ -32,8 +31,8 @@ impl<I, V> Part<I, V> {
 
 impl<I: Index> Part<I> {
     /// Converts the values to type V, in which they are stored.
-    pub fn kept<V: Real>(self) -> Result<Part<I, V>> {
-        Ok(Part { val: kept(self.val.iter().copied(), self.val.len())?, ptr: self.ptr, col: self.col })
+    pub fn converted<V: Real>(self) -> Result<Part<I, V>> {
+        Ok(Part { val: converted(self.val.iter().copied(), self.val.len())?, ptr: self.ptr, col: self.col })
     }
 
     /// Copies the entries a_ij for which `is_in(i, j)` holds, each as `value(i, j, a_ij)`.
@@ -44,7 +43,7 @@ impl<I: Index> Part<I> {
     ) -> Result<Self> {
         let mut ptr = zeroed(a.rows() + 1, WHAT)?;
         a.entries().filter(|&(i, j, _)| is_in(i, j)).for_each(|(i, _, _)| ptr[i + 1] += 1);
-        accumulate(&mut ptr);
+        lengths_to_pointers(&mut ptr);
         let (mut col, mut val) = (Vec::new(), Vec::new());
         reserve(&mut col, ptr[a.rows()], WHAT)?;
         reserve(&mut val, ptr[a.rows()], WHAT)?;
@@ -76,6 +75,11 @@ impl<I: Index> Part<I> {
         self.ptr.len() - 1
     }
 
+    /// Returns the part as a square matrix.
+    pub fn into_csr(self) -> Csr<I> {
+        Csr { cols: self.rows(), ptr: self.ptr, col: self.col, val: self.val }
+    }
+
     /// Iterates over columns and values of row i.
     pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> {
         let range = self.ptr[i]..self.ptr[i + 1];
@@ -87,7 +91,7 @@ impl<I: Index> Part<I> {
     fn renamed(&self, rows: &[I]) -> Result<Self> {
         let mut ptr = zeroed(rows.len() + 1, WHAT)?;
         rows.iter().zip(self.ptr.windows(2)).for_each(|(row, range)| ptr[row.at() + 1] = range[1] - range[0]);
-        accumulate(&mut ptr);
+        lengths_to_pointers(&mut ptr);
         let (mut col, mut val) = (zeroed(self.col.len(), WHAT)?, zeroed(self.val.len(), WHAT)?);
         for (k, row) in rows.iter().enumerate() {
             for (at, (j, value)) in (ptr[row.at()]..).zip(self.row(k)) {
@@ -102,7 +106,7 @@ impl<I: Index> Part<I> {
         let rows = self.rows();
         let mut ptr = zeroed(rows + 1, WHAT)?;
         self.col.iter().for_each(|j| ptr[j.at() + 1] += 1);
-        accumulate(&mut ptr);
+        lengths_to_pointers(&mut ptr);
         let (mut col, mut val) = (zeroed(self.col.len(), WHAT)?, zeroed(self.val.len(), WHAT)?);
         for i in 0..rows {
             for (j, value) in self.row(i) {
@@ -110,27 +114,9 @@ impl<I: Index> Part<I> {
                 ptr[j] += 1;
             }
         }
-        restart(&mut ptr);
+        ends_to_pointers(&mut ptr);
         Ok(Self { ptr, col, val })
     }
-}
-
-/// Converts `count` values to type V. Fails if a finite value overflows.
-pub fn kept<V: Real>(values: impl Iterator<Item = f64>, count: usize) -> Result<Vec<V>> {
-    let mut all = Vec::new();
-    reserve(&mut all, count, WHAT)?;
-    for value in values {
-        let narrow = V::narrow(value);
-        if value.is_finite() && !narrow.wide().is_finite() {
-            let message = format!(
-                "precision=f32: the preconditioner has the value {value:e}, which is out of \
-                                    range; use precision=f64"
-            );
-            return Err(Error::Matrix { reason: message, place: None, then: "" });
-        }
-        all.push(narrow);
-    }
-    Ok(all)
 }
 
 impl<I: Index> Split<I> {

@@ -1,0 +1,96 @@
+// Operations on the row sums of a product with a general sparse matrix, and the sums of long rows.
+//
+// Launch shape of all kernels of this family: at most MOST_BLOCKS blocks of THREADS threads, with a grid-stride loop.
+//
+// There are no races, because only the thread that computes the whole sum of a row writes the results of this row. In
+// RELAX and in triangular solves, `out` is x. Rows of one launch are then not coupled, so a row reads only its own x_i
+// and values that this launch does not write.
+#pragma once
+#include "../common/vectors.cuh"
+
+namespace sparse {
+
+using namespace vectors;
+using vectors::THREADS;
+using vectors::WARPS;
+
+// Use of the sum s_i = sum_j a_ij x_j of a row.
+enum What {
+    KEEP,      // out_i = s_i; sum = <x, out>
+    RESIDUAL,  // out_i = b_i - s_i; sum = <out, out>
+    LOWER,     // out_i = d_i (b_i - s_i)
+    UPPER,     // out_i = b_i - d_i s_i; sum = <other, out>
+    CHEBYSHEV, // left_i -= d_i s_i, out_i = step x_i + rest left_i, z_i += out_i; sum = <other, z>
+    RELAX,     // out_i += d_i (b_i - s_i)
+    SCALED     // out_i = d_i b_i - s_i
+};
+
+// Use of the row sums of a launch. The enumeration defines the vectors that a use needs.
+struct Then {
+    int what, unused;
+    const double *b, *d, *other;
+    double *out, *left, *z;
+    double step, rest;
+    Sum sum;
+};
+
+// Finishes row i with the sum s. Returns the term of row i in the sum over all rows.
+__device__ inline double finish_row(const Then &a, const double *x, unsigned i, double s) {
+    const bool sums = a.sum.partial != nullptr;
+    switch (a.what) {
+    case KEEP: a.out[i] = s; return sums ? x[i] * s : 0.0;
+    case RESIDUAL: {
+        const double r = a.b[i] - s;
+        a.out[i] = r;
+        return r * r;
+    }
+    case LOWER: a.out[i] = a.d[i] * (a.b[i] - s); return 0.0;
+    case UPPER: {
+        const double v = a.b[i] - a.d[i] * s;
+        a.out[i] = v;
+        return sums ? a.other[i] * v : 0.0;
+    }
+    case CHEBYSHEV: {
+        const double left = a.left[i] - a.d[i] * s, step = a.step * x[i] + a.rest * left, z = a.z[i] + step;
+        a.left[i] = left;
+        a.out[i] = step;
+        a.z[i] = z;
+        return sums ? a.other[i] * z : 0.0;
+    }
+    case RELAX: a.out[i] += a.d[i] * (a.b[i] - s); return 0.0;
+    default: a.out[i] = a.d[i] * a.b[i] - s; return 0.0;
+    }
+}
+
+// Long rows, each of which one thread block computes: indices of the rows, and start and end of the entries of each row
+// in the matrix arrays.
+struct LongRows {
+    const unsigned *rows;
+    const int64_t *range; // start of row k: range[2 k]; its end: range[2 k + 1]
+    int64_t count;
+};
+
+// Computes the long rows of this thread block. Each thread sums every 256th entry, in order, and then the block adds
+// the sums in a fixed order.
+template <class V>
+__device__ inline double long_rows(
+    const LongRows &a, const unsigned *col, const V *val, const double *x, const Then &then) {
+    double sum = 0.0;
+    for (int64_t k = blockIdx.x; k < a.count; k += gridDim.x) {
+        double s = 0.0;
+        for (int64_t e = a.range[2 * k] + threadIdx.x; e < a.range[2 * k + 1]; e += THREADS)
+            s += double(fixed(val[e])) * x[fixed(col[e])];
+        s = block_sum(s);
+        if (threadIdx.x == 0) sum += finish_row(then, x, a.rows[k], s);
+    }
+    return sum;
+}
+
+} // namespace sparse
+
+// SPARSE_KERNEL defines a kernel that calls a function (the last arguments) with its ARGS. SPARSE_IN_FORMATS defines
+// one kernel for matrix values in f64 and one for values in f32.
+#define SPARSE_KERNEL(NAME, ARGS, ...) CELL_KERNEL(sparse, NAME, ARGS, __VA_ARGS__)
+#define SPARSE_IN_FORMATS(NAME, ARGS, BODY)                                                                            \
+    SPARSE_KERNEL(NAME##_f64, ARGS, BODY<double>)                                                                      \
+    SPARSE_KERNEL(NAME##_f32, ARGS, BODY<float>)

@@ -1,0 +1,68 @@
+//! Steps on vectors over cells that the families share (kernels/common/vectors.cuh): arguments of the kernels, and the
+//! inspection of the caller's arrays.
+
+use super::call::Call;
+use super::driver::Stream;
+use super::launch;
+use super::launch::{
+    Address, CellArray, CellBox, CellInspectArgs, CellLargestArgs, CellTransferArgs, ScaleArgs, Sum, Use, VectorArgs,
+};
+use super::looped::SharedScalars;
+use crate::error::Result;
+use crate::krylov::solve_steps::Inputs;
+
+/// Returns the arguments of a vector operation over `count` cells.
+pub fn vector_args(count: usize, a: Address, out: Address, factor: f64) -> VectorArgs {
+    VectorArgs { count: count as i64, a, b: 0, out, other: 0, factor, sum: Sum::default() }
+}
+
+/// Returns a sum with these partial sums, whose result is stored in the scalar at offset `to`.
+pub fn sum_to(partial: Address, scalars: Address, to: usize) -> Sum {
+    Sum { partial, scalars, to: scalars + to as u64, how: Use::Kept as i32, in_loop: 0, conditional: 0 }
+}
+
+/// Returns the sum of a launch that belongs to the same loop and computes no sum.
+pub fn without_result(sum: Sum) -> Sum {
+    Sum { partial: 0, how: 0, conditional: 0, ..sum }
+}
+
+/// Returns the arguments of a copy between a vector and a caller's array.
+pub fn transfer(cells: CellBox, array: CellArray, vector: Address, factor: f64) -> CellTransferArgs {
+    CellTransferArgs { cells, array, vector, factor, sum: Sum::default() }
+}
+
+/// Returns max |v| of `count` values, or NaN if any value is NaN.
+pub fn largest(stream: &Stream, scalars: &mut SharedScalars, v: Address, count: usize) -> Result<f64> {
+    scalars.reset_findings(stream)?;
+    launch::cell_largest(stream, &CellLargestArgs { count: count as i64, v, scalars: scalars.at })?;
+    Ok(f64::from_bits(scalars.fetch(stream)?.largest))
+}
+
+/// Copies host arrays to the device and inspects the caller's arrays; the output only if `guess` is set.
+pub fn inspect(call: &mut Call, scalars: &mut SharedScalars, cells: CellBox, guess: bool) -> Result<Inputs> {
+    call.send_arrays(guess)?;
+    let output = if guess { call.output } else { CellArray::default() };
+    scalars.reset_findings(call.stream)?;
+    let args = CellInspectArgs { cells, input: call.input, output, scalars: scalars.at };
+    launch::cell_inspect(call.stream, &args)?;
+    call.inputs(scalars.fetch(call.stream)?)
+}
+
+/// Addresses for the computation of the scaling factor. In single precision, r is divided by a power of two near
+/// max |r|.
+#[derive(Clone, Copy)]
+pub struct Scale {
+    /// Partial results, one per thread block.
+    pub partial: Address,
+    /// Addresses of 1 / s and s, where s is the power of two.
+    pub scales: Address,
+    pub scalars: Address,
+}
+
+impl Scale {
+    /// Computes s from max |r|.
+    pub fn find(&self, stream: &Stream, r: Address, count: i64) -> Result<()> {
+        let Self { partial, scales, scalars } = *self;
+        launch::cell_scale(stream, &ScaleArgs { count, v: r, partial, scales, scalars })
+    }
+}

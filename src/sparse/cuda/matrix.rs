@@ -1,0 +1,325 @@
+//! A matrix on the device in one of the formats that have kernels, and products with it.
+
+use super::allocations::Allocations;
+use crate::cuda::driver::{Memory, Stream};
+use crate::cuda::launch;
+use crate::cuda::launch::{Address, BsrArgs, CsrArgs, DiaArgs, GatherArgs, LongRows, NOTHING_THERE, SellArgs, Then};
+use crate::cuda::staging::{Copies, Job};
+use crate::error::{Error, Result, collected, extend, push, reserve, zeroed};
+use crate::sparse::backend::Numbered;
+use crate::sparse::{Rows, Stored, View, converted};
+use std::time::Instant;
+
+const MATRIX: &str = "a matrix on the device";
+
+/// Arrays of a matrix and the kernel of its products.
+pub struct Matrix {
+    memory: Allocations,
+    kernel: Kernel,
+    /// The values are stored in f32.
+    single: bool,
+    /// For each value of the format, the number of the entry in the order of csr, or [`NOTHING_THERE`] for padding: the
+    /// address and the number of values. `None` until values are replaced.
+    order: Option<(Address, usize)>,
+}
+
+/// Arguments of the kernel of a product, without the vectors.
+enum Kernel {
+    Csr(CsrArgs),
+    Sell(SellArgs),
+    Dia(DiaArgs),
+    Bsr(BsrArgs),
+}
+
+/// A matrix in csr whose rows are stored by groups. A product computes the rows of one group.
+pub struct Ordered {
+    memory: Allocations,
+    groups: Vec<CsrArgs>,
+    /// The values are stored in f32.
+    single: bool,
+}
+
+/// Returns the largest number of entries of a row that is not a long row: 8 times the mean, and at least 64. A thread
+/// block computes each long row.
+fn longest(rows: Rows) -> usize {
+    (8 * rows.val.len() / (rows.ptr.len() - 1).max(1)).max(64)
+}
+
+/// Returns the number of threads per row in csr: a power of two of about half of the mean number of entries.
+fn lanes(entries: usize, rows: usize) -> i32 {
+    (entries / rows.max(1) / 2).max(1).next_power_of_two().min(32) as i32
+}
+
+impl Matrix {
+    /// Copies a matrix with `rows` rows and `cols` columns to the device, with values in f32 if `single` is set. The
+    /// format bsr has values in f64 only.
+    pub fn new(stream: &Stream, view: &View, [rows, cols]: [usize; 2], single: bool) -> Result<Self> {
+        let mut memory = Allocations::new(MATRIX);
+        let kernel = match *view {
+            View::Csr(matrix) => Kernel::Csr(csr(&mut memory, stream, matrix, single)?),
+            View::Ell { rows: 0, .. } => Kernel::Sell(SellArgs { slice: 1, ..SellArgs::default() }),
+            View::Ell { rows, col, val } => Kernel::Sell(SellArgs {
+                lanes: rows as i64,
+                offset: memory.copy_of(stream, &[0, val.len()])?,
+                col: memory.copy_of(stream, col)?,
+                val: upload_values(&mut memory, stream, val, single)?,
+                slice: rows as i64,
+                ..SellArgs::default()
+            }),
+            View::Sell { .. } => Kernel::Sell(sell(&mut memory, stream, view, rows, single)?),
+            View::Dia { length, offset, val } => Kernel::Dia(DiaArgs {
+                rows: rows as i64,
+                inputs: cols as i64,
+                length: length as i64,
+                count: offset.len() as i64,
+                offset: memory.copy_of(stream, offset)?,
+                val: upload_values(&mut memory, stream, val, single)?,
+                ..DiaArgs::default()
+            }),
+            View::Bsr { block, rows: Rows { ptr, col, val } } => Kernel::Bsr(BsrArgs {
+                rows: rows as i64,
+                cols: cols as i64,
+                ptr: memory.copy_of(stream, ptr)?,
+                col: memory.copy_of(stream, col)?,
+                val: memory.copy_of(stream, val)?,
+                block: block as i64,
+                ..BsrArgs::default()
+            }),
+        };
+        Ok(Self { memory, kernel, single: single && !matches!(view, View::Bsr { .. }), order: None })
+    }
+
+    /// Returns whether the kernel can compute products with A^T.
+    pub fn transposes(&self) -> bool {
+        matches!(self.kernel, Kernel::Dia(_))
+    }
+
+    /// Computes s = A x, or s = A^T x for a format whose kernel transposes, and uses s as `then` states.
+    pub fn multiply(&self, stream: &Stream, transposed: bool, x: Address, then: Then) -> Result<()> {
+        match self.kernel {
+            _ if transposed && !self.transposes() => {
+                Err(Error::Internal("the format has no product with A' on a device".to_owned()))
+            }
+            Kernel::Csr(a) => launch::csr_rows(stream, self.single, &CsrArgs { x, then, ..a }),
+            Kernel::Sell(a) => launch::sell_rows(stream, self.single, &SellArgs { x, then, ..a }),
+            Kernel::Dia(a) => {
+                let (rows, inputs) = if transposed { (a.inputs, a.rows) } else { (a.rows, a.inputs) };
+                let a = DiaArgs { rows, inputs, transposed: i64::from(transposed), x, then, ..a };
+                launch::dia_rows(stream, self.single, &a)
+            }
+            Kernel::Bsr(a) => launch::bsr_rows(stream, &BsrArgs { x, then, ..a }),
+        }
+    }
+
+    /// Replaces the values by `values`, in the order of csr. The format has at most 2^32 - 1 entries.
+    pub fn replace_values(
+        &mut self,
+        stream: &Stream,
+        (copies, seconds): (&mut Copies, &mut f64),
+        values: &[f64],
+        numbered: &Numbered,
+    ) -> Result<()> {
+        let to = match &self.kernel {
+            Kernel::Csr(a) => a.val,
+            Kernel::Sell(a) => a.val,
+            Kernel::Dia(a) => a.val,
+            Kernel::Bsr(a) => a.val,
+        };
+        let is_csr = matches!(self.kernel, Kernel::Csr(_));
+        if values.is_empty() {
+            return Ok(());
+        }
+        if !is_csr && self.order.is_none() {
+            let stored = numbered()?;
+            let order = stored.as_deref().and_then(Stored::view).map(order_of).transpose()?;
+            let order = order.ok_or_else(|| Error::Internal("the format has no order of values".to_owned()))?;
+            self.order = Some((self.memory.copy_of(stream, &order)?, order.len()));
+        }
+        let staging =
+            if is_csr { None } else { Some(Memory::zeroed(stream.device(), stream, 8 * values.len(), MATRIX)?) };
+        let there = staging.as_ref().map_or(to, |memory| memory.address);
+        let start = Instant::now();
+        copies.send(stream, &[Job::all(values, there)])?;
+        stream.wait()?;
+        *seconds = start.elapsed().as_secs_f64();
+        if let (Some((order, count)), Some(_)) = (self.order, &staging) {
+            launch::gather(stream, &GatherArgs { count: count as i64, order, values: there, to })?;
+            // The staging memory is freed on return.
+            stream.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+}
+
+/// Returns for each value of a format the number of the entry, from a matrix whose entry k has the value k + 1.
+fn order_of(view: View) -> Result<Vec<u32>> {
+    let (val, separate): (&[f64], &[f64]) = match view {
+        View::Csr(rows) | View::Bsr { rows, .. } => (rows.val, &[]),
+        View::Dia { val, .. } | View::Ell { val, .. } => (val, &[]),
+        View::Sell { val, separate: (_, rows), .. } => (val, rows.val),
+    };
+    let number = |value: &f64| if *value == 0.0 { NOTHING_THERE } else { (*value - 1.0) as u32 };
+    collected(val.iter().chain(separate).map(number), "the order of values")
+}
+
+impl Ordered {
+    /// Copies a matrix to the device, with values in f32 if `single` is set. The order consists of the row at each
+    /// position, and of the first position of each group and the end of the last group.
+    pub fn new(stream: &Stream, a: Rows, order: (&[u32], &[usize]), single: bool) -> Result<Self> {
+        let ((rows, starts), mut memory) = (order, Allocations::new(MATRIX));
+        let (mut ptr, mut col, mut val) = (zeroed(rows.len() + 1, MATRIX)?, Vec::new(), Vec::new());
+        reserve(&mut col, a.col.len(), MATRIX)?;
+        reserve(&mut val, a.val.len(), MATRIX)?;
+        for (place, row) in rows.iter().enumerate() {
+            let entries = a.ptr[*row as usize]..a.ptr[*row as usize + 1];
+            col.extend_from_slice(&a.col[entries.clone()]);
+            val.extend_from_slice(&a.val[entries]);
+            ptr[place + 1] = col.len();
+        }
+        let ordered = Rows { ptr: &ptr, col: &col, val: &val };
+        let whole = CsrArgs { rows: memory.copy_of(stream, rows)?, ..csr(&mut memory, stream, ordered, single)? };
+        let mut groups = Vec::new();
+        for range in starts.windows(2) {
+            let group = CsrArgs {
+                first: range[0] as i64,
+                end: range[1] as i64,
+                separate: long_rows(&mut memory, stream, ordered, range[0]..range[1], |place| rows[place])?,
+                lanes: lanes(ptr[range[1]] - ptr[range[0]], range[1] - range[0]),
+                ..whole
+            };
+            push(&mut groups, group, MATRIX)?;
+        }
+        Ok(Self { memory, groups, single })
+    }
+
+    /// Returns the number of groups.
+    pub fn count(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Computes s = A x for the rows of a group, and uses s as `then` states.
+    pub fn multiply(&self, stream: &Stream, group: usize, x: Address, then: Then) -> Result<()> {
+        launch::csr_rows(stream, self.single, &CsrArgs { x, then, ..self.groups[group] })
+    }
+
+    /// Returns the bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+}
+
+/// The matrices that compute products with A and A^T.
+pub struct Products<'a> {
+    pub a: &'a Matrix,
+    /// A copy of A^T. If it is `None`, `a` computes products with A^T: A is symmetric, or the kernel of its format
+    /// transposes.
+    pub transposed: Option<&'a Matrix>,
+    /// A^T = A.
+    pub symmetric: bool,
+}
+
+impl<'a> Products<'a> {
+    /// Returns the matrix that computes a product with A, or with A^T, and whether its kernel transposes.
+    pub fn of(&self, transposed: bool) -> (&'a Matrix, bool) {
+        match self.transposed.filter(|_| transposed) {
+            Some(copy) => (copy, false),
+            None => (self.a, transposed && !self.symmetric),
+        }
+    }
+}
+
+/// Copies values to the device, in f32 if `single` is set.
+fn upload_values(memory: &mut Allocations, stream: &Stream, val: &[f64], single: bool) -> Result<Address> {
+    if !single {
+        return memory.copy_of(stream, val);
+    }
+    let narrow: Vec<f32> = converted(val.iter().copied(), val.len())?;
+    memory.copy_of(stream, &narrow)
+}
+
+fn csr(memory: &mut Allocations, stream: &Stream, matrix: Rows, single: bool) -> Result<CsrArgs> {
+    let rows = matrix.ptr.len() - 1;
+    Ok(CsrArgs {
+        first: 0,
+        end: rows as i64,
+        ptr: memory.copy_of(stream, matrix.ptr)?,
+        col: memory.copy_of(stream, matrix.col)?,
+        val: upload_values(memory, stream, matrix.val, single)?,
+        longest: longest(matrix) as i64,
+        separate: long_rows(memory, stream, matrix, 0..rows, |place| place as u32)?,
+        lanes: lanes(matrix.val.len(), rows),
+        ..CsrArgs::default()
+    })
+}
+
+/// Lists the long rows among these positions; `row` returns the row at a position.
+fn long_rows(
+    memory: &mut Allocations,
+    stream: &Stream,
+    matrix: Rows,
+    places: std::ops::Range<usize>,
+    row: impl Fn(usize) -> u32,
+) -> Result<LongRows> {
+    let (most, mut rows, mut ranges) = (longest(matrix), Vec::new(), Vec::new());
+    for place in places {
+        let range = [matrix.ptr[place], matrix.ptr[place + 1]];
+        if range[1] - range[0] > most {
+            push(&mut rows, row(place), MATRIX)?;
+            extend(&mut ranges, range, MATRIX)?;
+        }
+    }
+    list_of_long_rows(memory, stream, &rows, &ranges)
+}
+
+fn list_of_long_rows(memory: &mut Allocations, stream: &Stream, rows: &[u32], ranges: &[usize]) -> Result<LongRows> {
+    if rows.is_empty() {
+        return Ok(LongRows::default());
+    }
+    Ok(LongRows {
+        rows: memory.copy_of(stream, rows)?,
+        range: memory.copy_of(stream, ranges)?,
+        count: rows.len() as i64,
+    })
+}
+
+/// Copies a matrix in sell with `rows` rows. The entries of the long rows follow those of the slices.
+fn sell(memory: &mut Allocations, stream: &Stream, view: &View, rows: usize, single: bool) -> Result<SellArgs> {
+    let &View::Sell { slice, perm, offset, col, val, separate: (long, separate) } = view else {
+        return Err(Error::Internal("the format is not sell".to_owned()));
+    };
+    let lanes = (offset.len() - 1) * slice;
+    let mut row_at: Vec<u32> = Vec::new();
+    if perm.is_some() || !long.is_empty() || lanes > rows {
+        reserve(&mut row_at, lanes, MATRIX)?;
+        row_at.extend((0..rows).map(|place| perm.map_or(place as u32, |perm| perm[place])));
+        row_at.resize(lanes, NOTHING_THERE);
+        let mut is_long: Vec<bool> = zeroed(rows, MATRIX)?;
+        long.iter().for_each(|&row| is_long[row as usize] = true);
+        let hides = |row: &&mut u32| **row != NOTHING_THERE && is_long[**row as usize];
+        row_at.iter_mut().filter(hides).for_each(|row| *row = NOTHING_THERE);
+    }
+    let (mut all_col, mut all_val) = (Vec::new(), Vec::new());
+    let (mut col, mut val) = (col, val);
+    let first = val.len();
+    if !long.is_empty() {
+        extend(&mut all_col, col.iter().chain(separate.col).copied(), MATRIX)?;
+        extend(&mut all_val, val.iter().chain(separate.val).copied(), MATRIX)?;
+        (col, val) = (&all_col, &all_val);
+    }
+    let ranges = collected(separate.ptr.windows(2).flat_map(|row| [first + row[0], first + row[1]]), MATRIX)?;
+    Ok(SellArgs {
+        lanes: lanes as i64,
+        offset: memory.copy_of(stream, offset)?,
+        col: memory.copy_of(stream, col)?,
+        rows: if row_at.is_empty() { 0 } else { memory.copy_of(stream, &row_at)? },
+        val: upload_values(memory, stream, val, single)?,
+        separate: list_of_long_rows(memory, stream, long, &ranges)?,
+        slice: slice as i64,
+        ..SellArgs::default()
+    })
+}

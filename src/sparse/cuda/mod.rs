@@ -1,0 +1,329 @@
+//! Backend for general sparse matrices on a CUDA device. The host assembles and converts the matrix. The device stores
+//! the arrays of the format and the vectors, and computes all steps of a solve.
+//!
+//! Modules, each of which may use the modules before it in this list: `allocations` (memory), `matrix` (products),
+//! `triangular`, `aggregated` and `precondition` (M^-1), `relaxation` (sweeps), `state` (data of a factorization),
+//! `run` (steps), `solve` (start and end of a run).
+
+mod aggregated;
+mod allocations;
+mod matrix;
+mod precondition;
+mod relaxation;
+mod run;
+pub mod solve;
+mod state;
+mod triangular;
+
+use crate::base::csr::Csr;
+use crate::base::engine::Engine;
+use crate::base::workers::Workers;
+use crate::cuda::driver::{Memory, Stream};
+use crate::cuda::launch;
+use crate::cuda::launch::{Scalars, Then, What};
+use crate::cuda::looped::SharedScalars;
+use crate::cuda::session::Session;
+use crate::cuda::staging::Job;
+use crate::cuda::vectors::inspect;
+use crate::error::{Error, Place, Result};
+use crate::krylov::solve_steps::{Arrays, Program};
+use crate::options::Preconditioner as Kind;
+use crate::report::{NoObserver, Observer, Outcome};
+use crate::sparse::backend::{Factor, Numbered, Operator, Setup, SetupResult, SparseBackend};
+use crate::sparse::{AnyCsr, Stored};
+use crate::stencil::cells::Cells;
+use matrix::{Matrix, Products};
+use precondition::Preconditioner;
+use relaxation::Relaxation;
+use run::Run;
+use state::{State, box_of};
+use std::time::Instant;
+
+/// Number of vectors of PCG in addition to x, b and r.
+const PCG_VECTORS: usize = 3;
+
+/// The `cuda` backend.
+pub struct Cuda {
+    // Fields are dropped in this order, so that device memory is freed before the session ends.
+    state: Option<State>,
+    /// A, and a copy of A^T, in their formats.
+    products: [Option<Matrix>; 2],
+    /// Whether A^T = A in the factorization.
+    symmetric: bool,
+    /// Scalars that inspect the input of a product outside of a solve.
+    scalars: Option<(Memory, SharedScalars)>,
+    /// Device copies of an input and an output that are on the host.
+    staging: Option<Memory>,
+    threads: usize,
+    session: Session,
+}
+
+fn too_large() -> Error {
+    Error::Unsupported("a device supports matrices of fewer than 2^31 rows and columns; use backend=cpu".to_owned())
+}
+
+/// Copies a matrix to the device.
+fn upload(stream: &Stream, stored: &dyn Stored, extents: [usize; 2]) -> Result<Matrix> {
+    Matrix::new(stream, &stored.view().ok_or_else(too_large)?, extents, false)
+}
+
+fn narrow(matrix: AnyCsr<'_>) -> Result<&Csr<u32>> {
+    match matrix {
+        AnyCsr::Narrow(a) => Ok(a),
+        AnyCsr::Wide(_) => Err(too_large()),
+    }
+}
+
+impl Cuda {
+    /// Opens the device with this ordinal. At most `threads` CPU threads copy host arrays.
+    pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
+        Ok(Self::with(Session::open(ordinal, &launch::SPARSE, threads)?, threads))
+    }
+
+    fn with(session: Session, threads: usize) -> Self {
+        let (state, products, symmetric, scalars, staging) = (None, [None, None], false, None, None);
+        Self { state, products, symmetric, scalars, staging, threads, session }
+    }
+
+    /// Discards all data after a reset of the device.
+    fn recover(&mut self) -> Result<()> {
+        if let Some(session) = self.session.after_reset()? {
+            *self = Self::with(session, self.threads);
+        }
+        Ok(())
+    }
+
+    /// Returns the device addresses for copies of an input and an output that are on the host, with these numbers of
+    /// values. Allocates the memory if it is too small.
+    fn stage(&mut self, arrays: &Arrays, [input, output]: [usize; 2]) -> Result<[u64; 2]> {
+        let bytes = 8 * (input + output);
+        if arrays.device_input != 0 && arrays.device_output != 0 {
+            return Ok([0, 0]);
+        }
+        if self.staging.as_ref().is_none_or(|memory| memory.bytes < bytes) {
+            self.staging = None;
+            let stream = self.session.stream();
+            self.staging = Some(Memory::zeroed(stream.device(), stream, bytes, "arrays that are on the host")?);
+        }
+        let at = self.staging.as_ref().map_or(0, |memory| memory.address);
+        Ok([at, at + 8 * input as u64])
+    }
+
+    /// Copies A, and A^T if the method needs it, to the device, unless the device already has them.
+    fn upload_operator(&mut self, setup: &Setup, rows: usize) -> Result<()> {
+        let (stream, Operator { a, transposed }) = (self.session.stream(), setup.operator);
+        let [own, copy] = &mut self.products;
+        let own = match own {
+            Some(own) => own,
+            None => own.insert(upload(stream, a, [rows, rows])?),
+        };
+        self.symmetric = false;
+        if !setup.transposes {
+            return Ok(());
+        }
+        match transposed {
+            Some(transposed) if std::ptr::addr_eq(transposed, a) => self.symmetric = true,
+            Some(transposed) if copy.is_none() => *copy = Some(upload(stream, transposed, [rows, rows])?),
+            None if copy.is_none() && !own.transposes() => {
+                return Err(Error::Unsupported(
+                    "products with A' in this format have no kernel on a device; use transpose=copy, within \
+                     format_memory, or format=dia"
+                        .to_owned(),
+                ));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl SparseBackend for Cuda {
+    fn set_up(&mut self, setup: &Setup) -> Result<SetupResult> {
+        self.recover()?;
+        let _entered = self.session.device.clone().enter()?;
+        let csr = narrow(setup.matrix)?;
+        let rows = csr.rows();
+        self.upload_operator(setup, rows)?;
+        let stream = self.session.stream();
+        // The memory of the previous factorization is freed before the new one is allocated. Vectors of the right
+        // length are reused.
+        let mut before = None;
+        let mut state = match self.state.take().filter(|state| state.rows == rows) {
+            Some(mut state) => {
+                before = std::mem::take(&mut state.first).into_engine();
+                (state.second, state.relaxation) = (None, None);
+                state
+            }
+            None => State::new(stream, rows, 0)?,
+        };
+        state.reserve(stream, setup.work_vectors.max(PCG_VECTORS))?;
+        let scalars = state.scalars.at;
+        let (first, mut result) = Preconditioner::new(stream, csr, setup, &setup.preconditioning, (before, scalars))?;
+        state.first = first;
+        if setup.second.kind != Kind::None {
+            state.second = Some(Preconditioner::new(stream, csr, setup, &setup.second, (None, scalars))?.0);
+        }
+        state.relaxation = match &setup.sweep_parameters {
+            Some(sweeps) => {
+                let relaxation = Relaxation::new(stream, csr, sweeps)?;
+                result.colours = relaxation.colours();
+                Some(relaxation)
+            }
+            None => None,
+        };
+        let a = of_products(&self.products, self.symmetric)?;
+        if setup.sweep_parameters.is_none() {
+            state.record(&self.session.device, &a)?;
+        }
+        self.state = Some(state);
+        Ok(result)
+    }
+
+    fn reserve(&mut self, count: usize) -> Result<()> {
+        let _entered = self.session.device.clone().enter()?;
+        let stream = self.session.stream();
+        self.state.as_mut().map_or(Ok(()), |state| state.reserve(stream, count))
+    }
+
+    fn run(&mut self, _: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
+        let _entered = self.session.device.clone().enter()?;
+        let Some(rows) = self.state.as_ref().map(|state| state.rows) else {
+            return Err(Error::State("sparse_factorize must come before this call".to_owned()));
+        };
+        let staged = self.stage(&arrays, [rows, rows])?;
+        let Some(state) = &mut self.state else {
+            return Err(Error::Internal("the factorization is missing".to_owned()));
+        };
+        let a = of_products(&self.products, self.symmetric)?;
+        let call = self.session.call(arrays, observer, state.cells(), staged);
+        let mut run = Run { state, a, stream: call.stream, call, is_residual: false, on_second: false };
+        let result = program(&mut run);
+        let failed = run.call.failed.take();
+        let stream = self.session.stream();
+        // Waits because the next call may use another stream, and the borrowed arrays must not be used after the
+        // return.
+        let waited = stream.wait();
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        waited?;
+        if Outcome::may_leave_infinities(&result) {
+            state.clear(stream)?;
+            stream.wait()?;
+        }
+        result
+    }
+
+    fn multiply(&mut self, a: Factor, arrays: Arrays, check: bool, threads: usize) -> Result<()> {
+        self.recover()?;
+        let _entered = self.session.device.clone().enter()?;
+        let (inputs, rows) = (arrays.len, a.rows);
+        let extents = if a.transposed { [inputs, rows] } else { [rows, inputs] };
+        let stream = self.session.stream();
+        let own = match &mut self.products[0] {
+            Some(own) => own,
+            own => own.insert(upload(stream, a.stored, extents)?),
+        };
+        let copies = a.transposed && !own.transposes();
+        if copies && self.products[1].is_none() {
+            let copy = a.matrix.transposed(&mut Workers::new(threads))?;
+            self.products[1] = Some(upload(stream, &*copy, [rows, inputs])?);
+        }
+        if rows == 0 || inputs == 0 {
+            return clear_output(stream, arrays, rows);
+        }
+        if self.scalars.is_none() {
+            let memory = Memory::zeroed(stream.device(), stream, size_of::<Scalars>(), "scalars")?;
+            let scalars = SharedScalars::new(stream, memory.address, None)?;
+            self.scalars = Some((memory, scalars));
+        }
+        let staged = self.stage(&arrays, [inputs, rows])?;
+        let (Some(matrix), Some((_, scalars))) = (&self.products[usize::from(copies)], &mut self.scalars) else {
+            return Err(Error::Internal("the matrix on the device is missing".to_owned()));
+        };
+        let observer = &mut NoObserver;
+        let mut call = self.session.call(arrays, observer, Cells { nx: inputs, ny: 1, nz: 1 }, staged);
+        if check && call.arrays.device_input != 0 {
+            if let Some((name, value, i, _)) = inspect(&mut call, scalars, box_of(inputs), false)?.not_finite {
+                return Err(Error::not_finite(name, value, Place::entry(i)));
+            }
+        } else {
+            call.send_arrays(false)?;
+        }
+        let then = Then { what: What::Keep as i32, out: call.output.values, ..Then::default() };
+        matrix.multiply(call.stream, a.transposed && !copies, call.input.values, then)?;
+        call.output_has(Cells { nx: rows, ny: 1, nz: 1 });
+        call.fetch_output()?;
+        call.count_sent()
+    }
+
+    fn replace_values(&mut self, values: &[f64], numbered: &Numbered) -> Result<bool> {
+        self.recover()?;
+        let _entered = self.session.device.clone().enter()?;
+        let [Some(own), copy] = &mut self.products else { return Ok(false) };
+        *copy = None;
+        let (stream, copies, seconds) = self.session.parts();
+        own.replace_values(stream, (copies, seconds), values, numbered)?;
+        Ok(true)
+    }
+
+    fn fetch(&mut self, from: u64, to: &mut [f64]) -> Result<()> {
+        self.recover()?;
+        let _entered = self.session.device.clone().enter()?;
+        let (stream, copies, seconds) = self.session.parts();
+        let start = Instant::now();
+        copies.fetch(stream, &[Job::all_to(to, from)])?;
+        stream.wait()?;
+        *seconds = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    fn discard_format_data(&mut self) {
+        self.products = [None, None];
+        if let Some(state) = &mut self.state {
+            // Recorded launches contain the addresses of the matrix.
+            state.recorded = None;
+        }
+    }
+
+    fn both(&mut self, _: usize, _: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()> {
+        own();
+        other();
+        Ok(())
+    }
+}
+
+/// Sets y = 0, the result of a product with a matrix that has no rows or no columns.
+fn clear_output(stream: &Stream, arrays: Arrays, rows: usize) -> Result<()> {
+    arrays.output.fill(0.0);
+    if arrays.device_output != 0 {
+        stream.fill(arrays.device_output, 0, 8 * rows)?;
+        stream.wait()?;
+    }
+    Ok(())
+}
+
+fn of_products(products: &[Option<Matrix>; 2], symmetric: bool) -> Result<Products<'_>> {
+    let [Some(a), transposed] = products else {
+        return Err(Error::Internal("the matrix on the device is missing".to_owned()));
+    };
+    Ok(Products { a, transposed: transposed.as_ref(), symmetric })
+}
+
+impl Engine for Cuda {
+    fn bytes(&self) -> [usize; 2] {
+        let device = self.state.as_ref().map_or(0, State::bytes)
+            + self.products.iter().flatten().map(Matrix::bytes).sum::<usize>()
+            + self.scalars.as_ref().map_or(0, |(memory, _)| memory.bytes)
+            + self.staging.as_ref().map_or(0, |memory| memory.bytes);
+        [self.session.bytes(), device]
+    }
+
+    fn seconds_transfer(&self) -> f64 {
+        self.session.seconds_transfer
+    }
+
+    fn use_stream(&mut self, stream: usize) -> Result<()> {
+        self.session.use_stream(stream)
+    }
+}

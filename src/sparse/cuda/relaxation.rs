@@ -1,0 +1,65 @@
+//! Sweeps on the device: Jacobi sweeps, and multicolour Gauss-Seidel and SOR sweeps.
+
+use super::allocations::Allocations;
+use super::matrix::Ordered;
+use crate::base::csr::Csr;
+use crate::cuda::driver::Stream;
+use crate::cuda::launch;
+use crate::cuda::launch::{Address, DiagonalArgs, Then, What};
+use crate::error::Result;
+use crate::sparse::backend::SweepParameters;
+use crate::sparse::{Rows, by_level, colours, inverse_diagonal};
+
+const WHAT: &str = "a relaxation on the device";
+
+/// The sweeps of a matrix.
+pub struct Relaxation {
+    memory: Allocations,
+    /// omega / a_ii of all rows.
+    d: Address,
+    /// The rows by colour, or `None` for Jacobi.
+    coloured: Option<Ordered>,
+}
+
+impl Relaxation {
+    pub fn new(stream: &Stream, a: &Csr<u32>, wanted: &SweepParameters) -> Result<Self> {
+        let (mut memory, mut d) = (Allocations::new(WHAT), inverse_diagonal(a)?);
+        d.iter_mut().for_each(|d| *d *= wanted.omega);
+        let d = memory.copy_of(stream, &d)?;
+        let coloured = if wanted.simultaneous {
+            None
+        } else {
+            let (colour, count) = colours(a)?;
+            let (rows, groups) = by_level(&colour, count)?;
+            let natural = Rows { ptr: &a.ptr, col: &a.col, val: &a.val };
+            Some(Ordered::new(stream, natural, (&rows, &groups), false)?)
+        };
+        Ok(Self { memory, d, coloured })
+    }
+
+    /// Returns the number of colours; 0 for Jacobi.
+    pub fn colours(&self) -> usize {
+        self.coloured.as_ref().map_or(0, Ordered::count)
+    }
+
+    /// Returns whether a sweep needs r = b - A x.
+    pub fn needs_residual(&self) -> bool {
+        self.coloured.is_none()
+    }
+
+    /// Does one sweep on x with `rows` values. r is the residual of x if the sweep needs it.
+    pub fn sweep(&self, stream: &Stream, rows: usize, [x, b, r]: [Address; 3]) -> Result<()> {
+        let Some(coloured) = &self.coloured else {
+            let (count, d) = (rows as i64, self.d);
+            let args = DiagonalArgs { count, d, v: r, out: x, factor: 1.0, ..DiagonalArgs::default() };
+            return launch::add_scaled_by_diagonal(stream, &args);
+        };
+        let then = Then { what: What::Relax as i32, b, d: self.d, out: x, ..Then::default() };
+        (0..coloured.count()).try_for_each(|colour| coloured.multiply(stream, colour, x, then))
+    }
+
+    /// Returns the bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes() + self.coloured.as_ref().map_or(0, Ordered::bytes)
+    }
+}

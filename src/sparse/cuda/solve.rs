@@ -1,0 +1,63 @@
+//! Start and end of a run, with the caller's arrays.
+
+use super::run::Run;
+use crate::cuda::call::Attempts;
+use crate::cuda::launch;
+use crate::cuda::launch::{CellTransferArgs, Sum};
+use crate::cuda::vectors::{inspect, transfer};
+use crate::krylov::solve_steps::{Criterion, Inputs, Load, SolveSteps};
+use crate::krylov::vectors::{Iterate, KrylovSteps, VectorId, VectorSteps};
+
+impl SolveSteps for Run<'_> {
+    fn krylov(&mut self) -> Option<&mut dyn KrylovSteps> {
+        Some(self)
+    }
+
+    fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
+        let cells = self.state.box_of();
+        self.attempt(|s| inspect(&mut s.call, &mut s.state.scalars, cells, guess))
+            .unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
+    }
+
+    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
+        let (cells, b) = (self.state.box_of(), self.writes(VectorId::B));
+        if let Some(guess) = what.guess() {
+            let x = self.writes(VectorId::X);
+            self.step(|s| match guess {
+                true => launch::cell_load(s.stream, &transfer(cells, s.call.output, x, scale)),
+                false => s.stream.fill(x, 0, 8 * s.state.rows),
+            });
+        }
+        let rhs_norm2 = self.scalar(|s| {
+            let sum = s.sum();
+            launch::cell_load(s.stream, &CellTransferArgs { sum, ..transfer(cells, s.call.input, b, scale) })?;
+            if what == Load::Rhs { Ok(0.0) } else { s.summed() }
+        });
+        (rhs_norm2, None)
+    }
+
+    /// Overwrites r.
+    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
+        if let Some(scale) = scale {
+            self.load(scale, Load::Rhs);
+        }
+        self.residual(Iterate::X)
+    }
+
+    fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
+        (self.largest(VectorId::X), None)
+    }
+
+    fn store(&mut self, scale: f64) {
+        let (cells, x) = (self.state.box_of(), self.state.vector(VectorId::X));
+        self.step(|s| {
+            let of = CellTransferArgs { sum: Sum::default(), ..transfer(cells, s.call.output, x, scale.recip()) };
+            launch::cell_store(s.stream, &of)?;
+            s.call.fetch_output()
+        });
+    }
+
+    fn multiply_rhs(&mut self) {
+        self.product(VectorId::B, VectorId::X);
+    }
+}

@@ -1,0 +1,82 @@
+//! Triangular solves on the device, for ssor, ic0 and ilu0: one launch per colour of the rows, forward and backward.
+
+use super::allocations::Allocations;
+use super::matrix::Ordered;
+use crate::base::csr::Csr;
+use crate::cuda::driver::Stream;
+use crate::cuda::launch;
+use crate::cuda::launch::{Address, Sum, Then, VectorArgs, What};
+use crate::cuda::vectors::{vector_args, without_result};
+use crate::error::Result;
+use crate::sparse::backend::{Preconditioning, Setup, SetupResult};
+use crate::sparse::{Factors, Part, Rows, Split, by_level, colours, factors_in_order};
+
+/// M^-1 = (I + U)^-1 G (I + L)^-1 ([`Split`]), and M^-T if it is requested and differs from M^-1. Rows of the same
+/// colour are not coupled, so one launch computes all of them.
+pub struct TriangularSolver {
+    memory: Allocations,
+    /// Diagonal of G.
+    scale: Address,
+    /// L and U by colours of the rows.
+    own: [Ordered; 2],
+    /// L and U of M^-T.
+    transposed: Option<[Ordered; 2]>,
+}
+
+impl TriangularSolver {
+    /// Computes the factors on the host and copies them to the device.
+    pub fn new(stream: &Stream, a: &Csr<u32>, setup: &Setup, wanted: &Preconditioning) -> Result<(Self, SetupResult)> {
+        let (colour, count) = colours(a)?;
+        let (rows, groups) = by_level(&colour, count)?;
+        let Factors { split, shift, pivot } = factors_in_order(a, &rows, wanted)?;
+        let upload = |t: &Part<u32>| {
+            let natural = Rows { ptr: &t.ptr, col: &t.col, val: &t.val };
+            Ordered::new(stream, natural, (&rows, &groups), setup.single)
+        };
+        let both = |split: &Split<u32>| Ok([upload(&split.lower)?, upload(&split.upper)?]);
+        let transposed = match setup.transposes && !wanted.is_symmetric(setup.symmetric) {
+            true => Some(both(&split.transposed()?)?),
+            false => None,
+        };
+        let mut memory = Allocations::new("the factors of a preconditioner on the device");
+        let scale = memory.copy_of(stream, &split.scale)?;
+        let result = SetupResult { shift, pivot, levels: count, colours: count, ..SetupResult::default() };
+        Ok((Self { own: both(&split)?, memory, scale, transposed }, result))
+    }
+
+    /// Computes to = M^-1 from, or to = M^-T from, and the sum <from, to>. The vectors have `rows` values.
+    pub fn apply(
+        &self,
+        stream: &Stream,
+        rows: usize,
+        [from, to]: [Address; 2],
+        transposed: bool,
+        sum: Sum,
+    ) -> Result<()> {
+        let [lower, upper] = self.transposed.as_ref().filter(|_| transposed).unwrap_or(&self.own);
+        let then = Then { b: from, d: self.scale, out: to, sum: without_result(sum), ..Then::default() };
+        let last = lower.count() - 1;
+        let forward = Then { what: What::Residual as i32, ..then };
+        // With one or two colours, the last colour reads only values of the first colour, which L does not change.
+        let (colours, y) = if last < 2 { (0..0, from) } else { (0..last, to) };
+        for colour in colours {
+            lower.multiply(stream, colour, to, forward)?;
+        }
+        // The last colour has no entries of U.
+        lower.multiply(stream, last, y, Then { what: What::Lower as i32, ..then })?;
+        let backward = Then { what: What::Scaled as i32, ..then };
+        (0..last).rev().try_for_each(|colour| {
+            upper.multiply(stream, colour, to, Then { b: if colour == 0 { from } else { to }, ..backward })
+        })?;
+        if sum.partial == 0 {
+            return Ok(());
+        }
+        launch::cell_dot(stream, &VectorArgs { b: to, sum, ..vector_args(rows, from, 0, 1.0) })
+    }
+
+    /// Returns the bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        let parts = self.own.iter().chain(self.transposed.iter().flatten());
+        self.memory.bytes() + parts.map(Ordered::bytes).sum::<usize>()
+    }
+}
