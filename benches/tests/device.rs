@@ -103,7 +103,7 @@ fn the_thesis_on_a_device() {
     }
     let converged: Vec<&Value> = solves.iter().filter(|row| row["end"] == "converged").collect();
     assert!(!converged.is_empty() && converged.iter().all(|row| row["transfer"].as_f64().unwrap() > 0.0), "{printed}");
-    assert!(printed.contains("Break-even size: device is "), "{printed}");
+    assert!(printed.contains("Break-even size, device relative to 1 thread: "), "{printed}");
     let curves = result["charts"].as_array().unwrap().iter().flat_map(|chart| chart["curves"].as_array().unwrap());
     assert!(curves.filter(|curve| curve["name"] == "device, with transfers").count() > 2);
 }

@@ -86,14 +86,14 @@ impl Thesis {
             for (slower, other) in self.places[..k].iter().enumerate() {
                 let ratio = |row: &SizeRow| (row.entries as f64, row.totals[slower].median() / row.totals[k].median());
                 let ratios: Vec<(f64, f64)> = self.sizes.iter().map(ratio).collect();
-                let faster = match (crossing(&ratios), ratios.first()) {
+                let size = match (crossing(&ratios), ratios.first()) {
                     (Some(size), Some(&(first, _))) if size > first => {
-                        format!("is faster than {other} above {} nonzeros", text::short(size as usize))
+                        format!("{} nonzeros", text::short(size as usize))
                     }
-                    (Some(_), _) => format!("is faster than {other} at all sizes"),
-                    (None, _) => format!("is not faster than {other} at the largest size"),
+                    (Some(_), _) => "below the smallest circuit".to_owned(),
+                    (None, _) => "above the largest circuit".to_owned(),
                 };
-                text += &format!("\nBreak-even size: {place} {faster}.\n");
+                text += &format!("\nBreak-even size, {place} relative to {other}: {size}.\n");
             }
         }
         text
