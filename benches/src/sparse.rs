@@ -25,7 +25,7 @@ use std::time::Instant;
 pub struct Plan {
     /// A name of `rrbsolver_problems::sparse`, or tetrahedra_N.
     pub name: String,
-    /// Formats whose products are measured.
+    /// Formats whose products are measured, without the check of the input.
     pub formats: Vec<String>,
     /// Sets of options of solves, as text.
     pub options: Vec<String>,
@@ -312,7 +312,7 @@ pub fn measure(plan: &Plan) -> Result<General> {
     let (mut products, mut of_products) = (Vec::new(), Arrays::new(plan.device, &ones)?);
     let backend = plan.device.map_or("backend=cpu".to_owned(), |device| format!("backend=cuda device={device}"));
     for format in &plan.formats {
-        library.set(&format!("{backend} format={format}"))?;
+        library.set(&format!("{backend} format={format} check_input=0"))?;
         let (x, y) = of_products.cleared()?;
         library.multiply_at(x, y)?;
         let mut row = ProductRow {

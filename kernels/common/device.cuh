@@ -11,6 +11,13 @@
 // read with writes.
 template <class T> __device__ inline T fixed(const T &v) { return __ldg(&v); }
 
+// Reads such a value that the kernel reads only once. The caches evict it before other values.
+#ifdef RRB_EMULATED
+template <class T> __device__ inline T streamed(const T &v) { return v; }
+#else
+template <class T> __device__ inline T streamed(const T &v) { return __ldcs(&v); }
+#endif
+
 // Accesses to values that a pass reads or writes only once. If ONCE is set, and the device has compute capability 8.0
 // or higher, the L2 cache evicts their lines before others. The compiler may reorder reads by `fixed_once` with writes,
 // like reads by `fixed`.

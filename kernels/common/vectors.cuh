@@ -289,7 +289,8 @@ template <class V> __device__ inline void store_cycle_output(const CycleTransfer
 // Defines the kernel NAME, whose only argument is a struct ARGS of the namespace SPACE. The kernel passes it to the
 // function that the last macro arguments name: several arguments, because the name may contain commas.
 #define CELL_KERNEL(SPACE, NAME, ARGS, ...)                                                                            \
-    extern "C" __global__ void __launch_bounds__(vectors::THREADS, vectors::RESIDENT) NAME(SPACE::ARGS a) {            \
+    extern "C" __global__ void __launch_bounds__(vectors::THREADS, vectors::RESIDENT) NAME(                            \
+        const __grid_constant__ SPACE::ARGS a) {                                                                       \
         SPACE::__VA_ARGS__(a);                                                                                         \
     }
 

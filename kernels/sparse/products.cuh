@@ -19,6 +19,27 @@ struct CsrArgs {
     Then then;
 };
 
+// Number of entries of a row whose loads a thread issues together.
+constexpr int BATCH = 8;
+constexpr unsigned NOTHING_THERE = 0xffffffffu;
+
+// Returns the sum of v_k x_(j_k) over k = 0, step, 2 step, ... below `end`: the first BATCH terms.
+template <class V, class Index>
+__device__ inline double batch(const V *val, const unsigned *col, const double *x, Index end, Index step) {
+    double v[BATCH];
+    unsigned j[BATCH];
+#pragma unroll
+    for (int u = 0; u < BATCH; ++u) {
+        const bool here = u * step < end;
+        v[u] = here ? double(streamed(val[u * step])) : 0.0;
+        j[u] = here ? streamed(col[u * step]) : NOTHING_THERE;
+    }
+    double s = 0.0;
+#pragma unroll
+    for (int u = 0; u < BATCH; ++u) s += v[u] * (j[u] != NOTHING_THERE ? x[j[u]] : 0.0);
+    return s;
+}
+
 // Computes rows in csr. `lanes` threads compute a row and add their partial sums pairwise.
 template <class V> __device__ inline void csr(const CsrArgs &a) {
     if (is_over(a.then.sum)) return;
@@ -35,8 +56,8 @@ template <class V> __device__ inline void csr(const CsrArgs &a) {
         const bool is_long = end - start > a.longest;
         double s = 0.0;
         if (!is_long) {
-#pragma unroll 4
-            for (int64_t e = start + lane; e < end; e += a.lanes) s += double(fixed(val[e])) * a.x[fixed(a.col[e])];
+            for (int64_t first = start + lane; first < end; first += BATCH * a.lanes)
+                s += batch(val + first, a.col + first, a.x, int(end - first), a.lanes);
         }
         for (int k = a.lanes / 2; k > 0; k /= 2) s += __shfl_xor_sync(0xffffffffu, s, k);
         if (here && !is_long && lane == 0)
@@ -57,73 +78,82 @@ struct SellArgs {
     Then then;
 };
 
-constexpr unsigned NOTHING_THERE = 0xffffffffu;
-
-// Computes rows in sell, one thread per row. A thread issues the loads of eight entries together.
-template <class V> __device__ inline void sell(const SellArgs &a) {
-    if (is_over(a.then.sum)) return;
+// Computes the rows at all positions in sell, one thread per row, where a slice consists of `slice` rows.
+template <class V, class Index> __device__ inline double sell_rows(const SellArgs &a, Index slice) {
     const V *val = static_cast<const V *>(a.val);
-    const unsigned slice = unsigned(a.slice);
     double sum = 0.0;
-    over_cells(a.lanes, [&](int64_t p) {
-        const unsigned row = a.rows ? fixed(a.rows[p]) : unsigned(p);
+    over_cells(a.lanes, [&](int64_t position) {
+        const unsigned p = unsigned(position), row = a.rows ? fixed(a.rows[p]) : p, number = p / unsigned(slice);
         if (row == NOTHING_THERE) return;
-        const unsigned number = unsigned(p) / slice;
-        const int64_t end = fixed(a.offset[number + 1]);
+        const int64_t end = fixed(a.offset[number + 1]), step = BATCH * int64_t(slice);
         double s = 0.0;
-        for (int64_t first = fixed(a.offset[number]) + (unsigned(p) - number * slice); first < end;
-             first += 8 * a.slice) {
-            double v[8];
-            unsigned j[8];
-#pragma unroll
-            for (int u = 0; u < 8; ++u) {
-                const int64_t e = first + u * a.slice;
-                v[u] = e < end ? double(fixed(val[e])) : 0.0;
-                j[u] = e < end ? fixed(a.col[e]) : NOTHING_THERE;
-            }
-#pragma unroll
-            for (int u = 0; u < 8; ++u) s += v[u] * (j[u] != NOTHING_THERE ? a.x[j[u]] : 0.0);
-        }
+        for (int64_t first = fixed(a.offset[number]) + (p - number * unsigned(slice)); first < end; first += step)
+            s += batch(val + first, a.col + first, a.x, Index(min(end - first, step)), slice);
         sum += finish_row(a.then, a.x, row, s);
     });
-    sum += long_rows(a.separate, a.col, val, a.x, a.then);
+    return sum;
+}
+
+// Computes rows in sell.
+template <class V> __device__ inline void sell(const SellArgs &a) {
+    if (is_over(a.then.sum)) return;
+    // With a slice of 32 rows, the compiler replaces divisions by shifts, and 32-bit indices suffice.
+    double sum = a.slice == 32 ? sell_rows<V>(a, 32) : sell_rows<V>(a, a.slice);
+    sum += long_rows(a.separate, a.col, static_cast<const V *>(a.val), a.x, a.then);
     finish_sum(a.then.sum, sum);
 }
 
+// Number of diagonals whose offsets the arguments contain. They are faster to read than device memory.
+constexpr int NEAR = 32;
+
 struct DiaArgs {
-    int64_t rows, inputs;  // lengths of the result and of x
+    int64_t rows, inputs;  // lengths of the result and of x, below 2^31
     int64_t length;        // values per diagonal
     int64_t count;         // number of diagonals
-    const int64_t *offset; // column minus row
+    const int *offset;     // column minus row
+    int near[32];          // the first NEAR offsets
     const void *val;       // a(i, i + offset[d]) = val[d length + i]
     int64_t transposed;
     const double *x;
     Then then;
 };
 
-// Computes rows in dia, or with `transposed` rows of the product with A^T, one thread per row. A thread issues the
-// loads of eight diagonals together.
+// Adds the terms of the diagonals `first` to first + BATCH - 1 to the sum of row i. `offset` returns the offset of a
+// diagonal. Column indices are computed modulo 2^32: the indices before the first column become larger than the last.
+template <class V, class F>
+__device__ inline double diagonals(const DiaArgs &a, const V *val, unsigned i, int first, F offset) {
+    const unsigned inputs = unsigned(a.inputs), length = unsigned(a.length);
+    double v[BATCH], x[BATCH];
+#pragma unroll
+    for (int u = 0; u < BATCH; ++u) {
+        const int d = first + u;
+        const bool exists = d < a.count;
+        const unsigned distance = exists ? unsigned(offset(d)) : 0u;
+        const unsigned j = a.transposed ? i - distance : i + distance, place = a.transposed ? j : i;
+        const bool here = exists && j < inputs && place < length;
+        v[u] = here ? double(streamed(val[d * a.length + place])) : 0.0;
+        x[u] = here ? a.x[j] : 0.0;
+    }
+    double s = 0.0;
+#pragma unroll
+    for (int u = 0; u < BATCH; ++u) s += v[u] * x[u];
+    return s;
+}
+
+// Computes rows in dia, or with `transposed` rows of the product with A^T, one thread per row.
 template <class V> __device__ inline void dia(const DiaArgs &a) {
     if (is_over(a.then.sum)) return;
     const V *val = static_cast<const V *>(a.val);
+    const int count = int(a.count), near = min(count, NEAR);
     double sum = 0.0;
-    over_cells(a.rows, [&](int64_t i) {
+    over_cells(a.rows, [&](int64_t row) {
+        const unsigned i = unsigned(row);
         double s = 0.0;
-        for (int64_t first = 0; first < a.count; first += 8) {
-            double v[8], x[8];
-#pragma unroll
-            for (int u = 0; u < 8; ++u) {
-                const int64_t d = first + u;
-                const int64_t offset = d < a.count ? fixed(a.offset[d]) : 0;
-                const int64_t j = a.transposed ? i - offset : i + offset, place = a.transposed ? j : i;
-                const bool here = d < a.count && j >= 0 && j < a.inputs && place < a.length;
-                v[u] = here ? double(fixed(val[d * a.length + place])) : 0.0;
-                x[u] = here ? a.x[j] : 0.0;
-            }
-#pragma unroll
-            for (int u = 0; u < 8; ++u) s += v[u] * x[u];
-        }
-        sum += finish_row(a.then, a.x, unsigned(i), s);
+        for (int first = 0; first < near; first += BATCH)
+            s += diagonals(a, val, i, first, [&](int d) { return a.near[d]; });
+        for (int first = NEAR; first < count; first += BATCH)
+            s += diagonals(a, val, i, first, [&](int d) { return fixed(a.offset[d]); });
+        sum += finish_row(a.then, a.x, i, s);
     });
     finish_sum(a.then.sum, sum);
 }

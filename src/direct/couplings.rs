@@ -6,8 +6,8 @@
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::number::power_of_two_below;
-use crate::base::workers::{Workers, cut_lanes};
-use crate::error::{Error, Result, extend, push, reserve, zeroed};
+use crate::base::workers::{Parts, Workers, cut_lanes};
+use crate::error::{Error, Result, push, reserve, zeroed};
 use crate::stencil::cells::SevenPoints;
 use std::ops::Range;
 
@@ -55,7 +55,10 @@ impl Couplings {
     /// Converts a symmetric matrix, multiplied by the power of two with which the largest magnitude of a diagonal entry
     /// is at least 1 and below 2. Also returns this factor.
     pub fn scaled<I: Index>(s: &Csr<I>, workers: &mut Workers) -> Result<(Self, f64)> {
-        let largest = (0..s.rows()).filter_map(|i| s.get(i, i)).fold(0.0, |most: f64, d| most.max(d.abs()));
+        let pieces = cut_lanes(&s.ptr, workers.threads(size_of_val(&*s.val)));
+        let largest_of =
+            |rows: Range<usize>| rows.filter_map(|i| s.get(i, i)).fold(0.0, |most: f64, d| most.max(d.abs()));
+        let largest = workers.map(pieces, largest_of)?.into_iter().fold(0.0, f64::max);
         let scale = power_of_two_below(largest).recip();
         Ok((Self::of(s, scale, workers)?, scale))
     }
@@ -199,17 +202,37 @@ impl Couplings {
         workers: &mut Workers,
         make: impl Fn(T) -> Result<Self> + Sync,
     ) -> Result<Self> {
-        let mut parts = workers.map(pieces, make)?.into_iter();
-        let mut all = parts.next().unwrap_or_else(|| Self::with_capacity(0, 0))?;
-        for part in parts {
-            let (part, end) = (part?, all.col.len());
-            extend(&mut all.ptr, part.ptr[1..].iter().map(|at| end + at), WHAT)?;
-            extend(&mut all.col, part.col.iter().copied(), WHAT)?;
-            extend(&mut all.a, part.a.iter().copied(), WHAT)?;
-            extend(&mut all.row_sum, part.row_sum.iter().copied(), WHAT)?;
-            extend(&mut all.diagonal, part.diagonal.iter().copied(), WHAT)?;
+        let mut parts = workers.map(pieces, make)?.into_iter().collect::<Result<Vec<_>>>()?;
+        match parts.len() {
+            0 => Self::with_capacity(0, 0),
+            1 => Ok(parts.swap_remove(0)),
+            _ => Self::joined(&parts, workers),
         }
-        Ok(all)
+    }
+
+    /// Returns the rows of all parts, in order.
+    fn joined(parts: &[Self], workers: &mut Workers) -> Result<Self> {
+        let rows = parts.iter().map(Self::rows).sum();
+        let entries = parts.iter().map(|part| part.col.len()).sum();
+        let (mut ptr, mut col) = (zeroed(rows + 1, WHAT)?, zeroed(entries, WHAT)?);
+        let (mut a, mut row_sum, mut diagonal) = (zeroed(entries, WHAT)?, zeroed(rows, WHAT)?, zeroed(rows, WHAT)?);
+        let (mut of_ptr, mut of_col, mut of_a) = (Parts(&mut ptr[1..]), Parts(&mut col), Parts(&mut a));
+        let (mut of_row_sum, mut of_diagonal) = (Parts(&mut row_sum), Parts(&mut diagonal));
+        let mut end = 0;
+        let pieces = parts.iter().map(|part| {
+            let (rows, entries, start) = (part.rows(), part.col.len(), end);
+            end += entries;
+            let of_rows = (of_ptr.next(rows), of_row_sum.next(rows), of_diagonal.next(rows));
+            (part, start, of_rows, of_col.next(entries), of_a.next(entries))
+        });
+        workers.each(pieces, |(part, start, (ptr, row_sum, diagonal), col, a)| {
+            ptr.iter_mut().zip(&part.ptr[1..]).for_each(|(to, at)| *to = start + at);
+            col.copy_from_slice(&part.col);
+            a.copy_from_slice(&part.a);
+            row_sum.copy_from_slice(&part.row_sum);
+            diagonal.copy_from_slice(&part.diagonal);
+        })?;
+        Ok(Self { ptr, col, a, row_sum, diagonal })
     }
 }
 

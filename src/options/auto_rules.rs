@@ -104,24 +104,26 @@ pub mod limits {
     /// keeps all entries of D and D^-1 finite.
     pub const PERMITTED_SCALING_CONDITION: f64 = 1e4;
 
-    /// `backend` of `sparse_`: smallest number of entries for which a device is used; `None` selects the CPU for every
-    /// matrix. The number must be measured: a device needs the time of the upload, and of launches per iteration.
-    pub const SPARSE_DEVICE_ENTRIES: Option<usize> = None;
+    /// `backend` of `sparse_`: smallest number of entries for which a device is used.
+    pub const SPARSE_DEVICE_ENTRIES: usize = 500_000;
     /// `preconditioner` of `sparse_`: smallest number of rows for which amg is used.
     ///
     /// Time of setup and solve with amg, relative to ic0: near this number of rows, 1.33 for a cube of 47^3 nodes
     /// and 0.33 for a plane of 320^2 nodes. For a cube of 100^3 nodes, it is 1.
     pub const AMG_ROWS: usize = 100_000;
+    /// `preconditioner` of `sparse_` on a device: smallest number of rows for which amg is used.
+    pub const AMG_ROWS_ON_DEVICE: usize = 1000;
     /// `format` of `sparse_`: largest number of diagonals for which dia is used.
     pub const MOST_DIAGONALS: usize = 64;
 }
 
 use limits::{
-    AMG_ROWS, AMLI_CONDITION, AMLI_GROWTH, AMLI_JUMP_CONDITION, AMLI_JUMP_NODES, AMLI_LEAST_CONDITION, BF16_CONTRAST,
-    BF16_CONTRAST_SINGULAR, DPCG_DEVICE_CELLS, MANY_UNRESOLVED, MOST_DEFLATED_COMPONENTS, MOST_DIAGONALS,
-    MOST_INVERTED_VECTORS, MOST_INVERTED_VECTORS_ON_DEVICE, MOST_SCALING_CONDITION, RRB_DEVICE_NODES,
-    SEMICOARSENING_RATIO, SMALL_COUPLING_RATIO, SMALL_GRID_NODES, STRONG_COUPLING_RATIO, SWITCH_ITERATIONS,
-    SWITCH_ITERATIONS_ON_DEVICE, THIN_CELLS, ZERO_ROW_SUM,
+    AMG_ROWS, AMG_ROWS_ON_DEVICE, AMLI_CONDITION, AMLI_GROWTH, AMLI_JUMP_CONDITION, AMLI_JUMP_NODES,
+    AMLI_LEAST_CONDITION, BF16_CONTRAST, BF16_CONTRAST_SINGULAR, DPCG_DEVICE_CELLS, MANY_UNRESOLVED,
+    MOST_DEFLATED_COMPONENTS, MOST_DIAGONALS, MOST_INVERTED_VECTORS, MOST_INVERTED_VECTORS_ON_DEVICE,
+    MOST_SCALING_CONDITION, RRB_DEVICE_NODES, SEMICOARSENING_RATIO, SMALL_COUPLING_RATIO, SMALL_GRID_NODES,
+    SPARSE_DEVICE_ENTRIES, STRONG_COUPLING_RATIO, SWITCH_ITERATIONS, SWITCH_ITERATIONS_ON_DEVICE, THIN_CELLS,
+    ZERO_ROW_SUM,
 };
 
 /// What `auto` selects for an option of a family.
@@ -420,7 +422,24 @@ fn smoother() -> [AutoRule; 4] {
 fn sparse() -> [AutoRule; 6] {
     let family = Family::Sparse;
     [
-        rule(opt::BACKEND, family, &[("cpu", "always")], &[]),
+        rule(
+            opt::BACKEND,
+            family,
+            &[
+                (
+                    "cuda",
+                    &format!(
+                        "a CUDA device is present, the matrix has at least {} entries, and a device has kernels for \
+                         the options",
+                        grouped(SPARSE_DEVICE_ENTRIES)
+                    ),
+                ),
+                ("cpu", OTHERWISE),
+            ],
+            &["A device has no kernels for `transpose=none`, for the formats `coo`, `csc`, `jds`, `tjds` and \
+               `skyline`, and for other orderings than `multicolour` in `gauss_seidel`, `sor`, `ssor`, `ic0` and \
+               `ilu0`."],
+        ),
         rule(
             opt::SOLVER,
             family,
@@ -437,23 +456,26 @@ fn sparse() -> [AutoRule; 6] {
             family,
             &[
                 ("none", "the solver is `jacobi`, `gauss_seidel` or `sor`"),
-                ("none", "the backend is `cuda`, and a diagonal entry is zero"),
-                ("jacobi", "the backend is `cuda`"),
                 ("none", "the solver is `cg`, `steepest_descent` or `minres`, and a diagonal entry is zero"),
                 (
                     "amg",
                     &format!(
                         "the solver is `cg` or `steepest_descent`, all diagonal entries are positive, more than half \
-                         of the off-diagonal entries are negative, and the matrix has at least {} rows",
-                        grouped(AMG_ROWS)
+                         of the off-diagonal entries are negative, and the matrix has at least {} rows (on a device: \
+                         {})",
+                        grouped(AMG_ROWS),
+                        grouped(AMG_ROWS_ON_DEVICE)
                     ),
                 ),
                 ("ic0", "the solver is `cg` or `steepest_descent`, and all diagonal entries are positive"),
                 ("jacobi", "the solver is `cg`, `steepest_descent` or `minres`"),
                 ("ilu0", OTHERWISE),
             ],
-            &["If the factorization of `ic0` or `ilu0` fails at a pivot, `jacobi` is used instead. If a diagonal \
-                 entry is zero or missing, `none` is used instead of `jacobi`."],
+            &[
+                "On a device, `ic0` and `ilu0` eliminate the rows by colours, as with `ordering=multicolour`.",
+                "If the factorization of `ic0` or `ilu0` fails at a pivot, `jacobi` is used instead. If a diagonal \
+                 entry is zero or missing, `none` is used instead of `jacobi`.",
+            ],
         ),
         rule(opt::PRECISION, family, &[("f32", "the preconditioner is amg"), ("f64", OTHERWISE)], &[]),
         rule(

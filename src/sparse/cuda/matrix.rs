@@ -45,9 +45,10 @@ fn longest(rows: Rows) -> usize {
     (8 * rows.val.len() / (rows.ptr.len() - 1).max(1)).max(64)
 }
 
-/// Returns the number of threads per row in csr: a power of two of about half of the mean number of entries.
+/// Returns the number of threads per row in csr: a power of two of about an eighth of the mean number of entries,
+/// because a thread issues the loads of eight entries together.
 fn lanes(entries: usize, rows: usize) -> i32 {
-    (entries / rows.max(1) / 2).max(1).next_power_of_two().min(32) as i32
+    (entries / rows.max(1) / 8).max(1).next_power_of_two().min(32) as i32
 }
 
 impl Matrix {
@@ -67,15 +68,9 @@ impl Matrix {
                 ..SellArgs::default()
             }),
             View::Sell { .. } => Kernel::Sell(sell(&mut memory, stream, view, rows, single)?),
-            View::Dia { length, offset, val } => Kernel::Dia(DiaArgs {
-                rows: rows as i64,
-                inputs: cols as i64,
-                length: length as i64,
-                count: offset.len() as i64,
-                offset: memory.copy_of(stream, offset)?,
-                val: upload_values(&mut memory, stream, val, single)?,
-                ..DiaArgs::default()
-            }),
+            View::Dia { length, offset, val } => {
+                Kernel::Dia(dia(&mut memory, stream, (length, offset, val), [rows, cols], single)?)
+            }
             View::Bsr { block, rows: Rows { ptr, col, val } } => Kernel::Bsr(BsrArgs {
                 rows: rows as i64,
                 cols: cols as i64,
@@ -255,6 +250,29 @@ fn csr(memory: &mut Allocations, stream: &Stream, matrix: Rows, single: bool) ->
         lanes: lanes(matrix.val.len(), rows),
         ..CsrArgs::default()
     })
+}
+
+/// Copies a matrix in dia: the number of values per diagonal, the offsets and the values. Offsets are below 2^31,
+/// because the numbers of rows and columns are.
+fn dia(
+    memory: &mut Allocations,
+    stream: &Stream,
+    (length, offset, val): (usize, &[i64], &[f64]),
+    [rows, inputs]: [usize; 2],
+    single: bool,
+) -> Result<DiaArgs> {
+    let offset = collected(offset.iter().map(|&distance| distance as i32), MATRIX)?;
+    let mut args = DiaArgs {
+        rows: rows as i64,
+        inputs: inputs as i64,
+        length: length as i64,
+        count: offset.len() as i64,
+        offset: memory.copy_of(stream, &offset)?,
+        val: upload_values(memory, stream, val, single)?,
+        ..DiaArgs::default()
+    };
+    args.near.iter_mut().zip(&offset).for_each(|(near, offset)| *near = *offset);
+    Ok(args)
 }
 
 /// Lists the long rows among these positions; `row` returns the row at a position.

@@ -20,7 +20,7 @@ use crate::options::limits::SPARSE_DEVICE_ENTRIES;
 use crate::options::{self, Backend, Choice, Dominance, Format, Options, ResultEntry, Triangle, Vector, info, opt};
 use crate::report::{Observer, Outcome};
 use crate::sparse::backend::SparseBackend;
-use crate::sparse::solver::{Product, Sparse, is_relaxation, wanted};
+use crate::sparse::solver::{Product, Sparse, has_kernels, is_relaxation, wanted};
 use crate::sparse::{
     Arrays, Entries, IndexArray, InputArrays, Kind, Matrix, MatrixSizes, Order, Size, check_values, import,
 };
@@ -281,7 +281,7 @@ impl Handle<sparse_handle> {
     /// Returns the resources that the options select. Looks for devices only if `backend=auto` may select one.
     fn machine_of_options(&mut self) -> Machine {
         let (threads, entries) = (self.threads(), self.own.matrix.facts().nonzeros);
-        let worth_a_device = SPARSE_DEVICE_ENTRIES.is_some_and(|least| entries >= least);
+        let worth_a_device = entries >= SPARSE_DEVICE_ENTRIES && has_kernels(&self.base.options);
         let devices = if worth_a_device { device_count() } else { 0 };
         Machine::new(&self.base.options, threads, devices, worth_a_device)
     }

@@ -7,7 +7,7 @@ mod methods;
 mod plan;
 mod product;
 
-pub use plan::is_relaxation;
+pub use plan::{has_kernels, is_relaxation};
 pub use product::{Product, wanted};
 
 use crate::base::engine::Engine;

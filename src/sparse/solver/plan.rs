@@ -1,8 +1,8 @@
 //! Selection of the method and the preconditioner for a matrix. An error states why a requested choice cannot be used.
 
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
-use crate::options::limits::AMG_ROWS;
-use crate::options::{Choice, Options, Ordering, Precision, Preconditioner, Solver, Triangle, opt};
+use crate::options::limits::{AMG_ROWS, AMG_ROWS_ON_DEVICE};
+use crate::options::{Choice, Format, Options, Ordering, Precision, Preconditioner, Solver, Transpose, Triangle, opt};
 use crate::sparse::backend::{Preconditioning, SweepParameters};
 use crate::sparse::{Asymmetry, Inspection};
 
@@ -51,8 +51,7 @@ pub fn plan(options: &Options, seen: &Inspection, on_device: bool) -> Result<Pla
         check_kernels(solver, asked_m, options)?;
     }
     let preconditioner = match asked_m {
-        Preconditioner::Auto if on_device => choose_preconditioner_on_device(solver, seen),
-        Preconditioner::Auto => choose_preconditioner(solver, seen),
+        Preconditioner::Auto => choose_preconditioner(solver, seen, on_device),
         asked => asked,
     };
     check_preconditioner(preconditioner, solver, seen)?;
@@ -174,12 +173,13 @@ fn check_pair(solver: Solver, preconditioner: Preconditioner) -> Result<()> {
 }
 
 /// Returns the preconditioner that `auto` selects.
-fn choose_preconditioner(solver: Solver, seen: &Inspection) -> Preconditioner {
+fn choose_preconditioner(solver: Solver, seen: &Inspection, on_device: bool) -> Preconditioner {
+    let least_rows = if on_device { AMG_ROWS_ON_DEVICE } else { AMG_ROWS };
     match solver {
         Solver::Jacobi | Solver::GaussSeidel | Solver::Sor => Preconditioner::None,
         Solver::Minres if seen.first_zero_diagonal.is_some() => Preconditioner::None,
         Solver::Cg | Solver::SteepestDescent if seen.first_not_positive.is_none() => {
-            if seen.rows >= AMG_ROWS && seen.is_mostly_negative() { Preconditioner::Amg } else { Preconditioner::Ic0 }
+            if seen.rows >= least_rows && seen.is_mostly_negative() { Preconditioner::Amg } else { Preconditioner::Ic0 }
         }
         Solver::Cg | Solver::SteepestDescent if seen.first_zero_diagonal.is_some() => Preconditioner::None,
         Solver::Cg | Solver::SteepestDescent | Solver::Minres => Preconditioner::Jacobi,
@@ -187,13 +187,12 @@ fn choose_preconditioner(solver: Solver, seen: &Inspection) -> Preconditioner {
     }
 }
 
-/// Returns the preconditioner that `auto` selects on a device.
-fn choose_preconditioner_on_device(solver: Solver, seen: &Inspection) -> Preconditioner {
-    if is_relaxation(solver) || seen.first_zero_diagonal.is_some() {
-        Preconditioner::None
-    } else {
-        Preconditioner::Jacobi
-    }
+/// Returns whether a device has kernels for the requested format, transpose, solver and preconditioner.
+pub fn has_kernels(options: &Options) -> bool {
+    use Format::{Auto, Bsr, Csr, Dia, Diagonal, Ell, Sell};
+    matches!(options.choice(opt::FORMAT), Auto | Csr | Sell | Dia | Bsr | Ell | Diagonal)
+        && options.choice::<Transpose>(opt::TRANSPOSE) != Transpose::None
+        && check_kernels(options.choice(opt::SOLVER), options.choice(opt::PRECONDITIONER), options).is_ok()
 }
 
 /// Fails if a device has no kernels for the order of the rows in sweeps or in triangular solves.
