@@ -104,9 +104,7 @@ impl Row {
         let right = match (self.converged, &done) {
             // If the summation order decides about convergence, the status must agree with the true b - A x. The four
             // orders of the table are not that of a device, and some of their counts differ by a factor of 3.
-            (1, Ok(_)) if decided_by_rounding => {
-                iterations <= 2 * self.range.1 && self.is_true(solver, b, &x, &done)
-            }
+            (1, Ok(_)) if decided_by_rounding => iterations <= 2 * self.range.1 && self.is_true(solver, b, &x, &done),
             (1, Ok(status::OK)) => self.preconditioner == "chebyshev" || in_range(residual),
             (0, Ok(status::NOT_CONVERGED)) => reason == MAX_ITER,
             (-1, Ok(status::NOT_CONVERGED)) => reason == DIVERGED && in_range(f64::NAN),
