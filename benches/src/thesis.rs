@@ -159,6 +159,9 @@ const METHODS: [(&str, &str); 15] = [
 ];
 const DEFAULTS: &str = "defaults";
 
+/// The method of figure 8.7. It has four times the limit of the others, so that the largest circuit is in the figure.
+const SPEED_UP: &str = "bicg";
+
 /// Options before those of a method and of a place. Formats that need more than 4 GB are refused.
 const COMMON: &str = "solver=auto preconditioner=none ordering=natural format=auto rel_tol=1e-6 max_iter=100000 \
                       format_memory=4000000000";
@@ -336,8 +339,8 @@ impl Thesis {
         for place in &self.places[1..] {
             let points = |of: &dyn Fn(&SolveRow) -> Option<f64>| -> Vec<(f64, f64)> {
                 let at = |(k, system): (usize, &SystemRow)| {
-                    let one = self.solve(&system.name, &self.places[0], "bicg")?.solve.median();
-                    Some((k as f64, one / of(self.solve(&system.name, place, "bicg")?)?))
+                    let one = self.solve(&system.name, &self.places[0], SPEED_UP)?.solve.median();
+                    Some((k as f64, one / of(self.solve(&system.name, place, SPEED_UP)?)?))
                 };
                 self.systems.iter().enumerate().filter_map(at).collect()
             };
@@ -426,14 +429,15 @@ fn solves(
         library.set(&format!("{COMMON} {} {options}", place.options))?;
         row.factorize = library.factorize()?;
         let mut x = vec![0.0; b.len()];
-        let limit = Limit(Instant::now() + Duration::from_secs_f64(plan.seconds));
+        let most = if method == SPEED_UP { 4.0 * plan.seconds } else { plan.seconds };
+        let limit = Limit(Instant::now() + Duration::from_secs_f64(most));
         library.limit(Some(&limit))?;
         let first = library.solve(b.as_ptr(), x.as_mut_ptr());
         library.limit(None)?;
         let (status, seconds) = first?;
         row.end = match (status, library.int(info::STOP_REASON)) {
             (0, _) => "converged".to_owned(),
-            (_, reason) if reason == StopReason::Monitor as i64 => format!("stopped after {} s", plan.seconds),
+            (_, reason) if reason == StopReason::Monitor as i64 => format!("stopped after {most} s"),
             (_, reason) => named(StopReason::NAMES, reason),
         };
         row.iterations = library.int(info::ITERATIONS) as usize;

@@ -248,7 +248,7 @@ fn the_thesis_has_every_method_and_format() {
     let sizes = result["sizes"].as_array().unwrap();
     assert!(sizes.len() == 1 && sizes[0]["entries"].as_u64().unwrap().abs_diff(1000) < 20, "{sizes:?}");
     assert_eq!(sizes[0]["totals"].as_array().unwrap().len(), places);
-    assert_eq!(printed.matches("Break-even size: ").count(), places * (places - 1) / 2, "{printed}");
+    assert_eq!(printed.matches("Break-even size, ").count(), places * (places - 1) / 2, "{printed}");
 }
 
 /// Rows of another program follow those of the library.
