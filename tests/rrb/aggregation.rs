@@ -283,14 +283,15 @@ fn one_handle(on: &Backend) {
     }
     assert!(on.on_device() || bytes == [bytes[0]; 3], "{bytes:?}");
     // The couplings are the same with and without row sums, so that the means of closed basins are needed alternately.
-    let closed = neumann_var(60, 50);
+    let (nx, ny) = on.size((60, 50), (48, 44));
+    let closed = neumann_var(nx, ny);
     let mut open = closed.clone();
     open.center.iter_mut().for_each(|center| *center *= 1.001);
     let mut halves = closed.clone();
-    (0..50).for_each(|j| halves.east[j * 60 + 30] = 0.0);
+    (0..ny).for_each(|j| halves.east[j * nx + 30] = 0.0);
     halves.set_row_sums(|_| 0.0);
     let options = format!("{} cycle=aggregation", on.options);
-    let [solver, twin] = [0, 1].map(|_: u8| Solver::new(60, 50, &options));
+    let [solver, twin] = [0, 1].map(|_: u8| Solver::new(nx, ny, &options));
     for a in [&open, &closed, &open, &halves, &closed, &halves, &open] {
         let b = a.multiply(&random_rhs(a.len(), 5));
         solver.factorize(a).unwrap();
@@ -347,7 +348,7 @@ fn scaled(a: &Stencil, factor: &dyn Fn(usize) -> f64) -> Stencil {
 /// 0.5 to 1.5. After a coast has moved by a cell, aggregates are rebuilt. Iteration counts stay close to those of new
 /// aggregates.
 fn aggregates_are_kept(on: &Backend) {
-    let some = ["poisson", "stretched", "layers3", "lakes"];
+    let some = on.size(&["poisson", "stretched", "layers3", "lakes"][..], &["layers3", "lakes"]);
     let is_chosen = |system: &System| !on.on_device() || some.contains(&&*system.name);
     for System { name, a, b, .. } in systems(on.size("100x77", "64x64")).into_iter().filter(is_chosen) {
         let solver = aggregated(on, &a, "threads=2");
