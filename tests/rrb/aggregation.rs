@@ -136,15 +136,8 @@ fn check_hard(on: &Backend, seed: u32, system: &System, options: &str, threads: 
 
 /// Every system converges to 1e-6 within the iterations of the other program and a few more, on the CPU in at most 25.
 /// Results are bitwise identical for any number of threads and when repeated.
-///
-/// On an emulated device, some systems are solved on one grid only. The unit test `golden_aggregates` compares all
-/// aggregates.
 fn hard_systems(on: &Backend) {
-    let is_chosen = |system: &System| {
-        let some = ["stretched", "layers3", "land30", "lakes"].contains(&&*system.name);
-        on.size(true, system.a.nx == 64 || some)
-    };
-    for system in ["64x64", "100x77"].into_iter().flat_map(systems).filter(is_chosen) {
+    for system in ["64x64", "100x77"].into_iter().flat_map(systems) {
         match on.on_device() {
             true => check_hard(on, 7, &system, "", if system.name == "lakes" { &[1] } else { &[] }),
             false => ["auto", "f64"]
@@ -191,8 +184,8 @@ fn lines_and_nine_points(on: &Backend) {
     let positive = rot(63, 64, 0.05, 30.0);
     assert!(positive.couplings().iter().any(|&(_, _, value)| value > 0.0));
     let mut cases = vec![
-        ("a line", random_m_matrix(1, on.size(5000, 2500), false, 3), 20),
-        ("a strip", random_m_matrix(on.size(3000, 900), 3, true, 3), 20),
+        ("a line", random_m_matrix(1, 5000, false, 3), 20),
+        ("a strip", random_m_matrix(3000, 3, true, 3), 20),
         ("nine points", random_m_matrix(65, 64, true, 3), 20),
         ("positive couplings", positive, if on.on_device() { 90 } else { 60 }),
         ("anisotropy", aniso(64, 1000.0), 20),
@@ -212,14 +205,12 @@ fn lines_and_nine_points(on: &Backend) {
 
 /// Singular systems with one basin and with several basins.
 fn closed_basins(on: &Backend) {
-    // The odd rows of an emulated device are also more than the 1024 that are inverted.
-    let (nx, ny) = on.size((81, 70), (57, 44));
-    let mut basins = neumann_var(nx, ny);
+    let mut basins = neumann_var(81, 70);
     let sums = row_sums(&basins);
-    (0..ny).for_each(|j| basins.east[j * nx + 40] = 0.0);
-    (0..nx).for_each(|i| basins.north[30 * nx + i] = 0.0);
+    (0..70).for_each(|j| basins.east[j * 81 + 40] = 0.0);
+    (0..81).for_each(|i| basins.north[30 * 81 + i] = 0.0);
     basins.set_row_sums(|p| sums[p]);
-    for (name, a, singular) in [("one", neumann_var(nx + 9, ny + 11), 1), ("four", basins, 4)] {
+    for (name, a, singular) in [("one", neumann_var(90, 81), 1), ("four", basins, 4)] {
         // b is in the range of A.
         let b = a.multiply(&random_rhs(a.len(), 5));
         for precision in ["f32", "f64"] {
@@ -263,13 +254,12 @@ fn a_fixed_matrix_to_apply(on: &Backend) {
 /// One handle with a sequence of matrices and cycles gives the results of new handles, in the same memory. Indefinite
 /// matrices are reported as on the CPU.
 fn one_handle(on: &Backend) {
-    let (nx, ny) = on.size((90, 70), (62, 45));
-    let (a, other) = (random_m_matrix(nx, ny, false, 1), random_m_matrix(nx, ny, true, 2));
+    let (a, other) = (random_m_matrix(90, 70, false, 1), random_m_matrix(90, 70, true, 2));
     let b = random_rhs(a.len(), 3);
     let fresh = |a: &Stencil| bits(&aggregated(on, a, "").solve_from_zero(&b).0);
     let solver = aggregated(on, &a, "");
     let mut bytes = Vec::new();
-    for _ in 0..on.size(3, 2) {
+    for _ in 0..3 {
         assert_eq!(bits(&solver.solve_from_zero(&b).0), fresh(&a));
         solver.factorize(&other).unwrap();
         assert_eq!(bits(&solver.solve_from_zero(&b).0), fresh(&other));
@@ -283,15 +273,14 @@ fn one_handle(on: &Backend) {
     }
     assert!(on.on_device() || bytes == [bytes[0]; 3], "{bytes:?}");
     // The couplings are the same with and without row sums, so that the means of closed basins are needed alternately.
-    let (nx, ny) = on.size((60, 50), (48, 44));
-    let closed = neumann_var(nx, ny);
+    let closed = neumann_var(60, 50);
     let mut open = closed.clone();
     open.center.iter_mut().for_each(|center| *center *= 1.001);
     let mut halves = closed.clone();
-    (0..ny).for_each(|j| halves.east[j * nx + 30] = 0.0);
+    (0..50).for_each(|j| halves.east[j * 60 + 30] = 0.0);
     halves.set_row_sums(|_| 0.0);
     let options = format!("{} cycle=aggregation", on.options);
-    let [solver, twin] = [0, 1].map(|_: u8| Solver::new(nx, ny, &options));
+    let [solver, twin] = [0, 1].map(|_: u8| Solver::new(60, 50, &options));
     for a in [&open, &closed, &open, &halves, &closed, &halves, &open] {
         let b = a.multiply(&random_rhs(a.len(), 5));
         solver.factorize(a).unwrap();
@@ -348,9 +337,9 @@ fn scaled(a: &Stencil, factor: &dyn Fn(usize) -> f64) -> Stencil {
 /// 0.5 to 1.5. After a coast has moved by a cell, aggregates are rebuilt. Iteration counts stay close to those of new
 /// aggregates.
 fn aggregates_are_kept(on: &Backend) {
-    let some = on.size(&["poisson", "stretched", "layers3", "lakes"][..], &["layers3", "lakes"]);
+    let some = ["poisson", "stretched", "layers3", "lakes"];
     let is_chosen = |system: &System| !on.on_device() || some.contains(&&*system.name);
-    for System { name, a, b, .. } in systems(on.size("100x77", "64x64")).into_iter().filter(is_chosen) {
+    for System { name, a, b, .. } in systems("100x77").into_iter().filter(is_chosen) {
         let solver = aggregated(on, &a, "threads=2");
         assert_eq!(solver.int(key::INFO_AGGREGATES_KEPT), 0);
         let random = random_rhs(2 * a.len(), 3);
