@@ -80,14 +80,18 @@ fn start(nvcc: &Path, unit: &str, architectures: &[u32], out: &Path) -> Child {
     // Reduces the size of the fatbin by a factor of 7. Drivers of CUDA 12.4 and newer read this compression, and the
     // library requires a newer driver anyway.
     command.arg("--compress-mode=size");
-    // RRBSOLVER_CUDA_ARCHITECTURES=90 saves time during work on the kernels. Only then does the code contain line
-    // numbers for profilers, because they would double the size of the library.
+    // RRBSOLVER_CUDA_ARCHITECTURES=90 saves time during work on the kernels. Only with one architecture does the code
+    // contain line numbers for profilers, because they would double the size of the library.
     let wanted = std::env::var("RRBSOLVER_CUDA_ARCHITECTURES").unwrap_or_default();
     let wanted: Vec<u32> = wanted.split(',').filter_map(|a| a.trim().parse().ok()).collect();
-    if !wanted.is_empty() {
+    if wanted.len() == 1 {
         command.arg("-lineinfo");
     }
-    let architectures = if wanted.is_empty() { architectures } else { &wanted };
+    // Architectures in `ARCHITECTURES` for which this unit is not needed are left out.
+    let is_needed = |a: &u32| architectures.contains(a) || !ARCHITECTURES.contains(a);
+    let own: Vec<u32> = wanted.iter().copied().filter(is_needed).collect();
+    let architectures =
+        [&*own, &*wanted, architectures].into_iter().find(|list| !list.is_empty()).unwrap_or(architectures);
     for (k, a) in architectures.iter().enumerate() {
         let code = if k + 1 == architectures.len() { format!("[sm_{a},compute_{a}]") } else { format!("sm_{a}") };
         command.arg("-gencode").arg(format!("arch=compute_{a},code={code}"));

@@ -43,6 +43,11 @@ impl Backend {
     pub fn on_device(&self) -> bool {
         self.options.contains("cuda")
     }
+
+    /// Returns `full`, or `small` if the backend is an emulated device.
+    pub fn size<T>(&self, full: T, small: T) -> T {
+        if self.on_device() && emulated() { small } else { full }
+    }
 }
 
 /// A check with its name.

@@ -5,39 +5,39 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sys/mman.h>
 
 struct dim3 {
     unsigned x, y, z;
 };
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-// Saves the callee-saved registers, and continues where `load` was saved.
-extern "C" void emulator_switch(void **save, void *load);
-asm(R"(
-.text
-.globl emulator_switch
-.hidden emulator_switch
-.type emulator_switch, @function
-emulator_switch:
-    pushq %rbp
-    pushq %rbx
-    pushq %r12
-    pushq %r13
-    pushq %r14
-    pushq %r15
-    movq %rsp, (%rdi)
-    movq %rsi, %rsp
-    popq %r15
-    popq %r14
-    popq %r13
-    popq %r12
-    popq %rbx
-    popq %rbp
-    ret
-.size emulator_switch, .-emulator_switch
-)");
-
 namespace emulator {
+// Saves where a coroutine continues, and continues where `load` was saved. The compiler saves all registers that it uses
+// except rbx and rbp. A call would cost more: the processor predicts that a function returns to its caller, which is
+// wrong after a switch. The red zone below the stack pointer is kept.
+inline void switch_to(void **save, void *load) {
+    asm volatile(R"(
+        leaq -128(%%rsp), %%rsp
+        pushq %%rbp
+        pushq %%rbx
+        leaq 1f(%%rip), %%rax
+        pushq %%rax
+        movq %%rsp, (%%rdi)
+        movq %%rsi, %%rsp
+        popq %%rax
+        jmp *%%rax
+    1:  popq %%rbx
+        popq %%rbp
+        leaq 128(%%rsp), %%rsp
+    )"
+                 : "+D"(save), "+S"(load)
+                 :
+                 : "rax", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "xmm0", "xmm1", "xmm2",
+                   "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
+                   "xmm15", "cc", "memory");
+}
+
 constexpr int MOST = 1024, WARP = 32;
 // The size is not a multiple of 4 KB, because stack tops at such distances would map to the same few cache lines.
 constexpr size_t STACK = 64 * 1024 + 9 * 64;
@@ -87,13 +87,41 @@ void begin() {
     if (++next.x == blockDim.x) next = {0, next.y + 1, 0};
 }
 
-void wait_at(Barrier &barrier) {
+void take_threads();
+
+// Creates a stack with the address where `switch_to` continues, and a return address of `take_threads`.
+void *fresh_stack(int t) {
+    void **top = reinterpret_cast<void **>(stacks + STACK * (t + 1)) - 2;
+    *--top = nullptr;  // keeps the stack aligned as after a call
+    *--top = reinterpret_cast<void *>(take_threads);
+    return top;
+}
+
+// Selects the next thread after `current` of the same warp that can run. Returns its stack, or that of the scheduler if
+// there is none.
+void *next_of_warp() {
+    for (int t = current + 1; t < end_of_warp; ++t) {
+        if (t == begun) {
+            begin();
+            return fresh_stack(t);
+        }
+        if (threads[t].may_run()) {
+            current = t;
+            threadIdx = threads[t].index;
+            return threads[t].sp;
+        }
+    }
+    return scheduler;
+}
+
+// Not inline: the switches at one place are predicted well.
+__attribute__((noinline)) void wait_at(Barrier &barrier) {
     Thread &me = threads[current];
     me.barrier = &barrier;
     me.passed = barrier.passed;
     ++barrier.waiting;
     barrier.release();
-    if (!me.may_run()) emulator_switch(&me.sp, scheduler);
+    if (!me.may_run()) switch_to(&me.sp, next_of_warp());
 }
 
 void end_of_thread() {
@@ -114,47 +142,35 @@ void take_threads() {
         begin();
     }
     void *nowhere;
-    emulator_switch(&nowhere, scheduler);
+    switch_to(&nowhere, next_of_warp());
 }
 
-// Creates a stack with the registers that `emulator_switch` loads, its return address, and the return address of
-// `take_threads`.
-void *fresh_stack(int t) {
-    void **top = reinterpret_cast<void **>(stacks + STACK * (t + 1)) - 2;
-    *--top = nullptr;  // keeps the stack aligned as after a call
-    *--top = reinterpret_cast<void *>(take_threads);
-    for (int k = 0; k < 6; ++k) *--top = nullptr;
-    return top;
-}
-
-// Lets each thread of a warp that can continue run to its next barrier. Returns whether a thread ran. This is done only
-// once per call, because a warp that polls for another warp would never end.
+// Lets each thread of a warp that can continue run to its next barrier: a thread that waits switches to the next one.
+// Returns whether a thread ran. This is done only once per call, because a warp that polls for another warp would never
+// end.
 bool run_warp(int first, int end) {
     const unsigned passed = block.passed + warps[first / WARP].passed;
     if (begun > first && passed == seen[first / WARP]) return false;
     seen[first / WARP] = passed;
+    current = first - 1;
     end_of_warp = end;
-    bool any = false;
-    for (int t = first; t < end; ++t) {
-        void *sp;
-        if (t == begun) {
-            begin();
-            sp = fresh_stack(t);
-        } else {
-            if (!threads[t].may_run()) continue;
-            current = t;
-            threadIdx = threads[t].index;
-            sp = threads[t].sp;
-        }
-        any = true;
-        emulator_switch(&scheduler, sp);
-    }
-    return any;
+    scheduler = nullptr;
+    void *sp = next_of_warp();
+    if (sp) switch_to(&scheduler, sp);
+    return sp != nullptr;
+}
+
+// The stacks are on large pages: a block touches one page of each stack, more than the processor can translate quickly.
+char *allocate_stacks() {
+    constexpr size_t PAGE = size_t(2) << 20, BYTES = (STACK * MOST + PAGE - 1) / PAGE * PAGE;
+    void *bytes = std::aligned_alloc(PAGE, BYTES);
+    madvise(bytes, BYTES, MADV_HUGEPAGE);
+    return static_cast<char *>(bytes);
 }
 
 void run_block() {
     const int count = blockDim.x * blockDim.y;
-    if (!stacks) stacks = static_cast<char *>(std::aligned_alloc(64, STACK * MOST));
+    if (!stacks) stacks = allocate_stacks();
     block = {count, 0, 0};
     for (int first = 0; first < count; first += WARP) warps[first / WARP] = {std::min(WARP, count - first), 0, 0};
     begun = 0;
