@@ -2,12 +2,12 @@
 // docs/theory/sparse.md defines the formats. Column indices have 32 bits, offsets into the arrays 64 bits.
 //
 // A product reads, in addition to the vectors, for each stored value its 8 bytes (f32: 4) and the 4 bytes of its column
-// index, which dia does not have.
+// index, which dia does not have. X is the type of the vectors and of the row sums. V is the type of the values.
 #include "rows.cuh"
 
 namespace sparse {
 
-struct CsrArgs {
+template <class X> struct CsrArgs {
     int64_t first, end;    // positions of the rows to compute
     const int64_t *ptr;    // start of the row at each position, and the end of the last row
     const unsigned *col, *rows; // rows: row at each position; null: the position
@@ -15,12 +15,12 @@ struct CsrArgs {
     int64_t longest; // rows with more entries belong to the long rows
     LongRows separate;
     int lanes, unused; // threads per row: a power of two, at most 32
-    const double *x;
-    Then then;
+    const X *x;
+    Then<X> then;
 };
 
 // Computes rows in csr. `lanes` threads compute a row and add their partial sums pairwise.
-template <class V> __device__ inline void csr(const CsrArgs &a) {
+template <class V, class X> __device__ inline void csr(const CsrArgs<X> &a) {
     if (is_over(a.then.sum)) return;
     const V *val = static_cast<const V *>(a.val);
     const int per_warp = 32 / a.lanes, lane = threadIdx.x % a.lanes, own = threadIdx.x % 32 / a.lanes;
@@ -33,10 +33,10 @@ template <class V> __device__ inline void csr(const CsrArgs &a) {
         const bool here = place < a.end;
         const int64_t start = here ? fixed(a.ptr[place]) : 0, end = here ? fixed(a.ptr[place + 1]) : 0;
         const bool is_long = end - start > a.longest;
-        double s = 0.0;
+        X s = 0;
         if (!is_long) {
 #pragma unroll 4
-            for (int64_t e = start + lane; e < end; e += a.lanes) s += double(fixed(val[e])) * a.x[fixed(a.col[e])];
+            for (int64_t e = start + lane; e < end; e += a.lanes) s += X(fixed(val[e])) * a.x[fixed(a.col[e])];
         }
         for (int k = a.lanes / 2; k > 0; k /= 2) s += __shfl_xor_sync(0xffffffffu, s, k);
         if (here && !is_long && lane == 0)
@@ -46,21 +46,21 @@ template <class V> __device__ inline void csr(const CsrArgs &a) {
     finish_sum(a.then.sum, sum);
 }
 
-struct SellArgs {
+template <class X> struct SellArgs {
     int64_t lanes; // number of positions: slices times rows per slice
     const int64_t *offset; // start of each slice, and the end of the last slice
     const unsigned *col, *rows; // rows: row at each position, or NOTHING_THERE; null: the position
     const void *val;
     LongRows separate;
     int64_t slice; // rows per slice
-    const double *x;
-    Then then;
+    const X *x;
+    Then<X> then;
 };
 
 constexpr unsigned NOTHING_THERE = 0xffffffffu;
 
 // Computes rows in sell, one thread per row. A thread issues the loads of eight entries together.
-template <class V> __device__ inline void sell(const SellArgs &a) {
+template <class V, class X> __device__ inline void sell(const SellArgs<X> &a) {
     if (is_over(a.then.sum)) return;
     const V *val = static_cast<const V *>(a.val);
     const unsigned slice = unsigned(a.slice);
@@ -70,19 +70,19 @@ template <class V> __device__ inline void sell(const SellArgs &a) {
         if (row == NOTHING_THERE) return;
         const unsigned number = unsigned(p) / slice;
         const int64_t end = fixed(a.offset[number + 1]);
-        double s = 0.0;
+        X s = 0;
         for (int64_t first = fixed(a.offset[number]) + (unsigned(p) - number * slice); first < end;
              first += 8 * a.slice) {
-            double v[8];
+            X v[8];
             unsigned j[8];
 #pragma unroll
             for (int u = 0; u < 8; ++u) {
                 const int64_t e = first + u * a.slice;
-                v[u] = e < end ? double(fixed(val[e])) : 0.0;
+                v[u] = e < end ? X(fixed(val[e])) : X(0);
                 j[u] = e < end ? fixed(a.col[e]) : NOTHING_THERE;
             }
 #pragma unroll
-            for (int u = 0; u < 8; ++u) s += v[u] * (j[u] != NOTHING_THERE ? a.x[j[u]] : 0.0);
+            for (int u = 0; u < 8; ++u) s += v[u] * (j[u] != NOTHING_THERE ? a.x[j[u]] : X(0));
         }
         sum += finish_row(a.then, a.x, row, s);
     });
@@ -90,35 +90,35 @@ template <class V> __device__ inline void sell(const SellArgs &a) {
     finish_sum(a.then.sum, sum);
 }
 
-struct DiaArgs {
+template <class X> struct DiaArgs {
     int64_t rows, inputs;  // lengths of the result and of x
     int64_t length;        // values per diagonal
     int64_t count;         // number of diagonals
     const int64_t *offset; // column minus row
     const void *val;       // a(i, i + offset[d]) = val[d length + i]
     int64_t transposed;
-    const double *x;
-    Then then;
+    const X *x;
+    Then<X> then;
 };
 
 // Computes rows in dia, or with `transposed` rows of the product with A^T, one thread per row. A thread issues the
 // loads of eight diagonals together.
-template <class V> __device__ inline void dia(const DiaArgs &a) {
+template <class V, class X> __device__ inline void dia(const DiaArgs<X> &a) {
     if (is_over(a.then.sum)) return;
     const V *val = static_cast<const V *>(a.val);
     double sum = 0.0;
     over_cells(a.rows, [&](int64_t i) {
-        double s = 0.0;
+        X s = 0;
         for (int64_t first = 0; first < a.count; first += 8) {
-            double v[8], x[8];
+            X v[8], x[8];
 #pragma unroll
             for (int u = 0; u < 8; ++u) {
                 const int64_t d = first + u;
                 const int64_t offset = d < a.count ? fixed(a.offset[d]) : 0;
                 const int64_t j = a.transposed ? i - offset : i + offset, place = a.transposed ? j : i;
                 const bool here = d < a.count && j >= 0 && j < a.inputs && place < a.length;
-                v[u] = here ? double(fixed(val[d * a.length + place])) : 0.0;
-                x[u] = here ? a.x[j] : 0.0;
+                v[u] = here ? X(fixed(val[d * a.length + place])) : X(0);
+                x[u] = here ? a.x[j] : X(0);
             }
 #pragma unroll
             for (int u = 0; u < 8; ++u) s += v[u] * x[u];
@@ -128,43 +128,43 @@ template <class V> __device__ inline void dia(const DiaArgs &a) {
     finish_sum(a.then.sum, sum);
 }
 
-struct BsrArgs {
+template <class X> struct BsrArgs {
     int64_t rows, cols;
     const int64_t *ptr; // start of each block row, and the end of the last block row
     const unsigned *col; // block columns
-    const double *val;
+    const void *val;
     int64_t block;
-    const double *x;
-    Then then;
+    const X *x;
+    Then<X> then;
 };
 
 // Computes rows in bsr with N x N blocks, one thread per row. With N = 0, the arguments contain the block size.
-template <int N> __device__ inline double bsr_rows(const BsrArgs &a) {
+template <int N, class V, class X> __device__ inline double bsr_rows(const BsrArgs<X> &a) {
     const int b = N > 0 ? N : int(a.block);
     double sum = 0.0;
     over_cells(a.rows, [&](int64_t i) {
         const unsigned row = unsigned(i) / unsigned(b), within = unsigned(i) - row * unsigned(b);
-        double s = 0.0;
+        X s = 0;
         for (int64_t e = fixed(a.ptr[row]); e < fixed(a.ptr[row + 1]); ++e) {
-            const double *values = a.val + (e * b + within) * b;
+            const V *values = static_cast<const V *>(a.val) + (e * b + within) * b;
             const int64_t first = int64_t(fixed(a.col[e])) * b;
             for (int k = 0; k < b; ++k)
-                if (first + k < a.cols) s += fixed(values[k]) * a.x[first + k];
+                if (first + k < a.cols) s += X(fixed(values[k])) * a.x[first + k];
         }
         sum += finish_row(a.then, a.x, unsigned(i), s);
     });
     return sum;
 }
 
-__device__ inline void bsr(const BsrArgs &a) {
+template <class V, class X> __device__ inline void bsr(const BsrArgs<X> &a) {
     if (is_over(a.then.sum)) return;
     double sum = 0.0;
     switch (a.block) {
-    case 2: sum = bsr_rows<2>(a); break;
-    case 3: sum = bsr_rows<3>(a); break;
-    case 4: sum = bsr_rows<4>(a); break;
-    case 6: sum = bsr_rows<6>(a); break;
-    default: sum = bsr_rows<0>(a);
+    case 2: sum = bsr_rows<2, V>(a); break;
+    case 3: sum = bsr_rows<3, V>(a); break;
+    case 4: sum = bsr_rows<4, V>(a); break;
+    case 6: sum = bsr_rows<6, V>(a); break;
+    default: sum = bsr_rows<0, V>(a);
     }
     finish_sum(a.then.sum, sum);
 }
@@ -184,10 +184,22 @@ __device__ inline void gather(const GatherArgs &a) {
     });
 }
 
+struct RoundArgs {
+    int64_t count;
+    const double *from;
+    float *to;
+};
+
+// Rounds `from` to single precision.
+__device__ inline void round(const RoundArgs &a) {
+    over_cells(a.count, [&](int64_t k) { a.to[k] = float(a.from[k]); });
+}
+
 } // namespace sparse
 
 SPARSE_IN_FORMATS(sparse_csr, CsrArgs, csr)
 SPARSE_IN_FORMATS(sparse_sell, SellArgs, sell)
 SPARSE_IN_FORMATS(sparse_dia, DiaArgs, dia)
-SPARSE_KERNEL(sparse_bsr_f64, BsrArgs, bsr)
+SPARSE_IN_FORMATS(sparse_bsr, BsrArgs, bsr)
 SPARSE_KERNEL(sparse_gather_f64, GatherArgs, gather)
+SPARSE_KERNEL(sparse_round_f64, RoundArgs, round)

@@ -3,11 +3,13 @@
 use super::allocations::Allocations;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, BsrArgs, CsrArgs, DiaArgs, GatherArgs, LongRows, NOTHING_THERE, SellArgs, Then};
+use crate::cuda::launch::{
+    Address, BsrArgs, CsrArgs, DiaArgs, GatherArgs, LongRows, NOTHING_THERE, Reals, RoundArgs, SellArgs, Then,
+};
 use crate::cuda::staging::{Copies, Job};
 use crate::error::{Error, Result, collected, extend, push, reserve, zeroed};
 use crate::sparse::backend::Numbered;
-use crate::sparse::{Rows, Stored, View, converted};
+use crate::sparse::{Rows, Stored, View};
 use std::time::Instant;
 
 const MATRIX: &str = "a matrix on the device";
@@ -16,8 +18,9 @@ const MATRIX: &str = "a matrix on the device";
 pub struct Matrix {
     memory: Allocations,
     kernel: Kernel,
-    /// The values are stored in f32.
-    single: bool,
+    /// Number of values of the format.
+    values: usize,
+    reals: Reals,
     /// For each value of the format, the number of the entry in the order of csr, or [`NOTHING_THERE`] for padding: the
     /// address and the number of values. `None` until values are replaced.
     order: Option<(Address, usize)>,
@@ -35,8 +38,7 @@ enum Kernel {
 pub struct Ordered {
     memory: Allocations,
     groups: Vec<CsrArgs>,
-    /// The values are stored in f32.
-    single: bool,
+    reals: Reals,
 }
 
 /// Returns the largest number of entries of a row that is not a long row: 8 times the mean, and at least 64. A thread
@@ -51,10 +53,9 @@ fn lanes(entries: usize, rows: usize) -> i32 {
 }
 
 impl Matrix {
-    /// Copies a matrix with `rows` rows and `cols` columns to the device, with values in f32 if `single` is set. The
-    /// format bsr has values in f64 only.
-    pub fn new(stream: &Stream, view: &View, [rows, cols]: [usize; 2], single: bool) -> Result<Self> {
-        let mut memory = Allocations::new(MATRIX);
+    /// Copies a matrix with `rows` rows and `cols` columns to the device.
+    pub fn new(stream: &Stream, view: &View, [rows, cols]: [usize; 2], reals: Reals) -> Result<Self> {
+        let (mut memory, single) = (Allocations::new(MATRIX), reals != Reals::Double);
         let kernel = match *view {
             View::Csr(matrix) => Kernel::Csr(csr(&mut memory, stream, matrix, single)?),
             View::Ell { rows: 0, .. } => Kernel::Sell(SellArgs { slice: 1, ..SellArgs::default() }),
@@ -62,7 +63,7 @@ impl Matrix {
                 lanes: rows as i64,
                 offset: memory.copy_of(stream, &[0, val.len()])?,
                 col: memory.copy_of(stream, col)?,
-                val: upload_values(&mut memory, stream, val, single)?,
+                val: memory.copy_of_reals(stream, val, single)?,
                 slice: rows as i64,
                 ..SellArgs::default()
             }),
@@ -73,7 +74,7 @@ impl Matrix {
                 length: length as i64,
                 count: offset.len() as i64,
                 offset: memory.copy_of(stream, offset)?,
-                val: upload_values(&mut memory, stream, val, single)?,
+                val: memory.copy_of_reals(stream, val, single)?,
                 ..DiaArgs::default()
             }),
             View::Bsr { block, rows: Rows { ptr, col, val } } => Kernel::Bsr(BsrArgs {
@@ -81,12 +82,38 @@ impl Matrix {
                 cols: cols as i64,
                 ptr: memory.copy_of(stream, ptr)?,
                 col: memory.copy_of(stream, col)?,
-                val: memory.copy_of(stream, val)?,
+                val: memory.copy_of_reals(stream, val, single)?,
                 block: block as i64,
                 ..BsrArgs::default()
             }),
         };
-        Ok(Self { memory, kernel, single: single && !matches!(view, View::Bsr { .. }), order: None })
+        Ok(Self { memory, kernel, values: values_of(view).iter().map(|part| part.len()).sum(), reals, order: None })
+    }
+
+    /// Returns the address of the values.
+    fn address_of_values(&self) -> Address {
+        match &self.kernel {
+            Kernel::Csr(a) => a.val,
+            Kernel::Sell(a) => a.val,
+            Kernel::Dia(a) => a.val,
+            Kernel::Bsr(a) => a.val,
+        }
+    }
+
+    /// Rounds the values to f32, for products with vectors in f32. The result uses the index arrays of `self`, which
+    /// must exist as long as the result.
+    pub fn rounded(&self, stream: &Stream) -> Result<Self> {
+        let mut memory = Allocations::new(MATRIX);
+        let val = memory.zeroed(stream, size_of::<f32>() * self.values)?;
+        let args = RoundArgs { count: self.values as i64, from: self.address_of_values(), to: val };
+        launch::round_values(stream, &args)?;
+        let kernel = match self.kernel {
+            Kernel::Csr(a) => Kernel::Csr(CsrArgs { val, ..a }),
+            Kernel::Sell(a) => Kernel::Sell(SellArgs { val, ..a }),
+            Kernel::Dia(a) => Kernel::Dia(DiaArgs { val, ..a }),
+            Kernel::Bsr(a) => Kernel::Bsr(BsrArgs { val, ..a }),
+        };
+        Ok(Self { memory, kernel, values: self.values, reals: Reals::Single, order: None })
     }
 
     /// Returns whether the kernel can compute products with A^T.
@@ -100,14 +127,14 @@ impl Matrix {
             _ if transposed && !self.transposes() => {
                 Err(Error::Internal("the format has no product with A' on a device".to_owned()))
             }
-            Kernel::Csr(a) => launch::csr_rows(stream, self.single, &CsrArgs { x, then, ..a }),
-            Kernel::Sell(a) => launch::sell_rows(stream, self.single, &SellArgs { x, then, ..a }),
+            Kernel::Csr(a) => launch::csr_rows(stream, self.reals, &CsrArgs { x, then, ..a }),
+            Kernel::Sell(a) => launch::sell_rows(stream, self.reals, &SellArgs { x, then, ..a }),
             Kernel::Dia(a) => {
                 let (rows, inputs) = if transposed { (a.inputs, a.rows) } else { (a.rows, a.inputs) };
                 let a = DiaArgs { rows, inputs, transposed: i64::from(transposed), x, then, ..a };
-                launch::dia_rows(stream, self.single, &a)
+                launch::dia_rows(stream, self.reals, &a)
             }
-            Kernel::Bsr(a) => launch::bsr_rows(stream, &BsrArgs { x, then, ..a }),
+            Kernel::Bsr(a) => launch::bsr_rows(stream, self.reals, &BsrArgs { x, then, ..a }),
         }
     }
 
@@ -119,12 +146,7 @@ impl Matrix {
         values: &[f64],
         numbered: &Numbered,
     ) -> Result<()> {
-        let to = match &self.kernel {
-            Kernel::Csr(a) => a.val,
-            Kernel::Sell(a) => a.val,
-            Kernel::Dia(a) => a.val,
-            Kernel::Bsr(a) => a.val,
-        };
+        let to = self.address_of_values();
         let is_csr = matches!(self.kernel, Kernel::Csr(_));
         if values.is_empty() {
             return Ok(());
@@ -158,20 +180,25 @@ impl Matrix {
 
 /// Returns for each value of a format the number of the entry, from a matrix whose entry k has the value k + 1.
 fn order_of(view: View) -> Result<Vec<u32>> {
-    let (val, separate): (&[f64], &[f64]) = match view {
-        View::Csr(rows) | View::Bsr { rows, .. } => (rows.val, &[]),
-        View::Dia { val, .. } | View::Ell { val, .. } => (val, &[]),
-        View::Sell { val, separate: (_, rows), .. } => (val, rows.val),
-    };
     let number = |value: &f64| if *value == 0.0 { NOTHING_THERE } else { (*value - 1.0) as u32 };
-    collected(val.iter().chain(separate).map(number), "the order of values")
+    collected(values_of(&view).into_iter().flatten().map(number), "the order of values")
+}
+
+/// Returns the values of a format in the order in which they are stored, in two parts.
+fn values_of<'a>(view: &View<'a>) -> [&'a [f64]; 2] {
+    match *view {
+        View::Csr(rows) | View::Bsr { rows, .. } => [rows.val, &[]],
+        View::Dia { val, .. } | View::Ell { val, .. } => [val, &[]],
+        View::Sell { val, separate: (_, rows), .. } => [val, rows.val],
+    }
 }
 
 impl Ordered {
-    /// Copies a matrix to the device, with values in f32 if `single` is set. The order consists of the row at each
-    /// position, and of the first position of each group and the end of the last group.
-    pub fn new(stream: &Stream, a: Rows, order: (&[u32], &[usize]), single: bool) -> Result<Self> {
+    /// Copies a matrix to the device. The order consists of the row at each position, and of the first position of each
+    /// group and the end of the last group.
+    pub fn new(stream: &Stream, a: Rows, order: (&[u32], &[usize]), reals: Reals) -> Result<Self> {
         let ((rows, starts), mut memory) = (order, Allocations::new(MATRIX));
+        let single = reals != Reals::Double;
         let (mut ptr, mut col, mut val) = (zeroed(rows.len() + 1, MATRIX)?, Vec::new(), Vec::new());
         reserve(&mut col, a.col.len(), MATRIX)?;
         reserve(&mut val, a.val.len(), MATRIX)?;
@@ -194,7 +221,7 @@ impl Ordered {
             };
             push(&mut groups, group, MATRIX)?;
         }
-        Ok(Self { memory, groups, single })
+        Ok(Self { memory, groups, reals })
     }
 
     /// Returns the number of groups.
@@ -204,7 +231,7 @@ impl Ordered {
 
     /// Computes s = A x for the rows of a group, and uses s as `then` states.
     pub fn multiply(&self, stream: &Stream, group: usize, x: Address, then: Then) -> Result<()> {
-        launch::csr_rows(stream, self.single, &CsrArgs { x, then, ..self.groups[group] })
+        launch::csr_rows(stream, self.reals, &CsrArgs { x, then, ..self.groups[group] })
     }
 
     /// Returns the bytes of device memory.
@@ -216,6 +243,8 @@ impl Ordered {
 /// The matrices that compute products with A and A^T.
 pub struct Products<'a> {
     pub a: &'a Matrix,
+    /// A in f64, which computes residuals.
+    pub exact: &'a Matrix,
     /// A copy of A^T. If it is `None`, `a` computes products with A^T: A is symmetric, or the kernel of its format
     /// transposes.
     pub transposed: Option<&'a Matrix>,
@@ -233,15 +262,6 @@ impl<'a> Products<'a> {
     }
 }
 
-/// Copies values to the device, in f32 if `single` is set.
-fn upload_values(memory: &mut Allocations, stream: &Stream, val: &[f64], single: bool) -> Result<Address> {
-    if !single {
-        return memory.copy_of(stream, val);
-    }
-    let narrow: Vec<f32> = converted(val.iter().copied(), val.len())?;
-    memory.copy_of(stream, &narrow)
-}
-
 fn csr(memory: &mut Allocations, stream: &Stream, matrix: Rows, single: bool) -> Result<CsrArgs> {
     let rows = matrix.ptr.len() - 1;
     Ok(CsrArgs {
@@ -249,7 +269,7 @@ fn csr(memory: &mut Allocations, stream: &Stream, matrix: Rows, single: bool) ->
         end: rows as i64,
         ptr: memory.copy_of(stream, matrix.ptr)?,
         col: memory.copy_of(stream, matrix.col)?,
-        val: upload_values(memory, stream, matrix.val, single)?,
+        val: memory.copy_of_reals(stream, matrix.val, single)?,
         longest: longest(matrix) as i64,
         separate: long_rows(memory, stream, matrix, 0..rows, |place| place as u32)?,
         lanes: lanes(matrix.val.len(), rows),
@@ -317,7 +337,7 @@ fn sell(memory: &mut Allocations, stream: &Stream, view: &View, rows: usize, sin
         offset: memory.copy_of(stream, offset)?,
         col: memory.copy_of(stream, col)?,
         rows: if row_at.is_empty() { 0 } else { memory.copy_of(stream, &row_at)? },
-        val: upload_values(memory, stream, val, single)?,
+        val: memory.copy_of_reals(stream, val, single)?,
         separate: list_of_long_rows(memory, stream, long, &ranges)?,
         slice: slice as i64,
         ..SellArgs::default()
