@@ -52,8 +52,8 @@ template <class V> struct CombineArgs {
     Sum sum;
 };
 
-// Computes to = scale to + sum_k factor[k] v[k], and the sum <to, to>. With scale = 0, the old values are not read. T is
-// the type of `to`.
+// Computes to = scale to + sum_k factor[k] v[k], and the sum <to, to>. With scale = 0, the old values are not read.
+// `to` has the type T.
 template <class V, class T> __device__ inline void combine(const CombineArgs<V> &a) {
     T *to = static_cast<T *>(a.to);
     double sum = 0.0;
@@ -62,8 +62,9 @@ template <class V, class T> __device__ inline void combine(const CombineArgs<V> 
 #pragma unroll
         for (int k = 0; k < SUMS_PER_PASS; ++k)
             if (k < a.n) v += a.factor[k] * a.v[k][i];
-        to[i] = T(v);
-        sum += v * v;
+        const T out = T(v);
+        to[i] = out;
+        sum += double(out) * out;
     });
     finish_sum(a.sum, sum);
 }

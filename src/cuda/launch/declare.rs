@@ -80,8 +80,8 @@ macro_rules! plain_kernels {
     };
 }
 
-/// Defines kernels with one variant for each of the three values of an enumeration: `$storage`, with the suffixes of the
-/// names.
+/// Defines kernels with one variant for each of the three values of the enumeration `$storage`, and the suffixes of
+/// their names.
 macro_rules! format_kernels {
     ($numbers:ident from $first:expr, in $list:ident, by $storage:ident $s0:literal $s1:literal $s2:literal:
      $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,

@@ -2,8 +2,8 @@
 //! the arrays of the format and the vectors, and computes all steps of a solve.
 //!
 //! Modules, each of which may use the modules before it in this list: `allocations` (memory), `vectors` (length and
-//! precision of vectors), `matrix` (products), `triangular`, `aggregated` and `precondition` (M^-1), `relaxation` (sweeps), `state` (data of a factorization),
-//! `run` (steps), `solve` (start and end of a run).
+//! precision of vectors), `matrix` (products), `triangular`, `aggregated` and `precondition` (M^-1), `relaxation`
+//! (sweeps), `state` (data of a factorization), `run` (steps), `solve` (start and end of a run).
 
 mod aggregated;
 mod allocations;

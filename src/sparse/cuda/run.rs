@@ -8,8 +8,7 @@ use crate::cuda::call::{Attempts, Call};
 use crate::cuda::driver::{Device, Loop, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, CombineArgs, DiagonalArgs, InnersArgs, RandomArgs, RoundArgs, SUMS_PER_PASS, Scalars, Sum, Then, Use,
-    What,
+    Address, CombineArgs, DiagonalArgs, InnersArgs, RandomArgs, RoundArgs, SUMS_PER_PASS, Scalars, Sum, Then, Use, What,
 };
 use crate::cuda::looped;
 use crate::cuda::looped::{Looped, Recorded, SharedScalars, observed_lag, without_graphs};
@@ -217,7 +216,8 @@ impl VectorSteps for Run<'_> {
     }
 
     fn residual(&mut self, of: Iterate) -> f64 {
-        let ([x, b, r], single) = ([VectorId::X, VectorId::B, VectorId::R].map(|v| self.state.vector(v)), self.state.of.single);
+        let ([x, b, r], single) =
+            ([VectorId::X, VectorId::B, VectorId::R].map(|v| self.state.vector(v)), self.state.of.single);
         if of == Iterate::Zero && single {
             self.step(|s| s.round(b, VectorId::R));
             return self.inner(VectorId::R, VectorId::R);
@@ -298,8 +298,8 @@ impl KrylovSteps for Run<'_> {
 }
 
 impl SweepSteps for Run<'_> {
-    /// If the vectors are in f32, sweeps from p = 0 on A p = r, and adds p to x. In exact arithmetic, this is a sweep on
-    /// x.
+    /// If the vectors are in f32, sweeps on A p = r from p = 0, and adds p to x. In exact arithmetic, this is a sweep
+    /// on x.
     fn sweep(&mut self, _: usize) {
         let of = self.state.of;
         let needed = self.state.relaxation.as_ref().is_some_and(|relaxation| relaxation.needs_residual());
