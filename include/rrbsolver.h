@@ -137,8 +137,10 @@
 #define RRB_OPT_PRECISION             208  /* Precision in which the preconditioner is stored. For regular 5-point
                                               systems on the CPU, `mixed` selects bf16 for the preconditioner and
                                               single precision for CG. For other systems, `mixed` has the effect of
-                                              `bf16`. For `auto`, see the rules of `auto`. This option is also
-                                              available in dpcg_ and sparse_. */
+                                              `bf16`. In sparse_, `single` stores the matrix and the vectors in f32,
+                                              too; it requires `backend=cuda` and a `rel_tol` of at least 1e-5. For
+                                              `auto`, see the rules of `auto`. This option is also available in dpcg_
+                                              and sparse_. */
 #define RRB_OPT_CYCLE                 209  /* Cycle of the preconditioner. `v` is the V-cycle of RRB. `amli` and `k`
                                               are recursive cycles of RRB. `aggregation` selects multigrid by
                                               aggregation instead of RRB. For `auto`, see the rules of `auto`. */
@@ -543,6 +545,7 @@
 #define RRB_PRECISION_F32                         2
 #define RRB_PRECISION_BF16                        3
 #define RRB_PRECISION_MIXED                       4
+#define RRB_PRECISION_SINGLE                      5
 #define RRB_CYCLE_AUTO                            0
 #define RRB_CYCLE_V                               1
 #define RRB_CYCLE_AMLI                            2
@@ -2621,6 +2624,8 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
  * - `RRB_ERR_MATRIX`: the preconditioner is ic0, but a diagonal entry or a pivot is not positive.
  * - `RRB_ERR_MATRIX`: the preconditioner is ilu0, but a pivot is zero.
  * - `RRB_ERR_MATRIX`: `precision=f32` is set, but an entry of M is outside the range of single precision.
+ * - `RRB_ERR_MATRIX`: `precision=single` is set, but the infinity norm of the matrix is below 1e-30 or above 1e30, or
+ *   an entry of M is outside the range of single precision.
  * - `RRB_ERR_UNSUPPORTED`: the method does not accept the preconditioner. The methods jacobi, gauss_seidel and sor
  *   accept only `preconditioner=none`. The method minres accepts only `preconditioner=none` and
  *   `preconditioner=jacobi`. The preconditioner amg requires the method cg.
@@ -2628,6 +2633,7 @@ rrb_status sparse_arrays(const sparse_handle *h, int32_t format, int64_t *i0, in
  * - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the storage format, the preconditioner or the order of the rows
  *   has no kernel on a device. The methods gauss_seidel and sor and the preconditioners ssor, ic0 and ilu0 require
  *   `ordering=multicolour`. The message names what has kernels.
+ * - `RRB_ERR_UNSUPPORTED`: `precision=single` is set, but the solver runs on the CPU.
  * - `RRB_ERR_UNSUPPORTED`: `backend=cuda` is set, but the matrix has 2^31 rows or more, or the library was built
  *   without kernels.
  * - `RRB_ERR_NO_DEVICE`: `backend=cuda` is set, but there is no CUDA driver or no CUDA device.
@@ -2687,6 +2693,7 @@ rrb_status sparse_factorize(sparse_handle *h);
  * - `RRB_ERR_ARGUMENT`: an array is in device memory, but the solver runs on the CPU. Or an array is on another device
  *   than the solver, or in host memory although `memory=device` is set.
  * - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but the solver runs on the CPU.
+ * - `RRB_ERR_ARGUMENT`: the matrix was factorized with `precision=single`, but `rel_tol` is below 1e-5.
  * - `RRB_ERR_ARGUMENT`: the initial guess x is so large that max abs(x) is above 1e150 * max abs(b) / d. Here d is
  *   half of the largest row sum of abs(a_ij).
  * - `RRB_ERR_STATE`: `sparse_factorize` has not succeeded since the last change of the values or of an option that

@@ -100,16 +100,18 @@ __device__ inline void sums_of_blocks(const double (&sums)[N], double *partial, 
     }
 }
 
-struct VectorArgs {
+// V is the type of the vectors except x, which is in double.
+template <class V> struct VectorArgs {
     int64_t count;
-    const double *a, *b;
-    double *out, *other;
+    const V *a, *b;
+    V *out;
+    double *other;
     double factor;
     Sum sum;
 };
 
 // Computes the sum <f a, f b> with f = `factor`.
-__device__ inline void dot(const VectorArgs &a) {
+template <class V> __device__ inline void dot(const VectorArgs<V> &a) {
     if (is_over(a.sum)) return;
     double sum = 0.0;
     over_cells(a.count, [&](int64_t c) { sum += (a.factor * a.a[c]) * (a.factor * a.b[c]); });
@@ -117,32 +119,32 @@ __device__ inline void dot(const VectorArgs &a) {
 }
 
 // Computes out = out + f a, and the sum <out, out>. f is `factor`, or -alpha in a loop.
-__device__ inline void add_scaled(const VectorArgs &a) {
+template <class V> __device__ inline void add_scaled(const VectorArgs<V> &a) {
     if (is_over(a.sum)) return;
     const double factor = a.sum.in_loop ? -a.sum.scalars->alpha : a.factor;
     double sum = 0.0;
     over_cells(a.count, [&](int64_t c) {
-        const double v = a.out[c] + factor * a.a[c];
+        const V v = V(a.out[c] + factor * a.a[c]);
         a.out[c] = v;
-        sum += v * v;
+        sum += double(v) * v;
     });
     finish_sum(a.sum, sum);
 }
 
 // Computes out = a + f out with f = `factor`. With f = 0, copies a.
-__device__ inline void update_direction(const VectorArgs &a) {
+__device__ inline void update_direction(const VectorArgs<double> &a) {
     over_cells(a.count, [&](int64_t c) { a.out[c] = a.factor == 0.0 ? a.a[c] : a.a[c] + a.factor * a.out[c]; });
 }
 
 // Computes x = x + alpha p and p = z + beta p in a loop, where other = x, out = p and a = z. If the loop has ended,
 // only updates x.
-__device__ inline void advance(const VectorArgs &a) {
+template <class V> __device__ inline void advance(const VectorArgs<V> &a) {
     const double alpha = a.sum.scalars->alpha, beta = a.sum.scalars->beta;
     const bool ended = a.sum.scalars->code != RUNNING;
     over_cells(a.count, [&](int64_t c) {
-        const double p = a.out[c];
+        const V p = a.out[c];
         a.other[c] += alpha * p;
-        if (!ended) a.out[c] = a.a[c] + beta * p;
+        if (!ended) a.out[c] = V(a.a[c] + beta * p);
     });
 }
 
@@ -296,10 +298,10 @@ template <class V> __device__ inline void store_cycle_output(const CycleTransfer
 
 // Defines these kernels for the module of a family.
 #define VECTOR_KERNELS(FAMILY)                                                                                         \
-    CELL_KERNEL(vectors, FAMILY##_dot_f64, VectorArgs, dot)                                                            \
-    CELL_KERNEL(vectors, FAMILY##_add_scaled_f64, VectorArgs, add_scaled)                                              \
-    CELL_KERNEL(vectors, FAMILY##_direct_f64, VectorArgs, update_direction)                                            \
-    CELL_KERNEL(vectors, FAMILY##_advance_f64, VectorArgs, advance)                                                    \
+    CELL_KERNEL(vectors, FAMILY##_dot_f64, VectorArgs<double>, dot)                                                    \
+    CELL_KERNEL(vectors, FAMILY##_add_scaled_f64, VectorArgs<double>, add_scaled)                                      \
+    CELL_KERNEL(vectors, FAMILY##_direct_f64, VectorArgs<double>, update_direction)                                    \
+    CELL_KERNEL(vectors, FAMILY##_advance_f64, VectorArgs<double>, advance)                                            \
     CELL_KERNEL(vectors, FAMILY##_inspect_f64, CellInspectArgs, inspect)                                               \
     CELL_KERNEL(vectors, FAMILY##_load_f64, CellTransferArgs, load)                                                    \
     CELL_KERNEL(vectors, FAMILY##_store_f64, CellTransferArgs, store)                                                  \

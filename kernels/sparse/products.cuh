@@ -2,12 +2,13 @@
 // docs/theory/sparse.md defines the formats. Column indices have 32 bits, offsets into the arrays 64 bits.
 //
 // A product reads, in addition to the vectors, for each stored value its 8 bytes (f32: 4) and the 4 bytes of its column
-// index. In bsr, only each block has a column index, and in dia there are none.
+// index. In bsr, only each block has a column index, and in dia there are none. X is the type of the vectors and of the
+// row sums. V is the type of the values.
 #include "rows.cuh"
 
 namespace sparse {
 
-struct CsrArgs {
+template <class X> struct CsrArgs {
     int64_t first, end;    // positions of the rows to compute
     const int64_t *ptr;    // start of the row at each position, and the end of the last row
     const unsigned *col, *rows; // rows: row at each position; null: the position
@@ -15,8 +16,8 @@ struct CsrArgs {
     int64_t longest; // rows with more entries belong to the long rows
     LongRows separate;
     int lanes, unused; // threads per row: a power of two, at most 32
-    const double *x;
-    RowFinish finish;
+    const X *x;
+    RowFinish<X> finish;
 };
 
 // Number of entries of a row whose loads a thread issues together.
@@ -24,24 +25,24 @@ constexpr int BATCH = 8;
 constexpr unsigned NOTHING_THERE = 0xffffffffu;
 
 // Returns the sum of v_k x_(j_k) over k = 0, step, 2 step, ... below `end`: the first BATCH terms.
-template <class V, class Index>
-__device__ inline double batch(const V *val, const unsigned *col, const double *x, Index end, Index step) {
-    double v[BATCH];
+template <class V, class X, class Index>
+__device__ inline X batch(const V *val, const unsigned *col, const X *x, Index end, Index step) {
+    X v[BATCH];
     unsigned j[BATCH];
 #pragma unroll
     for (int u = 0; u < BATCH; ++u) {
         const bool here = u * step < end;
-        v[u] = here ? double(ldcs(val[u * step])) : 0.0;
+        v[u] = here ? X(ldcs(val[u * step])) : X(0);
         j[u] = here ? ldcs(col[u * step]) : NOTHING_THERE;
     }
-    double s = 0.0;
+    X s = 0;
 #pragma unroll
-    for (int u = 0; u < BATCH; ++u) s += v[u] * (j[u] != NOTHING_THERE ? x[j[u]] : 0.0);
+    for (int u = 0; u < BATCH; ++u) s += v[u] * (j[u] != NOTHING_THERE ? x[j[u]] : X(0));
     return s;
 }
 
 // Computes rows in csr. `lanes` threads compute a row and add their partial sums pairwise.
-template <class V> __device__ inline void csr(const CsrArgs &a) {
+template <class V, class X> __device__ inline void csr(const CsrArgs<X> &a) {
     if (is_over(a.finish.sum)) return;
     const V *val = static_cast<const V *>(a.val);
     const int per_warp = 32 / a.lanes, lane = threadIdx.x % a.lanes, own = threadIdx.x % 32 / a.lanes;
@@ -54,7 +55,7 @@ template <class V> __device__ inline void csr(const CsrArgs &a) {
         const bool here = position < a.end;
         const int64_t start = here ? ldg(a.ptr[position]) : 0, end = here ? ldg(a.ptr[position + 1]) : 0;
         const bool is_long = end - start > a.longest;
-        double s = 0.0;
+        X s = 0;
         if (!is_long) {
             for (int64_t first = start + lane; first < end; first += BATCH * a.lanes)
                 s += batch(val + first, a.col + first, a.x, int(end - first), a.lanes);
@@ -67,26 +68,26 @@ template <class V> __device__ inline void csr(const CsrArgs &a) {
     finish_sum(a.finish.sum, sum);
 }
 
-struct SellArgs {
+template <class X> struct SellArgs {
     int64_t lanes; // number of positions: slices times rows per slice
     const int64_t *offset; // start of each slice, and the end of the last slice
     const unsigned *col, *rows; // rows: row at each position, or NOTHING_THERE; null: the position
     const void *val;
     LongRows separate;
     int64_t slice; // rows per slice
-    const double *x;
-    RowFinish finish;
+    const X *x;
+    RowFinish<X> finish;
 };
 
 // Computes the rows at all positions in sell, one thread per row, where a slice consists of `slice` rows.
-template <class V, class Index> __device__ inline double sell_rows(const SellArgs &a, Index slice) {
+template <class V, class X, class Index> __device__ inline double sell_rows(const SellArgs<X> &a, Index slice) {
     const V *val = static_cast<const V *>(a.val);
     double sum = 0.0;
     over_cells(a.lanes, [&](int64_t position) {
         const unsigned p = unsigned(position), row = a.rows ? ldg(a.rows[p]) : p, number = p / unsigned(slice);
         if (row == NOTHING_THERE) return;
         const int64_t end = ldg(a.offset[number + 1]), step = BATCH * int64_t(slice);
-        double s = 0.0;
+        X s = 0;
         for (int64_t first = ldg(a.offset[number]) + (p - number * unsigned(slice)); first < end; first += step)
             s += batch(val + first, a.col + first, a.x, Index(min(end - first, step)), slice);
         sum += finish_row(a.finish, a.x, row, s);
@@ -95,7 +96,7 @@ template <class V, class Index> __device__ inline double sell_rows(const SellArg
 }
 
 // Computes rows in sell.
-template <class V> __device__ inline void sell(const SellArgs &a) {
+template <class V, class X> __device__ inline void sell(const SellArgs<X> &a) {
     if (is_over(a.finish.sum)) return;
     // With a slice of 32 rows, the compiler replaces divisions by shifts, and 32-bit indices suffice.
     double sum = a.slice == 32 ? sell_rows<V>(a, 32) : sell_rows<V>(a, a.slice);
@@ -106,7 +107,7 @@ template <class V> __device__ inline void sell(const SellArgs &a) {
 // Number of diagonals whose offsets the arguments contain. They are faster to read than device memory.
 constexpr int NEAR = 32;
 
-struct DiaArgs {
+template <class X> struct DiaArgs {
     int64_t rows, inputs;  // lengths of the result and of x, below 2^31
     int64_t length;        // values per diagonal
     int64_t count;         // number of diagonals
@@ -114,16 +115,16 @@ struct DiaArgs {
     int near[32];          // the first NEAR offsets
     const void *val;       // a(i, i + offset[d]) = val[d length + i]
     int64_t transposed;
-    const double *x;
-    RowFinish finish;
+    const X *x;
+    RowFinish<X> finish;
 };
 
 // Adds the terms of the diagonals `first` to first + BATCH - 1 to the sum of row i. `offset` returns the offset of a
 // diagonal. Column indices are computed modulo 2^32: the indices before the first column become larger than the last.
-template <class V, class F>
-__device__ inline double diagonals(const DiaArgs &a, const V *val, unsigned i, int first, F offset) {
+template <class V, class X, class F>
+__device__ inline X diagonals(const DiaArgs<X> &a, const V *val, unsigned i, int first, F offset) {
     const unsigned inputs = unsigned(a.inputs), length = unsigned(a.length);
-    double v[BATCH], x[BATCH];
+    X v[BATCH], x[BATCH];
 #pragma unroll
     for (int u = 0; u < BATCH; ++u) {
         const int d = first + u;
@@ -131,24 +132,24 @@ __device__ inline double diagonals(const DiaArgs &a, const V *val, unsigned i, i
         const unsigned distance = exists ? unsigned(offset(d)) : 0u;
         const unsigned j = a.transposed ? i - distance : i + distance, index = a.transposed ? j : i;
         const bool here = exists && j < inputs && index < length;
-        v[u] = here ? double(ldcs(val[d * a.length + index])) : 0.0;
-        x[u] = here ? a.x[j] : 0.0;
+        v[u] = here ? X(ldcs(val[d * a.length + index])) : X(0);
+        x[u] = here ? a.x[j] : X(0);
     }
-    double s = 0.0;
+    X s = 0;
 #pragma unroll
     for (int u = 0; u < BATCH; ++u) s += v[u] * x[u];
     return s;
 }
 
 // Computes rows in dia, or with `transposed` rows of the product with A^T, one thread per row.
-template <class V> __device__ inline void dia(const DiaArgs &a) {
+template <class V, class X> __device__ inline void dia(const DiaArgs<X> &a) {
     if (is_over(a.finish.sum)) return;
     const V *val = static_cast<const V *>(a.val);
     const int count = int(a.count), near = min(count, NEAR);
     double sum = 0.0;
     over_cells(a.rows, [&](int64_t row) {
         const unsigned i = unsigned(row);
-        double s = 0.0;
+        X s = 0;
         for (int first = 0; first < near; first += BATCH)
             s += diagonals(a, val, i, first, [&](int d) { return a.near[d]; });
         for (int first = NEAR; first < count; first += BATCH)
@@ -158,43 +159,43 @@ template <class V> __device__ inline void dia(const DiaArgs &a) {
     finish_sum(a.finish.sum, sum);
 }
 
-struct BsrArgs {
+template <class X> struct BsrArgs {
     int64_t rows, cols;
     const int64_t *ptr; // start of each block row, and the end of the last block row
     const unsigned *col; // block columns
-    const double *val;
+    const void *val;
     int64_t block;
-    const double *x;
-    RowFinish finish;
+    const X *x;
+    RowFinish<X> finish;
 };
 
 // Computes rows in bsr with N x N blocks, one thread per row. With N = 0, the arguments contain the block size.
-template <int N> __device__ inline double bsr_rows(const BsrArgs &a) {
+template <int N, class V, class X> __device__ inline double bsr_rows(const BsrArgs<X> &a) {
     const int b = N > 0 ? N : int(a.block);
     double sum = 0.0;
     over_cells(a.rows, [&](int64_t i) {
         const unsigned row = unsigned(i) / unsigned(b), within = unsigned(i) - row * unsigned(b);
-        double s = 0.0;
+        X s = 0;
         for (int64_t e = ldg(a.ptr[row]); e < ldg(a.ptr[row + 1]); ++e) {
-            const double *values = a.val + (e * b + within) * b;
+            const V *values = static_cast<const V *>(a.val) + (e * b + within) * b;
             const int64_t first = int64_t(ldg(a.col[e])) * b;
             for (int k = 0; k < b; ++k)
-                if (first + k < a.cols) s += ldg(values[k]) * a.x[first + k];
+                if (first + k < a.cols) s += X(ldg(values[k])) * a.x[first + k];
         }
         sum += finish_row(a.finish, a.x, unsigned(i), s);
     });
     return sum;
 }
 
-__device__ inline void bsr(const BsrArgs &a) {
+template <class V, class X> __device__ inline void bsr(const BsrArgs<X> &a) {
     if (is_over(a.finish.sum)) return;
     double sum = 0.0;
     switch (a.block) {
-    case 2: sum = bsr_rows<2>(a); break;
-    case 3: sum = bsr_rows<3>(a); break;
-    case 4: sum = bsr_rows<4>(a); break;
-    case 6: sum = bsr_rows<6>(a); break;
-    default: sum = bsr_rows<0>(a);
+    case 2: sum = bsr_rows<2, V>(a); break;
+    case 3: sum = bsr_rows<3, V>(a); break;
+    case 4: sum = bsr_rows<4, V>(a); break;
+    case 6: sum = bsr_rows<6, V>(a); break;
+    default: sum = bsr_rows<0, V>(a);
     }
     finish_sum(a.finish.sum, sum);
 }
@@ -214,10 +215,22 @@ __device__ inline void gather(const GatherArgs &a) {
     });
 }
 
+struct RoundArgs {
+    int64_t count;
+    const double *from;
+    float *to;
+};
+
+// Rounds `from` to f32.
+__device__ inline void round(const RoundArgs &a) {
+    over_cells(a.count, [&](int64_t k) { a.to[k] = float(a.from[k]); });
+}
+
 } // namespace sparse
 
 SPARSE_IN_FORMATS(sparse_csr, CsrArgs, csr)
 SPARSE_IN_FORMATS(sparse_sell, SellArgs, sell)
 SPARSE_IN_FORMATS(sparse_dia, DiaArgs, dia)
-SPARSE_KERNEL(sparse_bsr_f64, BsrArgs, bsr)
+SPARSE_IN_FORMATS(sparse_bsr, BsrArgs, bsr)
 SPARSE_KERNEL(sparse_gather_f64, GatherArgs, gather)
+SPARSE_KERNEL(sparse_round_f64, RoundArgs, round)

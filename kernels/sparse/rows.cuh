@@ -25,37 +25,38 @@ enum FinishKind {
     SCALED     // out_i = d_i b_i - s_i
 };
 
-// Operation that finishes the rows of a launch, and its operands. FinishKind defines which operands each kind uses.
-struct RowFinish {
+// Operation that finishes the rows of a launch, and its operands. FinishKind defines which operands each kind uses. X is
+// the type of the vectors and of the row sums. Sums over all rows are in double.
+template <class X> struct RowFinish {
     int kind, unused; // kind: a value of FinishKind
-    const double *b, *d, *other;
-    double *out, *left, *z;
+    const X *b, *d, *other;
+    X *out, *left, *z;
     double step, rest;
     Sum sum;
 };
 
 // Finishes row i with the sum s. Returns the term of row i in the sum over all rows.
-__device__ inline double finish_row(const RowFinish &a, const double *x, unsigned i, double s) {
+template <class X> __device__ inline double finish_row(const RowFinish<X> &a, const X *x, unsigned i, X s) {
     const bool sums = a.sum.partial != nullptr;
     switch (a.kind) {
-    case KEEP: a.out[i] = s; return sums ? x[i] * s : 0.0;
+    case KEEP: a.out[i] = s; return sums ? double(x[i]) * s : 0.0;
     case RESIDUAL: {
-        const double r = a.b[i] - s;
+        const X r = a.b[i] - s;
         a.out[i] = r;
-        return r * r;
+        return double(r) * r;
     }
     case LOWER: a.out[i] = a.d[i] * (a.b[i] - s); return 0.0;
     case UPPER: {
-        const double v = a.b[i] - a.d[i] * s;
+        const X v = a.b[i] - a.d[i] * s;
         a.out[i] = v;
-        return sums ? a.other[i] * v : 0.0;
+        return sums ? double(a.other[i]) * v : 0.0;
     }
     case CHEBYSHEV: {
-        const double left = a.left[i] - a.d[i] * s, step = a.step * x[i] + a.rest * left, z = a.z[i] + step;
+        const X left = a.left[i] - a.d[i] * s, step = X(a.step * x[i] + a.rest * left), z = a.z[i] + step;
         a.left[i] = left;
         a.out[i] = step;
         a.z[i] = z;
-        return sums ? a.other[i] * z : 0.0;
+        return sums ? double(a.other[i]) * z : 0.0;
     }
     case RELAX: a.out[i] += a.d[i] * (a.b[i] - s); return 0.0;
     default: a.out[i] = a.d[i] * a.b[i] - s; return 0.0;
@@ -72,25 +73,30 @@ struct LongRows {
 
 // Computes the long rows of this thread block. Each thread sums every 256th entry, in order, and then the block adds
 // the sums in a fixed order.
-template <class V>
+template <class V, class X>
 __device__ inline double long_rows(
-    const LongRows &a, const unsigned *col, const V *val, const double *x, const RowFinish &finish) {
+    const LongRows &a, const unsigned *col, const V *val, const X *x, const RowFinish<X> &finish) {
     double sum = 0.0;
     for (int64_t k = blockIdx.x; k < a.count; k += gridDim.x) {
         double s = 0.0;
         for (int64_t e = a.range[2 * k] + threadIdx.x; e < a.range[2 * k + 1]; e += THREADS)
             s += double(ldg(val[e])) * x[ldg(col[e])];
         s = block_sum(s);
-        if (threadIdx.x == 0) sum += finish_row(finish, x, a.rows[k], s);
+        if (threadIdx.x == 0) sum += finish_row(finish, x, a.rows[k], X(s));
     }
     return sum;
 }
 
 } // namespace sparse
 
-// SPARSE_KERNEL defines a kernel that calls a function (the last arguments) with its ARGS. SPARSE_IN_FORMATS defines
-// one kernel for matrix values in f64 and one for values in f32.
+// SPARSE_KERNEL defines a kernel that calls a function (the last arguments) with its ARGS. SPARSE_REAL defines one
+// kernel for vectors in f64 and one for vectors in f32. SPARSE_IN_FORMATS defines three kernels: for matrix values and
+// vectors in f64, for matrix values in f32 and vectors in f64, and for both in f32.
 #define SPARSE_KERNEL(NAME, ARGS, ...) CELL_KERNEL(sparse, NAME, ARGS, __VA_ARGS__)
+#define SPARSE_REAL(NAME, ARGS, BODY)                                                                                  \
+    SPARSE_KERNEL(NAME##_f64, ARGS<double>, BODY)                                                                      \
+    SPARSE_KERNEL(NAME##_f32, ARGS<float>, BODY)
 #define SPARSE_IN_FORMATS(NAME, ARGS, BODY)                                                                            \
-    SPARSE_KERNEL(NAME##_f64, ARGS, BODY<double>)                                                                      \
-    SPARSE_KERNEL(NAME##_f32, ARGS, BODY<float>)
+    SPARSE_KERNEL(NAME##_f64, ARGS<double>, BODY<double, double>)                                                      \
+    SPARSE_KERNEL(NAME##_f32, ARGS<double>, BODY<float, double>)                                                       \
+    SPARSE_KERNEL(NAME##_single, ARGS<float>, BODY<float, float>)

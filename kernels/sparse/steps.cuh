@@ -1,23 +1,24 @@
 // Vector steps of the methods for general matrices: inner products, linear combinations, diagonal preconditioners, the
 // start of a Chebyshev polynomial, random vectors, and the passes of CG with a diagonal M.
 //
-// A kernel moves 8 bytes per row for each vector that it reads, and 8 for each that it writes.
+// A kernel moves 8 bytes (f32: 4) per row for each vector that it reads, and 8 for each that it writes. V is the type of the vectors, except x,
+// which is in double. Scalars, and sums over all rows, are in double.
 #include "rows.cuh"
 
 namespace sparse {
 
 constexpr int SUMS_PER_PASS = 8; // largest number of inner products, or of terms, per pass
 
-struct InnersArgs {
+template <class V> struct InnersArgs {
     int64_t count;
-    const double *a, *b[8];
+    const V *a, *b[8];
     int64_t n; // at most SUMS_PER_PASS
     double *partial, *to; // partial: SUMS_PER_PASS values per block
     Scalars *scalars;
 };
 
 // Computes to[k] = <a, b[k]> for k < n.
-__device__ inline void inners(const InnersArgs &a) {
+template <class V> __device__ inline void inners(const InnersArgs<V> &a) {
     double sums[SUMS_PER_PASS] = {};
     over_cells(a.count, [&](int64_t i) {
         const double v = a.a[i];
@@ -41,10 +42,10 @@ __device__ inline void inners(const InnersArgs &a) {
     }
 }
 
-struct CombineArgs {
+template <class V> struct CombineArgs {
     int64_t count;
-    double *to;
-    const double *v[8];
+    void *to;
+    const V *v[8];
     double factor[8];
     double scale;
     int64_t n; // at most SUMS_PER_PASS
@@ -52,70 +53,78 @@ struct CombineArgs {
 };
 
 // Computes to = scale to + sum_k factor[k] v[k], and the sum <to, to>. With scale = 0, the old values are not read.
-__device__ inline void combine(const CombineArgs &a) {
+// `to` has the type T.
+template <class V, class T> __device__ inline void combine(const CombineArgs<V> &a) {
+    T *to = static_cast<T *>(a.to);
     double sum = 0.0;
     over_cells(a.count, [&](int64_t i) {
-        double v = a.scale == 0.0 ? 0.0 : a.scale * a.to[i];
+        double v = a.scale == 0.0 ? 0.0 : a.scale * to[i];
 #pragma unroll
         for (int k = 0; k < SUMS_PER_PASS; ++k)
             if (k < a.n) v += a.factor[k] * a.v[k][i];
-        a.to[i] = v;
-        sum += v * v;
+        const T out = T(v);
+        to[i] = out;
+        sum += double(out) * out;
     });
     finish_sum(a.sum, sum);
 }
 
-struct DiagonalArgs {
+template <class V> struct DiagonalArgs {
     int64_t count;
-    const double *d, *v, *r; // d: diagonal of a matrix; null for I
-    double *out, *step, *z;
+    const V *d, *v, *r; // d: diagonal of a matrix; null for I
+    V *out, *step, *z;
+    double *x;
     double factor;
     Sum sum;
 };
 
-__device__ inline double of_diagonal(const DiagonalArgs &a, int64_t i) { return a.d ? ldg(a.d[i]) : 1.0; }
+template <class V> __device__ inline double of_diagonal(const DiagonalArgs<V> &a, int64_t i) {
+    return a.d ? double(ldg(a.d[i])) : 1.0;
+}
 
 // Computes out = d v, and the sum <v, out>.
-__device__ inline void scale(const DiagonalArgs &a) {
+template <class V> __device__ inline void scale(const DiagonalArgs<V> &a) {
     if (is_over(a.sum)) return;
     double sum = 0.0;
     over_cells(a.count, [&](int64_t i) {
-        const double v = a.v[i], out = of_diagonal(a, i) * v;
+        const V v = a.v[i], out = V(of_diagonal(a, i) * v);
         a.out[i] = out;
-        sum += v * out;
+        sum += double(v) * out;
     });
     finish_sum(a.sum, sum);
 }
 
 // Computes out = d v, step = factor out and z = step, and the sum <v, z>.
-__device__ inline void begin_chebyshev(const DiagonalArgs &a) {
+template <class V> __device__ inline void begin_chebyshev(const DiagonalArgs<V> &a) {
     if (is_over(a.sum)) return;
     double sum = 0.0;
     over_cells(a.count, [&](int64_t i) {
-        const double v = a.v[i], left = of_diagonal(a, i) * v, step = a.factor * left;
+        const V v = a.v[i], left = V(of_diagonal(a, i) * v), step = V(a.factor * left);
         a.out[i] = left;
         a.step[i] = step;
         a.z[i] = step;
-        sum += v * step;
+        sum += double(v) * step;
     });
     finish_sum(a.sum, sum);
 }
 
 // Computes out = out + factor d v.
-__device__ inline void add_scaled_by_diagonal(const DiagonalArgs &a) {
-    over_cells(a.count, [&](int64_t i) { a.out[i] += a.factor * of_diagonal(a, i) * a.v[i]; });
+template <class V> __device__ inline void add_scaled_by_diagonal(const DiagonalArgs<V> &a) {
+    over_cells(a.count, [&](int64_t i) {
+        a.out[i] = V(a.out[i] + a.factor * of_diagonal(a, i) * a.v[i]);
+    });
 }
 
 // First pass of an iteration of CG with M^-1 = diag(d): computes r = r - alpha q, where out = r and v = q, and updates
 // the scalars with <r, r> and rho = <r, d r>. `partial` contains two values per block.
-__device__ inline void descend(const DiagonalArgs &a) {
+template <class V> __device__ inline void descend(const DiagonalArgs<V> &a) {
     if (is_over(a.sum)) return;
     const double alpha = a.sum.scalars->alpha;
     double norm2 = 0.0, rho = 0.0;
     over_cells(a.count, [&](int64_t i) {
-        const double r = a.out[i] - alpha * a.v[i];
+        const V r = V(a.out[i] - alpha * a.v[i]);
         a.out[i] = r;
-        norm2 += r * r;
+        norm2 += double(r) * r;
         rho += of_diagonal(a, i) * r * r;
     });
     norm2 = block_sum(norm2);
@@ -131,41 +140,47 @@ __device__ inline void descend(const DiagonalArgs &a) {
     if (threadIdx.x == 0) update(*a.sum.scalars, a.sum.scalars->ring, rho, norm2, LOOP);
 }
 
-// Second pass of this iteration: computes x = x + alpha p and p = d r + beta p, where z = x, out = p and v = r. If the
+// Second pass of this iteration: computes x = x + alpha p and p = d r + beta p, where out = p and v = r. If the
 // loop has ended, only updates x.
-__device__ inline void advance_by_diagonal(const DiagonalArgs &a) {
+template <class V> __device__ inline void advance_by_diagonal(const DiagonalArgs<V> &a) {
     const double alpha = a.sum.scalars->alpha, beta = a.sum.scalars->beta;
     const bool ended = a.sum.scalars->code != RUNNING;
     over_cells(a.count, [&](int64_t i) {
-        const double p = a.out[i];
-        a.z[i] += alpha * p;
-        if (!ended) a.out[i] = of_diagonal(a, i) * a.v[i] + beta * p;
+        const V p = a.out[i];
+        a.x[i] += alpha * p;
+        if (!ended) a.out[i] = V(of_diagonal(a, i) * a.v[i] + beta * p);
     });
 }
 
-struct RandomArgs {
+template <class V> struct RandomArgs {
     int64_t count;
-    double *to;
+    V *to;
     uint64_t seed;
 };
 
 // Computes to_i = 2 u - 1, where u is the number i of the generator SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-__device__ inline void random(const RandomArgs &a) {
+template <class V> __device__ inline void random(const RandomArgs<V> &a) {
     over_cells(a.count, [&](int64_t i) {
         uint64_t z = a.seed + (uint64_t(i) + 1) * 0x9e3779b97f4a7c15ull;
         z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
         z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-        a.to[i] = 2.0 * (double((z ^ (z >> 31)) >> 11) / 9007199254740992.0) - 1.0;
+        a.to[i] = V(2.0 * (double((z ^ (z >> 31)) >> 11) / 9007199254740992.0) - 1.0);
     });
 }
 
 } // namespace sparse
 
-SPARSE_KERNEL(sparse_inners_f64, InnersArgs, inners)
-SPARSE_KERNEL(sparse_combine_f64, CombineArgs, combine)
-SPARSE_KERNEL(sparse_scale_f64, DiagonalArgs, scale)
-SPARSE_KERNEL(sparse_begin_chebyshev_f64, DiagonalArgs, begin_chebyshev)
-SPARSE_KERNEL(sparse_add_scaled_by_diagonal_f64, DiagonalArgs, add_scaled_by_diagonal)
-SPARSE_KERNEL(sparse_descend_f64, DiagonalArgs, descend)
-SPARSE_KERNEL(sparse_advance_by_diagonal_f64, DiagonalArgs, advance_by_diagonal)
-SPARSE_KERNEL(sparse_random_f64, RandomArgs, random)
+SPARSE_REAL(sparse_inners, InnersArgs, inners)
+SPARSE_KERNEL(sparse_combine_f64, CombineArgs<double>, combine<double, double>)
+SPARSE_KERNEL(sparse_combine_f32, CombineArgs<float>, combine<float, float>)
+SPARSE_KERNEL(sparse_combine_to_f64, CombineArgs<float>, combine<float, double>)
+SPARSE_REAL(sparse_scale, DiagonalArgs, scale)
+SPARSE_REAL(sparse_begin_chebyshev, DiagonalArgs, begin_chebyshev)
+SPARSE_REAL(sparse_add_scaled_by_diagonal, DiagonalArgs, add_scaled_by_diagonal)
+SPARSE_REAL(sparse_descend, DiagonalArgs, descend)
+SPARSE_REAL(sparse_advance_by_diagonal, DiagonalArgs, advance_by_diagonal)
+SPARSE_REAL(sparse_random, RandomArgs, random)
+// Their variants in f64 are among VECTOR_KERNELS.
+SPARSE_KERNEL(sparse_dot_f32, VectorArgs<float>, dot)
+SPARSE_KERNEL(sparse_add_scaled_f32, VectorArgs<float>, add_scaled)
+SPARSE_KERNEL(sparse_advance_f32, VectorArgs<float>, advance)

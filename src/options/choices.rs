@@ -70,7 +70,10 @@ choices! {
     /// Whether positive off-diagonal entries are moved to the diagonal.
     Compensation { Auto = 0 "auto", Never = 1 "never", Always = 2 "always", }
     /// Number format in which a preconditioner is stored.
-    Precision { Auto = 0 "auto", F64 = 1 "f64", F32 = 2 "f32", Bf16 = 3 "bf16", Mixed = 4 "mixed", }
+    Precision {
+        Auto = 0 "auto", F64 = 1 "f64", F32 = 2 "f32", Bf16 = 3 "bf16", Mixed = 4 "mixed",
+        Single = 5 "single",
+    }
     /// Multigrid cycle.
     Cycle { Auto = 0 "auto", V = 1 "v", Amli = 2 "amli", K = 3 "k", Aggregation = 4 "aggregation", }
     /// Order in which blocks are relaxed.

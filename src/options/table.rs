@@ -47,6 +47,12 @@ const SPARSE_PRECONDITIONERS: &[(&str, i64)] = {
     &[NAMES[0], NAMES[1], NAMES[2], NAMES[3], NAMES[4], NAMES[7], NAMES[8], NAMES[9], NAMES[10]]
 };
 
+/// `precision` of `sparse_`.
+const SPARSE_PRECISIONS: &[(&str, i64)] = {
+    const NAMES: &[(&str, i64)] = Precision::NAMES;
+    &[NAMES[0], NAMES[1], NAMES[2], NAMES[5]]
+};
+
 /// Largest number of rows and columns of a block of format bsr.
 pub const MOST_BLOCK_ROWS: usize = 32;
 /// Largest number of rows of a slice of format sell.
@@ -365,11 +371,12 @@ options! {
     COMPENSATION = 207 "compensation" Factorize RRB Kind::Choice(Compensation::NAMES);
         "Treatment of positive off-diagonal entries in M. With `always`, these entries are moved to the diagonal. \
          With `never`, these entries are unchanged. For `auto`, see the rules of `auto`.";
-    PRECISION = 208 "precision" Factorize RRB Kind::Choice(Precision::NAMES),
-        DPCG_SPARSE first_choices(Precision::NAMES, 3);
+    PRECISION = 208 "precision" Factorize RRB first_choices(Precision::NAMES, 5),
+        DPCG first_choices(Precision::NAMES, 3), SPARSE Kind::Choice(SPARSE_PRECISIONS);
         "Precision in which the preconditioner is stored. For regular 5-point systems on the CPU, `mixed` selects \
          bf16 for the preconditioner and single precision for CG. For other systems, `mixed` has the effect of \
-         `bf16`. For `auto`, see the rules of `auto`.";
+         `bf16`. In sparse_, `single` stores the matrix and the vectors in f32, too; it requires `backend=cuda` and a \
+         `rel_tol` of at least 1e-5. For `auto`, see the rules of `auto`.";
     CYCLE = 209 "cycle" Factorize RRB Kind::Choice(Cycle::NAMES);
         "Cycle of the preconditioner. `v` is the V-cycle of RRB. `amli` and `k` are recursive cycles of RRB. \
          `aggregation` selects multigrid by aggregation instead of RRB. For `auto`, see the rules of `auto`.";

@@ -489,6 +489,14 @@ mod tests {
             refused(o.set_int(opt::PRECISION, 3).unwrap_err()),
             (RRB_ERR_ARGUMENT, "precision must be one of 0 (auto), 1 (f64), 2 (f32), got 3".to_owned())
         );
+        for family in [Family::Rrb, Family::Dpcg] {
+            let (status, message) = refused(Options::new(family).set_int(opt::PRECISION, 5).unwrap_err());
+            assert_eq!(status, RRB_ERR_ARGUMENT);
+            assert!(message.starts_with("precision must be one of 0 (auto), 1 (f64), 2 (f32)"), "{message}");
+        }
+        let message = Options::new(Family::Smoother).set_text("precision=single").unwrap_err().to_string();
+        assert!(message.contains("smoother_ has no option precision"), "{message}");
+        Options::new(Family::Sparse).set_text("precision=single").unwrap();
         for number in 8..=10 {
             let (status, message) = refused(o.set_int(opt::PRECONDITIONER, number).unwrap_err());
             assert_eq!(status, RRB_ERR_ARGUMENT);

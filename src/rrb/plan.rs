@@ -147,7 +147,8 @@ impl<'a> Plan<'a> {
             _ if self.conditions.shared => return Aggregation::Never,
             // On a device, a switch does not change the format of the vectors.
             Precision::Auto if self.on_device && self.storage == Storage::F64 => Storage::F64,
-            Precision::Auto | Precision::F32 | Precision::Mixed => Storage::F32,
+            // The options of `rrb_` have no `single`.
+            Precision::Auto | Precision::F32 | Precision::Mixed | Precision::Single => Storage::F32,
             Precision::F64 => Storage::F64,
             Precision::Bf16 => return Aggregation::Never,
         };
@@ -282,7 +283,8 @@ fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singul
         // With aggregation, the hierarchy is built from a scaled matrix, and f32 needs as many iterations as f64 for
         // all coefficients.
         Precision::Auto | Precision::Mixed if aggregates => Storage::F32,
-        Precision::F32 => Storage::F32,
+        // The options of `rrb_` have no `single`.
+        Precision::F32 | Precision::Single => Storage::F32,
         Precision::Bf16 | Precision::Mixed => Storage::Bf16,
         Precision::Auto => {
             let plain = is_default_lumping(options) && grid.nodes() >= SMALL_GRID_NODES;

@@ -84,6 +84,8 @@ pub struct Setup<'a> {
     pub symmetric: bool,
     /// Whether the entries of M are stored in f32.
     pub f32_values: bool,
+    /// Whether the entries of A and the vectors are stored in f32, too. Only a device supports this.
+    pub single_vectors: bool,
     /// Whether the method needs M^-T.
     pub transposes: bool,
     /// Number of work vectors of the method, without x, b and r.

@@ -5,6 +5,7 @@
 mod common;
 #[path = "../common/device.rs"]
 mod device;
+mod single;
 mod table;
 
 use common::sparse::*;
@@ -12,6 +13,7 @@ use common::{bits, devices, outcome, status};
 use device::{DeviceArray, Queue, Rows};
 use rrbsolver::options::info;
 use rrbsolver_problems::sparse::{System, system};
+use single::{counts_in_single, hard_systems_in_single, methods_in_single, refusals_of_single};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use table::rows;
@@ -218,6 +220,8 @@ fn second_factorizations() {
         "solver=idr format=sell slice=5 sigma=7",
         "solver=idr format=bsr block_size=3",
         "solver=bicg format=dia",
+        "precision=single rel_tol=1e-5 solver=cg preconditioner=jacobi format=sell",
+        "precision=single rel_tol=1e-5 solver=bicg preconditioner=chebyshev format=csr",
     ] {
         let options = format!("backend=cuda {options}");
         let solve = |s: &Solver| {
@@ -451,4 +455,8 @@ device::device_tests! { devices();
     multigrid
     not_on_a_device
     bad_values
+    counts_in_single
+    methods_in_single
+    hard_systems_in_single
+    refusals_of_single
 }

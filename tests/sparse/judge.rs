@@ -255,7 +255,7 @@ impl<'c> Judge<'c> {
         }
         let (solver, m) = self.method();
         let sweeps = ["jacobi", "gauss_seidel", "sor"].contains(&solver);
-        let single = case.option("precision", "auto") == "f32";
+        let single = ["f32", "single"].contains(&case.option("precision", "auto"));
         let divides = ["jacobi", "ssor", "ic0", "neumann", "chebyshev", "amg"].contains(&m);
         let needs_symmetry = ["cg", "minres"].contains(&solver) || m == "ic0";
         let unsupported = match m {
@@ -285,6 +285,8 @@ impl<'c> Judge<'c> {
             (single && !case.benign, status::MATRIX),
             (m == "amg" && self.wild(), status::MATRIX),
             (case.options.contains("format_memory"), status::MEMORY),
+            // The infinity norm may be out of range.
+            (case.option("precision", "auto") == "single" && self.wild(), status::MATRIX),
             // A device has no products with A' without a copy, except in the formats dia and diagonal.
             (self.on_device() && solver == "bicg" && transposes_in_place, status::UNSUPPORTED),
         ];
@@ -327,6 +329,12 @@ impl<'c> Judge<'c> {
         x.log2() + self.a.log2_sum - 1.0 - b.log2() - 150.0 * 10f64.log2()
     }
 
+    /// Returns whether the tolerance is below the bound of `precision=single`.
+    fn is_too_accurate(&self) -> bool {
+        let rel_tol: f64 = self.case.option("rel_tol", "1e-6").parse().expect("a number");
+        self.case.option("precision", "auto") == "single" && rel_tol < 1e-5
+    }
+
     fn refused(&self, event: &Event, guess: &[f64]) -> Result<(), String> {
         if event.bits != bits(guess) {
             return Err(format!("x changed by an error: {event:?}"));
@@ -339,7 +347,7 @@ impl<'c> Judge<'c> {
             status::NOT_FINITE | status::RANGE => self.wild(),
             status::BREAKDOWN if not_finite => unchecked,
             status::BREAKDOWN => self.wild() || case.option("solver", "auto") == "cg" && !self.definite(),
-            status::ARGUMENT => self.log2_of_relative_guess() > -1.0,
+            status::ARGUMENT => self.log2_of_relative_guess() > -1.0 || self.is_too_accurate(),
             _ => false,
         };
         accept(justified && !event.message.is_empty(), || format!("{event:?}"))
@@ -352,6 +360,7 @@ impl<'c> Judge<'c> {
             self.refused(event, guess)?;
             return Ok(format!("solve: {}", event.status));
         }
+        accept(!self.is_too_accurate(), || format!("rel_tol is below 1e-5: {event:?}"))?;
         let [reason, iterations, ..] = event.numbers;
         let max_iter: i64 = case.option("max_iter", "1000").parse().expect("a number");
         let fits = match event.status {

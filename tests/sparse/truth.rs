@@ -160,12 +160,14 @@ fn judge_events(case: &Case, entries: &[Entry], events: &[Event], classes: &mut 
 const REPLACED: [(&str, &str); 5] =
     [("coo", "csr"), ("csc", "sell"), ("jds", "sell"), ("tjds", "bsr"), ("skyline", "dia")];
 
-/// Replaces options of the case that have no kernel on a device, except in 5 % of the cases.
+/// Replaces options of the case that have no kernel on a device, except in 5 % of the cases. A quarter of the cases
+/// compute in single precision, most of them with a tolerance that this precision accepts.
 fn move_to_device(case: &mut Case) {
     case.options += " backend=cuda";
     if case.number % 20 == 7 {
         return;
     }
+    let single = case.number % 4 == 3;
     let kept = |word: &str| match word.split_once('=') {
         Some(("format", format)) => {
             let kernel = REPLACED.iter().find(|(host, _)| *host == format).map_or(format, |(_, device)| device);
@@ -173,10 +175,14 @@ fn move_to_device(case: &mut Case) {
         }
         Some(("ordering", _)) => String::new(),
         Some(("transpose", "none")) => "transpose=copy".to_owned(),
+        Some(("precision", _)) if single => String::new(),
+        Some(("rel_tol", value)) if single && case.number % 32 != 3 => {
+            format!("rel_tol={:e}", value.parse::<f64>().expect("a number").max(1e-5))
+        }
         _ => word.to_owned(),
     };
     let words: Vec<String> = case.options.split(' ').map(kept).filter(|word| !word.is_empty()).collect();
-    case.options = words.join(" ") + " ordering=multicolour";
+    case.options = words.join(" ") + " ordering=multicolour" + if single { " precision=single" } else { "" };
 }
 
 fn describe(case: &Case) -> String {

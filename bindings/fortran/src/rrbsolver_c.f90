@@ -124,8 +124,9 @@ module rrbsolver_constants
    ! `never`, these entries are unchanged. For `auto`, see the rules of `auto`.
    integer(c_int32_t), parameter, public :: RRB_OPT_COMPENSATION        = 207_c_int32_t
    ! Precision in which the preconditioner is stored. For regular 5-point systems on the CPU, `mixed` selects bf16 for
-   ! the preconditioner and single precision for CG. For other systems, `mixed` has the effect of `bf16`. For `auto`,
-   ! see the rules of `auto`. This option is also available in dpcg_ and sparse_.
+   ! the preconditioner and single precision for CG. For other systems, `mixed` has the effect of `bf16`. In sparse_,
+   ! `single` stores the matrix and the vectors in f32, too; it requires `backend=cuda` and a `rel_tol` of at least
+   ! 1e-5. For `auto`, see the rules of `auto`. This option is also available in dpcg_ and sparse_.
    integer(c_int32_t), parameter, public :: RRB_OPT_PRECISION           = 208_c_int32_t
    ! Cycle of the preconditioner. `v` is the V-cycle of RRB. `amli` and `k` are recursive cycles of RRB. `aggregation`
    ! selects multigrid by aggregation instead of RRB. For `auto`, see the rules of `auto`.
@@ -431,6 +432,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_PRECISION_F32                     = 2_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_PRECISION_BF16                    = 3_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_PRECISION_MIXED                   = 4_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_PRECISION_SINGLE                  = 5_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_CYCLE_AUTO                        = 0_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_CYCLE_V                           = 1_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_CYCLE_AMLI                        = 2_c_int32_t

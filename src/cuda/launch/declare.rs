@@ -80,25 +80,26 @@ macro_rules! plain_kernels {
     };
 }
 
-/// Defines kernels with one variant for each of the three storage formats of M.
+/// Defines kernels with one variant for each of the three values of the enumeration `$storage`, and the suffixes of
+/// their names.
 macro_rules! format_kernels {
-    ($numbers:ident from $first:expr, in $list:ident:
+    ($numbers:ident from $first:expr, in $list:ident, by $storage:ident $s0:literal $s1:literal $s2:literal:
      $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,
        |$a:ident, $s:ident| $blocks:expr, $block:expr $(, or $other:ident = $osymbol:literal in $og:expr)?;)*) => {
         enum $numbers { $($number, $($other,)?)* }
 
         /// The kernels, in the order of their numbers.
         pub(super) const $list: &[Kernel] = &[
-            $(Kernel::of::<$arguments>(concat!($symbol, "_f64")),
-              Kernel::of::<$arguments>(concat!($symbol, "_f32")),
-              Kernel::of::<$arguments>(concat!($symbol, "_bf16")),
-              $(Kernel::of::<$arguments>(concat!($osymbol, "_f64")),
-                Kernel::of::<$arguments>(concat!($osymbol, "_f32")),
-                Kernel::of::<$arguments>(concat!($osymbol, "_bf16")),)?)*
+            $(Kernel::of::<$arguments>(concat!($symbol, $s0)),
+              Kernel::of::<$arguments>(concat!($symbol, $s1)),
+              Kernel::of::<$arguments>(concat!($symbol, $s2)),
+              $(Kernel::of::<$arguments>(concat!($osymbol, $s0)),
+                Kernel::of::<$arguments>(concat!($osymbol, $s1)),
+                Kernel::of::<$arguments>(concat!($osymbol, $s2)),)?)*
         ];
 
         $($(#[doc = $doc])*
-        pub fn $name(stream: &Stream, $s: Storage, $a: &$arguments) -> Result<()> {
+        pub fn $name(stream: &Stream, $s: $storage, $a: &$arguments) -> Result<()> {
             let kernel = $numbers::$number;
             $(let kernel = if $og.uniform != 0 { $numbers::$other } else { kernel };)?
             let kernel = $first + 3 * kernel as usize + $s as usize;

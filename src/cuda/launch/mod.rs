@@ -68,5 +68,5 @@ pub static SPARSE: Module = Module {
         vectors::PLAIN,
         vectors::REAL,
     ],
-    kernels: &[sparse::PLAIN, sparse::REAL],
+    kernels: &[sparse::PLAIN, sparse::REAL, sparse::IN_FORMATS],
 };

@@ -4,7 +4,7 @@
 use super::aggregation::BLOCK;
 use super::declare::Address;
 use super::labelled::cell_blocks;
-use super::vectors::{FIRST, Sum};
+use super::vectors::{FIRST, Sum, VectorArgs};
 use crate::cuda::driver::{Kernel, Stream};
 use crate::error::Result;
 
@@ -27,6 +27,28 @@ pub enum FinishKind {
     Scaled = 6,
 }
 
+/// Precision of the values of a matrix and of the vectors that a product reads and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reals {
+    /// All values are in f64.
+    Double = 0,
+    /// The matrix is in f32, the vectors are in f64.
+    Mixed = 1,
+    /// All values are in f32.
+    Single = 2,
+}
+
+impl Reals {
+    /// Returns the precision with matrix values or with vectors in f32. Vectors in f32 need matrix values in f32.
+    pub fn of(single_matrix: bool, single_vectors: bool) -> Self {
+        match (single_matrix, single_vectors) {
+            (_, true) => Self::Single,
+            (true, false) => Self::Mixed,
+            (false, false) => Self::Double,
+        }
+    }
+}
+
 /// Returns the number of blocks of a launch with `lanes` threads per row and one block per long row.
 fn row_blocks(rows: i64, lanes: i64, separate: i64) -> u32 {
     cell_blocks((rows * lanes).max(separate * i64::from(BLOCK.0)))
@@ -34,36 +56,50 @@ fn row_blocks(rows: i64, lanes: i64, separate: i64) -> u32 {
 
 plain_kernels! {
     Number from FIRST, in PLAIN:
-    /// Computes rows of a matrix in bsr.
-    Bsr bsr_rows(BsrArgs) = "sparse_bsr_f64", |a| cell_blocks(a.rows), BLOCK;
-    /// Computes several inner products.
-    Inners inners(InnersArgs) = "sparse_inners_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Computes a linear combination, and the square of its norm.
-    Combine combine(CombineArgs) = "sparse_combine_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Computes d v and <v, d v>.
-    Scale scale_by_diagonal(DiagonalArgs) = "sparse_scale_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Computes the first step of a Chebyshev polynomial.
-    BeginChebyshev begin_chebyshev(DiagonalArgs) = "sparse_begin_chebyshev_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Computes out += f d v.
-    AddScaledByDiagonal add_scaled_by_diagonal(DiagonalArgs) = "sparse_add_scaled_by_diagonal_f64",
-        |a| cell_blocks(a.count), BLOCK;
-    /// Computes r -= alpha q, <r, r> and <r, d r>, as a step of the loop.
-    DescendByDiagonal descend_by_diagonal(DiagonalArgs) = "sparse_descend_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Computes x += alpha p and p = d r + beta p, as a step of the loop.
-    AdvanceByDiagonal advance_by_diagonal(DiagonalArgs) = "sparse_advance_by_diagonal_f64",
-        |a| cell_blocks(a.count), BLOCK;
+    /// Computes a linear combination of vectors in f32, in f64.
+    CombineToDouble combine_to_double(CombineArgs) = "sparse_combine_to_f64", |a| cell_blocks(a.count), BLOCK;
     /// Copies the values of a matrix to their positions in its format.
     Gather gather(GatherArgs) = "sparse_gather_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Fills a vector with random numbers.
-    Random fill_random(RandomArgs) = "sparse_random_f64", |a| cell_blocks(a.count), BLOCK;
+    /// Rounds values to f32.
+    Round round_values(RoundArgs) = "sparse_round_f64", |a| cell_blocks(a.count), BLOCK;
 }
 
 real_kernels! {
     RealNumber from FIRST + PLAIN.len(), in REAL:
+    /// Computes <f a, f b>.
+    Dot vector_dot(VectorArgs) = "sparse_dot", |a| cell_blocks(a.count);
+    /// Computes r -= alpha q and <r, r>, as a step of the loop.
+    AddScaled vector_add_scaled(VectorArgs) = "sparse_add_scaled", |a| cell_blocks(a.count);
+    /// Computes x += alpha p and p = z + beta p, as a step of the loop.
+    Advance vector_advance(VectorArgs) = "sparse_advance", |a| cell_blocks(a.count);
+    /// Computes several inner products.
+    Inners inners(InnersArgs) = "sparse_inners", |a| cell_blocks(a.count);
+    /// Computes a linear combination, and the square of its norm.
+    Combine combine(CombineArgs) = "sparse_combine", |a| cell_blocks(a.count);
+    /// Computes d v and <v, d v>.
+    Scale scale_by_diagonal(DiagonalArgs) = "sparse_scale", |a| cell_blocks(a.count);
+    /// Computes the first step of a Chebyshev polynomial.
+    BeginChebyshev begin_chebyshev(DiagonalArgs) = "sparse_begin_chebyshev", |a| cell_blocks(a.count);
+    /// Computes out += f d v.
+    AddScaledByDiagonal add_scaled_by_diagonal(DiagonalArgs) = "sparse_add_scaled_by_diagonal",
+        |a| cell_blocks(a.count);
+    /// Computes r -= alpha q, <r, r> and <r, d r>, as a step of the loop.
+    DescendByDiagonal descend_by_diagonal(DiagonalArgs) = "sparse_descend", |a| cell_blocks(a.count);
+    /// Computes x += alpha p and p = d r + beta p, as a step of the loop.
+    AdvanceByDiagonal advance_by_diagonal(DiagonalArgs) = "sparse_advance_by_diagonal", |a| cell_blocks(a.count);
+    /// Fills a vector with random numbers.
+    Random fill_random(RandomArgs) = "sparse_random", |a| cell_blocks(a.count);
+}
+
+format_kernels! {
+    FormatNumber from FIRST + PLAIN.len() + REAL.len(), in IN_FORMATS, by Reals "_f64" "_f32" "_single":
     /// Computes rows of a matrix in csr.
-    Csr csr_rows(CsrArgs) = "sparse_csr", |a| row_blocks(a.end - a.first, i64::from(a.lanes), a.separate.count);
+    Csr csr_rows(CsrArgs) = "sparse_csr", |a, _s| row_blocks(a.end - a.first, i64::from(a.lanes), a.separate.count),
+        BLOCK;
     /// Computes rows of a matrix in sell or ell.
-    Sell sell_rows(SellArgs) = "sparse_sell", |a| row_blocks(a.lanes, 1, a.separate.count);
+    Sell sell_rows(SellArgs) = "sparse_sell", |a, _s| row_blocks(a.lanes, 1, a.separate.count), BLOCK;
     /// Computes rows of a matrix in dia.
-    Dia dia_rows(DiaArgs) = "sparse_dia", |a| cell_blocks(a.rows);
+    Dia dia_rows(DiaArgs) = "sparse_dia", |a, _s| cell_blocks(a.rows), BLOCK;
+    /// Computes rows of a matrix in bsr.
+    Bsr bsr_rows(BsrArgs) = "sparse_bsr", |a, _s| cell_blocks(a.rows), BLOCK;
 }

@@ -1,14 +1,15 @@
 //! Preconditioner by multigrid by aggregation on the device (docs/theory/aggregation.md). M is a fixed matrix.
 
 use super::allocations::Allocations;
+use super::vectors::Vectors;
 use crate::aggregation::Rules;
 use crate::aggregation::cuda::{AggregationMultigrid, Shape};
 use crate::base::csr::Csr;
 use crate::base::workers::Workers;
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, MOST_CELL_BLOCKS, Sum};
-use crate::cuda::vectors::Scale;
+use crate::cuda::launch::{Address, CombineArgs, MOST_CELL_BLOCKS, RoundArgs, Sum};
+use crate::cuda::vectors::{Scale, without_result};
 use crate::direct::couplings::Couplings;
 use crate::error::{Result, collected};
 use crate::sparse::backend::{Setup, SetupResult};
@@ -21,6 +22,8 @@ pub struct Aggregated {
     multigrid: AggregationMultigrid,
     memory: Allocations,
     scale: Scale,
+    /// Input and output of the cycle in f64, if the vectors are in f32.
+    wide: Option<[Address; 2]>,
 }
 
 impl Aggregated {
@@ -46,13 +49,24 @@ impl Aggregated {
             scales: memory.zeroed(stream, 16)?,
             scalars,
         };
+        let wide = match setup.single_vectors {
+            true => Some([memory.zeroed(stream, 8 * a.rows())?, memory.zeroed(stream, 8 * a.rows())?]),
+            false => None,
+        };
         let result = SetupResult { aggregates_kept: multigrid.aggregates_kept(), ..SetupResult::default() };
-        Ok((Self { multigrid, memory, scale }, result))
+        Ok((Self { multigrid, memory, scale, wide }, result))
     }
 
     /// Computes to = M^-1 from, and the sum <from, to>.
-    pub fn apply(&self, stream: &Stream, [from, to]: [Address; 2], sum: Sum) -> Result<()> {
-        self.multigrid.apply(stream, &self.scale, (from, to), sum)
+    pub fn apply(&self, stream: &Stream, of: Vectors, [from, to]: [Address; 2], sum: Sum) -> Result<()> {
+        let Some([r, z]) = self.wide else { return self.multigrid.apply(stream, &self.scale, (from, to), sum) };
+        let count = of.rows as i64;
+        let mut widen = CombineArgs { count, to: r, n: 1, ..CombineArgs::default() };
+        (widen.factor[0], widen.v[0]) = (1.0, from);
+        launch::combine_to_double(stream, &widen)?;
+        self.multigrid.apply(stream, &self.scale, (r, z), without_result(sum))?;
+        launch::round_values(stream, &RoundArgs { count, from: z, to })?;
+        of.dot(stream, [from, to], sum)
     }
 
     /// Returns the multigrid method, whose memory and aggregates the next setup reuses.

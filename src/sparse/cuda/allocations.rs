@@ -3,6 +3,7 @@
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch::Address;
 use crate::error::{Result, push};
+use crate::sparse::converted;
 use bytemuck::NoUninit;
 
 /// Allocations that are freed together.
@@ -34,6 +35,15 @@ impl Allocations {
             stream.wait()?;
         }
         Ok(address)
+    }
+
+    /// Allocates an array and copies these values to it, in f32 if `in_f32` is set.
+    pub fn copy_of_reals(&mut self, stream: &Stream, values: &[f64], in_f32: bool) -> Result<Address> {
+        if !in_f32 {
+            return self.copy_of(stream, values);
+        }
+        let narrow: Vec<f32> = converted(values.iter().copied(), values.len())?;
+        self.copy_of(stream, &narrow)
     }
 
     /// Returns the bytes of device memory.

@@ -4,12 +4,12 @@ use super::allocations::Allocations;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, BsrArgs, CsrArgs, DiaArgs, GatherArgs, LongRows, NOTHING_THERE, RowFinish, SellArgs,
+    Address, BsrArgs, CsrArgs, DiaArgs, GatherArgs, LongRows, NOTHING_THERE, Reals, RoundArgs, RowFinish, SellArgs,
 };
 use crate::cuda::staging::{Copies, Job};
 use crate::error::{Error, Result, collected, extend, push, reserve, zeroed};
 use crate::sparse::backend::Numbered;
-use crate::sparse::{Rows, Stored, View, converted};
+use crate::sparse::{Rows, Stored, View};
 use std::time::Instant;
 
 const MATRIX: &str = "a matrix on the device";
@@ -18,8 +18,9 @@ const MATRIX: &str = "a matrix on the device";
 pub struct Matrix {
     memory: Allocations,
     kernel: Kernel,
-    /// Whether the values are stored in f32.
-    f32_values: bool,
+    /// Number of values of the format.
+    values: usize,
+    reals: Reals,
     /// For each value of the format, the number of the entry in the order of csr, or [`NOTHING_THERE`] for padding: the
     /// address and the number of values. `None` until values are replaced.
     order: Option<(Address, usize)>,
@@ -37,8 +38,7 @@ enum Kernel {
 pub struct Ordered {
     memory: Allocations,
     groups: Vec<CsrArgs>,
-    /// Whether the values are stored in f32.
-    f32_values: bool,
+    reals: Reals,
 }
 
 /// Returns the largest number of entries of a row that is not a long row: 8 times the mean, and at least 64. A thread
@@ -54,10 +54,9 @@ fn lanes(entries: usize, rows: usize) -> i32 {
 }
 
 impl Matrix {
-    /// Copies a matrix with `rows` rows and `cols` columns to the device, with values in f32 if `f32_values` is set.
-    /// The format bsr has values in f64 only.
-    pub fn new(stream: &Stream, view: &View, [rows, cols]: [usize; 2], f32_values: bool) -> Result<Self> {
-        let mut memory = Allocations::new(MATRIX);
+    /// Copies a matrix with `rows` rows and `cols` columns to the device.
+    pub fn new(stream: &Stream, view: &View, [rows, cols]: [usize; 2], reals: Reals) -> Result<Self> {
+        let (mut memory, f32_values) = (Allocations::new(MATRIX), reals != Reals::Double);
         let kernel = match *view {
             View::Csr(matrix) => Kernel::Csr(csr(&mut memory, stream, matrix, f32_values)?),
             View::Ell { rows: 0, .. } => Kernel::Sell(SellArgs { slice: 1, ..SellArgs::default() }),
@@ -65,7 +64,7 @@ impl Matrix {
                 lanes: rows as i64,
                 offset: memory.copy_of(stream, &[0, val.len()])?,
                 col: memory.copy_of(stream, col)?,
-                val: upload_values(&mut memory, stream, val, f32_values)?,
+                val: memory.copy_of_reals(stream, val, f32_values)?,
                 slice: rows as i64,
                 ..SellArgs::default()
             }),
@@ -78,12 +77,38 @@ impl Matrix {
                 cols: cols as i64,
                 ptr: memory.copy_of(stream, ptr)?,
                 col: memory.copy_of(stream, col)?,
-                val: memory.copy_of(stream, val)?,
+                val: memory.copy_of_reals(stream, val, f32_values)?,
                 block: block as i64,
                 ..BsrArgs::default()
             }),
         };
-        Ok(Self { memory, kernel, f32_values: f32_values && !matches!(view, View::Bsr { .. }), order: None })
+        Ok(Self { memory, kernel, values: values_of(view).iter().map(|part| part.len()).sum(), reals, order: None })
+    }
+
+    /// Returns the address of the values.
+    fn address_of_values(&self) -> Address {
+        match &self.kernel {
+            Kernel::Csr(a) => a.val,
+            Kernel::Sell(a) => a.val,
+            Kernel::Dia(a) => a.val,
+            Kernel::Bsr(a) => a.val,
+        }
+    }
+
+    /// Rounds the values to f32, for products with vectors in f32. The result uses the index arrays of `self`, which
+    /// must exist as long as the result.
+    pub fn rounded(&self, stream: &Stream) -> Result<Self> {
+        let mut memory = Allocations::new(MATRIX);
+        let val = memory.zeroed(stream, size_of::<f32>() * self.values)?;
+        let args = RoundArgs { count: self.values as i64, from: self.address_of_values(), to: val };
+        launch::round_values(stream, &args)?;
+        let kernel = match self.kernel {
+            Kernel::Csr(a) => Kernel::Csr(CsrArgs { val, ..a }),
+            Kernel::Sell(a) => Kernel::Sell(SellArgs { val, ..a }),
+            Kernel::Dia(a) => Kernel::Dia(DiaArgs { val, ..a }),
+            Kernel::Bsr(a) => Kernel::Bsr(BsrArgs { val, ..a }),
+        };
+        Ok(Self { memory, kernel, values: self.values, reals: Reals::Single, order: None })
     }
 
     /// Returns whether the kernel can compute products with A^T.
@@ -98,14 +123,14 @@ impl Matrix {
             _ if transposed && !self.transposes() => {
                 Err(Error::Internal("the format has no product with A' on a device".to_owned()))
             }
-            Kernel::Csr(a) => launch::csr_rows(stream, self.f32_values, &CsrArgs { x, finish, ..a }),
-            Kernel::Sell(a) => launch::sell_rows(stream, self.f32_values, &SellArgs { x, finish, ..a }),
+            Kernel::Csr(a) => launch::csr_rows(stream, self.reals, &CsrArgs { x, finish, ..a }),
+            Kernel::Sell(a) => launch::sell_rows(stream, self.reals, &SellArgs { x, finish, ..a }),
             Kernel::Dia(a) => {
                 let (rows, inputs) = if transposed { (a.inputs, a.rows) } else { (a.rows, a.inputs) };
                 let a = DiaArgs { rows, inputs, transposed: i64::from(transposed), x, finish, ..a };
-                launch::dia_rows(stream, self.f32_values, &a)
+                launch::dia_rows(stream, self.reals, &a)
             }
-            Kernel::Bsr(a) => launch::bsr_rows(stream, &BsrArgs { x, finish, ..a }),
+            Kernel::Bsr(a) => launch::bsr_rows(stream, self.reals, &BsrArgs { x, finish, ..a }),
         }
     }
 
@@ -117,12 +142,7 @@ impl Matrix {
         values: &[f64],
         numbered: &Numbered,
     ) -> Result<()> {
-        let to = match &self.kernel {
-            Kernel::Csr(a) => a.val,
-            Kernel::Sell(a) => a.val,
-            Kernel::Dia(a) => a.val,
-            Kernel::Bsr(a) => a.val,
-        };
+        let to = self.address_of_values();
         let is_csr = matches!(self.kernel, Kernel::Csr(_));
         if values.is_empty() {
             return Ok(());
@@ -156,20 +176,25 @@ impl Matrix {
 
 /// Returns for each value of a format the number of the entry, from a matrix whose entry k has the value k + 1.
 fn order_of(view: View) -> Result<Vec<u32>> {
-    let (val, separate): (&[f64], &[f64]) = match view {
-        View::Csr(rows) | View::Bsr { rows, .. } => (rows.val, &[]),
-        View::Dia { val, .. } | View::Ell { val, .. } => (val, &[]),
-        View::Sell { val, separate: (_, rows), .. } => (val, rows.val),
-    };
     let number = |value: &f64| if *value == 0.0 { NOTHING_THERE } else { (*value - 1.0) as u32 };
-    collected(val.iter().chain(separate).map(number), "the order of values")
+    collected(values_of(&view).into_iter().flatten().map(number), "the order of values")
+}
+
+/// Returns the values of a format in the order in which they are stored, in two parts.
+fn values_of<'a>(view: &View<'a>) -> [&'a [f64]; 2] {
+    match *view {
+        View::Csr(rows) | View::Bsr { rows, .. } => [rows.val, &[]],
+        View::Dia { val, .. } | View::Ell { val, .. } => [val, &[]],
+        View::Sell { val, separate: (_, rows), .. } => [val, rows.val],
+    }
 }
 
 impl Ordered {
-    /// Copies a matrix to the device, with values in f32 if `f32_values` is set. The order consists of the row at each
-    /// position, and of the first position of each group and the end of the last group.
-    pub fn new(stream: &Stream, a: Rows, order: (&[u32], &[usize]), f32_values: bool) -> Result<Self> {
+    /// Copies a matrix to the device. The order consists of the row at each position, and of the first position of each
+    /// group and the end of the last group.
+    pub fn new(stream: &Stream, a: Rows, order: (&[u32], &[usize]), reals: Reals) -> Result<Self> {
         let ((rows, starts), mut memory) = (order, Allocations::new(MATRIX));
+        let f32_values = reals != Reals::Double;
         let (mut ptr, mut col, mut val) = (zeroed(rows.len() + 1, MATRIX)?, Vec::new(), Vec::new());
         reserve(&mut col, a.col.len(), MATRIX)?;
         reserve(&mut val, a.val.len(), MATRIX)?;
@@ -192,7 +217,7 @@ impl Ordered {
             };
             push(&mut groups, group, MATRIX)?;
         }
-        Ok(Self { memory, groups, f32_values })
+        Ok(Self { memory, groups, reals })
     }
 
     /// Returns the number of groups.
@@ -202,7 +227,7 @@ impl Ordered {
 
     /// Computes s = A x for the rows of a group, and then the results that `finish` defines from s.
     pub fn multiply(&self, stream: &Stream, group: usize, x: Address, finish: RowFinish) -> Result<()> {
-        launch::csr_rows(stream, self.f32_values, &CsrArgs { x, finish, ..self.groups[group] })
+        launch::csr_rows(stream, self.reals, &CsrArgs { x, finish, ..self.groups[group] })
     }
 
     /// Returns the bytes of device memory.
@@ -214,6 +239,8 @@ impl Ordered {
 /// The matrices that compute products with A and A^T.
 pub struct Products<'a> {
     pub a: &'a Matrix,
+    /// A in f64, which computes residuals.
+    pub exact: &'a Matrix,
     /// A copy of A^T. If it is `None`, `a` computes products with A^T: A is symmetric, or the kernel of its format
     /// transposes.
     pub transposed: Option<&'a Matrix>,
@@ -231,15 +258,6 @@ impl<'a> Products<'a> {
     }
 }
 
-/// Copies values to the device, in f32 if `f32_values` is set.
-fn upload_values(memory: &mut Allocations, stream: &Stream, val: &[f64], f32_values: bool) -> Result<Address> {
-    if !f32_values {
-        return memory.copy_of(stream, val);
-    }
-    let narrow: Vec<f32> = converted(val.iter().copied(), val.len())?;
-    memory.copy_of(stream, &narrow)
-}
-
 fn csr(memory: &mut Allocations, stream: &Stream, matrix: Rows, f32_values: bool) -> Result<CsrArgs> {
     let rows = matrix.ptr.len() - 1;
     Ok(CsrArgs {
@@ -247,7 +265,7 @@ fn csr(memory: &mut Allocations, stream: &Stream, matrix: Rows, f32_values: bool
         end: rows as i64,
         ptr: memory.copy_of(stream, matrix.ptr)?,
         col: memory.copy_of(stream, matrix.col)?,
-        val: upload_values(memory, stream, matrix.val, f32_values)?,
+        val: memory.copy_of_reals(stream, matrix.val, f32_values)?,
         longest: longest(matrix) as i64,
         separate: long_rows(memory, stream, matrix, 0..rows, |position| position as u32)?,
         lanes: lanes(matrix.val.len(), rows),
@@ -271,7 +289,7 @@ fn dia(
         length: length as i64,
         count: offset.len() as i64,
         offset: memory.copy_of(stream, &offset)?,
-        val: upload_values(memory, stream, val, f32_values)?,
+        val: memory.copy_of_reals(stream, val, f32_values)?,
         ..DiaArgs::default()
     };
     args.near.iter_mut().zip(&offset).for_each(|(near, offset)| *near = *offset);
@@ -338,7 +356,7 @@ fn sell(memory: &mut Allocations, stream: &Stream, view: &View, rows: usize, f32
         offset: memory.copy_of(stream, offset)?,
         col: memory.copy_of(stream, col)?,
         rows: if row_at.is_empty() { 0 } else { memory.copy_of(stream, &row_at)? },
-        val: upload_values(memory, stream, val, f32_values)?,
+        val: memory.copy_of_reals(stream, val, f32_values)?,
         separate: list_of_long_rows(memory, stream, long, &ranges)?,
         slice: slice as i64,
         ..SellArgs::default()

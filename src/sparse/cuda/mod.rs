@@ -1,9 +1,9 @@
 //! Backend for general sparse matrices on a CUDA device. The host assembles and converts the matrix. The device stores
 //! the arrays of the format and the vectors, and computes all steps of a solve.
 //!
-//! Modules, each of which may use the modules before it in this list: `allocations` (memory), `matrix` (products),
-//! `triangular`, `aggregated` and `precondition` (M^-1), `relaxation` (sweeps), `state` (data of a factorization),
-//! `run` (steps), `solve` (start and end of a run).
+//! Modules, each of which may use the modules before it in this list: `allocations` (memory), `vectors` (length and
+//! precision of vectors), `matrix` (products), `triangular`, `aggregated` and `precondition` (M^-1), `relaxation`
+//! (sweeps), `state` (data of a factorization), `run` (steps), `solve` (start and end of a run).
 
 mod aggregated;
 mod allocations;
@@ -14,13 +14,14 @@ mod run;
 pub mod solve;
 mod state;
 mod triangular;
+mod vectors;
 
 use crate::base::csr::Csr;
 use crate::base::engine::Engine;
 use crate::base::workers::Workers;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
-use crate::cuda::launch::{FinishKind, RowFinish, Scalars};
+use crate::cuda::launch::{FinishKind, Reals, RowFinish, Scalars};
 use crate::cuda::looped::SharedScalars;
 use crate::cuda::session::Session;
 use crate::cuda::staging::Job;
@@ -38,6 +39,7 @@ use relaxation::Relaxation;
 use run::Run;
 use state::{State, box_of};
 use std::time::Instant;
+use vectors::Vectors;
 
 /// Number of vectors of PCG in addition to x, b and r.
 const PCG_VECTORS: usize = 3;
@@ -48,6 +50,8 @@ pub struct Cuda {
     state: Option<State>,
     /// A, and a copy of A^T, in their formats.
     products: [Option<Matrix>; 2],
+    /// The same matrices with values in f32, if the vectors are in f32.
+    rounded: [Option<Matrix>; 2],
     /// Whether the last factorization needs A^T, and A^T = A.
     symmetric: bool,
     /// Scalars of the kernel that inspects the input of a product outside a solve.
@@ -64,7 +68,7 @@ fn too_large() -> Error {
 
 /// Copies a matrix to the device.
 fn upload(stream: &Stream, stored: &dyn Stored, extents: [usize; 2]) -> Result<Matrix> {
-    Matrix::new(stream, &stored.view().ok_or_else(too_large)?, extents, false)
+    Matrix::new(stream, &stored.view().ok_or_else(too_large)?, extents, Reals::Double)
 }
 
 fn narrow(matrix: AnyCsr<'_>) -> Result<&Csr<u32>> {
@@ -81,8 +85,8 @@ impl Cuda {
     }
 
     fn with(session: Session, threads: usize) -> Self {
-        let (state, products, symmetric, scalars, staging) = (None, [None, None], false, None, None);
-        Self { state, products, symmetric, scalars, staging, threads, session }
+        let (products, rounded) = ([None, None], [None, None]);
+        Self { state: None, products, rounded, symmetric: false, scalars: None, staging: None, threads, session }
     }
 
     /// If the device has been reset, discards all data and opens a new session.
@@ -143,19 +147,25 @@ impl SparseBackend for Cuda {
         self.recover()?;
         let _entered = self.session.device.clone().enter()?;
         let csr = narrow(setup.matrix)?;
-        let rows = csr.rows();
-        self.upload_operator(setup, rows)?;
+        let vectors = Vectors { rows: csr.rows(), f32_values: setup.single_vectors };
+        self.rounded = [None, None];
+        self.upload_operator(setup, vectors.rows)?;
         let stream = self.session.stream();
+        if vectors.f32_values {
+            for (own, rounded) in self.products.iter().zip(&mut self.rounded) {
+                *rounded = own.as_ref().map(|own| own.rounded(stream)).transpose()?;
+            }
+        }
         // The memory of the previous factorization is freed before the new one is allocated. Vectors of the right
         // length are reused.
         let mut before = None;
-        let mut state = match self.state.take().filter(|state| state.rows == rows) {
+        let mut state = match self.state.take().filter(|state| state.of == vectors) {
             Some(mut state) => {
                 before = std::mem::take(&mut state.first).into_multigrid();
                 (state.second, state.relaxation) = (None, None);
                 state
             }
-            None => State::new(stream, rows, 0)?,
+            None => State::new(stream, vectors, 0)?,
         };
         state.reserve(stream, setup.work_vectors.max(PCG_VECTORS))?;
         let scalars = state.scalars.at;
@@ -166,13 +176,13 @@ impl SparseBackend for Cuda {
         }
         state.relaxation = match &setup.sweep_parameters {
             Some(sweeps) => {
-                let relaxation = Relaxation::new(stream, csr, sweeps)?;
+                let relaxation = Relaxation::new(stream, csr, sweeps, vectors.f32_values)?;
                 result.colours = relaxation.colours();
                 Some(relaxation)
             }
             None => None,
         };
-        let a = of_products(&self.products, self.symmetric)?;
+        let a = of_products(&self.products, &self.rounded, self.symmetric)?;
         if setup.sweep_parameters.is_none() {
             state.record(&self.session.device, &a)?;
         }
@@ -188,14 +198,14 @@ impl SparseBackend for Cuda {
 
     fn run(&mut self, _: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
         let _entered = self.session.device.clone().enter()?;
-        let Some(rows) = self.state.as_ref().map(|state| state.rows) else {
+        let Some(rows) = self.state.as_ref().map(|state| state.of.rows) else {
             return Err(Error::State("sparse_factorize must come before this call".to_owned()));
         };
         let staged = self.stage(&arrays, [rows, rows])?;
         let Some(state) = &mut self.state else {
             return Err(Error::Internal("the factorization is missing".to_owned()));
         };
-        let a = of_products(&self.products, self.symmetric)?;
+        let a = of_products(&self.products, &self.rounded, self.symmetric)?;
         let call = self.session.call(arrays, observer, state.cells(), staged);
         let mut run = Run { state, a, stream: call.stream, call, is_residual: false, on_second: false };
         let result = program(&mut run);
@@ -262,7 +272,7 @@ impl SparseBackend for Cuda {
         self.recover()?;
         let _entered = self.session.device.clone().enter()?;
         let [Some(own), copy] = &mut self.products else { return Ok(false) };
-        *copy = None;
+        (*copy, self.rounded) = (None, [None, None]);
         let (stream, copies, seconds) = self.session.parts();
         own.replace_values(stream, (copies, seconds), values, numbered)?;
         Ok(true)
@@ -280,7 +290,7 @@ impl SparseBackend for Cuda {
     }
 
     fn discard_format_data(&mut self) {
-        self.products = [None, None];
+        (self.products, self.rounded) = ([None, None], [None, None]);
         if let Some(state) = &mut self.state {
             // Recorded launches contain the addresses of the matrix.
             state.recorded = None;
@@ -304,17 +314,22 @@ fn clear_output(stream: &Stream, arrays: Arrays, rows: usize) -> Result<()> {
     Ok(())
 }
 
-fn of_products(products: &[Option<Matrix>; 2], symmetric: bool) -> Result<Products<'_>> {
-    let [Some(a), transposed] = products else {
+fn of_products<'a>(
+    products: &'a [Option<Matrix>; 2],
+    rounded: &'a [Option<Matrix>; 2],
+    symmetric: bool,
+) -> Result<Products<'a>> {
+    let [Some(exact), transposed] = products else {
         return Err(Error::Internal("the matrix on the device is missing".to_owned()));
     };
-    Ok(Products { a, transposed: transposed.as_ref(), symmetric })
+    let a = rounded[0].as_ref().unwrap_or(exact);
+    Ok(Products { a, exact, transposed: rounded[1].as_ref().or(transposed.as_ref()), symmetric })
 }
 
 impl Engine for Cuda {
     fn bytes(&self) -> [usize; 2] {
         let device = self.state.as_ref().map_or(0, State::bytes)
-            + self.products.iter().flatten().map(Matrix::bytes).sum::<usize>()
+            + self.products.iter().chain(&self.rounded).flatten().map(Matrix::bytes).sum::<usize>()
             + self.scalars.as_ref().map_or(0, |(memory, _)| memory.bytes)
             + self.staging.as_ref().map_or(0, |memory| memory.bytes);
         [self.session.bytes(), device]

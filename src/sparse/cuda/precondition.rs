@@ -5,13 +5,14 @@ use super::aggregated::Aggregated;
 use super::allocations::Allocations;
 use super::matrix::{Matrix, Products};
 use super::triangular::TriangularSolver;
+use super::vectors::Vectors;
 use crate::aggregation::cuda::AggregationMultigrid;
 use crate::base::csr::Csr;
 use crate::base::heap::boxed;
 use crate::base::workers::Workers;
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, DiagonalArgs, FinishKind, RowFinish, Sum};
+use crate::cuda::launch::{Address, DiagonalArgs, FinishKind, Reals, RowFinish, Sum};
 use crate::cuda::vectors::without_result;
 use crate::error::{Error, Result};
 use crate::krylov::series::{SeriesSteps, series};
@@ -61,7 +62,7 @@ pub struct Polynomial {
 }
 
 /// Copies a matrix to the device, in the format that needs the fewest bytes.
-fn part(stream: &Stream, a: &Csr<u32>, f32_values: bool) -> Result<Matrix> {
+fn part(stream: &Stream, a: &Csr<u32>, reals: Reals) -> Result<Matrix> {
     let wanted = FormatRequest {
         format: Format::Auto,
         slice: 0,
@@ -73,11 +74,10 @@ fn part(stream: &Stream, a: &Csr<u32>, f32_values: bool) -> Result<Matrix> {
     };
     let workers = &mut Workers::alone();
     let (kind, size) = wanted.kind(a, workers)?;
-    // bsr has no kernel with values in f32. Without another format, the matrix is stored in csr.
-    let stored = if kind.format() == Format::Bsr { None } else { kind.store(a, &size, workers)? };
+    let stored = kind.store(a, &size, workers)?;
     let view = stored.as_deref().map_or_else(|| Rows::of(a).map(View::Csr), Stored::view);
     let view = view.ok_or_else(|| Error::Internal("a part of the matrix has no kernel".to_owned()))?;
-    Matrix::new(stream, &view, [a.rows(), a.cols], f32_values)
+    Matrix::new(stream, &view, [a.rows(), a.cols], reals)
 }
 
 impl Preconditioner {
@@ -99,11 +99,11 @@ impl Preconditioner {
                 if wanted.absolute {
                     d.iter_mut().for_each(|d| *d = d.abs());
                 }
-                let d = memory.copy_of(stream, &d)?;
+                let d = memory.copy_of_reals(stream, &d, setup.single_vectors)?;
                 Self::Diagonal(memory, d)
             }
             Kind::Neumann => {
-                Self::Series(boxed(NeumannSeries::new(stream, a, (setup.f32_values, transposes), wanted.order)?, WHAT)?)
+                Self::Series(boxed(NeumannSeries::new(stream, a, setup, transposes, wanted.order)?, WHAT)?)
             }
             Kind::Chebyshev => {
                 Self::Polynomial(boxed(Polynomial::new(stream, a, setup, transposes, wanted.degree)?, WHAT)?)
@@ -140,24 +140,24 @@ impl Preconditioner {
         }
     }
 
-    /// Computes to = M^-1 from, or to = M^-T from, and the sum <from, to>. The vectors have `rows` values.
+    /// Computes to = M^-1 from, or to = M^-T from, and the sum <from, to>.
     pub fn apply(
         &self,
         stream: &Stream,
-        (a, rows): (&Products, usize),
+        (a, of): (&Products, Vectors),
         [from, to]: [Address; 2],
         transposed: bool,
         sum: Sum,
     ) -> Result<()> {
         match self {
-            Self::None => scale(stream, rows, [0, from, to], sum),
-            Self::Diagonal(_, d) => scale(stream, rows, [*d, from, to], sum),
+            Self::None => scale(stream, of, [0, from, to], sum),
+            Self::Diagonal(_, d) => scale(stream, of, [*d, from, to], sum),
             Self::Series(m) => {
                 let [lower, upper] = match m.transposed.as_ref().filter(|_| transposed) {
                     Some([lower, upper]) => [lower, upper],
                     None => [&m.lower, &m.upper],
                 };
-                series(&mut Steps { stream, m, lower, upper, rows, r: from, sum }, m.order, m.workspace, to)
+                series(&mut Steps { stream, m, lower, upper, of, r: from, sum }, m.order, m.workspace, to)
             }
             Self::Polynomial(m) => {
                 let (matrix, flips) = match &m.copies {
@@ -165,10 +165,10 @@ impl Preconditioner {
                     Some((copy, _)) => (copy, false),
                     None => a.of(transposed),
                 };
-                m.apply(stream, (matrix, flips), rows, [from, to], sum)
+                m.apply(stream, (matrix, flips), of, [from, to], sum)
             }
-            Self::Triangular(m) => m.apply(stream, rows, [from, to], transposed, sum),
-            Self::Aggregated(m) => m.apply(stream, [from, to], sum),
+            Self::Triangular(m) => m.apply(stream, of, [from, to], transposed, sum),
+            Self::Aggregated(m) => m.apply(stream, of, [from, to], sum),
         }
     }
 
@@ -194,21 +194,23 @@ impl Preconditioner {
 }
 
 /// Computes to = d from, and <from, to>.
-fn scale(stream: &Stream, rows: usize, [d, v, out]: [Address; 3], sum: Sum) -> Result<()> {
-    launch::scale_by_diagonal(stream, &DiagonalArgs { count: rows as i64, d, v, out, sum, ..DiagonalArgs::default() })
+fn scale(stream: &Stream, of: Vectors, [d, v, out]: [Address; 3], sum: Sum) -> Result<()> {
+    let args = DiagonalArgs { count: of.rows as i64, d, v, out, sum, ..DiagonalArgs::default() };
+    launch::scale_by_diagonal(stream, of.f32_values, &args)
 }
 
 impl NeumannSeries {
-    fn new(stream: &Stream, a: &Csr<u32>, (f32_values, transposes): (bool, bool), order: usize) -> Result<Self> {
-        let mut memory = Allocations::new(WHAT);
+    fn new(stream: &Stream, a: &Csr<u32>, setup: &Setup, transposes: bool, order: usize) -> Result<Self> {
+        let (mut memory, reals) = (Allocations::new(WHAT), Reals::of(setup.f32_values, setup.single_vectors));
+        let of = Vectors { rows: a.rows(), f32_values: setup.single_vectors };
         let split = Split::of_triangles(a)?;
-        let d = memory.copy_of(stream, &split.scale)?;
+        let d = memory.copy_of_reals(stream, &split.scale, of.f32_values)?;
         let both = |Split { lower, upper, .. }: Split<u32>| {
-            Ok([part(stream, &lower.into_csr(), f32_values)?, part(stream, &upper.into_csr(), f32_values)?])
+            Ok([part(stream, &lower.into_csr(), reals)?, part(stream, &upper.into_csr(), reals)?])
         };
         let transposed = if transposes { Some(both(split.transposed()?)?) } else { None };
         let [lower, upper] = both(split)?;
-        let workspace = [memory.zeroed(stream, 8 * a.rows())?, memory.zeroed(stream, 8 * a.rows())?];
+        let workspace = [memory.zeroed(stream, of.bytes())?, memory.zeroed(stream, of.bytes())?];
         Ok(Self { memory, d, lower, upper, transposed, order, workspace })
     }
 }
@@ -219,7 +221,7 @@ struct Steps<'a> {
     m: &'a NeumannSeries,
     lower: &'a Matrix,
     upper: &'a Matrix,
-    rows: usize,
+    of: Vectors,
     r: Address,
     sum: Sum,
 }
@@ -235,7 +237,7 @@ impl SeriesSteps for Steps<'_> {
     type Fault = Error;
 
     fn begin(&mut self, v: Address, last: bool) -> Result<()> {
-        scale(self.stream, self.rows, [self.m.d, self.r, v], self.sum(last))
+        scale(self.stream, self.of, [self.m.d, self.r, v], self.sum(last))
     }
 
     fn lower(&mut self, from: Address, to: Address) -> Result<()> {
@@ -254,16 +256,18 @@ impl SeriesSteps for Steps<'_> {
 impl Polynomial {
     fn new(stream: &Stream, a: &Csr<u32>, setup: &Setup, transposes: bool, degree: usize) -> Result<Self> {
         let (mut memory, inverse) = (Allocations::new(WHAT), inverse_diagonal(a)?);
-        let copies = match (setup.f32_values, transposes) {
+        let of = Vectors { rows: a.rows(), f32_values: setup.single_vectors };
+        let copies = match (setup.f32_values && !of.f32_values, transposes) {
             (false, _) => None,
-            (true, false) => Some((part(stream, a, true)?, None)),
+            (true, false) => Some((part(stream, a, Reals::Mixed)?, None)),
             (true, true) => {
-                Some((part(stream, a, true)?, Some(part(stream, &a.transposed(&mut Workers::alone())?, true)?)))
+                let transposed = a.transposed(&mut Workers::alone())?;
+                Some((part(stream, a, Reals::Mixed)?, Some(part(stream, &transposed, Reals::Mixed)?)))
             }
         };
-        let bytes = 8 * a.rows();
+        let bytes = of.bytes();
         Ok(Self {
-            d: memory.copy_of(stream, &inverse)?,
+            d: memory.copy_of_reals(stream, &inverse, of.f32_values)?,
             interval: Interval::of(a, &inverse, setup.symmetric)?,
             degree,
             copies,
@@ -276,26 +280,25 @@ impl Polynomial {
         &self,
         stream: &Stream,
         (a, flips): (&Matrix, bool),
-        rows: usize,
+        of: Vectors,
         [r, z]: [Address; 2],
         sum: Sum,
     ) -> Result<()> {
         let [left, mut step, mut next] = self.workspace;
         let of_step = |last: bool| if last { sum } else { without_result(sum) };
-        launch::begin_chebyshev(
-            stream,
-            &DiagonalArgs {
-                count: rows as i64,
-                d: self.d,
-                v: r,
-                r,
-                out: left,
-                step,
-                z,
-                factor: self.interval.theta.recip(),
-                sum: of_step(self.degree == 0),
-            },
-        )?;
+        let begin = DiagonalArgs {
+            count: of.rows as i64,
+            d: self.d,
+            v: r,
+            r,
+            out: left,
+            step,
+            z,
+            factor: self.interval.theta.recip(),
+            sum: of_step(self.degree == 0),
+            ..DiagonalArgs::default()
+        };
+        launch::begin_chebyshev(stream, of.f32_values, &begin)?;
         let mut steps = self.interval.steps();
         for k in 1..=self.degree {
             let (of_old, of_left) = steps.coefficients();

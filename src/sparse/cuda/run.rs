@@ -3,12 +3,13 @@
 
 use super::matrix::Products;
 use super::state::State;
+use super::vectors::Vectors;
 use crate::cuda::call::{Attempts, Call};
 use crate::cuda::driver::{Device, Loop, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, CombineArgs, DiagonalArgs, FinishKind, InnersArgs, RandomArgs, RowFinish, SUMS_PER_PASS, Scalars, Sum,
-    SumUse,
+    Address, CombineArgs, DiagonalArgs, FinishKind, InnersArgs, RandomArgs, RoundArgs, RowFinish, SUMS_PER_PASS,
+    Scalars, Sum, SumUse,
 };
 use crate::cuda::looped;
 use crate::cuda::looped::{Looped, Recorded, SharedScalars, observed_lag, without_graphs};
@@ -55,17 +56,18 @@ impl State {
     /// stored.
     fn iteration(&self, stream: &Stream, a: &Products, conditional: u64) -> Result<()> {
         let [x, r, p, q, z] = [VectorId::X, VectorId::R, VectorId::P, VectorId::Q, VectorId::Z].map(|v| self.vector(v));
+        let Vectors { rows, f32_values } = self.of;
         let sum = Sum { in_loop: 1, ..self.sum_to(offset_of!(Scalars, norm2)) };
         let of_rho = Sum { sum_use: SumUse::Rho as i32, ..sum };
         if let Some(d) = self.first.diagonal() {
-            let args = DiagonalArgs { count: self.rows as i64, d, sum: of_rho, ..DiagonalArgs::default() };
-            launch::descend_by_diagonal(stream, &DiagonalArgs { v: q, out: r, ..args })?;
-            launch::advance_by_diagonal(stream, &DiagonalArgs { v: r, out: p, z: x, ..args })?;
+            let args = DiagonalArgs { count: rows as i64, d, sum: of_rho, ..DiagonalArgs::default() };
+            launch::descend_by_diagonal(stream, f32_values, &DiagonalArgs { v: q, out: r, ..args })?;
+            launch::advance_by_diagonal(stream, f32_values, &DiagonalArgs { v: r, out: p, x, ..args })?;
         } else {
-            let args = |a, out| vector_args(self.rows, a, out, 0.0);
-            launch::cell_add_scaled(stream, &launch::VectorArgs { sum, ..args(q, r) })?;
-            self.first.apply(stream, (a, self.rows), [r, z], false, of_rho)?;
-            launch::cell_advance(stream, &launch::VectorArgs { other: x, sum, ..args(z, p) })?;
+            let args = |a, out| vector_args(rows, a, out, 0.0);
+            launch::vector_add_scaled(stream, f32_values, &launch::VectorArgs { sum, ..args(q, r) })?;
+            self.first.apply(stream, (a, self.of), [r, z], false, of_rho)?;
+            launch::vector_advance(stream, f32_values, &launch::VectorArgs { other: x, sum, ..args(z, p) })?;
         }
         let sum = Sum { sum_use: SumUse::LastSigma as i32, conditional, ..sum };
         a.a.multiply(stream, false, p, RowFinish { kind: FinishKind::Keep as i32, out: q, sum, ..RowFinish::default() })
@@ -101,17 +103,25 @@ impl Run<'_> {
     fn apply(&mut self, [from, to]: [VectorId; 2], transposed: bool, sum: Sum) -> Result<()> {
         let addresses = [self.state.vector(from), self.writes(to)];
         let m = self.state.second.as_ref().filter(|_| self.on_second).unwrap_or(&self.state.first);
-        m.apply(self.stream, (&self.a, self.state.rows), addresses, transposed, sum)
+        m.apply(self.stream, (&self.a, self.state.of), addresses, transposed, sum)
     }
 
-    /// Computes to = `scale` to + the sum of the terms (factor, vector), and the sum <to, to>.
+    /// Rounds a vector in f64 to the vector `to` in f32.
+    fn round(&mut self, from: Address, to: VectorId) -> Result<()> {
+        let args = RoundArgs { count: self.state.of.rows as i64, from, to: self.writes(to) };
+        launch::round_values(self.stream, &args)
+    }
+
+    /// Computes to = `scale` to + the sum of the terms (factor, vector), and the sum <to, to>. If the vectors are in
+    /// f32, x may be `to`, but neither x nor b is a term.
     fn combined(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)], sum: Sum) -> Result<()> {
         let (out, mut scale) = (self.writes(to), scale);
+        let Vectors { rows, f32_values } = self.state.of;
         let passes = terms.len().div_ceil(SUMS_PER_PASS).max(1);
         for pass in 0..passes {
             let part = &terms[terms.len().min(pass * SUMS_PER_PASS)..terms.len().min((pass + 1) * SUMS_PER_PASS)];
             let mut args = CombineArgs {
-                count: self.state.rows as i64,
+                count: rows as i64,
                 to: out,
                 scale,
                 n: part.len() as i64,
@@ -121,7 +131,10 @@ impl Run<'_> {
             for (k, (factor, v)) in part.iter().enumerate() {
                 (args.factor[k], args.v[k]) = (*factor, self.state.vector(*v));
             }
-            launch::combine(self.stream, &args)?;
+            match f32_values && to == VectorId::X {
+                true => launch::combine_to_double(self.stream, &args)?,
+                false => launch::combine(self.stream, f32_values, &args)?,
+            }
             scale = 1.0;
         }
         Ok(())
@@ -130,7 +143,7 @@ impl Run<'_> {
     /// Computes at most [`SUMS_PER_PASS`] inner products, and waits.
     fn inners_of(&mut self, a: VectorId, with: &[VectorId], products: &mut [f64]) -> Result<()> {
         let mut args = InnersArgs {
-            count: self.state.rows as i64,
+            count: self.state.of.rows as i64,
             a: self.state.vector(a),
             n: with.len() as i64,
             partial: self.state.partial,
@@ -141,7 +154,7 @@ impl Run<'_> {
         for (b, v) in args.b.iter_mut().zip(with) {
             *b = self.state.vector(*v);
         }
-        launch::inners(self.stream, &args)?;
+        launch::inners(self.stream, self.state.of.f32_values, &args)?;
         let State { products: at, products_here: here, .. } = &mut *self.state;
         self.stream.fetch_prefix(here, *at, size_of_val(products))?;
         self.stream.wait()?;
@@ -193,20 +206,33 @@ impl VectorSteps for Run<'_> {
         self.step(|s| s.combined(to, scale, terms, Sum::default()));
     }
 
+    fn epsilon(&self) -> f64 {
+        if self.state.of.f32_values { f64::from(f32::EPSILON) } else { f64::EPSILON }
+    }
+
+    /// `v` is x, which is always in f64.
     fn largest(&mut self, v: VectorId) -> f64 {
-        let (v, rows) = (self.state.vector(v), self.state.rows);
+        let (v, rows) = (self.state.vector(v), self.state.of.rows);
         self.scalar(|s| largest(s.stream, &mut s.state.scalars, v, rows))
     }
 
     fn residual(&mut self, of: Iterate) -> f64 {
+        let ([x, b, r], f32_values) =
+            ([VectorId::X, VectorId::B, VectorId::R].map(|v| self.state.vector(v)), self.state.of.f32_values);
+        if of == Iterate::Zero && f32_values {
+            self.step(|s| s.round(b, VectorId::R));
+            return self.inner(VectorId::R, VectorId::R);
+        }
         if of == Iterate::Zero {
             return self.combine_norm2(VectorId::R, 0.0, &[(1.0, VectorId::B)]);
         }
-        let [x, b, r] = [VectorId::X, VectorId::B, VectorId::R].map(|v| self.state.vector(v));
         let norm2 = self.scalar(|s| {
-            let finish =
-                RowFinish { kind: FinishKind::Residual as i32, b, out: r, sum: s.sum(), ..RowFinish::default() };
-            s.a.a.multiply(s.stream, false, x, finish)?;
+            let out = if f32_values { s.state.exact } else { r };
+            let finish = RowFinish { kind: FinishKind::Residual as i32, b, out, sum: s.sum(), ..RowFinish::default() };
+            s.a.exact.multiply(s.stream, false, x, finish)?;
+            if f32_values {
+                s.round(out, VectorId::R)?;
+            }
             s.summed()
         });
         self.is_residual = true;
@@ -220,7 +246,7 @@ impl VectorSteps for Run<'_> {
 
 impl KrylovSteps for Run<'_> {
     fn rows(&self) -> usize {
-        self.state.rows
+        self.state.of.rows
     }
 
     fn product(&mut self, from: VectorId, to: VectorId) {
@@ -266,22 +292,32 @@ impl KrylovSteps for Run<'_> {
     }
 
     fn fill_random(&mut self, to: VectorId, seed: u64) {
-        let (to, count) = (self.writes(to), self.state.rows as i64);
-        self.step(|s| launch::fill_random(s.stream, &RandomArgs { count, to, seed }));
+        let (to, Vectors { rows, f32_values }) = (self.writes(to), self.state.of);
+        let count = rows as i64;
+        self.step(|s| launch::fill_random(s.stream, f32_values, &RandomArgs { count, to, seed }));
     }
 }
 
 impl SweepSteps for Run<'_> {
+    /// If the vectors are in f32, sweeps on A p = r from p = 0, and adds p to x. In exact arithmetic, this is a sweep
+    /// on x.
     fn sweep(&mut self, _: usize) {
+        let of = self.state.of;
         let needed = self.state.relaxation.as_ref().is_some_and(|relaxation| relaxation.needs_residual());
-        if needed && !self.is_residual {
+        if (needed || of.f32_values) && !self.is_residual {
             self.residual(Iterate::X);
         }
-        let addresses = [VectorId::X, VectorId::B, VectorId::R].map(|v| self.state.vector(v));
-        self.step(|s| match &s.state.relaxation {
-            Some(relaxation) => relaxation.sweep(s.stream, s.state.rows, addresses),
-            None => Ok(()),
+        let [x, b, r, p] = [VectorId::X, VectorId::B, VectorId::R, VectorId::P].map(|v| self.state.vector(v));
+        let addresses = if of.f32_values { [p, r, r] } else { [x, b, r] };
+        self.step(|s| {
+            if of.f32_values {
+                s.stream.fill(p, 0, of.bytes())?;
+            }
+            s.state.relaxation.as_ref().map_or(Ok(()), |relaxation| relaxation.sweep(s.stream, of, addresses))
         });
+        if of.f32_values {
+            self.combine(VectorId::X, 1.0, &[(1.0, VectorId::P)]);
+        }
         self.is_residual = false;
     }
 }

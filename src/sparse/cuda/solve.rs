@@ -3,7 +3,7 @@
 use super::run::Run;
 use crate::cuda::call::Attempts;
 use crate::cuda::launch;
-use crate::cuda::launch::{CellTransferArgs, Sum};
+use crate::cuda::launch::{CellTransferArgs, FinishKind, RowFinish, Sum};
 use crate::cuda::vectors::{inspect, transfer};
 use crate::krylov::solve_steps::{Criterion, Inputs, Load, SolveSteps};
 use crate::krylov::vectors::{Iterate, KrylovSteps, VectorId, VectorSteps};
@@ -25,7 +25,7 @@ impl SolveSteps for Run<'_> {
             let x = self.writes(VectorId::X);
             self.step(|s| match guess {
                 true => launch::cell_load(s.stream, &transfer(cells, s.call.output, x, scale)),
-                false => s.stream.fill(x, 0, 8 * s.state.rows),
+                false => s.stream.fill(x, 0, 8 * s.state.of.rows),
             });
         }
         let rhs_norm2 = self.scalar(|s| {
@@ -58,6 +58,8 @@ impl SolveSteps for Run<'_> {
     }
 
     fn multiply_rhs(&mut self) {
-        self.product(VectorId::B, VectorId::X);
+        let (b, out) = (self.state.vector(VectorId::B), self.writes(VectorId::X));
+        let finish = RowFinish { kind: FinishKind::Keep as i32, out, ..RowFinish::default() };
+        self.step(|s| s.a.exact.multiply(s.stream, false, b, finish));
     }
 }

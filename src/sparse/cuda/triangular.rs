@@ -2,11 +2,11 @@
 
 use super::allocations::Allocations;
 use super::matrix::Ordered;
+use super::vectors::Vectors;
 use crate::base::csr::Csr;
 use crate::cuda::driver::Stream;
-use crate::cuda::launch;
-use crate::cuda::launch::{Address, FinishKind, RowFinish, Sum, VectorArgs};
-use crate::cuda::vectors::{vector_args, without_result};
+use crate::cuda::launch::{Address, FinishKind, Reals, RowFinish, Sum};
+use crate::cuda::vectors::without_result;
 use crate::error::Result;
 use crate::sparse::backend::{Preconditioning, Setup, SetupResult};
 use crate::sparse::{Factors, Part, Rows, Split, by_level, colours, factors_in_order};
@@ -29,9 +29,10 @@ impl TriangularSolver {
         let (colour, count) = colours(a)?;
         let (rows, groups) = by_level(&colour, count)?;
         let Factors { split, shift, pivot } = factors_in_order(a, &rows, wanted)?;
+        let reals = Reals::of(setup.f32_values, setup.single_vectors);
         let upload = |t: &Part<u32>| {
             let natural = Rows { ptr: &t.ptr, col: &t.col, val: &t.val };
-            Ordered::new(stream, natural, (&rows, &groups), setup.f32_values)
+            Ordered::new(stream, natural, (&rows, &groups), reals)
         };
         let both = |split: &Split<u32>| Ok([upload(&split.lower)?, upload(&split.upper)?]);
         let transposed = match setup.transposes && !wanted.is_symmetric(setup.symmetric) {
@@ -39,16 +40,16 @@ impl TriangularSolver {
             false => None,
         };
         let mut memory = Allocations::new("the factors of a preconditioner on the device");
-        let scale = memory.copy_of(stream, &split.scale)?;
+        let scale = memory.copy_of_reals(stream, &split.scale, setup.single_vectors)?;
         let result = SetupResult { shift, pivot, levels: count, colours: count, ..SetupResult::default() };
         Ok((Self { own: both(&split)?, memory, scale, transposed }, result))
     }
 
-    /// Computes to = M^-1 from, or to = M^-T from, and the sum <from, to>. The vectors have `rows` values.
+    /// Computes to = M^-1 from, or to = M^-T from, and the sum <from, to>.
     pub fn apply(
         &self,
         stream: &Stream,
-        rows: usize,
+        of: Vectors,
         [from, to]: [Address; 2],
         transposed: bool,
         sum: Sum,
@@ -70,10 +71,7 @@ impl TriangularSolver {
         (0..last).rev().try_for_each(|colour| {
             upper.multiply(stream, colour, to, RowFinish { b: if colour == 0 { from } else { to }, ..backward })
         })?;
-        if sum.partial == 0 {
-            return Ok(());
-        }
-        launch::cell_dot(stream, &VectorArgs { b: to, sum, ..vector_args(rows, from, 0, 1.0) })
+        of.dot(stream, [from, to], sum)
     }
 
     /// Returns the bytes of device memory.

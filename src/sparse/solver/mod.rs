@@ -22,7 +22,7 @@ use crate::report::{Observer, Outcome};
 use crate::sparse::backend::{Factor, Operator, Preconditioning, Setup, SetupResult, SparseBackend};
 use crate::sparse::{Inspection, Matrix, MatrixSizes, Stored, check_finite};
 use methods::{MethodWorkspace, vectors};
-use plan::{Plan, check_filled, plan};
+use plan::{Plan, check_filled, check_tolerance, plan};
 use std::sync::{Mutex, PoisonError};
 
 /// Solver state for one matrix.
@@ -214,7 +214,8 @@ impl Sparse {
             matrix: matrix.any(),
             operator: operator(product.stored(matrix), transposed),
             symmetric: plan.symmetric,
-            f32_values: plan.precision == Precision::F32,
+            f32_values: matches!(plan.precision, Precision::F32 | Precision::Single),
+            single_vectors: plan.precision == Precision::Single,
             transposes: plan.solver == Solver::Bicg,
             work_vectors: work_vectors(plan, options),
             preconditioning: plan.preconditioning,
@@ -266,6 +267,9 @@ impl Sparse {
             let message = "sweeps have no preconditioner to apply; use solver=cg or bicgstab with preconditioner=ssor";
             return Err(Error::Unsupported(format!("solver={name}: {message}")));
         }
+        if solves && system.plan.precision == Precision::Single {
+            check_tolerance(options)?;
+        }
         let locations = Entries;
         // Methods for symmetric matrices use the bound |p|^T |A| |p| <= 2 `center_max` <p, p>. For every symmetric
         // matrix, |p|^T |A| |p| <= ||A||_inf <p, p>, so `center_max` is half of this norm.
@@ -298,10 +302,14 @@ impl Sparse {
     pub fn choices(&self) -> SolveChoices {
         let Some(system) = &self.system else { return SolveChoices::default() };
         let second = system.second.as_ref().is_some_and(MethodWorkspace::has_begun);
+        let precision = match system.plan.precision {
+            Precision::F32 if second => Precision::F64,
+            precision => precision,
+        };
         SolveChoices {
             solver: if second { Solver::Minres } else { system.plan.solver },
             preconditioner: if second { Preconditioner::Jacobi } else { system.plan.preconditioner },
-            precision: if second { Precision::F64 } else { system.plan.precision },
+            precision,
             made: system.made,
             symmetric: system.plan.symmetric,
             triangle: system.triangle,

@@ -30,6 +30,9 @@ pub struct Plan {
 /// on the device.
 pub fn plan(options: &Options, seen: &Inspection, on_device: bool) -> Result<Plan> {
     check_filled(seen.empty_row, seen.empty_column)?;
+    if options.is(opt::PRECISION, Precision::Single) {
+        check_single(seen, on_device)?;
+    }
     let asked: Solver = options.choice(opt::SOLVER);
     let solver = match asked {
         Solver::Auto if seen.is_diagonal() => Solver::Jacobi,
@@ -84,9 +87,46 @@ impl Plan {
     }
 }
 
-/// Returns the precision of the entries of M. A diagonal M is stored in f64. The default of the multigrid cycle is f32.
+/// Smallest `rel_tol` of `precision=single`. The rounding errors of recurred residuals in f32 are about 1e-7 of the
+/// largest residual. From 1e-5 on, few restarts from the residual in f64 suffice.
+const SINGLE_REL_TOL: f64 = 1e-5;
+/// Largest magnitude, and reciprocal of the smallest, of the infinity norm of A with `precision=single`. The range of
+/// f32, about 1e-38 to 1e38, then has room for the vectors A p and M^-1 r, where the entries of r are near 1.
+const SINGLE_RANGE: f64 = 1e30;
+
+/// Fails if the matrix cannot be solved in f32.
+fn check_single(seen: &Inspection, on_device: bool) -> Result<()> {
+    if !on_device {
+        let message = "precision=single is not implemented on the CPU; use backend=cuda, or precision=f32 or f64";
+        return Err(Error::Unsupported(message.to_owned()));
+    }
+    let norm = seen.infinity_norm;
+    if (SINGLE_RANGE.recip()..=SINGLE_RANGE).contains(&norm) {
+        return Ok(());
+    }
+    let reason = format!(
+        "precision=single: the infinity norm of the matrix is {norm:e}, but must lie in [{:e}, {SINGLE_RANGE:e}]; \
+         scale the matrix, or use precision=f64",
+        SINGLE_RANGE.recip()
+    );
+    Err(Error::Matrix { reason, place: None, then: "" })
+}
+
+/// Fails if a solve in f32 cannot reach the tolerance.
+pub fn check_tolerance(options: &Options) -> Result<()> {
+    let rel_tol = options.real(opt::REL_TOL);
+    if rel_tol >= SINGLE_REL_TOL {
+        return Ok(());
+    }
+    let allowed = format!("be at least {SINGLE_REL_TOL:e} with precision=single; use precision=f64 for smaller values");
+    Err(Error::range("rel_tol", format!("{rel_tol:e}"), allowed))
+}
+
+/// Returns the precision of the entries of M. A diagonal M is stored in f64, unless all vectors are in f32. The default
+/// of the multigrid cycle is f32.
 fn precision(preconditioner: Preconditioner, options: &Options) -> Precision {
     match (preconditioner, options.choice(opt::PRECISION)) {
+        (_, Precision::Single) => Precision::Single,
         (Preconditioner::None | Preconditioner::Jacobi, _) => Precision::F64,
         (_, Precision::F32) | (Preconditioner::Amg, Precision::Auto) => Precision::F32,
         _ => Precision::F64,

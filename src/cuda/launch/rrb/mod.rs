@@ -144,7 +144,7 @@ plain_kernels! {
 }
 
 format_kernels! {
-    Formatted from COUNT + PLAIN.len(), in IN_FORMATS:
+    Formatted from COUNT + PLAIN.len(), in IN_FORMATS, by Storage "_f64" "_f32" "_bf16":
     /// Forward half on a grid.
     Descend descend(StepArgs) = "rrb_descend", |a, s| sweep_blocks(&a.k.g, a.scalar_block, s), (SWEEP_THREADS, 1),
         or DescendUniform = "rrb_descend_uniform" in a.k.g;

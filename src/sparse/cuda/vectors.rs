@@ -1,0 +1,30 @@
+//! Length and precision of the vectors of a factorization, and their inner product.
+
+use crate::cuda::driver::Stream;
+use crate::cuda::launch;
+use crate::cuda::launch::{Address, Sum, VectorArgs};
+use crate::cuda::vectors::vector_args;
+use crate::error::Result;
+
+/// Length and precision of the vectors. The vectors x and b are always in f64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vectors {
+    pub rows: usize,
+    /// The vectors are in f32.
+    pub f32_values: bool,
+}
+
+impl Vectors {
+    /// Returns the size of a vector in bytes.
+    pub fn bytes(self) -> usize {
+        self.rows * if self.f32_values { size_of::<f32>() } else { size_of::<f64>() }
+    }
+
+    /// Computes the sum <a, b>, if `sum` requests one.
+    pub fn dot(self, stream: &Stream, [a, b]: [Address; 2], sum: Sum) -> Result<()> {
+        if sum.partial == 0 {
+            return Ok(());
+        }
+        launch::vector_dot(stream, self.f32_values, &VectorArgs { b, sum, ..vector_args(self.rows, a, 0, 1.0) })
+    }
+}
