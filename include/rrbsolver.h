@@ -367,7 +367,9 @@
  *   depth_first always
  *
  * backend (sparse_):
- *   cpu always
+ *   cuda if a CUDA device is present, the matrix has at least 500,000 entries, and a device has kernels for the
+ *     options
+ *   cpu otherwise
  *
  * solver (sparse_):
  *   jacobi if the matrix is diagonal
@@ -377,11 +379,9 @@
  *
  * preconditioner (sparse_):
  *   none if the solver is jacobi, gauss_seidel or sor
- *   none if the backend is cuda, and a diagonal entry is zero
- *   jacobi if the backend is cuda
  *   none if the solver is cg, steepest_descent or minres, and a diagonal entry is zero
  *   amg if the solver is cg or steepest_descent, all diagonal entries are positive, more than half of the
- *     off-diagonal entries are negative, and the matrix has at least 100,000 rows
+ *     off-diagonal entries are negative, and the matrix has at least 100,000 rows (on a device: 1,000)
  *   ic0 if the solver is cg or steepest_descent, and all diagonal entries are positive
  *   jacobi if the solver is cg, steepest_descent or minres
  *   ilu0 otherwise

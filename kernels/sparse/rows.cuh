@@ -25,8 +25,8 @@ enum FinishKind {
     SCALED     // out_i = d_i b_i - s_i
 };
 
-// Operation that finishes the rows of a launch, and its operands. FinishKind defines which operands each kind uses. X is
-// the type of the vectors and of the row sums. Sums over all rows are in double.
+// Operation that finishes the rows of a launch, and its operands. FinishKind defines which operands each kind uses.
+// X is the type of the vectors and of the row sums. Sums over all rows are in double.
 template <class X> struct RowFinish {
     int kind, unused; // kind: a value of FinishKind
     const X *b, *d, *other;

@@ -1,8 +1,8 @@
 // Vector steps of the methods for general matrices: inner products, linear combinations, diagonal preconditioners, the
 // start of a Chebyshev polynomial, random vectors, and the passes of CG with a diagonal M.
 //
-// A kernel moves 8 bytes (f32: 4) per row for each vector that it reads, and 8 for each that it writes. V is the type of the vectors, except x,
-// which is in double. Scalars, and sums over all rows, are in double.
+// A kernel moves 8 bytes (f32: 4) per row for each vector that it reads, and as many for each that it writes. V is the
+// type of the vectors, except x, which is in double. Scalars, and sums over all rows, are in double.
 #include "rows.cuh"
 
 namespace sparse {
