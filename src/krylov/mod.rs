@@ -311,7 +311,7 @@ fn is_rounding<S: PcgSteps + ?Sized>(s: &mut S, at: &State, quantity: &str, squa
     }
     // p is scaled by sqrt(max(center) / |p'Ap|), so that no square overflows or underflows.
     let factor = test.center_max.sqrt() / (-square).sqrt();
-    square == 0.0 || 2.0 * direction_norm2(s, factor) * ROUNDING_FACTOR * s.epsilon() >= 1.0
+    square == 0.0 || 2.0 * direction_norm2(s, factor) * ROUNDING_FACTOR * f64::EPSILON >= 1.0
 }
 
 /// Recomputes r = b - A x and returns its tested norm.

@@ -46,7 +46,7 @@ pub fn steepest_descent<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> R
         // The rounding error of <z, A z> is at most a multiple of epsilon |z|' |A| |z|, and
         // |z|' |A| |z| <= 2 max(center) <z, z> with max(center) = `Test::center_max`.
         let is_rounding =
-            |s: &mut S| -energy <= ROUNDING_FACTOR * s.epsilon() * 2.0 * at.test.center_max * s.inner(z, z);
+            |s: &mut S| -energy <= ROUNDING_FACTOR * f64::EPSILON * 2.0 * at.test.center_max * s.inner(z, z);
         if energy < 0.0 && !is_rounding(s) {
             return Err(Error::Breakdown { quantity: SIGMA_NAME, value: energy, iteration: at.iterations });
         }

@@ -39,10 +39,6 @@ pub trait VectorSteps {
     /// PCG uses only these combinations: to = 0; to = factor v; to = to + factor v; to = scale to + v. A backend with
     /// `KrylovSteps` must support all combinations, other backends only these.
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]);
-    /// Returns the rounding unit epsilon of the vectors that the methods compute.
-    fn epsilon(&self) -> f64 {
-        f64::EPSILON
-    }
     /// Returns max |v|, or NaN if any value is NaN.
     fn largest(&mut self, v: VectorId) -> f64;
     /// Computes r = b - A x; returns <r, r>. For x = 0, this is r = b; the values of x are then ignored.

@@ -57,6 +57,8 @@ pub struct Control<'a> {
     pub same_unit: bool,
     /// A may be indefinite; see `Test::may_be_indefinite`.
     pub may_be_indefinite: bool,
+    /// Rounding unit of the vectors, divided by that of f64. Limits of p'Ap that detect rounding grow by this factor.
+    pub rounding_ratio: f64,
     /// Outcome of a previous solve. The present solve continues from its x.
     pub previous: Option<Outcome>,
 }
@@ -93,6 +95,7 @@ impl<'a> Control<'a> {
             divergence: f64::INFINITY,
             same_unit: true,
             may_be_indefinite: false,
+            rounding_ratio: 1.0,
             previous: None,
         }
     }

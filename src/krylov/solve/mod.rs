@@ -76,6 +76,7 @@ fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     }
     let norms = given.norms(s, rhs_norm)?;
     let mut solve = Solve::new(given, norms, checks);
+    solve.test.center_max *= c.rounding_ratio;
     if properties.deflates {
         solve.test.center_max *= DEFLATION_ROUNDS;
     }

@@ -206,10 +206,6 @@ impl VectorSteps for Run<'_> {
         self.step(|s| s.combined(to, scale, terms, Sum::default()));
     }
 
-    fn epsilon(&self) -> f64 {
-        if self.state.of.f32_values { f64::from(f32::EPSILON) } else { f64::EPSILON }
-    }
-
     /// `v` is x, which is always in f64.
     fn largest(&mut self, v: VectorId) -> f64 {
         let (v, rows) = (self.state.vector(v), self.state.of.rows);

@@ -267,7 +267,8 @@ impl Sparse {
             let message = "sweeps have no preconditioner to apply; use solver=cg or bicgstab with preconditioner=ssor";
             return Err(Error::Unsupported(format!("solver={name}: {message}")));
         }
-        if solves && system.plan.precision == Precision::Single {
+        let single = system.plan.precision == Precision::Single;
+        if solves && single {
             check_tolerance(options)?;
         }
         let locations = Entries;
@@ -276,6 +277,7 @@ impl Sparse {
         let seen = MatrixProperties { center_max: system.infinity_norm / 2.0, singular: 0, locations: &locations };
         let mut control = Control::new(options, seen, false, system.plan.definite, arrays.len);
         control.may_be_indefinite = true;
+        control.rounding_ratio = if single { f64::from(f32::EPSILON) / f64::EPSILON } else { 1.0 };
         control.same_unit = system.plan.preconditioner != Preconditioner::None;
         control.method = system.method.as_ref().map(|method| method as &dyn Method);
         control.second = system.second.as_ref().map(|method| method as &dyn Method);
