@@ -105,6 +105,9 @@ pub mod limits {
     pub const PERMITTED_SCALING_CONDITION: f64 = 1e4;
 
     /// `backend` of `sparse_`: smallest number of entries for which a device is used.
+    ///
+    /// With arrays on the host, factorization and solve on an H200 are faster than on 16 cores from 110,000 entries on.
+    /// The limit is higher because the start of a device takes 0.2 s.
     pub const SPARSE_DEVICE_ENTRIES: usize = 500_000;
     /// `preconditioner` of `sparse_`: smallest number of rows for which amg is used.
     ///
@@ -112,6 +115,9 @@ pub mod limits {
     /// and 0.33 for a plane of 320^2 nodes. For a cube of 100^3 nodes, it is 1.
     pub const AMG_ROWS: usize = 100_000;
     /// `preconditioner` of `sparse_` on a device: smallest number of rows for which amg is used.
+    ///
+    /// In ten systems of 1,300 to 4 million rows on an H200, the time of setup and solve with amg was at most 1.3 times
+    /// that of the fastest preconditioner. The time of ic0 was 1.1 to 6 times that of amg.
     pub const AMG_ROWS_ON_DEVICE: usize = 1000;
     /// `format` of `sparse_`: largest number of diagonals for which dia is used.
     pub const MOST_DIAGONALS: usize = 64;
