@@ -106,8 +106,8 @@ pub mod limits {
 
     /// `backend` of `sparse_`: smallest number of entries for which a device is used.
     ///
-    /// With arrays on the host, factorization and solve on an H200 are faster than on 16 cores from 110,000 entries on.
-    /// The limit is higher because the start of a device takes 0.2 s.
+    /// With arrays on the host, factorization and solve on an H200 are faster than on 16 cores from about
+    /// 100,000 entries on. The limit is higher because the start of a device takes 0.2 s.
     pub const SPARSE_DEVICE_ENTRIES: usize = 500_000;
     /// `preconditioner` of `sparse_`: smallest number of rows for which amg is used.
     ///
@@ -116,8 +116,8 @@ pub mod limits {
     pub const AMG_ROWS: usize = 100_000;
     /// `preconditioner` of `sparse_` on a device: smallest number of rows for which amg is used.
     ///
-    /// In ten systems of 1,300 to 4 million rows on an H200, the time of setup and solve with amg was at most 1.3 times
-    /// that of the fastest preconditioner. The time of ic0 was 1.1 to 6 times that of amg.
+    /// For eight systems of 1,000 to 262,144 rows on an H200, the time of setup and solve with amg is at most 1.4 times
+    /// that of the fastest preconditioner. The time of ic0 is 1.0 to 4.7 times that of amg.
     pub const AMG_ROWS_ON_DEVICE: usize = 1000;
     /// `format` of `sparse_`: largest number of diagonals for which dia is used.
     pub const MOST_DIAGONALS: usize = 64;
