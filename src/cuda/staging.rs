@@ -84,11 +84,12 @@ impl<'a> Job<'a> {
     fn copy_directly(&self, stream: &Stream, to_device: bool) -> Result<()> {
         let (len, rows) = (self.last + 1, self.count / self.nx);
         if to_device {
-            // SAFETY: `read` borrowed this slice and checked that it has at least `last` + 1 values.
+            // SAFETY: `read` borrowed this slice, and checked that it has at least `last` + 1 values.
             let values = unsafe { std::slice::from_raw_parts(self.host, len) };
             stream.send_rows(self.device, values, self.ld, self.nx, rows)
         } else {
-            // SAFETY: `write` borrowed this slice, and `read` checked that it has at least `last` + 1 values.
+            // SAFETY: `write` borrowed this slice mutably. It calls `read`, which checked that the slice has at least
+            // `last` + 1 values.
             let values = unsafe { std::slice::from_raw_parts_mut(self.host, len) };
             stream.fetch_rows(values, self.device, self.ld, self.nx, rows)
         }

@@ -128,12 +128,13 @@ impl Grid {
     }
 }
 
-/// Memory for the unrounded weights, and for the matrices of the cubes that `points` planes of coarse points need
-/// (kernels/dpcg/coarsening.cuh).
+/// Memory for a coarsening step, which processes the coarse grid by slabs (kernels/dpcg/coarsening.cuh). A slab is up
+/// to `point_planes` planes of coarse points, and the planes of cubes that these points need. The memory contains the
+/// unrounded weights of the whole grid, and the matrices of the cubes of one slab.
 struct Slabs {
     weights: Address,
     cubes: Address,
-    points: usize,
+    point_planes: usize,
 }
 
 impl Slabs {
@@ -148,20 +149,20 @@ impl Slabs {
             // A thin grid may need more memory than the workspace has.
             let (memory, [weights, cubes]) = pool.lists(maker.stream, [weights, plane * coarse.nz], GRIDS)?;
             pool.save_for_next(memory)?;
-            return Ok(Self { weights, cubes, points: coarse.nz });
+            return Ok(Self { weights, cubes, point_planes: coarse.nz });
         }
         // Each slab but the first has one more plane of cubes than planes of points.
         let slabs = if planes < coarse.nz { coarse.nz.div_ceil(planes - 1) } else { 1 };
-        let points = coarse.nz.div_ceil(slabs);
-        pool.borrow(before + weights + plane * coarse.nz.min(points + 1));
+        let point_planes = coarse.nz.div_ceil(slabs);
+        pool.borrow(before + weights + plane * coarse.nz.min(point_planes + 1));
         let at = maker.row_sums[0] + before as u64;
-        Ok(Self { weights: at, cubes: at + weights as u64, points })
+        Ok(Self { weights: at, cubes: at + weights as u64, point_planes })
     }
 
     /// Returns the arguments of each slab. A point needs the cubes of its plane and of the previous plane.
     fn of(&self, nz: usize, a: CoarseningArgs) -> impl Iterator<Item = CoarseningArgs> {
-        (0..nz).step_by(self.points).map(move |from| {
-            let (first, end) = (from.saturating_sub(1), nz.min(from + self.points));
+        (0..nz).step_by(self.point_planes).map(move |from| {
+            let (first, end) = (from.saturating_sub(1), nz.min(from + self.point_planes));
             CoarseningArgs {
                 cubes_from: first as i32,
                 cube_planes: (end - first) as i32,

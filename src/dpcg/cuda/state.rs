@@ -248,7 +248,7 @@ impl State {
             None => 0,
         };
         multigrid
-            + self.pool.bytes()
+            + self.pool.free_bytes()
             + self.vectors.bytes()
             + self.singular.as_ref().map_or(0, Labelled::bytes)
             + self.deflation.as_ref().map_or(0, Deflation::device_bytes)

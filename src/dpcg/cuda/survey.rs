@@ -208,8 +208,8 @@ impl Surveyor {
         let level_set = choice.kind == Kind::LevelSet;
         let labelled = level_set && choice.labels.is_some();
         if self.components.list().count() > usize::from(NO_REGION) && !labelled {
-            // There are too many regions, because each component has at least one class. The keys of classes have no
-            // bits for more components and boxes.
+            // Each component has at least one class, so there are too many classes. Also, the kernel cannot search
+            // them: the upper 32 bits of a key have no room for so many components and boxes.
             return Err(too_many_regions(choice));
         }
         self.classes = ClassArgs {

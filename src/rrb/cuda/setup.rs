@@ -379,7 +379,7 @@ impl Packed {
     /// one.
     fn make_aggregated(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         let k = self.grids[0].k;
-        let of = aggregated::Source {
+        let of = aggregated::CgMatrix {
             g: k.g,
             nodes: source.shape.grid.nodes(),
             m: source.m,

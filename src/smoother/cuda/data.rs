@@ -265,8 +265,8 @@ pub(super) fn order_of(work: &Work) -> Order {
         (Method::Jacobi, _) => Order::Together,
         (Method::Coloured, _) => Order::Colours { reverse },
         (Method::Chaotic, Parallel::Patches) => Order::Lexicographic { reverse },
-        // Blocks start in this order. They wait for earlier colours only in their own chunk (`own_chunk_only` of the
-        // kernel).
+        // Blocks start in this order. They wait for earlier colours only in their own chunk (`waits_for_own_chunk_only`
+        // of the kernel).
         (Method::Chaotic, _) => Order::Colours { reverse },
     }
 }

@@ -227,7 +227,7 @@ impl Run<'_> {
             launches: next,
             from: from as i32,
             to: to as i32,
-            own_chunk_only: i32::from(asynchronous),
+            waits_for_own_chunk_only: i32::from(asynchronous),
             omega: self.work.omega,
             entries: data.patch_system.stencil.entries,
             count: 0,

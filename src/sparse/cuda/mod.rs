@@ -287,7 +287,7 @@ impl SparseBackend for Cuda {
         }
     }
 
-    fn both(&mut self, _: usize, _: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()> {
+    fn run_both(&mut self, _: usize, _: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()> {
         own();
         other();
         Ok(())
