@@ -198,8 +198,8 @@ pub struct OptionEntry {
     pub effect: Effect,
     /// Families that have the option, each with its type, default and range.
     pub serves: &'static [(Families, Kind)],
-    /// Meaning: either one noun phrase without a period, in lower case, or a capitalized noun phrase and sentences, each
-    /// with a period.
+    /// Meaning: either one noun phrase without a period, in lower case, or a capitalized noun phrase and sentences,
+    /// each with a period.
     pub doc: &'static str,
 }
 
@@ -218,8 +218,8 @@ pub struct ResultEntry {
     pub real: bool,
     /// Names of the values, if the result is a choice from a list.
     pub choices: &'static [(&'static str, i64)],
-    /// Meaning: either one noun phrase without a period, in lower case, or a capitalized noun phrase and sentences, each
-    /// with a period.
+    /// Meaning: either one noun phrase without a period, in lower case, or a capitalized noun phrase and sentences,
+    /// each with a period.
     pub doc: &'static str,
 }
 

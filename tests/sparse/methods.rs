@@ -174,7 +174,7 @@ fn auto_selects_aggregation_for_large_matrices() {
 
 /// Aggregation solves matrices of the collections: b = A times ones.
 #[test]
-fn aggregation_solves_what_is_positive_definite() {
+fn aggregation_solves_positive_definite_systems() {
     for (name, most) in [("1138_bus.mtx.gz", 12), ("gr_30_30.mtx.gz", 12), ("nos4.mtx", 30), ("nos5.mtx.gz", 35)] {
         let solver = Solver::read(&data().join(name)).unwrap();
         let n = solver.int(key::ROWS) as usize;
@@ -224,7 +224,7 @@ fn new_values_keep_aggregates() {
 
 /// cg that switches to minres continues from the x of cg and its iteration count. The next solve begins with cg.
 #[test]
-fn minres_goes_on_where_cg_breaks_down() {
+fn minres_continues_from_the_x_of_cg() {
     let a = entries(five_points(20, [3.5, -1.0, -1.0, -1.0, -1.0]));
     let solver = a.solver();
     let b = rhs(a.rows);
@@ -346,10 +346,10 @@ fn conducting(n: usize, conductivity: impl Fn(usize, usize) -> f64) -> Entries {
     Entries::new(n * n, n * n, &all)
 }
 
-/// A disc with conductivity 1e6, at the tolerance 1e-10: the recurred residual reaches it, but x in double precision
-/// does not.
+/// A disc with conductivity 1e6, at the tolerance 1e-10: the recurred residual reaches it, but the true residual of
+/// x in double precision does not.
 #[test]
-fn a_tolerance_that_no_double_reaches() {
+fn unreachable_tolerance_ends_as_stagnation() {
     let n: usize = 128;
     let radius = 100.0 / 512.0 * n as f64;
     let from_middle = |i: usize| (i as f64 + 0.5 - n as f64 / 2.0).powi(2);
@@ -369,7 +369,7 @@ fn a_tolerance_that_no_double_reaches() {
 
 /// Only the true b - A x counts as convergence: channels with conductivity 1e6.
 #[test]
-fn a_recurred_residual_is_no_success() {
+fn convergence_requires_the_true_residual() {
     let n: usize = 64;
     let smooth = |i: usize, j: usize| {
         let (x, y) = (i as f64 / n as f64, j as f64 / n as f64);
@@ -401,7 +401,7 @@ fn a_recurred_residual_is_no_success() {
 
 /// Initial guess, b = 0, no iterations, divergence: statuses and x.
 #[test]
-fn ends() {
+fn stop_reasons_and_returned_x() {
     let a = named("poisson2d_20");
     let solver = a.solver();
     solver.factorize().unwrap();
@@ -475,7 +475,7 @@ fn a_true_residual_beyond_the_limit_has_diverged() {
 /// `restart`, `shadow` and `max_iter` take effect immediately, other options at the next factorize; products may come
 /// between.
 #[test]
-fn when_options_act() {
+fn options_take_effect_at_the_documented_time() {
     let a = named("convdiff2d_20_p2_q1");
     let solver = a.solver();
     let b = rhs(a.rows);
@@ -490,7 +490,7 @@ fn when_options_act() {
     solver.options("restart=60").unwrap();
     x.fill(0.0);
     assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK);
-    assert!(solver.int(key::ITERATIONS) < short, "a longer recursion takes fewer");
+    assert!(solver.int(key::ITERATIONS) < short, "a longer recursion needs fewer iterations");
     solver.options("format=ell").unwrap();
     solver.solve(&b, &mut x).unwrap_err().expect(status::STATE, &["an option that acts at factorize has changed"]);
     solver.product(&b, true).unwrap();
@@ -511,7 +511,7 @@ fn when_options_act() {
 
 /// The messages of errors of factorize name the entry or the row, and suggest an alternative.
 #[test]
-fn refused() {
+fn errors_of_factorize_name_the_entry() {
     let refused = |a: &Entries, options: &str, status: i32, words: &[&str]| {
         let solver = a.solver();
         solver.options(options).unwrap();

@@ -226,7 +226,7 @@ impl Source {
                     }
                     None => {
                         let values = &view.values()[first_row * view.ld()..];
-                        jobs.push(Job::read(values, (view.ld(), nx, rows), address));
+                        jobs.push(Job::from_host(values, (view.ld(), nx, rows), address));
                         let here = address;
                         address += 8 * (nx * rows) as u64;
                         here

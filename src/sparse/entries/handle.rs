@@ -145,20 +145,20 @@ pub(super) fn of_file(path: &CStr) -> Result<Handle<sparse_handle>> {
 }
 
 impl Handle<sparse_handle> {
-    /// Replaces the values of the matrix. If they are on the device, copies them to the host, which inspects the matrix
-    /// and sets up the preconditioner.
+    /// Replaces the values of the matrix, and discards the setup. Values on a device are copied to the host, because
+    /// the next factorize inspects the matrix there.
     ///
     /// # Safety
     /// `values` must be NULL or hold as many values as the call that created the handle received.
     pub(super) unsafe fn set_values(&mut self, values: *const f64) -> Result<()> {
         let (count, machine) = (self.own.matrix.sizes().given, self.machine_of_options());
         // SAFETY: guaranteed by the caller.
-        let (there, mut values) = unsafe { self.input("values", values, count, machine)? };
+        let (device_values, mut values) = unsafe { self.input("values", values, count, machine)? };
         let copied: Vec<f64>;
-        if there != 0 {
+        if device_values != 0 {
             let core = core(self.base.core.take(), machine, self.base.stream as usize)?;
             let mut fetched = zeroed(count, "values")?;
-            self.base.core.insert(core).fetch(there, &mut fetched)?;
+            self.base.core.insert(core).fetch(device_values, &mut fetched)?;
             copied = fetched;
             values = &copied;
         }
@@ -171,7 +171,7 @@ impl Handle<sparse_handle> {
         Ok(())
     }
 
-    /// Copies vector `k` of the kind `which`.
+    /// Copies vector `k` of the kind `which` from the file of the matrix to `v`.
     ///
     /// # Safety
     /// `v` must be NULL or have room for one value per row of the matrix.
@@ -179,10 +179,10 @@ impl Handle<sparse_handle> {
         let Some(which) = Vector::of(which.into()) else {
             return Err(Error::range("which", which, "be RRB_VECTOR_RHS, RRB_VECTOR_GUESS or RRB_VECTOR_SOLUTION"));
         };
-        let (name, there) = (which.name(), self.own.vectors.count(which));
+        let (name, available) = (which.name(), self.own.vectors.count(which));
         let Some(vector) = usize::try_from(k).ok().and_then(|k| self.own.vectors.get(which, k)) else {
-            let came = if there == 0 { "no".to_owned() } else { there.to_string() };
-            let after = format!(": the matrix has {came} {name}");
+            let number = if available == 0 { "no".to_owned() } else { available.to_string() };
+            let after = format!(": the matrix has {number} {name}");
             return Err(Error::at(RRB_ERR_ARGUMENT, format!("there is no {name} "), Place::entry(k as usize), after));
         };
         // SAFETY: guaranteed by the caller.
