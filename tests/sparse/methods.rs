@@ -53,8 +53,8 @@ fn residual(a: &Entries, b: &[f64], x: &[f64]) -> f64 {
     norm(&a.product(x, false).iter().zip(b).map(|(y, b)| b - y.0).collect::<Vec<_>>()) / norm(b)
 }
 
-/// Every method, preconditioner, ordering and kind of format, in 12 iterations. The matrix has enough rows for several
-/// threads, and wide and narrow levels of its triangles.
+/// Runs every method, preconditioner, ordering and kind of format for 12 iterations. The matrix has enough rows for
+/// several threads, and wide and narrow levels of its triangles.
 #[test]
 fn bits_are_the_same_for_any_number_of_threads() {
     let preconditioners = ["none", "jacobi", "ssor", "ilu0", "neumann", "chebyshev"];
@@ -154,8 +154,9 @@ fn auto_selects_by_the_matrix() {
     }
 }
 
-/// Aggregation from 100,000 rows on, if most off-diagonal entries are negative; in the second matrix those of two
-/// directions are not. Sweeps in row order need 11 iterations; sweeps by colours, as with several threads, need 12.
+/// `auto` selects aggregation for 100,000 rows or more, if most off-diagonal entries are negative. In the second
+/// matrix, those of two of the three directions are positive. Sweeps in row order need 11 iterations; sweeps by
+/// colours, as with several threads, need 12.
 #[test]
 fn auto_selects_aggregation_for_large_matrices() {
     let large = named("poisson3d_47");
@@ -317,14 +318,15 @@ fn entries_of_m_in_single_precision() {
     }
     solver.options("preconditioner=jacobi").unwrap();
     solver.factorize().unwrap();
-    assert_eq!(solver.int(key::INFO_PRECISION), 1, "a diagonal stays as it is");
+    assert_eq!(solver.int(key::INFO_PRECISION), 1, "a diagonal is stored in f64");
     // 1e-30 / 1e30 is not representable in f32: underflow is dropped, overflow is an error.
     let large = Entries::new(2, 2, &[(0, 0, 1e-30), (0, 1, 1e30), (1, 1, 1.0)]).solver();
     large.options("solver=idr preconditioner=ilu0 precision=f32").unwrap();
     large.factorize().unwrap_err().expect(status::MATRIX, &["precision=f32", "1e60", "use precision=f64"]);
 }
 
-/// Discretizes -div k grad u on n x n cells with u = 0 outside; faces have harmonic means.
+/// Discretizes -div k grad u on n x n cells with u = 0 outside. The conductivity of a face is the harmonic mean of its
+/// two cells.
 fn conducting(n: usize, conductivity: impl Fn(usize, usize) -> f64) -> Entries {
     let mut all = Vec::new();
     for p in 0..n * n {
@@ -607,8 +609,8 @@ fn nan_rows_and_shifts_are_reported() {
     assert_eq!(solver.int(key::DOMINANCE), 2, "irreducible");
 }
 
-/// A triangle of a symmetric matrix is solved as it is, with a warning. Sweeps that may not converge also cause a
-/// warning.
+/// A matrix with only one triangle is solved as a nonsymmetric matrix, with a warning. Sweeps that may not converge
+/// also cause a warning.
 #[test]
 fn warnings_are_logged() {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("sparse.log");
@@ -646,7 +648,8 @@ fn warnings_are_logged() {
     assert!(text.contains("ic0: pivot -3.00e0 in row 1 (counted from 0), shift=1.024"), "{text}");
 }
 
-/// M^-1 is symmetric in its own inner product. M^-1 of ssor on a small matrix satisfies its formula row by row.
+/// M^-1 is symmetric, <M^-1 r, s> = <M^-1 s, r>, and <M^-1 r, r> is positive. M^-1 of ssor on a small matrix satisfies
+/// its formula row by row.
 #[test]
 fn apply_is_the_preconditioner() {
     let a = named("poisson2d_9");
