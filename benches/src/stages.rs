@@ -164,7 +164,7 @@ impl PcgSteps for Clock<'_> {
     timed_steps! {
         precondition() -> f64;
         multiply() -> f64;
-        square_of_means() -> f64;
+        weighted_square_of_means() -> f64;
     }
 
     fn properties(&self) -> Properties {

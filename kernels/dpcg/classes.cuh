@@ -22,7 +22,9 @@ struct ClassArgs {
     CellBox cells;
     CellMatrix m;
     const uint32_t *component; // component of each cell (components.cuh); null: a single component
-    const uint32_t *group;     // root of the strong group of each cell (survey.cuh)
+    // For each cell, the root of its strong group, or the cell itself if it is in no group. At a root, IS_GROUP plus
+    // the number of the group. Read by group_root and in_group (survey.cuh).
+    const uint32_t *group;
     const int32_t *labels; // the caller's labels; null: strong groups are the phases
     int boxes[3];     // number of boxes in each direction
     int by_phase;     // 1: classes distinguish phases; 0: all cells count as cells without phase

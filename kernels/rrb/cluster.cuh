@@ -181,7 +181,7 @@ __device__ inline double load_stored(const double &v) { return ldg(v); }
 __device__ inline float load_stored(const float &v) { return ldg(v); }
 __device__ inline BrainFloat::Stored load_stored(const BrainFloat::Stored &v) { return {ldg(v.bits)}; }
 
-// Computes the layout of all grids, copies the data that no step changes to shared memory, and sets all vectors to
+// Computes the layout of all grids, copies to shared memory the data that no step changes, and sets all vectors to
 // zero. The host computes the same sizes (ClusterGrids::of, src/rrb/cuda/schedule.rs).
 template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<F> &a) {
     using Real = typename F::Real;

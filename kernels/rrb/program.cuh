@@ -4,19 +4,19 @@
 
 // Kinds and flags of steps (src/rrb/cuda/program.rs). A program is an array of `Op` in device memory. In the comments
 // on flags, the words before a colon name the kinds of steps that use the flag: "forward" denotes DESCEND, "backward"
-// ASCEND, "product" MULTIPLY_INNER, and "step" DIRECTION_INNER and ADVANCE_INNER.
+// ASCEND, and "product" MULTIPLY_INNER.
 enum Kind { DESCEND_FIRST, DESCEND, COARSEST, ASCEND, MULTIPLY_INNER, DIRECTION_INNER, ADVANCE_INNER, ADVANCE_FIRST };
 enum Flag {
     STORE_RHS = 1,         // forward: r = right-hand side
     STORE_RHS_IN_Q = 2,    // forward: with STORE_RHS, also q = right-hand side
     RHO = 4,               // computes a partial sum of <r, M^-1 r>
     UPDATE_SCALARS = 8,    // this partial sum of rho is the last; the scalar update follows
-    UPDATE_DIRECTION = 16, // backward, step: d = z, or d = z + beta d with WITH_BETA
+    UPDATE_DIRECTION = 16, // backward, DIRECTION_INNER: d = z, or d = z + beta d with WITH_BETA
     WITH_BETA = 32,
-    FIRST_STEP = 64,        // u = alpha d; without this flag u = u + alpha d
+    FIRST_STEP = 64,        // backward with UPDATE_SOLUTION, ADVANCE_INNER: u = alpha d instead of u = u + alpha d
     Z_IS_U = 128,           // backward: z = u
     STORE_PRODUCT = 256,    // product: q = A d
-    UPDATE_RESIDUAL = 512,  // product, step: r -= alpha q, z = r
+    UPDATE_RESIDUAL = 512,  // product, ADVANCE_INNER: r -= alpha q, z = r
     UPDATE_SOLUTION = 1024, // backward: updates u, like ADVANCE_INNER with or without FIRST_STEP
     // In a kernel with several steps (cycle.cuh):
     CLUSTER_ONLY = 2048,    // only the thread blocks of the first cluster execute the step

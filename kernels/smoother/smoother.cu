@@ -156,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_r
     const blocks::BlockItem item = a.items[blockIdx.x];
     if (item.shape == blocks::CUBE_SHAPE && !a.is_dense) blocks::relax_cube(a, item, tile, halo, partners);
     else if (blocks::fills_tile(item.shape) && !a.is_dense) blocks::relax_tile(a, item, tile, halo, partners);
-    else if (a.own_chunk_only) blocks::relax_any<7, true>(a, item, tile);
+    else if (a.waits_for_own_chunk_only) blocks::relax_any<7, true>(a, item, tile);
     else blocks::relax_any<7, false>(a, item, tile);
 }
 
@@ -165,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_r
     __shared__ double tile[blocks::TILE_CELLS];
     blocks::let_next_begin();
     const blocks::BlockItem item = a.items[blockIdx.x];
-    if (a.own_chunk_only) blocks::relax_any<27, true>(a, item, tile);
+    if (a.waits_for_own_chunk_only) blocks::relax_any<27, true>(a, item, tile);
     else blocks::relax_any<27, false>(a, item, tile);
 }
 

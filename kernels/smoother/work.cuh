@@ -53,7 +53,7 @@ struct RelaxArgs {
     const unsigned *totals;
     unsigned launches;      // number of launches with this list of items, including this one
     int from, to;           // indices of the arrays that are read and written
-    int own_chunk_only;     // wait for items of the own chunk only
+    int waits_for_own_chunk_only; // 1: blocks wait for items of their own chunk only
     double omega;
     double entries[27];        // stencil entries at (c+1)*9 + (b+1)*3 + a+1
     unsigned count;         // number of items
@@ -122,12 +122,12 @@ __device__ __forceinline__ double reciprocal(double x) {
 }
 #endif
 
-// Waits until all lower stages of the previous, own and next chunk are complete; with `own_chunk_only`, only those of
-// the own chunk. An item increments the count of its chunk only after the lower stages of this chunk are complete. The
-// count of a chunk therefore shows which stages are complete.
+// Waits until all lower stages of the previous, own and next chunk are complete; with `waits_for_own_chunk_only`, only
+// those of the own chunk. An item increments the count of its chunk only after the lower stages of this chunk are
+// complete. The count of a chunk therefore shows which stages are complete.
 __device__ __forceinline__ void wait(const RelaxArgs &a, const BlockItem &item) {
     if (item.wait_index < 0) return;
-    if (threadIdx.x < 3 && (!a.own_chunk_only || threadIdx.x == 1)) {
+    if (threadIdx.x < 3 && (!a.waits_for_own_chunk_only || threadIdx.x == 1)) {
         const int chunk = item.chunk_index - 1 + threadIdx.x;
         const unsigned target = a.totals[chunk] * (a.launches - 1) + a.totals[item.wait_index + threadIdx.x];
         while (static_cast<int>(load_acquire(a.progress + chunk) - target) < 0) pause();

@@ -8,7 +8,8 @@ use std::iter::repeat_n;
 /// Selects the order of the rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Order {
-    /// The order of the row numbers, as a reference for tests. Rows that are coupled are in different groups.
+    /// A sweep has the same result as a sweep in the order of the row numbers. This order is a reference for tests.
+    /// Coupled rows are in different groups.
     #[cfg(test)]
     Natural,
     /// Multicolour order: coupled rows have different colours.

@@ -49,7 +49,7 @@ impl<I: Index> Csr<I> {
         (0..self.rows()).flat_map(|i| self.row(i).map(move |(j, a)| (i, j, a)))
     }
 
-    pub fn longest_row(&self) -> usize {
+    pub fn longest_row_len(&self) -> usize {
         (0..self.rows()).map(|i| self.len(i)).max().unwrap_or(0)
     }
 

@@ -342,7 +342,7 @@ impl Team {
     }
 
     /// Runs both functions and returns their results. With several threads, thread 1 runs `other` concurrently.
-    pub fn both<A, B: Send>(&mut self, own: impl FnOnce() -> A, other: impl Fn() -> B + Sync) -> Result<(A, B)> {
+    pub fn run_both<A, B: Send>(&mut self, own: impl FnOnce() -> A, other: impl Fn() -> B + Sync) -> Result<(A, B)> {
         if self.threads() == 1 {
             return Ok((own(), other()));
         }
@@ -479,7 +479,7 @@ mod tests {
             };
             for round in 1..=20 {
                 let here = std::thread::current().id();
-                let (own, there) = team.both(|| std::thread::current().id(), other).unwrap();
+                let (own, there) = team.run_both(|| std::thread::current().id(), other).unwrap();
                 assert_eq!((own == here, there == here), (true, threads == 1));
                 assert_eq!(done.load(Ordering::Relaxed), round);
             }

@@ -146,7 +146,7 @@ impl Pool {
     }
 
     /// Returns the size in bytes of the free memory, without the memory from `save_for_next`.
-    pub fn bytes(&self) -> usize {
+    pub fn free_bytes(&self) -> usize {
         self.free.iter().map(|memory| memory.bytes).sum()
     }
 

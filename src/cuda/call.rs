@@ -60,7 +60,7 @@ pub fn push_reads<'v>(
 ) -> Result<()> {
     let (plane, rows, step) = copy_shape(extents, shape, values.len());
     for (k, values) in values.chunks(plane).enumerate() {
-        push(jobs, Job::read(values, (shape.0, extents.nx, rows), to + (k * step) as u64), PLANES)?;
+        push(jobs, Job::from_host(values, (shape.0, extents.nx, rows), to + (k * step) as u64), PLANES)?;
     }
     Ok(())
 }
@@ -98,7 +98,7 @@ impl Call<'_> {
         let (plane, rows, step) = copy_shape(self.extents, shape, self.arrays.output.len());
         for (k, values) in self.arrays.output.chunks_mut(plane).enumerate() {
             let from = self.output.values + (k * step) as u64;
-            push(&mut jobs, Job::write(values, (shape.0, self.extents.nx, rows), from), PLANES)?;
+            push(&mut jobs, Job::to_host(values, (shape.0, self.extents.nx, rows), from), PLANES)?;
         }
         self.copies.fetch(self.stream, &jobs)?;
         self.stream.wait()?;

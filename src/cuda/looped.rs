@@ -29,7 +29,7 @@ pub fn without_graphs() -> bool {
 pub struct SharedScalars {
     /// Device address of the scalars.
     pub at: Address,
-    here: Pinned<Scalars>,
+    host_copy: Pinned<Scalars>,
     /// Kernel that writes the host copy. Without such a kernel the driver copies the scalars.
     report: Option<Report>,
 }
@@ -39,36 +39,39 @@ type Report = fn(&Stream, &ReportArgs) -> Result<()>;
 impl SharedScalars {
     /// Initializes the scalars at device address `at`.
     pub fn new(stream: &Stream, at: Address, report: Option<Report>) -> Result<Self> {
-        let scalars = Self { at, here: Pinned::new(stream.device(), Scalars::start())?, report };
+        let scalars = Self { at, host_copy: Pinned::new(stream.device(), Scalars::start())?, report };
         scalars.send(stream, size_of::<Scalars>())?;
         stream.wait()?;
         Ok(scalars)
     }
 
     /// Returns the device address of the host copy, for kernels that write the copy.
-    pub fn copy_at(&mut self) -> Address {
-        self.here.device_address()
+    pub fn host_copy_address(&mut self) -> Address {
+        self.host_copy.device_address()
     }
 
     /// Queues a copy of the first `bytes` bytes to the device.
     pub fn send(&self, stream: &Stream, bytes: usize) -> Result<()> {
-        stream.send_prefix(self.at, &self.here, bytes)
+        stream.send_prefix(self.at, &self.host_copy, bytes)
     }
 
     /// Queues a copy of the scalars to the host, with at most `steps` ring entries. The kernel `report`, if there is
     /// one, then also resets the scalars that `reset_findings` resets.
     fn start_fetch(&mut self, stream: &Stream, steps: usize) -> Result<()> {
         if let Some(report) = self.report {
-            return report(stream, &ReportArgs { scalars: self.at, host_scalars: self.copy_at(), steps: steps as i32 });
+            return report(
+                stream,
+                &ReportArgs { scalars: self.at, host_scalars: self.host_copy_address(), steps: steps as i32 },
+            );
         }
-        stream.fetch_prefix(&mut self.here, self.at, offset_of!(Scalars, ring) + steps * size_of::<Step>())
+        stream.fetch_prefix(&mut self.host_copy, self.at, offset_of!(Scalars, ring) + steps * size_of::<Step>())
     }
 
     /// Copies the scalars, without ring entries, to the host and waits.
     pub fn fetch(&mut self, stream: &Stream) -> Result<&Scalars> {
         self.start_fetch(stream, 0)?;
         stream.wait()?;
-        Ok(&self.here)
+        Ok(&self.host_copy)
     }
 
     /// Copies the scalars and the written ring entries to the host and waits.
@@ -78,7 +81,7 @@ impl SharedScalars {
         let used = self.ring_used as usize;
         if used > FIRST_RING_ENTRIES {
             let first = self.at + (offset_of!(Scalars, ring) + FIRST_RING_ENTRIES * size_of::<Step>()) as u64;
-            stream.fetch(&mut self.here.ring[FIRST_RING_ENTRIES..used], first)?;
+            stream.fetch(&mut self.host_copy.ring[FIRST_RING_ENTRIES..used], first)?;
             stream.wait()?;
         }
         Ok(())
@@ -95,13 +98,13 @@ impl Deref for SharedScalars {
     type Target = Scalars;
 
     fn deref(&self) -> &Scalars {
-        &self.here
+        &self.host_copy
     }
 }
 
 impl DerefMut for SharedScalars {
     fn deref_mut(&mut self) -> &mut Scalars {
-        &mut self.here
+        &mut self.host_copy
     }
 }
 

@@ -2,8 +2,8 @@
 //! thread, at 1/4 of the bus bandwidth. Here a thread team copies pieces to and from a few buffers while the device
 //! copies other buffers. Arrays that the caller has page-locked are copied directly by the device.
 //!
-//! A job is the copy of rows of one array. It is divided into chunks, each of which the device copies at once to or
-//! from a buffer. A chunk is divided into pieces, each of which one thread copies.
+//! A job is the copy of rows of one array. It is divided into chunks, each of which the device copies in one operation
+//! to or from a buffer. A chunk is divided into pieces, each of which one thread copies.
 
 use super::driver::{Device, Event, PageLockedArray, Stream, is_page_locked};
 use crate::base::memory::{copy_past_caches, fence_copies};
@@ -50,7 +50,7 @@ pub struct Job<'a> {
 
 impl<'a> Job<'a> {
     /// Describes a copy of `rows` rows of `nx` values to the device. The rows begin `ld` values apart.
-    pub fn read(values: &'a [f64], (ld, nx, rows): (usize, usize, usize), device: u64) -> Self {
+    pub fn from_host(values: &'a [f64], (ld, nx, rows): (usize, usize, usize), device: u64) -> Self {
         assert!(rows > 0 && nx <= ld && values.len() >= (rows - 1) * ld + nx);
         let last = (rows - 1) * ld + nx - 1;
         let (host, count) = (values.as_ptr().cast_mut(), nx * rows);
@@ -59,20 +59,20 @@ impl<'a> Job<'a> {
     }
 
     /// Describes a copy of `rows` rows of `nx` values to the host. The rows begin `ld` values apart.
-    pub fn write(values: &'a mut [f64], (ld, nx, rows): (usize, usize, usize), device: u64) -> Self {
+    pub fn to_host(values: &'a mut [f64], (ld, nx, rows): (usize, usize, usize), device: u64) -> Self {
         let host = values.as_mut_ptr();
-        Self { host, ..Job::read(values, (ld, nx, rows), device) }
+        Self { host, ..Job::from_host(values, (ld, nx, rows), device) }
     }
 
     /// Describes a copy of a whole array to the device.
-    pub fn all(values: &'a [f64], device: u64) -> Self {
-        Self::read(values, (values.len(), values.len(), 1), device)
+    pub fn all_from_host(values: &'a [f64], device: u64) -> Self {
+        Self::from_host(values, (values.len(), values.len(), 1), device)
     }
 
     /// Describes a copy of a whole array to the host.
-    pub fn all_to(values: &'a mut [f64], device: u64) -> Self {
+    pub fn all_to_host(values: &'a mut [f64], device: u64) -> Self {
         let len = values.len();
-        Self::write(values, (len, len, 1), device)
+        Self::to_host(values, (len, len, 1), device)
     }
 
     /// Returns the number of values that are copied through the buffers.
@@ -84,11 +84,12 @@ impl<'a> Job<'a> {
     fn copy_directly(&self, stream: &Stream, to_device: bool) -> Result<()> {
         let (len, rows) = (self.last + 1, self.count / self.nx);
         if to_device {
-            // SAFETY: `read` borrowed this slice and checked that it has at least `last` + 1 values.
+            // SAFETY: `from_host` borrowed this slice, and checked that it has at least `last` + 1 values.
             let values = unsafe { std::slice::from_raw_parts(self.host, len) };
             stream.send_rows(self.device, values, self.ld, self.nx, rows)
         } else {
-            // SAFETY: `write` borrowed this slice, and `read` checked that it has at least `last` + 1 values.
+            // SAFETY: `to_host` borrowed this slice mutably. It calls `from_host`, which checked that the slice has at
+            // least `last` + 1 values.
             let values = unsafe { std::slice::from_raw_parts_mut(self.host, len) };
             stream.fetch_rows(values, self.device, self.ld, self.nx, rows)
         }
@@ -101,14 +102,14 @@ impl<'a> Job<'a> {
         while at < first + count {
             let len = if self.ld == self.nx { count } else { (self.nx - at % self.nx).min(first + count - at) };
             let offset = at / self.nx * self.ld + at % self.nx;
-            // `read` has checked that the array holds all rows, so the address is within the array.
+            // `from_host` has checked that the array holds all rows, so the address is within the array.
             f(self.host.wrapping_add(offset), at - first, len);
             at += len;
         }
     }
 }
 
-/// A part of a job that the device copies at once.
+/// A part of a job that the device copies in one operation.
 #[derive(Clone, Copy)]
 struct Chunk {
     job: usize,
@@ -230,7 +231,7 @@ impl Run<'_> {
         self.jobs[job].parts(first + offset, PIECE_VALUES.min(count - offset), |host, at, len| {
             let staged = buffer.wrapping_add(at);
             let (from, to) = if self.to_device { (host, staged) } else { (staged, host) };
-            // SAFETY: `Job::read` has checked the range of every job, and a chunk is no longer than a buffer. The
+            // SAFETY: `Job::from_host` has checked the range of every job, and a chunk is no longer than a buffer. The
             // counter `next_piece` assigns each piece to one thread. `open_chunks` shows that the device has finished
             // with the buffer.
             let (from, to) =
@@ -288,7 +289,8 @@ impl Run<'_> {
         self.copied_pieces[chunk % BUFFERS].load(Ordering::Acquire) == self.chunks[chunk].pieces()
     }
 
-    fn open_one_more(&self) {
+    /// Allows the threads to copy the pieces of one more chunk.
+    fn open_next_chunk(&self) {
         self.open_chunks.fetch_add(1, Ordering::Release);
     }
 
@@ -307,7 +309,7 @@ impl Run<'_> {
                 sent += 1;
             } else if open < self.chunks.len() && sent + BUFFERS > open && copied[open % BUFFERS].is_complete()? {
                 self.copied_pieces[open % BUFFERS].store(0, Ordering::Relaxed);
-                self.open_one_more();
+                self.open_next_chunk();
                 open += 1;
             } else {
                 self.copy_next_piece(&mut near);
@@ -331,7 +333,7 @@ impl Run<'_> {
             } else if emptied < open && self.is_done(emptied) {
                 emptied += 1;
             } else if open < asked && copied[open % BUFFERS].is_complete()? {
-                self.open_one_more();
+                self.open_next_chunk();
                 open += 1;
             } else {
                 self.copy_next_piece(&mut near);

@@ -124,7 +124,8 @@ pub(super) struct Replaced {
     pub(super) grown: bool,
 }
 
-/// Returns whether `square` is positive and finite. Squares of a definite matrix satisfy this condition.
+/// Returns whether `square`, a value r'M^-1 r or p'Ap, is positive and finite. This holds if M or A is positive
+/// definite and the vector is not zero, except for rounding errors and overflow.
 pub(super) fn is_positive(square: f64) -> bool {
     square > 0.0 && square.is_finite()
 }

@@ -101,8 +101,9 @@ impl IdrScalars {
     }
 }
 
-/// Runs IDR(s) from x and r = b - A x. P has s random orthonormal columns (at most one per row of A). Let B denote the
-/// preconditioner and M = P'G. With f = P'r, a cycle computes for k = 1 .. s
+/// Runs IDR(s) from x and r = b - A x. The columns p_k of P are s random orthonormal vectors; s is at most the number
+/// of rows of A. The columns of G and U are g_k and u_k, with g_k = A u_k. They are zero at the start. B is the
+/// preconditioner, M = P'G (the identity at the start) and f = P'r. A cycle computes for k = 1 .. s
 ///
 /// ```text
 /// solve M c = f in the rows and columns k and later;   sums over i >= k:
@@ -115,7 +116,8 @@ impl IdrScalars {
 /// The cycle ends with v = B^-1 r, t = A v, r = r - omega t, x = x + omega v. Here omega = <t, r> / <t, t> minimizes
 /// the norm of r, unless `KAPPA` increases omega.
 ///
-/// Each product with A counts as one iteration. Returns `Stagnated` if m_kk, <t, t> or omega is zero or not finite.
+/// Each product with A counts as one iteration. Returns `Stagnated` if m_kk, <t, t> or omega is zero or not finite, or
+/// if the random vectors are linearly dependent.
 pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, scalars: &mut IdrScalars) -> Result<StopReason> {
     scalars.limit_shadow_vectors(s.rows());
     let n = scalars.shadow;

@@ -24,7 +24,7 @@ pub trait PcgSteps: VectorSteps {
     /// Returns the sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes of the system that CG
     /// solves. With D = diag(center) and the vector m of the means, which P M^-1 P maps to zero, this sum is <m, D^-1
     /// m>. Zero if nothing is singular.
-    fn square_of_means(&mut self) -> f64 {
+    fn weighted_square_of_means(&mut self) -> f64 {
         0.0
     }
 
@@ -164,9 +164,9 @@ pub fn direction_norm2<S: PcgSteps + ?Sized>(s: &mut S, factor: f64) -> f64 {
 }
 
 /// If `Properties::omits_projection` is set, subtracts the means over singular components, r = P r, so that <r, M^-1 r>
-/// equals <r, P M^-1 P r>. Returns `PcgSteps::square_of_means` of the given r, and <r, r> if r has changed.
+/// equals <r, P M^-1 P r>. Returns `PcgSteps::weighted_square_of_means` of the given r, and <r, r> if r has changed.
 pub fn subtract_means_from_residual<S: PcgSteps + ?Sized>(s: &mut S) -> (f64, Option<f64>) {
-    let removed = s.square_of_means();
+    let removed = s.weighted_square_of_means();
     if !s.properties().omits_projection {
         return (removed, None);
     }

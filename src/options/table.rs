@@ -204,7 +204,8 @@ pub struct OptionEntry {
     pub effect: Effect,
     /// Families that have the option, each with its type, default and range.
     pub serves: &'static [(Families, Kind)],
-    /// Meaning: a noun phrase, or a noun phrase and sentences that end with periods.
+    /// Meaning: either one noun phrase without a period, in lower case, or a capitalized noun phrase and sentences,
+    /// each with a period.
     pub doc: &'static str,
 }
 
@@ -223,7 +224,8 @@ pub struct ResultEntry {
     pub real: bool,
     /// Names of the values, if the result is a choice from a list.
     pub choices: &'static [(&'static str, i64)],
-    /// Meaning: a noun phrase, or a noun phrase and sentences that end with periods.
+    /// Meaning: either one noun phrase without a period, in lower case, or a capitalized noun phrase and sentences,
+    /// each with a period.
     pub doc: &'static str,
 }
 

@@ -361,9 +361,9 @@ impl System for &mut State {
         m.system.singular.whole.change_means(m.me, &m.own_chunks(), m.vector(v), to);
     }
 
-    fn square_of_means(m: &mut ThreadState<'_, Self>) -> f64 {
+    fn weighted_square_of_means(m: &mut ThreadState<'_, Self>) -> f64 {
         let center = |c: usize, len: usize| &m.system.matrix.diagonal[c..][..len];
-        m.system.singular.system().square_of_means(m.me, &m.own_chunks(), m.vector(VectorId::R), center)
+        m.system.singular.system().weighted_square_of_means(m.me, &m.own_chunks(), m.vector(VectorId::R), center)
     }
 
     fn worst_incompatibility(m: &mut ThreadState<'_, Self>) -> (usize, f64, f64) {

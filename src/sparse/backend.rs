@@ -12,8 +12,8 @@ use crate::sparse::{AnyCsr, Matrix, Stored};
 #[derive(Clone, Copy)]
 pub struct Operator<'a> {
     pub a: &'a dyn Stored,
-    /// Matrix for products with A': a copy of A', or A itself if A is symmetric. If `None`, these products use the
-    /// storage format of A.
+    /// Matrix that is multiplied in products with A^T: a copy of A^T, or A itself if A is symmetric. If `None`, these
+    /// products are computed from the arrays of `a`.
     pub transposed: Option<&'a dyn Stored>,
 }
 
@@ -142,5 +142,6 @@ pub trait SparseBackend: Engine + Send {
     /// Discards the data that depends on the storage format of products. Called before the format changes.
     fn discard_format_data(&mut self);
     /// Runs `own` and `other`, concurrently if a matrix with `rows` rows is large enough for several threads.
-    fn both(&mut self, rows: usize, threads: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()>;
+    fn run_both(&mut self, rows: usize, threads: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync))
+    -> Result<()>;
 }

@@ -80,7 +80,7 @@ pub fn permuted<I: Index>(a: &Csr<I>, rows: &[I]) -> Result<Csr<I>> {
     reserve(&mut col, a.col.len(), WHAT)?;
     reserve(&mut val, a.val.len(), WHAT)?;
     let mut sorted: Vec<(I, f64)> = Vec::new();
-    reserve(&mut sorted, a.longest_row(), WHAT)?;
+    reserve(&mut sorted, a.longest_row_len(), WHAT)?;
     ptr.push(0);
     for row in rows {
         sorted.clear();

@@ -1,5 +1,5 @@
-//! Builds a matrix from the arrays of any format, the inverse of `Stored::write`. All arrays are validated. In formats
-//! with padding, zeros are not stored.
+//! Builds a matrix from the arrays of any format, the inverse of `Stored::write`. All arrays are validated. Zeros
+//! are entries in coo, csr, csc, jds and tjds. In the other formats they may be padding, and are omitted.
 
 use super::assemble::Triplets;
 use super::checks::{check_indices, check_pointers, wrong};
@@ -186,9 +186,14 @@ impl Arrays<'_> {
     }
 
     /// Reads the arrays of jds or tjds. A lane is a row in jds and a column in tjds; `lanes` is their number. `others`
-    /// is the number of columns in jds, and of rows in tjds. For each value, calls `take` with the lane, the index of
-    /// the column (jds) or row (tjds), and the position of the value in the array of values.
-    fn jds(&self, lanes: usize, others: usize, mut take: impl FnMut(usize, usize, usize) -> Result<()>) -> Result<()> {
+    /// is the number of columns in jds, and of rows in tjds. For each value, calls `add_entry` with the lane, the index
+    /// of the column (jds) or row (tjds), and the position of the value in the array of values.
+    fn jds(
+        &self,
+        lanes: usize,
+        others: usize,
+        mut add_entry: impl FnMut(usize, usize, usize) -> Result<()>,
+    ) -> Result<()> {
         let InputArrays { i0: perm, i1: ptr, i2: other, values } = *self.given;
         self.check_lengths([lanes, ptr.len().max(1), values.len()])?;
         self.check_permutation(perm, lanes, false)?;
@@ -203,7 +208,7 @@ impl Arrays<'_> {
             longest = len;
             let start = ptr[d] as usize;
             for (k, lane) in perm[..len as usize].iter().enumerate() {
-                take(*lane as usize, other[start + k] as usize, start + k)?;
+                add_entry(*lane as usize, other[start + k] as usize, start + k)?;
             }
         }
         Ok(())

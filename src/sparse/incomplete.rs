@@ -39,7 +39,7 @@ pub fn ilu0<I: Index>(a: &Csr<I>) -> Result<Split<I>> {
     let (mut pivots, mut position): (Vec<f64>, Vec<usize>) = (zeroed(rows, WHAT)?, zeroed(rows, WHAT)?);
     position.fill(NONE);
     let mut w = Vec::new();
-    reserve(&mut w, a.longest_row(), WHAT)?;
+    reserve(&mut w, a.longest_row_len(), WHAT)?;
     for i in 0..rows {
         let (col, val) = a.slices(i);
         for (k, j) in col.iter().enumerate() {

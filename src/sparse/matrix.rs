@@ -55,7 +55,7 @@ impl Width for u64 {
 pub trait Matrix: Sync {
     fn sizes(&self) -> MatrixSizes;
     /// Returns the number of entries of the longest row.
-    fn longest_row(&self) -> usize;
+    fn longest_row_len(&self) -> usize;
     fn empty_rows(&self) -> usize;
     fn first_empty_row(&self) -> Option<usize>;
     /// Returns the number of rows i < min(rows, cols) whose diagonal entry is zero or missing.
@@ -98,8 +98,8 @@ impl<I: Width> Matrix for Assembled<I> {
         self.csr.ptr.windows(2).position(|row| row[0] == row[1])
     }
 
-    fn longest_row(&self) -> usize {
-        self.csr.longest_row()
+    fn longest_row_len(&self) -> usize {
+        self.csr.longest_row_len()
     }
 
     fn empty_rows(&self) -> usize {

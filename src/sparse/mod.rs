@@ -31,7 +31,7 @@ pub use inspection::{Asymmetry, Inspection};
 pub use matrix::{AnyCsr, Matrix, MatrixSizes};
 pub use preconditioning::{Interval, converted, inverse_diagonal, passes_of};
 pub use split::{Part, Split};
-pub use stored::{Arrays, By, ByParts, IndexArray, InputArrays, Rows, Size, Stored, View};
+pub use stored::{Arrays, ByParts, Division, IndexArray, InputArrays, Rows, Size, Stored, View};
 
 #[cfg(test)]
 mod tests;

@@ -7,16 +7,16 @@ use std::ops::Range;
 /// A matrix in a storage format.
 pub trait Stored: Send + Sync {
     /// Returns how y = A x, or y = A^T x, is divided among threads.
-    fn by(&self, transposed: bool) -> By<'_>;
+    fn division(&self, transposed: bool) -> Division<'_>;
     /// Computes y = A x, or y = A^T x, on one thread.
     fn multiply_by(&self, transposed: bool, x: &[f64], y: &mut [f64]) {
-        match self.by(transposed) {
-            By::Rows(a) => a.multiply_rows(0..y.len(), x, y),
-            By::Parts(a) => {
+        match self.division(transposed) {
+            Division::Rows(a) => a.multiply_rows(0..y.len(), x, y),
+            Division::Parts(a) => {
                 y.fill(0.0);
                 a.add_transposed(0..x.len(), x, 0, y);
             }
-            By::One(a, transposed) => a.multiply_whole(transposed, x, y),
+            Division::One(a, transposed) => a.multiply_whole(transposed, x, y),
         }
     }
     /// Computes y = A x.
@@ -81,7 +81,7 @@ impl<'a> Rows<'a> {
 
 /// Division of a product among threads.
 #[derive(Clone, Copy)]
-pub enum By<'a> {
+pub enum Division<'a> {
     /// Each thread computes the values of a range of y.
     Rows(&'a dyn ByRows),
     /// Each thread computes the contributions of a range of x to y, and the contributions are then added.

@@ -4,7 +4,7 @@ use super::assemble::Triplets;
 use super::formats::{Kind, Shape};
 use super::matrix::Width;
 use super::stored::{Arrays, IndexArray};
-use super::{By, Matrix, Stored};
+use super::{Division, Matrix, Stored};
 use crate::base::workers::Workers;
 
 const KINDS: [Kind; 12] = [
@@ -54,8 +54,8 @@ fn all_of<I: Width>(kind: Kind, threads: usize) -> (Vec<f64>, Vec<f64>, [Vec<i64
 /// Computes products in two parts, for every allowed split. Rows of A x must be bitwise identical to the whole product;
 /// parts of A^T x must add up to it.
 fn check_parts(stored: &dyn Stored, x: &[f64], y: &[f64], transposed: bool) {
-    match stored.by(transposed) {
-        By::Rows(by_rows) => {
+    match stored.division(transposed) {
+        Division::Rows(by_rows) => {
             for cut in (0..y.len()).step_by(by_rows.grain()) {
                 let mut parts = vec![f64::NAN; y.len()];
                 let (first, second) = parts.split_at_mut(cut);
@@ -64,7 +64,7 @@ fn check_parts(stored: &dyn Stored, x: &[f64], y: &[f64], transposed: bool) {
                 assert_eq!(parts, y, "cut before row {cut}");
             }
         }
-        By::Parts(by_parts) => {
+        Division::Parts(by_parts) => {
             for cut in (0..x.len()).step_by(by_parts.grain()) {
                 let mut sum = vec![0.0; y.len()];
                 for rows in [0..cut, cut..x.len()] {
@@ -78,7 +78,7 @@ fn check_parts(stored: &dyn Stored, x: &[f64], y: &[f64], transposed: bool) {
                 }
             }
         }
-        By::One(..) => {}
+        Division::One(..) => {}
     }
 }
 

@@ -192,8 +192,8 @@ pub struct HalfStencil {
     pub northwest: Vec<f64>,
 }
 
-/// Width of the ring around grids in natural order, in nodes.
-pub const RING: usize = 2;
+/// Width of the ring of zeros around grids in natural order, in nodes.
+pub const RING_WIDTH: usize = 2;
 
 impl HalfStencil {
     /// Creates a half stencil of zeros.
@@ -224,16 +224,16 @@ impl HalfStencil {
 
 /// Returns the number of values of an array with a ring.
 pub fn ring_len(grid: Grid) -> usize {
-    (grid.nx + 2 * RING) * (grid.ny + 2 * RING)
+    (grid.nx + 2 * RING_WIDTH) * (grid.ny + 2 * RING_WIDTH)
 }
 
 /// Returns the index of node (i, j) in an array with a ring. Neighbours are at distances 1 in x, and `ring_stride` in
 /// y.
 pub fn ring_index(nx: usize, i: usize, j: usize) -> usize {
-    (j + RING) * ring_stride(nx) + i + RING
+    (j + RING_WIDTH) * ring_stride(nx) + i + RING_WIDTH
 }
 
 /// Returns the distance between rows of an array with a ring, in values.
 pub fn ring_stride(nx: usize) -> usize {
-    nx + 2 * RING
+    nx + 2 * RING_WIDTH
 }

@@ -27,8 +27,8 @@ pub(super) struct Runs {
     /// First column of each run. A run ends where the next run of its row starts.
     start: Vec<u32>,
     /// Parent of each run in the tree of its component: a run with a smaller index. The root of a tree is its own
-    /// parent, and is the first run of the component. After `number`, the array contains the label of the run's
-    /// component instead, or 0.
+    /// parent, and is the first run of the component. After `label_components`, the array contains the label of the
+    /// run's component instead, or 0.
     parent: Vec<u32>,
     /// Flags of the components. Only the entry of a root is valid.
     flags: Vec<u8>,

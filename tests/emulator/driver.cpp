@@ -151,7 +151,8 @@ bool run_adversely(const Node &n) {
         for (int q = 0; item.wait_index >= 0 && q < 3; ++q) {
             const int chunk = item.chunk_index - 1 + q;
             const unsigned target = a.totals[chunk] * (a.launches - 1) + a.totals[item.wait_index + q];
-            if ((!a.own_chunk_only || q == 1) && static_cast<int>(a.progress[chunk] - target) < 0) return false;
+            if (a.waits_for_own_chunk_only && q != 1) continue;
+            if (static_cast<int>(a.progress[chunk] - target) < 0) return false;
         }
         return true;
     };

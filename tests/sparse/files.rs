@@ -10,8 +10,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Reads the matrix of a text.
-fn of_text(folder: &Folder, text: impl AsRef<[u8]>) -> Result<Solver, Failure> {
+/// Writes a file with this text, and reads its matrix.
+fn read_text(folder: &Folder, text: impl AsRef<[u8]>) -> Result<Solver, Failure> {
     Solver::read(&folder.file("matrix", text))
 }
 
@@ -24,7 +24,7 @@ fn entries(s: &Solver) -> Vec<(i64, i64, f64)> {
 /// Files of the collections, checked against their documentation and an independent count: rows, entries, symmetry, and
 /// one entry.
 #[test]
-fn the_collections() {
+fn collection_files_have_the_documented_content() {
     for (name, rows, nonzeros, symmetric, entry) in [
         ("bcsstm22.mtx", 138, 138, 1, (0, 0, 1.882_734_061_879e-4)),
         ("nos4.mtx", 100, 594, 1, (0, 0, 0.171_554_18)),
@@ -48,7 +48,7 @@ fn the_collections() {
 
 /// All files of the folder that the variable names can be read, written, and read back.
 #[test]
-fn all_files_of_a_folder() {
+fn all_files_of_a_folder_survive_a_round_trip() {
     let folder = std::env::var_os("RRBSOLVER_TEST_MATRICES").map_or_else(data, Into::into);
     let scratch = Folder::new("folder");
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -77,11 +77,11 @@ fn check_written(folder: &Folder, s: &Solver) {
     }
     let left =
         std::fs::read_dir(&folder.0).unwrap().any(|e| e.unwrap().path().extension().is_some_and(|e| e == "partial"));
-    assert!(!left, "a file that is not whole was left");
+    assert!(!left, "an incomplete file was left");
 }
 
 #[test]
-fn written_and_read_back() {
+fn written_files_are_read_back_bitwise() {
     let folder = Folder::new("written");
     let values = [1.0, -0.0, 0.1, f64::MAX, f64::MIN_POSITIVE, 5e-324, 1.0 / 3.0, -1e22, 123456.0, 0.0];
     let odd: Vec<_> = values.iter().enumerate().map(|(k, &a)| (k % 4, (k * 3) % 7, a)).collect();
@@ -111,9 +111,10 @@ fn written_and_read_back() {
     assert_eq!(cards, [second, third, formats, " 1 2 2 3", " 2 3", "    2.5E0 -1.0E300"]);
 }
 
-/// An existing file is unchanged if the new one cannot be written.
+/// An existing file is unchanged if the new one cannot be written. A successful write keeps links and file modes,
+/// and ignores the incomplete file of a killed process.
 #[test]
-fn nothing_is_lost() {
+fn failed_writes_leave_existing_files_unchanged() {
     let folder = Folder::new("lost");
     let s = Entries::new(1, 1, &[(0, 0, 1.0)]).solver();
     let missing = folder.0.join("none/a.mtx");
@@ -143,9 +144,9 @@ fn nothing_is_lost() {
 }
 
 #[test]
-fn market_that_is_read() {
+fn accepted_matrix_market_files() {
     let folder = Folder::new("market");
-    let read = |text: &str| entries(&of_text(&folder, text).unwrap_or_else(|failure| panic!("{text}: {failure:?}")));
+    let read = |text: &str| entries(&read_text(&folder, text).unwrap_or_else(|failure| panic!("{text}: {failure:?}")));
     let general = "%%MatrixMarket matrix coordinate real general\n";
     assert_eq!(read(&format!("{general}% c\n\n2 3 2\n\n1 3 1.5D2\n2 1 -2.5-1\n")), [(0, 2, 150.0), (1, 0, -0.25)]);
     assert_eq!(read("%%MATRIXMARKET MATRIX Coordinate REAL General\r\n2 2 1\r\n2 2 1e0\r\n"), [(1, 1, 1.0)]);
@@ -177,13 +178,13 @@ fn market_that_is_read() {
     assert_eq!(read(&format!("{general}0 0 0\n")), []);
     assert_eq!(read("%%MatrixMarket matrix coordinate real symmetric\n0 0 0"), []);
     // Rows beyond 32 bits are legal in a file; only their pointers need memory.
-    let s = of_text(&folder, format!("{general}1 3000000000 1\n1 3000000000 2\n")).unwrap();
+    let s = read_text(&folder, format!("{general}1 3000000000 1\n1 3000000000 2\n")).unwrap();
     assert_eq!(entries(&s), [(0, 2_999_999_999, 2.0)]);
 }
 
 /// Line and reason of errors in MatrixMarket files.
 #[test]
-fn market_that_is_refused() {
+fn rejected_matrix_market_files() {
     let folder = Folder::new("refused");
     let general = "%%MatrixMarket matrix coordinate real general\n";
     let symmetric = "%%MatrixMarket matrix coordinate real symmetric\n";
@@ -237,21 +238,21 @@ fn market_that_is_refused() {
         ("", "", parse, &["empty"]),
         ("\u{fffe}", "", parse, &["neither"]),
     ] {
-        let failure = of_text(&folder, format!("{head}{rest}")).map(|_| ()).unwrap_err();
+        let failure = read_text(&folder, format!("{head}{rest}")).map(|_| ()).unwrap_err();
         failure.expect(code, words);
         assert!(failure.message.contains("/matrix: "), "the path: {}", failure.message);
     }
     // Too many rows for any memory: the error names the bytes of their pointers.
-    let failure = of_text(&folder, format!("{general}1000000000000000 1 1\n5 1 2\n")).map(|_| ()).unwrap_err();
+    let failure = read_text(&folder, format!("{general}1000000000000000 1 1\n5 1 2\n")).map(|_| ()).unwrap_err();
     failure.expect(status::MEMORY, &["8000000000000008", "row pointers"]);
 }
 
-/// Files that hold no matrix text.
+/// Compressed files are read. Damaged files, archives, other encodings, and paths that are not files cause errors.
 #[test]
-fn other_files() {
+fn compressed_and_foreign_files() {
     let folder = Folder::new("other");
     let refused = |text: &[u8], words: &[&str]| {
-        of_text(&folder, text).map(|_| ()).unwrap_err().expect(status::PARSE, words);
+        read_text(&folder, text).map(|_| ()).unwrap_err().expect(status::PARSE, words);
     };
     let pack = |text: &[u8]| {
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -260,11 +261,11 @@ fn other_files() {
     };
     let text = b"%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 3\n";
     let packed = pack(text);
-    assert_eq!(entries(&of_text(&folder, &packed).unwrap()), [(0, 1, 3.0)]);
+    assert_eq!(entries(&read_text(&folder, &packed).unwrap()), [(0, 1, 3.0)]);
     // The file has two gzip members, as `cat` of two files creates it.
     let mut members = pack(&text[..20]);
     members.extend(pack(&text[20..]));
-    assert_eq!(entries(&of_text(&folder, &members).unwrap()), [(0, 1, 3.0)]);
+    assert_eq!(entries(&read_text(&folder, &members).unwrap()), [(0, 1, 3.0)]);
     refused(&packed[..packed.len() - 9], &["too early", "fetch it again"]);
     let mut broken = packed.clone();
     let middle = broken.len() / 2;
@@ -297,9 +298,9 @@ fn cards(kind: &str, counts: [usize; 5], size: [usize; 3], formats: [&str; 4], r
 }
 
 #[test]
-fn harwell_that_is_read() {
+fn accepted_harwell_boeing_files() {
     let folder = Folder::new("harwell");
-    let of = |text: &str| of_text(&folder, text).unwrap_or_else(|failure| panic!("{text}: {failure:?}"));
+    let of = |text: &str| read_text(&folder, text).unwrap_or_else(|failure| panic!("{text}: {failure:?}"));
     let square = [2, 2, 3];
     let expected = [(0, 0, 1.5), (1, 0, -2.5), (1, 1, 4.0)];
     let int = "(16I5)";
@@ -358,7 +359,7 @@ fn right_hand_sides() {
         let counts = [3 + cards_of_rhs, 1, 1, 1, cards_of_rhs];
         cards("RUA", counts, [2, 2, 2], ["(16I5)", "(16I5)", "(2F4.1)", "(2F4.1)"], &rest)
     };
-    let s = of_text(
+    let s = read_text(
         &folder,
         text("FGX", 2, 0, 6, &[" 1.0 2.0", " 3.0 4.0", " 5.0 6.0", " 7.0 8.0", " 9.0 1.1", " 1.2 1.3"]),
     );
@@ -371,11 +372,11 @@ fn right_hand_sides() {
     s.vector(3, 0).unwrap_err().expect(status::ARGUMENT, &["which", "RRB_VECTOR_SOLUTION"]);
     // Sparse right-hand sides: row 2 of the first, both rows of the second.
     let rest = ["    1    2    4", "    2    1    2", " 1.5 2.5", " 3.5"];
-    let s = of_text(&folder, text("M", 2, 3, 4, &rest)).unwrap();
+    let s = read_text(&folder, text("M", 2, 3, 4, &rest)).unwrap();
     assert_eq!([0, 1].map(|k| s.vector(0, k).unwrap()), [[0.0, 1.5], [2.5, 3.5]]);
     s.vector(1, 0).unwrap_err().expect(status::ARGUMENT, &["no guess"]);
     let refused = |text: String, words: &[&str]| {
-        of_text(&folder, text).map(|_| ()).unwrap_err().expect(status::PARSE, words);
+        read_text(&folder, text).map(|_| ()).unwrap_err().expect(status::PARSE, words);
     };
     refused(text("Q", 1, 0, 1, &[" 1.0 2.0"]), &["line 5", "F or M"]);
     // The header announces more cards than the right-hand sides need; all of them exist, so the count is an error.
@@ -441,7 +442,7 @@ fn supplementary_files() {
         let head = format!("{:<72}{:<8}\n{letters:<5} {:<8}  {number}", "a title", "KEY", "a case 2");
         head + &format!("  {rows:13}  {cols:13}  {entries:13}\n{a:<20}{b:<20}{c:<20}\n{}\n", rest.join("\n"))
     };
-    let of = |text: String| of_text(&folder, text);
+    let of = |text: String| read_text(&folder, text);
     let read = |text: String| entries(&of(text.clone()).unwrap_or_else(|failure| panic!("{text}: {failure:?}")));
     let dense = ["(3F4.1)", "", ""];
     let all = [" 1.0 2.0 0.0", " 4.0 5.0 6.0"];
@@ -483,7 +484,7 @@ fn supplementary_files() {
 }
 
 #[test]
-fn harwell_that_is_refused() {
+fn rejected_harwell_boeing_files() {
     let folder = Folder::new("cards");
     let parse = status::PARSE;
     let square = [2, 2, 3];
@@ -498,7 +499,7 @@ fn harwell_that_is_refused() {
     };
     let kind = |kind: &str| cards(kind, counts, square, formats, &good);
     let format = |format: &'static str| cards("RUA", counts, square, [int, int, format, ""], &good);
-    of_text(&folder, kind("RUA")).unwrap();
+    read_text(&folder, kind("RUA")).unwrap();
     for (text, code, words) in [
         (kind("CUA"), status::UNSUPPORTED, &["line 3", "complex", "[Re -Im; Im Re]"][..]),
         (kind("RSE"), status::UNSUPPORTED, &["line 3", "elemental", "RSE", "assemble first"]),
@@ -526,12 +527,12 @@ fn harwell_that_is_refused() {
         (kind("RUA") + "1.0\n", parse, &["line 8", "more cards"]),
         ("a\n 1 1 1 1\n".to_owned(), parse, &["line 3", "ends before"]),
     ] {
-        of_text(&folder, &text).map(|_| ()).unwrap_err().expect(code, words);
+        read_text(&folder, &text).map(|_| ()).unwrap_err().expect(code, words);
     }
     let both = cards("RSA", [3, 1, 1, 1, 0], [2, 2, 2], formats, &["    1    2    3", "    2    1", " 1.0 2.0"]);
-    of_text(&folder, both).map(|_| ()).unwrap_err().expect(parse, &["line 6", "(1, 2) and (2, 1) both given"]);
+    read_text(&folder, both).map(|_| ()).unwrap_err().expect(parse, &["line 6", "(1, 2) and (2, 1) both given"]);
     let skew = cards("RZA", [3, 1, 1, 1, 0], [2, 2, 1], formats, &["    1    2    2", "    1", " 1.0"]);
-    of_text(&folder, skew).map(|_| ()).unwrap_err().expect(parse, &["line 6", "diagonal"]);
+    read_text(&folder, skew).map(|_| ()).unwrap_err().expect(parse, &["line 6", "diagonal"]);
 }
 
 /// Files with changed, removed or inserted bytes, or swapped lines. Each file is read, or the error message names it.
@@ -567,7 +568,7 @@ fn mutilated_files() {
         }
         for text in &texts {
             let text = mutilated(text, &mut random);
-            match of_text(&folder, &text) {
+            match read_text(&folder, &text) {
                 Ok(s) => {
                     // Deflate compresses by at most a factor of 1032.
                     let most = if text.starts_with(&[0x1f, 0x8b]) { 1032 } else { 1 };

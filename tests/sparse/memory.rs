@@ -1,5 +1,5 @@
-//! Memory of the readers: at most 32 times the text plus 1 MB for any file, and in addition row pointers. This program
-//! has only one test, because it counts the memory of the whole process.
+//! Memory of the readers: at most 32 times the text plus 1 MB for any file, and 8 bytes per row for row pointers. This
+//! program has only one test, because it counts the memory of the whole process.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -13,32 +13,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Counts the bytes in use and their maximum.
 struct Counting;
 
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
+static BYTES_IN_USE: AtomicUsize = AtomicUsize::new(0);
+static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-fn took(bytes: usize) {
-    let now = NOW.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    MOST.fetch_max(now, Ordering::Relaxed);
+fn count_allocation(bytes: usize) {
+    let now = BYTES_IN_USE.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    PEAK_BYTES.fetch_max(now, Ordering::Relaxed);
 }
 
 // SAFETY: the system allocator does the work; this type only counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        took(layout.size());
+        count_allocation(layout.size());
         // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        BYTES_IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, new: usize) -> *mut u8 {
         // Both blocks exist during the copy.
-        took(new);
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        count_allocation(new);
+        BYTES_IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: guaranteed by the caller.
         unsafe { System.realloc(at, layout, new) }
     }
@@ -48,17 +48,17 @@ unsafe impl GlobalAlloc for Counting {
 static COUNTING: Counting = Counting;
 
 /// Reads a file. Returns the largest number of additional bytes in use, and the number of entries.
-fn most(folder: &Folder, text: &[u8]) -> (usize, Option<i64>) {
+fn peak_bytes_of_read(folder: &Folder, text: &[u8]) -> (usize, Option<i64>) {
     let path = folder.file("matrix", text);
-    let before = NOW.load(Ordering::Relaxed);
-    MOST.store(before, Ordering::Relaxed);
+    let before = BYTES_IN_USE.load(Ordering::Relaxed);
+    PEAK_BYTES.store(before, Ordering::Relaxed);
     let read = Solver::read(&path);
-    let most = MOST.load(Ordering::Relaxed) - before;
-    (most, read.ok().map(|s| s.int(key::NONZEROS)))
+    let peak = PEAK_BYTES.load(Ordering::Relaxed) - before;
+    (peak, read.ok().map(|s| s.int(key::NONZEROS)))
 }
 
 #[test]
-fn of_the_text() {
+fn memory_of_readers_is_proportional_to_the_text() {
     let folder = Folder::new("memory");
     let count = 400_000;
     let lines = |line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<String>();
@@ -112,7 +112,7 @@ fn of_the_text() {
         ("cards of a triangle", symmetric),
     ];
     for (name, text) in &samples {
-        let (most, nonzeros) = most(&folder, text.as_bytes());
+        let (peak, nonzeros) = peak_bytes_of_read(&folder, text.as_bytes());
         let rows = match *name {
             "an array" => count,
             "cards of a triangle" => many,
@@ -120,29 +120,30 @@ fn of_the_text() {
         };
         assert!(nonzeros.is_some(), "{name} is read");
         assert!(
-            most <= 32 * text.len() + (1 << 20) + 8 * rows,
-            "{name}: {:.1} bytes a byte",
-            most as f64 / text.len() as f64
+            peak <= 32 * text.len() + (1 << 20) + 8 * rows,
+            "{name}: {:.1} bytes per byte of text",
+            peak as f64 / text.len() as f64
         );
         // The limit also holds if the file ends early: announced counts are not trusted.
         let cut = &text.as_bytes()[..text.len() / 3];
-        let (most, nonzeros) = self::most(&folder, cut);
+        let (peak, nonzeros) = peak_bytes_of_read(&folder, cut);
         assert_eq!(nonzeros, None, "{name} ends early");
         assert!(
-            most <= 32 * cut.len() + (1 << 20) + 8 * rows,
-            "{name}, cut: {:.1} bytes a byte",
-            most as f64 / cut.len() as f64
+            peak <= 32 * cut.len() + (1 << 20) + 8 * rows,
+            "{name}, cut: {:.1} bytes per byte of text",
+            peak as f64 / cut.len() as f64
         );
     }
     for counts in ["999999999 999999999 999999999", "3 3 999999999999", "2 2 9223372036854775807"] {
-        let (most, nonzeros) = most(&folder, (head("real", "symmetric", counts.to_owned()) + "1 1 1\n").as_bytes());
-        assert!(nonzeros.is_none() && most < 1 << 20, "{counts}: {most} bytes");
+        let (peak, nonzeros) =
+            peak_bytes_of_read(&folder, (head("real", "symmetric", counts.to_owned()) + "1 1 1\n").as_bytes());
+        assert!(nonzeros.is_none() && peak < 1 << 20, "{counts}: {peak} bytes");
     }
-    refused_by_what_is_there(&folder);
+    rejects_row_pointers_beyond_available_memory(&folder);
 }
 
 /// Row pointers that exceed the available memory are an error that names their bytes; they are not allocated.
-fn refused_by_what_is_there(folder: &Folder) {
+fn rejects_row_pointers_beyond_available_memory(folder: &Folder) {
     let text = "%%MatrixMarket matrix coordinate real general\n900000000000 3 1\n800000000000 2 1.5\n";
     let failure = Solver::read(&folder.file("matrix", text)).map(|_| ()).unwrap_err();
     failure.expect(status::MEMORY, &["7200000000008 bytes for row pointers"]);

@@ -53,8 +53,8 @@ fn residual(a: &Entries, b: &[f64], x: &[f64]) -> f64 {
     norm(&a.product(x, false).iter().zip(b).map(|(y, b)| b - y.0).collect::<Vec<_>>()) / norm(b)
 }
 
-/// Every method, preconditioner, ordering and kind of format, in 12 iterations. The matrix has enough rows for several
-/// threads, and wide and narrow levels of its triangles.
+/// Runs every method, preconditioner, ordering and kind of format for 12 iterations. The matrix has enough rows for
+/// several threads, and wide and narrow levels of its triangles.
 #[test]
 fn bits_are_the_same_for_any_number_of_threads() {
     let preconditioners = ["none", "jacobi", "ssor", "ilu0", "neumann", "chebyshev"];
@@ -154,8 +154,9 @@ fn auto_selects_by_the_matrix() {
     }
 }
 
-/// Aggregation from 100,000 rows on, if most off-diagonal entries are negative; in the second matrix those of two
-/// directions are not. Sweeps in row order need 11 iterations; sweeps by colours, as with several threads, need 12.
+/// `auto` selects aggregation for 100,000 rows or more, if most off-diagonal entries are negative. In the second
+/// matrix, those of two of the three directions are positive. Sweeps in row order need 11 iterations; sweeps by
+/// colours, as with several threads, need 12.
 #[test]
 fn auto_selects_aggregation_for_large_matrices() {
     let large = named("poisson3d_47");
@@ -174,7 +175,7 @@ fn auto_selects_aggregation_for_large_matrices() {
 
 /// Aggregation solves matrices of the collections: b = A times ones.
 #[test]
-fn aggregation_solves_what_is_positive_definite() {
+fn aggregation_solves_positive_definite_systems() {
     for (name, most) in [("1138_bus.mtx.gz", 12), ("gr_30_30.mtx.gz", 12), ("nos4.mtx", 30), ("nos5.mtx.gz", 35)] {
         let solver = Solver::read(&data().join(name)).unwrap();
         let n = solver.int(key::ROWS) as usize;
@@ -224,7 +225,7 @@ fn new_values_keep_aggregates() {
 
 /// cg that switches to minres continues from the x of cg and its iteration count. The next solve begins with cg.
 #[test]
-fn minres_goes_on_where_cg_breaks_down() {
+fn minres_continues_from_the_x_of_cg() {
     let a = entries(five_points(20, [3.5, -1.0, -1.0, -1.0, -1.0]));
     let solver = a.solver();
     let b = rhs(a.rows);
@@ -317,14 +318,15 @@ fn entries_of_m_in_single_precision() {
     }
     solver.options("preconditioner=jacobi").unwrap();
     solver.factorize().unwrap();
-    assert_eq!(solver.int(key::INFO_PRECISION), 1, "a diagonal stays as it is");
+    assert_eq!(solver.int(key::INFO_PRECISION), 1, "a diagonal is stored in f64");
     // 1e-30 / 1e30 is not representable in f32: underflow is dropped, overflow is an error.
     let large = Entries::new(2, 2, &[(0, 0, 1e-30), (0, 1, 1e30), (1, 1, 1.0)]).solver();
     large.options("solver=idr preconditioner=ilu0 precision=f32").unwrap();
     large.factorize().unwrap_err().expect(status::MATRIX, &["precision=f32", "1e60", "use precision=f64"]);
 }
 
-/// Discretizes -div k grad u on n x n cells with u = 0 outside; faces have harmonic means.
+/// Discretizes -div k grad u on n x n cells with u = 0 outside. The conductivity of a face is the harmonic mean of its
+/// two cells.
 fn conducting(n: usize, conductivity: impl Fn(usize, usize) -> f64) -> Entries {
     let mut all = Vec::new();
     for p in 0..n * n {
@@ -346,10 +348,10 @@ fn conducting(n: usize, conductivity: impl Fn(usize, usize) -> f64) -> Entries {
     Entries::new(n * n, n * n, &all)
 }
 
-/// A disc with conductivity 1e6, at the tolerance 1e-10: the recurred residual reaches it, but x in double precision
-/// does not.
+/// A disc with conductivity 1e6, at the tolerance 1e-10: the recurred residual reaches it, but the true residual of
+/// x in double precision does not.
 #[test]
-fn a_tolerance_that_no_double_reaches() {
+fn unreachable_tolerance_ends_as_stagnation() {
     let n: usize = 128;
     let radius = 100.0 / 512.0 * n as f64;
     let from_middle = |i: usize| (i as f64 + 0.5 - n as f64 / 2.0).powi(2);
@@ -369,7 +371,7 @@ fn a_tolerance_that_no_double_reaches() {
 
 /// Only the true b - A x counts as convergence: channels with conductivity 1e6.
 #[test]
-fn a_recurred_residual_is_no_success() {
+fn convergence_requires_the_true_residual() {
     let n: usize = 64;
     let smooth = |i: usize, j: usize| {
         let (x, y) = (i as f64 / n as f64, j as f64 / n as f64);
@@ -401,7 +403,7 @@ fn a_recurred_residual_is_no_success() {
 
 /// Initial guess, b = 0, no iterations, divergence: statuses and x.
 #[test]
-fn ends() {
+fn stop_reasons_and_returned_x() {
     let a = named("poisson2d_20");
     let solver = a.solver();
     solver.factorize().unwrap();
@@ -475,7 +477,7 @@ fn a_true_residual_beyond_the_limit_has_diverged() {
 /// `restart`, `shadow` and `max_iter` take effect immediately, other options at the next factorize; products may come
 /// between.
 #[test]
-fn when_options_act() {
+fn options_take_effect_at_the_documented_time() {
     let a = named("convdiff2d_20_p2_q1");
     let solver = a.solver();
     let b = rhs(a.rows);
@@ -490,7 +492,7 @@ fn when_options_act() {
     solver.options("restart=60").unwrap();
     x.fill(0.0);
     assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK);
-    assert!(solver.int(key::ITERATIONS) < short, "a longer recursion takes fewer");
+    assert!(solver.int(key::ITERATIONS) < short, "a longer recursion needs fewer iterations");
     solver.options("format=ell").unwrap();
     solver.solve(&b, &mut x).unwrap_err().expect(status::STATE, &["an option that acts at factorize has changed"]);
     solver.product(&b, true).unwrap();
@@ -511,7 +513,7 @@ fn when_options_act() {
 
 /// The messages of errors of factorize name the entry or the row, and suggest an alternative.
 #[test]
-fn refused() {
+fn errors_of_factorize_name_the_entry() {
     let refused = |a: &Entries, options: &str, status: i32, words: &[&str]| {
         let solver = a.solver();
         solver.options(options).unwrap();
@@ -607,8 +609,8 @@ fn nan_rows_and_shifts_are_reported() {
     assert_eq!(solver.int(key::DOMINANCE), 2, "irreducible");
 }
 
-/// A triangle of a symmetric matrix is solved as it is, with a warning. Sweeps that may not converge also cause a
-/// warning.
+/// A matrix with only one triangle is solved as a nonsymmetric matrix, with a warning. Sweeps that may not converge
+/// also cause a warning.
 #[test]
 fn warnings_are_logged() {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("sparse.log");
@@ -646,7 +648,8 @@ fn warnings_are_logged() {
     assert!(text.contains("ic0: pivot -3.00e0 in row 1 (counted from 0), shift=1.024"), "{text}");
 }
 
-/// M^-1 is symmetric in its own inner product. M^-1 of ssor on a small matrix satisfies its formula row by row.
+/// M^-1 is symmetric, <M^-1 r, s> = <M^-1 s, r>, and <M^-1 r, r> is positive. M^-1 of ssor on a small matrix satisfies
+/// its formula row by row.
 #[test]
 fn apply_is_the_preconditioner() {
     let a = named("poisson2d_9");

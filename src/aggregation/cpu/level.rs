@@ -44,7 +44,7 @@ pub struct Level<V: Number> {
     pub z: Shared<V>,
     /// Residual after a forward sweep from zero.
     residual: Shared<V>,
-    /// First search direction c of the coarse solve, and v = A c.
+    /// First search direction c of the coarse solve, and v = A c. The second step of flexible CG overwrites v by A z.
     pub c: Shared<V>,
     pub v: Shared<V>,
 }
@@ -214,8 +214,8 @@ impl<V: Real + Number> Level<V> {
     fn sweep(&self, me: &TeamThread, z: &Shared<V>, (k, group): (usize, &[usize]), later: bool) {
         let (slices, own) = self.share(me, k);
         // SAFETY: z is written in rows of this thread, and read in other groups, which no thread writes before the next
-        // barrier. Lines to earlier groups refer only to rows of `before`, and lines to later groups only to rows of
-        // `after` (`lines`).
+        // barrier. Couplings to earlier groups refer only to rows of `before`, and couplings to later groups only to
+        // rows of `after` (`lines`).
         let (before, after, r, z) = unsafe {
             let before = ReferencedValues::new(z.slice(0, group[0]), 0);
             let after = ReferencedValues::new(z.slice(group[1], self.len() - group[1]), group[1]);

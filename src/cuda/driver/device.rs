@@ -39,7 +39,7 @@ unsafe impl Sync for Device {}
 /// Guard that keeps a context current on this thread. Dropping the guard restores the previous context.
 pub struct Entered {
     /// Makes the guard `!Send`, because the stack of contexts belongs to a thread.
-    _here: std::marker::PhantomData<*mut ()>,
+    _not_send: std::marker::PhantomData<*mut ()>,
 }
 
 /// Returns whether the host program has reset the device since its primary context had the identifier `id`. A reset
@@ -64,16 +64,17 @@ impl Entered {
     /// # Safety
     /// The caller must have retained the context.
     pub(super) unsafe fn push(context: sys::CUcontext) -> Result<Self> {
-        // SAFETY: as the caller promised.
+        // SAFETY: by the contract of this function.
         check(unsafe { sys::cuCtxPushCurrent_v2(context) }, "the device's context")?;
-        Ok(Self { _here: std::marker::PhantomData })
+        Ok(Self { _not_send: std::marker::PhantomData })
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
         let mut context = std::ptr::null_mut();
-        // SAFETY: pops the context that `push` pushed on this thread. The field `_here` keeps the guard on its thread.
+        // SAFETY: pops the context that `push` pushed on this thread. The field `_not_send` keeps the guard on its
+        // thread.
         let _ = unsafe { sys::cuCtxPopCurrent_v2(&mut context) };
     }
 }
@@ -157,11 +158,11 @@ impl Device {
         };
         use sys::CUdevice_attribute as A;
         let generation = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
-        if generation < family.oldest {
+        if generation < family.min_compute_capability {
             return Err(Error::Unsupported(format!(
                 "devices={ordinal}: devices that share grids need compute capability {}.0 or newer, this one has \
                  {generation}: use device={ordinal}",
-                family.oldest
+                family.min_compute_capability
             )));
         }
         made.supports_dependent_launch = generation >= 9;

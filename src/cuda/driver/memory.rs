@@ -84,7 +84,7 @@ impl Memory {
     pub fn zeroed(device: &Arc<Device>, stream: &Stream, bytes: usize, what: &str) -> Result<Self> {
         let _entered = device.enter()?;
         let mut address = 0;
-        // SAFETY: the context is current; the pointers outlive the calls.
+        // SAFETY: the context is current, and `address` outlives the call.
         let result = unsafe { sys::cuMemAlloc_v2(&mut address, bytes.max(1)) };
         if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
             return Err(out_of_memory_error(device, bytes, what));

@@ -52,8 +52,8 @@ mod tests {
     fn kernels_with_another_argument_size_are_rejected() {
         static WRONG: Module = Module {
             image: launch::RRB.image,
-            family: "rrb",
-            oldest: 0,
+            shared_prefix: "rrb",
+            min_compute_capability: 0,
             shared: &[],
             kernels: &[&[Kernel::of::<[u64; 3]>("rrb_store_f64")]],
         };

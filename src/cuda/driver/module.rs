@@ -1,4 +1,4 @@
-//! Compiled kernels of a family: their names and the structures that they take.
+//! Compiled kernels of a family: their names and the structures that are their arguments.
 
 use super::library::check;
 use crate::error::{Error, Result, reserve};
@@ -11,9 +11,9 @@ pub struct Module {
     /// Fatbin with machine code for the architectures of build.rs, and PTX; empty in a build without kernels.
     pub image: &'static [u8],
     /// Prefix that the names of shared kernels have in this family.
-    pub family: &'static str,
+    pub shared_prefix: &'static str,
     /// Smallest major compute capability of the devices that these kernels run on; 0 means all supported devices.
-    pub oldest: i32,
+    pub min_compute_capability: i32,
     /// Kernels that several families have. They come first, so that their numbers are equal in all families.
     pub shared: &'static [&'static [Kernel]],
     /// Kernels of this family alone, in the order of their numbers.
@@ -52,7 +52,7 @@ impl Kernel {
 
     /// Returns an error unless `bytes`, the size that the loaded module reports for the argument, is the size of the
     /// library's structure.
-    fn must_take(&self, bytes: usize) -> Result<()> {
+    fn check_argument_size(&self, bytes: usize) -> Result<()> {
         let Self { name, bytes: given } = self;
         if bytes == *given {
             return Ok(());
@@ -64,7 +64,7 @@ impl Kernel {
     }
 }
 
-/// A structure that kernels take.
+/// A structure that is the argument of kernels.
 ///
 /// # Safety
 /// The type must have C layout. No kernel may read padding bytes, because the driver copies them uninitialized.
@@ -111,8 +111,12 @@ impl Module {
         let count = |lists: &[&[Kernel]]| lists.iter().map(|list| list.len()).sum::<usize>();
         reserve(&mut functions, count(self.shared) + count(self.kernels), "the list of kernels")?;
         let parameter = parameter_info();
-        let shared =
-            self.shared.iter().copied().flatten().map(|kernel| (kernel, format!("{}_{}", self.family, kernel.name)));
+        let shared = self
+            .shared
+            .iter()
+            .copied()
+            .flatten()
+            .map(|kernel| (kernel, format!("{}_{}", self.shared_prefix, kernel.name)));
         let own = self.kernels.iter().copied().flatten().map(|kernel| (kernel, kernel.name.to_owned()));
         for (kernel, name) in shared.chain(own) {
             let mut function = std::ptr::null_mut();
@@ -126,11 +130,11 @@ impl Module {
             check(found, &format!("kernel {}", name.to_string_lossy()))?;
             if let Some(parameter) = parameter {
                 let (mut offset, mut bytes) = (0, 0);
-                // SAFETY: the function belongs to the loaded module and takes one structure; the numbers outlive the
+                // SAFETY: the function belongs to the loaded module and has one parameter; the numbers outlive the
                 // call.
                 let asked = unsafe { parameter(function, 0, &mut offset, &mut bytes) };
                 check(asked, &format!("parameters of kernel {}", kernel.name))?;
-                kernel.must_take(bytes)?;
+                kernel.check_argument_size(bytes)?;
             }
             functions.push(function);
         }

@@ -31,8 +31,8 @@ const SHARED: &[&[Kernel]] = &[aggregation::PLAIN, aggregation::REAL, labelled::
 /// The kernels of `dpcg`.
 pub static DPCG: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/dpcg.fatbin")),
-    family: "dpcg",
-    oldest: 0,
+    shared_prefix: "dpcg",
+    min_compute_capability: 0,
     shared: &[aggregation::PLAIN, aggregation::REAL, labelled::PLAIN, labelled::REAL, vectors::PLAIN, vectors::REAL],
     kernels: &[dpcg::PLAIN, dpcg::REAL],
 };
@@ -40,27 +40,30 @@ pub static DPCG: Module = Module {
 pub static RRB: Module = ON_ONE;
 const ON_ONE: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb.fatbin")),
-    family: "rrb",
-    oldest: 0,
+    shared_prefix: "rrb",
+    min_compute_capability: 0,
     shared: SHARED,
     kernels: &[rrb::PLAIN, rrb::IN_FORMATS, rrb::COOPERATIVE, aggregated::AGGREGATED, aggregated::AGGREGATED_REAL],
 };
 /// The kernels of `rrb` for grids whose rows are distributed among several devices (kernels/rrb/divided.cuh).
-pub static RRB_DIVIDED: Module =
-    Module { image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb_divided.fatbin")), oldest: 8, ..ON_ONE };
+pub static RRB_DIVIDED: Module = Module {
+    image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb_divided.fatbin")),
+    min_compute_capability: 8,
+    ..ON_ONE
+};
 /// The kernels of `smoother`.
 pub static SMOOTHER: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/smoother.fatbin")),
-    family: "smoother",
-    oldest: 0,
+    shared_prefix: "smoother",
+    min_compute_capability: 0,
     shared: &[],
     kernels: &[smoother::PLAIN],
 };
 /// The kernels of `sparse`.
 pub static SPARSE: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/sparse.fatbin")),
-    family: "sparse",
-    oldest: 0,
+    shared_prefix: "sparse",
+    min_compute_capability: 0,
     shared: &[
         aggregation::PLAIN,
         aggregation::REAL,

@@ -31,8 +31,8 @@ use crate::dpcg::backend::Preconditioner;
 use crate::dpcg::cpu::steps::ThreadState;
 use std::ops::Range;
 
-/// Ring buffers of rows, one ring for each term except the last. A ring contains the rows of the last plane and the
-/// current row. Each row is stored between two zeros.
+/// Ring buffers of rows, one ring for each term but the final one. A ring contains the `ny` rows processed most
+/// recently (one plane) and the current row. Each row is stored between two zeros.
 struct Rings<'a> {
     values: &'a mut [f64],
     nx: usize,
@@ -290,7 +290,7 @@ impl ThreadState<'_> {
         share.filter(|&piece| !inside(piece)).for_each(note);
         let [energy] = partials.sum(Some(self.me));
         match &k.deflation {
-            Some(d) => energy - self.solve_partial_sums(d),
+            Some(d) => energy - self.solve_from_partial_sums(d),
             None => energy,
         }
     }

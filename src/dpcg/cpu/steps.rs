@@ -154,11 +154,11 @@ impl<'a> ThreadState<'a> {
     fn solve_coarse(&self, d: &Projection, v: &Field) {
         // SAFETY: the cells belong to this thread, and no other thread writes them.
         d.restrict(self.me, |cells| unsafe { v.range(&cells) });
-        self.solve_partial_sums(d);
+        self.solve_from_partial_sums(d);
     }
 
     /// Computes t = E^-1 g, where the partial sums of g = Z^T v have been stored. Returns <g, t>.
-    pub(super) fn solve_partial_sums(&self, d: &Projection) -> f64 {
+    pub(super) fn solve_from_partial_sums(&self, d: &Projection) -> f64 {
         let start = Instant::now();
         let g = d.solve(self.me);
         if self.me.index == 0 {
@@ -298,10 +298,10 @@ impl PcgSteps for ThreadState<'_> {
         self.state.singular.change_means(self.me, &self.state.pieces.share(self.me), self.vector(v), to);
     }
 
-    fn square_of_means(&mut self) -> f64 {
+    fn weighted_square_of_means(&mut self) -> f64 {
         let (k, r) = (self.state, &self.vectors().r);
         let center = |cell: usize, len: usize| k.matrix.couplings(&(cell..cell + len)).center;
-        k.singular.square_of_means(self.me, &k.pieces.share(self.me), r, center)
+        k.singular.weighted_square_of_means(self.me, &k.pieces.share(self.me), r, center)
     }
 
     /// Computes q = P A p and returns <p, q>.

@@ -50,24 +50,24 @@ impl CellMultigrid {
         let finest = CellArgs { cells: source.cells, center: m.center, forward, r, x: z, colour: 0, from_zero: 0 };
         let Some(last) = self.grids.last() else { return self.solve_coarsest(stream, &finest, false) };
         scale.find(stream, r, source.cells.count())?;
-        self.smooth_first(stream, &finest, false)?;
+        self.presmooth(stream, &finest, false)?;
         self.restrict(stream, &finest, 0, scale)?;
         for (l, grid) in self.grids.iter().enumerate().take(self.grids.len() - 1) {
-            self.smooth_first(stream, &grid.arguments, self.single)?;
+            self.presmooth(stream, &grid.arguments, self.single)?;
             self.restrict(stream, &grid.arguments, l + 1, scale)?;
         }
         self.solve_coarsest(stream, &last.arguments, self.single)?;
         for l in (1..self.grids.len()).rev() {
             let grid = &self.grids[l - 1].arguments;
             self.interpolate(stream, grid, l, scale)?;
-            self.smooth_last(stream, grid, self.single)?;
+            self.postsmooth(stream, grid, self.single)?;
         }
         self.interpolate(stream, &finest, 0, scale)?;
-        self.smooth_last(stream, &finest, false)
+        self.postsmooth(stream, &finest, false)
     }
 
     /// Executes the sweeps before the coarse-grid correction, from x = 0, with red cells first.
-    fn smooth_first(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
+    fn presmooth(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
         for sweep in 0..self.sweeps {
             let from_zero = i32::from(sweep == 0);
             launch::relax_cells(stream, single, &CellArgs { colour: 0, from_zero, ..*grid })?;
@@ -78,7 +78,7 @@ impl CellMultigrid {
 
     /// Executes the sweeps after the coarse-grid correction. The order of the colours is reversed, so that M is
     /// symmetric.
-    fn smooth_last(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
+    fn postsmooth(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
         for _ in 0..self.sweeps {
             launch::relax_cells(stream, single, &CellArgs { colour: 1, ..*grid })?;
             launch::relax_cells(stream, single, &CellArgs { colour: 0, ..*grid })?;
@@ -88,7 +88,7 @@ impl CellMultigrid {
 
     /// Returns the arguments of the transfer between `fine` and coarse grid l. Residuals of the finest grid are scaled
     /// for the coarse grids.
-    fn pair(&self, fine: &CellArgs, l: usize, coarse_vector: Address, scale: &Scale) -> GridTransferArgs {
+    fn transfer_args(&self, fine: &CellArgs, l: usize, coarse_vector: Address, scale: &Scale) -> GridTransferArgs {
         let grid = &self.grids[l];
         let ratio = grid.ratio.map(|n| n as i32);
         let (scales, factor) = if l == 0 { (scale.scales, self.scale) } else { (0, 1.0) };
@@ -98,7 +98,7 @@ impl CellMultigrid {
     /// Restricts the residual of `fine` to coarse grid l: each coarse value is the sum over its fine cells. Only red
     /// cells contribute, since the last half-sweep has made the residual of black cells zero.
     fn restrict(&self, stream: &Stream, fine: &CellArgs, l: usize, scale: &Scale) -> Result<()> {
-        let a = self.pair(fine, l, self.grids[l].arguments.r, scale);
+        let a = self.transfer_args(fine, l, self.grids[l].arguments.r, scale);
         if l == 0 && self.single {
             launch::restrict_cells_to(stream, &a)
         } else {
@@ -108,7 +108,7 @@ impl CellMultigrid {
 
     /// Adds the solution of coarse grid l to x of `fine`: the interpolation is constant on each coarse cell.
     fn interpolate(&self, stream: &Stream, fine: &CellArgs, l: usize, scale: &Scale) -> Result<()> {
-        let a = self.pair(fine, l, self.grids[l].arguments.x, scale);
+        let a = self.transfer_args(fine, l, self.grids[l].arguments.x, scale);
         if l == 0 && self.single {
             launch::interpolate_cells_from(stream, &a)
         } else {
@@ -124,11 +124,11 @@ impl CellMultigrid {
         if single { launch::dense_short(stream, &a) } else { launch::dense(stream, &a) }
     }
 
-    /// Sets all vectors to zero.
+    /// Sets r and x of all coarse grids to zero.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
         self.grids.iter().try_for_each(|grid| {
-            let value = if self.single { size_of::<f32>() } else { size_of::<f64>() };
-            stream.fill(grid.arguments.r, 0, 2 * value * grid.arrays.stride())
+            let value_bytes = if self.single { size_of::<f32>() } else { size_of::<f64>() };
+            stream.fill(grid.arguments.r, 0, 2 * value_bytes * grid.arrays.stride())
         })
     }
 

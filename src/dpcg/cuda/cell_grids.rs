@@ -26,8 +26,8 @@ pub struct Grid {
 
 impl Grid {
     /// Allocates a grid with zeros in all arrays.
-    fn zeroed(pool: &mut Pool, stream: &Stream, extents: Cells, ratio: [usize; 3], value: usize) -> Result<Self> {
-        let arrays = Padded::zeroed_in(pool, stream, 6, extents.count(), extents.plane(), value, GRIDS)?;
+    fn zeroed(pool: &mut Pool, stream: &Stream, extents: Cells, ratio: [usize; 3], value_bytes: usize) -> Result<Self> {
+        let arrays = Padded::zeroed_in(pool, stream, 6, extents.count(), extents.plane(), value_bytes, GRIDS)?;
         let [center, x, y, z, r, solution] = [0, 1, 2, 3, 4, 5].map(|k| arrays.at(k));
         let forward = [x, y, z];
         let arguments = CellArgs { cells: box_of(extents), center, forward, r, x: solution, colour: 0, from_zero: 0 };

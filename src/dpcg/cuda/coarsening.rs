@@ -18,7 +18,7 @@ pub struct Grid {
     pub coarsened: [i32; 3],
     pub conductances: Conductances,
     /// Diagonal, and 1 / divisor of the smoother.
-    pub rows: Padded,
+    pub diagonals: Padded,
     pub weights: Memory,
     pub strides: Strides,
     /// r, and two arrays that alternate as x and residual. None if the grid uses the solver's vectors.
@@ -49,9 +49,9 @@ impl Conductances {
     }
 }
 
-/// Indices of the two arrays in `rows`.
+/// Indices of the two arrays in `diagonals`.
 pub const DIAGONAL: usize = 0;
-pub const INVERSE: usize = 1;
+pub const INVERSE_DIVISOR: usize = 1;
 
 /// Number of stored entries of the symmetric matrix between the 8 corners of a cube (kernels/dpcg/coarsening.cuh).
 const CUBE_ENTRIES: usize = 36;
@@ -60,7 +60,7 @@ const CUBE_ENTRIES: usize = 36;
 struct Matrix {
     extents: Cells,
     conductances: Conductances,
-    rows: Padded,
+    diagonals: Padded,
 }
 
 /// Returns the number of zeros before and after each array of a grid: the largest offset of a 27-point stencil. On the
@@ -71,9 +71,9 @@ fn guard(extents: Cells) -> usize {
 
 impl Matrix {
     /// Allocates the matrix of a grid, with conductances for `offsets` offsets of the stencil.
-    fn zeroed(pool: &mut Pool, stream: &Stream, extents: Cells, offsets: usize, value: usize) -> Result<Self> {
-        let own = Padded::zeroed_in(pool, stream, offsets, extents.count(), guard(extents), value, GRIDS)?;
-        Self::with(Conductances::of(own), pool, stream, extents, value)
+    fn zeroed(pool: &mut Pool, stream: &Stream, extents: Cells, offsets: usize, value_bytes: usize) -> Result<Self> {
+        let own = Padded::zeroed_in(pool, stream, offsets, extents.count(), guard(extents), value_bytes, GRIDS)?;
+        Self::with(Conductances::of(own), pool, stream, extents, value_bytes)
     }
 
     /// Allocates the diagonal and the reciprocal divisors for existing conductances.
@@ -82,23 +82,30 @@ impl Matrix {
         pool: &mut Pool,
         stream: &Stream,
         extents: Cells,
-        value: usize,
+        value_bytes: usize,
     ) -> Result<Self> {
         Ok(Self {
             extents,
             conductances,
-            rows: Padded::zeroed_in(pool, stream, 2, extents.count(), guard(extents), value, GRIDS)?,
+            diagonals: Padded::zeroed_in(pool, stream, 2, extents.count(), guard(extents), value_bytes, GRIDS)?,
         })
     }
 
     /// Makes a grid of this matrix. Allocates the weights of the transfer to the next grid, and vectors unless the grid
     /// uses those of the solver.
-    fn grid(self, pool: &mut Pool, stream: &Stream, coarse: Cells, coarsened: [bool; 3], value: usize) -> Result<Grid> {
+    fn grid(
+        self,
+        pool: &mut Pool,
+        stream: &Stream,
+        coarse: Cells,
+        coarsened: [bool; 3],
+        value_bytes: usize,
+    ) -> Result<Grid> {
         let extents = self.extents;
         let (strides, count) = Strides::of(box_of(coarse), coarsened);
-        let (weights, [_]) = pool.lists(stream, [value * count], GRIDS)?;
+        let (weights, [_]) = pool.lists(stream, [value_bytes * count], GRIDS)?;
         let vectors = match self.conductances.own {
-            Some(_) => Some(Padded::zeroed_in(pool, stream, 3, extents.count(), guard(extents), value, GRIDS)?),
+            Some(_) => Some(Padded::zeroed_in(pool, stream, 3, extents.count(), guard(extents), value_bytes, GRIDS)?),
             None => None,
         };
         Ok(Grid {
@@ -106,7 +113,7 @@ impl Matrix {
             coarse: box_of(coarse),
             coarsened: coarsened.map(i32::from),
             conductances: self.conductances,
-            rows: self.rows,
+            diagonals: self.diagonals,
             weights,
             strides,
             vectors,
@@ -118,22 +125,23 @@ impl Grid {
     /// Returns the memory to the pool.
     pub fn release(self, pool: &mut Pool) -> Result<()> {
         pool.release(self.weights)?;
-        let arrays = [self.conductances.own, Some(self.rows), self.vectors];
+        let arrays = [self.conductances.own, Some(self.diagonals), self.vectors];
         arrays.into_iter().flatten().try_for_each(|arrays| pool.release(arrays.into_memory()))
     }
 
     pub fn bytes(&self) -> usize {
-        let arrays = [self.conductances.own.as_ref(), Some(&self.rows), self.vectors.as_ref()];
+        let arrays = [self.conductances.own.as_ref(), Some(&self.diagonals), self.vectors.as_ref()];
         self.weights.bytes + arrays.into_iter().flatten().map(Padded::bytes).sum::<usize>()
     }
 }
 
-/// Memory for the unrounded weights, and for the matrices of the cubes that `points` planes of coarse points need
-/// (kernels/dpcg/coarsening.cuh).
+/// Memory for a coarsening step, which processes the coarse grid by slabs (kernels/dpcg/coarsening.cuh). A slab is up
+/// to `point_planes` planes of coarse points, and the planes of cubes that these points need. The memory contains the
+/// unrounded weights of the whole grid, and the matrices of the cubes of one slab.
 struct Slabs {
     weights: Address,
     cubes: Address,
-    points: usize,
+    point_planes: usize,
 }
 
 impl Slabs {
@@ -148,20 +156,20 @@ impl Slabs {
             // A thin grid may need more memory than the workspace has.
             let (memory, [weights, cubes]) = pool.lists(maker.stream, [weights, plane * coarse.nz], GRIDS)?;
             pool.save_for_next(memory)?;
-            return Ok(Self { weights, cubes, points: coarse.nz });
+            return Ok(Self { weights, cubes, point_planes: coarse.nz });
         }
         // Each slab but the first has one more plane of cubes than planes of points.
         let slabs = if planes < coarse.nz { coarse.nz.div_ceil(planes - 1) } else { 1 };
-        let points = coarse.nz.div_ceil(slabs);
-        pool.borrow(before + weights + plane * coarse.nz.min(points + 1));
+        let point_planes = coarse.nz.div_ceil(slabs);
+        pool.borrow(before + weights + plane * coarse.nz.min(point_planes + 1));
         let at = maker.row_sums[0] + before as u64;
-        Ok(Self { weights: at, cubes: at + weights as u64, points })
+        Ok(Self { weights: at, cubes: at + weights as u64, point_planes })
     }
 
     /// Returns the arguments of each slab. A point needs the cubes of its plane and of the previous plane.
     fn of(&self, nz: usize, a: CoarseningArgs) -> impl Iterator<Item = CoarseningArgs> {
-        (0..nz).step_by(self.points).map(move |from| {
-            let (first, end) = (from.saturating_sub(1), nz.min(from + self.points));
+        (0..nz).step_by(self.point_planes).map(move |from| {
+            let (first, end) = (from.saturating_sub(1), nz.min(from + self.point_planes));
             CoarseningArgs {
                 cubes_from: first as i32,
                 cube_planes: (end - first) as i32,
@@ -207,7 +215,7 @@ pub fn make(
     let spread = if single { launch::spread_coarsest_short } else { launch::spread_coarsest };
     let inverse = maker.invert(pool, matrix.extents.count(), spread, a)?;
     let made = maker.finish(pool, grids, inverse)?;
-    for arrays in [matrix.conductances.own, Some(matrix.rows)].into_iter().flatten() {
+    for arrays in [matrix.conductances.own, Some(matrix.diagonals)].into_iter().flatten() {
         pool.save_for_next(arrays.into_memory())?;
     }
     Ok(made)
@@ -221,8 +229,8 @@ fn arguments(maker: &GridSetup, matrix: &Matrix, l: usize) -> CoarseningArgs {
         scale: maker.scale,
         c: matrix.conductances.at,
         c_stride: matrix.conductances.stride as i64,
-        diagonal: matrix.rows.at(DIAGONAL),
-        inverse: matrix.rows.at(INVERSE),
+        diagonal: matrix.diagonals.at(DIAGONAL),
+        inverse: matrix.diagonals.at(INVERSE_DIVISOR),
         row_sums: maker.row_sums[l % 2],
         partial: maker.partial,
         strengths: maker.strengths,
@@ -233,7 +241,7 @@ fn arguments(maker: &GridSetup, matrix: &Matrix, l: usize) -> CoarseningArgs {
 
 /// Returns grid l, and the matrix P^T A P of the next grid.
 fn coarsen(maker: &GridSetup, pool: &mut Pool, matrix: Matrix, l: usize) -> Result<(Grid, Matrix)> {
-    let (stream, single, value) = (maker.stream, maker.single, maker.value_bytes());
+    let (stream, single, value_bytes) = (maker.stream, maker.single, maker.value_bytes());
     // Kernels for the finest grid, or for a coarse grid.
     type Launch = fn(&Stream, bool, &CoarseningArgs) -> Result<()>;
     let [strengths, weights, product]: [Launch; 3] = match l {
@@ -247,8 +255,8 @@ fn coarsen(maker: &GridSetup, pool: &mut Pool, matrix: Matrix, l: usize) -> Resu
         coarsened_directions(matrix.extents, [x, y, z].map(|sum| sum / rows.max(1.0)), SEMICOARSENING_RATIO);
     let coarse = coarse_cells(matrix.extents, coarsened.map(|d| 1 + usize::from(d)));
     let odd = if l % 2 == 1 { matrix.extents } else { coarse };
-    let grid = matrix.grid(pool, stream, coarse, coarsened, value)?;
-    let next = Matrix::zeroed(pool, stream, coarse, CUBE.len(), value)?;
+    let grid = matrix.grid(pool, stream, coarse, coarsened, value_bytes)?;
+    let next = Matrix::zeroed(pool, stream, coarse, CUBE.len(), value_bytes)?;
     let (_, count) = Strides::of(grid.coarse, coarsened);
     let slabs = Slabs::plan(maker, pool, odd, coarse, count)?;
     let a = CoarseningArgs {
@@ -266,7 +274,7 @@ fn coarsen(maker: &GridSetup, pool: &mut Pool, matrix: Matrix, l: usize) -> Resu
     for which in 1..=3 {
         weights(stream, single, &CoarseningArgs { which, ..a })?;
     }
-    let (diagonal, inverse) = (next.rows.at(DIAGONAL), next.rows.at(INVERSE));
+    let (diagonal, inverse) = (next.diagonals.at(DIAGONAL), next.diagonals.at(INVERSE_DIVISOR));
     for slab in slabs.of(coarse.nz, CoarseningArgs { diagonal, inverse, ..a }) {
         product(stream, single, &slab)?;
         launch::compute_coarse_grid(stream, single, &slab)?;

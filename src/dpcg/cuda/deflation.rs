@@ -32,9 +32,10 @@ enum SolverOfE {
 
 /// Regions, E, and the vectors g and t.
 pub struct Deflation {
-    region: RegionNumbers,
-    regions: Labelled,
-    inverse: SolverOfE,
+    region_numbers: RegionNumbers,
+    /// The cells grouped by region, for the sums Z^T v.
+    cells_by_region: Labelled,
+    solver_of_e: SolverOfE,
     vectors: Memory,
     /// g = Z^T v on the device.
     g: Address,
@@ -48,7 +49,7 @@ pub struct Deflation {
 impl Deflation {
     /// Returns the method that solves systems with E.
     pub fn solver(&self) -> Solver {
-        match &self.inverse {
+        match &self.solver_of_e {
             SolverOfE::Dense(_) => Solver::Inverse,
             SolverOfE::Host { coarse, .. } => coarse.solver(),
         }
@@ -71,7 +72,7 @@ impl Deflation {
         let mut inverse = None;
         let mut solver = input.setup.coarse_solver;
         if solver == Solver::Inverse && count <= Dense::MOST_VECTORS {
-            inverse = match on_device(pool, stream, input.source, &region, singular, scale) {
+            inverse = match invert_on_device(pool, stream, input.source, &region, singular, scale) {
                 // If the device has too little memory for a large E, E is factorized on the host.
                 Err(error) if count > Dense::MOST && error.is_out_of_memory_or_unsupported() => None,
                 made => made?,
@@ -79,7 +80,7 @@ impl Deflation {
             solver = Solver::Cholesky;
         }
         let mut host_bytes = 0;
-        let inverse = match inverse {
+        let solver_of_e = match inverse {
             Some(inverse) => SolverOfE::Dense(inverse),
             None => {
                 let tolerance = input.setup.coarse_tolerance;
@@ -87,7 +88,7 @@ impl Deflation {
                 let regions = region.on_host(stream, input, regions)?;
                 let coarse = coarse_matrix(team, &a, &components, &regions, solver, tolerance)?;
                 if let Some(inverse) = coarse.inverse() {
-                    SolverOfE::Dense(Dense::sent(pool, stream, inverse)?)
+                    SolverOfE::Dense(Dense::from_host(pool, stream, inverse)?)
                 } else {
                     host_bytes = coarse.bytes();
                     let scratch = coarse.scratch()?;
@@ -95,28 +96,28 @@ impl Deflation {
                 }
             }
         };
-        let regions = Labelled::new(pool, stream, input.source.extents.count(), region.labels())?;
-        Ok(Self { region, regions, inverse, vectors, g, t, clock, host_bytes })
+        let cells_by_region = Labelled::new(pool, stream, input.source.extents.count(), region.labels())?;
+        Ok(Self { region_numbers: region, cells_by_region, solver_of_e, vectors, g, t, clock, host_bytes })
     }
 
     /// Returns the memory to the pool.
     pub fn release(self, pool: &mut Pool) -> Result<()> {
-        self.region.release(pool)?;
-        self.regions.release(pool)?;
+        self.region_numbers.release(pool)?;
+        self.cells_by_region.release(pool)?;
         pool.release(self.vectors)?;
-        if let SolverOfE::Dense(inverse) = self.inverse { inverse.release(pool) } else { Ok(()) }
+        if let SolverOfE::Dense(inverse) = self.solver_of_e { inverse.release(pool) } else { Ok(()) }
     }
 
     /// Returns whether the device applies E^-1.
     pub fn is_on_device(&self) -> bool {
-        matches!(self.inverse, SolverOfE::Dense(_))
+        matches!(self.solver_of_e, SolverOfE::Dense(_))
     }
 
     /// Computes t = E^-1 Z^T v. `sum` has no partial sums; from it, the kernels read whether a loop has ended. Returns
     /// the time in seconds that the host spent on E^-1, or 0.
     fn solve(&mut self, stream: &Stream, v: Address, sum: Sum) -> Result<f64> {
-        self.regions.sums(stream, v, self.g, sum)?;
-        match &mut self.inverse {
+        self.cells_by_region.sums(stream, v, self.g, sum)?;
+        match &mut self.solver_of_e {
             SolverOfE::Dense(inverse) => inverse.multiply(stream, self.g, self.t, self.clock, sum).map(|()| 0.0),
             SolverOfE::Host { coarse, scratch, g, t } => {
                 stream.fetch(g, self.g)?;
@@ -133,8 +134,8 @@ impl Deflation {
 
     /// Computes t = E^-1 Z^T q and <Z^T q, t>. Requires E^-1 on the device.
     pub fn solve_with_product(&self, stream: &Stream, q: Address, sum: Sum) -> Result<()> {
-        self.regions.sums(stream, q, self.g, Sum { sum_use: 0, conditional: 0, ..sum })?;
-        match &self.inverse {
+        self.cells_by_region.sums(stream, q, self.g, Sum { sum_use: 0, conditional: 0, ..sum })?;
+        match &self.solver_of_e {
             SolverOfE::Dense(inverse) => inverse.multiply(stream, self.g, self.t, self.clock, sum),
             SolverOfE::Host { .. } => Err(Error::Internal("the device has no inverse of E".to_owned())),
         }
@@ -155,7 +156,7 @@ impl Deflation {
 
     /// Returns the addresses of the regions and of t.
     pub fn region_and_t(&self) -> (Address, Address) {
-        (self.region.at(), self.t)
+        (self.region_numbers.at(), self.t)
     }
 
     /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009). Returns the time
@@ -168,20 +169,20 @@ impl Deflation {
     }
 
     /// Computes x = x + Z E^-1 Z^T v. Returns the time in seconds that the host spent on E^-1, or 0.
-    pub fn add_part(&mut self, stream: &Stream, source: &DeviceMatrix, v: Address, x: Address) -> Result<f64> {
+    pub fn add_deflated_part(&mut self, stream: &Stream, source: &DeviceMatrix, v: Address, x: Address) -> Result<f64> {
         let seconds = self.solve(stream, v, Sum::default())?;
         launch::add_deflated(stream, &self.arguments(source, x, 0, Sum::default()))?;
         Ok(seconds)
     }
 
     fn arguments(&self, source: &DeviceMatrix, v: Address, p: Address, sum: Sum) -> DeflatedArgs {
-        DeflatedArgs { cells: source.cells, m: source.m, region: self.region.at(), t: self.t, v, p, sum }
+        DeflatedArgs { cells: source.cells, m: source.m, region: self.region_numbers.at(), t: self.t, v, p, sum }
     }
 
     /// Returns the allocated device memory in bytes.
     pub fn device_bytes(&self) -> usize {
-        let inverse = if let SolverOfE::Dense(inverse) = &self.inverse { inverse.bytes() } else { 0 };
-        self.region.bytes() + self.regions.bytes() + self.vectors.bytes + inverse
+        let inverse = if let SolverOfE::Dense(inverse) = &self.solver_of_e { inverse.bytes() } else { 0 };
+        self.region_numbers.bytes() + self.cells_by_region.bytes() + self.vectors.bytes + inverse
     }
 
     /// Returns the allocated host memory in bytes.
@@ -192,7 +193,7 @@ impl Deflation {
 
 /// Computes and inverts E = Z^T A Z. Returns `None` if the condition number (`Dense::condition`) exceeds
 /// `LARGEST_CONDITION`, because products with E^-1 would be inaccurate.
-fn on_device(
+fn invert_on_device(
     pool: &mut Pool,
     stream: &Stream,
     source: &DeviceMatrix,
@@ -237,7 +238,7 @@ fn on_device(
     launch::round_coarse_matrix(stream, &a)?;
     dense.invert(stream)?;
     if regions.null_vector_count > 0 {
-        dense.complete(stream, true)?;
+        dense.project_inverse(stream, true)?;
     }
     dense.copy_from_workspace(stream)?;
     let condition = dense.condition(stream)?;

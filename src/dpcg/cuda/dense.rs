@@ -23,7 +23,8 @@ pub struct Dense {
     pub null_vector_of: Address,
     /// Number of null vectors.
     pub null_vector_count: Address,
-    /// Shift of each null vector: 1 / (c k^2) and c.
+    /// For each null vector u, 1 / (c k^2) with k = u^T u, and the factor c of its shift c u u^T (see
+    /// [`Self::project_inverse`]).
     shift: Address,
     /// Largest magnitude in the inverse, and largest diagonal entry of the matrix with its shifts.
     largest: Address,
@@ -65,7 +66,7 @@ impl Dense {
     }
 
     /// Copies an inverse, of any size, from the host to the device.
-    pub fn sent(pool: &mut Pool, stream: &Stream, inverse: &[f64]) -> Result<Self> {
+    pub fn from_host(pool: &mut Pool, stream: &Stream, inverse: &[f64]) -> Result<Self> {
         let (memory, [first]) = pool.lists(stream, [size_of_val(inverse)], WHAT)?;
         stream.send(first, inverse)?;
         stream.wait()?;
@@ -121,7 +122,7 @@ impl Dense {
 
     /// Replaces the inverse G by Q G Q with Q = I - u u^T / k and k = u^T u, for each null vector u. The result is the
     /// pseudoinverse. With `shifted`, also adds u u^T / (c k^2), which results in the inverse of A + c u u^T.
-    pub fn complete(&mut self, stream: &Stream, shifted: bool) -> Result<()> {
+    pub fn project_inverse(&mut self, stream: &Stream, shifted: bool) -> Result<()> {
         if shifted {
             launch::find_shifts(stream, &self.null_args(false))?;
         }

@@ -54,7 +54,7 @@ pub struct Cuda {
     /// Device buffers for an input array and an output array that are in host memory.
     staging: Option<Memory>,
     surveyor: Option<Surveyor>,
-    /// Host copy of the matrix. It is created when it is needed, and dropped at `factorize`.
+    /// Host copy of the matrix. It is created when it is needed, and dropped by `load` and `factorize`.
     host_matrix: OnceCell<StoredMatrix>,
     /// Thread team for work on the host copy.
     team: Option<Team>,
@@ -212,8 +212,8 @@ impl DpcgBackend for Cuda {
             return Err(Error::State("factorize must come before solve".to_owned()));
         };
         let array = 8 * source.extents.count();
-        let stays = arrays.device_input != 0 && arrays.device_output != 0;
-        if !stays && self.staging.is_none() {
+        let both_on_device = arrays.device_input != 0 && arrays.device_output != 0;
+        if !both_on_device && self.staging.is_none() {
             self.staging = Some(Memory::zeroed(stream.device(), stream, 2 * array, "arrays that are on the host")?);
         }
         let staged = self.staging.as_ref().map_or(0, |memory| memory.address);

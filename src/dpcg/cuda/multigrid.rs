@@ -76,11 +76,11 @@ impl<'a> GridSetup<'a> {
         let (matrix, diagonal, null_vector_of) = (dense.matrix(), dense.diagonal, dense.null_vector_of);
         spread(self.stream, &CoarsestArgs { matrix, diagonal, null_vector_of, ..a })?;
         dense.invert(self.stream)?;
-        dense.complete(self.stream, false)?;
+        dense.project_inverse(self.stream, false)?;
         Ok(dense)
     }
 
-    /// Keeps the memory of the partial sums for the next factorization. Returns the grids.
+    /// Keeps the memory of the partial sums for the next factorization. Returns the grids and the inverse.
     pub fn finish<G>(self, pool: &mut Pool, grids: Vec<G>, inverse: Dense) -> Result<GridsAndInverse<G>> {
         pool.save_for_next(self.memory)?;
         Ok(GridsAndInverse { grids, inverse })

@@ -30,8 +30,8 @@ impl RegionNumbers {
     /// Computes the region of each cell from the classes that the inspection has found. Does not use the list
     /// `regions.of_cell`.
     pub fn new(pool: &mut Pool, stream: &Stream, input: &FactorizationInput, regions: &Regions) -> Result<Self> {
-        let (extents, value) = (input.source.extents, size_of::<u16>());
-        let numbers = Padded::zeroed_in(pool, stream, 1, extents.count(), extents.plane(), value, WHAT)?;
+        let (extents, value_bytes) = (input.source.extents, size_of::<u16>());
+        let numbers = Padded::zeroed_in(pool, stream, 1, extents.count(), extents.plane(), value_bytes, WHAT)?;
         input.surveyor.number_cells(stream, numbers.at(0), regions.count as u16)?;
         let null_vector_of = |r| regions.null_vector_of.get(r).copied().unwrap_or(0);
         let mut null_vector_of = collected((0..regions.count).map(null_vector_of), WHAT)?;

@@ -305,7 +305,7 @@ impl PcgSteps for Run<'_> {
         }
     }
 
-    fn square_of_means(&mut self) -> f64 {
+    fn weighted_square_of_means(&mut self) -> f64 {
         let (r, center) = (self.state.vectors.r, self.source.m.center);
         self.scalar(|s| match &mut s.state.singular {
             Some(singular) => singular.constant_square(s.stream, r, center),

@@ -105,7 +105,7 @@ impl SolveSteps for Run<'_> {
             self.step(|s| {
                 s.residual_to(q, s.sum())?;
                 let Some(deflation) = &mut s.state.deflation else { return Ok(()) };
-                s.state.seconds_coarse += deflation.add_part(s.stream, s.source, q, x)?;
+                s.state.seconds_coarse += deflation.add_deflated_part(s.stream, s.source, q, x)?;
                 Ok(())
             });
         }

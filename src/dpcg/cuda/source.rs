@@ -12,7 +12,7 @@ use crate::stencil::cells::{CellView, Cells, StoredMatrix};
 const MOST_CELLS: usize = 1 << 31;
 
 /// Returns an error if cell indices do not fit into 31 bits.
-fn check_numbers(extents: Cells) -> Result<()> {
+fn check_index_range(extents: Cells) -> Result<()> {
     if extents.size().iter().all(|&n| i32::try_from(n).is_ok()) && extents.count() <= MOST_CELLS {
         return Ok(());
     }
@@ -30,7 +30,7 @@ pub struct DeviceMatrix {
 impl DeviceMatrix {
     /// Allocates the memory of a matrix.
     pub fn new(stream: &Stream, extents: Cells) -> Result<Self> {
-        check_numbers(extents)?;
+        check_index_range(extents)?;
         let arrays = Padded::zeroed(stream, 4, extents.count(), extents.plane(), size_of::<f64>(), "the matrix")?;
         let m = CellMatrix { center: arrays.at(0), east: arrays.at(1), north: arrays.at(2), top: arrays.at(3) };
         Ok(Self { extents, cells: box_of(extents), m, arrays })

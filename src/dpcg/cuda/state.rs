@@ -167,8 +167,8 @@ impl State {
             None => (None, Pool::default(), None, None),
         };
         let series = matches!(preconditioner, Preconditioner::Neumann { order } if order > 0);
-        let passes = FusedSteps::of(input.setup);
-        let fused = passes != FusedSteps::Unfused;
+        let fused_steps = FusedSteps::of(input.setup);
+        let fused = fused_steps != FusedSteps::Unfused;
         let enough = |v: &Vectors| (v.s != 0 || !series) && (v.other_p != 0 || !fused);
         let vectors = match vectors.filter(enough) {
             Some(vectors) => vectors,
@@ -185,7 +185,7 @@ impl State {
         let seconds_of_e = started.elapsed().as_secs_f64();
         Ok(Self {
             preconditioner,
-            fused_steps: passes,
+            fused_steps,
             multigrid: multigrid(&mut pool, stream, input, (&vectors, scale), aggregated)?,
             singular,
             deflation,
@@ -248,7 +248,7 @@ impl State {
             None => 0,
         };
         multigrid
-            + self.pool.bytes()
+            + self.pool.free_bytes()
             + self.vectors.bytes()
             + self.singular.as_ref().map_or(0, Labelled::bytes)
             + self.deflation.as_ref().map_or(0, Deflation::device_bytes)

@@ -31,7 +31,7 @@ const HALF_SLOTS: usize = 1 << 17;
 
 /// Number of values per group: the lowest index in each of three directions, and the bitwise complement of the highest
 /// index in each.
-const EXTENTS: usize = 6;
+const VALUES_PER_GROUP: usize = 6;
 
 /// Memory and arguments of the inspection.
 pub struct Surveyor {
@@ -47,7 +47,7 @@ pub struct Surveyor {
     /// hidden groups are counted.
     coarsest_points: Option<Memory>,
     /// Host copy of the extents of the groups.
-    extents: Vec<u32>,
+    group_extents: Vec<u32>,
     /// For each class that the last `find_regions` found, the number of its deflation vector, or [`NO_REGION`].
     vector_of_class: Vec<u16>,
 }
@@ -62,7 +62,7 @@ impl Surveyor {
         let sizes = [
             4 * n,
             4 * n,
-            4 * EXTENTS * MOST_GROUPS,
+            4 * VALUES_PER_GROUP * MOST_GROUPS,
             8 * 3 * MOST_CELL_BLOCKS as usize,
             size_of::<CellFindings>(),
             16 * slots,
@@ -106,8 +106,8 @@ impl Surveyor {
             ..ClassArgs::default()
         };
         let findings = Pinned::new(stream.device(), CellFindings::none())?;
-        let mut room = Vec::new();
-        reset(&mut room, EXTENTS * MOST_GROUPS, WHAT)?;
+        let mut group_extents = Vec::new();
+        reset(&mut group_extents, VALUES_PER_GROUP * MOST_GROUPS, WHAT)?;
         let components = Components::new(source, component);
         Ok(Self {
             memory,
@@ -117,7 +117,7 @@ impl Surveyor {
             components,
             labels: None,
             coarsest_points: None,
-            extents: room,
+            group_extents,
             vector_of_class: Vec::new(),
         })
     }
@@ -142,12 +142,12 @@ impl Surveyor {
     /// directions to coarsen.
     pub fn survey(&mut self, stream: &Stream, source: &DeviceMatrix, zero_row_sum: f64) -> Result<Survey> {
         let a = SurveyArgs { zero_row_sum, ..self.arguments };
-        stream.fill(a.extents, u8::MAX, size_of_val(&*self.extents))?;
+        stream.fill(a.extents, u8::MAX, size_of_val(&*self.group_extents))?;
         launch::inspect_rows(stream, &a)?;
         launch::unite_cells(stream, &a)?;
         launch::replace_parents_by_roots(stream, &a)?;
         launch::group_extents(stream, &a)?;
-        stream.fetch(&mut self.extents, a.extents)?;
+        stream.fetch(&mut self.group_extents, a.extents)?;
         let &found = self.fetch_findings(stream)?;
         let singular = if found.components == 1 && found.alone == 0 {
             let singular = found.regular == 0;
@@ -168,13 +168,13 @@ impl Surveyor {
             singular,
             strong,
             thinnest: self.thinnest(source, strong),
-            hidden: if counts_hidden { self.hidden(stream, source.extents)? } else { 0 },
+            hidden: if counts_hidden { self.count_hidden_groups(stream, source.extents)? } else { 0 },
         })
     }
 
     /// Returns the number of hidden groups. A group is hidden if a coarse grid has several points in it, and the next
     /// coarser grid has none.
-    fn hidden(&mut self, stream: &Stream, extents: Cells) -> Result<usize> {
+    fn count_hidden_groups(&mut self, stream: &Stream, extents: Cells) -> Result<usize> {
         let bytes = 4 * extents.count();
         let coarsest_points = match self.coarsest_points.take() {
             Some(memory) => memory,
@@ -198,7 +198,7 @@ impl Surveyor {
         let size = source.extents.size();
         let side = |of: &[u32], d: usize| (!of[3 + d] - of[d]) as usize + 1;
         let of_group = |of: &[u32]| (0..3).filter(|&d| size[d] > 1).map(|d| side(of, d)).min();
-        self.extents.chunks(EXTENTS).take(groups).filter_map(of_group).min().unwrap_or(0)
+        self.group_extents.chunks(VALUES_PER_GROUP).take(groups).filter_map(of_group).min().unwrap_or(0)
     }
 
     /// Finds the deflation regions of the inspected matrix. [`Self::number_cells`] then computes the region of each
@@ -208,8 +208,8 @@ impl Surveyor {
         let level_set = choice.kind == Kind::LevelSet;
         let labelled = level_set && choice.labels.is_some();
         if self.components.list().count() > usize::from(NO_REGION) && !labelled {
-            // There are too many regions, because each component has at least one class. The keys of classes have no
-            // bits for more components and boxes.
+            // Each component has at least one class, so there are too many classes. Also, the kernel cannot search
+            // them: the upper 32 bits of a key are too few for so many components and boxes.
             return Err(too_many_regions(choice));
         }
         self.classes = ClassArgs {

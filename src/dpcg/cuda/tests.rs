@@ -58,14 +58,14 @@ impl System {
     }
 
     /// Removes the couplings of solid cells, whose centers remain positive, and the couplings between cells with
-    /// different values of `beyond`.
-    fn cut(mut self, solid: impl Fn([usize; 3]) -> bool, beyond: impl Fn([usize; 3]) -> usize) -> Self {
+    /// different values of `side`.
+    fn cut(mut self, solid: impl Fn([usize; 3]) -> bool, side: impl Fn([usize; 3]) -> usize) -> Self {
         let (size, steps) = (self.cells.size(), self.cells.strides());
         for c in 0..self.cells.count() {
             let at = self.cells.indices(c);
             for d in (0..3).filter(|&d| at[d] + 1 < size[d]) {
                 let next = self.cells.indices(c + steps[d]);
-                if solid(at) || solid(next) || beyond(at) != beyond(next) {
+                if solid(at) || solid(next) || side(at) != side(next) {
                     let coupling = std::mem::take(&mut self.forward[d][c]);
                     self.center[c] += coupling;
                     self.center[c + steps[d]] += coupling;
@@ -88,7 +88,7 @@ impl System {
     }
 
     /// Makes the row sums of the cells selected by `of` positive.
-    fn with_sums(mut self, of: impl Fn([usize; 3]) -> bool) -> Self {
+    fn with_positive_row_sums(mut self, of: impl Fn([usize; 3]) -> bool) -> Self {
         let cells = self.cells;
         (0..cells.count()).filter(|&c| of(cells.indices(c))).for_each(|c| self.center[c] *= 1.01);
         self
@@ -96,7 +96,7 @@ impl System {
 
     /// Returns a matrix with random couplings. A fraction `part` of them is zero, so that there are several components
     /// and uncoupled cells. Some rows in the first half have a positive row sum.
-    fn broken([nx, ny, nz]: [usize; 3], part: f64, seed: u64) -> Self {
+    fn with_zero_couplings([nx, ny, nz]: [usize; 3], part: f64, seed: u64) -> Self {
         let mut system = Self::random([nx, ny, nz], 0.0, seed);
         let (mut random, n, steps) = (SplitMix(seed), system.cells.count(), system.cells.strides());
         system.center.fill(0.0);
@@ -148,7 +148,7 @@ fn regions(cuda: &mut Cuda, found: Result<RegionCounts>) -> Result<Regions> {
 }
 
 /// Compares the components, and the labels of the singular ones.
-fn same_components(cuda: &mut Cuda, of_box: Cells, expected: &CellComponents, what: &str) {
+fn check_components(cuda: &mut Cuda, of_box: Cells, expected: &CellComponents, what: &str) {
     let found = &cuda.surveyor.as_ref().unwrap().components;
     let (list, expected_list) = (found.list(), expected.list());
     assert_eq!((list.size, list.singular), (expected_list.size, expected_list.singular), "{what}");
@@ -176,7 +176,7 @@ fn same_components(cuda: &mut Cuda, of_box: Cells, expected: &CellComponents, wh
     assert!(read(labels) == of_cells(&|c| c.and_then(|c| numbers[c]).unwrap_or(count) as u32), "{what}");
 }
 
-fn same(found: Result<Regions>, expected: Result<Regions>, what: &str) {
+fn check_regions(found: Result<Regions>, expected: Result<Regions>, what: &str) {
     match (found, expected) {
         (Ok(found), Ok(expected)) => {
             assert_eq!((found.count, found.found), (expected.count, expected.found), "{what}");
@@ -189,13 +189,13 @@ fn same(found: Result<Regions>, expected: Result<Regions>, what: &str) {
 }
 
 /// Inspects a matrix on host and device, and compares all kinds of regions.
-fn compare(cuda: &mut Cuda, system: &System, what: &str) {
+fn compare_surveys(cuda: &mut Cuda, system: &System, what: &str) {
     let (a, view) = (system.points(), system.view());
     let (mut host, expected) = SurveyData::of(&a, ZERO_ROW_SUM).unwrap();
     let center_max = cuda.load(&view, true).unwrap();
     assert_eq!(center_max, system.center.iter().copied().fold(0.0, f64::max));
     let found = cuda.survey(ZERO_ROW_SUM).unwrap();
-    same_components(cuda, system.cells, &host.components, what);
+    check_components(cuda, system.cells, &host.components, what);
     // Device and host add three quotients in the same order, but may round a quotient differently.
     assert!((found.row_sum - expected.row_sum).abs() <= 1e-15 * expected.row_sum, "{what}");
     assert_eq!(Survey { row_sum: expected.row_sum, ..found }, expected, "{what}");
@@ -209,7 +209,7 @@ fn compare(cuda: &mut Cuda, system: &System, what: &str) {
                 let what = format!("{what} {kind:?} {} {dilation} {keep_all}", labels.is_some());
                 let found = cuda.find_regions(&choice);
                 let expected = host.find_regions(&a, &choice).map(|_| host.regions.take().unwrap_or_default());
-                same(regions(cuda, found), expected, &what);
+                check_regions(regions(cuda, found), expected, &what);
             }
         }
     }
@@ -233,14 +233,14 @@ fn device_and_host_surveys_agree() {
         ("1", [2, 2, 2]),
     ] {
         for contrast in [1e-3, 1.0] {
-            compare(&mut cuda, &System::of(set, size, contrast), &format!("{set} {size:?} {contrast}"));
+            compare_surveys(&mut cuda, &System::of(set, size, contrast), &format!("{set} {size:?} {contrast}"));
         }
     }
     for (size, part) in
         [([37, 11, 9], 0.25), ([5, 64, 3], 0.4), ([64, 8, 8], 0.1), ([33, 33, 1], 0.5), ([70, 9, 9], 0.9)]
     {
         for seed in 0..3 {
-            compare(&mut cuda, &System::random(size, part, seed), &format!("{size:?} {part} {seed}"));
+            compare_surveys(&mut cuda, &System::random(size, part, seed), &format!("{size:?} {part} {seed}"));
         }
     }
 }
@@ -255,7 +255,7 @@ fn a_device_counts_hidden_bubbles() {
         let system = System::of(set, size, 1e-3);
         let (_, expected) = SurveyData::of(&system.points(), ZERO_ROW_SUM).unwrap();
         assert_eq!(expected.hidden > 0, set.starts_with("r200"), "{set} {size:?}");
-        compare(&mut cuda, &system, &format!("{set} {size:?}"));
+        compare_surveys(&mut cuda, &system, &format!("{set} {size:?}"));
     }
 }
 
@@ -274,11 +274,14 @@ fn a_device_finds_components() {
         ("tanks along y", of("9", [33, 12, 9]).cut(anywhere, thirds(12, 1))),
         (
             "tanks along z, the second regular",
-            of("27", [20, 13, 15]).cut(anywhere, thirds(15, 2)).with_sums(|at| at[2] == 7),
+            of("27", [20, 13, 15]).cut(anywhere, thirds(15, 2)).with_positive_row_sums(|at| at[2] == 7),
         ),
         ("a tank in another one", of("8", [20, 14, 13]).cut(shell, |_| 0)),
         ("no tank in another one", of("8", [20, 14, 13])),
-        ("the outer one is regular", of("8", [20, 14, 13]).cut(shell, |_| 0).with_sums(|at| at == [19, 13, 12])),
+        (
+            "the outer one is regular",
+            of("8", [20, 14, 13]).cut(shell, |_| 0).with_positive_row_sums(|at| at == [19, 13, 12]),
+        ),
         ("an obstacle", of("9", [20, 20, 20]).cut(box_of, |_| 0)),
         (
             "drops in air, and a tank of one row",
@@ -292,16 +295,17 @@ fn a_device_finds_components() {
         ("all cells alone but a line", of("9", [6, 40, 1]).cut(|at| at[0] != 3, |_| 0)),
         ("pairs in columns", of("spray", [1, 2, 64]).cut(anywhere, |at| at[2])),
     ] {
-        compare(&mut cuda, &system, what);
+        compare_surveys(&mut cuda, &system, what);
     }
     for (size, part) in
         [([37, 11, 9], 0.6), ([5, 64, 3], 0.4), ([64, 8, 8], 0.75), ([33, 33, 1], 0.5), ([70, 9, 9], 0.3)]
     {
         for seed in 0..2 {
             let what = format!("land {size:?} {part} {seed}");
-            compare(&mut cuda, &System::random(size, 0.2, seed).with_land(part, seed + 10), &what);
-            let system = of("9", size).with_land(part, seed).with_sums(|at| at[0] % 5 == 2 && at[1] % 4 == 1);
-            compare(&mut cuda, &system, &format!("{what}, rows with sums"));
+            compare_surveys(&mut cuda, &System::random(size, 0.2, seed).with_land(part, seed + 10), &what);
+            let system =
+                of("9", size).with_land(part, seed).with_positive_row_sums(|at| at[0] % 5 == 2 && at[1] % 4 == 1);
+            compare_surveys(&mut cuda, &system, &format!("{what}, rows with sums"));
         }
     }
 }
@@ -320,7 +324,7 @@ fn a_device_accepts_nan_couplings() {
     cuda.survey(ZERO_ROW_SUM).unwrap();
     let expected = CellComponents::find(&system.points()).unwrap();
     assert!(expected.count() > 1);
-    same_components(&mut cuda, system.cells, &expected, "no numbers");
+    check_components(&mut cuda, system.cells, &expected, "no numbers");
 }
 
 /// More components than region numbers are an error, unless most of the components have no label.
@@ -330,21 +334,21 @@ fn a_device_counts_components() {
     let mut cuda = Cuda::new(0, 2).unwrap();
     // All components are regular, because an emulated device takes minutes to sort so many singular components.
     let pairs = System::random([2, 260, 260], 0.0, 1).cut(|_| false, |at| at[1] + 260 * at[2]);
-    let mut system = pairs.with_sums(|_| true);
+    let mut system = pairs.with_positive_row_sums(|_| true);
     system.labels = (0..system.cells.count() as i32).map(|c| if c % 40_000 == 7 { c } else { -1 }).collect();
     let a = system.points();
     let (mut host, expected) = SurveyData::of(&a, ZERO_ROW_SUM).unwrap();
     assert_eq!(expected.components, 67_600);
     cuda.load(&system.view(), true).unwrap();
     cuda.survey(ZERO_ROW_SUM).unwrap();
-    same_components(&mut cuda, system.cells, &host.components, "67,600 pairs");
+    check_components(&mut cuda, system.cells, &host.components, "67,600 pairs");
     let labels = Some(&*system.labels);
     for (kind, labels) in [(Kind::Subdomain, None), (Kind::LevelSetSubdomain, labels), (Kind::LevelSet, labels)] {
         let choice = Choice { kind, boxes: [2, 1, 1], labels, dilation: true, keep_all: false };
         let found = cuda.find_regions(&choice);
         assert_eq!(found.is_ok(), kind == Kind::LevelSet);
         let expected = host.find_regions(&a, &choice).map(|_| host.regions.take().unwrap_or_default());
-        same(regions(&mut cuda, found), expected, &format!("{kind:?} of pairs"));
+        check_regions(regions(&mut cuda, found), expected, &format!("{kind:?} of pairs"));
     }
 }
 
@@ -446,7 +450,7 @@ fn device_grids_match_host_grids() {
     }
     for (size, part) in [([17, 18, 5], 0.5), ([2, 17, 3], 0.3), ([33, 5, 7], 0.8), ([17, 1, 16], 0.2)] {
         for seed in 0..3 {
-            compare(&System::broken(size, part, seed), 64, &format!("{size:?} {part} {seed}"));
+            compare(&System::with_zero_couplings(size, part, seed), 64, &format!("{size:?} {part} {seed}"));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! V-cycle of multigrid with vertex coarsening (Dendy 1982) for the grids of `coarsening`. kernels/dpcg/finest.cuh
 //! contains the sweeps on the finest grid, and kernels/dpcg/vertex.cuh the cycle on the coarser grids.
 
-use super::coarsening::{DIAGONAL, Grid, INVERSE, make};
+use super::coarsening::{DIAGONAL, Grid, INVERSE_DIVISOR, make};
 use super::dense::Dense;
 use super::multigrid::{GRIDS, GridsAndInverse};
 use super::source::DeviceMatrix;
@@ -60,8 +60,8 @@ impl Grid {
             c: self.conductances.at,
             c_stride: self.conductances.stride as i64,
             per_coupling: self.conductances.per_coupling,
-            diagonal: self.rows.at(DIAGONAL),
-            inverse: self.rows.at(INVERSE),
+            diagonal: self.diagonals.at(DIAGONAL),
+            inverse: self.diagonals.at(INVERSE_DIVISOR),
             weights: self.weights.address,
             strides: self.strides,
             r,

@@ -335,7 +335,7 @@ impl<P: Position> Labelled<P> {
 
     /// Returns the sum over all labels of mean(v)^2 sum_i 1 / c_i, where i runs over the values of the label. `center`
     /// returns the numbers c_i for a position and a number of values.
-    pub fn square_of_means<'c>(
+    pub fn weighted_square_of_means<'c>(
         &self,
         me: TeamThread,
         units: &Range<usize>,

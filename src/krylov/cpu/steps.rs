@@ -55,8 +55,8 @@ pub trait System: Sized {
     fn back_substitute(_m: &mut ThreadState<'_, Self>) {}
     /// See `PcgSteps::means`.
     fn means(_m: &mut ThreadState<'_, Self>, _v: VectorId, _to: Means) {}
-    /// See `PcgSteps::square_of_means`.
-    fn square_of_means(_m: &mut ThreadState<'_, Self>) -> f64 {
+    /// See `PcgSteps::weighted_square_of_means`.
+    fn weighted_square_of_means(_m: &mut ThreadState<'_, Self>) -> f64 {
         0.0
     }
     /// See `SolveSteps::worst_incompatibility`.
@@ -262,8 +262,8 @@ impl<S: System> PcgSteps for ThreadState<'_, S> {
         S::means(self, v, to);
     }
 
-    fn square_of_means(&mut self) -> f64 {
-        S::square_of_means(self)
+    fn weighted_square_of_means(&mut self) -> f64 {
+        S::weighted_square_of_means(self)
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {

@@ -163,7 +163,8 @@ fn preconditioned_norm(s: &mut dyn SolveSteps, c: &Control) -> Result<f64> {
     Ok(check_not_negative("r'M^-1 r", if c.is_singular() || c.definite { rho.abs() } else { rho }, 0)?.sqrt())
 }
 
-/// Computes r = P r on a singular system. Returns `PcgSteps::square_of_means` of the given r; zero on a regular system.
+/// Computes r = P r on a singular system. Returns `PcgSteps::weighted_square_of_means` of the given r; zero on a
+/// regular system.
 fn subtract_means(s: &mut dyn SolveSteps, c: &Control) -> f64 {
     if c.is_singular() { subtract_means_from_residual(s).0 } else { 0.0 }
 }

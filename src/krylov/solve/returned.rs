@@ -46,7 +46,8 @@ pub fn residual_norm_of_solution(s: &mut dyn SolveSteps, c: &Control, scale: f64
 }
 
 /// Returns the squared preconditioned norm of r = b - A x on the whole grid, for a completed x and a loaded b. The
-/// value is r'M^-1 r, or r'P M^-1 P r + `PcgSteps::square_of_means` if constants are projected out (`projects`).
+/// value is r'M^-1 r, or r'P M^-1 P r + `PcgSteps::weighted_square_of_means` if constants are projected out
+/// (`projects`).
 ///
 /// If CG runs on S1, the value is r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1 r_r (docs/theory/rrb.md,
 /// stopping test). Overwrites r, and b if CG runs on S1.

@@ -28,7 +28,7 @@ pub const COST: CostOfAggregation =
 
 /// Multigrid cycle for vectors that are stored by colour.
 pub struct Aggregated<R: Number> {
-    cycle: AnyPrecision,
+    cycle: AnyCycle,
     /// Number of coarse levels.
     pub levels: usize,
     /// A separate array z, allocated if z of the first grid shares memory with q.
@@ -36,7 +36,7 @@ pub struct Aggregated<R: Number> {
 }
 
 /// The cycle in single or in double precision.
-enum AnyPrecision {
+enum AnyCycle {
     Single(Cycle<f32>),
     Double(Cycle<f64>),
 }
@@ -59,13 +59,13 @@ impl<R: Real + Number> Aggregated<R> {
         let workers = &mut Workers::new(threads);
         // SAFETY: by the safety contract of this function.
         let couplings = unsafe { source.couplings(workers)? };
-        let numbers = Numbers::new(layout.grid, schur);
-        check(&couplings, numbers, usize::from(schur), scale)?;
+        let numbering = Numbers::new(layout.grid, schur);
+        check(&couplings, numbering, usize::from(schur), scale)?;
         let hierarchy = Hierarchy::reusing(couplings, scale, &RULES, (COARSEST, kept), workers)?;
-        let (places, levels) = (places(layout, z.0, numbers)?, hierarchy.levels.len());
+        let (places, levels) = (places(layout, z.0, numbering)?, hierarchy.levels.len());
         let cycle = match storage {
-            Storage::F64 => AnyPrecision::Double(cycle(hierarchy, numbers, &places, workers)?),
-            _ => AnyPrecision::Single(cycle(hierarchy, numbers, &places, workers)?),
+            Storage::F64 => AnyCycle::Double(cycle(hierarchy, numbering, &places, workers)?),
+            _ => AnyCycle::Single(cycle(hierarchy, numbering, &places, workers)?),
         };
         let z = if z.1 { Some(FourColours::zeroed(layout, true)?) } else { None };
         Ok(Self { cycle, levels, z })
@@ -74,16 +74,16 @@ impl<R: Real + Number> Aggregated<R> {
     /// Returns the aggregates that the next matrix may reuse.
     pub fn into_kept(self) -> KeptAggregates {
         match self.cycle {
-            AnyPrecision::Single(cycle) => cycle.into_kept(),
-            AnyPrecision::Double(cycle) => cycle.into_kept(),
+            AnyCycle::Single(cycle) => cycle.into_kept(),
+            AnyCycle::Double(cycle) => cycle.into_kept(),
         }
     }
 
     /// Returns the number of aggregates reused from the previous matrix.
     pub fn aggregates_kept(&self) -> usize {
         match &self.cycle {
-            AnyPrecision::Single(cycle) => cycle.aggregates_kept(),
-            AnyPrecision::Double(cycle) => cycle.aggregates_kept(),
+            AnyCycle::Single(cycle) => cycle.aggregates_kept(),
+            AnyCycle::Double(cycle) => cycle.aggregates_kept(),
         }
     }
 
@@ -108,16 +108,16 @@ impl<R: Real + Number> Aggregated<R> {
             area.set(index, R::narrow(value * unit));
         };
         match &self.cycle {
-            AnyPrecision::Single(cycle) => cycle.apply(me, method, from, to),
-            AnyPrecision::Double(cycle) => cycle.apply(me, method, from, to),
+            AnyCycle::Single(cycle) => cycle.apply(me, method, from, to),
+            AnyCycle::Double(cycle) => cycle.apply(me, method, from, to),
         }
     }
 
     pub fn bytes(&self) -> usize {
         let z = self.z.as_ref().map_or(0, FourColours::bytes);
         match &self.cycle {
-            AnyPrecision::Single(cycle) => cycle.bytes() + z,
-            AnyPrecision::Double(cycle) => cycle.bytes() + z,
+            AnyCycle::Single(cycle) => cycle.bytes() + z,
+            AnyCycle::Double(cycle) => cycle.bytes() + z,
         }
     }
 }
@@ -129,11 +129,11 @@ const COLOUR_SHIFT: u32 = 30;
 /// Builds the cycle in precision `V`. `places` contains the combined index of each row.
 fn cycle<V: Real + Number>(
     hierarchy: Hierarchy,
-    numbers: Numbers,
+    numbering: Numbers,
     places: &[u32],
     workers: &mut Workers,
 ) -> Result<Cycle<V>> {
-    let order = Ordered::coloured::<4>(numbers.colours())?;
+    let order = Ordered::coloured::<4>(numbering.colours())?;
     let mut cycle = Cycle::keeping_aggregates(hierarchy, &CycleParameters::PARALLEL, Some(order), workers)?;
     cycle.renumber_rows(|row| places[row]);
     Ok(cycle)
@@ -141,7 +141,7 @@ fn cycle<V: Real + Number>(
 
 /// Returns the combined index of each unknown of CG: its colour, and its index in the array of this colour. Returns an
 /// error if an array has too many values for [`COLOUR_SHIFT`] bits.
-fn places<R: Number>(layout: &Layout, z: &FourColours<R>, numbers: Numbers) -> Result<Vec<u32>> {
+fn places<R: Number>(layout: &Layout, z: &FourColours<R>, numbering: Numbers) -> Result<Vec<u32>> {
     if layout.len() >> COLOUR_SHIFT > 0 {
         let (places, nodes) = (layout.len(), layout.grid.nodes());
         let message =
@@ -153,7 +153,7 @@ fn places<R: Number>(layout: &Layout, z: &FourColours<R>, numbers: Numbers) -> R
         let colour = if (i + layout.shift_x).is_multiple_of(2) { even } else { odd };
         ((colour as usize) << COLOUR_SHIFT | z[colour].index_of(row, (i + layout.shift_x) / 2)) as u32
     };
-    collected(numbers.nodes().map(combined_index), WHAT)
+    collected(numbering.nodes().map(combined_index), WHAT)
 }
 
 /// Returns an error if A has a singular component whose constants are not projected out.
@@ -163,9 +163,9 @@ pub fn check_unprojected(components: &Components) -> Result<()> {
 
 /// Returns an error if a diagonal entry is negative or not finite. The error names level 1 for S1, which results from
 /// the first level, and level 0 for A.
-fn check(c: &Couplings, numbers: Numbers, level: usize, scale: f64) -> Result<()> {
+fn check(c: &Couplings, numbering: Numbers, level: usize, scale: f64) -> Result<()> {
     let wrong = c.diagonal.iter().position(|d| !(*d >= 0.0 && d.is_finite()));
-    match wrong.and_then(|row| Some((row, numbers.nodes().nth(row)?))) {
+    match wrong.and_then(|row| Some((row, numbering.nodes().nth(row)?))) {
         Some((row, (i, j))) => Err(rejected_pivot(c.diagonal[row] / scale, c.diagonal[row] / scale, level, i, j)),
         None => Ok(()),
     }

@@ -34,7 +34,7 @@ const RULES: Rules = Rules::passes(2);
 const MOST_COUPLINGS: usize = 8;
 
 /// The matrix on which CG runs, in device memory.
-pub struct Source {
+pub struct CgMatrix {
     pub g: Geometry,
     pub nodes: usize,
     pub m: Matrix,
@@ -44,9 +44,9 @@ pub struct Source {
     pub center_max: f64,
 }
 
-impl Source {
+impl CgMatrix {
     /// Returns the numbering of the unknowns of CG.
-    fn numbers(&self) -> Numbers {
+    fn numbering(&self) -> Numbers {
         let g = self.g;
         let (spacing, first) = if self.schur.is_some() { (2, (g.shift_x + g.shift_y) % 2) } else { (1, 0) };
         Numbers { g, spacing, first }
@@ -56,7 +56,7 @@ impl Source {
     /// black node than red nodes.
     fn rows(&self) -> usize {
         match self.schur {
-            Some(_) => (self.nodes + usize::from(self.numbers().first == 0)) / 2,
+            Some(_) => (self.nodes + usize::from(self.numbering().first == 0)) / 2,
             None => self.nodes,
         }
     }
@@ -73,7 +73,7 @@ pub struct Aggregated {
 impl Aggregated {
     /// Builds the preconditioner in single or double precision. Reuses the memory of `before`, the previous
     /// preconditioner. Also returns whether recorded launches of the previous preconditioner remain valid.
-    pub fn new(stream: &Stream, source: &Source, single: bool, before: Option<Self>) -> Result<(Self, bool)> {
+    pub fn new(stream: &Stream, source: &CgMatrix, single: bool, before: Option<Self>) -> Result<(Self, bool)> {
         let shape = Shape { rows: source.rows(), entries: MOST_COUPLINGS * source.rows() };
         // A previous preconditioner of another shape is freed before new memory is allocated.
         let (multigrid, node_index) = match before.filter(|before| before.multigrid.fits(shape)) {
@@ -118,8 +118,8 @@ impl Aggregated {
 
 /// Writes the matrix of the finest level, which is S1 or A multiplied by `scale`, to `c`. Writes the index of the node
 /// of each row to `node_index`. Returns an error if a diagonal entry is negative or not finite.
-fn write_first_level(stream: &Stream, source: &Source, c: Couplings, scale: f64, node_index: Address) -> Result<()> {
-    let n = source.numbers();
+fn write_first_level(stream: &Stream, source: &CgMatrix, c: Couplings, scale: f64, node_index: Address) -> Result<()> {
+    let n = source.numbering();
     let [d, far] = source.schur.unwrap_or_default();
     let bad = (node_index + 4 * u64::from(c.rows)).next_multiple_of(8);
     stream.fill(bad, 0xff, 8)?;

@@ -399,7 +399,7 @@ impl PcgSteps for Run<'_> {
         });
     }
 
-    fn square_of_means(&mut self) -> f64 {
+    fn weighted_square_of_means(&mut self) -> f64 {
         let squares = self.attempt(|s| s.k.projection.constant_square(s.stream, s.k.r, s.source.m.center));
         squares.unwrap_or(f64::NAN)
     }

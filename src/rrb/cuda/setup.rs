@@ -226,7 +226,7 @@ impl Source {
                     }
                     None => {
                         let values = &view.values()[first_row * view.ld()..];
-                        jobs.push(Job::read(values, (view.ld(), nx, rows), address));
+                        jobs.push(Job::from_host(values, (view.ld(), nx, rows), address));
                         let here = address;
                         address += 8 * (nx * rows) as u64;
                         here
@@ -379,7 +379,7 @@ impl Packed {
     /// one.
     fn make_aggregated(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         let k = self.grids[0].k;
-        let of = aggregated::Source {
+        let of = aggregated::CgMatrix {
             g: k.g,
             nodes: source.shape.grid.nodes(),
             m: source.m,

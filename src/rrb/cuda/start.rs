@@ -113,7 +113,7 @@ impl Run<'_> {
         };
         let arguments = StartLoopArgs {
             scalars: self.k.scalars.at,
-            host_scalars: self.k.scalars.copy_at(),
+            host_scalars: self.k.scalars.host_copy_address(),
             scale,
             rel_tol: c.rel_tol,
             abs_tol: c.abs_tol * scale,

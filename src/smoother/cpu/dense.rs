@@ -4,7 +4,7 @@
 #![allow(clippy::needless_range_loop)] // index loops: closures would be compiled without the target features
 
 use super::kernels::{
-    BATCH_BLOCKS, BlockInverse, Form, Operator, SCRATCH_VALUES, Task, TileRowLayout, tile_residual, tile_update,
+    BATCH_BLOCKS, BlockInverse, Form, Operator, SCRATCH_VALUES, Task, TileRowLayout, tile_row_residual, tile_update,
 };
 use crate::base::lanes::Lanes;
 use crate::smoother::block_inverse::Shape;
@@ -41,7 +41,7 @@ pub unsafe fn relax_dense_generic<V: Lanes>(
             let mut values = [0.0; 8];
             // SAFETY: the caller guarantees that the cells of the tasks may be read; `values` has room for eight
             // values.
-            unsafe { tile_residual::<V>(&layout, task, j, k, a).store(values.as_mut_ptr()) };
+            unsafe { tile_row_residual::<V>(&layout, task, j, k, a).store(values.as_mut_ptr()) };
             for (i, v) in values.into_iter().enumerate().take(bx) {
                 r[(first + i) * stride + b] = v;
             }

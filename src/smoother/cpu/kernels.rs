@@ -284,7 +284,7 @@ impl TileRowLayout {
 /// # Safety
 /// The conditions of `relax::relax` hold.
 #[inline(always)]
-pub unsafe fn tile_residual<V: Lanes>(layout: &TileRowLayout, task: &Task, j: usize, k: usize, a: &Operator) -> V {
+pub unsafe fn tile_row_residual<V: Lanes>(layout: &TileRowLayout, task: &Task, j: usize, k: usize, a: &Operator) -> V {
     // SAFETY: the caller guarantees access to cell (0, j, k) and to the cells between the blocks.
     let (u, f) = unsafe {
         (task.u.add(k * task.strides.1 + j * task.strides.0), task.f.add(k * task.f_strides.1 + j * task.f_strides.0))

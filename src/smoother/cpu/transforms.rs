@@ -4,7 +4,7 @@
 #![allow(clippy::needless_range_loop)] // index loops: closures would be compiled without the target features
 
 use super::kernels::{
-    BlockInverse, Form, Operator, Task, TileRow, TileRowLayout, is_cube, residual, tile_residual, tile_update,
+    BlockInverse, Form, Operator, Task, TileRow, TileRowLayout, is_cube, residual, tile_row_residual, tile_update,
 };
 use crate::base::lanes::Lanes;
 use crate::smoother::block_inverse::Shape;
@@ -303,7 +303,7 @@ unsafe fn relax_any<V: Lanes>(task: &Task, shape: Shape, reciprocals: &[TileRow]
         }
         for j in 0..by {
             // SAFETY: the caller guarantees the conditions of `relax::relax`.
-            let v: V = unsafe { tile_residual(&layout, task, j, k, a) };
+            let v: V = unsafe { tile_row_residual(&layout, task, j, k, a) };
             tile[k * by + j] = scalings.map_or(v, |(before, _)| v.mul(load_tile_row(before, k * by + j)));
         }
         transform_lines(&mut tile, k * by, 1, by, a);

@@ -13,9 +13,10 @@ use crate::smoother::steps::{Method, Parallel, PatchSystem, Work};
 use bytemuck::NoUninit;
 use std::ops::Range;
 
-/// Minimum size in bytes of a group of patches that is copied as a unit. At this size, the start-up time of a copy is
-/// short compared with the copy.
+/// Minimum size in bytes of a group of patches, except for the last group. At this size, the start-up time of copies is
+/// short compared with the copies.
 const GROUP_BYTES: usize = 8 << 20;
+/// Largest number of groups.
 const MOST_GROUPS: usize = 32;
 
 const PATCHES: &str = "lists of patches";
@@ -169,8 +170,8 @@ pub(super) struct Data {
 /// `patch_table` contains the addresses of the arrays of each patch, and `host_patch_table` is its copy on the host.
 #[derive(Default)]
 pub(super) struct Buffers {
-    pub(super) copies: GrowingMemory,
-    pub(super) copy_count: u32,
+    pub(super) ghost_copies: GrowingMemory,
+    pub(super) ghost_copy_count: u32,
     pub(super) segments: GrowingMemory,
     pub(super) segments_before: Vec<usize>,
     pub(super) regions: GrowingMemory,
@@ -265,8 +266,8 @@ pub(super) fn order_of(work: &Work) -> Order {
         (Method::Jacobi, _) => Order::Together,
         (Method::Coloured, _) => Order::Colours { reverse },
         (Method::Chaotic, Parallel::Patches) => Order::Lexicographic { reverse },
-        // Blocks start in this order. They wait for earlier colours only in their own chunk (`own_chunk_only` of the
-        // kernel).
+        // Blocks start in this order. They wait for earlier colours only in their own chunk (`waits_for_own_chunk_only`
+        // of the kernel).
         (Method::Chaotic, _) => Order::Colours { reverse },
     }
 }
@@ -294,8 +295,8 @@ impl Data {
             }
         }
         let copies = copy_boxes_of(&list)?;
-        buffers.copies.store(stream, &copies, "the ghost copy plan")?;
-        buffers.copy_count = to_i32(copies.len(), "the number of ghost copies")? as u32;
+        buffers.ghost_copies.store(stream, &copies, "the ghost copy plan")?;
+        buffers.ghost_copy_count = to_i32(copies.len(), "the number of ghost copies")? as u32;
         let mut segments = Vec::new();
         buffers.segments_before = zeroed(patches.len() + 1, PATCHES)?;
         let mut regions = Vec::new();
@@ -330,7 +331,7 @@ impl Data {
     pub(super) fn bytes(&self) -> usize {
         let r = &self.buffers;
         let arrays = [&r.second_array, &r.staging, &r.resident, &r.residuals].map(|a| &a.memory);
-        let buffers = [&r.copies, &r.segments, &r.regions, &r.sums, &r.results, &r.patch_table, &r.faces];
+        let buffers = [&r.ghost_copies, &r.segments, &r.regions, &r.sums, &r.results, &r.patch_table, &r.faces];
         buffers.iter().chain(&arrays).map(|r| r.bytes()).sum::<usize>()
             + self.plans.iter().map(Plan::bytes).sum::<usize>()
     }

@@ -37,6 +37,7 @@ const BOX_CELLS: usize = 512;
 pub const SEGMENT_VALUES: usize = 4096;
 /// Number of values of a face of a tile.
 pub const FACE_VALUES: usize = 64;
+
 /// Order of the blocks in a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -346,7 +347,8 @@ impl Faces {
             return Ok(Self::default());
         }
         let mut edges: Vec<EdgeTile> = Vec::new();
-        let mut open: HashMap<(usize, [i64; 3]), (usize, usize)> = HashMap::new();
+        // Faces for which no adjacent face has been found yet.
+        let mut unmatched: HashMap<(usize, [i64; 3]), (usize, usize)> = HashMap::new();
         for (patch, own) in list.patches.iter().enumerate() {
             let along = |axis: usize| {
                 let tiles = axis_tiles(cut, own, axis, false, order.is_single())?;
@@ -366,11 +368,11 @@ impl Faces {
                         error::push(&mut edges, EdgeTile { patch, cell, neighbours: [None; 6] }, FACES)?;
                     }
                     let tile = *edge.get_or_insert(edges.len() - 1);
-                    if let Some((other, other_side)) = open.remove(&(axis, cell_index)) {
+                    if let Some((other, other_side)) = unmatched.remove(&(axis, cell_index)) {
                         edges[tile].neighbours[side] = Some((other, other_side));
                         edges[other].neighbours[other_side] = Some((tile, side));
                     } else {
-                        insert(&mut open, (axis, cell_index), (tile, side), FACES)?;
+                        insert(&mut unmatched, (axis, cell_index), (tile, side), FACES)?;
                     }
                 }
             }

@@ -104,7 +104,7 @@ impl SmootherBackend for Cuda {
         };
         let memory = Memory::zeroed(&device, stream, 8 * values.len(), INVERSE)?;
         stream.send(memory.address, &values)?;
-        let at = |part: usize, there: bool| if there { memory.address + (8 * n * part) as u64 } else { 0 };
+        let at = |part: usize, exists: bool| if exists { memory.address + (8 * n * part) as u64 } else { 0 };
         let tables = BlockTables {
             reciprocals: at(0, !dense),
             before: at(1, scaled),

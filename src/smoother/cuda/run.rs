@@ -61,7 +61,7 @@ pub(super) struct Run<'a> {
     /// number of sweeps that were executed before they were requested.
     pub(super) requested_sweeps: usize,
     pub(super) executed_ahead: usize,
-    /// `uploaded`: the device has the values. `downloaded`: the caller's host arrays have the result.
+    /// `uploaded`: the device has the values of u and f. `downloaded`: the caller's host arrays have the result.
     pub(super) uploaded: bool,
     pub(super) downloaded: bool,
     /// Whether the second array of block Jacobi contains the caller's ghost cells.
@@ -133,9 +133,9 @@ impl Run<'_> {
         let with_f = with_f && !self.arrays.pointers().f.is_empty();
         for p in patches {
             let (row, u) = (&self.data.buffers.host_patch_table[p], self.arrays.u(p));
-            let (stream, u) = (self.streams[stream], Job::all(u, row.u[self.current_array]));
+            let (stream, u) = (self.streams[stream], Job::all_from_host(u, row.u[self.current_array]));
             if with_f {
-                self.copies.send(stream, &[u, Job::all(self.arrays.f(p), row.f)])?;
+                self.copies.send(stream, &[u, Job::all_from_host(self.arrays.f(p), row.f)])?;
             } else {
                 self.copies.send(stream, &[u])?;
             }
@@ -148,7 +148,7 @@ impl Run<'_> {
     fn download(&mut self, patches: Range<usize>, array: usize, stream: usize) -> Result<()> {
         let start = Instant::now();
         for p in patches {
-            let job = Job::all_to(self.arrays.u_mut(p), self.data.buffers.host_patch_table[p].u[array]);
+            let job = Job::all_to_host(self.arrays.u_mut(p), self.data.buffers.host_patch_table[p].u[array]);
             self.copies.fetch(self.streams[stream], &[job])?;
         }
         self.seconds_transfer += start.elapsed().as_secs_f64();
@@ -227,7 +227,7 @@ impl Run<'_> {
             launches: next,
             from: from as i32,
             to: to as i32,
-            own_chunk_only: i32::from(asynchronous),
+            waits_for_own_chunk_only: i32::from(asynchronous),
             omega: self.work.omega,
             entries: data.patch_system.stencil.entries,
             count: 0,
@@ -325,10 +325,11 @@ impl Run<'_> {
         }
         // If there are neither copies between patches nor callbacks, the groups are independent. Each group then
         // executes all its sweeps before its download.
-        let alone = first && !watched && !self.callbacks.has_ghost_fill() && self.data.buffers.copy_count == 0;
-        let sweeps = if alone { self.work.sweeps - self.requested_sweeps + 1 } else { 1 };
+        let independent =
+            first && !watched && !self.callbacks.has_ghost_fill() && self.data.buffers.ghost_copy_count == 0;
+        let sweeps = if independent { self.work.sweeps - self.requested_sweeps + 1 } else { 1 };
         let plans = [plan, self.plan_of(&self.work.cuts[self.requested_sweeps % 2])?];
-        let leave = last || alone;
+        let downloads = last || independent;
         self.exchange_if_pending(both)?;
         let ghosts = jacobi && self.needs_ghost_copy();
         self.join()?;
@@ -348,7 +349,7 @@ impl Run<'_> {
                     stream,
                 )?;
             }
-            if leave {
+            if downloads {
                 let array = if jacobi { self.current_array ^ (sweeps % 2) } else { self.current_array };
                 self.download(group, array, stream)?;
             }
@@ -356,7 +357,7 @@ impl Run<'_> {
         self.join()?;
         self.executed_ahead = sweeps - 1;
         self.current_array ^= usize::from(jacobi);
-        (self.uploaded, self.downloaded) = (true, leave);
+        (self.uploaded, self.downloaded) = (true, downloads);
         Ok(())
     }
 
@@ -433,7 +434,7 @@ impl Run<'_> {
         if !std::mem::replace(&mut self.exchange_pending, false) {
             return Ok(());
         }
-        self.exchange_boxes(self.data.buffers.copies.address(), self.data.buffers.copy_count, both)
+        self.exchange_boxes(self.data.buffers.ghost_copies.address(), self.data.buffers.ghost_copy_count, both)
     }
 
     /// Copies `count` boxes of ghost cells on the device; with `both`, to both arrays of block Jacobi.
@@ -487,7 +488,7 @@ impl SmootherSteps for Run<'_> {
     }
 
     fn exchange(&mut self) {
-        if self.data.buffers.copy_count == 0 || self.executed_ahead > 0 {
+        if self.data.buffers.ghost_copy_count == 0 || self.executed_ahead > 0 {
             return;
         }
         if !self.uploaded {
@@ -563,7 +564,7 @@ impl SmootherSteps for Run<'_> {
                 let start = Instant::now();
                 for p in run.all_patches() {
                     if let Some(r) = run.arrays.r_mut(p) {
-                        run.copies.fetch(stream, &[Job::all_to(r, run.data.buffers.host_patch_table[p].r)])?;
+                        run.copies.fetch(stream, &[Job::all_to_host(r, run.data.buffers.host_patch_table[p].r)])?;
                     }
                 }
                 run.seconds_transfer += start.elapsed().as_secs_f64();

@@ -118,7 +118,8 @@ impl Handle<smoother_handle> {
     }
 
     /// # Safety
-    /// The tables must be NULL or hold a pointer per patch.
+    /// Each table must be NULL or contain one pointer per patch. These pointers must be NULL or point to arrays with
+    /// the extents of their patch.
     pub(super) unsafe fn apply(&mut self, u: *const *mut f64, f: *const *const f64, sweeps: i32) -> Result<i32> {
         if sweeps < 0 {
             return Err(Error::range("sweeps", sweeps, "be >= 0"));
@@ -206,12 +207,13 @@ impl Handle<smoother_handle> {
     }
 
     /// # Safety
-    /// The tables must be NULL or hold a pointer per patch.
+    /// Each table must be NULL or contain one pointer per patch. These pointers must be NULL or point to arrays with
+    /// the extents of their patch.
     pub(super) unsafe fn upload(&mut self, u: *const *const f64, f: *const *const f64) -> Result<()> {
         let list = self.list()?;
         let patches = &list.patches[..];
         let (u, f) = (Some(u.cast::<*mut f64>()), Some(f));
-        // SAFETY: the caller passed a table with one pointer per patch; u is not written through the other type.
+        // SAFETY: by the contract of this function, for a table that is not NULL. u is not written through this type.
         let u = unsafe { list_of("u", u.filter(|u| !u.is_null()), patches.len())? };
         // SAFETY: as above.
         let f = unsafe { list_of("f", f.filter(|f| !f.is_null()), patches.len())? };
@@ -236,11 +238,12 @@ impl Handle<smoother_handle> {
     }
 
     /// # Safety
-    /// The table must be NULL or hold a pointer per patch.
+    /// `u` must be NULL or contain one pointer per patch. These pointers must be NULL or point to arrays with the
+    /// extents of their patch.
     pub(super) unsafe fn download(&mut self, u: *const *mut f64) -> Result<()> {
         let list = self.list()?;
         let patches = &list.patches[..];
-        // SAFETY: the caller passed a table with one pointer per patch.
+        // SAFETY: by the contract of this function; `list_of` returns an error for NULL.
         let u = unsafe { list_of("u", Some(u), patches.len())? };
         self.resident()?;
         let given = Pointers { u, f: &[], r: &[] };

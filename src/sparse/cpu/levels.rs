@@ -46,8 +46,9 @@ pub fn by_levels<I: Index>(a: &Csr<I>, threads: usize) -> Result<Order<I>> {
 }
 
 /// Returns the number of rows per piece, the level of each piece, and the number of levels. Starts with pieces of about
-/// the bandwidth divided by the number of threads, and halves them until a level has about as many pieces as threads,
-/// or until the pieces are single rows. On a grid, the bandwidth is the number of nodes of a plane or line.
+/// the bandwidth divided by the number of threads. Halves them until a level has, on average, at least three quarters
+/// as many pieces as there are threads. Pieces of fewer than 2 `MIN_PIECE_ROWS` rows are not halved, but replaced by
+/// single rows. On a grid, the bandwidth is the number of nodes of a plane or line.
 fn divide_into_pieces<I: Index>(a: &Csr<I>, threads: usize) -> Result<(usize, Vec<I>, usize)> {
     let rows = a.rows();
     if threads <= 1 || rows == 0 {

@@ -28,12 +28,12 @@ use crate::krylov::cpu::steps::{PCG_VECTORS, ThreadState};
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::report::{Observer, Outcome};
 use crate::sparse::backend::{Factor, Operator, Preconditioning, Setup, SetupResult, SparseBackend, SweepParameters};
-use crate::sparse::{AnyCsr, By};
+use crate::sparse::{AnyCsr, Division};
 use parts::Parts;
 use precondition::{Preconditioner, Purpose, make};
 use relaxation::Relaxation;
 use state::State;
-use steps::General;
+use steps::SparseSystem;
 
 /// Minimum number of rows for which several threads are used. With fewer rows, a barrier takes longer than the work
 /// that it divides.
@@ -59,8 +59,8 @@ fn team_for(team: &mut Option<Team>, rows: usize, threads: usize) -> Result<&mut
 /// A workspace is needed if the format divides the product into parts, and the matrix is large enough for several
 /// threads. This condition and the workspace depend only on the matrix, so the result of the product does not depend on
 /// the number of threads.
-fn make_parts(parts: &mut Option<Parts>, by: By, from: usize, to: usize) -> Result<()> {
-    if let (By::Parts(by_parts), None) = (by, &parts)
+fn make_parts(parts: &mut Option<Parts>, division: Division, from: usize, to: usize) -> Result<()> {
+    if let (Division::Parts(by_parts), None) = (division, &parts)
         && from.max(to) >= MIN_TEAM_ROWS
     {
         *parts = Some(Parts::new(by_parts, from, to)?);
@@ -99,9 +99,9 @@ impl SparseBackend for Cpu {
     fn set_up(&mut self, setup: &Setup) -> Result<SetupResult> {
         let rows = rows_of(setup.matrix);
         let Operator { a, transposed } = setup.operator;
-        make_parts(&mut self.parts[0], a.by(false), rows, rows)?;
+        make_parts(&mut self.parts[0], a.division(false), rows, rows)?;
         if setup.transposes && transposed.is_none() {
-            make_parts(&mut self.parts[1], a.by(true), rows, rows)?;
+            make_parts(&mut self.parts[1], a.division(true), rows, rows)?;
         }
         // Frees memory before the new state is allocated. Aggregates are reused, and so are vectors of the same length.
         let mut kept = KeptAggregates::default();
@@ -148,10 +148,10 @@ impl SparseBackend for Cpu {
         state.vectors.observed.begin(observer);
         let (shared, parts) = (&*state, &self.parts);
         let caller = CallerArrays::new(Arrays { ld: CHUNK, ..arrays }, usize::MAX);
-        let general = || General::new(shared, a, parts);
+        let system = || SparseSystem::new(shared, a, parts);
         let result = team.run(
-            |me| drop(program(&mut ThreadState::new(&shared.vectors, general(), me, &caller, None))),
-            |me| program(&mut ThreadState::new(&shared.vectors, general(), me, &caller, Some(observer))),
+            |me| drop(program(&mut ThreadState::new(&shared.vectors, system(), me, &caller, None))),
+            |me| program(&mut ThreadState::new(&shared.vectors, system(), me, &caller, Some(observer))),
         )?;
         if Outcome::may_leave_infinities(&result) {
             state.vectors.clear();
@@ -161,13 +161,13 @@ impl SparseBackend for Cpu {
 
     fn multiply(&mut self, a: Factor, arrays: Arrays, _: bool, threads: usize) -> Result<()> {
         let (Factor { stored: a, transposed, .. }, x, y) = (a, arrays.input, arrays.output);
-        let (from, rows, by) = (x.len(), y.len(), a.by(transposed));
+        let (from, rows, division) = (x.len(), y.len(), a.division(transposed));
         let parts = &mut self.parts[usize::from(transposed)];
-        make_parts(parts, by, from, rows)?;
+        make_parts(parts, division, from, rows)?;
         let team = team_for(&mut self.team, from.max(rows), threads)?;
         let (chunks, to) = (Chunks::new(rows), Output::new(&mut *y));
-        match (by, parts) {
-            (By::Rows(by_rows), _) if team.threads() > 1 => {
+        match (division, parts) {
+            (Division::Rows(by_rows), _) if team.threads() > 1 => {
                 let work = |me: TeamThread| {
                     let part = chunks.part(&me, by_rows.grain());
                     // SAFETY: the row ranges of the threads are disjoint.
@@ -175,7 +175,7 @@ impl SparseBackend for Cpu {
                 };
                 team.run(work, work)
             }
-            (By::Parts(by_parts), Some(parts)) => {
+            (Division::Parts(by_parts), Some(parts)) => {
                 let work = |me: TeamThread| {
                     // SAFETY: each thread writes only its own columns.
                     parts.multiply(by_parts, &me, x, |own| unsafe { to.slice(own.start, own.len()) });
@@ -193,8 +193,14 @@ impl SparseBackend for Cpu {
         self.parts = [None, None];
     }
 
-    fn both(&mut self, rows: usize, threads: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()> {
-        team_for(&mut self.team, rows, threads)?.both(own, other).map(drop)
+    fn run_both(
+        &mut self,
+        rows: usize,
+        threads: usize,
+        own: &mut dyn FnMut(),
+        other: &(dyn Fn() + Sync),
+    ) -> Result<()> {
+        team_for(&mut self.team, rows, threads)?.run_both(own, other).map(drop)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::krylov::cpu::workspace::SUMS_PER_PASS;
 use crate::krylov::pcg::{Beta, OtherPreconditioner, Properties};
 use crate::krylov::vectors::{Iterate, KrylovSteps, SweepSteps, VectorId, VectorSteps};
 use crate::sparse::backend::Operator;
-use crate::sparse::{By, Stored};
+use crate::sparse::{Division, Stored};
 
 /// State increment of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 const SPLIT_MIX_INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -26,7 +26,7 @@ fn split_mix(state: u64) -> u64 {
 }
 
 /// Matrix and preconditioners of a run, for one thread.
-pub struct General<'a> {
+pub struct SparseSystem<'a> {
     k: &'a State,
     operator: Operator<'a>,
     parts: &'a [Option<Parts>; 2],
@@ -34,13 +34,13 @@ pub struct General<'a> {
     m: Option<&'a Preconditioner>,
 }
 
-impl<'a> General<'a> {
+impl<'a> SparseSystem<'a> {
     pub fn new(k: &'a State, operator: Operator<'a>, parts: &'a [Option<Parts>; 2]) -> Self {
         Self { k, operator, parts, m: k.precondition.as_ref() }
     }
 }
 
-impl ThreadState<'_, General<'_>> {
+impl ThreadState<'_, SparseSystem<'_>> {
     /// Computes `to` = A `from`, or `to` = A^T `from`. Begins with a barrier, since other threads may still write
     /// `from`, and ends with one, since the next step may write `from`.
     fn times(&self, a: &dyn Stored, transposed: bool, from: VectorId, to: VectorId) {
@@ -48,14 +48,14 @@ impl ThreadState<'_, General<'_>> {
         self.me.barrier();
         // SAFETY: no thread writes `from` in this step.
         let from = unsafe { from.slice(0, rows) };
-        match (a.by(transposed), &self.system.parts[usize::from(transposed)]) {
-            (By::Rows(by_rows), _) => {
+        match (a.division(transposed), &self.system.parts[usize::from(transposed)]) {
+            (Division::Rows(by_rows), _) => {
                 let part = self.workspace.chunks.part(&self.me, by_rows.grain());
                 // SAFETY: the row ranges of the threads are disjoint, and no thread reads `to` in this step.
                 by_rows.multiply_rows(part.clone(), from, unsafe { to.slice_mut(part.start, part.len()) });
                 self.me.barrier();
             }
-            (By::Parts(by_parts), Some(parts)) => {
+            (Division::Parts(by_parts), Some(parts)) => {
                 // SAFETY: each thread writes only its own columns, and no thread reads `to` in this step.
                 parts.multiply(by_parts, &self.me, from, |own| unsafe { to.slice_mut(own.start, own.len()) });
                 self.me.barrier();
@@ -94,7 +94,7 @@ impl ThreadState<'_, General<'_>> {
     }
 }
 
-impl System for General<'_> {
+impl System for SparseSystem<'_> {
     fn properties(&self) -> Properties {
         let beta = if self.m.is_none_or(Preconditioner::is_linear) { Beta::Fixed } else { Beta::Flexible };
         Properties { beta, ..Properties::default() }
@@ -113,8 +113,8 @@ impl System for General<'_> {
     /// If the format can compute the rows of a single chunk, q and <p, q> are computed chunk by chunk. The chunk of q
     /// is then still in the L1 cache for the sum.
     fn multiply(m: &mut ThreadState<'_, Self>) -> f64 {
-        let by_rows = match m.system.operator.a.by(false) {
-            By::Rows(by_rows) if CHUNK.is_multiple_of(by_rows.grain()) => by_rows,
+        let by_rows = match m.system.operator.a.division(false) {
+            Division::Rows(by_rows) if CHUNK.is_multiple_of(by_rows.grain()) => by_rows,
             _ => {
                 Self::product(m, VectorId::P, VectorId::Q);
                 return m.inner(VectorId::P, VectorId::Q);
@@ -155,7 +155,7 @@ impl System for General<'_> {
     }
 }
 
-impl KrylovSteps for ThreadState<'_, General<'_>> {
+impl KrylovSteps for ThreadState<'_, SparseSystem<'_>> {
     fn rows(&self) -> usize {
         self.len()
     }
@@ -217,7 +217,7 @@ impl KrylovSteps for ThreadState<'_, General<'_>> {
     }
 }
 
-impl SweepSteps for ThreadState<'_, General<'_>> {
+impl SweepSteps for ThreadState<'_, SparseSystem<'_>> {
     fn sweep(&mut self, _: usize) {
         if let Some(relaxation) = &self.system.k.relaxation {
             let [x, b, r] = [VectorId::X, VectorId::B, VectorId::R].map(|id| self.vector(id));

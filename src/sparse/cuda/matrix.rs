@@ -157,7 +157,7 @@ impl Matrix {
             if is_csr { None } else { Some(Memory::zeroed(stream.device(), stream, 8 * values.len(), MATRIX)?) };
         let there = staging.as_ref().map_or(to, |memory| memory.address);
         let start = Instant::now();
-        copies.send(stream, &[Job::all(values, there)])?;
+        copies.send(stream, &[Job::all_from_host(values, there)])?;
         stream.wait()?;
         *seconds = start.elapsed().as_secs_f64();
         if let (Some((order, count)), Some(_)) = (self.order, &staging) {

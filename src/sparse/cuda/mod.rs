@@ -283,7 +283,7 @@ impl SparseBackend for Cuda {
         let _entered = self.session.device.clone().enter()?;
         let (stream, copies, seconds) = self.session.parts();
         let start = Instant::now();
-        copies.fetch(stream, &[Job::all_to(to, from)])?;
+        copies.fetch(stream, &[Job::all_to_host(to, from)])?;
         stream.wait()?;
         *seconds = start.elapsed().as_secs_f64();
         Ok(())
@@ -297,7 +297,7 @@ impl SparseBackend for Cuda {
         }
     }
 
-    fn both(&mut self, _: usize, _: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()> {
+    fn run_both(&mut self, _: usize, _: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()> {
         own();
         other();
         Ok(())

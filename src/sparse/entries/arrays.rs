@@ -20,7 +20,7 @@ pub fn count(name: &'static str, given: i64) -> Result<usize> {
 ///
 /// # Safety
 /// The array must be NULL or hold `count` values for the duration of the call.
-pub unsafe fn read<'a, T>(name: &'static str, array: *const T, count: usize) -> Result<&'a [T]> {
+pub unsafe fn input_slice<'a, T>(name: &'static str, array: *const T, count: usize) -> Result<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
     }
@@ -33,8 +33,8 @@ pub unsafe fn read<'a, T>(name: &'static str, array: *const T, count: usize) -> 
 /// Returns an array that is written. NULL is allowed for `count` = 0.
 ///
 /// # Safety
-/// As for `read`, and no other thread or slice may use the array at the same time.
-pub unsafe fn written<'a, T>(name: &'static str, array: *mut T, count: usize) -> Result<&'a mut [T]> {
+/// As for `input_slice`, and no other thread or slice may use the array at the same time.
+pub unsafe fn output_slice<'a, T>(name: &'static str, array: *mut T, count: usize) -> Result<&'a mut [T]> {
     if count == 0 {
         return Ok(&mut []);
     }
@@ -49,7 +49,7 @@ pub unsafe fn written<'a, T>(name: &'static str, array: *mut T, count: usize) ->
 /// If an array of 8-byte indices is misaligned, it probably contains 4-byte indices; the error message suggests this.
 ///
 /// # Safety
-/// As for `read`.
+/// As for `input_slice`.
 pub unsafe fn indices<'a>(
     name: &'static str,
     array: *const c_void,
@@ -59,8 +59,8 @@ pub unsafe fn indices<'a>(
     // SAFETY: guaranteed by the caller.
     Ok(unsafe {
         match index_bytes {
-            4 => Indices::Narrow(read(name, array.cast(), count)?),
-            8 => Indices::Wide(read(name, array.cast(), count).map_err(|error| match error {
+            4 => Indices::Narrow(input_slice(name, array.cast(), count)?),
+            8 => Indices::Wide(input_slice(name, array.cast(), count).map_err(|error| match error {
                 Error::Alignment(..) => {
                     Error::Argument(format!("{error}; if its integers have 4 bytes, index_bytes is 4"))
                 }

@@ -1,7 +1,7 @@
 //! The handle of family `sparse_`: a matrix, the vectors of its file, and the core. The core
 //! ([`Sparse`]) contains the storage format for products and the factorization.
 
-use super::arrays::{count, indices, read, written};
+use super::arrays::{count, indices, input_slice, output_slice};
 
 use crate::abi::environment;
 use crate::abi::handle::{Family, Handle};
@@ -76,7 +76,7 @@ impl MatrixArguments {
             (
                 indices(self.first.0, self.first.1, first, self.index_bytes)?,
                 indices(self.second.0, self.second.1, nnz, self.index_bytes)?,
-                read("values", self.values, nnz)?,
+                input_slice("values", self.values, nnz)?,
             )
         };
         Entries { rows, cols, order: self.order, first, second, base: self.base.into() }.matrix(values, &mut workers)
@@ -108,12 +108,12 @@ pub(super) unsafe fn from_arrays(
     let (format, rows, cols) = (format_of(format)?, count("rows", rows)?, count("cols", cols)?);
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let sizes = read("sizes", sizes, 4)?;
+        let sizes = input_slice("sizes", sizes, 4)?;
         let given = InputArrays {
-            i0: read("i0", i0, count("sizes[0]", sizes[0])?)?,
-            i1: read("i1", i1, count("sizes[1]", sizes[1])?)?,
-            i2: read("i2", i2, count("sizes[2]", sizes[2])?)?,
-            values: read("values", values, count("sizes[3]", sizes[3])?)?,
+            i0: input_slice("i0", i0, count("sizes[0]", sizes[0])?)?,
+            i1: input_slice("i1", i1, count("sizes[1]", sizes[1])?)?,
+            i2: input_slice("i2", i2, count("sizes[2]", sizes[2])?)?,
+            values: input_slice("values", values, count("sizes[3]", sizes[3])?)?,
         };
         import(format, rows, cols, &given, &mut workers())
     }
@@ -145,20 +145,20 @@ pub(super) fn of_file(path: &CStr) -> Result<Handle<sparse_handle>> {
 }
 
 impl Handle<sparse_handle> {
-    /// Replaces the values of the matrix. If they are on the device, copies them to the host, which inspects the matrix
-    /// and sets up the preconditioner.
+    /// Replaces the values of the matrix, and discards the setup. Values on a device are copied to the host, because
+    /// the next factorize inspects the matrix there.
     ///
     /// # Safety
     /// `values` must be NULL or hold as many values as the call that created the handle received.
     pub(super) unsafe fn set_values(&mut self, values: *const f64) -> Result<()> {
         let (count, machine) = (self.own.matrix.sizes().given, self.machine_of_options());
         // SAFETY: guaranteed by the caller.
-        let (there, mut values) = unsafe { self.input("values", values, count, machine)? };
+        let (device_values, mut values) = unsafe { self.input("values", values, count, machine)? };
         let copied: Vec<f64>;
-        if there != 0 {
+        if device_values != 0 {
             let core = core(self.base.core.take(), machine, self.base.stream as usize)?;
             let mut fetched = zeroed(count, "values")?;
-            self.base.core.insert(core).fetch(there, &mut fetched)?;
+            self.base.core.insert(core).fetch(device_values, &mut fetched)?;
             copied = fetched;
             values = &copied;
         }
@@ -171,7 +171,7 @@ impl Handle<sparse_handle> {
         Ok(())
     }
 
-    /// Copies vector `k` of the kind `which`.
+    /// Copies vector `k` of the kind `which` from the file of the matrix to `v`.
     ///
     /// # Safety
     /// `v` must be NULL or have room for one value per row of the matrix.
@@ -179,14 +179,14 @@ impl Handle<sparse_handle> {
         let Some(which) = Vector::of(which.into()) else {
             return Err(Error::range("which", which, "be RRB_VECTOR_RHS, RRB_VECTOR_GUESS or RRB_VECTOR_SOLUTION"));
         };
-        let (name, there) = (which.name(), self.own.vectors.count(which));
+        let (name, available) = (which.name(), self.own.vectors.count(which));
         let Some(vector) = usize::try_from(k).ok().and_then(|k| self.own.vectors.get(which, k)) else {
-            let came = if there == 0 { "no".to_owned() } else { there.to_string() };
-            let after = format!(": the matrix has {came} {name}");
+            let number = if available == 0 { "no".to_owned() } else { available.to_string() };
+            let after = format!(": the matrix has {number} {name}");
             return Err(Error::at(RRB_ERR_ARGUMENT, format!("there is no {name} "), Place::entry(k as usize), after));
         };
         // SAFETY: guaranteed by the caller.
-        unsafe { written("v", v, vector.len())? }.copy_from_slice(vector);
+        unsafe { output_slice("v", v, vector.len())? }.copy_from_slice(vector);
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl Handle<sparse_handle> {
     pub(super) unsafe fn sizes(&self, format: i32, sizes: *mut i64) -> Result<()> {
         let lengths = self.size_of(format_of(format)?)?.1.lengths();
         // SAFETY: guaranteed by the caller.
-        let sizes = unsafe { written("sizes", sizes, lengths.len())? };
+        let sizes = unsafe { output_slice("sizes", sizes, lengths.len())? };
         sizes.iter_mut().zip(lengths).for_each(|(to, length)| *to = length as i64);
         Ok(())
     }
@@ -227,17 +227,17 @@ impl Handle<sparse_handle> {
         // SAFETY: guaranteed by the caller. The preceding check excludes overlap.
         let mut to = unsafe {
             Arrays {
-                i0: IndexArray(written("i0", i0, lengths[0])?),
-                i1: IndexArray(written("i1", i1, lengths[1])?),
-                i2: IndexArray(written("i2", i2, lengths[2])?),
-                values: written("values", values, lengths[3])?,
+                i0: IndexArray(output_slice("i0", i0, lengths[0])?),
+                i1: IndexArray(output_slice("i1", i1, lengths[1])?),
+                i2: IndexArray(output_slice("i2", i2, lengths[2])?),
+                values: output_slice("values", values, lengths[3])?,
             }
         };
         stored.as_deref().unwrap_or_else(|| self.own.matrix.csr()).write(&mut to);
         Ok(())
     }
 
-    /// Computes y = A x or y = A' x in the storage format that the options select. Converts the matrix to this format
+    /// Computes y = A x or y = A^T x in the storage format that the options select. Converts the matrix to this format
     /// first, if necessary.
     ///
     /// # Safety
@@ -305,7 +305,7 @@ impl Handle<sparse_handle> {
             }
         }
         // SAFETY: guaranteed by the caller.
-        Ok((0, unsafe { read(name, x, count)? }))
+        Ok((0, unsafe { input_slice(name, x, count)? }))
     }
 
     /// Returns y of a product, as `input` returns x.
@@ -321,7 +321,7 @@ impl Handle<sparse_handle> {
             }
         }
         // SAFETY: guaranteed by the caller.
-        Ok((0, unsafe { written("y", y, count)? }))
+        Ok((0, unsafe { output_slice("y", y, count)? }))
     }
 
     /// Returns the threads for calls that use only the matrix, without the core.
@@ -387,14 +387,14 @@ impl Handle<sparse_handle> {
 
     fn log_format(&mut self) {
         let Some(product) = self.base.core.as_ref().and_then(Sparse::product) else { return };
-        let (format, values, bytes) = (product.format().name(), product.values(), self.bytes_per_nonzero());
+        let (format, values, bytes) = (product.format().name(), product.values(), self.product_bytes_per_entry());
         let MatrixSizes { rows, cols, nonzeros, .. } = self.own.matrix.sizes();
         let entries = format_args!("{rows} x {cols}, {nonzeros} entries");
         self.base.log_line(1, format_args!("{entries}, format {format}, {values} values, {bytes:.2} bytes per entry"));
     }
 
     /// Returns the memory traffic of a product in bytes per entry.
-    fn bytes_per_nonzero(&self) -> f64 {
+    fn product_bytes_per_entry(&self) -> f64 {
         let sizes = self.own.matrix.sizes();
         let vectors = 8.0 * (sizes.rows as f64 + sizes.cols as f64);
         let of_product = |product: &Product| (product.bytes_read() as f64 + vectors) / sizes.nonzeros as f64;
@@ -437,13 +437,13 @@ impl Family for sparse_handle {
             info::COLS => sizes.cols as f64,
             info::NONZEROS => sizes.nonzeros as f64,
             info::DUPLICATES => sizes.duplicates as f64,
-            info::BYTES_PER_NONZERO => h.bytes_per_nonzero(),
+            info::BYTES_PER_NONZERO => h.product_bytes_per_entry(),
             info::SYMMETRIC if is_square => f64::from(u8::from(matrix.inspect()?.asymmetry.is_none())),
             info::DOMINANCE if is_square => matrix.dominance()?.number() as f64,
             info::TRIANGLE if is_square => matrix.inspect()?.triangle().number() as f64,
             info::ZERO_DIAGONALS => matrix.zero_diagonals() as f64,
             info::EMPTY_ROWS => matrix.empty_rows() as f64,
-            info::LONGEST_ROW => matrix.longest_row() as f64,
+            info::LONGEST_ROW => matrix.longest_row_len() as f64,
             info::FILE_RHS => h.own.vectors.count(Vector::Rhs) as f64,
             _ => return Ok(None),
         }))

@@ -6,7 +6,7 @@ use crate::base::csr::{Csr, lengths_to_pointers};
 use crate::base::index::Index;
 use crate::base::workers::{Parts, Workers, cut_lanes};
 use crate::error::{Result, extend, push, zeroed};
-use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Rows, Size, Stored, View, index_range};
+use crate::sparse::stored::{Arrays, ByParts, ByRows, Division, POINTER, Rows, Size, Stored, View, index_range};
 use std::ops::Range;
 
 /// Name of an allocation in error messages.
@@ -173,8 +173,8 @@ impl<I: Index> ByParts for Bsr<I> {
 }
 
 impl<I: Index> Stored for Bsr<I> {
-    fn by(&self, transposed: bool) -> By<'_> {
-        if transposed { By::Parts(self) } else { By::Rows(self) }
+    fn division(&self, transposed: bool) -> Division<'_> {
+        if transposed { Division::Parts(self) } else { Division::Rows(self) }
     }
 
     fn view(&self) -> Option<View<'_>> {

@@ -3,7 +3,7 @@
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::error::{Result, collected};
-use crate::sparse::stored::{Arrays, By, ByOne, Size, Stored, products_of};
+use crate::sparse::stored::{Arrays, ByOne, Division, Size, Stored, products_of};
 
 /// Name of an allocation in error messages.
 const COO: &str = "a matrix in format coo";
@@ -41,8 +41,8 @@ impl<I: Index> ByOne for Coo<I> {
 }
 
 impl<I: Index> Stored for Coo<I> {
-    fn by(&self, transposed: bool) -> By<'_> {
-        By::One(self, transposed)
+    fn division(&self, transposed: bool) -> Division<'_> {
+        Division::One(self, transposed)
     }
 
     fn write(&self, to: &mut Arrays) {

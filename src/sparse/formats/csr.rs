@@ -3,7 +3,7 @@
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
-use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Rows, Stored, View, index_range};
+use crate::sparse::stored::{Arrays, ByParts, ByRows, Division, Rows, Stored, View, index_range};
 use std::ops::Range;
 
 impl<I: Index> ByRows for Csr<I> {
@@ -31,8 +31,8 @@ impl<I: Index> ByParts for Csr<I> {
 }
 
 impl<I: Index> Stored for Csr<I> {
-    fn by(&self, transposed: bool) -> By<'_> {
-        if transposed { By::Parts(self) } else { By::Rows(self) }
+    fn division(&self, transposed: bool) -> Division<'_> {
+        if transposed { Division::Parts(self) } else { Division::Rows(self) }
     }
 
     fn view(&self) -> Option<View<'_>> {

@@ -6,7 +6,7 @@ use crate::base::index::Index;
 use crate::base::isa::for_each_isa;
 use crate::base::workers::{Workers, across, cut};
 use crate::error::{Result, collected, insert, push, zeroed};
-use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, View, joined};
+use crate::sparse::stored::{Arrays, ByParts, ByRows, Division, POINTER, Size, Stored, View, joined};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -170,8 +170,8 @@ impl ByParts for Dia {
 }
 
 impl Stored for Dia {
-    fn by(&self, transposed: bool) -> By<'_> {
-        if transposed { By::Parts(self) } else { By::Rows(self) }
+    fn division(&self, transposed: bool) -> Division<'_> {
+        if transposed { Division::Parts(self) } else { Division::Rows(self) }
     }
 
     fn view(&self) -> Option<View<'_>> {

@@ -3,7 +3,7 @@
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, collected};
-use crate::sparse::stored::{Arrays, By, ByRows, Size, Stored, View};
+use crate::sparse::stored::{Arrays, ByRows, Division, Size, Stored, View};
 use std::ops::Range;
 
 pub struct Diagonal {
@@ -52,8 +52,8 @@ impl ByRows for Diagonal {
 }
 
 impl Stored for Diagonal {
-    fn by(&self, _: bool) -> By<'_> {
-        By::Rows(self)
+    fn division(&self, _: bool) -> Division<'_> {
+        Division::Rows(self)
     }
 
     fn view(&self) -> Option<View<'_>> {

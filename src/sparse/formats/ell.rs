@@ -6,7 +6,7 @@ use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::workers::{Workers, across, cut};
 use crate::error::{Result, zeroed};
-use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Size, Stored, View, index_range, joined};
+use crate::sparse::stored::{Arrays, ByParts, ByRows, Division, Size, Stored, View, index_range, joined};
 use std::ops::Range;
 
 /// Name of an allocation in error messages.
@@ -19,7 +19,7 @@ pub struct Ell<I> {
 }
 
 pub fn size<I: Index>(a: &Csr<I>) -> Size {
-    let (rows, width) = (a.rows() as u128, a.longest_row() as u128);
+    let (rows, width) = (a.rows() as u128, a.longest_row_len() as u128);
     let mut size = Size::new([(0, size_of::<I>())], rows * width);
     size.indices[0].0 = size.values;
     size
@@ -40,7 +40,7 @@ fn fill<'s, I: Index>(a: &Csr<I>, rows: Range<usize>, slots: impl Iterator<Item 
 
 impl<I: Index> Ell<I> {
     pub fn of(a: &Csr<I>, workers: &mut Workers) -> Result<Self> {
-        let (rows, width) = (a.rows(), a.longest_row());
+        let (rows, width) = (a.rows(), a.longest_row_len());
         let (mut col, mut val) = (zeroed(rows * width, ELL)?, zeroed(rows * width, ELL)?);
         let pieces = workers.pieces_across(rows, size_of_val(&*val));
         if pieces == 1 {
@@ -86,8 +86,8 @@ impl<I: Index> ByParts for Ell<I> {
 }
 
 impl<I: Index> Stored for Ell<I> {
-    fn by(&self, transposed: bool) -> By<'_> {
-        if transposed { By::Parts(self) } else { By::Rows(self) }
+    fn division(&self, transposed: bool) -> Division<'_> {
+        if transposed { Division::Parts(self) } else { Division::Rows(self) }
     }
 
     fn view(&self) -> Option<View<'_>> {

@@ -6,7 +6,7 @@ use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::workers::Workers;
 use crate::error::{Result, collected, push, reserve};
-use crate::sparse::stored::{Arrays, By, ByOne, POINTER, Size, Stored, products_of};
+use crate::sparse::stored::{Arrays, ByOne, Division, POINTER, Size, Stored, products_of};
 
 /// Name of an allocation in error messages.
 const JDS: &str = "a matrix in jagged diagonals";
@@ -33,7 +33,7 @@ impl<I: Index> Jds<I> {
         reserve(&mut col, a.col.len(), JDS)?;
         reserve(&mut val, a.val.len(), JDS)?;
         push(&mut ptr, 0, JDS)?;
-        for diagonal in 0..a.longest_row() {
+        for diagonal in 0..a.longest_row_len() {
             for &i in perm.iter().take_while(|&&i| a.len(i) > diagonal) {
                 col.push(a.col[a.ptr[i] + diagonal]);
                 val.push(a.val[a.ptr[i] + diagonal]);
@@ -60,8 +60,8 @@ impl<I: Index> ByOne for Jds<I> {
 }
 
 impl<I: Index> Stored for Jds<I> {
-    fn by(&self, transposed: bool) -> By<'_> {
-        By::One(self, transposed)
+    fn division(&self, transposed: bool) -> Division<'_> {
+        Division::One(self, transposed)
     }
 
     fn write(&self, to: &mut Arrays) {

@@ -82,7 +82,7 @@ impl Kind {
             Self::Dia => dia::size(a, offsets(a, usize::MAX)?.map_or(0, |offsets| offsets.len())),
             Self::Ell => ell::size(a),
             Self::Sell(shape) => sell::size(a, shape, workers)?,
-            Self::Jds => jds::size::<I>(a.rows(), a.longest_row(), count),
+            Self::Jds => jds::size::<I>(a.rows(), a.longest_row_len(), count),
             Self::Tjds => jds::size::<I>(a.cols, longest_column(a)?, count),
             Self::Skyline => skyline::size(a)?,
             Self::Diagonal => diagonal::size(a)?,

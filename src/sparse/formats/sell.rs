@@ -12,7 +12,9 @@ use crate::base::index::Index;
 use crate::base::workers::{Parts, Workers, cut_lanes};
 use crate::error::{Result, collected, push, reserve, zeroed};
 use crate::options::MOST_SLICE_ROWS;
-use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Rows, Size, Stored, View, index_range, joined};
+use crate::sparse::stored::{
+    Arrays, ByParts, ByRows, Division, POINTER, Rows, Size, Stored, View, index_range, joined,
+};
 use std::ops::Range;
 
 /// Default number of rows per slice, equal to the number of doubles in a vector register of the widest instruction set.
@@ -256,8 +258,8 @@ impl<I: Index> ByParts for Sell<I> {
 }
 
 impl<I: Index> Stored for Sell<I> {
-    fn by(&self, transposed: bool) -> By<'_> {
-        if transposed { By::Parts(self) } else { By::Rows(self) }
+    fn division(&self, transposed: bool) -> Division<'_> {
+        if transposed { Division::Parts(self) } else { Division::Rows(self) }
     }
 
     fn view(&self) -> Option<View<'_>> {

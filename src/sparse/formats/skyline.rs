@@ -8,7 +8,7 @@
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::error::{Error, Result, zeroed};
-use crate::sparse::stored::{Arrays, By, ByOne, POINTER, Size, Stored};
+use crate::sparse::stored::{Arrays, ByOne, Division, POINTER, Size, Stored};
 
 /// Name of an allocation in error messages.
 const SKYLINE: &str = "a matrix in format skyline";
@@ -124,8 +124,8 @@ impl ByOne for Skyline {
 }
 
 impl Stored for Skyline {
-    fn by(&self, transposed: bool) -> By<'_> {
-        By::One(self, transposed)
+    fn division(&self, transposed: bool) -> Division<'_> {
+        Division::One(self, transposed)
     }
 
     fn write(&self, to: &mut Arrays) {

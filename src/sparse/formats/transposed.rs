@@ -1,13 +1,13 @@
 //! Formats that store a matrix A by columns. A in csc is A^T in csr, and A in tjds is A^T in jds. The products with A
 //! and A^T are therefore exchanged.
 
-use crate::sparse::stored::{Arrays, By, Stored};
+use crate::sparse::stored::{Arrays, Division, Stored};
 
 pub struct Transposed<S>(pub S);
 
 impl<S: Stored> Stored for Transposed<S> {
-    fn by(&self, transposed: bool) -> By<'_> {
-        self.0.by(!transposed)
+    fn division(&self, transposed: bool) -> Division<'_> {
+        self.0.division(!transposed)
     }
 
     fn write(&self, to: &mut Arrays) {

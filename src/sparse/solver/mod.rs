@@ -193,7 +193,7 @@ impl Sparse {
             *product.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
         };
         let rows = matrix.sizes().rows;
-        self.backend.both(rows, self.machine.threads, &mut || seen = Some(matrix.inspect()), &make)?;
+        self.backend.run_both(rows, self.machine.threads, &mut || seen = Some(matrix.inspect()), &make)?;
         let undone = || Error::Internal("a thread of the setup did not run".to_owned());
         let seen = seen.ok_or_else(undone)??;
         self.product = Some(product.into_inner().unwrap_or_else(PoisonError::into_inner).ok_or_else(undone)??);

@@ -25,9 +25,8 @@ pub mod kind {
 }
 
 /// Bits of `Op::flags`. In the comments, the words before a colon name the kinds of steps that use the flag: "forward"
-/// is `DESCEND`, "backward" is `ASCEND`, "product" is `MULTIPLY_INNER`, and "step" is `DIRECTION_INNER` or
-/// `ADVANCE_INNER`. On the grid of the step, A is the matrix, r the residual, z the preconditioned residual, u the
-/// solution, d the direction and q = A d.
+/// is `DESCEND`, "backward" is `ASCEND`, and "product" is `MULTIPLY_INNER`. On the grid of the step, A is the matrix, r
+/// the residual, z the preconditioned residual, u the solution, d the direction and q = A d.
 pub mod flag {
     /// Forward: r = right-hand side.
     pub const STORE_RHS: i32 = 1;
@@ -39,17 +38,17 @@ pub mod flag {
     /// With `SCALAR_BLOCK`, an earlier step has computed the last partial sum, and one block updates the scalars during
     /// this step.
     pub const UPDATE_SCALARS: i32 = 8;
-    /// Backward, step: d = z, or with `WITH_BETA` d = z + beta d.
+    /// Backward, `DIRECTION_INNER`: d = z, or with `WITH_BETA` d = z + beta d.
     pub const UPDATE_DIRECTION: i32 = 16;
-    /// With `UPDATE_DIRECTION`: d = z + beta d.
+    /// With `UPDATE_DIRECTION`: d = z + beta d instead of d = z.
     pub const WITH_BETA: i32 = 32;
-    /// Backward with `UPDATE_SOLUTION`, or step: u = alpha d instead of u = u + alpha d.
+    /// Backward with `UPDATE_SOLUTION`, or `ADVANCE_INNER`: u = alpha d instead of u = u + alpha d.
     pub const FIRST_STEP: i32 = 64;
     /// Backward with `UPDATE_SOLUTION`: z = u.
     pub const Z_IS_U: i32 = 128;
     /// Product: stores q = A d.
     pub const STORE_PRODUCT: i32 = 256;
-    /// Product, step: r -= alpha q, z = r.
+    /// Product, `ADVANCE_INNER`: r -= alpha q, z = r.
     pub const UPDATE_RESIDUAL: i32 = 512;
     /// Backward with `UPDATE_DIRECTION`: u = u + alpha d.
     pub const UPDATE_SOLUTION: i32 = 1024;

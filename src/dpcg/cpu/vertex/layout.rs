@@ -1,8 +1,10 @@
-//! Array layouts: of a grid, split by the parity of the column, and of its coarse points. Also constants of the method.
+//! Two array layouts: that of a grid (`Split`) and that of its coarse points (`Coarse`). Also constants of vertex
+//! coarsening.
 //!
-//! *Split*: all points in even columns are stored first (half 0), then all points in odd columns (half 1). Each half is
-//! stored row by row. In a row, the points of one red-black colour are then consecutive, and so are the coarse points,
-//! and the points between coarse points. The neighbours of consecutive points of one half are also consecutive.
+//! `Split` is ordered by the parity of the column: all points in even columns are stored first (half 0), then all
+//! points in odd columns (half 1). Each half is stored row by row. In a row, the points of one red-black colour are
+//! then consecutive, and so are the coarse points, and the points between coarse points. The neighbours of consecutive
+//! points of one half are also consecutive.
 //!
 //! At least one zero follows each half row. It represents the points outside the grid next to the last point of this
 //! row, and next to the first point of the next row. A row of zeros separates planes. A plane of zeros precedes and

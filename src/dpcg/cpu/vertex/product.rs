@@ -238,10 +238,10 @@ const PAIRS_PER_BUFFER: usize = 8;
 /// two cache lines takes twice as long.
 #[repr(align(64))]
 pub struct CubeContributions {
-    /// Contributions by pair of corners, the lower corner first.
-    pairs: [[Lane; 8]; 8],
+    /// Contributions to the couplings between two corners. The first index is the lower corner.
+    couplings: [[Lane; 8]; 8],
     /// Contributions to the row sums.
-    rows: [Lane; 8],
+    row_sums: [Lane; 8],
     /// Weights by fine point and corner; zero for corners from which the point is not interpolated. `totals` contains
     /// the sum of the weights of each point.
     weights: [[Lane; 8]; 27],
@@ -256,8 +256,8 @@ impl CubeContributions {
     fn new() -> Self {
         let zeros = [[0.0; LANES]; 8];
         Self {
-            pairs: [zeros; 8],
-            rows: zeros,
+            couplings: [zeros; 8],
+            row_sums: zeros,
             weights: [zeros; 27],
             totals: [[0.0; LANES]; 27],
             differences: [zeros; PAIRS_PER_BUFFER],
@@ -333,7 +333,7 @@ impl<T: Real> Cubes<'_, T> {
                     }
                     let total = [&added.totals[p], &added.totals[q]];
                     if total[0] != total[1] {
-                        add_row_sums(&mut added.rows, &corners, v, &added.c[count], total);
+                        add_row_sums(&mut added.row_sums, &corners, v, &added.c[count], total);
                     }
                     count += 1;
                 }
@@ -358,7 +358,7 @@ impl<T: Real> Cubes<'_, T> {
     fn add_to_sums(&self, added: &CubeContributions, at: usize, n: usize) {
         for a in 0..8 {
             for b in a..8 {
-                let from = if a == b { &added.rows[a] } else { &added.pairs[a][b] };
+                let from = if a == b { &added.row_sums[a] } else { &added.couplings[a][b] };
                 // SAFETY: the sums belong to this thread.
                 let to = unsafe { self.to.slice_mut(self.sum_indices[a][b] + at, n) };
                 if n == LANES {
@@ -387,7 +387,7 @@ fn add_pairs_of<const N: usize, const A: usize>(added: &mut CubeContributions, c
         }
     }
     for b in A + 1..N {
-        add_lane(&mut added.pairs[corners[A]][corners[b]], &row[b]);
+        add_lane(&mut added.couplings[corners[A]][corners[b]], &row[b]);
     }
 }
 
@@ -423,10 +423,10 @@ impl<T: Real> Cubes<'_, T> {
         }
         for a in 0..8 {
             for b in a + 1..8 {
-                added.pairs[a][b] = [0.0; LANES];
+                added.couplings[a][b] = [0.0; LANES];
             }
         }
-        added.rows = [[0.0; LANES]; 8];
+        added.row_sums = [[0.0; LANES]; 8];
         for group in &self.cube.groups {
             match group.within[1].count_ones() {
                 1 => self.add_group::<2>(group, added, at, n),
@@ -447,11 +447,11 @@ impl<T: Real> Cubes<'_, T> {
 #[inline(always)]
 fn add_row_sum_terms(added: &mut CubeContributions, p: usize, row_sums: &Lane) {
     let (weights, total) = (&added.weights[p], &added.totals[p]);
-    for (a, (pairs, row)) in added.pairs.iter_mut().zip(&mut added.rows).enumerate() {
+    for (a, (couplings, row_sum)) in added.couplings.iter_mut().zip(&mut added.row_sums).enumerate() {
         let minus = minus_product(row_sums, &weights[a]);
-        add_lane(row, &minus_product(&minus, total));
-        for (pair, weight) in pairs.iter_mut().zip(weights).skip(a + 1) {
-            add_product(pair, &minus, weight);
+        add_lane(row_sum, &minus_product(&minus, total));
+        for (coupling, weight) in couplings.iter_mut().zip(weights).skip(a + 1) {
+            add_product(coupling, &minus, weight);
         }
     }
 }

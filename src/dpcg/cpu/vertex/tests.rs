@@ -276,7 +276,8 @@ fn solves<T: Real + Number>(system: &System, components: impl Fn(usize) -> usize
 
 #[test]
 fn closed_tanks_are_solved_separately() {
-    // First two tanks, each with its own null vector. Then obstacles fill three columns between the tanks.
+    // Case 1: a wall makes two tanks, each with its own null vector. Case 2: obstacles fill three columns between the
+    // tanks.
     let problem = TwoPhase::new("9", [24, 20, 22], 1e-3);
     let mut system = System::of(&problem);
     for wall in [11..12, 11..15] {

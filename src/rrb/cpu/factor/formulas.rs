@@ -450,7 +450,7 @@ fn scratch_rows(scratch: &mut [f64], n: usize) -> impl Iterator<Item = &mut [f64
 /// Computes -(a h) b for each of the `directions` in one row of `out`. The couplings a and b are those of `along`, and
 /// h is 1 / d.
 fn distant_rows<'s, F: Format, const N: usize>(
-    along: [[&[F::Stored]; 2]; 4],
+    coupling_pairs: [[&[F::Stored]; 2]; 4],
     h: Rows,
     unit: f64,
     directions: [usize; N],
@@ -459,7 +459,7 @@ fn distant_rows<'s, F: Format, const N: usize>(
     let mut rows = scratch_rows(out, h[0].len());
     directions.map(|k| {
         let row = rows.next().expect("room for as many rows");
-        distant_couplings::<F>(row, along[k][0], h[k], along[k][1], unit);
+        distant_couplings::<F>(row, coupling_pairs[k][0], h[k], coupling_pairs[k][1], unit);
         &*row
     })
 }

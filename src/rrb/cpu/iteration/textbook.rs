@@ -201,11 +201,11 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
         }
     }
 
-    fn square_of_means(&mut self) -> f64 {
+    fn weighted_square_of_means(&mut self) -> f64 {
         let k = self.k;
         // SAFETY: no thread writes the centers.
         let center = |position, len| unsafe { k.matrix.center.values(position, len) };
-        k.singular.system().square_of_means(self.me, &self.rows(), &k.r, center)
+        k.singular.system().weighted_square_of_means(self.me, &self.rows(), &k.r, center)
     }
 
     fn multiply(&mut self) -> f64 {

@@ -153,7 +153,7 @@ fn make_triangular<I: Index, V: Real + Number>(
         (order, factors)
     } else {
         let threads = team.threads();
-        let (order, factors) = team.both(|| by_levels(a, threads), || factors(a, wanted))?;
+        let (order, factors) = team.run_both(|| by_levels(a, threads), || factors(a, wanted))?;
         (order?, factors?)
     };
     let (order, Factors { split, shift, pivot }) = (Counted::new(order, WHAT)?, factors);

@@ -28,7 +28,7 @@ impl<I: Index, V: Real + Send> TriangularSolver<I, V> {
     /// `by_levels` or `Order::by_colours` of A. In this order, `lower` must be lower and `upper` upper triangular.
     pub fn new(order: &Counted<Order<I>>, split: Split<I>, team: &mut Team) -> Result<Self> {
         let Split { lower, upper, scale } = split;
-        let (lower, upper) = team.both(|| Triangle::new(&lower, order), || Triangle::new(&upper, order))?;
+        let (lower, upper) = team.run_both(|| Triangle::new(&lower, order), || Triangle::new(&upper, order))?;
         let (lower, upper) = (lower?, upper?);
         let before = |unit: usize| order.units[unit] + lower.entries_before(unit);
         let work = collected((0..order.units.len()).map(before), WHAT)?;

@@ -59,8 +59,8 @@ impl<'a, I: Index, V: Real> Steps<'a, I, V> {
         unsafe { v.slice(self.own.start, self.own.len()) }
     }
 
-    /// Computes to_i = value(i, sum_j t_ij from_j) for each row i of this thread; the first argument of `value` is i
-    /// minus the first row of this thread.
+    /// Computes to_i = value(i - first, sum_j t_ij from_j) for each row i of this thread, where `first` is the first of
+    /// these rows. Begins with a barrier.
     fn each(&self, t: &Part<I, V>, from: &Shared, to: &Shared, value: impl Fn(usize, f64) -> f64) {
         self.me.barrier();
         // SAFETY: no thread writes `from` until the next barrier; the rows of `to` belong to this thread.
