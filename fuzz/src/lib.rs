@@ -19,7 +19,7 @@ pub fn check(text: &[u8]) -> bool {
     let mut workers = if text.len().is_multiple_of(16) { Workers::eager(3) } else { Workers::alone() };
     match parse_matrix(text, &mut workers) {
         Ok(loaded) => {
-            assert!(loaded.matrix.facts().nonzeros <= 2 * text.len(), "entries that no bytes give");
+            assert!(loaded.matrix.sizes().nonzeros <= 2 * text.len(), "entries that no bytes give");
             for format in [FileFormat::Mtx, FileFormat::Rb] {
                 let once = written(&loaded, format);
                 let again = parse_matrix(&once, &mut Workers::alone()).expect("what is written can be read");
