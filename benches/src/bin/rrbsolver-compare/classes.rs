@@ -277,7 +277,7 @@ fn rows(backend: Backend) -> Class {
         }
     }
     let left_out = if backend == Backend::Cpu { 0 } else { names.len() * OF_ROWS.len() };
-    Class { name: "rows", unit: "cases", jobs, left_out, why: "sparse_ runs on the CPU".to_owned() }
+    Class { name: "rows", unit: "cases", jobs, left_out, why: "sparse_ is compared on the CPU".to_owned() }
 }
 
 /// Returns patches of several kinds; `small` is for emulated devices.
