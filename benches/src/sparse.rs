@@ -309,6 +309,7 @@ pub fn measure(plan: &Plan) -> Result<General> {
     let n = rows.ptr.len() - 1;
     let (ones, mut b) = (vec![1.0; n], vec![0.0; n]);
     let library = Library::new(&rows)?;
+    library.set("backend=cpu")?;
     library.multiply(&ones, &mut b)?;
     let (mut products, mut of_products) = (Vec::new(), Arrays::new(plan.device, &ones)?);
     let backend = plan.device.map_or("backend=cpu".to_owned(), |device| format!("backend=cuda device={device}"));
@@ -335,6 +336,7 @@ pub fn measure(plan: &Plan) -> Result<General> {
     for round in 0..=plan.repeats {
         for (k, options) in plan.options.iter().enumerate() {
             let library = Library::new(&rows)?;
+            library.set(&backend)?;
             library.set(options)?;
             let factorize = library.factorize().with_context(|| options.clone())?;
             let (b, x) = of_solves.cleared()?;

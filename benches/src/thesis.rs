@@ -136,7 +136,7 @@ struct Place {
     on_device: bool,
 }
 
-/// Name of the place.
+/// Place of a product or solve on a device.
 const DEVICE: &str = "device";
 
 /// Methods: their names in the tables, and their options. All are without preconditioner except the last.

@@ -444,7 +444,8 @@ fn sparse() -> [AutoRule; 6] {
             ],
             &["A device has no kernels for `transpose=none`, for the formats `coo`, `csc`, `jds`, `tjds` and \
                `skyline`, and for other orderings than `multicolour` in `gauss_seidel`, `sor`, `ssor`, `ic0` and \
-               `ilu0`."],
+               `ilu0`. It supports fewer than 2^31 rows and columns. For `bicg`, a copy of the transpose must fit into \
+               `format_memory`."],
         ),
         rule(
             opt::SOLVER,

@@ -88,6 +88,8 @@ pub struct Setup<'a> {
     pub single_vectors: bool,
     /// Whether the method needs M^-T.
     pub transposes: bool,
+    /// Whether the method is CG, whose iterations a device records as a graph.
+    pub is_cg: bool,
     /// Number of work vectors of the method, without x, b and r.
     pub work_vectors: usize,
     pub preconditioning: Preconditioning,

@@ -36,10 +36,7 @@ pub fn converted<V: Real>(values: impl Iterator<Item = f64>, count: usize) -> Re
     for value in values {
         let narrow = V::narrow(value);
         if value.is_finite() && !narrow.wide().is_finite() {
-            let message = format!(
-                "precision=f32: the preconditioner has the value {value:e}, which is out of \
-                                    range; use precision=f64"
-            );
+            let message = format!("the value {value:e} is out of the range of f32; use precision=f64");
             return Err(Error::Matrix { reason: message, place: None, then: "" });
         }
         all.push(narrow);

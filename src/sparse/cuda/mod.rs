@@ -129,7 +129,7 @@ impl Cuda {
         match transposed {
             Some(transposed) if std::ptr::addr_eq(transposed, a) => self.symmetric = true,
             Some(transposed) if copy.is_none() => *copy = Some(upload(stream, transposed, [rows, rows])?),
-            None if copy.is_none() && !own.transposes() => {
+            None if !own.transposes() => {
                 return Err(Error::Unsupported(
                     "products with A' in this format have no kernel on a device; use transpose=copy, within \
                      format_memory, or format=dia"
@@ -183,9 +183,12 @@ impl SparseBackend for Cuda {
             None => None,
         };
         let a = of_products(&self.products, &self.rounded, self.symmetric)?;
-        if setup.sweep_parameters.is_none() {
+        state.recorded = state.recorded.take().filter(|_| setup.is_cg);
+        if setup.is_cg {
             state.record(&self.session.device, &a)?;
         }
+        // The next call may use another stream.
+        stream.wait()?;
         self.state = Some(state);
         Ok(result)
     }
@@ -272,6 +275,10 @@ impl SparseBackend for Cuda {
         self.recover()?;
         let _entered = self.session.device.clone().enter()?;
         let [Some(own), copy] = &mut self.products else { return Ok(false) };
+        // The numbers of the entries have 32 bits on the device.
+        if values.len() >= u32::MAX as usize {
+            return Ok(false);
+        }
         (*copy, self.rounded) = (None, [None, None]);
         let (stream, copies, seconds) = self.session.parts();
         own.replace_values(stream, (copies, seconds), values, numbered)?;

@@ -30,7 +30,7 @@ use crate::sparse::entries::sparse_handle;
 /// - `RRB_ERR_UNSUPPORTED`: `memory=device` is set, but `backend=cuda` is not set.
 /// - `RRB_ERR_NOT_FINITE`: a value, or the sum of the values with the same row and column, is NaN or infinite.
 /// - `RRB_ERR_MEMORY`: allocation failed. The call allocates memory only if the matrix was created from unsorted or
-///   repeated entries.
+///   repeated entries, or with `backend=cuda`.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
 /// - `RRB_ERR_DEVICE`: the CUDA driver could not locate or copy `values`.
 ///
@@ -307,7 +307,7 @@ pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
 /// - If `solver=auto` selected cg, and this method detects that the matrix is indefinite, the solve continues with the
 ///   method minres. `RRB_INFO_SOLVER` then reports minres.
 /// - The results are bitwise identical for any number of threads.
-/// - The call allocates no memory and starts no thread.
+/// - The call starts no thread. It allocates memory only in the first call with `backend=cuda` and arrays on the host.
 ///
 /// # Fortran
 /// `call solver%solve(b, x [, stat] [, errmsg])`
@@ -336,8 +336,8 @@ pub unsafe extern "C" fn sparse_solve(h: *mut sparse_handle, b: *const f64, x: *
 
 /// Computes z = M^-1 r with the preconditioner of `sparse_factorize`, for a Krylov method of the caller.
 ///
-/// With `preconditioner=amg`, M depends on r, so use a flexible Krylov method. With all other preconditioners, M does
-/// not depend on r.
+/// With `preconditioner=amg` on the CPU, M depends on r, so use a flexible Krylov method. Otherwise, M does not depend
+/// on r.
 ///
 /// # Parameters
 /// - `h` (in/out): handle with a matrix from `sparse_factorize`.

@@ -16,11 +16,12 @@ use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, push, zeroed};
 use crate::files::{Loaded, Vectors, load};
 use crate::krylov::solve::Function;
 use crate::krylov::solve_steps;
-use crate::options::limits::SPARSE_DEVICE_ENTRIES;
-use crate::options::{self, Backend, Choice, Dominance, Format, Options, ResultEntry, Triangle, Vector, info, opt};
+use crate::options::{
+    self, Backend, Choice, Dominance, Format, Memory, Options, ResultEntry, Triangle, Vector, info, opt,
+};
 use crate::report::{Observer, Outcome};
 use crate::sparse::backend::SparseBackend;
-use crate::sparse::solver::{Product, Sparse, has_kernels, is_relaxation, wanted};
+use crate::sparse::solver::{Product, Sparse, is_relaxation, is_worth_a_device, wanted};
 use crate::sparse::{
     Arrays, Entries, IndexArray, InputArrays, Kind, Matrix, MatrixSizes, Order, Size, check_values, import,
 };
@@ -278,12 +279,17 @@ impl Handle<sparse_handle> {
         result
     }
 
-    /// Returns the resources that the options select. Looks for devices only if `backend=auto` may select one.
+    /// Returns the resources that the options select. Looks for devices only for matrices that are worth a device.
     fn machine_of_options(&mut self) -> Machine {
-        let (threads, entries) = (self.threads(), self.own.matrix.sizes().nonzeros);
-        let worth_a_device = entries >= SPARSE_DEVICE_ENTRIES && has_kernels(&self.base.options);
+        let threads = self.threads();
+        let worth_a_device = is_worth_a_device(&self.base.options, &self.own.matrix.sizes());
         let devices = if worth_a_device { device_count() } else { 0 };
         Machine::new(&self.base.options, threads, devices, worth_a_device)
+    }
+
+    /// Returns whether an array may be on a device, or has to be.
+    fn needs_device_address(&self, machine: Machine) -> bool {
+        machine.is_device() || self.base.options.choice::<Memory>(opt::MEMORY) == Memory::Device
     }
 
     /// Returns an input array: its device address and no values, or 0 and its values.
@@ -297,7 +303,7 @@ impl Handle<sparse_handle> {
         count: usize,
         machine: Machine,
     ) -> Result<(u64, &'a [f64])> {
-        if count > 0 && machine.is_device() {
+        if count > 0 && self.needs_device_address(machine) {
             check_array(name, x)?;
             let address = self.base.device_address(name, x, machine)?;
             if address != 0 {
@@ -313,7 +319,7 @@ impl Handle<sparse_handle> {
     /// # Safety
     /// As for `input`, and no other slice may refer to the array.
     unsafe fn output<'a>(&self, y: *mut f64, count: usize, machine: Machine) -> Result<(u64, &'a mut [f64])> {
-        if count > 0 && machine.is_device() {
+        if count > 0 && self.needs_device_address(machine) {
             check_array("y", y)?;
             let address = self.base.device_address("y", y, machine)?;
             if address != 0 {

@@ -7,7 +7,7 @@ mod methods;
 mod plan;
 mod product;
 
-pub use plan::{has_kernels, is_relaxation};
+pub use plan::{is_relaxation, is_worth_a_device};
 pub use product::{Product, wanted};
 
 use crate::base::engine::Engine;
@@ -22,7 +22,7 @@ use crate::report::{Observer, Outcome};
 use crate::sparse::backend::{Factor, Operator, Preconditioning, Setup, SetupResult, SparseBackend};
 use crate::sparse::{Inspection, Matrix, MatrixSizes, Stored, check_finite};
 use methods::{MethodWorkspace, vectors};
-use plan::{Plan, check_filled, check_tolerance, plan};
+use plan::{Plan, bytes_of_transpose, check_filled, check_tolerance, plan};
 use std::sync::{Mutex, PoisonError};
 
 /// Solver state for one matrix.
@@ -217,6 +217,7 @@ impl Sparse {
             f32_values: matches!(plan.precision, Precision::F32 | Precision::Single),
             single_vectors: plan.precision == Precision::Single,
             transposes: plan.solver == Solver::Bicg,
+            is_cg: plan.solver == Solver::Cg,
             work_vectors: work_vectors(plan, options),
             preconditioning: plan.preconditioning,
             second: plan.second.unwrap_or(Preconditioning::of(Preconditioner::None)),
@@ -234,8 +235,7 @@ impl Sparse {
         if plan.solver != Solver::Bicg || symmetric {
             return Ok(Transposed::Itself);
         }
-        let sizes = matrix.sizes();
-        let bytes = 12 * sizes.nonzeros as u128 + 8 * (sizes.cols as u128 + 1);
+        let bytes = bytes_of_transpose(&matrix.sizes());
         let memory = options.int(opt::FORMAT_MEMORY) as u128;
         match transpose {
             Transpose::Copy if bytes > memory => {

@@ -1,10 +1,11 @@
 //! Selection of the method and the preconditioner for a matrix. An error states why a requested choice cannot be used.
 
+use crate::base::index::is_narrow;
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
-use crate::options::limits::{AMG_ROWS, AMG_ROWS_ON_DEVICE};
+use crate::options::limits::{AMG_ROWS, AMG_ROWS_ON_DEVICE, SPARSE_DEVICE_ENTRIES};
 use crate::options::{Choice, Format, Options, Ordering, Precision, Preconditioner, Solver, Transpose, Triangle, opt};
 use crate::sparse::backend::{Preconditioning, SweepParameters};
-use crate::sparse::{Asymmetry, Inspection};
+use crate::sparse::{Asymmetry, Inspection, MatrixSizes};
 
 /// The method and its preconditioner M.
 pub struct Plan {
@@ -227,12 +228,22 @@ fn choose_preconditioner(solver: Solver, seen: &Inspection, on_device: bool) -> 
     }
 }
 
-/// Returns whether a device has kernels for the requested format, transpose, solver and preconditioner.
-pub fn has_kernels(options: &Options) -> bool {
+/// Returns whether `backend=auto` selects a device for a matrix: a large one, for whose options a device has kernels.
+pub fn is_worth_a_device(options: &Options, sizes: &MatrixSizes) -> bool {
     use Format::{Auto, Bsr, Csr, Dia, Diagonal, Ell, Sell};
-    matches!(options.choice(opt::FORMAT), Auto | Csr | Sell | Dia | Bsr | Ell | Diagonal)
-        && options.choice::<Transpose>(opt::TRANSPOSE) != Transpose::None
-        && check_kernels(options.choice(opt::SOLVER), options.choice(opt::PRECONDITIONER), options).is_ok()
+    let solver: Solver = options.choice(opt::SOLVER);
+    let copies_transpose = options.choice::<Transpose>(opt::TRANSPOSE) != Transpose::None
+        && (solver != Solver::Bicg || bytes_of_transpose(sizes) <= options.int(opt::FORMAT_MEMORY) as u128);
+    sizes.nonzeros >= SPARSE_DEVICE_ENTRIES
+        && is_narrow(sizes.rows, sizes.cols)
+        && matches!(options.choice(opt::FORMAT), Auto | Csr | Sell | Dia | Bsr | Ell | Diagonal)
+        && copies_transpose
+        && check_kernels(solver, options.choice(opt::PRECONDITIONER), options).is_ok()
+}
+
+/// Returns the bytes of a copy of A^T.
+pub fn bytes_of_transpose(sizes: &MatrixSizes) -> u128 {
+    12 * sizes.nonzeros as u128 + 8 * (sizes.cols as u128 + 1)
 }
 
 /// Fails if a device has no kernels for the order of the rows in sweeps or in triangular solves.
@@ -287,4 +298,31 @@ pub fn preconditioning(kind: Preconditioner, solver: Solver, options: &Options) 
         degree: count(opt::DEGREE),
         multicolour: options.choice::<Ordering>(opt::ORDERING) == Ordering::Multicolour,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Family;
+
+    /// `backend=auto` selects a device only for large matrices, and only if the device can do what the options demand.
+    #[test]
+    fn large_matrices_with_kernels_are_worth_a_device() {
+        let large = MatrixSizes { rows: 1000, cols: 1000, nonzeros: SPARSE_DEVICE_ENTRIES, duplicates: 0, given: 0 };
+        let worth = |text: &str, sizes: &MatrixSizes| {
+            let mut options = Options::new(Family::Sparse);
+            options.set_text(text).unwrap();
+            is_worth_a_device(&options, sizes)
+        };
+        for text in ["", "solver=bicg", "solver=sor ordering=multicolour", "format=dia", "preconditioner=amg"] {
+            assert!(worth(text, &large), "{text}");
+            assert!(!worth(text, &MatrixSizes { nonzeros: SPARSE_DEVICE_ENTRIES - 1, ..large }), "{text}");
+            assert!(!worth(text, &MatrixSizes { rows: 1 << 33, cols: 1 << 33, ..large }), "{text}");
+        }
+        let without_kernels =
+            ["solver=sor", "preconditioner=ic0", "format=jds", "transpose=none", "solver=bicg format_memory=1000"];
+        for text in without_kernels {
+            assert!(!worth(text, &large), "{text}");
+        }
+    }
 }
