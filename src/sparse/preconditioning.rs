@@ -36,7 +36,8 @@ pub fn converted<V: Real>(values: impl Iterator<Item = f64>, count: usize) -> Re
     for value in values {
         let narrow = V::narrow(value);
         if value.is_finite() && !narrow.wide().is_finite() {
-            let message = format!("the value {value:e} is out of the range of f32; use precision=f64");
+            let message =
+                format!("precision=f32 or single: the value {value:e} is out of the range of f32; use precision=f64");
             return Err(Error::Matrix { reason: message, place: None, then: "" });
         }
         all.push(narrow);
