@@ -71,7 +71,7 @@ template <class V, class T> __device__ inline void combine(const CombineArgs<V> 
 
 template <class V> struct DiagonalArgs {
     int64_t count;
-    const V *d, *v, *r; // d: diagonal of a matrix; null for I
+    const V *d, *v; // d: diagonal of a matrix; null for I
     V *out, *step, *z;
     double *x;
     double factor;

@@ -290,7 +290,6 @@ impl Polynomial {
             count: of.rows as i64,
             d: self.d,
             v: r,
-            r,
             out: left,
             step,
             z,
