@@ -102,8 +102,7 @@ impl Row {
         let right = match (self.converged, &done) {
             // If the summation order decides about convergence, the status must agree with the true b - A x.
             (1, Ok(_)) if self.note.contains("converged differs by order") => self.is_true(solver, b, &x, &done),
-            // A device sums in another order than those of the table, whose counts differ by up to a factor of 3.
-            (1, Ok(_)) if self.sensitive && further.contains("backend=cuda") => {
+            (1, Ok(_)) if further.contains("backend=cuda") && self.is_chaotic() => {
                 iterations <= 2 * self.range.1 && self.is_true(solver, b, &x, &done)
             }
             (1, Ok(status::OK)) => self.preconditioner == "chebyshev" || in_range(residual),
@@ -118,6 +117,11 @@ impl Row {
             Ok(status) => format!("status {status}, {}", said(solver)),
             Err(failure) => format!("{failure:?}"),
         })
+    }
+
+    /// Returns whether the row is in [`CHAOTIC`].
+    fn is_chaotic(&self) -> bool {
+        CHAOTIC.iter().any(|row| self.line.starts_with(row.0) && self.line.contains(row.1))
     }
 
     /// Returns whether the status agrees with ||b - A x|| / ||b||, and whether this is the reported residual.
@@ -155,6 +159,16 @@ const ROUNDED: [(&str, &str, (i64, i64)); 4] = [
     // The matrix has 24 rows, so BiCG would end after 24 iterations without rounding. Rounding therefore dominates, and
     // a device sums in another order.
     ("can_24.psa", "bicg,neumann", (47, 55)),
+];
+
+/// Sensitive rows whose counts on an H200 are outside of the range of the table's four summation orders, in which some of
+/// these counts differ by a factor of 3. The status must then agree with the true residual.
+const CHAOTIC: [(&str, &str); 5] = [
+    ("1138_bus.mtx", "bicgstab,none"),
+    ("1138_bus.mtx", "bicgstab,jacobi"),
+    ("1138_bus.mtx", "idr,jacobi"),
+    ("1138_bus.mtx", "bicgstab,neumann"),
+    ("fidapm05.mtx", "bicgstab,none"),
 ];
 
 /// Values of `RRB_INFO_STOP_REASON`.
