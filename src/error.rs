@@ -1,7 +1,7 @@
 //! Statuses of the C ABI, the errors behind them, and fallible allocation. Of the library, this module depends only on
 //! `base::pages`.
 
-use crate::base::pages::prefer_large;
+use crate::base::pages::prefer_large_pages;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -68,7 +68,7 @@ statuses! {
 
 /// Location in the caller's data. Indices begin with 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Site {
+enum LocationKind {
     /// Level, row and column; level 0 is the input matrix.
     Node(usize, usize, usize),
     /// Plane, row and column of a cell in a box.
@@ -82,87 +82,87 @@ enum Site {
 
 /// Location of an error. Indices begin with 0 unless [`Error::set_base`] sets another base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    site: Site,
+pub struct Location {
+    kind: LocationKind,
     base: i64,
 }
 
-impl Place {
+impl Location {
     /// Node (i, j) of the finest grid, for an error on RRB level `level`.
     #[must_use]
     pub fn node(level: usize, i: usize, j: usize) -> Self {
-        Site::Node(level, j, i).into()
+        LocationKind::Node(level, j, i).into()
     }
 
     /// Returns level, column and row, if the location is a node.
     #[must_use]
     pub fn as_node(self) -> Option<(usize, usize, usize)> {
-        if let Site::Node(level, j, i) = self.site { Some((level, i, j)) } else { None }
+        if let LocationKind::Node(level, j, i) = self.kind { Some((level, i, j)) } else { None }
     }
 
     /// Cell (i, j, k) of a box.
     #[must_use]
     pub fn point(i: usize, j: usize, k: usize) -> Self {
-        Site::Point(k, j, i).into()
+        LocationKind::Point(k, j, i).into()
     }
 
     /// Entry of a list or array.
     #[must_use]
     pub fn entry(index: usize) -> Self {
-        Site::Entry(index).into()
+        LocationKind::Entry(index).into()
     }
 
     /// Patch in a list of patches.
     #[must_use]
     pub fn patch(patch: usize) -> Self {
-        Site::Patch(patch).into()
+        LocationKind::Patch(patch).into()
     }
 
     /// Two patches in a list of patches.
     #[must_use]
     pub fn patches(first: usize, second: usize) -> Self {
-        Site::Patches(first, second).into()
+        LocationKind::Patches(first, second).into()
     }
 
     /// Cell of a patch, in the index space of the level.
     #[must_use]
     pub fn cell(patch: usize, cell: [i64; 3]) -> Self {
-        Site::Cell(patch, cell).into()
+        LocationKind::Cell(patch, cell).into()
     }
 }
 
-impl From<Site> for Place {
-    fn from(site: Site) -> Self {
-        Self { site, base: 0 }
+impl From<LocationKind> for Location {
+    fn from(kind: LocationKind) -> Self {
+        Self { kind, base: 0 }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let from_base = |index: usize| index as i64 + self.base;
-        match self.site {
-            Site::Node(level, j, i) => {
+        match self.kind {
+            LocationKind::Node(level, j, i) => {
                 write!(f, "({}, {})", from_base(i), from_base(j))?;
                 if level > 0 { write!(f, ", level {level}") } else { Ok(()) }
             }
-            Site::Point(k, j, i) => write!(f, "({}, {}, {})", from_base(i), from_base(j), from_base(k)),
-            Site::Entry(index) => write!(f, "{}", from_base(index)),
-            Site::Patch(patch) => write!(f, "patch {}", from_base(patch)),
-            Site::Patches(first, second) => write!(f, "patches {} and {}", from_base(first), from_base(second)),
-            Site::Cell(patch, [i, j, k]) => write!(f, "({i}, {j}, {k}) of patch {}", from_base(patch)),
+            LocationKind::Point(k, j, i) => write!(f, "({}, {}, {})", from_base(i), from_base(j), from_base(k)),
+            LocationKind::Entry(index) => write!(f, "{}", from_base(index)),
+            LocationKind::Patch(patch) => write!(f, "patch {}", from_base(patch)),
+            LocationKind::Patches(first, second) => write!(f, "patches {} and {}", from_base(first), from_base(second)),
+            LocationKind::Cell(patch, [i, j, k]) => write!(f, "({i}, {j}, {k}) of patch {}", from_base(patch)),
         }
     }
 }
 
 /// Name of a value or an array of the caller. If the array belongs to a patch, the index of this patch is also stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct ArgumentName {
     name: &'static str,
     patch: Option<usize>,
     base: i64,
 }
 
-impl Name {
+impl ArgumentName {
     /// Name of the array of one patch.
     #[must_use]
     pub fn of_patch(name: &'static str, patch: usize) -> Self {
@@ -170,13 +170,13 @@ impl Name {
     }
 }
 
-impl From<&'static str> for Name {
+impl From<&'static str> for ArgumentName {
     fn from(name: &'static str) -> Self {
         Self { name, patch: None, base: 0 }
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for ArgumentName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)?;
         self.patch.map_or(Ok(()), |patch| write!(f, " of patch {}", patch as i64 + self.base))
@@ -188,18 +188,18 @@ impl fmt::Display for Name {
 pub enum Error {
     /// A required pointer is NULL.
     #[error("{0} must not be NULL")]
-    Null(Name),
+    Null(ArgumentName),
     /// An array whose address is not a multiple of the element size.
     #[error("{0} must be {1}-byte aligned")]
-    Alignment(Name, usize),
+    Alignment(ArgumentName, usize),
     /// Two arrays of one call overlap.
     #[error("the arrays {0} and {1} must not overlap")]
-    Overlap(Name, Name),
+    Overlap(ArgumentName, ArgumentName),
     /// A value outside its allowed range.
     #[error("{name} must {allowed}, got {value}")]
     Range {
         /// Name of the value.
-        name: Name,
+        name: ArgumentName,
         /// The value of the caller.
         value: String,
         /// Allowed values: the part of the message after "must", such as "lie in (0, 1)".
@@ -209,26 +209,26 @@ pub enum Error {
     #[error("{0}")]
     Argument(String),
     /// An error at a location.
-    #[error("{before}{place}{after}")]
+    #[error("{text_before}{location}{text_after}")]
     At {
         /// Status of the C ABI.
         status: i32,
         /// Error message before the location.
-        before: String,
+        text_before: String,
         /// Location.
-        place: Place,
+        location: Location,
         /// Error message after the location.
-        after: String,
+        text_after: String,
     },
     /// A row, a pivot or a block that cannot occur in a symmetric positive definite matrix.
-    #[error("{}{then}", placed(.reason, *.place))]
+    #[error("{}{text_after}", format_located_reason(.reason, *.location))]
     Matrix {
         /// Error message with the offending value. The location replaces `@`, or is appended after "at".
         reason: String,
         /// Location, if known.
-        place: Option<Place>,
+        location: Option<Location>,
         /// Error message after the location.
-        then: &'static str,
+        text_after: &'static str,
     },
     /// A size that is too small or too large, or sizes that do not fit together.
     #[error("{0}")]
@@ -243,7 +243,7 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(String),
     /// A quantity that is positive for definite matrices was not positive, or was infinite or NaN.
-    #[error("{quantity} = {}", indefinite(*.value, *.iteration))]
+    #[error("{quantity} = {}", format_breakdown(*.value, *.iteration))]
     Breakdown {
         /// Name of the quantity, such as "p'Ap".
         quantity: &'static str,
@@ -253,36 +253,36 @@ pub enum Error {
         iteration: usize,
     },
     /// As `Breakdown`, in a family that has another method for indefinite matrices.
-    #[error("{quantity} = {value:e} in iteration {iteration}: {what} is indefinite; use {instead}")]
+    #[error("{quantity} = {value:e} in iteration {iteration}: {operator_name} is indefinite; use {alternatives}")]
     Indefinite {
         /// Name of the quantity.
         quantity: &'static str,
         /// Operator whose definiteness implies a positive quantity.
-        what: &'static str,
+        operator_name: &'static str,
         /// Value of the quantity.
         value: f64,
         /// Iteration of the breakdown.
         iteration: usize,
         /// Methods to use instead of cg.
-        instead: &'static str,
+        alternatives: &'static str,
     },
     /// The result exceeds the range of doubles.
     #[error("{0}")]
     Overflow(String),
     /// Values of the result would be subnormal or zero.
     #[error(
-        "{output} would underflow: max abs({name}) / max abs(diagonal of A) = {}; scale {name} up",
-        quotient(*.largest, *.center)
+        "{output_name} would underflow: max abs({input_name}) / max abs(diagonal of A) = {}; scale {input_name} up",
+        format_quotient(*.input_max, *.center_max)
     )]
     Underflow {
         /// Name of the result.
-        output: &'static str,
+        output_name: &'static str,
         /// Name of the input that the result depends on.
-        name: &'static str,
+        input_name: &'static str,
         /// Largest magnitude in that input.
-        largest: f64,
+        input_max: f64,
         /// Largest magnitude of the centers.
-        center: f64,
+        center_max: f64,
     },
     /// A memory allocation failed.
     #[error("{0}")]
@@ -312,18 +312,18 @@ pub enum Error {
     #[error("{0}")]
     Communication(String),
     /// Another rank returned an error from the collective call.
-    #[error("rank {rank}: {before}{}{after}", .place.map_or_else(String::new, |place| place.to_string()))]
+    #[error("rank {rank}: {text_before}{}{text_after}", .location.map_or_else(String::new, |location| location.to_string()))]
     OtherRanks {
         /// Lowest rank with an error.
         rank: usize,
         /// Status on that rank.
         status: i32,
         /// Error message before the location.
-        before: String,
+        text_before: String,
         /// Location.
-        place: Option<Place>,
+        location: Option<Location>,
         /// Error message after the location.
-        after: String,
+        text_after: String,
     },
     /// A defect of this library.
     #[error("{0}")]
@@ -333,22 +333,26 @@ pub enum Error {
 impl Error {
     /// Creates the error for a value outside its allowed range. `allowed` is the part of the message after "must", such
     /// as "lie in (0, 1)".
-    pub fn range(name: impl Into<Name>, value: impl fmt::Display, allowed: impl Into<Cow<'static, str>>) -> Self {
-        match formatted(value, MESSAGE) {
+    pub fn range(
+        name: impl Into<ArgumentName>,
+        value: impl fmt::Display,
+        allowed: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        match formatted(value, ERROR_MESSAGE_NAME) {
             Ok(value) => Self::Range { name: name.into(), value, allowed: allowed.into() },
             Err(error) => error,
         }
     }
 
     /// Creates the error for a location, with its status and the message around the location.
-    pub fn at(status: i32, before: impl Into<String>, place: Place, after: impl Into<String>) -> Self {
-        Self::At { status, before: before.into(), place, after: after.into() }
+    pub fn at(status: i32, text_before: impl Into<String>, location: Location, text_after: impl Into<String>) -> Self {
+        Self::At { status, text_before: text_before.into(), location, text_after: text_after.into() }
     }
 
     /// If the location of the error is entry k of a list, changes the location to entry `entry(k)`.
     #[must_use]
     pub fn with_entry(mut self, entry: impl Fn(usize) -> usize) -> Self {
-        if let Self::At { place: Place { site: Site::Entry(index), .. }, .. } = &mut self {
+        if let Self::At { location: Location { kind: LocationKind::Entry(index), .. }, .. } = &mut self {
             *index = entry(*index);
         }
         self
@@ -357,29 +361,33 @@ impl Error {
     /// Creates the error for a row or pivot at node (i, j) that cannot occur in a symmetric positive definite matrix.
     /// Level 0 means the input matrix.
     pub fn matrix(reason: impl Into<String>, level: usize, i: usize, j: usize) -> Self {
-        Self::Matrix { reason: reason.into(), place: Some(Place::node(level, i, j)), then: "" }
+        Self::Matrix { reason: reason.into(), location: Some(Location::node(level, i, j)), text_after: "" }
     }
 
     /// Creates the error for NaN or infinity in an input, at the first such entry.
-    pub fn not_finite(name: &'static str, value: f64, place: Place) -> Self {
-        let at = if matches!(place.site, Site::Cell(..)) { "in cell" } else { "at" };
-        Self::at(RRB_ERR_NOT_FINITE, format!("{name} holds {value} {at} "), place, "; all inputs must be finite")
+    pub fn not_finite(name: &'static str, value: f64, location: Location) -> Self {
+        let at = if matches!(location.kind, LocationKind::Cell(..)) { "in cell" } else { "at" };
+        Self::at(RRB_ERR_NOT_FINITE, format!("{name} holds {value} {at} "), location, "; all inputs must be finite")
     }
 
     /// Creates the error of another rank. Its message is added later, when that rank sends it.
     #[must_use]
     pub fn on_other_rank(rank: usize, status: i32) -> Self {
-        Self::OtherRanks { rank, status, before: String::new(), place: None, after: String::new() }
+        Self::OtherRanks { rank, status, text_before: String::new(), location: None, text_after: String::new() }
     }
 
     /// Splits the error message into the text before the location, the location, and the text after it.
     #[must_use]
-    pub fn parts(&self) -> (String, Option<Place>, String) {
+    pub fn split_message(&self) -> (String, Option<Location>, String) {
         match self {
-            Self::At { before, place, after, .. } => (before.clone(), Some(*place), after.clone()),
-            Self::Matrix { reason, place: Some(place), then } => match reason.split_once('@') {
-                Some((before, after)) => (before.to_owned(), Some(*place), format!("{after}{then}")),
-                None => (format!("{reason} at "), Some(*place), (*then).to_owned()),
+            Self::At { text_before, location, text_after, .. } => {
+                (text_before.clone(), Some(*location), text_after.clone())
+            }
+            Self::Matrix { reason, location: Some(location), text_after } => match reason.split_once('@') {
+                Some((text_before, text_after)) => {
+                    (text_before.to_owned(), Some(*location), format!("{text_after}{text_after}"))
+                }
+                None => (format!("{reason} at "), Some(*location), (*text_after).to_owned()),
             },
             other => (other.to_string(), None, String::new()),
         }
@@ -388,8 +396,8 @@ impl Error {
     /// Returns the location of an error about the matrix ([`Error::Matrix`]), if known. Locations are ordered by level,
     /// then by node.
     #[must_use]
-    pub fn matrix_place(&self) -> Option<Place> {
-        if let Self::Matrix { place, .. } = self { *place } else { None }
+    pub fn matrix_location(&self) -> Option<Location> {
+        if let Self::Matrix { location, .. } = self { *location } else { None }
     }
 
     /// Sets the base of the caller's indices: 0 in C, 1 in Fortran.
@@ -397,9 +405,9 @@ impl Error {
         match self {
             Self::Null(name) | Self::Alignment(name, _) | Self::Range { name, .. } => name.base = base,
             Self::Overlap(first, second) => (first.base, second.base) = (base, base),
-            Self::At { place, .. }
-            | Self::Matrix { place: Some(place), .. }
-            | Self::OtherRanks { place: Some(place), .. } => place.base = base,
+            Self::At { location, .. }
+            | Self::Matrix { location: Some(location), .. }
+            | Self::OtherRanks { location: Some(location), .. } => location.base = base,
             _ => {}
         }
     }
@@ -447,33 +455,33 @@ impl Error {
 }
 
 /// Formats the error message of a matrix with its location.
-fn placed(reason: &str, place: Option<Place>) -> String {
-    match (place, reason.split_once('@')) {
-        (Some(place), Some((before, after))) => format!("{before}{place}{after}"),
-        (Some(place), None) => format!("{reason} at {place}"),
+fn format_located_reason(reason: &str, location: Option<Location>) -> String {
+    match (location, reason.split_once('@')) {
+        (Some(location), Some((text_before, text_after))) => format!("{text_before}{location}{text_after}"),
+        (Some(location), None) => format!("{reason} at {location}"),
         (None, _) => reason.to_owned(),
     }
 }
 
 /// Formats a number: without an exponent for moderate magnitudes, with an exponent otherwise.
 #[must_use]
-pub fn written(value: f64) -> impl fmt::Display {
-    struct Written(f64);
-    impl fmt::Display for Written {
+pub fn format_number(value: f64) -> impl fmt::Display {
+    struct FormattedNumber(f64);
+    impl fmt::Display for FormattedNumber {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             let (value, magnitude) = (self.0, self.0.abs());
-            let plain = magnitude == 0.0 || !magnitude.is_finite() || (1e-5..1e16).contains(&magnitude);
-            if plain { write!(f, "{value}") } else { write!(f, "{value:e}") }
+            let is_plain = magnitude == 0.0 || !magnitude.is_finite() || (1e-5..1e16).contains(&magnitude);
+            if is_plain { write!(f, "{value}") } else { write!(f, "{value:e}") }
         }
     }
-    Written(value)
+    FormattedNumber(value)
 }
 
 /// A separator (field 0) and items (field 1). `Display` writes the items with the separator between them. It allocates
 /// memory only if `Display` of an item does.
-pub struct List<I>(pub &'static str, pub I);
+pub struct Joined<I>(pub &'static str, pub I);
 
-impl<I: Iterator<Item: fmt::Display> + Clone> fmt::Display for List<I> {
+impl<I: Iterator<Item: fmt::Display> + Clone> fmt::Display for Joined<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.1.clone().enumerate().try_for_each(|(p, item)| {
             let separator = if p == 0 { "" } else { self.0 };
@@ -483,7 +491,7 @@ impl<I: Iterator<Item: fmt::Display> + Clone> fmt::Display for List<I> {
 }
 
 /// Returns the part of an error message that states the value of a quantity that must be positive, and the iteration.
-fn indefinite(value: f64, iteration: usize) -> String {
+fn format_breakdown(value: f64, iteration: usize) -> String {
     if value.is_finite() {
         format!("{value:e} in iteration {iteration} must be positive: the matrix or the preconditioner is indefinite")
     } else {
@@ -495,11 +503,11 @@ fn indefinite(value: f64, iteration: usize) -> String {
 }
 
 /// Formats a / b for positive numbers with two digits, even if the quotient overflows or underflows.
-fn quotient(a: f64, b: f64) -> String {
-    let log = a.log10() - b.log10();
-    let exponent = log.floor();
-    match (10.0 * 10f64.powf(log - exponent)).round() / 10.0 {
-        ten if ten >= 10.0 => format!("1e{}", exponent + 1.0),
+fn format_quotient(a: f64, b: f64) -> String {
+    let log10_quotient = a.log10() - b.log10();
+    let exponent = log10_quotient.floor();
+    match (10.0 * 10f64.powf(log10_quotient - exponent)).round() / 10.0 {
+        rounded_digits if rounded_digits >= 10.0 => format!("1e{}", exponent + 1.0),
         digits => format!("{digits}e{exponent}"),
     }
 }
@@ -510,45 +518,46 @@ pub struct FailedAllocation {
     /// Requested bytes; 0 if unknown.
     pub bytes: u128,
     /// Name of the data.
-    pub what: &'static str,
+    pub allocation_name: &'static str,
 }
 
 impl fmt::Display for FailedAllocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.bytes {
-            0 => write!(f, "failed to allocate memory for {}", self.what),
-            bytes => write!(f, "failed to allocate {bytes} bytes for {}", self.what),
+            0 => write!(f, "failed to allocate memory for {}", self.allocation_name),
+            bytes => write!(f, "failed to allocate {bytes} bytes for {}", self.allocation_name),
         }
     }
 }
 
 /// Creates the error for a failed allocation of `len` values of `T`.
-fn refused<T>(len: usize, what: &'static str) -> Error {
-    Error::NoMemory(FailedAllocation { bytes: (len as u128) * size_of::<T>() as u128, what })
+fn no_memory<T>(len: usize, allocation_name: &'static str) -> Error {
+    Error::NoMemory(FailedAllocation { bytes: (len as u128) * size_of::<T>() as u128, allocation_name })
 }
 
-/// Reserves memory for exactly `more` further values, or returns [`Error::NoMemory`] with the name `what`.
+/// Reserves memory for exactly `additional` further values, or returns [`Error::NoMemory`] with the name
+/// `allocation_name`.
 ///
 /// The host program must survive exhausted memory. All lists whose length depends on the problem are therefore
 /// allocated with this function or those below.
-pub fn reserve<T>(v: &mut Vec<T>, more: usize, what: &'static str) -> Result<()> {
-    v.try_reserve_exact(more).map_err(|_| refused::<T>(v.len().saturating_add(more), what))?;
-    prefer_large(v.spare_capacity_mut());
+pub fn reserve<T>(v: &mut Vec<T>, additional: usize, allocation_name: &'static str) -> Result<()> {
+    v.try_reserve_exact(additional).map_err(|_| no_memory::<T>(v.len().saturating_add(additional), allocation_name))?;
+    prefer_large_pages(v.spare_capacity_mut());
     Ok(())
 }
 
 /// Allocates a vector of `len` default values.
-pub fn zeroed<T: Clone + Default>(len: usize, what: &'static str) -> Result<Vec<T>> {
+pub fn zeroed<T: Clone + Default>(len: usize, allocation_name: &'static str) -> Result<Vec<T>> {
     let mut v = Vec::new();
-    reserve(&mut v, len, what)?;
+    reserve(&mut v, len, allocation_name)?;
     v.resize(len, T::default());
     Ok(v)
 }
 
 /// Sets a vector to `len` default values. Its memory is reused if the capacity suffices.
-pub fn reset<T: Clone + Default>(v: &mut Vec<T>, len: usize, what: &'static str) -> Result<()> {
+pub fn reset<T: Clone + Default>(v: &mut Vec<T>, len: usize, allocation_name: &'static str) -> Result<()> {
     if v.capacity() < len {
-        *v = zeroed(len, what)?;
+        *v = zeroed(len, allocation_name)?;
     } else {
         v.clear();
         v.resize(len, T::default());
@@ -557,40 +566,45 @@ pub fn reset<T: Clone + Default>(v: &mut Vec<T>, len: usize, what: &'static str)
 }
 
 /// Appends a value. The amortized cost equals that of `Vec::push`.
-pub fn push<T>(v: &mut Vec<T>, value: T, what: &'static str) -> Result<()> {
-    v.try_reserve(1).map_err(|_| refused::<T>(v.len() + 1, what))?;
+pub fn push<T>(v: &mut Vec<T>, value: T, allocation_name: &'static str) -> Result<()> {
+    v.try_reserve(1).map_err(|_| no_memory::<T>(v.len() + 1, allocation_name))?;
     v.push(value);
     Ok(())
 }
 
 /// Appends all values.
-pub fn extend<T>(v: &mut Vec<T>, values: impl IntoIterator<Item = T>, what: &'static str) -> Result<()> {
+pub fn extend<T>(v: &mut Vec<T>, values: impl IntoIterator<Item = T>, allocation_name: &'static str) -> Result<()> {
     let values = values.into_iter();
-    reserve(v, values.size_hint().0, what)?;
+    reserve(v, values.size_hint().0, allocation_name)?;
     for value in values {
-        push(v, value, what)?;
+        push(v, value, allocation_name)?;
     }
     Ok(())
 }
 
 /// Collects all values into a new vector.
-pub fn collected<T>(values: impl IntoIterator<Item = T>, what: &'static str) -> Result<Vec<T>> {
+pub fn collected<T>(values: impl IntoIterator<Item = T>, allocation_name: &'static str) -> Result<Vec<T>> {
     let mut v = Vec::new();
-    extend(&mut v, values, what)?;
+    extend(&mut v, values, allocation_name)?;
     Ok(v)
 }
 
 /// Inserts an entry into a map. Returns true if the key is new.
-pub fn insert<K: Eq + Hash, V>(map: &mut HashMap<K, V>, key: K, value: V, what: &'static str) -> Result<bool> {
-    map.try_reserve(1).map_err(|_| refused::<(K, V)>(map.len() + 1, what))?;
+pub fn insert<K: Eq + Hash, V>(
+    map: &mut HashMap<K, V>,
+    key: K,
+    value: V,
+    allocation_name: &'static str,
+) -> Result<bool> {
+    map.try_reserve(1).map_err(|_| no_memory::<(K, V)>(map.len() + 1, allocation_name))?;
     Ok(map.insert(key, value).is_none())
 }
 
 /// Name of the allocation in `NoMemory` errors, if the memory of an error message cannot be allocated.
-pub const MESSAGE: &str = "an error message";
+pub const ERROR_MESSAGE_NAME: &str = "an error message";
 
 /// Formats a value into a string, with fallible allocation. `Display` of the value must not allocate memory.
-pub fn formatted(value: impl fmt::Display, what: &'static str) -> Result<String> {
+pub fn formatted(value: impl fmt::Display, allocation_name: &'static str) -> Result<String> {
     struct Length(usize);
     impl fmt::Write for Length {
         fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -601,7 +615,7 @@ pub fn formatted(value: impl fmt::Display, what: &'static str) -> Result<String>
     let (mut length, mut text) = (Length(0), String::new());
     // Neither of the two writers can fail.
     let _ = write!(length, "{value}");
-    text.try_reserve_exact(length.0).map_err(|_| refused::<u8>(length.0, what))?;
+    text.try_reserve_exact(length.0).map_err(|_| no_memory::<u8>(length.0, allocation_name))?;
     let _ = write!(text, "{value}");
     Ok(text)
 }

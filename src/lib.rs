@@ -32,12 +32,14 @@ pub mod layers {
     pub use crate::distributed::threads;
     pub use crate::files::write::write as write_matrix;
     pub use crate::files::{Loaded, parse as parse_matrix};
-    pub use crate::krylov::pcg::{Means, OtherPreconditioner, PcgSteps, Properties, unfused_ascend, unfused_descend};
-    pub use crate::krylov::solve_steps::{Arrays, Criterion, Eliminated, Inputs, Load, SolveSteps, Timing};
-    pub use crate::krylov::state::{Code, State};
+    pub use crate::krylov::pcg::{
+        MeansChange, OtherPreconditioner, PcgSteps, Properties, unfused_ascend, unfused_descend,
+    };
+    pub use crate::krylov::solve_steps::{Arrays, Criterion, EliminatedVector, Inputs, Load, SolveSteps, Timing};
+    pub use crate::krylov::state::{State, TestCode};
     pub use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
     pub use crate::report::{Event, NoObserver, Outcome};
-    pub use crate::rrb::{Rrb, SPACING, machine};
+    pub use crate::rrb::{DEFAULT_SPACING, Rrb, choose_machine};
     pub use crate::stencil::levels::Grid;
-    pub use crate::stencil::matrix::{StencilView, View};
+    pub use crate::stencil::matrix::{GridArray, StencilView};
 }

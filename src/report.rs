@@ -33,34 +33,34 @@ impl Outcome {
 
 /// Message about a solve that ended before convergence. Its construction and formatting allocate no memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Unfinished {
+pub struct UnfinishedMessage {
     outcome: Outcome,
     rel_tol: f64,
     /// Largest relative residual that satisfies the stopping test: max(`rel_tol`, `abs_tol` / reference).
-    target: f64,
+    target_residual: f64,
 }
 
-impl Unfinished {
+impl UnfinishedMessage {
     /// Describes a solve with these tolerances that ended with `outcome`.
     #[must_use]
     pub fn new(outcome: Outcome, rel_tol: f64, abs_tol: f64) -> Self {
-        let absolute = if outcome.reference > 0.0 { abs_tol / outcome.reference } else { 0.0 };
-        Self { outcome, rel_tol, target: rel_tol.max(absolute) }
+        let relative_abs_tol = if outcome.reference > 0.0 { abs_tol / outcome.reference } else { 0.0 };
+        Self { outcome, rel_tol, target_residual: rel_tol.max(relative_abs_tol) }
     }
 }
 
-impl fmt::Display for Unfinished {
+impl fmt::Display for UnfinishedMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Outcome { iterations, reason, final_residual, .. } = self.outcome;
-        let stopped = reason == StopReason::Monitor;
-        f.write_str(if stopped { "stopped by the monitor" } else { "not converged" })?;
+        let is_stopped = reason == StopReason::Monitor;
+        f.write_str(if is_stopped { "stopped by the monitor" } else { "not converged" })?;
         let plural = if iterations == 1 { "" } else { "s" };
         write!(f, ": {iterations} iteration{plural}, relative residual {final_residual:.1e}, target ")?;
         // If `rel_tol` determines the target, the message shows it in the notation of the caller.
-        if self.target == self.rel_tol {
+        if self.target_residual == self.rel_tol {
             write!(f, "{:e}", self.rel_tol)?
         } else {
-            write!(f, "{:.1e}", self.target)?
+            write!(f, "{:.1e}", self.target_residual)?
         }
         f.write_str(match reason {
             StopReason::MaxIter => " (iteration limit reached; raise max_iter, or see the tutorial not-converged)",
@@ -82,12 +82,12 @@ pub enum Event {
     Iteration(usize, f64),
     /// Iteration number and relative residual of an iteration after which the solve has already continued. A stop
     /// request has no effect.
-    Passed(usize, f64),
+    LateIteration(usize, f64),
     /// Switch to another preconditioner. The numbers refer to the previous one: iterations since the last start of CG,
     /// residual norm relative to that start, and estimated number of remaining iterations.
-    Changed(usize, f64, f64),
+    PreconditionerChanged(usize, f64, f64),
     /// Stagnation of CG in single precision after this number of iterations; the solve continues in double precision.
-    Widened(usize),
+    SwitchedToDouble(usize),
     /// alpha of the latest CG step and the beta of its direction (0 after a restart), for the Lanczos matrix.
     Coefficients(f64, f64),
 }
@@ -120,37 +120,37 @@ pub struct History {
     residuals: Vec<f64>,
     coefficients: Vec<(f64, f64)>,
     /// Further coefficients are ignored, because one was not positive.
-    coefficients_ended: bool,
+    has_nonpositive_coefficient: bool,
 }
 
 /// Maximum number of residuals, and of coefficient pairs, that are stored, however large `max_iter` is.
-pub const HISTORY_LIMIT: usize = 1_000_000;
+pub const MAX_HISTORY: usize = 1_000_000;
 
 impl History {
     /// Allocates memory for `max_iter` iterations.
     pub fn reserve(&mut self, max_iter: usize) -> crate::error::Result<()> {
-        let len = max_iter.saturating_add(1).min(HISTORY_LIMIT);
+        let len = max_iter.saturating_add(1).min(MAX_HISTORY);
         self.reserve_residuals(len)?;
-        let missing = len.saturating_sub(self.coefficients.len());
-        crate::error::reserve(&mut self.coefficients, missing, "a history of max_iter iterations")
+        let additional = len.saturating_sub(self.coefficients.len());
+        crate::error::reserve(&mut self.coefficients, additional, "a history of max_iter iterations")
     }
 
     /// Allocates memory for `len` residuals only.
     pub fn reserve_residuals(&mut self, len: usize) -> crate::error::Result<()> {
-        let missing = len.saturating_sub(self.residuals.len());
-        crate::error::reserve(&mut self.residuals, missing, "a history of residuals")
+        let additional = len.saturating_sub(self.residuals.len());
+        crate::error::reserve(&mut self.residuals, additional, "a history of residuals")
     }
 
     /// Clears the history; the memory stays allocated.
     pub fn clear(&mut self) {
         self.residuals.clear();
         self.coefficients.clear();
-        self.coefficients_ended = false;
+        self.has_nonpositive_coefficient = false;
     }
 
     /// Appends a residual if the allocated memory suffices.
     pub fn push(&mut self, residual: f64) {
-        if self.residuals.len() < self.residuals.capacity().min(HISTORY_LIMIT) {
+        if self.residuals.len() < self.residuals.capacity().min(MAX_HISTORY) {
             self.residuals.push(residual);
         }
     }
@@ -159,9 +159,11 @@ impl History {
     /// only if all coefficients are positive. beta is 0 at a restart, and rounding may make alpha or the flexible beta
     /// nonpositive. Coefficients of later steps are ignored.
     pub fn push_coefficients(&mut self, alpha: f64, beta: f64) {
-        let positive = |value: f64| value > 0.0 && value.is_finite();
-        self.coefficients_ended |= !(positive(alpha) && (self.coefficients.is_empty() || positive(beta)));
-        if !self.coefficients_ended && self.coefficients.len() < self.coefficients.capacity().min(HISTORY_LIMIT) {
+        let is_positive = |value: f64| value > 0.0 && value.is_finite();
+        self.has_nonpositive_coefficient |=
+            !(is_positive(alpha) && (self.coefficients.is_empty() || is_positive(beta)));
+        if !self.has_nonpositive_coefficient && self.coefficients.len() < self.coefficients.capacity().min(MAX_HISTORY)
+        {
             self.coefficients.push((alpha, beta));
         }
     }

@@ -21,23 +21,23 @@ const SOURCES: [([&str; 2], &str); 5] = [
 ];
 
 /// Loops of `for_each_isa` that only move numbers or inspect their bits.
-const MOVES: [&str; 4] = ["deinterleave", "interleave", "largest", "narrow"];
+const MOVES: [&str; 4] = ["deinterleave", "interleave", "max_abs", "narrow"];
 
 /// Loops that combine double precision with the single precision of sweeps. Doubles determine the number of lanes, so
 /// their single precision arithmetic has half the width.
-const OF_TWO_WIDTHS: [&str; 4] = ["advance_and_scale", "combine", "difference", "solve"];
+const OF_TWO_WIDTHS: [&str; 4] = ["update_and_divide", "combine", "difference_with_product", "solve_eliminated"];
 
 /// Loops of an iteration whose portable form is compiled as a separate function.
 const OF_AN_ITERATION: [&str; 9] = [
-    "advance",
-    "advance_and_scale",
-    "difference",
-    "difference_form",
+    "advance_x_and_p",
+    "update_and_divide",
+    "difference_with_product",
+    "multiply_difference_form",
     "dot",
-    "nine_points",
-    "solve",
-    "solve_in_place",
-    "subtract",
+    "multiply_nine_points",
+    "solve_eliminated",
+    "solve_eliminated_in_place",
+    "subtract_product",
 ];
 
 /// Returns the names of the functions in `for_each_isa! { .. }` of a source: lines that begin with four spaces and

@@ -22,7 +22,7 @@
 //!
 //! A recursion grid and all coarser grids are swept `steps` times as often as the grids above.
 
-use rrbsolver::layers::SPACING;
+use rrbsolver::layers::DEFAULT_SPACING;
 use rrbsolver::options::{RESULTS, info, opt};
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +85,7 @@ impl Model {
         Self {
             precision: choice(info::PRECISION, precision).to_owned(),
             cycle: choice(info::CYCLE, cycle).to_owned(),
-            spacing: if spacing == 0 { SPACING } else { spacing },
+            spacing: if spacing == 0 { DEFAULT_SPACING } else { spacing },
             steps: option(opt::CYCLE_STEPS) as usize,
             levels,
             fused: option(opt::FUSION) != 0,

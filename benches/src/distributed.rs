@@ -166,7 +166,7 @@ fn run_rank(task: &Task, rows: &Range<usize>, comm: &rrbsolver_comm, barrier: &B
 
 fn row(scaling: Scaling, ranks: usize, task: &Task) -> Result<RanksRow> {
     let (nx, ny) = (task.a.nx, task.a.ny);
-    let all = threads::ranks(ranks);
+    let all = threads::create_ranks(ranks);
     let barrier = Barrier::new(ranks);
     let of_ranks: Vec<Result<RankResult>> = std::thread::scope(|scope| {
         let started: Vec<_> = all

@@ -12,9 +12,9 @@ use anyhow::Result;
 use rrbsolver::abi::make_backend;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::layers::{
-    Arrays, Code, Core, Criterion, Eliminated, Event, Grid, Inputs, Iterate, Load, Machine, Means, NoObserver,
-    OtherPreconditioner, PcgSteps, Properties, Rrb, SolveSteps, State, StencilView, VectorId, VectorSteps, View,
-    machine, unfused_ascend, unfused_descend,
+    Arrays, Core, Criterion, EliminatedVector, Event, Grid, GridArray, Inputs, Iterate, Load, Machine, MeansChange,
+    NoObserver, OtherPreconditioner, PcgSteps, Properties, Rrb, SolveSteps, State, StencilView, TestCode, VectorId,
+    VectorSteps, choose_machine, unfused_ascend, unfused_descend,
 };
 use rrbsolver::options::{Choice, Family, Options, opt};
 use serde::{Deserialize, Serialize};
@@ -95,7 +95,7 @@ impl Clock<'_> {
     /// Waits for the device.
     fn finish(&mut self) {
         if let Some(timing) = self.steps.timing() {
-            timing.finish();
+            timing.wait_until_done();
         }
     }
 
@@ -133,21 +133,21 @@ fn name_of(to: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> &'static str 
 }
 
 impl VectorSteps for Clock<'_> {
-    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
+    fn inner_product(&mut self, a: VectorId, b: VectorId) -> f64 {
         let name = match a {
             VectorId::R => "residual_norm2",
             VectorId::B => "rhs_norm2",
             _ => "inner",
         };
-        self.timed(name, |s| s.inner(a, b))
+        self.timed(name, |s| s.inner_product(a, b))
     }
 
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
         self.timed(name_of(to, scale, terms), |s| s.combine(to, scale, terms));
     }
 
-    fn largest(&mut self, v: VectorId) -> f64 {
-        self.timed(if v == VectorId::X { "solution_max" } else { "largest" }, |s| s.largest(v))
+    fn max_abs(&mut self, v: VectorId) -> f64 {
+        self.timed(if v == VectorId::X { "solution_max" } else { "largest" }, |s| s.max_abs(v))
     }
 
     fn residual(&mut self, of: Iterate) -> f64 {
@@ -171,13 +171,13 @@ impl PcgSteps for Clock<'_> {
         self.steps.properties()
     }
 
-    fn means(&mut self, v: VectorId, to: Means) {
+    fn change_means(&mut self, v: VectorId, to: MeansChange) {
         let name = match (to, v) {
-            (Means::Store, _) => "store_means",
+            (MeansChange::Store, _) => "store_means",
             (_, VectorId::B) => "project_rhs",
             _ => "shift_means",
         };
-        self.timed(name, |s| s.means(v, to));
+        self.timed(name, |s| s.change_means(v, to));
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
@@ -206,14 +206,14 @@ impl PcgSteps for Clock<'_> {
     }
 
     /// With fused stages, one call per iteration is measured.
-    fn iterate(&mut self, at: &mut State) -> Option<Code> {
+    fn iterate(&mut self, at: &mut State) -> Option<TestCode> {
         if !self.fused {
             return None;
         }
         let start = Instant::now();
         let code = self.steps.iterate(at)?;
         self.finish();
-        self.add_reading(LOOP, at.since_start(), start.elapsed().as_secs_f64());
+        self.add_reading(LOOP, at.iterations_since_start(), start.elapsed().as_secs_f64());
         Some(code)
     }
 }
@@ -240,11 +240,11 @@ impl SolveSteps for Clock<'_> {
         self.timed(name, |s| s.whole_residual_norm2(scale))
     }
 
-    fn reduce(&mut self, what: Eliminated) -> f64 {
+    fn reduce(&mut self, what: EliminatedVector) -> f64 {
         let name = match what {
-            Eliminated::Rhs => "reduce",
-            Eliminated::ReloadedRhs => "reduce_again",
-            Eliminated::Residual => "reduce_residual",
+            EliminatedVector::Rhs => "reduce",
+            EliminatedVector::ReloadedRhs => "reduce_again",
+            EliminatedVector::Residual => "reduce_residual",
         };
         self.timed(name, |s| s.reduce(what))
     }
@@ -274,7 +274,7 @@ fn place(problem: &Problem, options: &str) -> Result<(Options, Machine)> {
         threads => threads,
     };
     let grid = Grid { nx: problem.a.nx, ny: problem.a.ny };
-    let machine = machine(&parsed, grid, threads, crate::device::count());
+    let machine = choose_machine(&parsed, grid, threads, crate::device::count());
     Ok((parsed, machine))
 }
 
@@ -321,7 +321,7 @@ impl<'a> Clocked<'a> {
         let (parsed, machine) = place(problem, options)?;
         let a = &problem.a;
         let grid = Grid { nx: a.nx, ny: a.ny };
-        let view = |name, values| View::new(name, values, grid, a.nx);
+        let view = |name, values| GridArray::new(name, values, grid, a.nx);
         let stencil = StencilView {
             grid,
             center: view("center", &a.center),
@@ -362,7 +362,7 @@ impl<'a> Clocked<'a> {
         let outcome = rrb.solve_with_wrapper(arrays, options, &mut NoObserver, &|steps, text| -> SolverResult<_> {
             if let Some(timing) = steps.timing() {
                 if grids && std::thread::current().id() == caller {
-                    timing.time_grids();
+                    timing.enable_grid_timing();
                 }
                 if !fused {
                     timing.separate_steps();
@@ -406,7 +406,8 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
     let model =
         Model::new(|key| clocked.options.int(key), results.precision.number(), results.cycle.number(), results.levels);
     let model = Model { fused: clocked.fused, ..model };
-    let counted = problem.a.corners.is_none() && results.compensated_couplings == 0 && clocked.rrb.grids() > 0;
+    let counted =
+        problem.a.corners.is_none() && results.compensated_couplings == 0 && clocked.rrb.packed_grid_count() > 0;
     let (mut total, mut transfer) = (Samples::default(), Samples::default());
     let device = clocked.rrb.device();
     let mut stages: Vec<Stage> = Vec::new();
@@ -442,7 +443,7 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
         threads: clocked.rrb.engine().threads(),
         device,
         transfer,
-        grids: clocked.rrb.grids(),
+        grids: clocked.rrb.packed_grid_count(),
         iterations,
         total,
         stages,

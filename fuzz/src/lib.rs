@@ -15,14 +15,14 @@ pub fn check(text: &[u8]) -> bool {
     if words.any(|word| str::from_utf8(word).is_ok_and(|word| word.parse().is_ok_and(|count: u64| count > MOST))) {
         return false;
     }
-    let alone = || parse_matrix(text, &mut Workers::alone());
-    let mut workers = if text.len().is_multiple_of(16) { Workers::eager(3) } else { Workers::alone() };
+    let alone = || parse_matrix(text, &mut Workers::single_threaded());
+    let mut workers = if text.len().is_multiple_of(16) { Workers::always_parallel(3) } else { Workers::single_threaded() };
     match parse_matrix(text, &mut workers) {
         Ok(loaded) => {
             assert!(loaded.matrix.sizes().nonzeros <= 2 * text.len(), "entries that no bytes give");
             for format in [FileFormat::Mtx, FileFormat::Rb] {
                 let once = written(&loaded, format);
-                let again = parse_matrix(&once, &mut Workers::alone()).expect("what is written can be read");
+                let again = parse_matrix(&once, &mut Workers::single_threaded()).expect("what is written can be read");
                 assert!(written(&again, format) == once, "what is read back is another matrix");
                 let alone = alone().expect("one thread reads it, too");
                 assert!(written(&alone, format) == once, "a team reads another matrix");

@@ -22,13 +22,13 @@ constexpr uint32_t SLICE = 32;
 
 // A level of the cycle. If the inverse of the coarsest matrix is used, the coarsest level uses only r and z.
 template <class V> struct Level {
-    const uint32_t *first; // slice s has the entries first[s] .. first[s + 1] - 1
+    const uint32_t *slice_start; // slice s has the entries slice_start[s] .. slice_start[s + 1] - 1
     const Entry<V> *entries;
     const V *row_sum, *jacobi_factor; // row_sum: e_i; jacobi_factor: omega / d_i
     const uint32_t *aggregate; // aggregate of each row, or NONE; a null pointer on the coarsest level
-    const uint32_t *nodes;     // rows of the finer level that form each row: `width` entries, padded with NONE
-    V *r, *start;              // r: right-hand side; start: omega r_i / d_i, the first Jacobi step from zero
-    V *c, *z;                  // z: result; c: result of the first of two cycles
+    const uint32_t *nodes; // rows of the finer level that form each row: `width` entries, padded with NONE
+    V *r, *first_iterate; // r: right-hand side; jacobi_start: omega r_i / d_i, the first Jacobi step from zero
+    V *c, *z; // z: result; c: result of the first of two cycles
     uint32_t rows;
     uint16_t width;
     uint16_t uses_two_cycles; // 1: the system of this level is solved by two cycles; 0: by one
@@ -38,18 +38,18 @@ template <class V> struct Level {
 
 // Computes (A x)_i = e_i x_i + sum_j a_ij (x_i - x_j). In this form, a small row sum loses no digits to large
 // couplings. The threads that share a row each compute a part of the sum.
-template <int ROW, class V, class X>
-__device__ inline V product(const Level<V> &k, uint32_t i, uint32_t lane, V own, X x) {
-    V sum = lane == 0 ? k.row_sum[i] * own : V(0);
-    constexpr uint32_t ROWS = ROW == 1 ? SLICE : 1;
-    const uint32_t slice = i / ROWS, start = k.first[slice], length = (k.first[slice + 1] - start) / ROWS;
+template <int ROW_THREADS, class V, class X>
+__device__ inline V multiply_row(const Level<V> &k, uint32_t i, uint32_t lane, V x_i, X x) {
+    V sum = lane == 0 ? k.row_sum[i] * x_i : V(0);
+    constexpr uint32_t ROWS = ROW_THREADS == 1 ? SLICE : 1;
+    const uint32_t slice = i / ROWS, start = k.slice_start[slice], length = (k.slice_start[slice + 1] - start) / ROWS;
     const Entry<V> *row = k.entries + start + i % ROWS;
 #pragma unroll 4
-    for (uint32_t w = lane; w < length; w += ROW) {
-        const Entry<V> v = row[ROWS * w];
-        sum += v.a * (own - x(v.col));
+    for (uint32_t w = lane; w < length; w += ROW_THREADS) {
+        const Entry<V> entry = row[ROWS * w];
+        sum += entry.a * (x_i - x(entry.col));
     }
-    return lane_sum<ROW>(sum);
+    return sum_lanes<ROW_THREADS>(sum);
 }
 
 // First half of the cycle on a level. Computes z = omega D^-1 r, a Jacobi step from zero, and the sum of r - A z over
@@ -58,28 +58,30 @@ __device__ inline V product(const Level<V> &k, uint32_t i, uint32_t lane, V own,
 template <class V> struct DescendArgs {
     Level<V> fine, coarse;
 };
-template <int ROW, class V> __device__ inline void descend(const DescendArgs<V> &a) {
+template <int ROW_THREADS, class V> __device__ inline void descend(const DescendArgs<V> &a) {
     const Level<V> &k = a.fine, &coarse = a.coarse;
-    // `together`: threads per aggregate; `of_warp`: aggregates per warp; `slot`: index of the thread's first node in
-    // its aggregate.
-    const uint32_t thread = threadIdx.x % 32, lane = thread % ROW, width = coarse.width;
-    const uint32_t together = ROW == 1 ? width : 32, of_warp = 32 / together, slot = thread % together / ROW;
+    // `slot`: index of the thread's first node in its aggregate.
+    const uint32_t thread = threadIdx.x % 32, lane = thread % ROW_THREADS, width = coarse.width;
+    const uint32_t aggregate_threads = ROW_THREADS == 1 ? width : 32, aggregates_per_warp = 32 / aggregate_threads;
+    const uint32_t slot = thread % aggregate_threads / ROW_THREADS;
     const uint32_t warps = gridDim.x * (blockDim.x / 32);
-    uint64_t first = uint64_t((blockIdx.x * blockDim.x + threadIdx.x) / 32) * of_warp;
-    for (; first < coarse.rows; first += uint64_t(warps) * of_warp) {
-        const uint64_t to = first + thread / together;
-        const bool is = to < coarse.rows;
-        V left = V(0);
-        for (uint32_t w = slot; w - slot < width; w += 32 / ROW) {
-            const uint32_t i = is && w < width ? coarse.nodes[to * width + w] : NONE;
-            const uint32_t of = i == NONE ? 0 : i;
-            const V product_of_row = product<ROW>(k, of, lane, k.start[of], [&](uint32_t j) { return k.start[j]; });
-            if (i != NONE && lane == 0) left += k.r[i] - product_of_row;
+    uint64_t warp_aggregate = uint64_t((blockIdx.x * blockDim.x + threadIdx.x) / 32) * aggregates_per_warp;
+    for (; warp_aggregate < coarse.rows; warp_aggregate += uint64_t(warps) * aggregates_per_warp) {
+        const uint64_t aggregate = warp_aggregate + thread / aggregate_threads;
+        const bool has_aggregate = aggregate < coarse.rows;
+        V residual_sum = V(0);
+        for (uint32_t w = slot; w - slot < width; w += 32 / ROW_THREADS) {
+            const uint32_t i = has_aggregate && w < width ? coarse.nodes[aggregate * width + w] : NONE;
+            const uint32_t safe_row = i == NONE ? 0 : i;
+            const V product_of_row = multiply_row<ROW_THREADS>(
+                k, safe_row, lane, k.first_iterate[safe_row], [&](uint32_t j) { return k.first_iterate[j]; });
+            if (i != NONE && lane == 0) residual_sum += k.r[i] - product_of_row;
         }
-        for (uint32_t by = together / 2; by > 0; by /= 2) left += __shfl_xor_sync(0xffffffffu, left, by);
-        if (is && thread % together == 0) {
-            coarse.r[to] = left;
-            coarse.start[to] = coarse.jacobi_factor[to] * left;
+        for (uint32_t offset = aggregate_threads / 2; offset > 0; offset /= 2)
+            residual_sum += __shfl_xor_sync(0xffffffffu, residual_sum, offset);
+        if (has_aggregate && thread % aggregate_threads == 0) {
+            coarse.r[aggregate] = residual_sum;
+            coarse.first_iterate[aggregate] = coarse.jacobi_factor[aggregate] * residual_sum;
         }
     }
 }
@@ -89,24 +91,24 @@ template <class V> __device__ inline void descend(const DescendArgs<V> &a) {
 }
 
 // Second half of the cycle on a level. Adds the coarse correction to z, executes a Jacobi step, and computes out =
-// first * c + second * z, or out = z if `first` is 0.
+// first_weight * c + second_weight * z, or out = z if `first_weight` is 0.
 template <class V> struct AscendArgs {
     Level<V> level;
     const V *coarse_z; // null pointer: coarsest level
     V *out;
-    double first, second;
+    double first_weight, second_weight;
 };
-template <int ROW, class V> __device__ inline void ascend(const AscendArgs<V> &a) {
+template <int ROW_THREADS, class V> __device__ inline void ascend(const AscendArgs<V> &a) {
     const Level<V> &k = a.level;
-    const V first = V(a.first), second = V(a.second);
-    const auto corrected = [&](uint32_t j) {
-        const uint32_t of = a.coarse_z ? k.aggregate[j] : NONE;
-        return k.start[j] + (of == NONE ? V(0) : a.coarse_z[of]);
+    const V first_weight = V(a.first_weight), second_weight = V(a.second_weight);
+    const auto corrected_z = [&](uint32_t j) {
+        const uint32_t aggregate = a.coarse_z ? k.aggregate[j] : NONE;
+        return k.first_iterate[j] + (aggregate == NONE ? V(0) : a.coarse_z[aggregate]);
     };
-    over_rows<ROW>(k.rows, [&](uint32_t i, uint32_t lane, bool is) {
-        const V own = corrected(i);
-        const V z = own + k.jacobi_factor[i] * (k.r[i] - product<ROW>(k, i, lane, own, corrected));
-        if (is && lane == 0) a.out[i] = first == V(0) ? z : first * k.c[i] + second * z;
+    for_each_row<ROW_THREADS>(k.rows, [&](uint32_t i, uint32_t lane, bool has_row) {
+        const V z_i = corrected_z(i);
+        const V z = z_i + k.jacobi_factor[i] * (k.r[i] - multiply_row<ROW_THREADS>(k, i, lane, z_i, corrected_z));
+        if (has_row && lane == 0) a.out[i] = first_weight == V(0) ? z : first_weight * k.c[i] + second_weight * z;
     });
 }
 template <class V> __device__ inline void ascend(const AscendArgs<V> &a) {
@@ -119,15 +121,15 @@ template <class V> struct SubtractArgs {
     Level<V> level;
     double factor;
 };
-template <int ROW, class V> __device__ inline void subtract(const SubtractArgs<V> &a) {
+template <int ROW_THREADS, class V> __device__ inline void subtract(const SubtractArgs<V> &a) {
     const Level<V> &k = a.level;
     const V factor = V(a.factor);
-    over_rows<ROW>(k.rows, [&](uint32_t i, uint32_t lane, bool is) {
-        const V product_of_row = product<ROW>(k, i, lane, k.c[i], [&](uint32_t j) { return k.c[j]; });
-        if (!is || lane != 0) return;
+    for_each_row<ROW_THREADS>(k.rows, [&](uint32_t i, uint32_t lane, bool has_row) {
+        const V product_of_row = multiply_row<ROW_THREADS>(k, i, lane, k.c[i], [&](uint32_t j) { return k.c[j]; });
+        if (!has_row || lane != 0) return;
         const V r = k.r[i] - factor * product_of_row;
         k.r[i] = r;
-        k.start[i] = k.jacobi_factor[i] * r;
+        k.first_iterate[i] = k.jacobi_factor[i] * r;
     });
 }
 template <class V> __device__ inline void subtract(const SubtractArgs<V> &a) {
@@ -153,12 +155,12 @@ template <class V> __device__ inline void solve_coarsest(const CoarsestArgs<V> &
 
 // Converts the inverse to the precision of the cycle.
 template <class V> struct NarrowArgs {
-    const double *from;
-    V *to;
+    const double *source;
+    V *target;
     uint32_t count, unused;
 };
-template <class V> __device__ inline void narrow(const NarrowArgs<V> &a) {
-    over(a.count, [&](uint32_t k) { a.to[k] = V(a.from[k]); });
+template <class V> __device__ inline void narrow_inverse(const NarrowArgs<V> &a) {
+    for_each_index(a.count, [&](uint32_t k) { a.target[k] = V(a.source[k]); });
 }
 
 // Arguments of compute_slice_lengths and convert_rows, which convert the matrix of a level from the format of the setup
@@ -167,7 +169,7 @@ template <class V> struct ConvertArgs {
     Couplings c;
     // One number per slice, its number of entries and later the sum for the previous slices. Two further numbers
     // follow: the total numbers of entries and of couplings.
-    uint32_t *first;
+    uint32_t *slice_start;
     Entry<V> *entries;
     V *row_sum, *jacobi_factor;
     uint64_t *bound; // bits of max_i (1 + sum_j |a_ij| / d_i), an upper bound of the eigenvalues of D^-1 A
@@ -176,22 +178,23 @@ template <class V> struct ConvertArgs {
 
 // Computes `bound`, the length of each slice, and the number of couplings.
 template <class V> __device__ inline void compute_slice_lengths(const ConvertArgs<V> &t) {
-    uint64_t most = 0;
-    over_rows<LANES>(t.c.rows, [&](uint32_t i, uint32_t lane, bool is) {
+    uint64_t largest_bound = 0;
+    for_each_row<LANES>(t.c.rows, [&](uint32_t i, uint32_t lane, bool has_row) {
         double sum = 0.0;
-        for (uint32_t e = t.c.first[i] + lane; e < t.c.first[i] + t.c.length[i]; e += LANES) sum += fabs(t.c.a[e]);
-        const double bound = 1.0 + lane_sum<LANES>(sum) / t.c.diagonal[i];
-        if (is_finite(bound)) most = max(most, magnitude(bound));
+        for (uint32_t e = t.c.row_start[i] + lane; e < t.c.row_start[i] + t.c.length[i]; e += LANES)
+            sum += fabs(t.c.a[e]);
+        const double bound = 1.0 + sum_lanes<LANES>(sum) / t.c.diagonal[i];
+        if (is_finite(bound)) largest_bound = max(largest_bound, magnitude(bound));
     });
-    update_largest(t.bound, most);
+    update_largest(t.bound, largest_bound);
     const uint32_t slices = (t.c.rows + t.slice - 1) / t.slice;
-    over_rows<1>(t.c.rows, [&](uint32_t i, uint32_t, bool is) {
-        const uint32_t length = is ? t.c.length[i] : 0, couplings = warp_sum(length);
-        uint32_t longest = length;
-        for (uint32_t by = t.slice / 2; by > 0; by /= 2)
-            longest = max(longest, __shfl_xor_sync(0xffffffffu, longest, by));
-        if (is && i % t.slice == 0) t.first[i / t.slice] = t.slice * longest;
-        if (is && i % 32 == 0) atomicAdd(&t.first[slices + 1], couplings); // integers, so the order is irrelevant
+    for_each_row<1>(t.c.rows, [&](uint32_t i, uint32_t, bool has_row) {
+        const uint32_t length = has_row ? t.c.length[i] : 0, couplings = warp_sum(length);
+        uint32_t longest_row = length;
+        for (uint32_t offset = t.slice / 2; offset > 0; offset /= 2)
+            longest_row = max(longest_row, __shfl_xor_sync(0xffffffffu, longest_row, offset));
+        if (has_row && i % t.slice == 0) t.slice_start[i / t.slice] = t.slice * longest_row;
+        if (has_row && i % 32 == 0) atomicAdd(&t.slice_start[slices + 1], couplings); // integer sums
     });
 }
 
@@ -200,15 +203,15 @@ template <class V> __device__ inline void convert_rows(const ConvertArgs<V> &t) 
     // By Gershgorin's theorem, `bound` is an upper bound of the eigenvalues. It is at most 2 if no coupling and no row
     // sum is negative.
     const double omega = 4.0 / 3.0 / max(2.0, __longlong_as_double((long long)*t.bound));
-    over_rows<LANES>(t.c.rows, [&](uint32_t i, uint32_t lane, bool is) {
-        const uint32_t slice = i / t.slice, start = t.first[slice], from = t.c.first[i];
-        const uint32_t length = (t.first[slice + 1] - start) / t.slice, own = t.c.length[i];
-        for (uint32_t w = lane; is && w < length; w += LANES) {
+    for_each_row<LANES>(t.c.rows, [&](uint32_t i, uint32_t lane, bool has_row) {
+        const uint32_t slice = i / t.slice, start = t.slice_start[slice], first_coupling = t.c.row_start[i];
+        const uint32_t length = (t.slice_start[slice + 1] - start) / t.slice, row_length = t.c.length[i];
+        for (uint32_t w = lane; has_row && w < length; w += LANES) {
             Entry<V> entry{i, V(0)};
-            if (w < own) entry = {t.c.col[from + w], V(t.c.a[from + w])};
+            if (w < row_length) entry = {t.c.col[first_coupling + w], V(t.c.a[first_coupling + w])};
             t.entries[start + i % t.slice + t.slice * w] = entry;
         }
-        if (!is || lane != 0) return;
+        if (!has_row || lane != 0) return;
         t.row_sum[i] = V(t.c.row_sum[i]);
         const V jacobi_factor = V(omega / t.c.diagonal[i]);
         t.jacobi_factor[i] = is_finite(double(jacobi_factor)) ? jacobi_factor : V(0);

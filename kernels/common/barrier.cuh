@@ -2,12 +2,12 @@
 #pragma once
 #include "device.cuh"
 
-// Counters of a barrier of all thread blocks of a launch; `arrived` and `summed` are zero at the beginning and at the
-// end of a launch.
+// Counters of a barrier of all thread blocks of a launch; `arrived_blocks` and `summed_blocks` are zero at the
+// beginning and at the end of a launch.
 struct BarrierCounts {
-    unsigned arrived;
-    unsigned epoch;  // number of products with the coarsest inverse in all launches with a cluster (rrb/cluster.cuh)
-    unsigned summed; // number of calls of `wait_for_partial_sums` in this launch
+    unsigned arrived_blocks;
+    unsigned epoch; // number of products with the coarsest inverse in all launches with a cluster (rrb/cluster.cuh)
+    unsigned summed_blocks; // number of calls of `wait_for_partial_sums` in this launch
 };
 
 #ifdef RRB_EMULATED
@@ -17,25 +17,25 @@ __device__ inline unsigned load_acquire(const unsigned *address) { return *addre
 // `arrive` releases and `load_acquire` acquires: a thread that reads the new value with `load_acquire` also sees all
 // earlier writes of the thread block that called `arrive`.
 __device__ inline unsigned arrive(unsigned *address) {
-    unsigned old;
-    asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], 1;" : "=r"(old) : "l"(address) : "memory");
-    return old;
+    unsigned old_count;
+    asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], 1;" : "=r"(old_count) : "l"(address) : "memory");
+    return old_count;
 }
 __device__ inline unsigned load_acquire(const unsigned *address) {
-    unsigned v;
-    asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(v) : "l"(address) : "memory");
-    return v;
+    unsigned count;
+    asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(count) : "l"(address) : "memory");
+    return count;
 }
 #endif
 
 // Waits until all `count` thread blocks of the launch have called this function as often as this one. `phase` is the
 // number of calls of this thread block so far; the function increments it.
-__device__ inline void grid_barrier(BarrierCounts *m, unsigned &phase, unsigned count) {
+__device__ inline void grid_barrier(BarrierCounts *counts, unsigned &phase, unsigned count) {
     ++phase;
     __syncthreads();
     if (thread_of_block() == 0) {
-        arrive(&m->arrived);
-        while (load_acquire(&m->arrived) < count * phase) {}
+        arrive(&counts->arrived_blocks);
+        while (load_acquire(&counts->arrived_blocks) < count * phase) {}
     }
     __syncthreads();
 }
@@ -52,11 +52,11 @@ __device__ inline void cluster_barrier() {
 
 // Reports that this thread block has written its partial sums for the scalar update number `updates`, counted from 1.
 // The thread block with the largest index waits until all `count` thread blocks have reported this.
-__device__ inline void wait_for_partial_sums(BarrierCounts *m, unsigned updates, unsigned count) {
+__device__ inline void wait_for_partial_sums(BarrierCounts *counts, unsigned updates, unsigned count) {
     __syncthreads();
     if (thread_of_block() == 0) {
-        arrive(&m->summed);
-        while (blockIdx.x == count - 1 && load_acquire(&m->summed) < count * updates) {}
+        arrive(&counts->summed_blocks);
+        while (blockIdx.x == count - 1 && load_acquire(&counts->summed_blocks) < count * updates) {}
     }
     __syncthreads();
 }
@@ -64,11 +64,11 @@ __device__ inline void wait_for_partial_sums(BarrierCounts *m, unsigned updates,
 // Ends the use of the barrier. Each of the `count` thread blocks must call this function as its last use of the
 // barrier. The last one to call it stores `epoch`, and resets the other counters for the next launch, because no thread
 // block waits at the barrier any longer.
-__device__ inline void leave(BarrierCounts *m, unsigned phase, unsigned epoch, unsigned count) {
+__device__ inline void leave_barrier(BarrierCounts *counts, unsigned phase, unsigned epoch, unsigned count) {
     __syncthreads();
-    if (thread_of_block() == 0 && arrive(&m->arrived) + 1 == count * (phase + 1)) {
-        m->arrived = 0;
-        m->summed = 0;
-        m->epoch = epoch;
+    if (thread_of_block() == 0 && arrive(&counts->arrived_blocks) + 1 == count * (phase + 1)) {
+        counts->arrived_blocks = 0;
+        counts->summed_blocks = 0;
+        counts->epoch = epoch;
     }
 }

@@ -39,14 +39,18 @@ template <bool ONCE> __device__ inline double read_once(const double &v) {
     asm volatile("ld.global.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(evict_first()) : "memory");
     return r;
 }
-template <bool ONCE> __device__ inline void write_once(double &to, double v) {
-    if (!ONCE) to = v;
-    else asm volatile("st.global.L2::cache_hint.f64 [%0], %1, %2;" : : "l"(&to), "d"(v), "l"(evict_first()) : "memory");
+template <bool ONCE> __device__ inline void write_once(double &target, double v) {
+    if (!ONCE) target = v;
+    else
+        asm volatile("st.global.L2::cache_hint.f64 [%0], %1, %2;"
+            :
+            : "l"(&target), "d"(v), "l"(evict_first())
+            : "memory");
 }
 #else
 template <bool> __device__ inline double ldg_once(const double &v) { return ldg(v); }
 template <bool> __device__ inline double read_once(const double &v) { return v; }
-template <bool> __device__ inline void write_once(double &to, double v) { to = v; }
+template <bool> __device__ inline void write_once(double &target, double v) { target = v; }
 #endif
 
 // Requests that the cache line of an address is loaded into the L2 cache.
@@ -61,9 +65,9 @@ __device__ inline uint64_t nanoseconds() {
 #ifdef RRB_EMULATED
     return emulated_nanoseconds();
 #else
-    uint64_t now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now) : : "memory");
-    return now;
+    uint64_t nanoseconds_now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(nanoseconds_now) : : "memory");
+    return nanoseconds_now;
 #endif
 }
 
@@ -76,15 +80,15 @@ template <class T> __device__ inline T warp_sum(T v) {
 // Computes the sum of v over a thread block in a fixed order: pairwise within warps, and then over the warps in order.
 // All threads return the same value.
 __device__ inline double block_sum(double v) {
-    __shared__ double warps[32];
+    __shared__ double warp_sums[32];
     const int t = threadIdx.x + blockDim.x * threadIdx.y;
-    const int count = (blockDim.x * blockDim.y + 31) / 32;
+    const int warp_count = (blockDim.x * blockDim.y + 31) / 32;
     v = warp_sum(v);
     __syncthreads();
-    if (t % 32 == 0) warps[t / 32] = v;
+    if (t % 32 == 0) warp_sums[t / 32] = v;
     __syncthreads();
     double sum = 0.0;
-    for (int k = 0; k < count; ++k) sum += warps[k];
+    for (int k = 0; k < warp_count; ++k) sum += warp_sums[k];
     return sum;
 }
 
@@ -93,7 +97,7 @@ struct Team {
     int first, end;
     __device__ int index() const { return int(blockIdx.x) - first; }
     __device__ int size() const { return end - first; }
-    __device__ bool is_mine() const { return unsigned(index()) < unsigned(size()); }
+    __device__ bool contains_this_block() const { return unsigned(index()) < unsigned(size()); }
 };
 __device__ inline Team all_blocks() { return {0, int(gridDim.x)}; }
 
@@ -102,25 +106,26 @@ __device__ inline int thread_of_block() { return threadIdx.x + blockDim.x * thre
 // Returns whether this thread block is the last of the launch to call this function. It can then read all values that
 // the other thread blocks have written. Which thread block is the last differs from run to run, but results do not
 // depend on it.
-__device__ inline bool last_block(unsigned *ticket) {
-    __shared__ bool last;
+__device__ inline bool is_last_block(unsigned *ticket) {
+    __shared__ bool is_last;
     __threadfence();
     __syncthreads();
-    if (thread_of_block() == 0) last = atomicInc(ticket, gridDim.x - 1) == gridDim.x - 1;
+    if (thread_of_block() == 0) is_last = atomicInc(ticket, gridDim.x - 1) == gridDim.x - 1;
     __syncthreads();
-    if (last) __threadfence();
-    return last;
+    if (is_last) __threadfence();
+    return is_last;
 }
 
 // Computes this thread's part of the sum of an array: the thread with index t in its block of T threads adds the
 // elements t, t + T, t + 2 T, ... in this order, with eight loads in flight.
 __device__ inline double thread_sum(const double *values, int count) {
-    const int step = blockDim.x * blockDim.y;
+    const int thread_count = blockDim.x * blockDim.y;
     double sum = 0.0;
-    for (int first = thread_of_block(); first < count; first += 8 * step) {
+    for (int index = thread_of_block(); index < count; index += 8 * thread_count) {
         double v[8];
 #pragma unroll
-        for (int u = 0; u < 8; ++u) v[u] = first + u * step < count ? __ldcg(values + first + u * step) : 0.0;
+        for (int u = 0; u < 8; ++u)
+            v[u] = index + u * thread_count < count ? __ldcg(values + index + u * thread_count) : 0.0;
 #pragma unroll
         for (int u = 0; u < 8; ++u) sum += v[u];
     }
@@ -131,13 +136,13 @@ __device__ inline double thread_sum(const double *values, int count) {
 __device__ inline double sum_of(const double *values, int count) { return block_sum(thread_sum(values, count)); }
 
 // Adds the values `sum` of all threads of the launch. Each thread block stores one partial sum in `partial`. The last
-// thread block computes the total, and one of its threads calls then(total).
-template <class Then> __device__ inline void sum_blocks(double sum, double *partial, unsigned *ticket, Then then) {
+// thread block computes the total, and one of its threads calls use_total(total).
+template <class Then> __device__ inline void sum_blocks(double sum, double *partial, unsigned *ticket, Then use_total) {
     sum = block_sum(sum);
     if (thread_of_block() == 0) partial[blockIdx.x] = sum;
-    if (!last_block(ticket)) return;
+    if (!is_last_block(ticket)) return;
     sum = sum_of(partial, gridDim.x);
-    if (thread_of_block() == 0) then(sum);
+    if (thread_of_block() == 0) use_total(sum);
 }
 
 // Returns the bits of |v|. As integers, these bits have the order of the magnitudes; NaN is the largest.
@@ -184,7 +189,7 @@ __device__ inline int quotient(int n, int d) {
 }
 
 // Calls f(c) for those of the indices 0 .. count - 1 that belong to this thread.
-template <class F> __device__ inline void over_cells(int64_t count, F f) {
+template <class F> __device__ inline void for_each_cell(int64_t count, F f) {
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
     for (int64_t c = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; c < count; c += step) f(c);
 }

@@ -14,14 +14,14 @@ constexpr uint32_t IS_ROOT = 1u << 31;
 
 // Returns the root of a node, and shortens the path to it.
 __device__ inline uint32_t root_of(volatile uint32_t *parent, uint32_t node) {
-    uint32_t up = parent[node];
-    while (up != node && !(up & IS_ROOT)) {
-        const uint32_t above = parent[up];
-        // Path compression: `above` replaces `up` as the parent of `node`. The node is no longer a root, so no thread
-        // joins its tree through this entry.
-        if (above < up) atomicMin(const_cast<uint32_t *>(parent) + node, above);
-        node = up;
-        up = above;
+    uint32_t ancestor = parent[node];
+    while (ancestor != node && !(ancestor & IS_ROOT)) {
+        const uint32_t next_ancestor = parent[ancestor];
+        // Path compression: `next_ancestor` replaces `ancestor` as the parent of `node`. The node is no longer a root,
+        // so no thread joins its tree through this entry.
+        if (next_ancestor < ancestor) atomicMin(const_cast<uint32_t *>(parent) + node, next_ancestor);
+        node = ancestor;
+        ancestor = next_ancestor;
     }
     return node;
 }
@@ -31,11 +31,12 @@ __device__ inline void join(uint32_t *parent, uint32_t a, uint32_t b) {
     a = root_of(parent, a);
     b = root_of(parent, b);
     while (a != b) {
-        const uint32_t low = min(a, b), high = max(a, b), was = atomicCAS(parent + high, high, low);
-        if (was == high) return;
-        // Another thread has already joined `high` to a parent, `was`.
-        a = root_of(parent, was);
-        b = low;
+        const uint32_t low_root = min(a, b), high_root = max(a, b),
+                       old_parent = atomicCAS(parent + high_root, high_root, low_root);
+        if (old_parent == high_root) return;
+        // Another thread has already joined `high_root` to a parent, `old_parent`.
+        a = root_of(parent, old_parent);
+        b = low_root;
     }
 }
 

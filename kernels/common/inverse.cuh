@@ -24,8 +24,8 @@ constexpr int PIVOTS = 32, SIDE = 64;
 // set to zero in the inverse.
 constexpr double ZERO_PIVOT = 1e-14;
 struct InverseArgs {
-    const double *from;
-    double *to;
+    const double *source;
+    double *target;
     const double *diagonal; // of the matrix before the elimination
     double *pivots;         // two buffers for inverses of pivot blocks; step k reads buffer k % 2, writes the other one
     int n, step;            // step -1 only inverts the first pivot block
@@ -36,12 +36,12 @@ struct TwoPivots {
     double a, b, d;
     __device__ void invert(double least_a, double least_d) {
         const double determinant = a * d - b * b;
-        const bool no_a = !(a > least_a), no_d = no_a ? !(d > least_d) : !(determinant > least_d * a);
-        const double one = 1.0 / (no_a ? (no_d ? 1.0 : d) : no_d ? a : determinant);
-        const double old = a;
-        a = no_a ? 0.0 : no_d ? one : d * one;
-        b = no_a || no_d ? 0.0 : -b * one;
-        d = no_d ? 0.0 : no_a ? one : old * one;
+        const bool drops_a = !(a > least_a), drops_d = drops_a ? !(d > least_d) : !(determinant > least_d * a);
+        const double reciprocal = 1.0 / (drops_a ? (drops_d ? 1.0 : d) : drops_d ? a : determinant);
+        const double old_a = a;
+        a = drops_a ? 0.0 : drops_d ? reciprocal : d * reciprocal;
+        b = drops_a || drops_d ? 0.0 : -b * reciprocal;
+        d = drops_d ? 0.0 : drops_a ? reciprocal : old_a * reciprocal;
     }
 };
 
@@ -50,53 +50,54 @@ struct TwoPivots {
 // rows and columns are padding.
 __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int count) {
     __shared__ double rows[2][2][PIVOTS], columns[2][2][PIVOTS];
-    __shared__ double least[PIVOTS];
-    const int column = threadIdx.x % PIVOTS, first = threadIdx.x / PIVOTS;
-    if (threadIdx.x < PIVOTS) least[column] = column < count ? ZERO_PIVOT * ldg(diagonal[column]) : 0.0;
+    __shared__ double least_pivots[PIVOTS];
+    const int column = threadIdx.x % PIVOTS, first_row = threadIdx.x / PIVOTS;
+    if (threadIdx.x < PIVOTS) least_pivots[column] = column < count ? ZERO_PIVOT * ldg(diagonal[column]) : 0.0;
 #pragma unroll
     for (int p = 0; p < PIVOTS; p += 2) {
-        double (*row)[PIVOTS] = rows[p / 2 % 2], (*across)[PIVOTS] = columns[p / 2 % 2];
+        double (*pivot_rows)[PIVOTS] = rows[p / 2 % 2], (*pivot_columns)[PIVOTS] = columns[p / 2 % 2];
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
-            const int i = first + 8 * q;
-            if (i / 2 == p / 2) row[i % 2][column] = e[q];
-            if (column / 2 == p / 2) across[column % 2][i] = e[q];
+            const int i = first_row + 8 * q;
+            if (i / 2 == p / 2) pivot_rows[i % 2][column] = e[q];
+            if (column / 2 == p / 2) pivot_columns[column % 2][i] = e[q];
         }
         __syncthreads();
-        TwoPivots inverse = {row[0][p], row[0][p + 1], row[1][p + 1]};
-        inverse.invert(least[p], least[p + 1]);
+        TwoPivots inverse = {pivot_rows[0][p], pivot_rows[0][p + 1], pivot_rows[1][p + 1]};
+        inverse.invert(least_pivots[p], least_pivots[p + 1]);
         // Computes P^-1 A_pj, and P^-1 in the columns of the pivots.
-        const double x = column / 2 == p / 2 ? double(column == p) : row[0][column];
-        const double y = column / 2 == p / 2 ? double(column == p + 1) : row[1][column];
+        const double x = column / 2 == p / 2 ? double(column == p) : pivot_rows[0][column];
+        const double y = column / 2 == p / 2 ? double(column == p + 1) : pivot_rows[1][column];
         const double scaled[2] = {inverse.a * x + inverse.b * y, inverse.b * x + inverse.d * y};
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
-            const int i = first + 8 * q;
-            const double own = column / 2 == p / 2 ? 0.0 : e[q];
-            const double rest = own - (across[0][i] * scaled[0] + across[1][i] * scaled[1]);
-            e[q] = i == p ? scaled[0] : i == p + 1 ? scaled[1] : rest;
+            const int i = first_row + 8 * q;
+            const double old_entry = column / 2 == p / 2 ? 0.0 : e[q];
+            const double updated_entry =
+                old_entry - (pivot_columns[0][i] * scaled[0] + pivot_columns[1][i] * scaled[1]);
+            e[q] = i == p ? scaled[0] : i == p + 1 ? scaled[1] : updated_entry;
         }
     }
 }
 
 // Executes one step of the elimination with one thread block per tile of SIDE x SIDE entries. Step -1 needs a single
 // thread block.
-__device__ inline void step(const InverseArgs &a) {
-    __shared__ double pivots[PIVOTS][PIVOTS + 1], across[PIVOTS][SIDE], along[SIDE][PIVOTS + 1];
+__device__ inline void execute_step(const InverseArgs &a) {
+    __shared__ double pivots[PIVOTS][PIVOTS + 1], pivot_rows[PIVOTS][SIDE], pivot_columns[SIDE][PIVOTS + 1];
     const int n = a.n, tiles = (n + SIDE - 1) / SIDE, t = threadIdx.x, x = t % 16, y = t / 16;
     // The first thread block processes the tile with the next pivots.
-    const int next = PIVOTS * (a.step + 1), own = next / SIDE;
-    const int tile = (blockIdx.x + own * (tiles + 1)) % (tiles * tiles);
-    const int row = tile / tiles * SIDE, column = tile % tiles * SIDE, begin = PIVOTS * a.step;
-    auto entry = [&](int i, int j) { return i < n && j < n ? a.from[int64_t(i) * n + j] : 0.0; };
-    auto is_pivot = [&](int i) { return i >= begin && i < begin + PIVOTS; };
-    double out[4][4];
+    const int next_pivot = PIVOTS * (a.step + 1), pivot_tile = next_pivot / SIDE;
+    const int tile = (blockIdx.x + pivot_tile * (tiles + 1)) % (tiles * tiles);
+    const int row = tile / tiles * SIDE, column = tile % tiles * SIDE, first_pivot = PIVOTS * a.step;
+    auto matrix_entry = [&](int i, int j) { return i < n && j < n ? a.source[int64_t(i) * n + j] : 0.0; };
+    auto is_pivot = [&](int i) { return i >= first_pivot && i < first_pivot + PIVOTS; };
+    double tile_entries[4][4];
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
             const int j = column + x + 16 * c;
-            out[r][c] = is_pivot(j) ? 0.0 : entry(row + 4 * y + r, j);
+            tile_entries[r][c] = is_pivot(j) ? 0.0 : matrix_entry(row + 4 * y + r, j);
         }
     }
     if (a.step >= 0) {
@@ -105,9 +106,9 @@ __device__ inline void step(const InverseArgs &a) {
         for (int k = t; k < PIVOTS * PIVOTS; k += THREADS) pivots[k / PIVOTS][k % PIVOTS] = inverse[k];
 #pragma unroll
         for (int q = 0; q < PIVOTS * SIDE / THREADS; ++q) {
-            const int k = t + THREADS * q, i = begin + k / SIDE, j = column + k % SIDE;
-            across[k / SIDE][k % SIDE] = is_pivot(j) ? double(i == j) : entry(i, j);
-            along[k / PIVOTS][k % PIVOTS] = entry(row + k / PIVOTS, begin + k % PIVOTS);
+            const int k = t + THREADS * q, i = first_pivot + k / SIDE, j = column + k % SIDE;
+            pivot_rows[k / SIDE][k % SIDE] = is_pivot(j) ? double(i == j) : matrix_entry(i, j);
+            pivot_columns[k / PIVOTS][k % PIVOTS] = matrix_entry(row + k / PIVOTS, first_pivot + k % PIVOTS);
         }
         __syncthreads();
         // Computes P^-1 A_kj, and P^-1 in the columns of the pivots.
@@ -117,22 +118,22 @@ __device__ inline void step(const InverseArgs &a) {
 #pragma unroll
             for (int c = 0; c < 4; ++c) {
 #pragma unroll
-                for (int r = 0; r < 2; ++r) product[r][c] += pivots[2 * y + r][k] * across[k][x + 16 * c];
+                for (int r = 0; r < 2; ++r) product[r][c] += pivots[2 * y + r][k] * pivot_rows[k][x + 16 * c];
             }
         }
         __syncthreads();
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
-            for (int r = 0; r < 2; ++r) across[2 * y + r][x + 16 * c] = product[r][c];
+            for (int r = 0; r < 2; ++r) pivot_rows[2 * y + r][x + 16 * c] = product[r][c];
         }
         __syncthreads();
 #pragma unroll 8
         for (int k = 0; k < PIVOTS; ++k) {
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
-                const double factor = along[4 * y + r][k];
+                const double factor = pivot_columns[4 * y + r][k];
 #pragma unroll
-                for (int c = 0; c < 4; ++c) out[r][c] -= factor * across[k][x + 16 * c];
+                for (int c = 0; c < 4; ++c) tile_entries[r][c] -= factor * pivot_rows[k][x + 16 * c];
             }
         }
 #pragma unroll
@@ -141,28 +142,28 @@ __device__ inline void step(const InverseArgs &a) {
 #pragma unroll
             for (int c = 0; c < 4; ++c) {
                 const int j = column + x + 16 * c;
-                if (is_pivot(i)) out[r][c] = across[i - begin][x + 16 * c];
-                if (i < n && j < n) a.to[int64_t(i) * n + j] = out[r][c];
+                if (is_pivot(i)) tile_entries[r][c] = pivot_rows[i - first_pivot][x + 16 * c];
+                if (i < n && j < n) a.target[int64_t(i) * n + j] = tile_entries[r][c];
             }
         }
     }
-    if (blockIdx.x != 0 || next >= n) return;
+    if (blockIdx.x != 0 || next_pivot >= n) return;
     __syncthreads();
     // Beyond the edge of the matrix, the pivot block is padded with the identity.
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
-            const int i = row + 4 * y + r - next, j = column + x + 16 * c - next;
+            const int i = row + 4 * y + r - next_pivot, j = column + x + 16 * c - next_pivot;
             if (i < 0 || i >= PIVOTS || j < 0 || j >= PIVOTS) continue;
-            pivots[i][j] = next + i < n && next + j < n ? out[r][c] : double(i == j);
+            pivots[i][j] = next_pivot + i < n && next_pivot + j < n ? tile_entries[r][c] : double(i == j);
         }
     }
     __syncthreads();
     double e[4];
 #pragma unroll
     for (int q = 0; q < 4; ++q) e[q] = pivots[t / PIVOTS + 8 * q][t % PIVOTS];
-    invert_pivots(e, a.diagonal + next, n - next);
+    invert_pivots(e, a.diagonal + next_pivot, n - next_pivot);
 #pragma unroll
     for (int q = 0; q < 4; ++q) a.pivots[(a.step + 1) % 2 * PIVOTS * PIVOTS + t + THREADS * q] = e[q];
 }
@@ -170,76 +171,81 @@ __device__ inline void step(const InverseArgs &a) {
 // The array `null_vector_of` has one word per unknown. This bit of the word marks the unknown that is removed for a
 // null vector. The other bits contain the number of the null vector to which the unknown belongs, counted from 1, or 0
 // if it belongs to none.
-constexpr uint32_t LEFT_OUT = 1u << 31;
+constexpr uint32_t IS_REMOVED = 1u << 31;
 // Largest number of unknowns for `find_null_vectors`, which uses one thread per unknown.
-constexpr int MOST_UNKNOWNS = 1024;
+constexpr int MAX_UNKNOWNS = 1024;
 
 // Finds the null vectors of a matrix. There is one for each component of at least two unknowns in which all row sums
 // are zero; its entries are 1 in this component, and 0 elsewhere. Returns `null_vector_of` of all unknowns, in shared
-// memory. Executed by one thread block of MOST_UNKNOWNS threads; thread k < n has unknown k. `regular`: whether the row
-// sum of this thread's unknown is not zero. If the thread has an unknown, each(f) must call f(q) for each unknown q
-// that is coupled to it.
-template <class Each> __device__ inline const uint32_t *find_null_vectors(int n, bool regular, Each each) {
-    __shared__ unsigned root[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null_vector_of[MOST_UNKNOWNS],
-        with_sums[MOST_UNKNOWNS], moved;
+// memory. Executed by one thread block of MOST_UNKNOWNS threads; thread k < n has unknown k. `has_row_sum`: whether the
+// row sum of this thread's unknown is not zero. If the thread has an unknown, for_each_neighbour(f) must call f(q) for
+// each unknown q that is coupled to it.
+template <class Each>
+__device__ inline const uint32_t *find_null_vectors(int n, bool has_row_sum, Each for_each_neighbour) {
+    __shared__ unsigned root[MAX_UNKNOWNS], last_unknown[MAX_UNKNOWNS], null_vector_of[MAX_UNKNOWNS],
+        component_has_row_sum[MAX_UNKNOWNS], has_changed;
     const unsigned p = threadIdx.x;
     root[p] = p;
-    with_sums[p] = last[p] = 0;
+    component_has_row_sum[p] = last_unknown[p] = 0;
     // The smallest number of each component propagates from neighbour to neighbour.
-    for (bool goes_on = true; goes_on;) {
+    for (bool is_changing = true; is_changing;) {
         __syncthreads();
-        if (p == 0) moved = 0;
-        unsigned least = root[p];
-        each([&](unsigned q) { least = min(least, root[q]); });
-        least = min(least, root[least]);
+        if (p == 0) has_changed = 0;
+        unsigned least_root = root[p];
+        for_each_neighbour([&](unsigned q) { least_root = min(least_root, root[q]); });
+        least_root = min(least_root, root[least_root]);
         __syncthreads();
-        if (least < root[p]) {
-            root[p] = least;
-            atomicOr(&moved, 1u);
+        if (least_root < root[p]) {
+            root[p] = least_root;
+            atomicOr(&has_changed, 1u);
         }
         __syncthreads();
-        goes_on = moved != 0;
+        is_changing = has_changed != 0;
     }
-    const unsigned own = root[p];
-    if (regular) atomicOr(&with_sums[own], 1u);
-    if (p < unsigned(n)) atomicMax(&last[own], p);
+    const unsigned own_root = root[p];
+    if (has_row_sum) atomicOr(&component_has_row_sum[own_root], 1u);
+    if (p < unsigned(n)) atomicMax(&last_unknown[own_root], p);
     __syncthreads();
-    const bool is_null = p < unsigned(n) && !with_sums[own] && last[own] != own;
-    null_vector_of[p] = !is_null ? 0 : last[own] == p ? (own + 1) | LEFT_OUT : own + 1;
+    const bool is_null = p < unsigned(n) && !component_has_row_sum[own_root] && last_unknown[own_root] != own_root;
+    null_vector_of[p] = !is_null ? 0 : last_unknown[own_root] == p ? (own_root + 1) | IS_REMOVED : own_root + 1;
     __syncthreads();
     return null_vector_of;
 }
 
 struct NullVectorArgs {
-    const double *from;
-    double *to;
+    const double *source;
+    double *target;
     const double *diagonal;
     const uint32_t *null_vector_of;
     const uint32_t *null_vector_count; // points to the number of null vectors
     // 1 / (c k^2) and c of each null vector u, if E + c u u^T replaces the matrix E; otherwise null.
     double *shift;
     uint64_t *largest; // largest magnitudes of the inverse, and of the diagonal of E + c u u^T
-    int n, add;
+    int n, adds_shift;
 };
 
 // Processes the rows whose unknown belongs to a null vector u. Of such a row, only the entries in the columns of the
-// unknowns of u change: their mean is subtracted from them and, with `add`, 1 / (c k^2) is added. Stores the transpose
-// of the result for all rows, so that a second call does the same for the columns. One thread block processes a row.
+// unknowns of u change: their mean is subtracted from them and, with `adds_shift`, 1 / (c k^2) is added. Stores the
+// transpose of the result for all rows, so that a second call does the same for the columns. One thread block processes
+// a row.
 __device__ inline void project_inverse(const NullVectorArgs &a) {
     for (int row = blockIdx.x; row < a.n; row += gridDim.x) {
-        const double *from = a.from + int64_t(row) * a.n;
-        const uint32_t own = a.null_vector_of[row] & ~LEFT_OUT;
-        const auto is_part = [&](int c) { return own > 0 && (ldg(a.null_vector_of[c]) & ~LEFT_OUT) == own; };
-        double size = 0.0, sum = 0.0;
+        const double *source = a.source + int64_t(row) * a.n;
+        const uint32_t null_vector = a.null_vector_of[row] & ~IS_REMOVED;
+        const auto is_in_null_vector = [&](int c) {
+            return null_vector > 0 && (ldg(a.null_vector_of[c]) & ~IS_REMOVED) == null_vector;
+        };
+        double unknown_count = 0.0, sum = 0.0;
         for (int c = threadIdx.x; c < a.n; c += THREADS) {
-            if (!is_part(c)) continue;
-            size += 1.0;
-            sum += from[c];
+            if (!is_in_null_vector(c)) continue;
+            unknown_count += 1.0;
+            sum += source[c];
         }
-        size = block_sum(size);
-        const double change = (a.add && own > 0 ? a.shift[2 * own - 2] : 0.0) - block_sum(sum) / size;
+        unknown_count = block_sum(unknown_count);
+        const double change =
+            (a.adds_shift && null_vector > 0 ? a.shift[2 * null_vector - 2] : 0.0) - block_sum(sum) / unknown_count;
         for (int c = threadIdx.x; c < a.n; c += THREADS)
-            a.to[int64_t(c) * a.n + row] = from[c] + (is_part(c) ? change : 0.0);
+            a.target[int64_t(c) * a.n + row] = source[c] + (is_in_null_vector(c) ? change : 0.0);
     }
 }
 

@@ -14,17 +14,18 @@ constexpr int THREADS = 256, WARPS = THREADS / 32;
 
 // Labels of the cells of `dpcg`.
 struct CellLabels {
-    const void *of; // null: all cells have label 0
-    int wide;       // 1: labels have 32 bits; 0: 16 bits
-    uint32_t count; // number of labels; cells with a label of at least `count` are not summed
+    const void *label_of_cell; // null: all cells have label 0
+    int has_32_bit_labels;     // 1: labels have 32 bits; 0: 16 bits
+    uint32_t count;            // number of labels; cells with a label of at least `count` are not summed
     __device__ uint32_t at(int64_t c) const {
-        if (!of) return 0;
-        return wide ? static_cast<const uint32_t *>(of)[c] : static_cast<const uint16_t *>(of)[c];
+        if (!label_of_cell) return 0;
+        return has_32_bit_labels ? static_cast<const uint32_t *>(label_of_cell)[c]
+                                 : static_cast<const uint16_t *>(label_of_cell)[c];
     }
 };
 
 // What is summed over the cells of a label: v, |v| or 1 / v.
-enum Added { VALUES, MAGNITUDES, INVERSES };
+enum SummandKind { VALUES, MAGNITUDES, INVERSES };
 
 // A slot of `rrb`: consecutive cells.
 struct Run {
@@ -45,9 +46,9 @@ struct LabelledArgs {
     double *sums;                    // sum of each slot, at its index in the order of labels
     double *totals;                  // of each label: sum, sum of magnitudes, mean, stored mean
     double *g;                       // receives the sum of each label; may be null
-    void *v;     // the vector, in double or single precision
-    int restore; // 1: `shift` also adds the stored means
-    int added;
+    void *v;                         // the vector, in double or single precision
+    int restores_mean;               // 1: `shift` also adds the stored means
+    int summand_kind;
     const Scalars *scalars; // null, or the scalars of a recorded loop: sums are computed only until it ends
 };
 
@@ -55,19 +56,19 @@ __device__ inline bool is_over(const LabelledArgs &a) { return a.scalars && a.sc
 
 // Returns the summand of a value.
 __device__ inline double summand(const LabelledArgs &a, double v) {
-    return a.added == VALUES ? v : a.added == MAGNITUDES ? fabs(v) : v != 0.0 ? 1.0 / v : 0.0;
+    return a.summand_kind == VALUES ? v : a.summand_kind == MAGNITUDES ? fabs(v) : v != 0.0 ? 1.0 / v : 0.0;
 }
 
-// Returns the number that `shift` adds to the values of a label: minus their mean. With `restore`, it also adds the
-// stored mean.
+// Returns the number that `shift` adds to the values of a label: minus their mean. With `restores_mean`, it also adds
+// the stored mean.
 __device__ inline double shift_of(const LabelledArgs &a, uint32_t label) {
     const double *totals = a.totals + 4 * int64_t(label);
-    return (a.restore ? totals[3] : 0.0) - totals[2];
+    return (a.restores_mean ? totals[3] : 0.0) - totals[2];
 }
 
-// For each label, adds the sums of its slots. The result depends on `added`. VALUES: sum and mean. MAGNITUDES: sum of
-// magnitudes. INVERSES: sum of inverses, times the square of the mean from the last call with VALUES. A thread block
-// processes a label.
+// For each label, adds the sums of its slots. The result depends on `summand_kind`. VALUES: sum and mean. MAGNITUDES:
+// sum of magnitudes. INVERSES: sum of inverses, times the square of the mean from the last call with VALUES. A thread
+// block processes a label.
 __device__ inline void label_sums(const LabelledArgs &a) {
     if (is_over(a)) return;
     for (uint32_t label = blockIdx.x; label < a.labels.count; label += gridDim.x) {
@@ -79,16 +80,16 @@ __device__ inline void label_sums(const LabelledArgs &a) {
         if (threadIdx.x != 0) continue;
         double *totals = a.totals + 4 * int64_t(label);
         // A label may have no cells.
-        if (a.added == VALUES) totals[2] = a.cells[label] > 0 ? sum / double(a.cells[label]) : 0.0;
-        if (a.added == INVERSES) sum *= totals[2] * totals[2];
-        totals[a.added == MAGNITUDES] = sum;
+        if (a.summand_kind == VALUES) totals[2] = a.cells[label] > 0 ? sum / double(a.cells[label]) : 0.0;
+        if (a.summand_kind == INVERSES) sum *= totals[2] * totals[2];
+        totals[a.summand_kind == MAGNITUDES] = sum;
         if (a.g) a.g[label] = sum;
     }
 }
 
-// Copies the means of all labels to the stored means, which `shift` adds with `restore`.
+// Copies the means of all labels to the stored means, which `shift` adds with `restores_mean`.
 __device__ inline void store_means(const LabelledArgs &a) {
-    over_cells(a.labels.count, [&](int64_t label) { a.totals[4 * label + 3] = a.totals[4 * label + 2]; });
+    for_each_cell(a.labels.count, [&](int64_t label) { a.totals[4 * label + 3] = a.totals[4 * label + 2]; });
 }
 
 } // namespace labelled

@@ -10,8 +10,8 @@ template <int N> __device__ inline double residual_of_row(
     double b, double center, double v_0, const double (&a)[N], const double (&v)[N]) {
     double row_sum = center, rounding = 0.0, differences = 0.0;
     for (int j = 0; j < N; ++j) {
-        const double to = -fabs(a[j]), sum = row_sum + to, added = sum - row_sum;
-        rounding += (row_sum - (sum - added)) + (to - added);
+        const double minus_magnitude = -fabs(a[j]), sum = row_sum + minus_magnitude, added = sum - row_sum;
+        rounding += (row_sum - (sum - added)) + (minus_magnitude - added);
         row_sum = sum;
         differences += a[j] * (v[j] + copysign(1.0, a[j]) * v_0);
     }

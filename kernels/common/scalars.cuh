@@ -6,7 +6,7 @@
 enum Code { RUNNING, CONVERGED, MAX_ITER, NEEDS_RESTART, SIGMA_VANISHED, RHO_NEGATIVE, RHO_BAD, SIGMA_BAD, PAUSED };
 
 // Number of iterations that the ring buffer records. When it is full, the loop pauses so that the host can read it.
-constexpr int RING = 1024;
+constexpr int RING_LENGTH = 1024;
 
 // Record of one iteration: tested norm of its residual, and the alpha and beta from which the iterate was computed.
 struct Step {
@@ -22,25 +22,25 @@ struct LoopScalars {
     int64_t iterations;
     int64_t max_iter;
     int64_t pause_at;
-    int64_t loop_ended; // 1: the loop has ended and x is final; further kernels of the graph return immediately
+    int64_t loop_ended;     // 1: the loop has ended and x is final; further kernels of the graph return immediately
     int32_t preconditioned; // 1: the stopping test uses the preconditioned norm; 0: the 2-norm
     int32_t code;
     double rho, sigma, alpha, beta, norm2, norm;
-    int64_t met; // 1 if check_ahead has found that this iteration will satisfy the convergence test
+    int64_t will_converge; // 1 if check_ahead has found that this iteration will satisfy the convergence test
     int32_t ring_used;
-    int32_t parity;              // index (0 or 1) of the array that contains the current r (rrb: r at b1)
-    double sum;                  // result of the last dot product
-    int64_t direction;           // index (0 or 1) of the current array p, for which alpha was computed
-    double b_norm2, whole_norm2; // <b, b>; ||b - A x||_2^2 or a part of this sum (rrb/solve.cuh)
+    int32_t parity;                  // index (0 or 1) of the array that contains the current r (rrb: r at b1)
+    double sum;                      // result of the last dot product
+    int64_t direction_index;         // index (0 or 1) of the current array p, for which alpha was computed
+    double b_norm2, all_nodes_norm2; // <b, b>; ||b - A x||_2^2 or a part of this sum (rrb/solve.cuh)
     // Bit patterns: `largest` of max |b| at the start and of max |x| at the end of a solve, `largest_guess` of max |x|
     // of the initial guess.
     uint64_t largest, largest_guess;
     uint64_t not_finite;  // bitwise complement of the index of the first value that is not finite; 0: none
-    unsigned ticket;      // counter of `last_block`
+    unsigned ticket;      // counter of `is_last_block`
     unsigned sync_failed; // 1 if the devices that share a grid failed to synchronize (kernels/rrb/divided.cuh)
 };
 struct Scalars : LoopScalars {
-    Step ring[RING];
+    Step ring[RING_LENGTH];
 };
 
 // Copies all fields before `b_norm2`. They include all fields that a scalar update and the end of an iteration change.
@@ -58,15 +58,15 @@ enum Stage { NOTHING, START, LOOP, CONFIRM };
 // The following functions are those of src/krylov/decisions.rs. One thread executes them. Those with the result Code
 // return RUNNING, or the reason for which the loop ends.
 
-// Returns whether `square` is not positive and may have underflowed, because the residual norm is at most `vanishing`.
-__device__ inline bool vanished(const LoopScalars &s, double square) {
-    return square <= 0.0 && sqrt(s.norm2) <= s.vanishing;
+// Returns whether `product` is not positive and may have underflowed, because the residual norm is at most `vanishing`.
+__device__ inline bool has_vanished(const LoopScalars &s, double product) {
+    return product <= 0.0 && sqrt(s.norm2) <= s.vanishing;
 }
 
 // Computes the tested norm: from <r, r>, or from rho = <r, M^-1 r> for the preconditioned norm, which requires a finite
 // rho that is not negative.
 __device__ inline Code set_norm(LoopScalars &s, double rho) {
-    if (vanished(s, rho)) rho = 0.0;
+    if (has_vanished(s, rho)) rho = 0.0;
     s.norm = sqrt(s.preconditioned ? rho : s.norm2);
     return s.preconditioned && !(rho >= 0.0 && is_finite(rho)) ? RHO_NEGATIVE : RUNNING;
 }
@@ -79,7 +79,7 @@ __device__ inline Code check_convergence(const LoopScalars &s) {
 
 // Updates rho = <r, M^-1 r> and computes beta = rho / rho_old.
 __device__ inline Code set_rho(LoopScalars &s, double rho) {
-    if (vanished(s, rho)) return NEEDS_RESTART;
+    if (has_vanished(s, rho)) return NEEDS_RESTART;
     if (!(rho > 0.0 && is_finite(rho))) return RHO_BAD;
     s.beta = rho / s.rho;
     s.rho = rho;
@@ -90,14 +90,14 @@ __device__ inline Code set_rho(LoopScalars &s, double rho) {
 __device__ inline Code set_sigma(LoopScalars &s, double sigma) {
     s.sigma = sigma;
     s.alpha = s.rho / sigma;
-    if (vanished(s, sigma)) return SIGMA_VANISHED;
+    if (has_vanished(s, sigma)) return SIGMA_VANISHED;
     return sigma > 0.0 && is_finite(sigma) ? RUNNING : SIGMA_BAD;
 }
 
 // Updates the scalars between the forward and the backward half of the cycle, when <r, M^-1 r> and <r, r> are known.
 // Outside a loop, only stores these two values; with CONFIRM, only if the loop has ended. `ring` is the ring buffer in
 // the thread that writes it, and null in all other threads.
-__device__ inline void update(LoopScalars &s, Step *ring, double rho, double norm2, int stage) {
+__device__ inline void update_with_sums(LoopScalars &s, Step *ring, double rho, double norm2, int stage) {
     if (stage == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
     s.norm2 = norm2;
     if (stage != LOOP) {
@@ -109,15 +109,15 @@ __device__ inline void update(LoopScalars &s, Step *ring, double rho, double nor
     if (ring) ring[s.ring_used] = {s.norm, s.alpha, s.beta};
     s.ring_used += 1;
     s.sum = rho;
-    if (code == RUNNING) code = s.met ? CONVERGED : check_convergence(s);
+    if (code == RUNNING) code = s.will_converge ? CONVERGED : check_convergence(s);
     if (code == RUNNING) code = set_rho(s, rho);
     if (code != RUNNING) s.code = code;
 }
 
 // Ends an iteration after the backward half of the cycle, which computes sigma = <p, A p>.
-__device__ inline void end_of_iteration(LoopScalars &s, double sigma, int stage) {
+__device__ inline void end_iteration(LoopScalars &s, double sigma, int stage) {
     const Code code = set_sigma(s, sigma);
-    s.direction = s.parity;
+    s.direction_index = s.parity;
     if (stage == LOOP) {
         if (code != RUNNING) s.code = code;
         else if (s.iterations >= s.pause_at) s.code = PAUSED;
@@ -154,24 +154,24 @@ __device__ inline void update_scalars(const ScalarArgs &a, LoopScalars &s, Step 
     if (thread_of_block() == 0) {
         // In the loop, the forward half of the cycle has written the other array r of colour b1.
         if (a.stage == LOOP) s.parity ^= 1;
-        update(s, ring, rho * s.per_unit, norm2, a.stage);
+        update_with_sums(s, ring, rho * s.per_unit, norm2, a.stage);
     }
 }
 
 __device__ inline void update_scalars(const ScalarArgs &a) {
-    __shared__ LoopScalars now;
-    copy_loop_scalars(now, *a.scalars);
+    __shared__ LoopScalars scalars;
+    copy_loop_scalars(scalars, *a.scalars);
     __syncthreads();
-    update_scalars(a, now, a.scalars->ring);
+    update_scalars(a, scalars, a.scalars->ring);
     __syncthreads();
-    copy_loop_scalars(*a.scalars, now);
+    copy_loop_scalars(*a.scalars, scalars);
 }
 
 // Determines in advance whether the convergence test will end the loop. Called by one thread block when the partial
 // sums of <r, r> are available. If the test will be satisfied, later kernels skip the coarse levels.
-__device__ inline void check_ahead(const ScalarArgs &a) {
+__device__ inline void check_convergence_ahead(const ScalarArgs &a) {
     LoopScalars &s = *a.scalars;
     if (a.stage == LOOP && s.loop_ended) return;
     const double norm2 = sum_of(a.norm_partial, a.norm_count);
-    if (thread_of_block() == 0) s.met = a.stage == LOOP && !s.preconditioned && sqrt(norm2) <= s.threshold;
+    if (thread_of_block() == 0) s.will_converge = a.stage == LOOP && !s.preconditioned && sqrt(norm2) <= s.threshold;
 }

@@ -15,9 +15,9 @@ namespace vectors {
 constexpr int THREADS = 256;
 // Maximum number of thread blocks. It does not depend on the device, so that sums have the same order on every device.
 // It is four blocks per multiprocessor of a device with 132 multiprocessors.
-constexpr int MOST_BLOCKS = 528;
+constexpr int MAX_BLOCKS = 528;
 // Number of thread blocks per multiprocessor that CELL_KERNEL guarantees.
-constexpr int RESIDENT = 4;
+constexpr int RESIDENT_BLOCKS = 4;
 constexpr int WARPS = THREADS / 32;
 
 struct CellBox {
@@ -28,8 +28,8 @@ struct CellBox {
 };
 
 // Calls f(c, i, j, k) for the cells of this thread.
-template <class F> __device__ inline void over_places(const CellBox &box, F f) {
-    over_cells(box.count(), [&](int64_t c) {
+template <class F> __device__ inline void for_each_cell_index(const CellBox &box, F f) {
+    for_each_cell(box.count(), [&](int64_t c) {
         const unsigned row = unsigned(c) / unsigned(box.nx);
         f(c, int(unsigned(c) - row * unsigned(box.nx)), int(row % unsigned(box.ny)), int(row / unsigned(box.ny)));
     });
@@ -44,16 +44,16 @@ struct CellArray {
 
 // How a sum over all cells is used by the thread block that finishes last.
 enum SumUse {
-    KEPT,      // the block stores the sum in `to`
-    RHO,       // the sum is <r, M^-1 r> of an iteration; the block updates the scalars
+    STORED,     // the block stores the sum in `result`
+    RHO,        // the sum is <r, M^-1 r> of an iteration; the block updates the scalars
     LAST_SIGMA, // the sum is <p, P A p>; the block ends the iteration
-    LAST_PART  // the sum is <Z^T q, t> = <p, q> - <p, P A p>; the block ends the iteration
+    LAST_PART   // the sum is <Z^T q, t> = <p, q> - <p, P A p>; the block ends the iteration
 };
 
 struct Sum {
     double *partial; // one value per thread block; null: there is no sum
     Scalars *scalars;
-    double *to; // result of KEPT
+    double *result;       // result of STORED
     int sum_use, in_loop; // sum_use: a value of SumUse; in_loop: 1 in the loop of a recorded graph, 0 otherwise
     uint64_t conditional; // condition handle of the WHILE node of the graph; 0: none
 };
@@ -72,31 +72,31 @@ __device__ inline bool is_over(const Sum &s) {
 // Adds `sum` over all thread blocks, and uses the result as `s.sum_use` states.
 __device__ inline void finish_sum(const Sum &s, double sum) {
     if (!s.partial) return;
-    sum_blocks(sum, s.partial, &s.scalars->ticket, [&](double all) {
-        Scalars &now = *s.scalars;
+    sum_blocks(sum, s.partial, &s.scalars->ticket, [&](double total) {
+        Scalars &scalars = *s.scalars;
         if (s.sum_use == RHO) {
-            update(now, now.ring, all, now.norm2, LOOP);
+            update_with_sums(scalars, scalars.ring, total, scalars.norm2, LOOP);
         } else if (s.sum_use >= LAST_SIGMA) {
-            end_of_iteration(now, s.sum_use == LAST_PART ? now.sigma - all : all, LOOP);
-            if (s.conditional) set_loop_condition(s.conditional, now);
+            end_iteration(scalars, s.sum_use == LAST_PART ? scalars.sigma - total : total, LOOP);
+            if (s.conditional) set_loop_condition(s.conditional, scalars);
         } else {
-            *s.to = all;
+            *s.result = total;
         }
     });
 }
 
-// Adds N sums over all thread blocks. The last thread block stores the results in `to`. `partial` contains one value
-// per block for the first sum, then for the second sum, and so on.
+// Adds N sums over all thread blocks. The last thread block stores the results in `results`. `partial` contains one
+// value per block for the first sum, then for the second sum, and so on.
 template <int N>
-__device__ inline void sums_of_blocks(const double (&sums)[N], double *partial, unsigned *ticket, double *to) {
+__device__ inline void sums_of_blocks(const double (&sums)[N], double *partial, unsigned *ticket, double *results) {
     for (int k = 0; k < N; ++k) {
         const double sum = block_sum(sums[k]);
         if (threadIdx.x == 0) partial[k * gridDim.x + blockIdx.x] = sum;
     }
-    if (!last_block(ticket)) return;
+    if (!is_last_block(ticket)) return;
     for (int k = 0; k < N; ++k) {
         const double sum = sum_of(partial + k * gridDim.x, gridDim.x);
-        if (threadIdx.x == 0) to[k] = sum;
+        if (threadIdx.x == 0) results[k] = sum;
     }
 }
 
@@ -105,7 +105,7 @@ template <class V> struct VectorArgs {
     int64_t count;
     const V *a, *b;
     V *out;
-    double *other;
+    double *x;
     double factor;
     Sum sum;
 };
@@ -114,7 +114,7 @@ template <class V> struct VectorArgs {
 template <class V> __device__ inline void dot(const VectorArgs<V> &a) {
     if (is_over(a.sum)) return;
     double sum = 0.0;
-    over_cells(a.count, [&](int64_t c) { sum += (a.factor * a.a[c]) * (a.factor * a.b[c]); });
+    for_each_cell(a.count, [&](int64_t c) { sum += (a.factor * a.a[c]) * (a.factor * a.b[c]); });
     finish_sum(a.sum, sum);
 }
 
@@ -123,7 +123,7 @@ template <class V> __device__ inline void add_scaled(const VectorArgs<V> &a) {
     if (is_over(a.sum)) return;
     const double factor = a.sum.in_loop ? -a.sum.scalars->alpha : a.factor;
     double sum = 0.0;
-    over_cells(a.count, [&](int64_t c) {
+    for_each_cell(a.count, [&](int64_t c) {
         const V v = V(a.out[c] + factor * a.a[c]);
         a.out[c] = v;
         sum += double(v) * v;
@@ -133,18 +133,18 @@ template <class V> __device__ inline void add_scaled(const VectorArgs<V> &a) {
 
 // Computes out = a + f out with f = `factor`. With f = 0, copies a.
 __device__ inline void update_direction(const VectorArgs<double> &a) {
-    over_cells(a.count, [&](int64_t c) { a.out[c] = a.factor == 0.0 ? a.a[c] : a.a[c] + a.factor * a.out[c]; });
+    for_each_cell(a.count, [&](int64_t c) { a.out[c] = a.factor == 0.0 ? a.a[c] : a.a[c] + a.factor * a.out[c]; });
 }
 
-// Computes x = x + alpha p and p = z + beta p in a loop, where other = x, out = p and a = z. If the loop has ended,
+// Computes x = x + alpha p and p = z + beta p in a loop, where out = p and a = z. If the loop has ended,
 // only updates x.
 template <class V> __device__ inline void advance(const VectorArgs<V> &a) {
     const double alpha = a.sum.scalars->alpha, beta = a.sum.scalars->beta;
-    const bool ended = a.sum.scalars->code != RUNNING;
-    over_cells(a.count, [&](int64_t c) {
+    const bool loop_has_ended = a.sum.scalars->code != RUNNING;
+    for_each_cell(a.count, [&](int64_t c) {
         const V p = a.out[c];
-        a.other[c] += alpha * p;
-        if (!ended) a.out[c] = V(a.a[c] + beta * p);
+        a.x[c] += alpha * p;
+        if (!loop_has_ended) a.out[c] = V(a.a[c] + beta * p);
     });
 }
 
@@ -158,15 +158,15 @@ struct CellInspectArgs {
 // within a row, the input precedes the output.
 __device__ inline void inspect(const CellInspectArgs &a) {
     uint64_t largest[2] = {0, 0};
-    over_places(a.cells, [&](int64_t, int i, int j, int k) {
-        for (int which = 0; which < 2; ++which) {
-            const CellArray &array = which == 0 ? a.input : a.output;
+    for_each_cell_index(a.cells, [&](int64_t, int i, int j, int k) {
+        for (int array_index = 0; array_index < 2; ++array_index) {
+            const CellArray &array = array_index == 0 ? a.input : a.output;
             if (!array.values) continue;
             const uint64_t m = magnitude(*array.at(i, j, k));
-            largest[which] = max(largest[which], m);
+            largest[array_index] = max(largest[array_index], m);
             if (m >= 0x7ff0000000000000ull) {
                 const uint64_t row = uint64_t(k) * a.cells.ny + j;
-                atomic_max(&a.scalars->not_finite, ~((row * 2 + which) * a.cells.nx + i));
+                atomic_max(&a.scalars->not_finite, ~((row * 2 + array_index) * a.cells.nx + i));
             }
         }
     });
@@ -177,15 +177,15 @@ __device__ inline void inspect(const CellInspectArgs &a) {
 struct CellTransferArgs {
     CellBox cells;
     CellArray array;
-    double *vector; // null: `store` writes zeros
+    double *vector; // null: `store_array` writes zeros
     double factor;
     Sum sum;
 };
 
 // Computes vector = factor * array, and the sum <vector, vector>.
-__device__ inline void load(const CellTransferArgs &a) {
+__device__ inline void load_array(const CellTransferArgs &a) {
     double sum = 0.0;
-    over_places(a.cells, [&](int64_t c, int i, int j, int k) {
+    for_each_cell_index(a.cells, [&](int64_t c, int i, int j, int k) {
         const double v = a.factor * *a.array.at(i, j, k);
         a.vector[c] = v;
         sum += v * v;
@@ -194,10 +194,9 @@ __device__ inline void load(const CellTransferArgs &a) {
 }
 
 // Computes array = factor * vector, or array = 0 if `vector` is null.
-__device__ inline void store(const CellTransferArgs &a) {
-    over_places(a.cells, [&](int64_t c, int i, int j, int k) {
-        *a.array.at(i, j, k) = a.vector ? a.factor * a.vector[c] : 0.0;
-    });
+__device__ inline void store_array(const CellTransferArgs &a) {
+    for_each_cell_index(a.cells,
+        [&](int64_t c, int i, int j, int k) { *a.array.at(i, j, k) = a.vector ? a.factor * a.vector[c] : 0.0; });
 }
 
 struct CellLargestArgs {
@@ -207,9 +206,9 @@ struct CellLargestArgs {
 };
 
 // Computes max |v_i|, and stores it in the scalars, which must contain zero on entry.
-__device__ inline void largest(const CellLargestArgs &a) {
+__device__ inline void find_largest(const CellLargestArgs &a) {
     uint64_t largest = 0;
-    over_cells(a.count, [&](int64_t c) { largest = max(largest, magnitude(a.v[c])); });
+    for_each_cell(a.count, [&](int64_t c) { largest = max(largest, magnitude(a.v[c])); });
     update_largest(&a.scalars->largest, largest);
 }
 
@@ -222,64 +221,64 @@ struct ScaleArgs {
 };
 
 // Returns the maximum over the threads of a block.
-__device__ inline uint64_t block_largest(uint64_t mine) {
+__device__ inline uint64_t block_largest(uint64_t value) {
     __shared__ unsigned long long largest;
     __syncthreads();
     if (threadIdx.x == 0) largest = 0;
     __syncthreads();
-    if (mine) atomicMax(&largest, (unsigned long long)mine);
+    if (value) atomicMax(&largest, (unsigned long long)value);
     __syncthreads();
     return largest;
 }
 
 // Computes s, the largest power of two not above max |v_i|, limited such that s and 1 / s are normal numbers.
 __device__ inline void find_scale(const ScaleArgs &a) {
-    uint64_t most = 0;
-    over_cells(a.count, [&](int64_t c) { most = max(most, magnitude(a.v[c])); });
-    most = block_largest(most);
-    if (threadIdx.x == 0) a.partial[blockIdx.x] = most;
-    if (!last_block(&a.scalars->ticket)) return;
-    most = 0;
+    uint64_t largest = 0;
+    for_each_cell(a.count, [&](int64_t c) { largest = max(largest, magnitude(a.v[c])); });
+    largest = block_largest(largest);
+    if (threadIdx.x == 0) a.partial[blockIdx.x] = largest;
+    if (!is_last_block(&a.scalars->ticket)) return;
+    largest = 0;
     for (unsigned k = threadIdx.x; k < gridDim.x; k += THREADS)
-        most = max(most, uint64_t(__ldcg(reinterpret_cast<const unsigned long long *>(a.partial) + k)));
-    most = block_largest(most);
+        largest = max(largest, uint64_t(__ldcg(reinterpret_cast<const unsigned long long *>(a.partial) + k)));
+    largest = block_largest(largest);
     if (threadIdx.x != 0) return;
-    const int64_t exponent = max(int64_t(2), min(int64_t(2045), int64_t(most >> 52)));
+    const int64_t exponent = max(int64_t(2), min(int64_t(2045), int64_t(largest >> 52)));
     a.scales[0] = __longlong_as_double((2046 - exponent) << 52);
     a.scales[1] = __longlong_as_double(exponent << 52);
 }
 
 // Arguments of load_cycle_input and store_cycle_output. load_cycle_input divides r by the scale s and computes the
-// first smoothing step. store_cycle_output computes z = factor * s * of_z and <r, z>.
+// first smoothing step. store_cycle_output computes z = factor * s * cycle_z and <r, z>.
 template <class V> struct CycleTransferArgs {
     int64_t count;
     const double *r;
     double *z;
-    const double *scales; // 1 / s and s, where s is a power of two near max |r_i|
+    const double *scales;   // 1 / s and s, where s is a power of two near max |r_i|
     const V *jacobi_factor; // factors of the first smoothing step
-    V *of_r, *start;
-    const V *of_z;
+    V *cycle_r, *first_iterate;
+    const V *cycle_z;
     double factor; // power of two by which the matrix of the cycle is multiplied
     Sum sum;       // <r, z>
 };
 
-// Computes of_r = r / s and start = jacobi_factor * of_r.
+// Computes cycle_r = r / s and first_iterate = jacobi_factor * cycle_r.
 template <class V> __device__ inline void load_cycle_input(const CycleTransferArgs<V> &a) {
     const double per_scale = a.scales[0];
-    over_cells(a.count, [&](int64_t c) {
+    for_each_cell(a.count, [&](int64_t c) {
         const V r = V(a.r[c] * per_scale);
-        a.of_r[c] = r;
-        a.start[c] = a.jacobi_factor[c] * r;
+        a.cycle_r[c] = r;
+        a.first_iterate[c] = a.jacobi_factor[c] * r;
     });
 }
 
-// Computes z = factor * s * of_z, and the sum <r, z>.
+// Computes z = factor * s * cycle_z, and the sum <r, z>.
 template <class V> __device__ inline void store_cycle_output(const CycleTransferArgs<V> &a) {
     if (is_over(a.sum)) return;
     const double factor = a.factor * a.scales[1];
     double sum = 0.0;
-    over_cells(a.count, [&](int64_t c) {
-        const double z = factor * double(a.of_z[c]);
+    for_each_cell(a.count, [&](int64_t c) {
+        const double z = factor * double(a.cycle_z[c]);
         a.z[c] = z;
         sum += a.r[c] * z;
     });
@@ -291,8 +290,8 @@ template <class V> __device__ inline void store_cycle_output(const CycleTransfer
 // Defines the kernel NAME, whose only argument is a struct ARGS of the namespace SPACE. The kernel passes it to the
 // function that the last macro arguments name: several arguments, because the name may contain commas.
 #define CELL_KERNEL(SPACE, NAME, ARGS, ...)                                                                            \
-    extern "C" __global__ void __launch_bounds__(vectors::THREADS, vectors::RESIDENT) NAME(                            \
-        const __grid_constant__ SPACE::ARGS a) {                                                                       \
+    extern "C" __global__ void __launch_bounds__(vectors::THREADS, vectors::RESIDENT_BLOCKS)                           \
+        NAME(const __grid_constant__ SPACE::ARGS a) {                                                                  \
         SPACE::__VA_ARGS__(a);                                                                                         \
     }
 
@@ -303,9 +302,9 @@ template <class V> __device__ inline void store_cycle_output(const CycleTransfer
     CELL_KERNEL(vectors, FAMILY##_direct_f64, VectorArgs<double>, update_direction)                                    \
     CELL_KERNEL(vectors, FAMILY##_advance_f64, VectorArgs<double>, advance)                                            \
     CELL_KERNEL(vectors, FAMILY##_inspect_f64, CellInspectArgs, inspect)                                               \
-    CELL_KERNEL(vectors, FAMILY##_load_f64, CellTransferArgs, load)                                                    \
-    CELL_KERNEL(vectors, FAMILY##_store_f64, CellTransferArgs, store)                                                  \
-    CELL_KERNEL(vectors, FAMILY##_largest_f64, CellLargestArgs, largest)                                               \
+    CELL_KERNEL(vectors, FAMILY##_load_f64, CellTransferArgs, load_array)                                              \
+    CELL_KERNEL(vectors, FAMILY##_store_f64, CellTransferArgs, store_array)                                            \
+    CELL_KERNEL(vectors, FAMILY##_largest_f64, CellLargestArgs, find_largest)                                          \
     CELL_KERNEL(vectors, FAMILY##_find_scale_f64, ScaleArgs, find_scale)                                               \
     CELL_KERNEL(vectors, FAMILY##_agg_take_f64, CycleTransferArgs<double>, load_cycle_input)                           \
     CELL_KERNEL(vectors, FAMILY##_agg_take_f32, CycleTransferArgs<float>, load_cycle_input)                            \

@@ -21,25 +21,25 @@ struct CellCouplingsArgs {
 // zero, and are omitted.
 __device__ inline void compute_couplings(const CellCouplingsArgs &a) {
     const int64_t n = a.cells.north(), t = a.cells.top();
-    over_cells(a.cells.count(), [&](int64_t c) {
-        const int64_t beside[6] = {c - t, c - n, c - 1, c + 1, c + n, c + t};
+    for_each_cell(a.cells.count(), [&](int64_t c) {
+        const int64_t neighbours[6] = {c - t, c - n, c - 1, c + 1, c + n, c + t};
         const double entries[6] = {ldg(a.m.top[c - t]), ldg(a.m.north[c - n]), ldg(a.m.east[c - 1]),
             ldg(a.m.east[c]), ldg(a.m.north[c]), ldg(a.m.top[c])};
-        const uint32_t first = 6 * uint32_t(c);
+        const uint32_t row_start = 6 * uint32_t(c);
         uint32_t length = 0;
         const double center = a.scale * ldg(a.m.center[c]);
-        double row_sum = center, sum = 0.0;
+        double row_sum = center, coupling_sum = 0.0;
         for (int k = 0; k < 6; ++k) {
             if (entries[k] == 0.0) continue;
             const double coupling = -a.scale * entries[k];
-            a.c.col[first + length] = uint32_t(beside[k]);
-            a.c.a[first + length++] = coupling;
+            a.c.col[row_start + length] = uint32_t(neighbours[k]);
+            a.c.a[row_start + length++] = coupling;
             row_sum -= coupling;
-            sum += coupling;
+            coupling_sum += coupling;
         }
         if (fabs(row_sum) <= a.zero_row_sum * center) row_sum = 0.0;
-        a.c.first[c] = first;
-        aggregation::end_row(a.c, uint32_t(c), length, row_sum, sum);
+        a.c.row_start[c] = row_start;
+        aggregation::end_row(a.c, uint32_t(c), length, row_sum, coupling_sum);
     });
 }
 

@@ -15,11 +15,11 @@ using vectors::THREADS;
 using vectors::WARPS;
 
 // Calls f(c) for those cells of this thread whose colour (i + j + k) % 2 is `colour`.
-template <class F> __device__ inline void over_colour(const CellBox &box, int colour, F f) {
-    const unsigned half = unsigned(box.nx + 1) / 2;
-    over_cells(int64_t(half) * box.ny * box.nz, [&](int64_t item) {
-        const unsigned row = unsigned(item) / half;
-        const unsigned i = 2 * (unsigned(item) - row * half) +
+template <class F> __device__ inline void for_each_cell_of_colour(const CellBox &box, int colour, F f) {
+    const unsigned row_items = unsigned(box.nx + 1) / 2;
+    for_each_cell(int64_t(row_items) * box.ny * box.nz, [&](int64_t item) {
+        const unsigned row = unsigned(item) / row_items;
+        const unsigned i = 2 * (unsigned(item) - row * row_items) +
             (unsigned(colour) + row % unsigned(box.ny) + row / unsigned(box.ny)) % 2;
         if (i < unsigned(box.nx)) f(int64_t(row) * box.nx + i);
     });
@@ -31,10 +31,10 @@ struct CellMatrix {
 };
 
 // Couplings of a cell to west, east, south, north, bottom and top, and the values at these neighbours.
-struct Around {
+struct NeighbourValues {
     double a[6], v[6];
 };
-__device__ inline Around around(const CellBox &box, const CellMatrix &m, const double *v, int64_t c) {
+__device__ inline NeighbourValues load_neighbours(const CellBox &box, const CellMatrix &m, const double *v, int64_t c) {
     const int64_t n = box.north(), t = box.top();
     return {{ldg(m.east[c - 1]), ldg(m.east[c]), ldg(m.north[c - n]), ldg(m.north[c]), ldg(m.top[c - t]),
                 ldg(m.top[c])},
@@ -42,7 +42,7 @@ __device__ inline Around around(const CellBox &box, const CellMatrix &m, const d
 }
 
 // Returns the sum of the products of couplings and values, in a fixed order.
-__device__ inline double sum_of_products(const Around &k) {
+__device__ inline double sum_of_products(const NeighbourValues &k) {
     return (k.a[0] * k.v[0] + k.a[1] * k.v[1]) +
         ((k.a[2] * k.v[2] + k.a[3] * k.v[3]) + (k.a[4] * k.v[4] + k.a[5] * k.v[5]));
 }

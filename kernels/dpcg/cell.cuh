@@ -21,13 +21,13 @@ struct CellArgs {
 // Returns r - (A - D) x in a cell.
 template <class T> __device__ inline T off_diagonal_residual(const CellArgs &a, int64_t c) {
     const T *x = static_cast<const T *>(a.x);
-    const int64_t steps[3] = {1, a.cells.north(), a.cells.top()};
+    const int64_t strides[3] = {1, a.cells.north(), a.cells.top()};
     T value = static_cast<const T *>(a.r)[c];
 #pragma unroll
     for (int d = 0; d < 3; ++d) {
         const T *forward = static_cast<const T *>(a.forward[d]) + c;
-        value -= forward[-steps[d]] * x[c - steps[d]];
-        value -= forward[0] * x[c + steps[d]];
+        value -= forward[-strides[d]] * x[c - strides[d]];
+        value -= forward[0] * x[c + strides[d]];
     }
     return value;
 }
@@ -36,7 +36,7 @@ template <class T> __device__ inline T off_diagonal_residual(const CellArgs &a, 
 template <class T> __device__ inline void relax_cells(const CellArgs &a) {
     const T *center = static_cast<const T *>(a.center), *r = static_cast<const T *>(a.r);
     T *x = static_cast<T *>(a.x);
-    over_colour(a.cells, a.colour, [&](int64_t c) {
+    for_each_cell_of_colour(a.cells, a.colour, [&](int64_t c) {
         const T value = a.from_zero ? r[c] : off_diagonal_residual<T>(a, c);
         x[c] = value / center[c];
     });
@@ -55,19 +55,19 @@ struct GridTransferArgs {
 // Computes coarse_vector = R (r - A x) / s, where R adds the values of the fine cells of a coarse cell. The residual of
 // black cells is zero, since they were updated last.
 template <class T, class Coarse> __device__ inline void restrict_cells(const GridTransferArgs &a) {
-    const CellArgs &f = a.fine;
-    const T *x = static_cast<const T *>(f.x), *center = static_cast<const T *>(f.center);
+    const CellArgs &fine = a.fine;
+    const T *x = static_cast<const T *>(fine.x), *center = static_cast<const T *>(fine.center);
     Coarse *coarse_vector = static_cast<Coarse *>(a.coarse_vector);
-    const double per_scale = a.scales ? a.scales[0] : 1.0;
-    over_places(a.coarse, [&](int64_t c, int i, int j, int k) {
+    const double inverse_scale = a.scales ? a.scales[0] : 1.0;
+    for_each_cell_index(a.coarse, [&](int64_t c, int i, int j, int k) {
         Coarse sum = 0;
-        for (int fk = k * a.ratio[2]; fk < min((k + 1) * a.ratio[2], f.cells.nz); ++fk) {
-            for (int fj = j * a.ratio[1]; fj < min((j + 1) * a.ratio[1], f.cells.ny); ++fj) {
-                for (int fi = i * a.ratio[0]; fi < min((i + 1) * a.ratio[0], f.cells.nx); ++fi) {
+        for (int fk = k * a.ratio[2]; fk < min((k + 1) * a.ratio[2], fine.cells.nz); ++fk) {
+            for (int fj = j * a.ratio[1]; fj < min((j + 1) * a.ratio[1], fine.cells.ny); ++fj) {
+                for (int fi = i * a.ratio[0]; fi < min((i + 1) * a.ratio[0], fine.cells.nx); ++fi) {
                     if ((fi + fj + fk) % 2 != 0) continue;
-                    const int64_t p = (int64_t(fk) * f.cells.ny + fj) * f.cells.nx + fi;
-                    const T residual = off_diagonal_residual<T>(f, p) - center[p] * x[p];
-                    sum += Coarse(double(residual) * per_scale);
+                    const int64_t p = (int64_t(fk) * fine.cells.ny + fj) * fine.cells.nx + fi;
+                    const T residual = off_diagonal_residual<T>(fine, p) - center[p] * x[p];
+                    sum += Coarse(double(residual) * inverse_scale);
                 }
             }
         }
@@ -80,7 +80,7 @@ template <class T, class Coarse> __device__ inline void interpolate_cells(const 
     T *x = static_cast<T *>(a.fine.x);
     const Coarse *coarse_vector = static_cast<const Coarse *>(a.coarse_vector);
     const double factor = a.scales ? a.factor * a.scales[1] : a.factor;
-    over_places(a.fine.cells, [&](int64_t p, int i, int j, int k) {
+    for_each_cell_index(a.fine.cells, [&](int64_t p, int i, int j, int k) {
         const int64_t c = (int64_t(k / a.ratio[2]) * a.coarse.ny + j / a.ratio[1]) * a.coarse.nx + i / a.ratio[0];
         x[p] += T(double(coarse_vector[c]) * factor);
     });

@@ -30,29 +30,29 @@ struct CellGridArgs {
 // strengths of the directions. The smoother solves the equation of a cell without couplings exactly. The row sum of
 // such a cell is set to zero, so that coarse grids omit it.
 template <class T, bool FINEST> __device__ inline void centers_and_strengths(const CellGridArgs &a) {
-    const int64_t steps[3] = {1, a.cells.north(), a.cells.top()};
+    const int64_t strides[3] = {1, a.cells.north(), a.cells.top()};
     T *center = static_cast<T *>(a.center);
     double strengths[3] = {0.0, 0.0, 0.0};
-    over_cells(a.cells.count(), [&](int64_t c) {
-        double part[3];
+    for_each_cell(a.cells.count(), [&](int64_t c) {
+        double coupling_sums[3];
         for (int d = 0; d < 3; ++d) {
             const T *forward = static_cast<const T *>(a.forward[d]) + c;
-            part[d] = -double(forward[0]) - double(forward[-steps[d]]);
+            coupling_sums[d] = -double(forward[0]) - double(forward[-strides[d]]);
         }
-        const double couplings = part[0] + part[1] + part[2];
-        const bool any = part[0] != 0.0 || part[1] != 0.0 || part[2] != 0.0;
-        double own;
+        const double coupling_total = coupling_sums[0] + coupling_sums[1] + coupling_sums[2];
+        const bool has_couplings = coupling_sums[0] != 0.0 || coupling_sums[1] != 0.0 || coupling_sums[2] != 0.0;
+        double own_center;
         if (FINEST) {
-            own = center[c];
-            const double more = own - couplings;
-            a.row_sums[c] = any && more > a.zero_row_sum * own ? more : 0.0;
+            own_center = center[c];
+            const double row_sum = own_center - coupling_total;
+            a.row_sums[c] = has_couplings && row_sum > a.zero_row_sum * own_center ? row_sum : 0.0;
         } else {
-            own = couplings + a.row_sums[c];
-            own = own > 0.0 ? own : 1.0;
-            if (!any) a.row_sums[c] = 0.0;
-            center[c] = T(own);
+            own_center = coupling_total + a.row_sums[c];
+            own_center = own_center > 0.0 ? own_center : 1.0;
+            if (!has_couplings) a.row_sums[c] = 0.0;
+            center[c] = T(own_center);
         }
-        for (int d = 0; d < 3; ++d) strengths[d] += fabs(part[d]) / own;
+        for (int d = 0; d < 3; ++d) strengths[d] += fabs(coupling_sums[d]) / own_center;
     });
     sums_of_blocks(strengths, a.partial, &a.scalars->ticket, a.strengths);
 }
@@ -63,17 +63,18 @@ template <class T, bool FINEST> __device__ inline void centers_and_strengths(con
 template <class Fine, class T> __device__ inline void coarsen_cells(const CellGridArgs &a) {
     double factor[3];
     for (int d = 0; d < 3; ++d) factor[d] = a.ratio[d] == 2 ? 0.5 * a.factor : a.factor;
-    over_places(a.coarse, [&](int64_t c, int I, int J, int K) {
-        // `last` is the index of the last fine cell of the coarse cell in each direction, and `end` is limited to the
-        // box.
-        const int last[3] = {(I + 1) * a.ratio[0] - 1, (J + 1) * a.ratio[1] - 1, (K + 1) * a.ratio[2] - 1};
-        const int end[3] = {min(last[0], a.cells.nx - 1), min(last[1], a.cells.ny - 1), min(last[2], a.cells.nz - 1)};
+    for_each_cell_index(a.coarse, [&](int64_t c, int I, int J, int K) {
+        // `last_fine` is the index of the last fine cell of the coarse cell in each direction, and `end_fine` is
+        // limited to the box.
+        const int last_fine[3] = {(I + 1) * a.ratio[0] - 1, (J + 1) * a.ratio[1] - 1, (K + 1) * a.ratio[2] - 1};
+        const int end_fine[3] =
+            {min(last_fine[0], a.cells.nx - 1), min(last_fine[1], a.cells.ny - 1), min(last_fine[2], a.cells.nz - 1)};
         double sums[3] = {0.0, 0.0, 0.0}, row_sum = 0.0;
-        for (int k = K * a.ratio[2]; k <= end[2]; ++k) {
-            for (int j = J * a.ratio[1]; j <= end[1]; ++j) {
-                for (int i = I * a.ratio[0]; i <= end[0]; ++i) {
+        for (int k = K * a.ratio[2]; k <= end_fine[2]; ++k) {
+            for (int j = J * a.ratio[1]; j <= end_fine[1]; ++j) {
+                for (int i = I * a.ratio[0]; i <= end_fine[0]; ++i) {
                     const int64_t p = (int64_t(k) * a.cells.ny + j) * a.cells.nx + i;
-                    const bool at_face[3] = {i == last[0], j == last[1], k == last[2]};
+                    const bool at_face[3] = {i == last_fine[0], j == last_fine[1], k == last_fine[2]};
                     row_sum += a.row_sums[p] * a.factor;
                     for (int d = 0; d < 3; ++d) {
                         if (at_face[d]) sums[d] += double(static_cast<const Fine *>(a.forward[d])[p]) * factor[d];

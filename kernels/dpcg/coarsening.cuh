@@ -24,22 +24,22 @@ constexpr double DAMPING = 0.8;
 
 struct CoarseningArgs {
     CellBox fine, coarse;
-    int coarsened[3];
-    int which;        // compute_weights: number of odd indices of the points to process
-    CellMatrix m;         // the caller's matrix
-    double scale;     // factor of the caller's matrix
-    void *c;          // conductances of the fine grid, or couplings (see conductance_of)
+    int is_coarsened[3];
+    int odd_count; // compute_weights: number of odd indices of the points to process
+    CellMatrix m; // the caller's matrix
+    double scale; // factor of the caller's matrix
+    void *c; // conductances of the fine grid, or couplings (see conductance_of)
     int64_t c_stride; // distance between the conductances of successive offsets
     void *diagonal, *inverse; // of the finest grid in compute_conductances, of the coarse grid in compute_coarse_grid
-    double *row_sums;         // row sums of the fine grid
-    double *weights;          // unrounded weights
-    void *narrow;             // weights rounded to T
-    Strides strides;          // of both arrays of weights
-    double *cubes;            // matrices of the cubes of a slab, entry by entry
-    int cubes_from, cube_planes;   // planes of cubes in the slab
-    int points_from, point_planes; // planes of points in the slab
-    void *coarse_c;
-    int64_t coarse_stride;
+    double *row_sums; // row sums of the fine grid
+    double *weights; // unrounded weights
+    void *rounded_weights; // weights rounded to T
+    Strides strides; // of both arrays of weights
+    double *cubes; // matrices of the cubes of a slab, entry by entry
+    int first_cube_plane, cube_planes; // planes of cubes in the slab
+    int first_point_plane, point_planes; // planes of points in the slab
+    void *coarse_conductances;
+    int64_t coarse_c_stride;
     double *coarse_row_sums;
     double *partial;   // 4 values per block
     double *strengths; // result of compute_strengths: three sums, then the number of rows
@@ -57,27 +57,27 @@ struct Offset {
 };
 
 // Returns offset k of the upper half of the 7-point or 27-point stencil.
-template <bool FINEST> __device__ inline Offset offset_of_number(int k) {
+template <bool FINEST> __device__ inline Offset stencil_offset(int k) {
     if (FINEST) return {{k == 0, k == 1, k == 2}};
     const int m = k + 14;
     return {{m % 3 - 1, m / 3 % 3 - 1, m / 9 - 1}};
 }
 
 // Returns the distance in memory of an offset.
-__device__ inline int64_t step_of_offset(const CellBox &box, const Offset &o) {
+__device__ inline int64_t memory_step(const CellBox &box, const Offset &o) {
     return o.d[0] + o.d[1] * box.north() + o.d[2] * box.top();
 }
 
 // Calls f(offset, conductance) for the neighbours of p with a nonzero conductance.
 template <class T, bool FINEST, class F>
-__device__ inline void each_neighbour(const CoarseningArgs &a, int64_t p, F f) {
+__device__ inline void for_each_neighbour(const CoarseningArgs &a, int64_t p, F f) {
     const T *c = static_cast<const T *>(a.c) + p;
     for (int k = 0; k < (FINEST ? 3 : 13); ++k, c += a.c_stride) {
-        const Offset o = offset_of_number<FINEST>(k);
-        const double up = conductance_of<T, FINEST>(c[0], -a.scale);
-        const double down = conductance_of<T, FINEST>(c[-step_of_offset(a.fine, o)], -a.scale);
-        if (up != 0.0) f(o, up);
-        if (down != 0.0) f(Offset{{-o.d[0], -o.d[1], -o.d[2]}}, down);
+        const Offset o = stencil_offset<FINEST>(k);
+        const double upper_conductance = conductance_of<T, FINEST>(c[0], -a.scale);
+        const double lower_conductance = conductance_of<T, FINEST>(c[-memory_step(a.fine, o)], -a.scale);
+        if (upper_conductance != 0.0) f(o, upper_conductance);
+        if (lower_conductance != 0.0) f(Offset{{-o.d[0], -o.d[1], -o.d[2]}}, lower_conductance);
     }
 }
 
@@ -88,22 +88,22 @@ template <class T> __device__ inline void compute_conductances(const CoarseningA
     const int64_t n = a.fine.north(), t = a.fine.top();
     [[maybe_unused]] T *c = static_cast<T *>(a.c);
     T *diagonal = static_cast<T *>(a.diagonal), *inverse = static_cast<T *>(a.inverse);
-    over_cells(a.fine.count(), [&](int64_t p) {
+    for_each_cell(a.fine.count(), [&](int64_t p) {
         const double entries[6] = {a.m.east[p], a.m.east[p - 1], a.m.north[p], a.m.north[p - n], a.m.top[p],
             a.m.top[p - t]};
-        double sum = 0.0, size = 0.0, rounded = 0.0;
+        double sum = 0.0, magnitude_sum = 0.0, rounded_sum = 0.0;
         for (int k = 0; k < 6; ++k) {
             sum += -entries[k];
-            size += fabs(entries[k]);
+            magnitude_sum += fabs(entries[k]);
             const T value = T(-a.scale * entries[k]);
-            rounded += double(value);
-            if constexpr (!OF_SOLVER<T, true>) {
+            rounded_sum += double(value);
+            if constexpr (!USES_CALLER_MATRIX<T, true>) {
                 if (k % 2 == 0) c[k / 2 * a.c_stride + p] = value;
             }
         }
         const double center = a.scale * a.m.center[p];
-        const double row_sum = size > 0.0 ? row_sum_of(center, a.scale * sum) : 0.0;
-        const T d = T(rounded + row_sum);
+        const double row_sum = magnitude_sum > 0.0 ? row_sum_of(center, a.scale * sum) : 0.0;
+        const T d = T(rounded_sum + row_sum);
         a.row_sums[p] = row_sum;
         diagonal[p] = d == T(0) ? T(center) : d;
         inverse[p] = T(1.0 / center);
@@ -114,15 +114,15 @@ template <class T> __device__ inline void compute_conductances(const CoarseningA
 // conductances to those neighbours whose index in this direction differs. Also counts these rows.
 template <class T, bool FINEST> __device__ inline void compute_strengths(const CoarseningArgs &a) {
     double sums[4] = {0.0, 0.0, 0.0, 0.0};
-    over_cells(a.fine.count(), [&](int64_t p) {
-        double row[3] = {0.0, 0.0, 0.0}, diagonal = 0.0;
-        each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
+    for_each_cell(a.fine.count(), [&](int64_t p) {
+        double row_strength[3] = {0.0, 0.0, 0.0}, diagonal = 0.0;
+        for_each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
             diagonal += c;
-            for (int d = 0; d < 3; ++d) row[d] += o.d[d] != 0 ? c : 0.0;
+            for (int d = 0; d < 3; ++d) row_strength[d] += o.d[d] != 0 ? c : 0.0;
         });
         diagonal += a.row_sums[p];
         if (!(diagonal > 0.0)) return;
-        for (int d = 0; d < 3; ++d) sums[d] += row[d] / diagonal;
+        for (int d = 0; d < 3; ++d) sums[d] += row_strength[d] / diagonal;
         sums[3] += 1.0;
     });
     sums_of_blocks(sums, a.partial, &a.scalars->ticket, a.strengths);
@@ -130,79 +130,84 @@ template <class T, bool FINEST> __device__ inline void compute_strengths(const C
 
 // Returns the distance between the weights of two corners of a cube: the lowest corner, and the corner that is on the
 // upper side in the directions whose bits are set in `side`.
-__device__ inline int64_t step_to_side(const Strides &s, int side) {
-    return (side & 1) + (side & 2 ? s.next[1] : 0) + (side & 4 ? s.next[2] : 0);
+__device__ inline int64_t weight_distance(const Strides &s, int side) {
+    return (side & 1) + (side & 2 ? s.point_step[1] : 0) + (side & 4 ? s.point_step[2] : 0);
 }
 
-// Returns the weight of a coarse point in the interpolation to a fine point. `type` has a bit for each coarsened
-// direction in which the index of the fine point is odd. `t` has a bit for each direction in which the coarse point is
-// after the fine point. If `t` has a bit that `type` does not have, the fine point is not interpolated from this coarse
-// point, and the weight is zero. `at`: Strides::index of the coarse index of the fine point.
-__device__ inline double weight_at(const CoarseningArgs &a, int type, int t, int64_t at) {
-    if (t & ~type) return 0.0;
-    return type == 0 ? 1.0 : a.weights[a.strides.at(type, t) + at];
+// Returns the weight of a coarse point in the interpolation to a fine point. `odd_bits` has a bit for each coarsened
+// direction in which the index of the fine point is odd. `coarse_side` has a bit for each direction in which the coarse
+// point is after the fine point. If `coarse_side` has a bit that `odd_bits` does not have, the fine point is not
+// interpolated from this coarse point, and the weight is zero. `coarse_index`: Strides::index of the coarse index of
+// the fine point.
+__device__ inline double weight_at(const CoarseningArgs &a, int odd_bits, int coarse_side, int64_t coarse_index) {
+    if (coarse_side & ~odd_bits) return 0.0;
+    return odd_bits == 0 ? 1.0 : a.weights[a.strides.weight_offset(odd_bits, coarse_side) + coarse_index];
 }
 
-// Computes the weights of point p, whose type is `type` (see weight_at). `at`: Strides::index of its coarse index.
+// Computes the weights of point p, whose odd indices are `odd_bits` (see weight_at). `coarse_index`: Strides::index of
+// its coarse index.
 template <class T, bool FINEST>
-__device__ inline void compute_weights_of(const CoarseningArgs &a, int type, int64_t p, int64_t at) {
-    double row[8] = {}, sum = 0.0, diagonal = a.row_sums[p];
-    each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
+__device__ inline void compute_weights_of(const CoarseningArgs &a, int odd_bits, int64_t p, int64_t coarse_index) {
+    double numerator[8] = {}, sum = 0.0, diagonal = a.row_sums[p];
+    for_each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
         diagonal += c;
-        // If the offset is nonzero in a direction of `type`, the index of the neighbour is even in this direction. The
-        // type of the neighbour does not have this bit.
-        int moved = 0, side = 0;
+        // If the offset is nonzero in a direction of `odd_bits`, the index of the neighbour is even in this direction.
+        // The bits of the neighbour do not include this direction.
+        int moved_directions = 0, side = 0;
         for (int d = 0; d < 3; ++d) {
-            moved |= (type >> d & 1 && o.d[d] != 0) << d;
-            side |= (type >> d & 1 && o.d[d] > 0) << d;
+            moved_directions |= (odd_bits >> d & 1 && o.d[d] != 0) << d;
+            side |= (odd_bits >> d & 1 && o.d[d] > 0) << d;
         }
-        if (moved == 0) return;
+        if (moved_directions == 0) return;
         sum += c;
-        const int64_t there = at + step_to_side(a.strides, side);
+        const int64_t neighbour_index = coarse_index + weight_distance(a.strides, side);
 #pragma unroll
         for (int t = 0; t < 8; ++t) {
-            if ((t & moved) == side) row[t] += c * weight_at(a, type & ~moved, t & ~side, there);
+            if ((t & moved_directions) == side)
+                numerator[t] += c * weight_at(a, odd_bits & ~moved_directions, t & ~side, neighbour_index);
         }
     });
     // If the sum of the couplings towards coarse points is not positive, p is not interpolated: all its weights are
     // zero.
-    const double sound = sum + a.row_sums[p] > ZERO_ROW_SUM * diagonal ? sum + a.row_sums[p] : sum;
-    const double divisor = sum > 0.0 ? sound : 0.0;
+    const double divisor_sum = sum + a.row_sums[p] > ZERO_ROW_SUM * diagonal ? sum + a.row_sums[p] : sum;
+    const double divisor = sum > 0.0 ? divisor_sum : 0.0;
 #pragma unroll
     for (int t = 0; t < 8; ++t) {
-        if (t & ~type) continue;
-        const double weight = divisor != 0.0 ? row[t] / divisor : 0.0;
-        const int64_t to = a.strides.at(type, t) + at;
-        a.weights[to] = weight;
-        static_cast<T *>(a.narrow)[to] = T(weight);
+        if (t & ~odd_bits) continue;
+        const double weight = divisor != 0.0 ? numerator[t] / divisor : 0.0;
+        const int64_t weight_index = a.strides.weight_offset(odd_bits, t) + coarse_index;
+        a.weights[weight_index] = weight;
+        static_cast<T *>(a.rounded_weights)[weight_index] = T(weight);
     }
 }
 
-// Computes the interpolation weights of the points that have `which` odd indices in coarsened directions, from the
-// weights of points with fewer odd indices. A warp processes points of one type (see weight_at). Neighbouring warps
-// process the other types at the same coarse points.
+// Computes the interpolation weights of the points that have `odd_count` odd indices in coarsened directions, from the
+// weights of points with fewer odd indices. A warp processes points with equal odd_bits (see weight_at). Neighbouring
+// warps process the other values of odd_bits at the same coarse points.
 template <class T, bool FINEST> __device__ inline void compute_weights(const CoarseningArgs &a) {
-    const int all = a.coarsened[0] | a.coarsened[1] << 1 | a.coarsened[2] << 2, types = a.which == 3 ? 1 : 3;
+    const int coarsened_bits = a.is_coarsened[0] | a.is_coarsened[1] << 1 | a.is_coarsened[2] << 2,
+        pattern_count = a.odd_count == 3 ? 1 : 3;
     const unsigned count = unsigned(a.coarse.count());
-    over_cells(int64_t((count - 1) / 32 + 1) * 32 * types, [&](int64_t item) {
-        const unsigned warp = unsigned(item / 32), chunk = warp / unsigned(types), number = warp - chunk * types;
-        const int type = a.which == 1 ? 1 << number : a.which == 2 ? 7 ^ 1 << number : 7;
+    for_each_cell(int64_t((count - 1) / 32 + 1) * 32 * pattern_count, [&](int64_t item) {
+        const unsigned warp = unsigned(item / 32), chunk = warp / unsigned(pattern_count),
+            pattern = warp - chunk * pattern_count;
+        const int odd_bits = a.odd_count == 1 ? 1 << pattern : a.odd_count == 2 ? 7 ^ 1 << pattern : 7;
         const unsigned coarse_index = 32 * chunk + unsigned(item) % 32;
         const unsigned nx = a.coarse.nx, ny = a.coarse.ny, row = coarse_index / nx;
-        if (coarse_index >= count || type & ~all) return;
+        if (coarse_index >= count || odd_bits & ~coarsened_bits) return;
         const int I = int(coarse_index - row * nx), J = int(row % ny), K = int(row / ny);
-        const int i = (I << a.coarsened[0]) + (type & 1), j = (J << a.coarsened[1]) + (type >> 1 & 1);
-        const int k = (K << a.coarsened[2]) + (type >> 2);
+        const int i = (I << a.is_coarsened[0]) + (odd_bits & 1), j = (J << a.is_coarsened[1]) + (odd_bits >> 1 & 1);
+        const int k = (K << a.is_coarsened[2]) + (odd_bits >> 2);
         if (i >= a.fine.nx || j >= a.fine.ny || k >= a.fine.nz) return;
         const int64_t p = (int64_t(k) * a.fine.ny + j) * a.fine.nx + i;
-        compute_weights_of<T, FINEST>(a, type, p, a.strides.index(I, J, K));
+        compute_weights_of<T, FINEST>(a, odd_bits, p, a.strides.index(I, J, K));
     });
 }
 
 // Number of stored entries of the matrix of a cube: the diagonal, then the upper triangle by rows.
 constexpr int CUBE_ENTRIES = 36;
-__device__ constexpr int entry_of(int first, int second) {
-    return first == second ? first : 8 + 7 * first - first * (first - 1) / 2 + second - first - 1;
+__device__ constexpr int entry_of(int row, int column) {
+    return row == column ? row : 8 + 7 * row - row * (row - 1) / 2 + column - row - 1;
 }
 // The matrix of a cube. Off-diagonal entries are stored with the opposite sign, as conductances.
 struct CubeMatrix {
@@ -210,11 +215,11 @@ struct CubeMatrix {
     // Adds c v v^T.
     __device__ void add(double c, const double (&v)[8]) {
 #pragma unroll
-        for (int first = 0; first < 8; ++first) {
-            const double scaled = c * v[first];
-            entries[first] += scaled * v[first];
+        for (int row = 0; row < 8; ++row) {
+            const double scaled_entry = c * v[row];
+            entries[row] += scaled_entry * v[row];
 #pragma unroll
-            for (int second = first + 1; second < 8; ++second) entries[entry_of(first, second)] -= scaled * v[second];
+            for (int column = row + 1; column < 8; ++column) entries[entry_of(row, column)] -= scaled_entry * v[column];
         }
     }
 };
@@ -222,74 +227,77 @@ struct CubeMatrix {
 // Computes P^T A P for the cubes of a slab. On the finest grid, one thread computes a cube. On other grids, 8 lanes
 // compute a cube, and each lane processes one edge of each offset.
 template <class T, bool FINEST> __device__ inline void compute_product(const CoarseningArgs &a) {
-    constexpr int LANES = FINEST ? 1 : 8, CORNERS = 8 / LANES;
+    constexpr int LANES_PER_CUBE = FINEST ? 1 : 8, CORNERS_PER_LANE = 8 / LANES_PER_CUBE;
     const CellBox &coarse = a.coarse;
     const T *c = static_cast<const T *>(a.c);
     const int size[3] = {a.fine.nx, a.fine.ny, a.fine.nz};
-    const int64_t cubes = a.cube_planes * coarse.top(), first = a.cubes_from * coarse.top();
-    const int64_t warpfuls = (LANES * cubes + 31) / 32;
+    const int64_t cube_count = a.cube_planes * coarse.top(), first_cube = a.first_cube_plane * coarse.top();
+    const int64_t warp_count = (LANES_PER_CUBE * cube_count + 31) / 32;
     // The number of threads is a multiple of 32, since all lanes of a warp take part in the shuffles.
-    over_cells(32 * warpfuls, [&](int64_t item) {
-        const int64_t in_slab = min(item / LANES, cubes - 1), cube = first + in_slab;
+    for_each_cell(32 * warp_count, [&](int64_t item) {
+        const int64_t slab_index = min(item / LANES_PER_CUBE, cube_count - 1), cube = first_cube + slab_index;
         const unsigned row = unsigned(cube) / unsigned(coarse.nx);
         const int I = int(unsigned(cube) - row * unsigned(coarse.nx)), J = int(row % unsigned(coarse.ny));
         const int K = int(row / unsigned(coarse.ny));
-        const int low[3] = {I << a.coarsened[0], J << a.coarsened[1], K << a.coarsened[2]};
+        const int low_corner[3] = {I << a.is_coarsened[0], J << a.is_coarsened[1], K << a.is_coarsened[2]};
         const int64_t weights = a.strides.index(I, J, K);
         CubeMatrix e = {};
-        auto index_of = [&](const int (&in)[3]) {
-            return (int64_t(low[2] + in[2]) * a.fine.ny + low[1] + in[1]) * a.fine.nx + low[0] + in[0];
+        auto point_index = [&](const int (&offset)[3]) {
+            return (int64_t(low_corner[2] + offset[2]) * a.fine.ny + low_corner[1] + offset[1]) * a.fine.nx +
+                low_corner[0] + offset[0];
         };
-        // Returns the weight of corner t in the interpolation to the point at the offset `in` from the lowest corner.
-        auto weights_at = [&](const int (&in)[3], int t) {
-            int side = 0, type = 0;
+        // Returns the weight of corner t in the interpolation to the point at `offset` from the lowest corner.
+        auto weights_at = [&](const int (&offset)[3], int t) {
+            int side = 0, odd_bits = 0;
             for (int d = 0; d < 3; ++d) {
-                side |= (in[d] == 1 + a.coarsened[d]) << d;
-                type |= (in[d] & a.coarsened[d]) << d;
+                side |= (offset[d] == 1 + a.is_coarsened[d]) << d;
+                odd_bits |= (offset[d] & a.is_coarsened[d]) << d;
             }
-            return (t & side) == side ? weight_at(a, type, t & ~side, weights + step_to_side(a.strides, side))
+            return (t & side) == side ? weight_at(a, odd_bits, t & ~side, weights + weight_distance(a.strides, side))
                                       : 0.0;
         };
-        for (int part = 0; part < CORNERS; ++part) {
-            const int bits = part + int(item % LANES);
-            const int in[3] = {bits & 1, bits >> 1 & 1, bits >> 2};
+        for (int corner = 0; corner < CORNERS_PER_LANE; ++corner) {
+            const int bits = corner + int(item % LANES_PER_CUBE);
+            const int offset[3] = {bits & 1, bits >> 1 & 1, bits >> 2};
             // In a direction that is not coarsened, edges begin only at the lowest point of a cube.
-            bool begins = true, inside = true;
+            bool edge_begins = true, is_inside = true;
             for (int d = 0; d < 3; ++d) {
-                begins &= in[d] <= a.coarsened[d];
-                inside &= low[d] + in[d] < size[d];
+                edge_begins &= offset[d] <= a.is_coarsened[d];
+                is_inside &= low_corner[d] + offset[d] < size[d];
             }
-            if (!begins) continue;
-            const int64_t here = index_of(in);
-            if (inside && a.row_sums[here] != 0.0) {
+            if (!edge_begins) continue;
+            const int64_t point = point_index(offset);
+            if (is_inside && a.row_sums[point] != 0.0) {
                 double v[8];
 #pragma unroll
-                for (int t = 0; t < 8; ++t) v[t] = weights_at(in, t);
-                e.add(a.row_sums[here], v);
+                for (int t = 0; t < 8; ++t) v[t] = weights_at(offset, t);
+                e.add(a.row_sums[point], v);
             }
             for (int k = 0; k < (FINEST ? 3 : 13); ++k) {
-                const Offset o = offset_of_number<FINEST>(k);
-                int from[3], to[3];
-                bool has = true;
+                const Offset o = stencil_offset<FINEST>(k);
+                int edge_start[3], edge_end[3];
+                bool is_inside_grid = true;
                 for (int d = 0; d < 3; ++d) {
-                    from[d] = in[d] + (o.d[d] < 0);
-                    to[d] = from[d] + o.d[d];
-                    has &= low[d] + from[d] < size[d] && low[d] + to[d] < size[d];
+                    edge_start[d] = offset[d] + (o.d[d] < 0);
+                    edge_end[d] = edge_start[d] + o.d[d];
+                    is_inside_grid &= low_corner[d] + edge_start[d] < size[d] && low_corner[d] + edge_end[d] < size[d];
                 }
-                if (!has) continue;
-                const double conductance = conductance_of<T, FINEST>(c[k * a.c_stride + index_of(from)], -a.scale);
+                if (!is_inside_grid) continue;
+                const double conductance =
+                    conductance_of<T, FINEST>(c[k * a.c_stride + point_index(edge_start)], -a.scale);
                 if (conductance == 0.0) continue;
                 double v[8];
 #pragma unroll
-                for (int t = 0; t < 8; ++t) v[t] = weights_at(from, t) - weights_at(to, t);
+                for (int t = 0; t < 8; ++t) v[t] = weights_at(edge_start, t) - weights_at(edge_end, t);
                 e.add(conductance, v);
             }
         }
 #pragma unroll
         for (int k = 0; k < CUBE_ENTRIES; ++k) {
             double sum = e.entries[k];
-            for (int d = 1; d < LANES; d *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
-            if (item % LANES == k % LANES && item < LANES * cubes) a.cubes[k * cubes + in_slab] = sum;
+            for (int d = 1; d < LANES_PER_CUBE; d *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+            if (item % LANES_PER_CUBE == k % LANES_PER_CUBE && item < LANES_PER_CUBE * cube_count)
+                a.cubes[k * cube_count + slab_index] = sum;
         }
     });
 }
@@ -298,42 +306,43 @@ template <class T, bool FINEST> __device__ inline void compute_product(const Coa
 // (D + sum |c|)/2) / 0.8. D is computed from the rounded conductances, so that constants remain in the null space if
 // the row sums are zero.
 template <class T> __device__ inline void compute_coarse_grid(const CoarseningArgs &a) {
-    T *c = static_cast<T *>(a.coarse_c), *diagonal = static_cast<T *>(a.diagonal);
+    T *c = static_cast<T *>(a.coarse_conductances), *diagonal = static_cast<T *>(a.diagonal);
     T *inverse = static_cast<T *>(a.inverse);
-    const int64_t top = a.coarse.top(), cubes = a.cube_planes * top;
-    over_places({a.coarse.nx, a.coarse.ny, a.point_planes, 0}, [&](int64_t in_slab, int I, int J, int plane) {
-        const int K = a.points_from + plane;
-        const int64_t p = a.points_from * top + in_slab;
+    const int64_t top = a.coarse.top(), cube_count = a.cube_planes * top;
+    for_each_cell_index({a.coarse.nx, a.coarse.ny, a.point_planes, 0},
+        [&](int64_t slab_index, int I, int J, int plane) {
+        const int K = a.first_point_plane + plane;
+        const int64_t p = a.first_point_plane * top + slab_index;
         // Sums for this point and its 26 neighbours, in the order of the 27-point stencil. Corners beyond the grid have
         // zero weights.
         double sums[27] = {};
 #pragma unroll
-        for (int own = 7; own >= 0; --own) {
-            const int x = own & 1, y = own >> 1 & 1, z = own >> 2;
+        for (int corner = 7; corner >= 0; --corner) {
+            const int x = corner & 1, y = corner >> 1 & 1, z = corner >> 2;
             if (I < x || J < y || K < z) continue;
-            const double *entries = a.cubes + p - a.cubes_from * top - x - y * a.coarse.north() - z * top;
+            const double *entries = a.cubes + p - a.first_cube_plane * top - x - y * a.coarse.north() - z * top;
 #pragma unroll
             for (int t = 0; t < 8; ++t) {
-                const int number = 13 + 9 * ((t >> 2) - z) + 3 * ((t >> 1 & 1) - y) + (t & 1) - x;
-                sums[number] += entries[entry_of(min(own, t), max(own, t)) * cubes];
+                const int stencil_number = 13 + 9 * ((t >> 2) - z) + 3 * ((t >> 1 & 1) - y) + (t & 1) - x;
+                sums[stencil_number] += entries[entry_of(min(corner, t), max(corner, t)) * cube_count];
             }
         }
-        double exact = 0.0, sum = 0.0, size = 0.0;
+        double exact_sum = 0.0, sum = 0.0, magnitude_sum = 0.0;
 #pragma unroll
         for (int k = 0; k < 13; ++k) {
-            const double up = sums[14 + k], down = sums[12 - k];
-            const T rounded = T(up);
-            c[k * a.coarse_stride + p] = rounded;
-            const double rounded_up = rounded, rounded_down = T(down);
-            exact += up;
-            exact += down;
-            sum += rounded_up;
-            sum += rounded_down;
-            size += fabs(rounded_up);
-            size += fabs(rounded_down);
+            const double upper_sum = sums[14 + k], lower_sum = sums[12 - k];
+            const T rounded_conductance = T(upper_sum);
+            c[k * a.coarse_c_stride + p] = rounded_conductance;
+            const double rounded_upper = rounded_conductance, rounded_lower = T(lower_sum);
+            exact_sum += upper_sum;
+            exact_sum += lower_sum;
+            sum += rounded_upper;
+            sum += rounded_lower;
+            magnitude_sum += fabs(rounded_upper);
+            magnitude_sum += fabs(rounded_lower);
         }
-        const double row_sum = row_sum_of(sums[13], exact);
-        const double d = sum + row_sum, divisor = max(d, (d + size) / 2.0) / DAMPING;
+        const double row_sum = row_sum_of(sums[13], exact_sum);
+        const double d = sum + row_sum, divisor = max(d, (d + magnitude_sum) / 2.0) / DAMPING;
         a.coarse_row_sums[p] = row_sum;
         diagonal[p] = T(d);
         inverse[p] = T(divisor > 0.0 ? 1.0 / divisor : 0.0);
@@ -359,33 +368,35 @@ template <class T, bool SEVEN> __device__ inline void spread_coarsest(const Coar
     const int n = int(a.cells.count()), p = threadIdx.x;
     const T *c = static_cast<const T *>(a.c);
     // Calls f(q, conductance) for the neighbours of p.
-    auto each = [&](auto f) {
+    auto for_each_coupling = [&](auto f) {
         for (int k = 0; p < n && k < (SEVEN ? 3 : 13); ++k) {
-            const int step = int(step_of_offset(a.cells, offset_of_number<SEVEN>(k)));
+            const int distance = int(memory_step(a.cells, stencil_offset<SEVEN>(k)));
             const double sign = SEVEN ? -a.factor : 1.0;
-            const double up = sign * c[k * a.c_stride + p], down = sign * c[k * a.c_stride + p - step];
-            if (up != 0.0) f(p + step, up);
-            if (down != 0.0) f(p - step, down);
+            const double upper_conductance = sign * c[k * a.c_stride + p],
+                lower_conductance = sign * c[k * a.c_stride + p - distance];
+            if (upper_conductance != 0.0) f(p + distance, upper_conductance);
+            if (lower_conductance != 0.0) f(p - distance, lower_conductance);
         }
     };
     double diagonal = 0.0;
-    each([&](int, double conductance) { diagonal += conductance; });
-    const bool regular = p < n && a.row_sums[p] > 0.0;
-    diagonal += regular ? a.row_sums[p] : 0.0;
+    for_each_coupling([&](int, double conductance) { diagonal += conductance; });
+    const bool is_regular = p < n && a.row_sums[p] > 0.0;
+    diagonal += is_regular ? a.row_sums[p] : 0.0;
     // In single precision, the rounding error of a center may exceed the couplings of the heavy phase. The diagonal
     // entry is therefore the sum of the conductances and the row sum, if this sum is positive.
-    const bool is_given = SEVEN && (sizeof(T) == sizeof(double) || !(diagonal > 0.0));
-    if (is_given && p < n) diagonal = a.factor * static_cast<const T *>(a.center)[p];
+    const bool uses_center = SEVEN && (sizeof(T) == sizeof(double) || !(diagonal > 0.0));
+    if (uses_center && p < n) diagonal = a.factor * static_cast<const T *>(a.center)[p];
     const uint32_t *null_vector_of =
-        inverse::find_null_vectors(n, regular, [&](auto f) { each([&](int q, double) { f(unsigned(q)); }); });
+        inverse::find_null_vectors(n, is_regular,
+            [&](auto f) { for_each_coupling([&](int q, double) { f(unsigned(q)); }); });
     if (p >= n) return;
-    const bool out = null_vector_of[p] & LEFT_OUT;
-    each([&](int q, double conductance) {
-        a.matrix[int64_t(p) * n + q] = out || null_vector_of[q] & LEFT_OUT ? 0.0 : -conductance;
+    const bool is_removed = null_vector_of[p] & IS_REMOVED;
+    for_each_coupling([&](int q, double conductance) {
+        a.matrix[int64_t(p) * n + q] = is_removed || null_vector_of[q] & IS_REMOVED ? 0.0 : -conductance;
     });
     a.null_vector_of[p] = null_vector_of[p];
     a.diagonal[p] = diagonal;
-    a.matrix[int64_t(p) * n + p] = out ? 0.0 : diagonal;
+    a.matrix[int64_t(p) * n + p] = is_removed ? 0.0 : diagonal;
 }
 
 } // namespace dpcg
@@ -407,7 +418,7 @@ DPCG_LARGE_KERNEL(dpcg_product_f32, CoarseningArgs, compute_product<float, false
 DPCG_LARGE_KERNEL(dpcg_take_coarse_f64, CoarseningArgs, compute_coarse_grid<double>)
 DPCG_LARGE_KERNEL(dpcg_take_coarse_f32, CoarseningArgs, compute_coarse_grid<float>)
 #define DPCG_POINT_KERNEL(NAME, ...)                                                                                   \
-    extern "C" __global__ void __launch_bounds__(dpcg::MOST_UNKNOWNS) NAME(dpcg::CoarsestArgs a) {                     \
+    extern "C" __global__ void __launch_bounds__(dpcg::MAX_UNKNOWNS) NAME(dpcg::CoarsestArgs a) {                     \
         dpcg::spread_coarsest<__VA_ARGS__>(a);                                                                         \
     }
 DPCG_POINT_KERNEL(dpcg_spread_coarsest_f64, double, false)

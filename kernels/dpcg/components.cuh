@@ -10,25 +10,26 @@
 
 namespace dpcg {
 
-using labelled::block_scan;
+using labelled::scan_block;
 using labelled::CHUNK;
 
 struct CellComponent {
-    uint32_t first, cells; // the first cell, and the number of cells
-    uint32_t regular;      // 1: the component has a nonzero row sum
+    uint32_t first_cell, cell_count; // the first cell, and the number of cells
+    uint32_t is_regular;             // 1: the component has a nonzero row sum
 };
 
 struct CellComponentArgs {
     CellBox cells;
     CellMatrix m;
     double zero_row_sum;
-    const uint32_t *root;     // root of each cell
-    uint32_t *number;         // component of each cell; NO_COMPONENT initially, and for cells without component
-    uint32_t *chunk_start;    // number of components that begin in each chunk; after the scan, in all previous chunks
+    const uint32_t *root; // root of each cell
+    uint32_t *component_of_cell; // component of each cell; NO_COMPONENT initially, and for cells without component
+    uint32_t *chunk_start; // number of components that begin in each chunk; after the scan, in all previous chunks
     CellComponent *components; // null: the components are only counted
-    const uint32_t *singular; // number of each component among the singular components; `none` for regular components
+    // Number of each component among the singular components; `regular_label` for regular components.
+    const uint32_t *singular_number;
     uint32_t *labels;         // singular component of each cell
-    uint32_t none, unused;
+    uint32_t regular_label, unused;
 };
 
 constexpr uint32_t NO_COMPONENT = ~0u;
@@ -36,27 +37,27 @@ constexpr uint32_t NO_COMPONENT = ~0u;
 // Counts the components that begin in each chunk if `components` is null. Otherwise, numbers them, and stores their
 // first cells. A thread block processes a chunk.
 __device__ inline void list_components(const CellComponentArgs &a) {
-    constexpr int EACH = CHUNK / THREADS;
+    constexpr int CELLS_PER_THREAD = CHUNK / THREADS;
     const int64_t count = a.cells.count();
     for (int64_t chunk = blockIdx.x; chunk * CHUNK < count; chunk += gridDim.x) {
-        const int64_t first = chunk * CHUNK + EACH * threadIdx.x;
-        unsigned begins = 0;
-        for (int q = 0; q < EACH; ++q) {
-            const int64_t c = first + q;
+        const int64_t first_cell = chunk * CHUNK + CELLS_PER_THREAD * threadIdx.x;
+        unsigned root_bits = 0;
+        for (int q = 0; q < CELLS_PER_THREAD; ++q) {
+            const int64_t c = first_cell + q;
             // A root is the first cell of its component. A root without couplings to following cells is an uncoupled
             // cell. Such a cell belongs to no component and is not counted.
-            if (c < count && a.root[c] == uint32_t(c) && joins_ahead(a.m, c, {})) begins |= 1u << q;
+            if (c < count && a.root[c] == uint32_t(c) && joins_next_cell(a.m, c, {})) root_bits |= 1u << q;
         }
-        uint32_t all, next = block_scan(__popc(begins), all);
+        uint32_t chunk_total, next_number = scan_block(__popc(root_bits), chunk_total);
         if (!a.components) {
-            if (threadIdx.x == 0) a.chunk_start[chunk] = all;
+            if (threadIdx.x == 0) a.chunk_start[chunk] = chunk_total;
             continue;
         }
-        next += a.chunk_start[chunk];
-        for (int q = 0; q < EACH; ++q) {
-            if (!(begins >> q & 1)) continue;
-            a.components[next] = {uint32_t(first + q), 0, 0};
-            a.number[first + q] = next++;
+        next_number += a.chunk_start[chunk];
+        for (int q = 0; q < CELLS_PER_THREAD; ++q) {
+            if (!(root_bits >> q & 1)) continue;
+            a.components[next_number] = {uint32_t(first_cell + q), 0, 0};
+            a.component_of_cell[first_cell + q] = next_number++;
         }
     }
 }
@@ -66,30 +67,30 @@ __device__ inline void list_components(const CellComponentArgs &a) {
 // reads only entries of `number` that it does not write.
 __device__ inline void number_components(const CellComponentArgs &a) {
     const int64_t count = a.cells.count();
-    over_segments(count, [&](int64_t c) {
-        uint32_t own = NO_COMPONENT;
+    for_each_segment_cell(count, [&](int64_t c) {
+        uint32_t component = NO_COMPONENT;
         if (c < count) {
             const uint32_t root = a.root[c];
-            own = a.number[root];
-            if (root != uint32_t(c)) a.number[c] = own;
+            component = a.component_of_cell[root];
+            if (root != uint32_t(c)) a.component_of_cell[c] = component;
         }
-        const MatrixRow row = own == NO_COMPONENT ? MatrixRow{} : row_of(a.cells, a.m, c);
+        const MatrixRow row = component == NO_COMPONENT ? MatrixRow{} : load_row(a.cells, a.m, c);
         const uint32_t sums = __ballot_sync(ALL_LANES, fabs(row.sum()) > a.zero_row_sum * row.center);
-        const uint32_t before = __shfl_sync(ALL_LANES, own, lane() > 0 ? lane() - 1 : 0);
-        const uint32_t starts = __ballot_sync(ALL_LANES, lane() == 0 || own != before);
-        if (own == NO_COMPONENT || !(starts >> lane() & 1)) return;
-        const int length = run_length(starts);
-        atomicAdd(&a.components[own].cells, unsigned(length));
-        volatile uint32_t &regular = a.components[own].regular;
-        if ((sums >> lane() & ALL_LANES >> (32 - length)) && !regular) regular = 1;
+        const uint32_t previous_component = __shfl_sync(ALL_LANES, component, lane() > 0 ? lane() - 1 : 0);
+        const uint32_t run_starts = __ballot_sync(ALL_LANES, lane() == 0 || component != previous_component);
+        if (component == NO_COMPONENT || !(run_starts >> lane() & 1)) return;
+        const int length = run_length(run_starts);
+        atomicAdd(&a.components[component].cell_count, unsigned(length));
+        volatile uint32_t &is_regular = a.components[component].is_regular;
+        if ((sums >> lane() & ALL_LANES >> (32 - length)) && !is_regular) is_regular = 1;
     });
 }
 
-// Stores in `labels` the singular component of each cell, or `none`.
+// Stores in `labels` the singular component of each cell, or `regular_label`.
 __device__ inline void label_singular(const CellComponentArgs &a) {
-    over_cells(a.cells.count(), [&](int64_t c) {
-        const uint32_t number = a.number[c];
-        a.labels[c] = number == NO_COMPONENT ? a.none : a.singular[number];
+    for_each_cell(a.cells.count(), [&](int64_t c) {
+        const uint32_t number = a.component_of_cell[c];
+        a.labels[c] = number == NO_COMPONENT ? a.regular_label : a.singular_number[number];
     });
 }
 

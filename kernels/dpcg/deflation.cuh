@@ -30,33 +30,33 @@ struct CoarseMatrixArgs {
 
 // Adds v as three words with weights 2^-30, 2^-62 and 2^-94. Sums of up to 2^32 values do not overflow.
 __device__ inline void add_exactly(unsigned long long *words, double v) {
-    double part = v * 1073741824.0;
+    double remainder = v * 1073741824.0;
 #pragma unroll
     for (int k = 0; k < 3; ++k) {
-        const double whole = floor(part);
-        if (whole != 0.0) atomicAdd(words + k, (unsigned long long)(long long)whole);
-        part = (part - whole) * 4294967296.0;
+        const double integer_part = floor(remainder);
+        if (integer_part != 0.0) atomicAdd(words + k, (unsigned long long)(long long)integer_part);
+        remainder = (remainder - integer_part) * 4294967296.0;
     }
 }
 
 // A sum of values that `add_exactly` has split.
-struct Words {
-    uint64_t of[3];
-    __device__ void add(const unsigned long long *words) {
-        for (int k = 0; k < 3; ++k) of[k] += words[k];
+struct SplitSum {
+    uint64_t words[3];
+    __device__ void add(const unsigned long long *summand) {
+        for (int k = 0; k < 3; ++k) words[k] += summand[k];
     }
     __device__ double value() const {
-        const uint64_t middle = of[1] + (of[2] >> 32);
-        int64_t high = int64_t(of[0]) + int64_t(middle >> 32);
-        uint64_t low = middle << 32 | (of[2] & 0xffffffffu);
-        const bool negative = high < 0;
-        if (negative) {
-            high = -high - (low != 0);
-            low = -low;
+        const uint64_t middle_word = words[1] + (words[2] >> 32);
+        int64_t high_word = int64_t(words[0]) + int64_t(middle_word >> 32);
+        uint64_t low_word = middle_word << 32 | (words[2] & 0xffffffffu);
+        const bool is_negative = high_word < 0;
+        if (is_negative) {
+            high_word = -high_word - (low_word != 0);
+            low_word = -low_word;
         }
-        // `high` has the weight 2^-30, and `low` has the weight 2^-94.
-        const double magnitude = double(high) * 0x1p-30 + double(low) * 0x1p-94;
-        return negative ? -magnitude : magnitude;
+        // `high_word` has the weight 2^-30, and `low_word` has the weight 2^-94.
+        const double magnitude = double(high_word) * 0x1p-30 + double(low_word) * 0x1p-94;
+        return is_negative ? -magnitude : magnitude;
     }
 };
 
@@ -65,22 +65,22 @@ constexpr double ROUNDING = 8.0 * 0x1p-52;
 
 // Adds the couplings between different regions, and the row sums, to the integer sums of E, with one thread per cell.
 __device__ inline void add_couplings(const CoarseMatrixArgs &a) {
-    const int64_t n = a.cells.north(), t = a.cells.top(), side = a.n + 1;
-    over_cells(a.cells.count(), [&](int64_t c) {
-        const int r = a.region[c], none = a.n;
-        auto couple = [&](int64_t step, double coupling) {
-            const int s = a.region[c + step];
+    const int64_t n = a.cells.north(), t = a.cells.top(), matrix_size = a.n + 1;
+    for_each_cell(a.cells.count(), [&](int64_t c) {
+        const int r = a.region[c], no_region = a.n;
+        auto add_coupling = [&](int64_t distance, double coupling) {
+            const int s = a.region[c + distance];
             if (r == s || coupling == 0.0) return;
-            add_exactly(a.sums + 3 * (min(r, s) * side + max(r, s)), -a.scale * coupling);
+            add_exactly(a.sums + 3 * (min(r, s) * matrix_size + max(r, s)), -a.scale * coupling);
         };
         const double east = a.m.east[c], north = a.m.north[c], top = a.m.top[c];
-        couple(1, east);
-        couple(n, north);
-        couple(t, top);
-        if (r == none || a.singular.at(c) < a.singular.count) return;
+        add_coupling(1, east);
+        add_coupling(n, north);
+        add_coupling(t, top);
+        if (r == no_region || a.singular.at(c) < a.singular.count) return;
         const double center = a.m.center[c];
         const double sum = center + east + a.m.east[c - 1] + north + a.m.north[c - n] + top + a.m.top[c - t];
-        if (fabs(sum) > ROUNDING * center) add_exactly(a.sums + 3 * (r * side + r), a.scale * sum);
+        if (fabs(sum) > ROUNDING * center) add_exactly(a.sums + 3 * (r * matrix_size + r), a.scale * sum);
     });
 }
 
@@ -88,22 +88,22 @@ __device__ inline void add_couplings(const CoarseMatrixArgs &a) {
 // One warp processes a row.
 __device__ inline void round_coarse_matrix(const CoarseMatrixArgs &a) {
     const int n = a.n, lane = threadIdx.x % 32;
-    const int64_t side = n + 1;
+    const int64_t matrix_size = n + 1;
     for (int r = blockIdx.x * WARPS + threadIdx.x / 32; r < n; r += gridDim.x * WARPS) {
-        const bool out = a.null_vector_of[r] & LEFT_OUT;
-        Words diagonal = {};
+        const bool is_removed = a.null_vector_of[r] & IS_REMOVED;
+        SplitSum diagonal = {};
         for (int s = lane; s <= n; s += 32) {
-            Words entry = {};
-            entry.add(a.sums + 3 * (min(r, s) * side + max(r, s)));
-            for (int k = 0; k < 3; ++k) diagonal.of[k] += entry.of[k];
+            SplitSum entry = {};
+            entry.add(a.sums + 3 * (min(r, s) * matrix_size + max(r, s)));
+            for (int k = 0; k < 3; ++k) diagonal.words[k] += entry.words[k];
             if (s == r || s == n) continue;
-            const bool none = out || a.null_vector_of[s] & LEFT_OUT;
-            a.matrix[int64_t(r) * n + s] = none ? 0.0 : -entry.value() / a.scale;
+            const bool is_zero = is_removed || a.null_vector_of[s] & IS_REMOVED;
+            a.matrix[int64_t(r) * n + s] = is_zero ? 0.0 : -entry.value() / a.scale;
         }
-        for (int k = 0; k < 3; ++k) diagonal.of[k] = warp_sum(diagonal.of[k]);
+        for (int k = 0; k < 3; ++k) diagonal.words[k] = warp_sum(diagonal.words[k]);
         if (lane != 0) continue;
         a.diagonal[r] = diagonal.value() / a.scale;
-        a.matrix[int64_t(r) * n + r] = out ? 0.0 : a.diagonal[r];
+        a.matrix[int64_t(r) * n + r] = is_removed ? 0.0 : a.diagonal[r];
     }
 }
 
@@ -120,7 +120,7 @@ struct DenseArgs {
 // <g, t>.
 template <class In> __device__ inline void dense_product(const DenseArgs &a) {
     if (is_over(a.sum)) return;
-    const uint64_t started = a.clock ? nanoseconds() : 0;
+    const uint64_t start_time = a.clock ? nanoseconds() : 0;
     double product = 0.0;
     const In *in = reinterpret_cast<const In *>(a.input);
     const int warps = blockDim.x / 32;
@@ -135,7 +135,7 @@ template <class In> __device__ inline void dense_product(const DenseArgs &a) {
         }
     }
     finish_sum(a.sum, product);
-    if (a.clock && blockIdx.x == 0 && threadIdx.x == 0) *a.clock += nanoseconds() - started;
+    if (a.clock && blockIdx.x == 0 && threadIdx.x == 0) *a.clock += nanoseconds() - start_time;
 }
 
 struct DeflatedArgs {
@@ -153,12 +153,12 @@ __device__ inline void subtract_deflated(const DeflatedArgs &a) {
     if (is_over(a.sum)) return;
     const int64_t n = a.cells.north(), t = a.cells.top();
     double sum = 0.0;
-    over_cells(a.cells.count(), [&](int64_t c) {
+    for_each_cell(a.cells.count(), [&](int64_t c) {
         const uint16_t *r = a.region + c;
-        const Around near = {{ldg(a.m.east[c - 1]), ldg(a.m.east[c]), ldg(a.m.north[c - n]),
+        const NeighbourValues neighbours = {{ldg(a.m.east[c - 1]), ldg(a.m.east[c]), ldg(a.m.north[c - n]),
                                  ldg(a.m.north[c]), ldg(a.m.top[c - t]), ldg(a.m.top[c])},
             {a.t[r[-1]], a.t[r[1]], a.t[r[-n]], a.t[r[n]], a.t[r[-t]], a.t[r[t]]}};
-        const double v = a.v[c] - (ldg(a.m.center[c]) * a.t[r[0]] + sum_of_products(near));
+        const double v = a.v[c] - (ldg(a.m.center[c]) * a.t[r[0]] + sum_of_products(neighbours));
         a.v[c] = v;
         sum += a.p[c] * v;
     });
@@ -167,7 +167,7 @@ __device__ inline void subtract_deflated(const DeflatedArgs &a) {
 
 // Computes v = v + Z t.
 __device__ inline void add_deflated(const DeflatedArgs &a) {
-    over_cells(a.cells.count(), [&](int64_t c) { a.v[c] += a.t[a.region[c]]; });
+    for_each_cell(a.cells.count(), [&](int64_t c) { a.v[c] += a.t[a.region[c]]; });
 }
 
 } // namespace dpcg

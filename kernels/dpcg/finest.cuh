@@ -26,25 +26,25 @@ namespace dpcg {
 constexpr int TILE_THREADS = 768;
 
 // Initial values of x in a sweep.
-enum Start {
-    ZERO,     // x = 0; r is read in f64
-    GIVEN,    // the stored x
+enum InitialValue {
+    ZERO,   // x = 0; r is read in f64
+    STORED, // the stored x
     CORRECTED // the stored x plus P times the coarse solution
 };
 
 struct SweepTiles {
-    int pairs, rows;          // pairs in x and rows of a tile, including its extension
-    int width, height, depth; // extents of a tile in cells, without its extension
-    int across, down, count;  // numbers of tiles in x and in y, and of all tiles
+    int pairs, rows;                  // pairs in x and rows of a tile, including its extension
+    int width, height, depth;         // extents of a tile in cells, without its extension
+    int tiles_x, tiles_y, tile_count; // numbers of tiles in x and in y, and of all tiles
 };
 
 struct FinestSweepArgs {
     VertexGrid grid;
-    int colour; // the colour that is updated first
-    int from;   // index of the array x that is read; the sweep writes the other one
+    int colour;       // the colour that is updated first
+    int source_array; // index of the array x that is read; the sweep writes the other one
     SweepTiles tiles;
-    const double *wide; // r in f64
-    double *z;          // s * factor * x, written by the last sweep
+    const double *r_f64; // r in f64
+    double *z;           // s * factor * x, written by the last sweep
     double factor;
     const double *scales; // 1 / s and s; only read outside a loop
     Sum sum;              // <r, z>
@@ -53,7 +53,7 @@ struct FinestSweepArgs {
 // Returns the power of two s by which the residual is divided; 1 in double precision. In a loop, |r| is known, and s
 // satisfies s^2 <= |r|^2 < 4 s^2; s is 1 if |r|^2 is zero, subnormal or not finite.
 template <class T> __device__ inline double scale_of(const FinestSweepArgs &a) {
-    if constexpr (OF_SOLVER<T, true>) return 1.0;
+    if constexpr (USES_CALLER_MATRIX<T, true>) return 1.0;
     if (!a.sum.in_loop) return a.scales[1];
     const int64_t exponent = int64_t(magnitude(a.sum.scalars->norm2) >> 52);
     if (exponent == 0 || exponent == 2047) return 1.0;
@@ -71,7 +71,7 @@ template <class T> struct Row {
 
 // Initial x in a cell of the second colour, and its correction by up to four coarse points. The index of such a cell is
 // odd in at most two directions.
-template <class T> struct Given {
+template <class T> struct CorrectedValue {
     T x, weight[4], coarse[4];
     __device__ T value() const {
         return x + ((weight[0] * coarse[0] + weight[1] * coarse[1]) + (weight[2] * coarse[2] + weight[3] * coarse[3]));
@@ -79,30 +79,30 @@ template <class T> struct Given {
 };
 
 // The pair of cells (i, j), (i + 1, j) of a thread, in all planes.
-template <class T, Start START> struct Column {
+template <class T, InitialValue INITIAL_VALUE> struct Column {
     const FinestSweepArgs &a;
     int i, j;
-    bool in_low, in_high; // whether cell (i, j) and cell (i + 1, j) are inside the grid
-    bool own;             // whether the pair is inside the tile
-    double per_scale;
+    bool has_low_cell, has_high_cell; // whether cell (i, j) and cell (i + 1, j) are inside the grid
+    bool is_in_tile;      // whether the pair is inside the tile
+    double inverse_scale;
 
-    __device__ bool in(int q) const { return q ? in_high : in_low; }
-    __device__ bool has(int k, int q) const { return in(q) && k >= 0 && k < a.grid.cells.nz; }
+    __device__ bool is_in_grid(int q) const { return q ? has_high_cell : has_low_cell; }
+    __device__ bool is_cell(int k, int q) const { return is_in_grid(q) && k >= 0 && k < a.grid.cells.nz; }
     __device__ uint32_t index(int k, int q) const {
         return (uint32_t(k) * a.grid.cells.ny + j) * a.grid.cells.nx + i + q;
     }
     // Returns the conductance of offset number `offset` that is stored at cell p - before.
-    __device__ T c(int offset, int64_t before, uint32_t p) const {
-        const T *of = static_cast<const T *>(a.grid.c) + offset * a.grid.c_stride - before;
-        return conductance_of<T, true>(ldg(of[p]), a.grid.per_coupling);
+    __device__ T c(int offset, int64_t distance, uint32_t p) const {
+        const T *stored = static_cast<const T *>(a.grid.c) + offset * a.grid.c_stride - distance;
+        return conductance_of<T, true>(ldg(stored[p]), a.grid.per_coupling);
     }
 
     // Returns the equation of cell q of the pair in plane k. `bottom` is its conductance to the plane below.
     __device__ Row<T> row(int k, int q, T bottom) const {
         Row<T> v = {};
-        if (!has(k, q)) return v;
+        if (!is_cell(k, q)) return v;
         const uint32_t p = index(k, q);
-        v.r = START == ZERO ? T(per_scale * a.wide[p]) : static_cast<const T *>(a.grid.r)[p];
+        v.r = INITIAL_VALUE == ZERO ? T(inverse_scale * a.r_f64[p]) : static_cast<const T *>(a.grid.r)[p];
         v.inverse = ldg(static_cast<const T *>(a.grid.inverse)[p]);
         v.c[0] = c(0, 1, p);
         v.c[1] = c(0, 0, p);
@@ -114,18 +114,18 @@ template <class T, Start START> struct Column {
     }
 
     // Returns the initial x of the cell of the second colour in plane k, and its correction.
-    __device__ Given<T> given(int k) const {
-        Given<T> v = {};
+    __device__ CorrectedValue<T> initial_value(int k) const {
+        CorrectedValue<T> v = {};
         const int q = (a.colour + 1 + j + k) & 1;
-        if (START == ZERO || !has(k, q)) return v;
+        if (INITIAL_VALUE == ZERO || !is_cell(k, q)) return v;
         const uint32_t p = index(k, q);
-        v.x = static_cast<const T *>(a.grid.x[a.from])[p];
-        if (START == CORRECTED) {
+        v.x = static_cast<const T *>(a.grid.x[a.source_array])[p];
+        if (INITIAL_VALUE == CORRECTED) {
             const VertexGrid &g = a.grid;
             const Strides &s = g.strides;
-            const int x = (i + q) & g.coarsened[0], y = j & g.coarsened[1], z = k & g.coarsened[2];
-            const int ci = (i + q) >> g.coarsened[0], cj = j >> g.coarsened[1], ck = k >> g.coarsened[2];
-            const bool is[4] = {true, (x | y | z) != 0, x + y + z > 1, x + y + z > 1};
+            const int x = (i + q) & g.is_coarsened[0], y = j & g.is_coarsened[1], z = k & g.is_coarsened[2];
+            const int ci = (i + q) >> g.is_coarsened[0], cj = j >> g.is_coarsened[1], ck = k >> g.is_coarsened[2];
+            const bool is_used[4] = {true, (x | y | z) != 0, x + y + z > 1, x + y + z > 1};
             // In each coarsened direction in which its index is odd, the cell is between two coarse points.
             // `first_step`: distance in memory between these two points, in the first such direction. `last_step`: the
             // same in the last such direction; it is used only if there are two such directions. `first_weight_step`
@@ -135,14 +135,16 @@ template <class T, Start START> struct Column {
             const int64_t first_weight_step = x ? s.per_digit[0] : y ? s.per_digit[1] : s.per_digit[2];
             const int64_t last_weight_step = z ? s.per_digit[2] : s.per_digit[1];
             const int64_t c = ck * g.coarse.top() + cj * g.coarse.north() + ci;
-            const T *weights = static_cast<const T *>(g.weights) + s.index(ci, cj, ck) + s.at(x | y << 1 | z << 2, 0);
+            const T *weights = static_cast<const T *>(g.weights) + s.index(ci, cj, ck) +
+                s.weight_offset(x | y << 1 | z << 2, 0);
 #pragma unroll
             for (int m = 0; m < 4; ++m) {
-                if (!is[m]) continue;
+                if (!is_used[m]) continue;
                 v.weight[m] =
-                    is[1] ? ldg(weights[(m & 1 ? first_weight_step : 0) + (m & 2 ? last_weight_step : 0)]) : T(1);
-                const int64_t at = c + (m & 1 ? first_step : 0) + (m & 2 ? last_step : 0);
-                v.coarse[m] = g.wide ? coarse_solution<T, true>(g, at) : coarse_solution<T, false>(g, at);
+                    is_used[1] ? ldg(weights[(m & 1 ? first_weight_step : 0) + (m & 2 ? last_weight_step : 0)]) : T(1);
+                const int64_t coarse_index = c + (m & 1 ? first_step : 0) + (m & 2 ? last_step : 0);
+                v.coarse[m] = g.coarsest_is_next ? coarse_solution<T, true>(g, coarse_index)
+                                                 : coarse_solution<T, false>(g, coarse_index);
             }
         }
         return v;
@@ -150,17 +152,18 @@ template <class T, Start START> struct Column {
 };
 
 // Executes a sweep on a tile. Returns the contribution of this thread to <r, z>.
-template <class T, Start START, bool LAST>
+template <class T, InitialValue INITIAL_VALUE, bool LAST>
 __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double scale, T (&planes)[2][2][TILE_THREADS]) {
     const int t = threadIdx.x, row = t / a.tiles.pairs, lane = t - row * a.tiles.pairs;
-    const int halo = START == ZERO ? 1 : 2;
-    const int tx = tile % a.tiles.across, ty = tile / a.tiles.across % a.tiles.down;
-    const int low = tile / (a.tiles.across * a.tiles.down) * a.tiles.depth;
-    const int high = min(low + a.tiles.depth, a.grid.cells.nz);
-    const int i = tx * a.tiles.width + 2 * lane - 2, j = ty * a.tiles.height + row - halo;
-    const bool there = row < a.tiles.rows && j >= 0 && j < a.grid.cells.ny && i >= 0;
-    const Column<T, START> column{a, i, j, there && i < a.grid.cells.nx, there && i + 1 < a.grid.cells.nx,
-        lane > 0 && lane + 1 < a.tiles.pairs && row >= halo && row < halo + a.tiles.height, 1.0 / scale};
+    const int halo_rows = INITIAL_VALUE == ZERO ? 1 : 2;
+    const int tx = tile % a.tiles.tiles_x, ty = tile / a.tiles.tiles_x % a.tiles.tiles_y;
+    const int first_plane = tile / (a.tiles.tiles_x * a.tiles.tiles_y) * a.tiles.depth;
+    const int end_plane = min(first_plane + a.tiles.depth, a.grid.cells.nz);
+    const int i = tx * a.tiles.width + 2 * lane - 2, j = ty * a.tiles.height + row - halo_rows;
+    const bool is_in_slab = row < a.tiles.rows && j >= 0 && j < a.grid.cells.ny && i >= 0;
+    const Column<T, INITIAL_VALUE> column{a, i, j, is_in_slab && i < a.grid.cells.nx,
+        is_in_slab && i + 1 < a.grid.cells.nx,
+        lane > 0 && lane + 1 < a.tiles.pairs && row >= halo_rows && row < halo_rows + a.tiles.height, 1.0 / scale};
     // At the edge of the extended tile, a thread reads its own value instead of that of a neighbour. The wrong result
     // does not affect the cells inside the tile.
     const int west = lane > 0 ? t - 1 : t, east = lane + 1 < a.tiles.pairs && row < a.tiles.rows ? t + 1 : t;
@@ -168,83 +171,91 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
     // In plane k, the cell of the first colour is cell q of the pair, and that of the second colour is cell 1 - q. In
     // plane k - 1, it is the reverse. The cell below a cell has the other colour, and its conductance to the top is the
     // conductance of the upper cell to the bottom.
-    int q = (a.colour + j + low - 1) & 1;
-    Row<T> first = column.row(low - 1, q, column.has(low - 2, q) ? column.c(2, 0, column.index(low - 2, q)) : T(0));
-    Row<T> second = column.row(
-        low - 1, 1 - q, column.has(low - 2, 1 - q) ? column.c(2, 0, column.index(low - 2, 1 - q)) : T(0));
-    Row<T> kept = {};
-    // `kept` is the equation of the second colour in plane k - 1. `given` is the initial x of the second colour in
-    // planes k - 1, k and k + 1. `relaxed` is the new x of the first colour in planes k - 2, k - 1 and k.
-    T given[3] = {column.given(low - 2).value(), column.given(low - 1).value(), column.given(low).value()};
-    T relaxed[3] = {0, 0, 0};
+    int q = (a.colour + j + first_plane - 1) & 1;
+    Row<T> first_equation = column.row(first_plane - 1, q,
+        column.is_cell(first_plane - 2, q) ? column.c(2, 0, column.index(first_plane - 2, q)) : T(0));
+    Row<T> second_equation = column.row(
+        first_plane - 1, 1 - q,
+            column.is_cell(first_plane - 2, 1 - q) ? column.c(2, 0, column.index(first_plane - 2, 1 - q)) : T(0));
+    Row<T> previous_second_equation = {};
+    // `previous_second_equation` is the equation of the second colour in plane k - 1. `initial_x` is the initial x of
+    // the second colour in planes k - 1, k and k + 1. `relaxed_x` is the new x of the first colour in planes k - 2, k -
+    // 1 and k.
+    T initial_x[3] = {column.initial_value(first_plane - 2).value(), column.initial_value(first_plane - 1).value(),
+        column.initial_value(first_plane).value()};
+    T relaxed_x[3] = {0, 0, 0};
     double sum = 0.0;
-    if (START != ZERO) planes[0][(low - 1) & 1][t] = given[1];
-    for (int k = low - 1; k <= high; ++k, q = 1 - q) {
+    if (INITIAL_VALUE != ZERO) planes[0][(first_plane - 1) & 1][t] = initial_x[1];
+    for (int k = first_plane - 1; k <= end_plane; ++k, q = 1 - q) {
         // The values of the next step are loaded during this step.
-        Row<T> next_first = {}, next_second = {};
-        if (k < high) {
-            next_first = column.row(k + 1, 1 - q, second.c[5]);
-            next_second = column.row(k + 1, q, first.c[5]);
+        Row<T> next_first_equation = {}, next_second_equation = {};
+        if (k < end_plane) {
+            next_first_equation = column.row(k + 1, 1 - q, second_equation.c[5]);
+            next_second_equation = column.row(k + 1, q, first_equation.c[5]);
         }
-        const Given<T> next_given = column.given(k + 2);
-        const bool writes = k > low && column.own;
-        const bool in_first = writes && column.in(1 - q), in_second = writes && column.in(q);
-        const uint32_t of_first = column.index(k - 1, 1 - q), of_second = column.index(k - 1, q);
+        const CorrectedValue<T> next_initial = column.initial_value(k + 2);
+        const bool writes_plane = k > first_plane && column.is_in_tile;
+        const bool writes_first = writes_plane && column.is_in_grid(1 - q),
+            writes_second = writes_plane && column.is_in_grid(q);
+        const uint32_t first_index = column.index(k - 1, 1 - q), second_index = column.index(k - 1, q);
         double r[2] = {0.0, 0.0};
         if (LAST) {
-            r[0] = in_first ? a.wide[of_first] : 0.0;
-            r[1] = in_second ? a.wide[of_second] : 0.0;
+            r[0] = writes_first ? a.r_f64[first_index] : 0.0;
+            r[1] = writes_second ? a.r_f64[second_index] : 0.0;
         }
         __syncthreads();
-        const T *of = planes[0][k & 1];
-        relaxed[2] = START == ZERO
-            ? first.r * first.inverse
-            : first.solve(
-                  q ? given[1] : of[west], q ? of[east] : given[1], of[south], of[north], given[0], given[2]);
-        planes[1][k & 1][t] = relaxed[2];
-        of = planes[1][(k - 1) & 1];
-        const T x = kept.solve(
-            q ? relaxed[1] : of[west], q ? of[east] : relaxed[1], of[south], of[north], relaxed[0], relaxed[2]);
+        const T *plane = planes[0][k & 1];
+        relaxed_x[2] = INITIAL_VALUE == ZERO
+            ? first_equation.r * first_equation.inverse
+            : first_equation.solve(
+                  q ? initial_x[1] : plane[west], q ? plane[east] : initial_x[1], plane[south], plane[north],
+                      initial_x[0], initial_x[2]);
+        planes[1][k & 1][t] = relaxed_x[2];
+        plane = planes[1][(k - 1) & 1];
+        const T x = previous_second_equation.solve(
+            q ? relaxed_x[1] : plane[west], q ? plane[east] : relaxed_x[1], plane[south], plane[north], relaxed_x[0],
+                relaxed_x[2]);
         if (LAST) {
             // <r, z> includes only cells of the tile, since x may be wrong in the extension.
             const double factor = a.factor * scale;
-            if (in_first) {
-                a.z[of_first] = factor * double(relaxed[1]);
-                sum += r[0] * (factor * double(relaxed[1]));
+            if (writes_first) {
+                a.z[first_index] = factor * double(relaxed_x[1]);
+                sum += r[0] * (factor * double(relaxed_x[1]));
             }
-            if (in_second) {
-                a.z[of_second] = factor * double(x);
+            if (writes_second) {
+                a.z[second_index] = factor * double(x);
                 sum += r[1] * (factor * double(x));
             }
         } else {
-            T *out = static_cast<T *>(a.grid.x[1 - a.from]);
-            if (in_first) out[of_first] = relaxed[1];
-            if (in_second) out[of_second] = x;
+            T *out = static_cast<T *>(a.grid.x[1 - a.source_array]);
+            if (writes_first) out[first_index] = relaxed_x[1];
+            if (writes_second) out[second_index] = x;
         }
-        if constexpr (START == ZERO && !OF_SOLVER<T, true>) {
+        if constexpr (INITIAL_VALUE == ZERO && !USES_CALLER_MATRIX<T, true>) {
             T *out = static_cast<T *>(a.grid.r);
-            const bool writes_r = column.own && k >= low && k < high;
-            if (writes_r && column.in(q)) out[column.index(k, q)] = first.r;
-            if (writes_r && column.in(1 - q)) out[column.index(k, 1 - q)] = second.r;
+            const bool writes_r = column.is_in_tile && k >= first_plane && k < end_plane;
+            if (writes_r && column.is_in_grid(q)) out[column.index(k, q)] = first_equation.r;
+            if (writes_r && column.is_in_grid(1 - q)) out[column.index(k, 1 - q)] = second_equation.r;
         }
-        kept = second, first = next_first, second = next_second;
-        relaxed[0] = relaxed[1], relaxed[1] = relaxed[2];
-        given[0] = given[1], given[1] = given[2], given[2] = next_given.value();
-        if (START != ZERO) planes[0][(k + 1) & 1][t] = given[1];
+        previous_second_equation = second_equation, first_equation = next_first_equation,
+            second_equation = next_second_equation;
+        relaxed_x[0] = relaxed_x[1], relaxed_x[1] = relaxed_x[2];
+        initial_x[0] = initial_x[1], initial_x[1] = initial_x[2], initial_x[2] = next_initial.value();
+        if (INITIAL_VALUE != ZERO) planes[0][(k + 1) & 1][t] = initial_x[1];
     }
     return sum;
 }
 
 // Computes x = D^-1 (r - (A - D) x) in the cells of one colour, then in the cells of the other colour. START selects
 // the initial x. With LAST, stores z instead of x, and computes the sum <r, z>.
-template <class T, Start START, bool LAST> __device__ inline void sweep(const FinestSweepArgs &a) {
+template <class T, InitialValue INITIAL_VALUE, bool LAST> __device__ inline void sweep(const FinestSweepArgs &a) {
     __shared__ T planes[2][2][TILE_THREADS];
     double sum = 0.0;
     if (!is_converged(a.sum)) {
-        const double scale = START == ZERO || LAST ? scale_of<T>(a) : 1.0;
-        for (int tile = blockIdx.x; tile < a.tiles.count; tile += gridDim.x) {
+        const double scale = INITIAL_VALUE == ZERO || LAST ? scale_of<T>(a) : 1.0;
+        for (int tile = blockIdx.x; tile < a.tiles.tile_count; tile += gridDim.x) {
             __syncthreads();
-            sum += sweep_tile<T, START, LAST>(a, tile, scale, planes);
+            sum += sweep_tile<T, INITIAL_VALUE, LAST>(a, tile, scale, planes);
         }
     }
     if (LAST) finish_sum(a.sum, sum);
@@ -256,8 +267,8 @@ static_assert(BRICK_X * BRICK_Y * BRICK_Z == THREADS, "a thread for each");
 
 struct RestrictFinestArgs {
     VertexGrid grid;
-    int from;          // index of the array x that is read
-    int across, down;  // number of bricks in x and in y; a brick has BRICK_X x BRICK_Y x BRICK_Z coarse points
+    int source_array;       // index of the array x that is read
+    int bricks_x, bricks_y; // number of bricks in x and in y; a brick has BRICK_X x BRICK_Y x BRICK_Z coarse points
     int unused;
     Sum sum;
 };
@@ -269,21 +280,21 @@ template <class T> __device__ inline void restrict_finest(const RestrictFinestAr
     __shared__ T residuals[(2 * BRICK_X + 1) * (2 * BRICK_Y + 1) * (2 * BRICK_Z + 1)];
     const VertexGrid &g = a.grid;
     const CellBox &fine = g.cells;
-    const T *x = static_cast<const T *>(g.x[a.from]);
+    const T *x = static_cast<const T *>(g.x[a.source_array]);
     const int brick = blockIdx.x;
-    const int I = brick % a.across * BRICK_X, J = brick / a.across % a.down * BRICK_Y;
-    const int K = brick / (a.across * a.down) * BRICK_Z;
-    const int cx = g.coarsened[0], cy = g.coarsened[1], cz = g.coarsened[2];
+    const int I = brick % a.bricks_x * BRICK_X, J = brick / a.bricks_x % a.bricks_y * BRICK_Y;
+    const int K = brick / (a.bricks_x * a.bricks_y) * BRICK_Z;
+    const int cx = g.is_coarsened[0], cy = g.is_coarsened[1], cz = g.is_coarsened[2];
     const int i0 = (I << cx) - cx, j0 = (J << cy) - cy, k0 = (K << cz) - cz;
-    const int nx = (BRICK_X << cx) + cx, ny = (BRICK_Y << cy) + cy, nz = (BRICK_Z << cz) + cz, half = (nx + 1) / 2;
-    for (int item = threadIdx.x; item < half * ny * nz; item += THREADS) {
-        const int row = quotient(item, half), k = quotient(row, ny), j = row - k * ny;
-        const int i = 2 * (item - row * half) + ((i0 + j0 + j + k0 + k) & 1);
+    const int nx = (BRICK_X << cx) + cx, ny = (BRICK_Y << cy) + cy, nz = (BRICK_Z << cz) + cz, row_pairs = (nx + 1) / 2;
+    for (int item = threadIdx.x; item < row_pairs * ny * nz; item += THREADS) {
+        const int row = quotient(item, row_pairs), k = quotient(row, ny), j = row - k * ny;
+        const int i = 2 * (item - row * row_pairs) + ((i0 + j0 + j + k0 + k) & 1);
         if (i >= nx) continue;
         const int fi = i0 + i, fj = j0 + j, fk = k0 + k;
-        const bool inside = fi >= 0 && fi < fine.nx && fj >= 0 && fj < fine.ny && fk >= 0 && fk < fine.nz;
+        const bool is_inside = fi >= 0 && fi < fine.nx && fj >= 0 && fj < fine.ny && fk >= 0 && fk < fine.nz;
         const int64_t p = (int64_t(fk) * fine.ny + fj) * fine.nx + fi;
-        residuals[row * nx + i] = inside ? residual_at<T, true>(g, x, p) : T(0);
+        residuals[row * nx + i] = is_inside ? residual_at<T, true>(g, x, p) : T(0);
     }
     __syncthreads();
     const int t = threadIdx.x, i = I + t % BRICK_X, j = J + t / BRICK_X % BRICK_Y, k = K + t / (BRICK_X * BRICK_Y);
@@ -298,19 +309,19 @@ template <class T> __device__ inline void restrict_finest(const RestrictFinestAr
 
 } // namespace dpcg
 
-#define DPCG_SWEEP(NAME, START, LAST)                                                                                  \
+#define DPCG_SWEEP(NAME, INITIAL_VALUE, LAST)                                                                          \
     extern "C" __global__ void __launch_bounds__(dpcg::TILE_THREADS) NAME##_f32(                                       \
         const __grid_constant__ dpcg::FinestSweepArgs a) {                                                             \
-        dpcg::sweep<float, dpcg::START, LAST>(a);                                                                      \
+        dpcg::sweep<float, dpcg::INITIAL_VALUE, LAST>(a);                                                              \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(dpcg::TILE_THREADS) NAME##_f64(                                       \
         const __grid_constant__ dpcg::FinestSweepArgs a) {                                                             \
-        dpcg::sweep<double, dpcg::START, LAST>(a);                                                                     \
+        dpcg::sweep<double, dpcg::INITIAL_VALUE, LAST>(a);                                                             \
     }
 DPCG_SWEEP(dpcg_sweep_from_zero, ZERO, false)
-DPCG_SWEEP(dpcg_sweep, GIVEN, false)
+DPCG_SWEEP(dpcg_sweep, STORED, false)
 DPCG_SWEEP(dpcg_sweep_corrected, CORRECTED, false)
-DPCG_SWEEP(dpcg_last_sweep, GIVEN, true)
+DPCG_SWEEP(dpcg_last_sweep, STORED, true)
 DPCG_SWEEP(dpcg_last_sweep_corrected, CORRECTED, true)
 DPCG_KERNEL(dpcg_restrict_finest_f32, RestrictFinestArgs, restrict_finest<float>)
 DPCG_KERNEL(dpcg_restrict_finest_f64, RestrictFinestArgs, restrict_finest<double>)

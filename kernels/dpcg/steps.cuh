@@ -19,11 +19,11 @@ struct CellProductArgs {
 __device__ inline void multiply(const CellProductArgs &a) {
     if (is_over(a.sum)) return;
     double sum = 0.0;
-    over_cells(a.cells.count(), [&](int64_t c) {
-        const double here = a.v[c];
-        const double q = ldg(a.m.center[c]) * here + sum_of_products(around(a.cells, a.m, a.v, c));
+    for_each_cell(a.cells.count(), [&](int64_t c) {
+        const double v_c = a.v[c];
+        const double q = ldg(a.m.center[c]) * v_c + sum_of_products(load_neighbours(a.cells, a.m, a.v, c));
         a.out[c] = q;
-        sum += here * q;
+        sum += v_c * q;
     });
     finish_sum(a.sum, sum);
 }
@@ -31,9 +31,9 @@ __device__ inline void multiply(const CellProductArgs &a) {
 // Computes out = b - A v, and the sum <out, out>.
 __device__ inline void residual(const CellProductArgs &a) {
     double sum = 0.0;
-    over_cells(a.cells.count(), [&](int64_t c) {
-        const Around near = around(a.cells, a.m, a.v, c);
-        const double r = residual_of_row(a.b[c], ldg(a.m.center[c]), a.v[c], near.a, near.v);
+    for_each_cell(a.cells.count(), [&](int64_t c) {
+        const NeighbourValues neighbours = load_neighbours(a.cells, a.m, a.v, c);
+        const double r = residual_of_row(a.b[c], ldg(a.m.center[c]), a.v[c], neighbours.a, neighbours.v);
         a.out[c] = r;
         sum += r * r;
     });
@@ -43,52 +43,52 @@ __device__ inline void residual(const CellProductArgs &a) {
 struct TriangleArgs {
     CellBox cells;
     CellMatrix m;
-    const double *v, *from;
-    double *to;
-    const double *r; // the vector r in the sum <r, to>
+    const double *v, *input;
+    double *out;
+    const double *r; // the vector r in the sum <r, out>
     Sum sum;
 };
 
-// Computes to = D^-1 v. If `sum.partial` is not null, also computes the sum <r, to>.
-__device__ inline void over_center(const TriangleArgs &a) {
+// Computes out = D^-1 v. If `sum.partial` is not null, also computes the sum <r, out>.
+__device__ inline void divide_by_center(const TriangleArgs &a) {
     double sum = 0.0;
-    over_cells(a.cells.count(), [&](int64_t c) {
+    for_each_cell(a.cells.count(), [&](int64_t c) {
         const double z = a.v[c] / ldg(a.m.center[c]);
-        a.to[c] = z;
+        a.out[c] = z;
         if (a.sum.partial) sum += a.r[c] * z;
     });
     finish_sum(a.sum, sum);
 }
 
-// Computes to = D^-1 (v - L from), one step of Horner's rule for K = sum_m (-L D^-1)^m (van der Vorst 1982).
-__device__ inline void lower(const TriangleArgs &a) {
+// Computes out = D^-1 (v - L input), one step of Horner's rule for K = sum_m (-L D^-1)^m (van der Vorst 1982).
+__device__ inline void apply_lower_triangle(const TriangleArgs &a) {
     const int64_t n = a.cells.north(), t = a.cells.top();
-    over_cells(a.cells.count(), [&](int64_t c) {
-        const double sum = ldg(a.m.east[c - 1]) * a.from[c - 1] + ldg(a.m.north[c - n]) * a.from[c - n] +
-            ldg(a.m.top[c - t]) * a.from[c - t];
-        a.to[c] = (a.v[c] - sum) / ldg(a.m.center[c]);
+    for_each_cell(a.cells.count(), [&](int64_t c) {
+        const double sum = ldg(a.m.east[c - 1]) * a.input[c - 1] + ldg(a.m.north[c - n]) * a.input[c - n] +
+            ldg(a.m.top[c - t]) * a.input[c - t];
+        a.out[c] = (a.v[c] - sum) / ldg(a.m.center[c]);
     });
 }
 
-// Computes to = v - D^-1 L^T from, one step of Horner's rule for K^T. If `sum.partial` is not null, also computes
-// the sum <r, to>.
-__device__ inline void upper(const TriangleArgs &a) {
+// Computes out = v - D^-1 L^T input, one step of Horner's rule for K^T. If `sum.partial` is not null, also computes
+// the sum <r, out>.
+__device__ inline void apply_upper_triangle(const TriangleArgs &a) {
     const int64_t n = a.cells.north(), t = a.cells.top();
-    double all = 0.0;
-    over_cells(a.cells.count(), [&](int64_t c) {
-        const double sum = ldg(a.m.east[c]) * a.from[c + 1] + ldg(a.m.north[c]) * a.from[c + n] +
-            ldg(a.m.top[c]) * a.from[c + t];
+    double total = 0.0;
+    for_each_cell(a.cells.count(), [&](int64_t c) {
+        const double sum = ldg(a.m.east[c]) * a.input[c + 1] + ldg(a.m.north[c]) * a.input[c + n] +
+            ldg(a.m.top[c]) * a.input[c + t];
         const double z = a.v[c] - sum / ldg(a.m.center[c]);
-        a.to[c] = z;
-        if (a.sum.partial) all += a.r[c] * z;
+        a.out[c] = z;
+        if (a.sum.partial) total += a.r[c] * z;
     });
-    finish_sum(a.sum, all);
+    finish_sum(a.sum, total);
 }
 
 } // namespace dpcg
 
 DPCG_KERNEL(dpcg_multiply_f64, CellProductArgs, multiply)
 DPCG_KERNEL(dpcg_residual_f64, CellProductArgs, residual)
-DPCG_KERNEL(dpcg_over_center_f64, TriangleArgs, over_center)
-DPCG_KERNEL(dpcg_lower_f64, TriangleArgs, lower)
-DPCG_KERNEL(dpcg_upper_f64, TriangleArgs, upper)
+DPCG_KERNEL(dpcg_over_center_f64, TriangleArgs, divide_by_center)
+DPCG_KERNEL(dpcg_lower_f64, TriangleArgs, apply_lower_triangle)
+DPCG_KERNEL(dpcg_upper_f64, TriangleArgs, apply_upper_triangle)

@@ -25,7 +25,7 @@ namespace dpcg {
 
 constexpr int CYCLE_THREADS = 1024;
 // Maximum number of grids, as in src/dpcg/cuda/vertex.rs.
-constexpr int MOST_GRIDS = 64;
+constexpr int MAX_GRIDS = 64;
 
 // Index arithmetic of the weights. Let I = floor(p/2) be the coarse index of the fine point p. A weight of p has one
 // digit per coarsened direction: 0 if the index of p is even; otherwise 1 if the weight belongs to the coarse point
@@ -34,15 +34,16 @@ constexpr int MOST_GRIDS = 64;
 // factors of the following directions are 3 times smaller.
 struct Strides {
     int64_t per_digit[3];   // distance in memory between weights whose digits in a direction differ by 1
-    int64_t next[3]; // distance in memory between the weights of neighbouring coarse points in a direction; 1 in x
-    __device__ int64_t index(int i, int j, int k) const { return i + j * next[1] + k * next[2]; }
-    // Returns the distance from `index` to the weight of a coarse point. `odd`, which is not 0, has a bit for each
+    // distance in memory between the weights of neighbouring coarse points in a direction; 1 in x
+    int64_t point_step[3];
+    __device__ int64_t index(int i, int j, int k) const { return i + j * point_step[1] + k * point_step[2]; }
+    // Returns the distance from `index` to the weight of a coarse point. `odd_bits`, which is not 0, has a bit for each
     // direction in which the index of the fine point is odd. In the directions with a bit in `t`, the coarse point is
     // the one after the fine point; in the other odd directions, it is the one before.
-    __device__ int64_t at(int odd, int t) const {
+    __device__ int64_t weight_offset(int odd_bits, int t) const {
         int64_t sum = -per_digit[0];
 #pragma unroll
-        for (int d = 0; d < 3; ++d) sum += odd >> d & 1 ? (t >> d & 1 ? 2 * per_digit[d] : per_digit[d]) : 0;
+        for (int d = 0; d < 3; ++d) sum += odd_bits >> d & 1 ? (t >> d & 1 ? 2 * per_digit[d] : per_digit[d]) : 0;
         return sum;
     }
 };
@@ -50,11 +51,11 @@ struct Strides {
 // A grid, and the interpolation from the next coarser grid.
 struct VertexGrid {
     CellBox cells, coarse;
-    int coarsened[3];
-    int wide;           // 1: the next grid is the coarsest grid, whose vectors use f64
-    const void *c;      // conductances of the first offset
-    int64_t c_stride;   // distance between the conductances of successive offsets
-    double per_coupling; // with OF_SOLVER: factor from couplings to conductances
+    int is_coarsened[3];
+    int coarsest_is_next; // 1: the next grid is the coarsest grid, whose vectors use f64
+    const void *c;        // conductances of the first offset
+    int64_t c_stride;     // distance between the conductances of successive offsets
+    double per_coupling;  // with OF_SOLVER: factor from couplings to conductances
     const void *diagonal;
     const void *inverse; // reciprocal divisor of a Jacobi step
     const void *weights;
@@ -62,7 +63,7 @@ struct VertexGrid {
     void *r;
     void *x[2];
     void *coarse_r;
-    void *coarse_start; // x of the next grid after its first smoothing step; null if that grid is the coarsest
+    void *coarse_first_iterate; // x of the next grid after its first smoothing step; null if that grid is the coarsest
     const void *coarse_inverse;
     const void *coarse_x; // solution on the next coarser grid
 };
@@ -74,16 +75,16 @@ __device__ inline bool is_converged(const Sum &s) {
 
 // Whether the finest grid uses the caller's matrix (couplings times `per_coupling` are conductances) and the solver's
 // r, q and z. This is the case if the cycle uses double precision.
-template <class T, bool FINEST> constexpr bool OF_SOLVER = FINEST && sizeof(T) == sizeof(double);
+template <class T, bool FINEST> constexpr bool USES_CALLER_MATRIX = FINEST && sizeof(T) == sizeof(double);
 
 // Returns the conductance for a stored entry of the matrix (see OF_SOLVER).
 template <class T, bool FINEST> __device__ inline T conductance_of(T c, double per_coupling) {
-    if constexpr (OF_SOLVER<T, FINEST>) return per_coupling * c;
+    if constexpr (USES_CALLER_MATRIX<T, FINEST>) return per_coupling * c;
     return c;
 }
 
 // Returns the distance in memory for offset number k; offsets are numbered in the order of the conductance arrays.
-template <bool FINEST> __device__ inline int64_t step_of(const CellBox &box, int k) {
+template <bool FINEST> __device__ inline int64_t offset_distance(const CellBox &box, int k) {
     if (FINEST) return k == 0 ? 1 : k == 1 ? box.north() : box.top();
     // The 13 offsets after the centre of the 27 points.
     const int m = k + 14, dx = m % 3 - 1, dy = m / 3 % 3 - 1, dz = m / 9 - 1;
@@ -96,63 +97,68 @@ template <class T, bool FINEST> __device__ inline T residual_at(const VertexGrid
     T sum = static_cast<const T *>(a.r)[p] - ldg(static_cast<const T *>(a.diagonal)[p]) * x[p];
 #pragma unroll
     for (int k = 0; k < (FINEST ? 3 : 13); ++k) {
-        const int64_t step = step_of<FINEST>(a.cells, k);
-        sum += conductance_of<T, FINEST>(ldg(c[-step]), a.per_coupling) * x[p - step];
-        sum += conductance_of<T, FINEST>(ldg(c[0]), a.per_coupling) * x[p + step];
+        const int64_t distance = offset_distance<FINEST>(a.cells, k);
+        sum += conductance_of<T, FINEST>(ldg(c[-distance]), a.per_coupling) * x[p - distance];
+        sum += conductance_of<T, FINEST>(ldg(c[0]), a.per_coupling) * x[p + distance];
         c += a.c_stride;
     }
     return sum;
 }
 
 // Executes a Jacobi step from x, and stores the result in `out`.
-template <class T> __device__ inline void relax(const VertexGrid &a, const T *x, T *out) {
+template <class T> __device__ inline void relax_level(const VertexGrid &a, const T *x, T *out) {
     const T *inverse = static_cast<const T *>(a.inverse);
-    over_cells(a.cells.count(),
+    for_each_cell(a.cells.count(),
         [&](int64_t p) { out[p] = x[p] + residual_at<T, false>(a, x, p) * ldg(inverse[p]); });
 }
 
 // Computes out = r - A x.
 template <class T> __device__ inline void residual_of_level(const VertexGrid &a, const T *x, T *out) {
-    over_cells(a.cells.count(), [&](int64_t p) { out[p] = residual_at<T, false>(a, x, p); });
+    for_each_cell(a.cells.count(), [&](int64_t p) { out[p] = residual_at<T, false>(a, x, p); });
 }
 
 // Computes the restricted residual at coarse point c = (i, j, k), and the first smoothing step there. The terms of the
 // fine points around it are added in the order of their indices. residual(dx, dy, dz) returns the residual at this
 // offset from the coarse point; it is used only if has(dx, dy, dz).
-template <class T, class Has, class F>
-__device__ inline void restrict_at(const VertexGrid &a, int64_t c, int i, int j, int k, Has has, F residual) {
+template <class T, class IsUsed, class F>
+__device__ inline void restrict_at(const VertexGrid &a, int64_t c, int i, int j, int k, IsUsed is_used, F residual) {
     const Strides &s = a.strides;
     const T *weights = static_cast<const T *>(a.weights) + s.index(i, j, k) - s.per_digit[0];
-    const int x = a.coarsened[0], y = a.coarsened[1], z = a.coarsened[2];
-    const bool in[3][3] = {{x && i > 0, true, x && 2 * i + 1 < a.cells.nx},
+    const int x = a.is_coarsened[0], y = a.is_coarsened[1], z = a.is_coarsened[2];
+    const bool has_fine_point[3][3] = {{x && i > 0, true, x && 2 * i + 1 < a.cells.nx},
         {y && j > 0, true, y && 2 * j + 1 < a.cells.ny}, {z && k > 0, true, z && 2 * k + 1 < a.cells.nz}};
     // A fine point before the coarse point has digit 2, and its weight is stored at the previous coarse point.
-    int64_t to[3][3];
+    int64_t weight_offsets[3][3];
 #pragma unroll
-    for (int d = 0; d < 3; ++d) to[d][0] = 2 * s.per_digit[d] - s.next[d], to[d][1] = 0, to[d][2] = s.per_digit[d];
+    for (int d = 0; d < 3; ++d)
+        weight_offsets[d][0] = 2 * s.per_digit[d] - s.point_step[d], weight_offsets[d][1] = 0,
+            weight_offsets[d][2] = s.per_digit[d];
     double sum = 0.0;
 #pragma unroll
     for (int m = 0; m < 27; ++m) {
         const int dx = m % 3, dy = m / 3 % 3, dz = m / 9;
-        const bool there = in[0][dx] && in[1][dy] && in[2][dz] && has(dx - 1, dy - 1, dz - 1);
-        const int64_t at = to[0][dx] + to[1][dy] + to[2][dz];
+        const bool contributes = has_fine_point[0][dx] && has_fine_point[1][dy] && has_fine_point[2][dz] &&
+            is_used(dx - 1, dy - 1, dz - 1);
+        const int64_t weight_index = weight_offsets[0][dx] + weight_offsets[1][dy] + weight_offsets[2][dz];
         // This is written without branches, so that all loads are issued together.
-        sum += there ? double((m == 13 ? T(1) : ldg(weights[at])) * residual(dx - 1, dy - 1, dz - 1)) : 0.0;
+        sum += contributes ? double((m == 13 ? T(1) : ldg(weights[weight_index])) * residual(dx - 1, dy - 1, dz - 1))
+            : 0.0;
     }
-    if (a.wide) {
+    if (a.coarsest_is_next) {
         static_cast<double *>(a.coarse_r)[c] = sum;
         return;
     }
     const T r = T(sum);
     static_cast<T *>(a.coarse_r)[c] = r;
-    static_cast<T *>(a.coarse_start)[c] = r * ldg(static_cast<const T *>(a.coarse_inverse)[c]);
+    static_cast<T *>(a.coarse_first_iterate)[c] = r * ldg(static_cast<const T *>(a.coarse_inverse)[c]);
 }
 
 // Restricts the residual to the next coarser grid, and computes the first smoothing step there.
 template <class T> __device__ inline void restrict_level(const VertexGrid &a, const T *residual) {
     const int64_t north = a.cells.north(), top = a.cells.top();
-    over_places(a.coarse, [&](int64_t c, int i, int j, int k) {
-        const T *r = residual + (k << a.coarsened[2]) * top + (j << a.coarsened[1]) * north + (i << a.coarsened[0]);
+    for_each_cell_index(a.coarse, [&](int64_t c, int i, int j, int k) {
+        const T *r = residual + (k << a.is_coarsened[2]) * top + (j << a.is_coarsened[1]) * north +
+            (i << a.is_coarsened[0]);
         restrict_at<T>(a, c, i, j, k, [](int, int, int) { return true; },
             [&](int dx, int dy, int dz) { return r[dx + dy * north + dz * top]; });
     });
@@ -160,34 +166,35 @@ template <class T> __device__ inline void restrict_level(const VertexGrid &a, co
 
 // Returns the coarse solution at an index. For coarse points beyond the grid, the weight is zero, and the value is
 // finite: a zero after the last point, or a value of the next row.
-template <class T, bool WIDE> __device__ inline T coarse_solution(const VertexGrid &a, int64_t c) {
-    if (WIDE) return T(static_cast<const double *>(a.coarse_x)[c]);
+template <class T, bool COARSEST_IS_NEXT> __device__ inline T coarse_solution(const VertexGrid &a, int64_t c) {
+    if (COARSEST_IS_NEXT) return T(static_cast<const double *>(a.coarse_x)[c]);
     return static_cast<const T *>(a.coarse_x)[c];
 }
 
 // Computes x = x + P times the coarse solution.
-template <class T, bool WIDE> __device__ inline void interpolate(const VertexGrid &a, T *x) {
-    over_places(a.cells, [&](int64_t p, int i, int j, int k) {
-        const int odd = (i & a.coarsened[0]) | (j & a.coarsened[1]) << 1 | (k & a.coarsened[2]) << 2;
-        const int ci = i >> a.coarsened[0], cj = j >> a.coarsened[1], ck = k >> a.coarsened[2];
+template <class T, bool COARSEST_IS_NEXT> __device__ inline void interpolate(const VertexGrid &a, T *x) {
+    for_each_cell_index(a.cells, [&](int64_t p, int i, int j, int k) {
+        const int odd_bits = (i & a.is_coarsened[0]) | (j & a.is_coarsened[1]) << 1 | (k & a.is_coarsened[2]) << 2;
+        const int ci = i >> a.is_coarsened[0], cj = j >> a.is_coarsened[1], ck = k >> a.is_coarsened[2];
         const int64_t c = ck * a.coarse.top() + cj * a.coarse.north() + ci;
-        const T *weights = static_cast<const T *>(a.weights) + a.strides.index(ci, cj, ck) + a.strides.at(odd, 0);
+        const T *weights = static_cast<const T *>(a.weights) + a.strides.index(ci, cj, ck) +
+            a.strides.weight_offset(odd_bits, 0);
         T weight[8], coarse[8];
 #pragma unroll
         for (int t = 0; t < 8; ++t) {
-            const bool is = (t & ~odd) == 0;
-            int64_t to = 0, beside = 0;
+            const bool is_interpolated = (t & ~odd_bits) == 0;
+            int64_t weight_distance = 0, coarse_distance = 0;
 #pragma unroll
             for (int d = 0; d < 3; ++d) {
-                to += t >> d & 1 ? a.strides.per_digit[d] : 0;
-                beside += t >> d & 1 ? (d == 0 ? 1 : d == 1 ? a.coarse.north() : a.coarse.top()) : 0;
+                weight_distance += t >> d & 1 ? a.strides.per_digit[d] : 0;
+                coarse_distance += t >> d & 1 ? (d == 0 ? 1 : d == 1 ? a.coarse.north() : a.coarse.top()) : 0;
             }
-            weight[t] = is && odd != 0 ? ldg(weights[to]) : T(1);
-            coarse[t] = is ? coarse_solution<T, WIDE>(a, c + beside) : T(0);
+            weight[t] = is_interpolated && odd_bits != 0 ? ldg(weights[weight_distance]) : T(1);
+            coarse[t] = is_interpolated ? coarse_solution<T, COARSEST_IS_NEXT>(a, c + coarse_distance) : T(0);
         }
         T sum = x[p];
 #pragma unroll
-        for (int t = 0; t < 8; ++t) sum = (t & ~odd) == 0 ? sum + weight[t] * coarse[t] : sum;
+        for (int t = 0; t < 8; ++t) sum = (t & ~odd_bits) == 0 ? sum + weight[t] * coarse[t] : sum;
         x[p] = sum;
     });
 }
@@ -207,32 +214,37 @@ struct VertexCycleArgs {
 // computed.
 template <class T> __device__ inline void cycle(const VertexCycleArgs &a) {
     if (is_converged(a.sum)) return;
-    __shared__ VertexGrid levels[MOST_GRIDS];
+    __shared__ VertexGrid levels[MAX_GRIDS];
     for (int k = threadIdx.x; k < a.count; k += blockDim.x) levels[k] = a.levels[k];
     __syncthreads();
     unsigned phase = 0;
-    int at = 0;
-    auto take = [&](auto step) {
-        if (a.step < 0 && at > 0) grid_barrier(a.barrier, phase, gridDim.x);
-        if (a.step < 0 || a.step == at) step();
-        ++at;
+    int step_index = 0;
+    auto run_step = [&](auto step) {
+        if (a.step < 0 && step_index > 0) grid_barrier(a.barrier, phase, gridDim.x);
+        if (a.step < 0 || a.step == step_index) step();
+        ++step_index;
     };
-    const int down = (a.sweeps - 1) & 1; // index in VertexGrid::x of the array with x before the coarse-grid correction
+    // index in VertexGrid::x of the array with x before the coarse-grid correction
+    const int first_half_array = (a.sweeps - 1) & 1;
     for (int l = 0; l < a.count; ++l) {
         const VertexGrid &k = levels[l];
-        auto x = [&](int which) { return static_cast<T *>(k.x[which & 1]); };
-        for (int sweep = 1; sweep < a.sweeps; ++sweep) take([&] { relax<T>(k, x(sweep - 1), x(sweep)); });
-        take([&] { residual_of_level<T>(k, x(down), x(down + 1)); });
-        take([&] { restrict_level<T>(k, x(down + 1)); });
+        auto x = [&](int array_index) { return static_cast<T *>(k.x[array_index & 1]); };
+        for (int sweep = 1; sweep < a.sweeps; ++sweep) run_step([&] { relax_level<T>(k, x(sweep - 1), x(sweep)); });
+        run_step([&] { residual_of_level<T>(k, x(first_half_array), x(first_half_array + 1)); });
+        run_step([&] { restrict_level<T>(k, x(first_half_array + 1)); });
     }
-    take([&] { dense_product<double>(a.coarsest); });
+    run_step([&] { dense_product<double>(a.coarsest); });
     for (int l = a.count - 1; l >= 0; --l) {
         const VertexGrid &k = levels[l];
-        auto x = [&](int which) { return static_cast<T *>(k.x[which & 1]); };
-        take([&] { k.wide ? interpolate<T, true>(k, x(down)) : interpolate<T, false>(k, x(down)); });
-        for (int sweep = 0; sweep < a.sweeps; ++sweep) take([&] { relax<T>(k, x(down + sweep), x(down + sweep + 1)); });
+        auto x = [&](int array_index) { return static_cast<T *>(k.x[array_index & 1]); };
+        run_step([&] {
+            k.coarsest_is_next ? interpolate<T, true>(k, x(first_half_array))
+                               : interpolate<T, false>(k, x(first_half_array));
+        });
+        for (int sweep = 0; sweep < a.sweeps; ++sweep)
+            run_step([&] { relax_level<T>(k, x(first_half_array + sweep), x(first_half_array + sweep + 1)); });
     }
-    if (a.step < 0) leave(a.barrier, phase, 0, gridDim.x);
+    if (a.step < 0) leave_barrier(a.barrier, phase, 0, gridDim.x);
 }
 
 } // namespace dpcg

@@ -13,19 +13,19 @@
 
 template <class F> struct CycleArgs {
     const Op *ops; // steps of this kernel
-    int count;
-    int base; // number of the grid grids[0]
-    Level<F> grids[MOST_GRIDS];
+    int op_count;
+    int base_grid; // number of the grid grids[0]
+    Level<F> grids[MAX_GRIDS];
     CoarsestSystem<typename F::Real> coarsest;
     double *rho_partial; // partial sums of rho; those of a step begin at index Op::partial
     double *norm_partial, *sigma_partial;
     ScalarArgs scalar;
     BarrierCounts *barrier;
-    int cluster;            // number of thread blocks per cluster; 1: no clusters
-    int cluster_base, last; // first and last grid in the shared memory of the cluster
-    int row_blocks;         // number of thread blocks of the cluster that own rows; 0: no grid is in the cluster
-    EpochValue *exchange;   // r of the coarsest system, then z
-    int x_blocks;           // number of thread blocks, the last of the launch, that compute x += alpha p
+    int blocks_per_cluster;            // number of thread blocks per cluster; 1: no clusters
+    int cluster_first_grid, last_grid; // first and last grid in the shared memory of the cluster
+    int row_blocks;       // number of thread blocks of the cluster that own rows; 0: no grid is in the cluster
+    EpochValue *exchange; // r of the coarsest system, then z
+    int x_blocks;         // number of thread blocks, the last of the launch, that compute x += alpha p
     SchurArrays v;
 
     // On an emulated device, the only thread block also computes x += alpha p.
@@ -41,27 +41,27 @@ template <class F> struct CycleArgs {
 // Arguments of the kernel that repeats whole iterations until the stopping test ends the loop.
 template <class F> struct SolveArgs {
     CycleArgs<F> cycle;
-    FirstArgs<F> first;
+    FirstGridArgs<F> first_grid;
 };
 
 // Maximum number of steps that a thread block copies to shared memory.
 constexpr int CACHED_STEPS = 64;
 
 struct CachedSteps {
-    const Op *ops, *cached;
-    __device__ Op operator[](int k) const { return k < CACHED_STEPS ? cached[k] : ops[k]; }
+    const Op *ops, *cached_ops;
+    __device__ Op operator[](int k) const { return k < CACHED_STEPS ? cached_ops[k] : ops[k]; }
 };
 
 template <class F> __device__ inline CachedSteps cache_steps(const CycleArgs<F> &a) {
-    __shared__ Op cached[CACHED_STEPS];
-    for (int k = thread_of_block(); k < min(a.count, CACHED_STEPS); k += blockDim.x) cached[k] = a.ops[k];
+    __shared__ Op cached_ops[CACHED_STEPS];
+    for (int k = thread_of_block(); k < min(a.op_count, CACHED_STEPS); k += blockDim.x) cached_ops[k] = a.ops[k];
     __syncthreads();
-    return {a.ops, cached};
+    return {a.ops, cached_ops};
 }
 
 // State of a thread block between steps. `contains_loop`: whether this kernel contains the loop. Each thread block then
 // has its own copy of the scalars.
-struct State {
+struct StepState {
     // Numbers of grid-wide barriers and of scalar updates in this launch; number of the last product (BarrierCounts).
     unsigned phase, updates, epoch;
     double rho;         // partial sum of this thread
@@ -69,7 +69,7 @@ struct State {
     bool contains_loop;
 };
 
-template <class F> __device__ inline State begin_steps(const CycleArgs<F> &a, bool contains_loop) {
+template <class F> __device__ inline StepState begin_steps(const CycleArgs<F> &a, bool contains_loop) {
     return {0, 0, *static_cast<volatile unsigned *>(&a.barrier->epoch), 0.0, false, contains_loop};
 }
 
@@ -80,40 +80,40 @@ template <class F> __device__ inline double execute_on_grid(const Level<F> &k, c
     switch (op.kind) {
     case DESCEND: return descend(k, tiles, op, team);
     case ASCEND: return ascend(k, tiles, op, team);
-    case MULTIPLY_INNER: iterate<true>(k, tiles, op, team); return 0.0;
-    default: iterate<false>(k, tiles, op, team); return 0.0;
+    case MULTIPLY_INNER: iterate_inner<true>(k, tiles, op, team); return 0.0;
+    default: iterate_inner<false>(k, tiles, op, team); return 0.0;
     }
 }
 
 // Multiplies r of the coarsest system by the inverse. The thread blocks outside the cluster execute this function, or
 // the cluster if there are no others. Both groups of thread blocks synchronize only through `exchange`.
-template <class F> __device__ inline double multiply_coarsest_by_exchange(const CycleArgs<F> &a, State &state) {
+template <class F> __device__ inline double multiply_coarsest_by_exchange(const CycleArgs<F> &a, StepState &state) {
     using Real = typename F::Real;
-    const Team team{a.team_size() > a.cluster ? a.cluster : 0, a.team_size()};
+    const Team team{a.team_size() > a.blocks_per_cluster ? a.blocks_per_cluster : 0, a.team_size()};
     const unsigned epoch = ++state.epoch;
-    if (!team.is_mine()) return 0.0;
+    if (!team.contains_this_block()) return 0.0;
     return multiply_coarsest<128 / sizeof(Real)>(
         a.coarsest, team, [] { __syncthreads(); },
         [&](Real *r) {
             // Each thread copies up to two values. Both loads are in flight at the same time.
-            static_assert(MOST_INVERTED <= 2 * CLUSTER_THREADS, "every value of r has a thread");
-            const int k = thread_of_block(), other = min(k + CLUSTER_THREADS, a.coarsest.n - 1);
+            static_assert(MAX_COARSEST_NODES <= 2 * CLUSTER_THREADS, "every value of r has a thread");
+            const int k = thread_of_block(), second = min(k + CLUSTER_THREADS, a.coarsest.n - 1);
             if (k >= a.coarsest.n) return;
             Real v, w;
-            bool here, there;
+            bool has_v, has_w;
             do {
-                here = a.exchange[k].get(epoch, v);
-                there = a.exchange[other].get(epoch, w);
-            } while (!here || !there);
+                has_v = a.exchange[k].get(epoch, v);
+                has_w = a.exchange[second].get(epoch, w);
+            } while (!has_v || !has_w);
             r[k] = v;
-            r[other] = w;
+            r[second] = w;
         },
         [&](int row, Real sum) { a.exchange[a.coarsest.n + row].put(sum, epoch); });
 }
 
 // Updates the scalars in every thread block, with identical results.
-template <class F> __device__ inline void update_everywhere(const CycleArgs<F> &a, LoopScalars &now) {
-    update_scalars(a.scalar, now, blockIdx.x == 0 ? a.scalar.scalars->ring : nullptr);
+template <class F> __device__ inline void update_scalars_in_all_blocks(const CycleArgs<F> &a, LoopScalars &scalars) {
+    update_scalars(a.scalar, scalars, blockIdx.x == 0 ? a.scalar.scalars->ring : nullptr);
     __syncthreads();
 }
 
@@ -121,20 +121,21 @@ template <class F> __device__ inline void update_everywhere(const CycleArgs<F> &
 // other block waits for the result, this block computes it between its arrival at the barrier and its wait, so that no
 // other block waits for the update. If all blocks need the result (`state.contains_loop`), all of them compute it after
 // the barrier. Each block then reads the partial sums once, which is faster than waiting for the result of one block.
-template <class F> __device__ inline void barrier_with_update(const CycleArgs<F> &a, State &state, LoopScalars &now) {
-    const bool due = state.update_is_due;
+template <class F>
+__device__ inline void barrier_with_update(const CycleArgs<F> &a, StepState &state, LoopScalars &scalars) {
+    const bool must_update = state.update_is_due;
     state.update_is_due = false;
-    if (!due || state.contains_loop) {
+    if (!must_update || state.contains_loop) {
         grid_barrier(a.barrier, state.phase, a.team_size());
-        if (due) update_everywhere(a, now);
+        if (must_update) update_scalars_in_all_blocks(a, scalars);
         return;
     }
     ++state.phase;
     __syncthreads();
-    if (thread_of_block() == 0) arrive(&a.barrier->arrived);
+    if (thread_of_block() == 0) arrive(&a.barrier->arrived_blocks);
     update_scalars(a.scalar);
     if (thread_of_block() == 0) {
-        while (load_acquire(&a.barrier->arrived) < a.team_size() * state.phase) {}
+        while (load_acquire(&a.barrier->arrived_blocks) < a.team_size() * state.phase) {}
     }
     __syncthreads();
 }
@@ -143,110 +144,115 @@ template <class F> __device__ inline void barrier_with_update(const CycleArgs<F>
 // `state.rho` accumulates this thread's partial sum. After the last step of this kernel that contributes to rho, each
 // thread block stores its sum in `rho_partial`. Then the last block, or all blocks, update the scalars.
 template <class F> __device__ inline void execute_step(
-    const CycleArgs<F> &a, const Cluster<F> &cluster, const Op &op, State &state, LoopScalars &now) {
-    const bool in_cluster = op.flags & IN_CLUSTER, sums = a.scalar.stage != NOTHING;
-    const bool mine = in_cluster ? cluster.has_rows() : !(op.flags & CLUSTER_ONLY) || int(blockIdx.x) < a.cluster;
-    double part = 0.0;
-    if (in_cluster && op.kind == COARSEST) {
-        part = multiply_coarsest_by_exchange(a, state);
+    const CycleArgs<F> &a, const Cluster<F> &cluster, const Op &op, StepState &state, LoopScalars &scalars) {
+    const bool is_in_cluster = op.flags & IN_CLUSTER, stores_sums = a.scalar.stage != NOTHING;
+    const bool takes_part =
+        is_in_cluster ? cluster.has_rows() : !(op.flags & CLUSTER_ONLY) || int(blockIdx.x) < a.blocks_per_cluster;
+    double rho_part = 0.0;
+    if (is_in_cluster && op.kind == COARSEST) {
+        rho_part = multiply_coarsest_by_exchange(a, state);
     } else if (op.kind == COARSEST) {
         // The thread blocks after those of the first cluster execute this step or, if they are too few, as many blocks
         // of the first cluster as are needed in addition. Blocks that are idle in the previous step load their rows
         // meanwhile.
-        const int rows = blockDim.x / 32, needed = (a.coarsest.n + rows - 1) / rows;
-        const Team team{max(0, min(a.cluster, a.team_size() - needed)), a.team_size()};
-        part = multiply_coarsest(a.coarsest, team, [&] { grid_barrier(a.barrier, state.phase, a.team_size()); });
-    } else if (in_cluster && mine) {
+        const int rows_per_block = blockDim.x / 32,
+                  needed_blocks = (a.coarsest.n + rows_per_block - 1) / rows_per_block;
+        const Team team{max(0, min(a.blocks_per_cluster, a.team_size() - needed_blocks)), a.team_size()};
+        rho_part = multiply_coarsest(a.coarsest, team, [&] { grid_barrier(a.barrier, state.phase, a.team_size()); });
+    } else if (is_in_cluster && takes_part) {
         if (op.flags & LOAD_Z) load_z(cluster);
-        if (op.kind == DESCEND) part = descend_in_cluster(cluster, op, state.epoch + 1);
-        else if (op.kind == ASCEND) part = ascend_in_cluster(cluster, op, state.epoch);
-        else iterate_in_cluster(cluster, op);
-    } else if (mine) {
+        if (op.kind == DESCEND) rho_part = descend_in_cluster(cluster, op, state.epoch + 1);
+        else if (op.kind == ASCEND) rho_part = ascend_in_cluster(cluster, op, state.epoch);
+        else iterate_inner_in_cluster(cluster, op);
+    } else if (takes_part) {
         // If there are enough thread blocks outside the cluster for one tile each, they execute this step.
-        const Level<F> &k = a.grids[op.grid - a.base];
-        const int tiles = (k.g.cx + TILE_X - 1) / TILE_X * ((k.g.cy + TILE_Y - 1) / TILE_Y);
-        const bool beside = a.row_blocks > 0 && !(op.flags & CLUSTER_ONLY) && a.cluster + tiles <= a.team_size();
-        part = execute_on_grid(k, op, {beside ? a.cluster : 0, a.team_size()});
+        const Level<F> &k = a.grids[op.grid - a.base_grid];
+        const int tile_count = (k.g.cx + TILE_X - 1) / TILE_X * ((k.g.cy + TILE_Y - 1) / TILE_Y);
+        const bool runs_outside_cluster =
+            a.row_blocks > 0 && !(op.flags & CLUSTER_ONLY) && a.blocks_per_cluster + tile_count <= a.team_size();
+        rho_part = execute_on_grid(k, op, {runs_outside_cluster ? a.blocks_per_cluster : 0, a.team_size()});
     }
-    if ((op.flags & RHO) && sums) state.rho += part;
-    if ((op.flags & STORE_RHO) && sums) {
+    if ((op.flags & RHO) && stores_sums) state.rho += rho_part;
+    if ((op.flags & STORE_RHO) && stores_sums) {
         state.rho = block_sum(state.rho);
         if (thread_of_block() == 0) a.rho_partial[op.partial + blockIdx.x] = state.rho;
         state.rho = 0.0;
     }
-    const bool updates = (op.flags & UPDATE_SCALARS) && sums, updates_here = int(blockIdx.x) == a.team_size() - 1;
-    if (updates && state.contains_loop) {
+    const bool needs_update = (op.flags & UPDATE_SCALARS) && stores_sums,
+               is_updating_block = int(blockIdx.x) == a.team_size() - 1;
+    if (needs_update && state.contains_loop) {
         state.update_is_due = true;
-    } else if (updates && in_cluster) {
+    } else if (needs_update && is_in_cluster) {
         wait_for_partial_sums(a.barrier, ++state.updates, a.team_size());
-        state.update_is_due = updates_here;
+        state.update_is_due = is_updating_block;
     }
     if (op.flags & CLUSTER_BARRIER) {
-        if (int(blockIdx.x) < a.cluster) cluster_barrier();
+        if (int(blockIdx.x) < a.blocks_per_cluster) cluster_barrier();
     } else if (!(op.flags & NO_BARRIER)) {
-        barrier_with_update(a, state, now);
+        barrier_with_update(a, state, scalars);
     }
-    if (updates && !in_cluster && !state.contains_loop && updates_here) update_scalars(a.scalar);
+    if (needs_update && !is_in_cluster && !state.contains_loop && is_updating_block) update_scalars(a.scalar);
 }
 
-template <class F> __device__ inline void cycle(const CycleArgs<F> &a) {
-    if (a.x_team().is_mine()) advance_x(a.v, a.x_team());
+template <class F> __device__ inline void execute_cycle(const CycleArgs<F> &a) {
+    if (a.x_team().contains_this_block()) advance_x(a.v, a.x_team());
     if (int(blockIdx.x) >= a.team_size()) return;
-    if (a.scalar.stage == LOOP && (a.scalar.scalars->loop_ended || a.scalar.scalars->met)) return;
+    if (a.scalar.stage == LOOP && (a.scalar.scalars->loop_ended || a.scalar.scalars->will_converge)) return;
     const CachedSteps ops = cache_steps(a);
     const Cluster<F> cluster = join_cluster(a);
-    State state = begin_steps(a, false);
-    for (int k = 0; k < a.count; ++k) execute_step(a, cluster, ops[k], state, *a.scalar.scalars);
+    StepState state = begin_steps(a, false);
+    for (int k = 0; k < a.op_count; ++k) execute_step(a, cluster, ops[k], state, *a.scalar.scalars);
     if (state.update_is_due) update_scalars(a.scalar);
-    leave(a.barrier, state.phase, state.epoch, a.team_size());
+    leave_barrier(a.barrier, state.phase, state.epoch, a.team_size());
 }
 
-template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
+template <class F> __device__ inline void solve_small_problem(const SolveArgs<F> &a) {
     const CycleArgs<F> &c = a.cycle;
     const int stage = c.scalar.stage;
     // All thread blocks compute identical scalars from the same sums. Thread block 0 writes them to device memory at
     // the end.
-    __shared__ LoopScalars now;
-    copy_loop_scalars(now, *c.scalar.scalars);
-    __shared__ double p1[PLACES<TILE_Y>], p2[PLACES<TILE_Y>];
+    __shared__ LoopScalars scalars;
+    copy_loop_scalars(scalars, *c.scalar.scalars);
+    __shared__ double p1[GROUPS_WITH_HALO<TILE_Y>], p2[GROUPS_WITH_HALO<TILE_Y>];
     const CachedSteps ops = cache_steps(c);
-    if (stage == LOOP && now.loop_ended) return;
+    if (stage == LOOP && scalars.loop_ended) return;
     const Cluster<F> cluster = join_cluster(c);
-    State state = begin_steps(c, true);
+    StepState state = begin_steps(c, true);
     do {
         state.rho = 0.0;
-        for (int k = 0; k < c.count; ++k) {
+        for (int k = 0; k < c.op_count; ++k) {
             const Op op = ops[k];
             if (op.kind == DESCEND_FIRST) {
                 double norm2 = 0.0;
-                descend_first<false, false>(a.first, all_tiles(a.first.v.g, TILE_Y), now, state.rho, norm2);
+                descend_first<false, false>(
+                    a.first_grid, all_tiles(a.first_grid.v.g, TILE_Y), scalars, state.rho, norm2);
                 norm2 = block_sum(norm2);
                 if (thread_of_block() == 0) c.norm_partial[blockIdx.x] = norm2;
                 if (!(op.flags & NO_BARRIER)) grid_barrier(c.barrier, state.phase, c.team_size());
             } else if (op.kind == ADVANCE_FIRST) {
-                const Tiles tiles = all_tiles(a.first.v.g, min(a.first.rows, TILE_Y));
-                const double part =
-                    block_sum(advance_first<TILE_Y, CLUSTER_THREADS, false, false>(a.first, tiles, now, p1, p2));
-                if (stage == LOOP && now.code != RUNNING) break;
-                if (thread_of_block() == 0) c.sigma_partial[blockIdx.x] = part;
+                const Tiles tiles = all_tiles(a.first_grid.v.g, min(a.first_grid.backward_rows, TILE_Y));
+                const double sigma_part = block_sum(
+                    advance_first<TILE_Y, CLUSTER_THREADS, false, false>(a.first_grid, tiles, scalars, p1, p2));
+                if (stage == LOOP && scalars.code != RUNNING) break;
+                if (thread_of_block() == 0) c.sigma_partial[blockIdx.x] = sigma_part;
                 grid_barrier(c.barrier, state.phase, c.team_size());
                 const double sigma = sum_of(c.sigma_partial, c.team_size());
-                if (thread_of_block() == 0) end_of_iteration(now, sigma, stage);
+                if (thread_of_block() == 0) end_iteration(scalars, sigma, stage);
                 __syncthreads();
             } else {
-                execute_step(c, cluster, op, state, now);
+                execute_step(c, cluster, op, state, scalars);
             }
         }
-    } while (stage == LOOP && now.code == RUNNING);
+    } while (stage == LOOP && scalars.code == RUNNING);
     if (state.update_is_due) {
         grid_barrier(c.barrier, state.phase, c.team_size());
-        update_everywhere(c, now);
+        update_scalars_in_all_blocks(c, scalars);
     }
     // No thread block reads the scalars in device memory any longer: all have passed a barrier since their last read.
-    if (blockIdx.x == 0) copy_loop_scalars(*c.scalar.scalars, now);
-    leave(c.barrier, state.phase, state.epoch, c.team_size());
+    if (blockIdx.x == 0) copy_loop_scalars(*c.scalar.scalars, scalars);
+    leave_barrier(c.barrier, state.phase, state.epoch, c.team_size());
 }
 
 // There is one thread block per multiprocessor. With two, registers would be spilled, and barriers would take longer.
-RRB_IN_FORMATS(rrb_cycle, const __grid_constant__ CycleArgs, CLUSTER_THREADS, 1, 1, cycle)
-RRB_IN_FORMATS(rrb_solve, const __grid_constant__ SolveArgs, CLUSTER_THREADS, 1, 1, solve)
+RRB_IN_FORMATS(rrb_cycle, const __grid_constant__ CycleArgs, CLUSTER_THREADS, 1, 1, execute_cycle)
+RRB_IN_FORMATS(rrb_solve, const __grid_constant__ SolveArgs, CLUSTER_THREADS, 1, 1, solve_small_problem)

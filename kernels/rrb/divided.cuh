@@ -31,32 +31,32 @@ constexpr int PARTS = 8;
 // Parts begin at multiples of this number of rows, where tiles of all heights also begin.
 constexpr int PART_ROWS = 16;
 
-// The tiles first .. end - 1 of a grid. Tiles are numbered row by row, and a row has `across` tiles.
+// The tiles first .. end - 1 of a grid. Tiles are numbered row by row, and a row has `tiles_per_row` tiles.
 struct Tiles {
-    int first, end, across;
+    int first, end, tiles_per_row;
 };
 
-__device__ inline int parts_of(const Geometry &g) { return is_divided(g) ? PARTS : 1; }
+__device__ inline int part_count(const Geometry &g) { return is_divided(g) ? PARTS : 1; }
 
 // Returns the first row of a part. Part PARTS / 2 begins in the middle of the grid. The host selects the distance
 // between parts (src/rrb/cuda/division.rs).
-__device__ inline int first_row(const Geometry &g, int part) {
+__device__ inline int first_row_of_part(const Geometry &g, int part) {
     if (part <= 0) return 0;
     if (part >= PARTS) return g.cy;
-    const int pieces = (g.cy + PART_ROWS - 1) / PART_ROWS;
-    const int row = pieces / 2 * PART_ROWS + (part - PARTS / 2) * g.part_rows;
-    return min(max(row, 0), (pieces - 1) * PART_ROWS);
+    const int row_chunks = (g.cy + PART_ROWS - 1) / PART_ROWS;
+    const int row = row_chunks / 2 * PART_ROWS + (part - PARTS / 2) * g.part_rows;
+    return min(max(row, 0), (row_chunks - 1) * PART_ROWS);
 }
 
 // Returns the tiles into which the whole grid is divided if a tile has `rows` rows.
 __device__ inline Tiles all_tiles(const Geometry &g, int rows) {
-    const int across = (g.cx + TILE_X - 1) / TILE_X;
-    return {0, across * ((g.cy + rows - 1) / rows), across};
+    const int tiles_per_row = (g.cx + TILE_X - 1) / TILE_X;
+    return {0, tiles_per_row * ((g.cy + rows - 1) / rows), tiles_per_row};
 }
 
 // Calls f(part, tiles) for each part of this device, where `tiles` are the tiles of the part, with `rows` rows each. If
 // the rows are not distributed, calls f once, for the whole grid.
-template <class F> __device__ inline void over_parts(const Geometry &g, int rows, F f) {
+template <class F> __device__ inline void for_each_part(const Geometry &g, int rows, F f) {
     if constexpr (!MAY_BE_DIVIDED) return f(0, all_tiles(g, rows));
     int part = 0, end = 1;
     if (is_divided(g)) {
@@ -67,32 +67,32 @@ template <class F> __device__ inline void over_parts(const Geometry &g, int rows
     for (; part < end; ++part) {
         Tiles tiles = all_tiles(g, rows);
         if (is_divided(g)) {
-            tiles.first = tiles.across * (first_row(g, part) / rows);
-            tiles.end = tiles.across * ((first_row(g, part + 1) + rows - 1) / rows);
+            tiles.first = tiles.tiles_per_row * (first_row_of_part(g, part) / rows);
+            tiles.end = tiles.tiles_per_row * ((first_row_of_part(g, part + 1) + rows - 1) / rows);
         }
         f(part, tiles);
     }
 }
 
 // Calls f(i, row) for those nodes of the caller's arrays whose rows belong to this device.
-template <class F> __device__ inline void over_own_rows(const Geometry &g, F f) {
-    if (!is_divided(g)) return over_rows(g.nx, 0, g.ny, f);
+template <class F> __device__ inline void for_each_own_node(const Geometry &g, F f) {
+    if (!is_divided(g)) return for_each_value(g.nx, 0, g.ny, f);
     if (rrb_share.index >= g.sharers) return;
-    const auto first = [&](int sharer) {
-        const int row = first_row(g, PARTS * sharer / g.sharers);
+    const auto first_row = [&](int sharer) {
+        const int row = first_row_of_part(g, PARTS * sharer / g.sharers);
         return min(max(2 * row - g.shift_y, 0), g.ny);
     };
-    over_rows(g.nx, first(rrb_share.index), first(rrb_share.index + 1), f);
+    for_each_value(g.nx, first_row(rrb_share.index), first_row(rrb_share.index + 1), f);
 }
 
 // A thread block processes the tiles whose number modulo the size of the team equals its index. `first_tile` returns
 // its first tile, or a number beyond the last tile if it has none. `last_tile` returns its last tile, with which
 // backward loops begin, or a number below the first tile.
 __device__ inline int first_tile(const Tiles &tiles, Team team) {
-    if (!team.is_mine()) return tiles.end;
+    if (!team.contains_this_block()) return tiles.end;
     if (tiles.first == 0) return team.index();
-    const int over = tiles.first % team.size(), index = team.index();
-    return tiles.first - over + index + (index < over ? team.size() : 0);
+    const int remainder = tiles.first % team.size(), index = team.index();
+    return tiles.first - remainder + index + (index < remainder ? team.size() : 0);
 }
 __device__ inline int last_tile(const Tiles &tiles, Team team) {
     const int first = first_tile(tiles, team);
@@ -101,73 +101,77 @@ __device__ inline int last_tile(const Tiles &tiles, Team team) {
 
 // Ends a part: stores the sum of `sum` over the threads of this block, and sets `sum` to zero for the next part.
 __device__ inline void store_part_sum(double *partial, int part, double &sum) {
-    const double all = block_sum(sum);
-    if (thread_of_block() == 0) partial[part * gridDim.x + blockIdx.x] = all;
+    const double block_total = block_sum(sum);
+    if (thread_of_block() == 0) partial[part * gridDim.x + blockIdx.x] = block_total;
     sum = 0.0;
 }
 
-// Like `last_block`, but for the thread blocks of all devices that share a grid.
-__device__ inline bool last_block_over(const Geometry &g, unsigned *ticket) {
+// Like `is_last_block`, but for the thread blocks of all devices that share a grid.
+__device__ inline bool is_last_block_of_all_devices(const Geometry &g, unsigned *ticket) {
     const int count = is_divided(g) ? rrb_share.count : 1;
-    if (count == 1) return last_block(ticket);
-    __shared__ bool last;
+    if (count == 1) return is_last_block(ticket);
+    __shared__ bool is_last;
     __threadfence_system();
     __syncthreads();
-    if (thread_of_block() == 0) last = atomicInc_system(ticket, count * gridDim.x - 1) == count * gridDim.x - 1;
+    if (thread_of_block() == 0) is_last = atomicInc_system(ticket, count * gridDim.x - 1) == count * gridDim.x - 1;
     __syncthreads();
-    if (last) __threadfence_system();
-    return last;
+    if (is_last) __threadfence_system();
+    return is_last;
 }
 
 // Returns the sum of the partial sums of all thread blocks and parts of a launch. Called by one thread block.
-__device__ inline double sum_over(const Geometry &g, const double *partial) {
-    return sum_of(partial, parts_of(g) * gridDim.x);
+__device__ inline double sum_of_parts(const Geometry &g, const double *partial) {
+    return sum_of(partial, part_count(g) * gridDim.x);
 }
 
-// All thread blocks call this function. The last one computes `sum_over`, and one of its threads calls then(sum).
+// All thread blocks call this function. The last one computes `sum_of_parts`, and one of its threads calls
+// use_total(sum).
 template <class Then>
-__device__ inline void sum_parts(const Geometry &g, const double *partial, unsigned *ticket, Then then) {
-    if (!last_block_over(g, ticket)) return;
-    const double sum = sum_over(g, partial);
-    if (thread_of_block() == 0) then(sum);
+__device__ inline void sum_parts(const Geometry &g, const double *partial, unsigned *ticket, Then use_total) {
+    if (!is_last_block_of_all_devices(g, ticket)) return;
+    const double sum = sum_of_parts(g, partial);
+    if (thread_of_block() == 0) use_total(sum);
 }
 
-struct MeetArgs {
+struct DeviceBarrierArgs {
     uint64_t *arrivals; // counters of the first device; those of each further device are one granule of memory later
     Scalars *scalars;
 };
 
 // ARRIVALS_DISTANCE: distance between the counters of consecutive devices in words, one GRANULE_BYTES of
-// src/cuda/driver/memory.rs. MEET_TIMEOUT: timeout in nanoseconds.
+// src/cuda/driver/memory.rs. BARRIER_TIMEOUT_NS: timeout in nanoseconds.
 constexpr int64_t ARRIVALS_DISTANCE = (1 << 21) / sizeof(uint64_t);
-constexpr uint64_t MEET_TIMEOUT = 10000000000ull;
+constexpr uint64_t BARRIER_TIMEOUT_NS = 10000000000ull;
 
 // Synchronizes all devices. Afterwards, each device sees the earlier writes of the others. Each device launches one
 // warp. The memory of a device contains one counter per device, into which that device writes its number of arrivals. A
 // further counter contains the number of completed calls. On an emulated device, launches run one after the other.
-extern "C" __global__ void __launch_bounds__(32) rrb_meet_f64(MeetArgs a) {
+extern "C" __global__ void __launch_bounds__(32) rrb_meet_f64(DeviceBarrierArgs a) {
 #ifndef RRB_EMULATED
     const int t = threadIdx.x, index = rrb_share.index;
-    uint64_t *own = a.arrivals + index * ARRIVALS_DISTANCE;
-    const uint64_t turn = own[PARTS] + 1;
+    uint64_t *own_counters = a.arrivals + index * ARRIVALS_DISTANCE;
+    const uint64_t arrival_number = own_counters[PARTS] + 1;
     // After a timeout, no device waits any longer.
-    bool waits = !a.scalars->sync_failed;
+    bool is_waiting = !a.scalars->sync_failed;
     if (t < rrb_share.count) {
-        uint64_t *theirs = a.arrivals + t * ARRIVALS_DISTANCE + index;
+        uint64_t *remote_counter = a.arrivals + t * ARRIVALS_DISTANCE + index;
         __threadfence_system();
-        asm volatile("st.release.sys.u64 [%0], %1;" : : "l"(theirs), "l"(turn) : "memory");
-        const uint64_t begun = nanoseconds();
-        while (waits) {
-            uint64_t there;
-            asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(there) : "l"(own + t) : "memory");
-            waits = there < turn;
-            if (waits && nanoseconds() - begun > MEET_TIMEOUT) {
+        asm volatile("st.release.sys.u64 [%0], %1;" : : "l"(remote_counter), "l"(arrival_number) : "memory");
+        const uint64_t start_time = nanoseconds();
+        while (is_waiting) {
+            uint64_t remote_arrival_number;
+            asm volatile("ld.acquire.sys.u64 %0, [%1];"
+                : "=l"(remote_arrival_number)
+                : "l"(own_counters + t)
+                : "memory");
+            is_waiting = remote_arrival_number < arrival_number;
+            if (is_waiting && nanoseconds() - start_time > BARRIER_TIMEOUT_NS) {
                 a.scalars->sync_failed = 1;
-                waits = false;
+                is_waiting = false;
             }
         }
     }
     __syncwarp();
-    if (t == 0) own[PARTS] = turn;
+    if (t == 0) own_counters[PARTS] = arrival_number;
 #endif
 }

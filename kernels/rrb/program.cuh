@@ -5,8 +5,17 @@
 // Kinds and flags of steps (src/rrb/cuda/program.rs). A program is an array of `Op` in device memory. In the comments
 // on flags, the words before a colon name the kinds of steps that use the flag: "forward" denotes DESCEND, "backward"
 // ASCEND, and "product" MULTIPLY_INNER.
-enum Kind { DESCEND_FIRST, DESCEND, COARSEST, ASCEND, MULTIPLY_INNER, DIRECTION_INNER, ADVANCE_INNER, ADVANCE_FIRST };
-enum Flag {
+enum StepKind {
+    DESCEND_FIRST,
+    DESCEND,
+    COARSEST,
+    ASCEND,
+    MULTIPLY_INNER,
+    DIRECTION_INNER,
+    ADVANCE_INNER,
+    ADVANCE_FIRST
+};
+enum StepFlag {
     STORE_RHS = 1,         // forward: r = right-hand side
     STORE_RHS_IN_Q = 2,    // forward: with STORE_RHS, also q = right-hand side
     RHO = 4,               // computes a partial sum of <r, M^-1 r>

@@ -7,21 +7,21 @@
 namespace labelled {
 
 // Calls f(k, run, lane) for each run k of this warp.
-template <class F> __device__ inline void over_runs(const LabelledArgs &a, F f) {
+template <class F> __device__ inline void for_each_run(const LabelledArgs &a, F f) {
     for (int64_t k = int64_t(blockIdx.x) * WARPS + threadIdx.x / 32; k < a.count; k += int64_t(gridDim.x) * WARPS)
         f(k, a.runs[k], int(threadIdx.x % 32));
 }
 
 // Calls f(value, index) for each value of a run that this lane processes. `v` is the first value of the run.
-template <class Real, class F> __device__ inline void over_values(const Real *v, uint32_t len, int lane, F f) {
+template <class Real, class F> __device__ inline void for_each_value(const Real *v, uint32_t len, int lane, F f) {
     // Number of values whose loads are issued together.
-    constexpr int AT_ONCE = 8;
-    for (uint32_t first = lane; first < len; first += 32 * AT_ONCE) {
-        Real value[AT_ONCE];
+    constexpr int LOADS = 8;
+    for (uint32_t first = lane; first < len; first += 32 * LOADS) {
+        Real value[LOADS];
 #pragma unroll
-        for (uint32_t u = 0; u < AT_ONCE; ++u) value[u] = first + 32 * u < len ? v[first + 32 * u] : Real(0);
+        for (uint32_t u = 0; u < LOADS; ++u) value[u] = first + 32 * u < len ? v[first + 32 * u] : Real(0);
 #pragma unroll
-        for (uint32_t u = 0; u < AT_ONCE; ++u) {
+        for (uint32_t u = 0; u < LOADS; ++u) {
             if (first + 32 * u < len) f(value[u], first + 32 * u);
         }
     }
@@ -29,21 +29,21 @@ template <class Real, class F> __device__ inline void over_values(const Real *v,
 
 // Computes the sum over each run.
 template <class Real> __device__ inline void run_sums(const LabelledArgs &a) {
-    over_runs(a, [&](int64_t k, const Run &run, int lane) {
+    for_each_run(a, [&](int64_t k, const Run &run, int lane) {
         double sum = 0.0;
-        over_values(static_cast<const Real *>(a.v) + run.first, run.len, lane,
+        for_each_value(static_cast<const Real *>(a.v) + run.first, run.len, lane,
             [&](Real v, uint32_t) { sum += summand(a, double(v)); });
         sum = warp_sum(sum);
         if (lane == 0) a.sums[k] = sum;
     });
 }
 
-// Subtracts from each node of v the mean of its component. With `restore`, also adds the stored mean.
+// Subtracts from each node of v the mean of its component. With `restores_mean`, also adds the stored mean.
 template <class Real> __device__ inline void shift_runs(const LabelledArgs &a) {
-    over_runs(a, [&](int64_t, const Run &run, int lane) {
-        const double by = shift_of(a, run.label);
-        Real *to = static_cast<Real *>(a.v) + run.first;
-        over_values(to, run.len, lane, [&](Real v, uint32_t i) { to[i] = Real(v + by); });
+    for_each_run(a, [&](int64_t, const Run &run, int lane) {
+        const double shift = shift_of(a, run.label);
+        Real *values = static_cast<Real *>(a.v) + run.first;
+        for_each_value(values, run.len, lane, [&](Real v, uint32_t i) { values[i] = Real(v + shift); });
     });
 }
 

@@ -14,10 +14,10 @@ struct InspectArgs {
 
 // Computes max |input|, max |output|, the sum of squares of the input, and the first entry that is not finite. The
 // entries are ordered by row, and within a row, the input precedes the output.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(InspectArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_inspect_f64(InspectArgs a) {
     uint64_t largest[2] = {0, 0};
     double sum = 0.0;
-    over_rows(a.nx, 0, a.rows, [&](int i, int row) {
+    for_each_value(a.nx, 0, a.rows, [&](int i, int row) {
         for (int k = 0; k < 2; ++k) {
             const double *array = k == 0 ? a.input : a.output;
             if (!array) continue;
@@ -32,29 +32,29 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(
     update_largest(&a.scalars->largest, largest[0]);
     update_largest(&a.scalars->largest_guess, largest[1]);
     if (!a.partial) return;
-    sum_blocks(sum, a.partial, &a.scalars->ticket, [&](double all) { a.scalars->b_norm2 = all; });
+    sum_blocks(sum, a.partial, &a.scalars->ticket, [&](double total) { a.scalars->b_norm2 = total; });
 }
 
 struct TransferArgs {
     Geometry g;
-    double *colours; // 4 planes
+    double *by_colour; // 4 planes
     double *natural;
     int64_t ld;
     double scale;
-    const Scalars *guard; // if not null, values are copied only if the loop has converged
+    const Scalars *loop_guard; // if not null, values are copied only if the loop has converged
 };
 
-template <bool STORE> __device__ inline void transfer(const TransferArgs &a) {
-    if (a.guard && a.guard->code != CONVERGED) return;
-    over_own_rows(a.g, [&](int i, int row) {
-        double *natural = a.natural + row * a.ld + i, *coloured = a.colours + a.g.index_of_node(i, row);
-        if (STORE) *natural = *coloured * a.scale;
-        else *coloured = *natural * a.scale;
+template <bool STORE> __device__ inline void copy_by_colour(const TransferArgs &a) {
+    if (a.loop_guard && a.loop_guard->code != CONVERGED) return;
+    for_each_own_node(a.g, [&](int i, int row) {
+        double *natural = a.natural + row * a.ld + i, *by_colour = a.by_colour + a.g.index_of_node(i, row);
+        if (STORE) *natural = *by_colour * a.scale;
+        else *by_colour = *natural * a.scale;
     });
 }
 
-RRB_KERNEL(rrb_load_f64, TransferArgs, THREADS, RESIDENT, transfer<false>)
-RRB_KERNEL(rrb_store_f64, TransferArgs, THREADS, RESIDENT, transfer<true>)
+RRB_KERNEL(rrb_load_f64, TransferArgs, THREADS, RESIDENT_BLOCKS, copy_by_colour<false>)
+RRB_KERNEL(rrb_store_f64, TransferArgs, THREADS, RESIDENT_BLOCKS, copy_by_colour<true>)
 
 // Computes max |v| over whole planes, whose padding is zero.
 struct LargestArgs {
@@ -63,9 +63,9 @@ struct LargestArgs {
     Scalars *scalars;
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_largest_f64(LargestArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_largest_f64(LargestArgs a) {
     uint64_t largest = 0;
-    over_area(a.g, [&](int i, int j) {
+    for_each_group_of_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
         for (int colour = 0; colour < 4; ++colour) largest = max(largest, magnitude(a.v[colour * a.g.plane + c]));
     });
@@ -75,13 +75,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_largest_f64(
 struct DotArgs {
     Geometry g;
     const double *a, *b;
-    int first, count; // first plane, and number of planes
+    int first_plane, plane_count; // first plane, and number of planes
     double *partial;
     Scalars *scalars;
     const double *norm_partial;
     int norm_count;
     int stage; // NOTHING: stores the product in `to`; otherwise updates the scalars with rho = <a, b>
-    double *to;
+    double *result;
     double factor; // factor of the product; a scalar update uses 1 / unit instead
 };
 
@@ -89,29 +89,29 @@ struct DotArgs {
 template <class Real> __device__ inline void dot(const DotArgs &a) {
     const Real *b = reinterpret_cast<const Real *>(a.b);
     double sum = 0.0;
-    over_area(
+    for_each_group_of_area(
         a.g,
         [&](int i, int j) {
-            const int64_t c = a.g.at(i, j), first = a.first * a.g.plane + c;
-            for (int k = 0; k < a.count; ++k) sum += a.a[first + k * a.g.plane] * b[first + k * a.g.plane];
+            const int64_t c = a.g.at(i, j), first = a.first_plane * a.g.plane + c;
+            for (int k = 0; k < a.plane_count; ++k) sum += a.a[first + k * a.g.plane] * b[first + k * a.g.plane];
         },
         [&](int part) { store_part_sum(a.partial, part, sum); });
-    if (!last_block_over(a.g, &a.scalars->ticket)) return;
-    sum = sum_over(a.g, a.partial) * (a.stage == NOTHING ? a.factor : a.scalars->per_unit);
+    if (!is_last_block_of_all_devices(a.g, &a.scalars->ticket)) return;
+    sum = sum_of_parts(a.g, a.partial) * (a.stage == NOTHING ? a.factor : a.scalars->per_unit);
     const double norm2 = a.stage == NOTHING ? 0.0 : sum_of(a.norm_partial, a.norm_count);
     if (thread_of_block() == 0) {
-        if (a.stage == NOTHING) *a.to = sum;
-        else update(*a.scalars, a.scalars->ring, sum, norm2, a.stage);
+        if (a.stage == NOTHING) *a.result = sum;
+        else update_with_sums(*a.scalars, a.scalars->ring, sum, norm2, a.stage);
     }
 }
 
-RRB_KERNEL(rrb_dot_f64, DotArgs, THREADS, RESIDENT, dot<double>)
-RRB_KERNEL(rrb_dot_f32, DotArgs, THREADS, RESIDENT, dot<float>)
+RRB_KERNEL(rrb_dot_f64, DotArgs, THREADS, RESIDENT_BLOCKS, dot<double>)
+RRB_KERNEL(rrb_dot_f32, DotArgs, THREADS, RESIDENT_BLOCKS, dot<float>)
 
 struct UpdateArgs {
     Geometry g;
-    int first, count; // first plane, and number of planes
-    double *target, *other;
+    int first_plane, plane_count; // first plane, and number of planes
+    double *target, *x;
     const double *source;
     double factor;   // used if `scalars` is null
     double per_unit; // factor of the source, used if `scalars` is null
@@ -121,15 +121,15 @@ struct UpdateArgs {
 
 // Computes target += factor * source. With `scalars`, the factor is -alpha of the loop, for r -= alpha q. With
 // `partial`, also computes partial sums of <target, target>.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f64(UpdateArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_add_scaled_f64(UpdateArgs a) {
     const double factor = a.scalars ? -a.scalars->alpha : a.factor;
     double norm2 = 0.0;
-    over_area(
+    for_each_group_of_area(
         a.g,
         [&](int i, int j) {
             const int64_t c = a.g.at(i, j);
-            for (int k = 0; k < a.count; ++k) {
-                const int64_t e = (a.first + k) * a.g.plane + c;
+            for (int k = 0; k < a.plane_count; ++k) {
+                const int64_t e = (a.first_plane + k) * a.g.plane + c;
                 const double v = a.target[e] + factor * a.source[e];
                 a.target[e] = v;
                 norm2 += v * v;
@@ -140,34 +140,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f
         });
 }
 
-// Computes x += alpha p and p = z / unit + beta p with the scalars of the loop, where other = x, target = p and source
+// Computes x += alpha p and p = z / unit + beta p with the scalars of the loop, where target = p and source
 // = z. After the end of the loop, only updates x.
-template <class Real> __device__ inline void advance(const UpdateArgs &a) {
+template <class Real> __device__ inline void advance_x_and_p(const UpdateArgs &a) {
     const Real *z = reinterpret_cast<const Real *>(a.source);
     const double per_unit = a.scalars->per_unit, alpha = a.scalars->alpha, beta = a.scalars->beta;
     const bool ended = a.scalars->code != RUNNING;
-    over_area(a.g, [&](int i, int j) {
+    for_each_group_of_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
-        for (int k = 0; k < a.count; ++k) {
-            const int64_t e = (a.first + k) * a.g.plane + c;
-            const double old = a.target[e];
-            a.other[e] += alpha * old;
-            if (!ended) a.target[e] = per_unit * z[e] + beta * old;
+        for (int k = 0; k < a.plane_count; ++k) {
+            const int64_t e = (a.first_plane + k) * a.g.plane + c;
+            const double p_old = a.target[e];
+            a.x[e] += alpha * p_old;
+            if (!ended) a.target[e] = per_unit * z[e] + beta * p_old;
         }
     });
 }
 
-RRB_KERNEL(rrb_advance_f64, UpdateArgs, THREADS, RESIDENT, advance<double>)
-RRB_KERNEL(rrb_advance_f32, UpdateArgs, THREADS, RESIDENT, advance<float>)
+RRB_KERNEL(rrb_advance_f64, UpdateArgs, THREADS, RESIDENT_BLOCKS, advance_x_and_p<double>)
+RRB_KERNEL(rrb_advance_f32, UpdateArgs, THREADS, RESIDENT_BLOCKS, advance_x_and_p<float>)
 
 // Computes target = per_unit * source + factor * target; a copy if factor = 0.
 template <class Target, class Source> __device__ inline void update_direction(const UpdateArgs &a) {
     Target *target = reinterpret_cast<Target *>(a.target);
     const Source *source = reinterpret_cast<const Source *>(a.source);
-    over_area(a.g, [&](int i, int j) {
+    for_each_group_of_area(a.g, [&](int i, int j) {
         const int64_t c = a.g.at(i, j);
-        for (int k = 0; k < a.count; ++k) {
-            const int64_t e = (a.first + k) * a.g.plane + c;
+        for (int k = 0; k < a.plane_count; ++k) {
+            const int64_t e = (a.first_plane + k) * a.g.plane + c;
             const double v = a.per_unit * double(source[e]);
             target[e] = Target(a.factor == 0.0 ? v : v + a.factor * double(target[e]));
         }
@@ -175,9 +175,9 @@ template <class Target, class Source> __device__ inline void update_direction(co
 }
 
 // The suffix of a name is the precision of the source; for rrb_narrow_f32, it is the precision of the target.
-RRB_KERNEL(rrb_direction_f64, UpdateArgs, THREADS, RESIDENT, (update_direction<double, double>))
-RRB_KERNEL(rrb_direction_f32, UpdateArgs, THREADS, RESIDENT, (update_direction<double, float>))
-RRB_KERNEL(rrb_narrow_f32, UpdateArgs, THREADS, RESIDENT, (update_direction<float, double>))
+RRB_KERNEL(rrb_direction_f64, UpdateArgs, THREADS, RESIDENT_BLOCKS, (update_direction<double, double>))
+RRB_KERNEL(rrb_direction_f32, UpdateArgs, THREADS, RESIDENT_BLOCKS, (update_direction<double, float>))
+RRB_KERNEL(rrb_narrow_f32, UpdateArgs, THREADS, RESIDENT_BLOCKS, (update_direction<float, double>))
 
 struct ProductArgs {
     Geometry g;
@@ -194,22 +194,22 @@ struct ProductArgs {
 // Returns the couplings of a node in t, and v at the neighbours to which they lead in u. Diagonal couplings come last;
 // they are zero with 5 points.
 __device__ inline void load_neighbours(const ProductArgs &a, int colour, int64_t c, double (&t)[8], double (&u)[8]) {
-    straight_couplings(a.g, a.m.straight, colour, c, t);
-    straight_values(a.g, a.v, colour, c, u);
+    load_axis_couplings(a.g, a.m.axis_couplings, colour, c, t);
+    load_axis_values(a.g, a.v, colour, c, u);
     if (!a.nine_points) {
         for (int k = 4; k < 8; ++k) t[k] = u[k] = 0.0;
         return;
     }
-    diagonal_couplings(a.g, colour < B1 ? a.m.red : a.m.black, colour, c, t + 4);
-    diagonal_values(a.g, a.v, colour, c, u + 4);
+    load_diagonal_couplings(a.g, colour < B1 ? a.m.red_couplings : a.m.black_couplings, colour, c, t + 4);
+    load_diagonal_values(a.g, a.v, colour, c, u + 4);
 }
 
-__device__ inline double row_of_a(const ProductArgs &a, int colour, int64_t c) {
+__device__ inline double multiply_row(const ProductArgs &a, int colour, int64_t c) {
     double t[8], u[8];
     load_neighbours(a, colour, c, t, u);
-    const double near = (t[0] * u[0] + t[1] * u[1]) + (t[2] * u[2] + t[3] * u[3]);
-    const double far = (t[4] * u[4] + t[5] * u[5]) + (t[6] * u[6] + t[7] * u[7]);
-    return a.m.center[colour * a.g.plane + c] * a.v[colour * a.g.plane + c] + (near + far);
+    const double axis_sum = (t[0] * u[0] + t[1] * u[1]) + (t[2] * u[2] + t[3] * u[3]);
+    const double diagonal_sum = (t[4] * u[4] + t[5] * u[5]) + (t[6] * u[6] + t[7] * u[7]);
+    return a.m.center[colour * a.g.plane + c] * a.v[colour * a.g.plane + c] + (axis_sum + diagonal_sum);
 }
 
 // Returns the entry of b - A v at a node.
@@ -221,18 +221,18 @@ __device__ inline double residual_of_row(const ProductArgs &a, int colour, int64
 }
 
 // Computes out = A v. With `partial`, also computes sigma = <v, A v>, and ends the iteration.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64(ProductArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_multiply_f64(ProductArgs a) {
     if (a.stage == LOOP && a.scalars->code != RUNNING) {
         if (a.conditional && blockIdx.x == 0 && thread_of_block() == 0) set_loop_condition(a.conditional, *a.scalars);
         return;
     }
     double sigma = 0.0;
-    over_area(
+    for_each_group_of_area(
         a.g,
         [&](int i, int j) {
             const int64_t c = a.g.at(i, j);
             for (int colour = 0; colour < 4; ++colour) {
-                const double q = row_of_a(a, colour, c);
+                const double q = multiply_row(a, colour, c);
                 a.out[colour * a.g.plane + c] = q;
                 sigma += q * a.v[colour * a.g.plane + c];
             }
@@ -241,21 +241,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64
             if (a.partial) store_part_sum(a.partial, part, sigma);
         });
     if (!a.partial) return;
-    sum_parts(a.g, a.partial, &a.scalars->ticket, [&](double all) {
-        end_of_iteration(*a.scalars, all, a.stage);
+    sum_parts(a.g, a.partial, &a.scalars->ticket, [&](double total) {
+        end_iteration(*a.scalars, total, a.stage);
         if (a.stage == LOOP && a.conditional) set_loop_condition(a.conditional, *a.scalars);
     });
 }
 
 // Computes out = b - A v, and stores its squared norm in `norm2`. Without `out`, only stores the squared norm, in
-// `whole_norm2`.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64(ProductArgs a) {
+// `all_nodes_norm2`.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_residual_f64(ProductArgs a) {
     // The kernel does nothing if the loop continues or, without `out`, if the loop has not converged.
     if (a.stage == LOOP &&
         (a.scalars->code == PAUSED || a.scalars->code == RUNNING || (!a.out && a.scalars->code != CONVERGED)))
         return;
     double norm2 = 0.0;
-    over_area(
+    for_each_group_of_area(
         a.g,
         [&](int i, int j) {
             const int64_t c = a.g.at(i, j);
@@ -267,13 +267,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64
         },
         [&](int part) { store_part_sum(a.partial, part, norm2); });
     sum_parts(a.g, a.partial, &a.scalars->ticket,
-        [&](double all) { (a.out ? a.scalars->norm2 : a.scalars->whole_norm2) = all; });
+        [&](double total) { (a.out ? a.scalars->norm2 : a.scalars->all_nodes_norm2) = total; });
 }
 
 // Computes b = b - A v, and stores <b_r, D_r^-1 b_r> in `sum`.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_rhs_to_residual_f64(ProductArgs a) {
-    double on_red = 0.0;
-    over_area(
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_rhs_to_residual_f64(ProductArgs a) {
+    double red_sum = 0.0;
+    for_each_group_of_area(
         a.g,
         [&](int i, int j) {
             const int64_t c = a.g.at(i, j);
@@ -281,11 +281,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_rhs_to_resid
                 const int64_t e = colour * a.g.plane + c;
                 const double r = residual_of_row(a, colour, c);
                 a.out[e] = r;
-                if (colour < B1 && a.m.center[e] != 0.0) on_red += r * (r / a.m.center[e]);
+                if (colour < B1 && a.m.center[e] != 0.0) red_sum += r * (r / a.m.center[e]);
             }
         },
-        [&](int part) { store_part_sum(a.partial, part, on_red); });
-    sum_parts(a.g, a.partial, &a.scalars->ticket, [&](double all) { a.scalars->sum = all; });
+        [&](int part) { store_part_sum(a.partial, part, red_sum); });
+    sum_parts(a.g, a.partial, &a.scalars->ticket, [&](double total) { a.scalars->sum = total; });
 }
 
 struct ReduceArgs {
@@ -297,18 +297,18 @@ struct ReduceArgs {
 
 // Replaces b_b in the black planes by b_b - A_br D_r^-1 b_r, the right-hand side of S1 (report 16-06, equation 2.10).
 // Unless `r_b1` is null, the result is also stored in r, because it is the residual of S1 for x = 0.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(ReduceArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_reduce_f64(ReduceArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double *h1 = a.k.h + R1 * p, *h2 = a.k.h + R2 * p, *b1 = a.b + R1 * p, *b2 = a.b + R2 * p;
-    over_area(g, [&](int i, int j) {
+    for_each_group_of_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
         double t[4];
-        straight_couplings(g, a.k.s, B1, c, t);
+        load_axis_couplings(g, a.k.s, B1, c, t);
         const double b_b1 = a.b[B1 * p + c] -
             ((t[0] * (b2[c - 1] * h2[c - 1]) + t[1] * (b2[c] * h2[c])) +
                 (t[2] * (b1[c - n] * h1[c - n]) + t[3] * (b1[c] * h1[c])));
-        straight_couplings(g, a.k.s, B2, c, t);
+        load_axis_couplings(g, a.k.s, B2, c, t);
         const double b_b2 = a.b[B2 * p + c] -
             ((t[0] * (b1[c] * h1[c]) + t[1] * (b1[c + 1] * h1[c + 1])) +
                 (t[2] * (b2[c] * h2[c]) + t[3] * (b2[c + n] * h2[c + n])));
@@ -322,14 +322,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(R
 }
 
 // Computes x_r = D_r^-1 (b_r - A_rb x_b), and stores max |x| in the scalars, which must contain zero on entry.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_back_substitute_f64(ReduceArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_back_substitute_f64(ReduceArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;
     uint64_t largest = 0;
-    over_area(g, [&](int i, int j) {
+    for_each_group_of_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
-        const double r1 = a.k.h[R1 * p + c] * (a.b[R1 * p + c] - straight_r1(a.k, a.x, c));
-        const double r2 = a.k.h[R2 * p + c] * (a.b[R2 * p + c] - straight_r2(a.k, a.x, c));
+        const double r1 = a.k.h[R1 * p + c] * (a.b[R1 * p + c] - axis_sum_r1(a.k, a.x, c));
+        const double r2 = a.k.h[R2 * p + c] * (a.b[R2 * p + c] - axis_sum_r2(a.k, a.x, c));
         a.x[R1 * p + c] = r1;
         a.x[R2 * p + c] = r2;
         largest = max(max(largest, max(magnitude(r1), magnitude(r2))),

@@ -29,16 +29,16 @@ constexpr int PATCH = 8;
 // Maximum number of thread blocks of a launch: four (RESIDENT) on each of the 132 multiprocessors of an H200, where all
 // of them are resident at the same time. The number does not depend on the device, so that sums have the same order on
 // all devices.
-constexpr int MOST_BLOCKS = 528;
-constexpr int RESIDENT = 4;
+constexpr int MAX_BLOCKS = 528;
+constexpr int RESIDENT_BLOCKS = 4;
 // Number of (I, J) of a tile in a sweep, including the additional row and column of b1. There is one thread per (I, J).
-constexpr int SWEEP_PLACES = (TILE_X + 1) * (TILE_Y + 1);
-constexpr int SWEEP_THREADS = (SWEEP_PLACES + 31) / 32 * 32;
+constexpr int SWEEP_GROUPS = (TILE_X + 1) * (TILE_Y + 1);
+constexpr int SWEEP_THREADS = (SWEEP_GROUPS + 31) / 32 * 32;
 enum Colour { R1, R2, B1, B2 };
-enum Straight { W, E, S, N };
-enum Diagonal { SW, SE, NW, NE };
+enum AxisDirection { W, E, S, N };
+enum DiagonalDirection { SW, SE, NW, NE };
 // Planes of the couplings at distance two.
-enum Far { B1_EAST, B1_NORTH, B2_EAST, B2_NORTH };
+enum FarDirection { B1_EAST, B1_NORTH, B2_EAST, B2_NORTH };
 
 // Returns the colour of the node at (ii, jj) = (i + shift_x, j + shift_y).
 __device__ inline int colour_of(int ii, int jj) { return (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1); }
@@ -103,12 +103,12 @@ struct BrainFloat {
 // nodes (8 planes: W E S N of r1, then of r2), diagonal couplings with b1 (4 planes: SW SE NW NE).
 struct Grid {
     Geometry g;
-    double *h;        // 1 / d of r1, r2, b1; on grids after which M may be truncated, also 1 / center of b2
-    double *s;        // straight couplings
-    double *d;        // diagonal couplings between black nodes, after the odd level
-    double *row_sums; // row sums s; s / d for eliminated nodes
-    double *corners;  // diagonal couplings between red nodes, stored with r1
-    double *far;      // couplings at distance two, after the odd level
+    double *h;             // 1 / d of r1, r2, b1; on grids after which M may be truncated, also 1 / center of b2
+    double *s;             // straight couplings
+    double *d;             // diagonal couplings between black nodes, after the odd level
+    double *row_sums;      // row sums s; s / d for eliminated nodes
+    double *corners;       // diagonal couplings between red nodes, stored with r1
+    double *far_couplings; // couplings at distance two, after the odd level
     // Copies for sweeps in short formats; null in double precision, where sweeps read the arrays above.
     float *short_h;
     void *short_s, *short_d;
@@ -119,10 +119,10 @@ struct Grid {
 // Storage of the values at the nodes that a grid keeps (b2): the four colours of the next grid, or the vectors of the
 // coarsest system. (i, j) is the (I, J) of the b2 node. Values outside the nodes are zero in this storage, so `get`
 // needs no test at the boundary.
-template <class Real> struct Kept {
+template <class Real> struct KeptNodes {
     Geometry g;
-    Real *to;
-    const Real *from;
+    Real *rhs;
+    const Real *solution;
     int nx, ny;
 
     __device__ int at(int i, int j) const {
@@ -130,9 +130,9 @@ template <class Real> struct Kept {
         return colour_of(ii, jj) * int(g.plane) + ((jj >> 1) + 1) * g.stride + g.block + (ii >> 1);
     }
     __device__ void put(int i, int j, Real value) const {
-        if (i < nx && j < ny) to[at(i, j)] = value;
+        if (i < nx && j < ny) rhs[at(i, j)] = value;
     }
-    __device__ Real get(int i, int j) const { return from[at(i, j)]; }
+    __device__ Real get(int i, int j) const { return solution[at(i, j)]; }
 };
 
 // One grid during sweeps and cycles.
@@ -140,20 +140,21 @@ template <class F> struct Level {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     Geometry g;
-    const Real *h;                          // 1 / d of r1, r2, b1; with TRUNCATED also 1 / center of b2
-    const Stored *s, *d;                    // couplings, as in Grid
-    Real *z;                                // right-hand side in the forward half, solution in the backward half
-    Real *y;                                // y of b1 in the forward half
+    const Real *h;                            // 1 / d of r1, r2, b1; with TRUNCATED also 1 / center of b2
+    const Stored *s, *d;                      // couplings, as in Grid
+    Real *z;                                  // right-hand side in the forward half, solution in the backward half
+    Real *y;                                  // y of b1 in the forward half
     const Stored *row_sums, *corners, *black; // on recursion grids: the matrix in row-sum form
-    Real *r, *direction, *q, *u;            // on recursion grids: vectors of the inner iteration
-    Kept<Real> kept;
+    Real *r, *direction, *q, *u;              // on recursion grids: vectors of the inner iteration
+    KeptNodes<Real> kept_nodes;
 };
 
 // Calls f(i, row) for all values in the rows `first` .. `end` - 1 of an array with nx values per row.
-template <class F> __device__ inline void over_rows(int nx, int first, int end, F f) {
-    const int across = (nx + TILE_X - 1) / TILE_X, down = (end - first + TILE_Y - 1) / TILE_Y;
-    for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
-        const int i = tile % across * TILE_X + threadIdx.x, row = first + tile / across * TILE_Y + threadIdx.y;
+template <class F> __device__ inline void for_each_value(int nx, int first, int end, F f) {
+    const int tiles_per_row = (nx + TILE_X - 1) / TILE_X, tile_rows = (end - first + TILE_Y - 1) / TILE_Y;
+    for (int tile = blockIdx.x; tile < tiles_per_row * tile_rows; tile += gridDim.x) {
+        const int i = tile % tiles_per_row * TILE_X + threadIdx.x,
+                  row = first + tile / tiles_per_row * TILE_Y + threadIdx.y;
         if (i < nx && row < end) f(i, row);
     }
 }
@@ -165,12 +166,12 @@ template <class F> __device__ inline void over_rows(int nx, int first, int end, 
 enum TileOrder { FORWARDS, BACKWARDS };
 
 // Flags of the tiles first, first + step, ... of this thread block: whether they are uniform. The flags are loaded
-// before the first tile, because loading them tile by tile takes longer. Tiles beyond the first MOST count as not
+// before the first tile, because loading them tile by tile takes longer. Tiles beyond the first CAPACITY count as not
 // uniform.
 struct UniformTiles {
-    static constexpr int MOST = 512;
-    const uint8_t *of;
-    __device__ bool operator[](int k) const { return k < MOST && of[k]; }
+    static constexpr int CAPACITY = 512;
+    const uint8_t *flags;
+    __device__ bool operator[](int k) const { return k < CAPACITY && flags[k]; }
 };
 struct NoUniformTiles {
     __device__ bool operator[](int) const { return false; }
@@ -179,14 +180,14 @@ struct NoUniformTiles {
 template <bool UNIFORM, class IsUniform>
 __device__ inline auto uniform_tiles(int first, int step, int count, IsUniform is_uniform) {
     if constexpr (UNIFORM) {
-        __shared__ uint8_t known[UniformTiles::MOST];
+        __shared__ uint8_t flags[UniformTiles::CAPACITY];
         // Other threads may still read the flags of the previous part.
         if (MAY_BE_DIVIDED) __syncthreads();
         const int threads = blockDim.x * blockDim.y;
-        for (int k = thread_of_block(); k < min(count, UniformTiles::MOST); k += threads)
-            known[k] = is_uniform(first + k * step);
+        for (int k = thread_of_block(); k < min(count, UniformTiles::CAPACITY); k += threads)
+            flags[k] = is_uniform(first + k * step);
         __syncthreads();
-        return UniformTiles{known};
+        return UniformTiles{flags};
     } else {
         return NoUniformTiles{};
     }
@@ -195,53 +196,54 @@ __device__ inline auto uniform_tiles(int first, int step, int count, IsUniform i
 // Calls f(I, J) for all (I, J) of those tiles that this thread block of the team processes. Only the first THREADS
 // threads of each thread block call f.
 template <TileOrder ORDER = FORWARDS, class F>
-__device__ inline void over_places(const Geometry &g, const Tiles &tiles, Team team, F f) {
+__device__ inline void for_each_group(const Geometry &g, const Tiles &tiles, Team team, F f) {
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
     for (int k = first_tile(tiles, team); k < tiles.end; k += team.size()) {
-        const int tile = ORDER == FORWARDS ? k : tiles.first + tiles.end - 1 - k, row = quotient(tile, tiles.across);
-        const int i = (tile - row * tiles.across) * TILE_X + ti, j = row * TILE_Y + tj;
+        const int tile = ORDER == FORWARDS ? k : tiles.first + tiles.end - 1 - k,
+                  row = quotient(tile, tiles.tiles_per_row);
+        const int i = (tile - row * tiles.tiles_per_row) * TILE_X + ti, j = row * TILE_Y + tj;
         if (tj < TILE_Y && i < g.cx && j < g.cy) f(i, j);
     }
 }
 
 // Calls f(I, J) for the compute area, and end(part) after each of its parts.
-template <class F, class End> __device__ inline void over_area(const Geometry &g, F f, End end) {
-    over_parts(g, TILE_Y, [&](int part, const Tiles &tiles) {
-        over_places(g, tiles, all_blocks(), f);
+template <class F, class End> __device__ inline void for_each_group_of_area(const Geometry &g, F f, End end) {
+    for_each_part(g, TILE_Y, [&](int part, const Tiles &tiles) {
+        for_each_group(g, tiles, all_blocks(), f);
         end(part);
     });
 }
-template <class F> __device__ inline void over_area(const Geometry &g, F f) {
-    over_area(g, f, [](int) {});
+template <class F> __device__ inline void for_each_group_of_area(const Geometry &g, F f) {
+    for_each_group_of_area(g, f, [](int) {});
 }
 
-__device__ inline double straight_b1(const Grid &k, const double *v, int64_t c) {
+__device__ inline double axis_sum_b1(const Grid &k, const double *v, int64_t c) {
     const int64_t p = k.g.plane, n = k.g.stride;
     const double *r1 = k.s, *r2 = k.s + 4 * p, *v1 = v + R1 * p, *v2 = v + R2 * p;
     return (r2[E * p + c - 1] * v2[c - 1] + r2[W * p + c] * v2[c]) +
         (r1[N * p + c - n] * v1[c - n] + r1[S * p + c] * v1[c]);
 }
 
-__device__ inline double straight_b2(const Grid &k, const double *v, int64_t c) {
+__device__ inline double axis_sum_b2(const Grid &k, const double *v, int64_t c) {
     const int64_t p = k.g.plane, n = k.g.stride;
     const double *r1 = k.s, *r2 = k.s + 4 * p, *v1 = v + R1 * p, *v2 = v + R2 * p;
     return (r1[E * p + c] * v1[c] + r1[W * p + c + 1] * v1[c + 1]) +
         (r2[N * p + c] * v2[c] + r2[S * p + c + n] * v2[c + n]);
 }
 
-__device__ inline double straight_r1(const Grid &k, const double *v, int64_t c) {
+__device__ inline double axis_sum_r1(const Grid &k, const double *v, int64_t c) {
     const int64_t p = k.g.plane, n = k.g.stride;
     const double *a = k.s, *v1 = v + B1 * p, *v2 = v + B2 * p;
     return (a[W * p + c] * v2[c - 1] + a[E * p + c] * v2[c]) + (a[S * p + c] * v1[c] + a[N * p + c] * v1[c + n]);
 }
 
-__device__ inline double straight_r2(const Grid &k, const double *v, int64_t c) {
+__device__ inline double axis_sum_r2(const Grid &k, const double *v, int64_t c) {
     const int64_t p = k.g.plane, n = k.g.stride;
     const double *a = k.s + 4 * p, *v1 = v + B1 * p, *v2 = v + B2 * p;
     return (a[W * p + c] * v1[c] + a[E * p + c] * v1[c + 1]) + (a[S * p + c] * v2[c - n] + a[N * p + c] * v2[c]);
 }
 
-template <class T> __device__ inline void set(T *w, T west, T east, T south, T north) {
+template <class T> __device__ inline void set_four(T *w, T west, T east, T south, T north) {
     w[0] = west;
     w[1] = east;
     w[2] = south;
@@ -250,50 +252,58 @@ template <class T> __device__ inline void set(T *w, T west, T east, T south, T n
 
 // Returns the couplings of a colour to its straight neighbours, in the order W E S N.
 template <class T>
-__device__ inline void straight_couplings(const Geometry &g, const T *s, int colour, int64_t c, T *a) {
+__device__ inline void load_axis_couplings(const Geometry &g, const T *s, int colour, int64_t c, T *a) {
     const int64_t p = g.plane, n = g.stride;
     const T *r1 = s, *r2 = s + 4 * p;
     switch (colour) {
-    case R1: set(a, r1[W * p + c], r1[E * p + c], r1[S * p + c], r1[N * p + c]); break;
-    case R2: set(a, r2[W * p + c], r2[E * p + c], r2[S * p + c], r2[N * p + c]); break;
-    case B1: set(a, r2[E * p + c - 1], r2[W * p + c], r1[N * p + c - n], r1[S * p + c]); break;
-    default: set(a, r1[E * p + c], r1[W * p + c + 1], r2[N * p + c], r2[S * p + c + n]); break;
+    case R1: set_four(a, r1[W * p + c], r1[E * p + c], r1[S * p + c], r1[N * p + c]); break;
+    case R2: set_four(a, r2[W * p + c], r2[E * p + c], r2[S * p + c], r2[N * p + c]); break;
+    case B1: set_four(a, r2[E * p + c - 1], r2[W * p + c], r1[N * p + c - n], r1[S * p + c]); break;
+    default: set_four(a, r1[E * p + c], r1[W * p + c + 1], r2[N * p + c], r2[S * p + c + n]); break;
     }
 }
 
-// Returns the couplings of a colour to its diagonal neighbours, in the order SW SE NW NE. `of` contains the couplings
-// stored with r1 (for r1 and r2) or with b1 (for b1 and b2).
+// Returns the couplings of a colour to its diagonal neighbours, in the order SW SE NW NE. `couplings` contains the
+// couplings stored with r1 (for r1 and r2) or with b1 (for b1 and b2).
 template <class T>
-__device__ inline void diagonal_couplings(const Geometry &g, const T *of, int colour, int64_t c, T *a) {
+__device__ inline void load_diagonal_couplings(const Geometry &g, const T *couplings, int colour, int64_t c, T *a) {
     const int64_t p = g.plane, n = g.stride;
     switch (colour) {
     case R1:
-    case B1: set(a, of[SW * p + c], of[SE * p + c], of[NW * p + c], of[NE * p + c]); break;
-    case R2: set(a, of[NE * p + c - n], of[NW * p + c - n + 1], of[SE * p + c], of[SW * p + c + 1]); break;
-    default: set(a, of[NE * p + c], of[NW * p + c + 1], of[SE * p + c + n], of[SW * p + c + n + 1]); break;
+    case B1:
+        set_four(a, couplings[SW * p + c], couplings[SE * p + c], couplings[NW * p + c], couplings[NE * p + c]);
+        break;
+    case R2:
+        set_four(a, couplings[NE * p + c - n], couplings[NW * p + c - n + 1], couplings[SE * p + c],
+            couplings[SW * p + c + 1]);
+        break;
+    default:
+        set_four(a, couplings[NE * p + c], couplings[NW * p + c + 1], couplings[SE * p + c + n],
+            couplings[SW * p + c + n + 1]);
+        break;
     }
 }
 
 // Returns v at the straight neighbours of a colour, in the order of its couplings.
-__device__ inline void straight_values(const Geometry &g, const double *v, int colour, int64_t c, double *w) {
+__device__ inline void load_axis_values(const Geometry &g, const double *v, int colour, int64_t c, double *w) {
     const int64_t p = g.plane, n = g.stride;
     const double *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;
     switch (colour) {
-    case R1: set(w, b2[-1], b2[0], b1[0], b1[n]); break;
-    case R2: set(w, b1[0], b1[1], b2[-n], b2[0]); break;
-    case B1: set(w, r2[-1], r2[0], r1[-n], r1[0]); break;
-    default: set(w, r1[0], r1[1], r2[0], r2[n]); break;
+    case R1: set_four(w, b2[-1], b2[0], b1[0], b1[n]); break;
+    case R2: set_four(w, b1[0], b1[1], b2[-n], b2[0]); break;
+    case B1: set_four(w, r2[-1], r2[0], r1[-n], r1[0]); break;
+    default: set_four(w, r1[0], r1[1], r2[0], r2[n]); break;
     }
 }
 
 // Returns v at the diagonal neighbours of a colour, in the order of its couplings.
-__device__ inline void diagonal_values(const Geometry &g, const double *v, int colour, int64_t c, double *w) {
+__device__ inline void load_diagonal_values(const Geometry &g, const double *v, int colour, int64_t c, double *w) {
     const int64_t p = g.plane, n = g.stride;
     const double *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;
     switch (colour) {
-    case R1: set(w, r2[-1], r2[0], r2[n - 1], r2[n]); break;
-    case R2: set(w, r1[-n], r1[1 - n], r1[0], r1[1]); break;
-    case B1: set(w, b2[-n - 1], b2[-n], b2[-1], b2[0]); break;
-    default: set(w, b1[0], b1[1], b1[n], b1[n + 1]); break;
+    case R1: set_four(w, r2[-1], r2[0], r2[n - 1], r2[n]); break;
+    case R2: set_four(w, r1[-n], r1[1 - n], r1[0], r1[1]); break;
+    case B1: set_four(w, b2[-n - 1], b2[-n], b2[-1], b2[0]); break;
+    default: set_four(w, b1[0], b1[1], b1[n], b1[n + 1]); break;
     }
 }

@@ -8,8 +8,8 @@
 #pragma once
 #include "storage.cuh"
 
-__device__ inline int patches(int extent) { return (extent + PATCH - 1) / PATCH; }
-__device__ inline int patch_of(const Geometry &g, int i, int j) { return j / PATCH * patches(g.cx) + i / PATCH; }
+__device__ inline int patch_count(int extent) { return (extent + PATCH - 1) / PATCH; }
+__device__ inline int patch_index(const Geometry &g, int i, int j) { return j / PATCH * patch_count(g.cx) + i / PATCH; }
 
 struct UniformArgs {
     Geometry g;
@@ -25,30 +25,31 @@ struct UniformArgs {
 // grid in each direction, up to an offset of one (I, J). Its rows are equal if the rows in these patches and in the
 // patches around them are equal.
 __device__ inline void find_uniform_tiles(const UniformArgs &a, int k) {
-    const int across = patches(a.g.cx), down = patches(a.g.cy);
-    const auto all = [&](int x0, int y0, int x1, int y1) {
-        if (x0 < 0 || y0 < 0 || x1 > across || y1 > down) return false;
+    const int patches_per_row = patch_count(a.g.cx), patch_rows = patch_count(a.g.cy);
+    const auto all_equal = [&](int x0, int y0, int x1, int y1) {
+        if (x0 < 0 || y0 < 0 || x1 > patches_per_row || y1 > patch_rows) return false;
         for (int y = y0; y < y1; ++y) {
             for (int x = x0; x < x1; ++x) {
-                if (!a.equal_rows[y * across + x]) return false;
+                if (!a.equal_rows[y * patches_per_row + x]) return false;
             }
         }
         return true;
     };
-    const int columns = (a.g.cx + TILE_X - 1) / TILE_X, tiles = columns * ((a.g.cy + TILE_Y - 1) / TILE_Y);
-    constexpr int ACROSS = TILE_X / PATCH, DOWN = TILE_Y / PATCH;
-    if (k < tiles) {
-        const int x = k % columns * ACROSS, y = k / columns * DOWN;
-        const bool uniform = all(x - 1, y - 1, x + ACROSS + 1, y + DOWN + 1);
+    const int tile_columns = (a.g.cx + TILE_X - 1) / TILE_X,
+              tile_count = tile_columns * ((a.g.cy + TILE_Y - 1) / TILE_Y);
+    constexpr int PATCHES_X = TILE_X / PATCH, PATCHES_Y = TILE_Y / PATCH;
+    if (k < tile_count) {
+        const int x = k % tile_columns * PATCHES_X, y = k / tile_columns * PATCHES_Y;
+        const bool uniform = all_equal(x - 1, y - 1, x + PATCHES_X + 1, y + PATCHES_Y + 1);
         a.uniform[k] = uniform;
         if (uniform) atomicAdd(reinterpret_cast<unsigned long long *>(a.count), 1ull);
     }
-    if (a.next_equal_rows && k < patches(a.next.cx) * patches(a.next.cy)) {
-        const int x = k % patches(a.next.cx) * 2, y = k / patches(a.next.cx) * 2;
-        a.next_equal_rows[k] = all(x - 1, y - 1, x + 3, y + 3);
+    if (a.next_equal_rows && k < patch_count(a.next.cx) * patch_count(a.next.cy)) {
+        const int x = k % patch_count(a.next.cx) * 2, y = k / patch_count(a.next.cx) * 2;
+        a.next_equal_rows[k] = all_equal(x - 1, y - 1, x + 3, y + 3);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_uniform_f64(UniformArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_uniform_f64(UniformArgs a) {
     find_uniform_tiles(a, blockIdx.x * THREADS + thread_of_block());
 }

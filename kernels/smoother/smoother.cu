@@ -19,16 +19,16 @@
 // One launch per sweep; `smoother_relax_dense_f64` is launched once per stage. Items are sorted by stages (colours) and
 // chunks (at least 64 tiles, whole layers of tiles of a patch): stage 0 of chunk c, stage 1 of chunk c - lag, and so
 // on. Therefore u and f of a chunk are read from memory once, and from the L2 cache for the later colours. An item of
-// stage s waits until all lower stages of the previous, own and next chunk are complete. `progress` counts the finished
-// items of each chunk over all launches. A chunk may lack a stage (patches of one block along an axis), so waiting for
-// the previous stage alone would not suffice. The kernel assumes that thread blocks start in the order of their
-// numbers, as the scans of CUB do. An item waits only for items with lower numbers, so a deadlock cannot occur.
+// stage s waits until all lower stages of the previous, own and next chunk are complete. `finished_counts` counts the
+// finished items of each chunk over all launches. A chunk may lack a stage (patches of one block along an axis), so
+// waiting for the previous stage alone would not suffice. The kernel assumes that thread blocks start in the order of
+// their numbers, as the scans of CUB do. An item waits only for items with lower numbers, so a deadlock cannot occur.
 //
 // A separate launch exchanges ghost cells before the first sweep of a call. In each sweep but the last, whole tiles at
 // the edge of a patch write their faces to a buffer (`store_faces`). The adjacent tiles read this buffer in the next
 // sweep (`load_faces`). Two such buffers are used alternately. Each tile is relaxed once per sweep, so the buffer
 // contains the values that an exchange before the next sweep would copy. The last sweep also writes the faces that it
-// reads to the ghost cells. A launch begins while the previous one ends (`let_next_begin`).
+// reads to the ghost cells. A launch begins while the previous one ends (`allow_next_kernel`).
 //
 // Memory traffic per cell and sweep: f is read, u is read and written, together 24 bytes. The traffic through L2 with
 // 8^3 blocks is 37 bytes, because a row of u in a block occupies three sectors of 32 bytes, and faces are read twice.
@@ -36,12 +36,12 @@
 // contiguous bytes instead of 64 sectors) was slower, because the data that later colours read must stay in L2.
 //
 // Races: an item reads its own cells, cells of blocks of other colours, and ghost cells. Blocks of one colour are not
-// adjacent. The writes of an earlier stage are released by `advance`, after a barrier of the thread block, and acquired
-// by `wait`, before a barrier. An item of a later stage waits for the items of all earlier stages around it, so it
-// cannot overwrite cells that they still have to read. Block Jacobi reads one array and writes the other. Faces between
-// patches are read from one buffer and written to the other, each value by one thread. An item of the asynchronous
-// (chaotic) method waits only for items of its own chunk. It reads values of other chunks as they are in memory at that
-// moment. These loads and stores are relaxed atomic accesses of eight bytes.
+// adjacent. The writes of an earlier stage are released by `count_finished_item`, after a barrier of the thread block,
+// and acquired by `wait_for_chunks`, before a barrier. An item of a later stage waits for the items of all earlier
+// stages around it, so it cannot overwrite cells that they still have to read. Block Jacobi reads one array and writes
+// the other. Faces between patches are read from one buffer and written to the other, each value by one thread. An item
+// of the asynchronous (chaotic) method waits only for items of its own chunk. It reads values of other chunks as they
+// are in memory at that moment. These loads and stores are relaxed atomic accesses of eight bytes.
 #include "../common/device.cuh"
 #include "work.cuh"
 #include "transforms.cuh"
@@ -57,39 +57,41 @@ constexpr unsigned CUBE_SHAPE = 0x111888;
 __device__ __forceinline__ bool fills_tile(unsigned shape) {
     const unsigned lengths[3] = {shape & 15, shape >> 4 & 15, shape >> 8 & 15},
                    counts[3] = {shape >> 12 & 15, shape >> 16 & 15, shape >> 20 & 15};
-    bool all = !(shape & STRIDED);
+    bool is_filled = !(shape & STRIDED_FLAG);
 #pragma unroll
-    for (int d = 0; d < 3; ++d) all = all && lengths[d] * counts[d] == 8;
-    return all;
+    for (int d = 0; d < 3; ++d) is_filled = is_filled && lengths[d] * counts[d] == 8;
+    return is_filled;
 }
 
-// Copies a box of ghost cells from another patch in the arrays u[array_index]; with `both`, also to u[1 - array_index].
-// Each thread reads all its values before it writes them.
-__device__ __forceinline__ void exchange(const BlockPatch *patches, const BlockCopy &c, int array_index, bool both) {
-    const BlockPatch &to = patches[c.to_patch], &from = patches[c.from_patch];
-    const int64_t to_row = to.nx + 2, to_plane = to_row * (to.ny + 2);
-    const int64_t from_row = from.nx + 2, from_plane = from_row * (from.ny + 2);
-    const double *read = from.u[array_index] + c.from;
+// Copies a box of ghost cells from another patch in the arrays u[array_index]; with `to_both_arrays`, also to u[1 -
+// array_index]. Each thread reads all its values before it writes them.
+__device__ __forceinline__ void copy_ghost_box(
+    const BlockPatch *patches, const BlockCopy &c, int array_index, bool to_both_arrays) {
+    const BlockPatch &target = patches[c.target_patch], &source = patches[c.source_patch];
+    const int64_t target_row = target.nx + 2, target_plane = target_row * (target.ny + 2);
+    const int64_t source_row = source.nx + 2, source_plane = source_row * (source.ny + 2);
+    const double *source_cells = source.u[array_index] + c.source_index;
     const int cells = c.nx * c.ny * c.nz;
-    // With m = 2^20 / n + 1, the integer part of q m / 2^20 is that of q / n for all q < 512. in_x and in_y are m for n
-    // = nx and n = ny.
-    const unsigned in_x = (1u << 20) / c.nx + 1, in_y = (1u << 20) / c.ny + 1;
-    double v[BOX_CELLS / TILE_THREADS];
-    int64_t target[BOX_CELLS / TILE_THREADS];
-    wait_for_previous();
+    // With m = 2^20 / n + 1, the integer part of q m / 2^20 is that of q / n for all q < 512. x_multiplier and
+    // y_multiplier are m for n = nx and n = ny.
+    const unsigned x_multiplier = (1u << 20) / c.nx + 1, y_multiplier = (1u << 20) / c.ny + 1;
+    double v[MAX_BOX_CELLS / TILE_THREADS];
+    int64_t target_indices[MAX_BOX_CELLS / TILE_THREADS];
+    wait_for_previous_kernel();
 #pragma unroll
-    for (int n = 0; n < BOX_CELLS / TILE_THREADS; ++n) {
+    for (int n = 0; n < MAX_BOX_CELLS / TILE_THREADS; ++n) {
         const int q = threadIdx.x + n * TILE_THREADS;
         if (q >= cells) continue;
-        const int rows = q * in_x >> 20, i = q - rows * c.nx, k = rows * in_y >> 20, j = rows - k * c.ny;
-        v[n] = load_relaxed(read + k * from_plane + j * from_row + i);
-        target[n] = c.to + k * to_plane + j * to_row + i;
+        const int row_number = q * x_multiplier >> 20, i = q - row_number * c.nx;
+        const int k = row_number * y_multiplier >> 20, j = row_number - k * c.ny;
+        v[n] = load_relaxed(source_cells + k * source_plane + j * source_row + i);
+        target_indices[n] = c.target_index + k * target_plane + j * target_row + i;
     }
 #pragma unroll
-    for (int n = 0; n < BOX_CELLS / TILE_THREADS; ++n) {
+    for (int n = 0; n < MAX_BOX_CELLS / TILE_THREADS; ++n) {
         if (static_cast<int>(threadIdx.x) + n * TILE_THREADS >= cells) continue;
-        store_relaxed(to.u[array_index] + target[n], v[n]);
-        if (both) store_relaxed(to.u[1 - array_index] + target[n], v[n]);
+        store_relaxed(target.u[array_index] + target_indices[n], v[n]);
+        if (to_both_arrays) store_relaxed(target.u[1 - array_index] + target_indices[n], v[n]);
     }
 }
 
@@ -97,20 +99,20 @@ struct ExchangeArgs {
     const BlockPatch *patches;
     const BlockCopy *copies;
     int array_index;
-    int both; // write to both arrays, so that block Jacobi's second array has the same ghost cells
+    int to_both_arrays; // write to both arrays, so that block Jacobi's second array has the same ghost cells
 };
 
 // Contiguous part of an array u.
 struct BlockSegment {
-    int64_t first;
-    int patch, count;
+    int64_t first_index;
+    int patch, value_count;
 };
 constexpr int SEGMENT_THREADS = 256;
 
 struct BlockCopyArgs {
     const BlockPatch *patches;
     const BlockSegment *segments;
-    int from, to;
+    int source_array, target_array;
     int ghosts_only; // copy only the ghost layer
 };
 
@@ -125,7 +127,7 @@ struct PatchArgs {
     const BlockRegion *regions;
     int array_index;
     double *sums; // sums of (scale r)^2, one per region
-    unsigned long long *first_bad;
+    unsigned long long *first_nonfinite;
     double entries[27];
     double scale;
 };
@@ -144,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 12)
     smoother_relax_cubes_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO_VALUES];
     __shared__ int partners[6];
-    blocks::let_next_begin();
+    blocks::allow_next_kernel();
     blocks::relax_cube(a, a.items[blockIdx.x], tile, halo, partners);
 }
 
@@ -152,7 +154,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 12)
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_relax_7_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO_VALUES];
     __shared__ int partners[6];
-    blocks::let_next_begin();
+    blocks::allow_next_kernel();
     const blocks::BlockItem item = a.items[blockIdx.x];
     if (item.shape == blocks::CUBE_SHAPE && !a.is_dense) blocks::relax_cube(a, item, tile, halo, partners);
     else if (blocks::fills_tile(item.shape) && !a.is_dense) blocks::relax_tile(a, item, tile, halo, partners);
@@ -163,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_r
 // Relaxes any blocks with a 27-point stencil.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_relax_27_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS];
-    blocks::let_next_begin();
+    blocks::allow_next_kernel();
     const blocks::BlockItem item = a.items[blockIdx.x];
     if (a.waits_for_own_chunk_only) blocks::relax_any<27, true>(a, item, tile);
     else blocks::relax_any<27, false>(a, item, tile);
@@ -180,8 +182,8 @@ extern "C" __global__ void RRB_CLUSTER __launch_bounds__(blocks::DENSE_THREADS, 
 #endif
     __shared__ blocks::Column columns[3][blocks::COLUMNS];
     __shared__ double weights[27][2];
-    __shared__ unsigned long long barriers[blocks::BARRIERS];
-    blocks::let_next_begin();
+    __shared__ unsigned long long barriers[blocks::BARRIER_COUNT];
+    blocks::allow_next_kernel();
     blocks::relax_dense_cubes(a, memory, columns, weights, barriers);
 #else
     __trap();
@@ -191,28 +193,28 @@ extern "C" __global__ void RRB_CLUSTER __launch_bounds__(blocks::DENSE_THREADS, 
 // Copies ghost cells from other patches: one thread block per box, x fastest. Each ghost cell is written by one thread,
 // and the cells that are read are not ghost cells.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_exchange_f64(const blocks::ExchangeArgs a) {
-    blocks::let_next_begin();
-    blocks::exchange(a.patches, a.copies[blockIdx.x], a.array_index, a.both);
+    blocks::allow_next_kernel();
+    blocks::copy_ghost_box(a.patches, a.copies[blockIdx.x], a.array_index, a.to_both_arrays);
 }
 
 // Copies u from one array to the other; with `ghosts_only`, only the ghost layer. Each value is written by one thread.
 extern "C" __global__ void __launch_bounds__(blocks::SEGMENT_THREADS) smoother_copy_f64(const blocks::BlockCopyArgs a) {
     const blocks::BlockSegment segment = a.segments[blockIdx.x];
     const blocks::BlockPatch &patch = a.patches[segment.patch];
-    const double *from = patch.u[a.from];
-    double *to = patch.u[a.to];
+    const double *source = patch.u[a.source_array];
+    double *target = patch.u[a.target_array];
     const int64_t row = patch.nx + 2, rows = patch.ny + 2, planes = patch.nz + 2;
-    for (int q = threadIdx.x; q < segment.count; q += blocks::SEGMENT_THREADS) {
-        const int64_t at = segment.first + q;
+    for (int q = threadIdx.x; q < segment.value_count; q += blocks::SEGMENT_THREADS) {
+        const int64_t index = segment.first_index + q;
         if (a.ghosts_only) {
-            const int64_t i = at % row, j = at / row % rows, k = at / row / rows;
+            const int64_t i = index % row, j = index / row % rows, k = index / row / rows;
             if (i > 0 && i < row - 1 && j > 0 && j < rows - 1 && k > 0 && k < planes - 1) continue;
         }
-        to[at] = from[at];
+        target[index] = source[index];
     }
 }
 
-// Finds the first value of u (without ghost cells) or f that is not finite, and stores its number in `first_bad`.
+// Finds the first value of u (without ghost cells) or f that is not finite, and stores its number in `first_nonfinite`.
 // Values are numbered patch by patch, u before f.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_inspect_f64(const blocks::PatchArgs a) {
     const blocks::BlockRegion region = a.regions[blockIdx.x];
@@ -225,14 +227,15 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_insp
         const int64_t cell = z * f_plane + int64_t(y) * patch.nx + x;
         const double u = patch.u[a.array_index][(z + 1) * plane + (y + 1) * row + x + 1], f = __ldg(patch.f + cell);
         // For NaN and infinity, u - u is NaN.
-        if (!(u - u == 0.0)) atomicMin(a.first_bad, static_cast<unsigned long long>(region.first_value + cell));
-        if (!(f - f == 0.0)) atomicMin(a.first_bad, static_cast<unsigned long long>(region.first_value + cells + cell));
+        if (!(u - u == 0.0)) atomicMin(a.first_nonfinite, static_cast<unsigned long long>(region.first_value + cell));
+        if (!(f - f == 0.0))
+            atomicMin(a.first_nonfinite, static_cast<unsigned long long>(region.first_value + cells + cell));
     }
 }
 
 // Computes r = f - A u, and the sums of (scale r)^2 per tile in a fixed order.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_residual_f64(const blocks::PatchArgs a) {
-    __shared__ double half[2];
+    __shared__ double warp_sums[2];
     const blocks::BlockRegion region = a.regions[blockIdx.x];
     const blocks::BlockPatch &patch = a.patches[region.patch];
     const int x = region.x + (threadIdx.x & 7), y = region.y + (threadIdx.x >> 3);
@@ -247,14 +250,14 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_resi
                 if (a.entries[q] != 0.0) r -= a.entries[q] * c[(q / 9 - 1) * plane + (q / 3 % 3 - 1) * row + q % 3 - 1];
             }
             if (patch.r) patch.r[cell] = r;
-            const double scaled = a.scale * r;
-            sum += scaled * scaled;
+            const double scaled_residual = a.scale * r;
+            sum += scaled_residual * scaled_residual;
         }
     }
-    for (int by = 16; by > 0; by /= 2) sum += __shfl_down_sync(0xffffffffu, sum, by);
-    if (threadIdx.x % 32 == 0) half[threadIdx.x / 32] = sum;
+    for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_down_sync(0xffffffffu, sum, distance);
+    if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = sum;
     __syncthreads();
-    if (threadIdx.x == 0) a.sums[blockIdx.x] = half[0] + half[1];
+    if (threadIdx.x == 0) a.sums[blockIdx.x] = warp_sums[0] + warp_sums[1];
 }
 
 // Computes the norm of the residual: the square root of the sum of the tiles' squared norms. One thread block adds them
@@ -265,8 +268,8 @@ extern "C" __global__ void __launch_bounds__(blocks::NORM_THREADS) smoother_norm
     for (int64_t q = threadIdx.x; q < a.count; q += blocks::NORM_THREADS) sum += a.sums[q];
     sums[threadIdx.x] = sum;
     __syncthreads();
-    for (int by = blocks::NORM_THREADS / 2; by > 0; by /= 2) {
-        if (threadIdx.x < by) sums[threadIdx.x] += sums[threadIdx.x + by];
+    for (int distance = blocks::NORM_THREADS / 2; distance > 0; distance /= 2) {
+        if (threadIdx.x < distance) sums[threadIdx.x] += sums[threadIdx.x + distance];
         __syncthreads();
     }
     if (threadIdx.x == 0) *a.norm = sqrt(sums[0]);

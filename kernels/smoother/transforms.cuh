@@ -3,26 +3,26 @@
 // transforms").
 namespace blocks {
 
-// Sk = sin(20 k degrees), k = 1, 2, 3. The value for k = 4 is S1 + S2, so it is not stored.
-constexpr double S1 = 0.34202014332566873304, S2 = 0.64278760968653932632, S3 = 0.86602540378443864676;
+// Sines of 20, 40 and 60 degrees. The sine of 80 degrees is SIN_20 + SIN_40, so it is not stored.
+constexpr double SIN_20 = 0.34202014332566873304, SIN_40 = 0.64278760968653932632, SIN_60 = 0.86602540378443864676;
 
 // Sine transform of length 8 in 34 operations: sums and differences of mirror images, then two transforms of length 4.
 // A fused multiply-add counts as one operation.
 __device__ __forceinline__ void transform8(double (&v)[8]) {
     const double p1 = v[0] + v[7], p2 = v[1] + v[6], p3 = v[2] + v[5], p4 = v[3] + v[4];
     const double m1 = v[0] - v[7], m2 = v[1] - v[6], m3 = v[2] - v[5], m4 = v[3] - v[4];
-    double t = S3 * p3;
+    double t = SIN_60 * p3;
     double a = p1 + p4, b = p2 + p4, c = p1 - p2;
-    v[0] = S1 * a + (S2 * b + t);
-    v[2] = S3 * (p1 + p2 - p4);
-    v[4] = S1 * c + (S2 * a - t);
-    v[6] = S2 * c + (t - S1 * b);
-    t = S3 * m3;
+    v[0] = SIN_20 * a + (SIN_40 * b + t);
+    v[2] = SIN_60 * (p1 + p2 - p4);
+    v[4] = SIN_20 * c + (SIN_40 * a - t);
+    v[6] = SIN_40 * c + (t - SIN_20 * b);
+    t = SIN_60 * m3;
     a = m1 + m2, b = m2 + m4, c = m1 - m4;
-    v[1] = S2 * a + (S1 * b + t);
-    v[3] = S1 * a + (S2 * c - t);
-    v[5] = S3 * (m1 - m2 + m4);
-    v[7] = S1 * c + (t - S2 * b);
+    v[1] = SIN_40 * a + (SIN_20 * b + t);
+    v[3] = SIN_20 * a + (SIN_40 * c - t);
+    v[5] = SIN_60 * (m1 - m2 + m4);
+    v[7] = SIN_20 * c + (t - SIN_40 * b);
 }
 
 // Returns sin(k pi / n) for n <= 8. If k and n are literals, the compiler replaces the call by a literal.
@@ -37,7 +37,7 @@ __device__ __forceinline__ double sine(int n, int k) {
     case 6 * 8 + 3:
     case 8 * 8 + 4: return sign;
     case 3 * 8 + 1:
-    case 6 * 8 + 2: return sign * S3;
+    case 6 * 8 + 2: return sign * SIN_60;
     case 4 * 8 + 1:
     case 8 * 8 + 2: return sign * 0.70710678118654752440;
     case 5 * 8 + 1: return sign * 0.58778525229247312917;
@@ -54,16 +54,16 @@ __device__ __forceinline__ double sine(int n, int k) {
 
 // Applies as many transforms of length B as fit in a line. Each transform computes sums and differences of mirror
 // images, and then one result per row of the sine matrix.
-template <int B> __device__ __forceinline__ void transforms(double (&v)[8]) {
+template <int B> __device__ __forceinline__ void transform_blocks(double (&v)[8]) {
 #pragma unroll
-    for (int first = 0; first + B <= 8; first += B) {
-        double plus[(B + 1) / 2], minus[(B + 1) / 2];
+    for (int first_cell = 0; first_cell + B <= 8; first_cell += B) {
+        double sums[(B + 1) / 2], differences[(B + 1) / 2];
 #pragma unroll
         for (int q = 0; q < (B + 1) / 2; ++q) {
-            const double x = v[first + q], y = v[first + B - 1 - q];
-            const bool middle = 2 * q + 1 == B;
-            plus[q] = middle ? x : x + y;
-            minus[q] = middle ? 0.0 : x - y;
+            const double x = v[first_cell + q], y = v[first_cell + B - 1 - q];
+            const bool is_middle = 2 * q + 1 == B;
+            sums[q] = is_middle ? x : x + y;
+            differences[q] = is_middle ? 0.0 : x - y;
         }
 #pragma unroll
         for (int r = 0; r < B; ++r) {
@@ -71,24 +71,24 @@ template <int B> __device__ __forceinline__ void transforms(double (&v)[8]) {
 #pragma unroll
             for (int q = 0; q < (B + 1) / 2; ++q) {
                 if (r % 2 == 1 && 2 * q + 1 == B) continue;
-                const double term = r % 2 == 0 ? plus[q] : minus[q], factor = sine(B + 1, (r + 1) * (q + 1));
+                const double term = r % 2 == 0 ? sums[q] : differences[q], factor = sine(B + 1, (r + 1) * (q + 1));
                 sum = q == 0 ? factor * term : sum + factor * term;
             }
-            v[first + r] = sum;
+            v[first_cell + r] = sum;
         }
     }
 }
 
 // Transforms a line in blocks of `length` cells. The matrix for length 1 is sin(90 degrees) = 1.
-__device__ __forceinline__ void transform(double (&v)[8], int length) {
+__device__ __forceinline__ void transform_line(double (&v)[8], int length) {
     switch (length) {
     case 1: break;
-    case 2: transforms<2>(v); break;
-    case 3: transforms<3>(v); break;
-    case 4: transforms<4>(v); break;
-    case 5: transforms<5>(v); break;
-    case 6: transforms<6>(v); break;
-    case 7: transforms<7>(v); break;
+    case 2: transform_blocks<2>(v); break;
+    case 3: transform_blocks<3>(v); break;
+    case 4: transform_blocks<4>(v); break;
+    case 5: transform_blocks<5>(v); break;
+    case 6: transform_blocks<6>(v); break;
+    case 7: transform_blocks<7>(v); break;
     default: transform8(v);
     }
 }

@@ -14,48 +14,49 @@ struct BlockPatch {
 };
 
 // An item: cx x cy x cz blocks of lx x ly x lz cells, beginning at the cell (x, y, z) of the patch. `shape` contains
-// lx, ly, lz, cx, cy, cz in four bits each, then flags. STRIDED: the item consists of every other block along each
-// axis. MASKED: only every other block of the item is relaxed, namely those whose indices (ix, iy, iz) in the item have
-// an even sum or, with PHASE, an odd sum.
+// lx, ly, lz, cx, cy, cz in four bits each, then flags. STRIDED_FLAG: the item consists of every other block along each
+// axis. MASKED_FLAG: only every other block of the item is relaxed, namely those whose indices (ix, iy, iz) in the item
+// have an even sum or, with ODD_PHASE_FLAG, an odd sum.
 struct BlockItem {
     int patch, x, y, z;
     unsigned shape;
-    int wait_index; // index in `totals` of the three required counts: previous, own and next chunk; -1: no wait
-    int chunk_index; // index of the own chunk in `progress` and `totals`
-    unsigned
-        faces; // SIDES that are adjacent to a tile of another patch; ADVANCES; from bit 7 on, number of the first face
+    int wait_index; // index in `required_counts` of the counts of the previous, own and next chunk; -1: no wait
+    int chunk_index; // index of the own chunk in `finished_counts` and `required_counts`
+    // SIDE_BITS that are adjacent to a tile of another patch; ADVANCES_FLAG; from bit 7 on, number of the first face
+    unsigned faces;
 };
-constexpr unsigned STRIDED = 1u << 24, MASKED = 1u << 25, PHASE = 1u << 26;
-// SIDES: bits of the sides west, east, south, north, bottom, top. ADVANCES: the item increments `progress`.
-constexpr unsigned SIDES = 63, ADVANCES = 64, FIRST_FACE_SHIFT = 7;
+constexpr unsigned STRIDED_FLAG = 1u << 24, MASKED_FLAG = 1u << 25, ODD_PHASE_FLAG = 1u << 26;
+// SIDE_BITS: bits of the sides west, east, south, north, bottom, top. ADVANCES_FLAG: the item increments
+// `finished_counts`.
+constexpr unsigned SIDE_BITS = 63, ADVANCES_FLAG = 64, FIRST_FACE_SHIFT = 7;
 
 // Tables of a block shape, at index ((lz-1)*8 + ly-1)*8 + lx-1; NULL if the shape does not use a table.
 struct BlockTables {
-    const double *reciprocals, *before, *after, *dense, *packed;
+    const double *reciprocals, *inverse_diagonal, *diagonal, *dense, *packed;
 };
 
-// Box of ghost cells of one patch that another patch covers, at most BOX_CELLS cells.
+// Box of ghost cells of one patch that another patch covers, at most MAX_BOX_CELLS cells.
 struct BlockCopy {
-    int to_patch, from_patch;
-    int64_t to, from; // indices of the first cell in u of the two patches
+    int target_patch, source_patch;
+    int64_t target_index, source_index; // indices of the first cell in u of the two patches
     int nx, ny, nz, unused;
 };
-constexpr int BOX_CELLS = 512;
+constexpr int MAX_BOX_CELLS = 512;
 
 struct RelaxArgs {
     const BlockPatch *patches;
     const BlockItem *items;
     const BlockTables *tables;
-    unsigned *progress;
-    // `progress`: for each chunk, the number of its finished items of all stages but the last, over all launches.
-    // `totals`: for each chunk, the number of items that increment `progress` in one launch. Then, for each stage and
-    // chunk, the number of items of lower stages.
-    const unsigned *totals;
-    unsigned launches;      // number of launches with this list of items, including this one
-    int from, to;           // indices of the arrays that are read and written
+    unsigned *finished_counts;
+    // `finished_counts`: for each chunk, the number of its finished items of all stages but the last, over all
+    // launches. `required_counts`: for each chunk, the number of items that increment `finished_counts` in one launch.
+    // Then, for each stage and chunk, the number of items of lower stages.
+    const unsigned *required_counts;
+    unsigned launch_count;  // number of launches with this list of items, including this one
+    int source_array, target_array; // indices of the arrays that are read and written
     int waits_for_own_chunk_only; // 1: blocks wait for items of their own chunk only
     double omega;
-    double entries[27];        // stencil entries at (c+1)*9 + (b+1)*3 + a+1
+    double entries[27];     // stencil entries at (c+1)*9 + (b+1)*3 + a+1
     unsigned count;         // number of items
     double eigenvalue_terms[24]; // of 8^3 blocks with a 7-point stencil: Lambda = x[p] + y[q] + z[r]
     double weight;          // product of the factors 2 / (b + 1) of three inverse transforms
@@ -66,7 +67,7 @@ struct RelaxArgs {
     const double *faces_read;
     double *faces_written;
     const int *partners;
-    int store_ghosts; // 1: also write the faces that are read to the ghost cells
+    int stores_ghosts; // 1: also write the faces that are read to the ghost cells
 };
 constexpr int FACE_VALUES = 64;
 
@@ -78,20 +79,20 @@ __device__ __forceinline__ void add_release(unsigned *p) { ++*p; }
 __device__ __forceinline__ void pause() {}
 __device__ __forceinline__ double reciprocal(double x) { return 1.0 / x; }
 __device__ __forceinline__ int bit_count(unsigned v) { return __builtin_popcount(v); }
-__device__ __forceinline__ void let_next_begin() {}
-__device__ __forceinline__ void wait_for_previous() {}
+__device__ __forceinline__ void allow_next_kernel() {}
+__device__ __forceinline__ void wait_for_previous_kernel() {}
 #else
 __device__ __forceinline__ int bit_count(unsigned v) { return __popc(v); }
 // If the launch allows it (`Stream::launch`), a kernel starts when every thread block of the previous kernel has called
-// let_next_begin() or has ended. Its thread blocks use resources that thread blocks of the previous kernel have
-// released. After wait_for_previous(), the previous kernel's results are visible, and the data that it read may be
-// overwritten.
-__device__ __forceinline__ void let_next_begin() {
+// allow_next_kernel() or has ended. Its thread blocks use resources that thread blocks of the previous kernel have
+// released. After wait_for_previous_kernel(), the previous kernel's results are visible, and the data that it read may
+// be overwritten.
+__device__ __forceinline__ void allow_next_kernel() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
-__device__ __forceinline__ void wait_for_previous() {
+__device__ __forceinline__ void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
@@ -125,21 +126,22 @@ __device__ __forceinline__ double reciprocal(double x) {
 // Waits until all lower stages of the previous, own and next chunk are complete; with `waits_for_own_chunk_only`, only
 // those of the own chunk. An item increments the count of its chunk only after the lower stages of this chunk are
 // complete. The count of a chunk therefore shows which stages are complete.
-__device__ __forceinline__ void wait(const RelaxArgs &a, const BlockItem &item) {
+__device__ __forceinline__ void wait_for_chunks(const RelaxArgs &a, const BlockItem &item) {
     if (item.wait_index < 0) return;
     if (threadIdx.x < 3 && (!a.waits_for_own_chunk_only || threadIdx.x == 1)) {
         const int chunk = item.chunk_index - 1 + threadIdx.x;
-        const unsigned target = a.totals[chunk] * (a.launches - 1) + a.totals[item.wait_index + threadIdx.x];
-        while (static_cast<int>(load_acquire(a.progress + chunk) - target) < 0) pause();
+        const unsigned target =
+            a.required_counts[chunk] * (a.launch_count - 1) + a.required_counts[item.wait_index + threadIdx.x];
+        while (static_cast<int>(load_acquire(a.finished_counts + chunk) - target) < 0) pause();
     }
     __syncthreads();
 }
 
-// Reports an item as done in `progress`, if other items wait for it.
-__device__ __forceinline__ void advance(const RelaxArgs &a, const BlockItem &item) {
-    if (!(item.faces & ADVANCES)) return;
+// Increments the count of finished items of the item's chunk in `finished_counts`, if other items wait for this item.
+__device__ __forceinline__ void count_finished_item(const RelaxArgs &a, const BlockItem &item) {
+    if (!(item.faces & ADVANCES_FLAG)) return;
     __syncthreads();
-    if (threadIdx.x == 0) add_release(a.progress + item.chunk_index);
+    if (threadIdx.x == 0) add_release(a.finished_counts + item.chunk_index);
 }
 
 } // namespace blocks

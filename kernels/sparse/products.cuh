@@ -9,131 +9,135 @@
 namespace sparse {
 
 template <class X> struct CsrArgs {
-    int64_t first, end;    // positions of the rows to compute
-    const int64_t *ptr;    // start of the row at each position, and the end of the last row
+    int64_t first_position, end_position; // positions of the rows to compute
+    const int64_t *ptr; // start of the row at each position, and the end of the last row
     const unsigned *col, *rows; // rows: row at each position; null: the position
     const void *val;
-    int64_t longest; // rows with more entries belong to the long rows
-    LongRows separate;
-    int lanes, unused; // threads per row: a power of two, at most 32
+    int64_t max_row_len; // rows with more entries belong to the long rows
+    LongRows long_rows;
+    int threads_per_row, unused; // threads_per_row: a power of two, at most 32
     const X *x;
     RowFinish<X> finish;
 };
 
 // Number of entries of a row whose loads a thread issues together.
 constexpr int BATCH = 8;
-constexpr unsigned NOTHING_THERE = 0xffffffffu;
+constexpr unsigned NO_INDEX = 0xffffffffu;
 
-// Returns the sum of v_k x_(j_k) over k = 0, step, 2 step, ... below `end`: the first BATCH terms.
+// Returns the sum of v_k x_(j_k) over k = 0, stride, 2 stride, ... below `end`: the first BATCH terms.
 template <class V, class X, class Index>
-__device__ inline X batch(const V *val, const unsigned *col, const X *x, Index end, Index step) {
+__device__ inline X sum_batch(const V *val, const unsigned *col, const X *x, Index end, Index stride) {
     X v[BATCH];
     unsigned j[BATCH];
 #pragma unroll
     for (int u = 0; u < BATCH; ++u) {
-        const bool here = u * step < end;
-        v[u] = here ? X(ldcs(val[u * step])) : X(0);
-        j[u] = here ? ldcs(col[u * step]) : NOTHING_THERE;
+        const bool is_inside = u * stride < end;
+        v[u] = is_inside ? X(ldcs(val[u * stride])) : X(0);
+        j[u] = is_inside ? ldcs(col[u * stride]) : NO_INDEX;
     }
     X s = 0;
 #pragma unroll
-    for (int u = 0; u < BATCH; ++u) s += v[u] * (j[u] != NOTHING_THERE ? x[j[u]] : X(0));
+    for (int u = 0; u < BATCH; ++u) s += v[u] * (j[u] != NO_INDEX ? x[j[u]] : X(0));
     return s;
 }
 
-// Computes rows in csr. `lanes` threads compute a row and add their partial sums pairwise.
-template <class V, class X> __device__ inline void csr(const CsrArgs<X> &a) {
+// Computes rows in csr. `threads_per_row` threads compute a row and add their partial sums pairwise.
+template <class V, class X> __device__ inline void multiply_csr(const CsrArgs<X> &a) {
     if (is_over(a.finish.sum)) return;
     const V *val = static_cast<const V *>(a.val);
-    const int per_warp = 32 / a.lanes, lane = threadIdx.x % a.lanes, own = threadIdx.x % 32 / a.lanes;
-    const int64_t step = int64_t(gridDim.x) * (THREADS / 32) * per_warp;
+    const int rows_per_warp = 32 / a.threads_per_row, row_in_warp = threadIdx.x % 32 / a.threads_per_row;
+    const int lane = threadIdx.x % a.threads_per_row;
+    const int64_t grid_stride = int64_t(gridDim.x) * (THREADS / 32) * rows_per_warp;
     double sum = 0.0;
     // All threads of a warp execute the same number of rounds, because shuffles need all of them.
-    for (int64_t warp = a.first + (int64_t(blockIdx.x) * (THREADS / 32) + threadIdx.x / 32) * per_warp; warp < a.end;
-         warp += step) {
-        const int64_t position = warp + own;
-        const bool here = position < a.end;
-        const int64_t start = here ? ldg(a.ptr[position]) : 0, end = here ? ldg(a.ptr[position + 1]) : 0;
-        const bool is_long = end - start > a.longest;
+    const int64_t warp_index = int64_t(blockIdx.x) * (THREADS / 32) + threadIdx.x / 32;
+    for (int64_t warp_position = a.first_position + warp_index * rows_per_warp; warp_position < a.end_position;
+         warp_position += grid_stride) {
+        const int64_t position = warp_position + row_in_warp;
+        const bool has_row = position < a.end_position;
+        const int64_t row_start = has_row ? ldg(a.ptr[position]) : 0, row_end = has_row ? ldg(a.ptr[position + 1]) : 0;
+        const bool is_long = row_end - row_start > a.max_row_len;
         X s = 0;
         if (!is_long) {
-            for (int64_t first = start + lane; first < end; first += BATCH * a.lanes)
-                s += batch(val + first, a.col + first, a.x, int(end - first), a.lanes);
+            for (int64_t entry = row_start + lane; entry < row_end; entry += BATCH * a.threads_per_row)
+                s += sum_batch(val + entry, a.col + entry, a.x, int(row_end - entry), a.threads_per_row);
         }
-        for (int k = a.lanes / 2; k > 0; k /= 2) s += __shfl_xor_sync(0xffffffffu, s, k);
-        if (here && !is_long && lane == 0)
+        for (int k = a.threads_per_row / 2; k > 0; k /= 2) s += __shfl_xor_sync(0xffffffffu, s, k);
+        if (has_row && !is_long && lane == 0)
             sum += finish_row(a.finish, a.x, a.rows ? ldg(a.rows[position]) : unsigned(position), s);
     }
-    sum += long_rows(a.separate, a.col, val, a.x, a.finish);
+    sum += compute_long_rows(a.long_rows, a.col, val, a.x, a.finish);
     finish_sum(a.finish.sum, sum);
 }
 
 template <class X> struct SellArgs {
-    int64_t lanes; // number of positions: slices times rows per slice
+    int64_t position_count; // slices times rows per slice
     const int64_t *offset; // start of each slice, and the end of the last slice
-    const unsigned *col, *rows; // rows: row at each position, or NOTHING_THERE; null: the position
+    const unsigned *col, *rows; // rows: row at each position, or NO_INDEX; null: the position
     const void *val;
-    LongRows separate;
-    int64_t slice; // rows per slice
+    LongRows long_rows;
+    int64_t slice_rows;
     const X *x;
     RowFinish<X> finish;
 };
 
-// Computes the rows at all positions in sell, one thread per row, where a slice consists of `slice` rows.
-template <class V, class X, class Index> __device__ inline double sell_rows(const SellArgs<X> &a, Index slice) {
+// Computes the rows at all positions in sell, one thread per row, where a slice consists of `slice_rows` rows.
+template <class V, class X, class Index>
+__device__ inline double compute_sell_rows(const SellArgs<X> &a, Index slice_rows) {
     const V *val = static_cast<const V *>(a.val);
     double sum = 0.0;
-    over_cells(a.lanes, [&](int64_t position) {
-        const unsigned p = unsigned(position), row = a.rows ? ldg(a.rows[p]) : p, number = p / unsigned(slice);
-        if (row == NOTHING_THERE) return;
-        const int64_t end = ldg(a.offset[number + 1]), step = BATCH * int64_t(slice);
+    for_each_cell(a.position_count, [&](int64_t position) {
+        const unsigned p = unsigned(position), row = a.rows ? ldg(a.rows[p]) : p, slice = p / unsigned(slice_rows);
+        if (row == NO_INDEX) return;
+        const int64_t end = ldg(a.offset[slice + 1]), step = BATCH * int64_t(slice_rows);
         X s = 0;
-        for (int64_t first = ldg(a.offset[number]) + (p - number * unsigned(slice)); first < end; first += step)
-            s += batch(val + first, a.col + first, a.x, Index(min(end - first, step)), slice);
+        for (int64_t entry = ldg(a.offset[slice]) + (p - slice * unsigned(slice_rows)); entry < end; entry += step)
+            s += sum_batch(val + entry, a.col + entry, a.x, Index(min(end - entry, step)), slice_rows);
         sum += finish_row(a.finish, a.x, row, s);
     });
     return sum;
 }
 
 // Computes rows in sell.
-template <class V, class X> __device__ inline void sell(const SellArgs<X> &a) {
+template <class V, class X> __device__ inline void multiply_sell(const SellArgs<X> &a) {
     if (is_over(a.finish.sum)) return;
     // With a slice of 32 rows, the compiler replaces divisions by shifts, and 32-bit indices suffice.
-    double sum = a.slice == 32 ? sell_rows<V>(a, 32) : sell_rows<V>(a, a.slice);
-    sum += long_rows(a.separate, a.col, static_cast<const V *>(a.val), a.x, a.finish);
+    double sum = a.slice_rows == 32 ? compute_sell_rows<V>(a, 32) : compute_sell_rows<V>(a, a.slice_rows);
+    sum += compute_long_rows(a.long_rows, a.col, static_cast<const V *>(a.val), a.x, a.finish);
     finish_sum(a.finish.sum, sum);
 }
 
 // Number of diagonals whose offsets the arguments contain. They are faster to read than device memory.
-constexpr int NEAR = 32;
+constexpr int INLINE_OFFSET_COUNT = 32;
 
 template <class X> struct DiaArgs {
-    int64_t rows, inputs;  // lengths of the result and of x, below 2^31
-    int64_t length;        // values per diagonal
-    int64_t count;         // number of diagonals
-    const int *offset;     // column minus row
-    int near[32];          // the first NEAR offsets
-    const void *val;       // a(i, i + offset[d]) = val[d length + i]
+    int64_t rows, input_len; // lengths of the result and of x, below 2^31
+    int64_t diagonal_len;    // values per diagonal
+    int64_t diagonal_count;
+    const int *offset;       // column minus row
+    int inline_offsets[32];  // the first INLINE_OFFSET_COUNT offsets
+    const void *val;         // a(i, i + offset[d]) = val[d diagonal_len + i]
     int64_t transposed;
     const X *x;
     RowFinish<X> finish;
 };
 
-// Adds the terms of the diagonals `first` to first + BATCH - 1 to the sum of row i. `offset` returns the offset of a
-// diagonal. Column indices are computed modulo 2^32: the indices before the first column become larger than the last.
+// Returns the sum of the terms of row i for the diagonals `first_diagonal` to first_diagonal + BATCH - 1. `offset`
+// returns the offset of a diagonal. Column indices are computed modulo 2^32: the indices before the first column become
+// larger than the last.
 template <class V, class X, class F>
-__device__ inline X diagonals(const DiaArgs<X> &a, const V *val, unsigned i, int first, F offset) {
-    const unsigned inputs = unsigned(a.inputs), length = unsigned(a.length);
+__device__ inline X sum_diagonals(const DiaArgs<X> &a, const V *val, unsigned i, int first_diagonal, F offset) {
+    const unsigned input_len = unsigned(a.input_len), diagonal_len = unsigned(a.diagonal_len);
     X v[BATCH], x[BATCH];
 #pragma unroll
     for (int u = 0; u < BATCH; ++u) {
-        const int d = first + u;
-        const bool exists = d < a.count;
+        const int d = first_diagonal + u;
+        const bool exists = d < a.diagonal_count;
         const unsigned distance = exists ? unsigned(offset(d)) : 0u;
         const unsigned j = a.transposed ? i - distance : i + distance, index = a.transposed ? j : i;
-        const bool here = exists && j < inputs && index < length;
-        v[u] = here ? X(ldcs(val[d * a.length + index])) : X(0);
-        x[u] = here ? a.x[j] : X(0);
+        const bool is_inside = exists && j < input_len && index < diagonal_len;
+        v[u] = is_inside ? X(ldcs(val[d * a.diagonal_len + index])) : X(0);
+        x[u] = is_inside ? a.x[j] : X(0);
     }
     X s = 0;
 #pragma unroll
@@ -142,18 +146,18 @@ __device__ inline X diagonals(const DiaArgs<X> &a, const V *val, unsigned i, int
 }
 
 // Computes rows in dia, or with `transposed` rows of the product with A^T, one thread per row.
-template <class V, class X> __device__ inline void dia(const DiaArgs<X> &a) {
+template <class V, class X> __device__ inline void multiply_dia(const DiaArgs<X> &a) {
     if (is_over(a.finish.sum)) return;
     const V *val = static_cast<const V *>(a.val);
-    const int count = int(a.count), near = min(count, NEAR);
+    const int diagonal_count = int(a.diagonal_count), inline_count = min(diagonal_count, INLINE_OFFSET_COUNT);
     double sum = 0.0;
-    over_cells(a.rows, [&](int64_t row) {
+    for_each_cell(a.rows, [&](int64_t row) {
         const unsigned i = unsigned(row);
         X s = 0;
-        for (int first = 0; first < near; first += BATCH)
-            s += diagonals(a, val, i, first, [&](int d) { return a.near[d]; });
-        for (int first = NEAR; first < count; first += BATCH)
-            s += diagonals(a, val, i, first, [&](int d) { return ldg(a.offset[d]); });
+        for (int first_diagonal = 0; first_diagonal < inline_count; first_diagonal += BATCH)
+            s += sum_diagonals(a, val, i, first_diagonal, [&](int d) { return a.inline_offsets[d]; });
+        for (int first_diagonal = INLINE_OFFSET_COUNT; first_diagonal < diagonal_count; first_diagonal += BATCH)
+            s += sum_diagonals(a, val, i, first_diagonal, [&](int d) { return ldg(a.offset[d]); });
         sum += finish_row(a.finish, a.x, i, s);
     });
     finish_sum(a.finish.sum, sum);
@@ -164,73 +168,73 @@ template <class X> struct BsrArgs {
     const int64_t *ptr; // start of each block row, and the end of the last block row
     const unsigned *col; // block columns
     const void *val;
-    int64_t block;
+    int64_t block_size;
     const X *x;
     RowFinish<X> finish;
 };
 
 // Computes rows in bsr with N x N blocks, one thread per row. With N = 0, the arguments contain the block size.
-template <int N, class V, class X> __device__ inline double bsr_rows(const BsrArgs<X> &a) {
-    const int b = N > 0 ? N : int(a.block);
+template <int N, class V, class X> __device__ inline double compute_bsr_rows(const BsrArgs<X> &a) {
+    const int b = N > 0 ? N : int(a.block_size);
     double sum = 0.0;
-    over_cells(a.rows, [&](int64_t i) {
-        const unsigned row = unsigned(i) / unsigned(b), within = unsigned(i) - row * unsigned(b);
+    for_each_cell(a.rows, [&](int64_t i) {
+        const unsigned row = unsigned(i) / unsigned(b), row_in_block = unsigned(i) - row * unsigned(b);
         X s = 0;
         for (int64_t e = ldg(a.ptr[row]); e < ldg(a.ptr[row + 1]); ++e) {
-            const V *values = static_cast<const V *>(a.val) + (e * b + within) * b;
-            const int64_t first = int64_t(ldg(a.col[e])) * b;
+            const V *values = static_cast<const V *>(a.val) + (e * b + row_in_block) * b;
+            const int64_t first_column = int64_t(ldg(a.col[e])) * b;
             for (int k = 0; k < b; ++k)
-                if (first + k < a.cols) s += X(ldg(values[k])) * a.x[first + k];
+                if (first_column + k < a.cols) s += X(ldg(values[k])) * a.x[first_column + k];
         }
         sum += finish_row(a.finish, a.x, unsigned(i), s);
     });
     return sum;
 }
 
-template <class V, class X> __device__ inline void bsr(const BsrArgs<X> &a) {
+template <class V, class X> __device__ inline void multiply_bsr(const BsrArgs<X> &a) {
     if (is_over(a.finish.sum)) return;
     double sum = 0.0;
-    switch (a.block) {
-    case 2: sum = bsr_rows<2, V>(a); break;
-    case 3: sum = bsr_rows<3, V>(a); break;
-    case 4: sum = bsr_rows<4, V>(a); break;
-    case 6: sum = bsr_rows<6, V>(a); break;
-    default: sum = bsr_rows<0, V>(a);
+    switch (a.block_size) {
+    case 2: sum = compute_bsr_rows<2, V>(a); break;
+    case 3: sum = compute_bsr_rows<3, V>(a); break;
+    case 4: sum = compute_bsr_rows<4, V>(a); break;
+    case 6: sum = compute_bsr_rows<6, V>(a); break;
+    default: sum = compute_bsr_rows<0, V>(a);
     }
     finish_sum(a.finish.sum, sum);
 }
 
 struct GatherArgs {
     int64_t count;         // number of values of the format
-    const unsigned *order; // number of the entry, or NOTHING_THERE for padding
+    const unsigned *order; // number of the entry, or NO_INDEX for padding
     const double *values;  // values of the entries
     double *to;
 };
 
 // Copies the values of the entries to their positions in a format: 20 bytes per value.
-__device__ inline void gather(const GatherArgs &a) {
-    over_cells(a.count, [&](int64_t k) {
-        const unsigned entry = ldg(a.order[k]);
-        a.to[k] = entry == NOTHING_THERE ? 0.0 : a.values[entry];
+__device__ inline void gather_values(const GatherArgs &a) {
+    for_each_cell(a.count, [&](int64_t k) {
+        const unsigned entry_number = ldg(a.order[k]);
+        a.to[k] = entry_number == NO_INDEX ? 0.0 : a.values[entry_number];
     });
 }
 
 struct RoundArgs {
     int64_t count;
-    const double *from;
-    float *to;
+    const double *source;
+    float *target;
 };
 
-// Rounds `from` to f32.
-__device__ inline void round(const RoundArgs &a) {
-    over_cells(a.count, [&](int64_t k) { a.to[k] = float(a.from[k]); });
+// Rounds `source` to f32.
+__device__ inline void round_to_f32(const RoundArgs &a) {
+    for_each_cell(a.count, [&](int64_t k) { a.target[k] = float(a.source[k]); });
 }
 
 } // namespace sparse
 
-SPARSE_IN_FORMATS(sparse_csr, CsrArgs, csr)
-SPARSE_IN_FORMATS(sparse_sell, SellArgs, sell)
-SPARSE_IN_FORMATS(sparse_dia, DiaArgs, dia)
-SPARSE_IN_FORMATS(sparse_bsr, BsrArgs, bsr)
-SPARSE_KERNEL(sparse_gather_f64, GatherArgs, gather)
-SPARSE_KERNEL(sparse_round_f64, RoundArgs, round)
+SPARSE_IN_FORMATS(sparse_csr, CsrArgs, multiply_csr)
+SPARSE_IN_FORMATS(sparse_sell, SellArgs, multiply_sell)
+SPARSE_IN_FORMATS(sparse_dia, DiaArgs, multiply_dia)
+SPARSE_IN_FORMATS(sparse_bsr, BsrArgs, multiply_bsr)
+SPARSE_KERNEL(sparse_gather_f64, GatherArgs, gather_values)
+SPARSE_KERNEL(sparse_round_f64, RoundArgs, round_to_f32)

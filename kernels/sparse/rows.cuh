@@ -16,47 +16,49 @@ using vectors::WARPS;
 
 // Operation that finishes row i. s_i = sum_j a_ij x_j is the sum of the row.
 enum FinishKind {
-    KEEP,      // out_i = s_i; sum = <x, out>
-    RESIDUAL,  // out_i = b_i - s_i; sum = <out, out>
-    LOWER,     // out_i = d_i (b_i - s_i)
-    UPPER,     // out_i = b_i - d_i s_i; sum = <other, out>
-    CHEBYSHEV, // left_i -= d_i s_i, out_i = step x_i + rest left_i, z_i += out_i; sum = <other, z>
-    RELAX,     // out_i += d_i (b_i - s_i)
-    SCALED     // out_i = d_i b_i - s_i
+    STORE_SUM,           // out_i = s_i; sum = <x, out>
+    RESIDUAL,            // out_i = b_i - s_i; sum = <out, out>
+    SCALED_RESIDUAL,     // out_i = d_i (b_i - s_i)
+    SUBTRACT_SCALED_SUM, // out_i = b_i - d_i s_i; sum = <sum_operand, out>
+    CHEBYSHEV,           // scaled_residual_i -= d_i s_i, out_i = step_factor x_i + residual_factor scaled_residual_i,
+                         // z_i += out_i; sum = <sum_operand, z>
+    RELAX,               // out_i += d_i (b_i - s_i)
+    SCALE_RHS            // out_i = d_i b_i - s_i
 };
 
 // Operation that finishes the rows of a launch, and its operands. FinishKind defines which operands each kind uses.
 // X is the type of the vectors and of the row sums. Sums over all rows are in double.
 template <class X> struct RowFinish {
     int kind, unused; // kind: a value of FinishKind
-    const X *b, *d, *other;
-    X *out, *left, *z;
-    double step, rest;
+    const X *b, *d, *sum_operand;
+    X *out, *scaled_residual, *z;
+    double step_factor, residual_factor;
     Sum sum;
 };
 
 // Finishes row i with the sum s. Returns the term of row i in the sum over all rows.
 template <class X> __device__ inline double finish_row(const RowFinish<X> &a, const X *x, unsigned i, X s) {
-    const bool sums = a.sum.partial != nullptr;
+    const bool needs_sum = a.sum.partial != nullptr;
     switch (a.kind) {
-    case KEEP: a.out[i] = s; return sums ? double(x[i]) * s : 0.0;
+    case STORE_SUM: a.out[i] = s; return needs_sum ? double(x[i]) * s : 0.0;
     case RESIDUAL: {
         const X r = a.b[i] - s;
         a.out[i] = r;
         return double(r) * r;
     }
-    case LOWER: a.out[i] = a.d[i] * (a.b[i] - s); return 0.0;
-    case UPPER: {
+    case SCALED_RESIDUAL: a.out[i] = a.d[i] * (a.b[i] - s); return 0.0;
+    case SUBTRACT_SCALED_SUM: {
         const X v = a.b[i] - a.d[i] * s;
         a.out[i] = v;
-        return sums ? double(a.other[i]) * v : 0.0;
+        return needs_sum ? double(a.sum_operand[i]) * v : 0.0;
     }
     case CHEBYSHEV: {
-        const X left = a.left[i] - a.d[i] * s, step = X(a.step * x[i] + a.rest * left), z = a.z[i] + step;
-        a.left[i] = left;
+        const X scaled_residual = a.scaled_residual[i] - a.d[i] * s;
+        const X step = X(a.step_factor * x[i] + a.residual_factor * scaled_residual), z = a.z[i] + step;
+        a.scaled_residual[i] = scaled_residual;
         a.out[i] = step;
         a.z[i] = z;
-        return sums ? double(a.other[i]) * z : 0.0;
+        return needs_sum ? double(a.sum_operand[i]) * z : 0.0;
     }
     case RELAX: a.out[i] += a.d[i] * (a.b[i] - s); return 0.0;
     default: a.out[i] = a.d[i] * a.b[i] - s; return 0.0;
@@ -67,19 +69,19 @@ template <class X> __device__ inline double finish_row(const RowFinish<X> &a, co
 // in the matrix arrays.
 struct LongRows {
     const unsigned *rows;
-    const int64_t *range; // start of row k: range[2 k]; its end: range[2 k + 1]
+    const int64_t *entry_ranges; // start of row k: range[2 k]; its end: range[2 k + 1]
     int64_t count;
 };
 
 // Computes the long rows of this thread block. Each thread sums every 256th entry, in order, and then the block adds
 // the sums in a fixed order.
 template <class V, class X>
-__device__ inline double long_rows(
+__device__ inline double compute_long_rows(
     const LongRows &a, const unsigned *col, const V *val, const X *x, const RowFinish<X> &finish) {
     double sum = 0.0;
     for (int64_t k = blockIdx.x; k < a.count; k += gridDim.x) {
         double s = 0.0;
-        for (int64_t e = a.range[2 * k] + threadIdx.x; e < a.range[2 * k + 1]; e += THREADS)
+        for (int64_t e = a.entry_ranges[2 * k] + threadIdx.x; e < a.entry_ranges[2 * k + 1]; e += THREADS)
             s += double(ldg(val[e])) * x[ldg(col[e])];
         s = block_sum(s);
         if (threadIdx.x == 0) sum += finish_row(finish, x, a.rows[k], X(s));

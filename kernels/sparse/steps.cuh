@@ -9,18 +9,18 @@ namespace sparse {
 
 constexpr int SUMS_PER_PASS = 8; // largest number of inner products, or of terms, per pass
 
-template <class V> struct InnersArgs {
+template <class V> struct InnerProductsArgs {
     int64_t count;
     const V *a, *b[8];
     int64_t n; // at most SUMS_PER_PASS
-    double *partial, *to; // partial: SUMS_PER_PASS values per block
+    double *partial_sums, *products; // partial_sums: SUMS_PER_PASS values per block
     Scalars *scalars;
 };
 
-// Computes to[k] = <a, b[k]> for k < n.
-template <class V> __device__ inline void inners(const InnersArgs<V> &a) {
+// Computes products[k] = <a, b[k]> for k < n.
+template <class V> __device__ inline void inner_products(const InnerProductsArgs<V> &a) {
     double sums[SUMS_PER_PASS] = {};
-    over_cells(a.count, [&](int64_t i) {
+    for_each_cell(a.count, [&](int64_t i) {
         const double v = a.a[i];
 #pragma unroll
         for (int k = 0; k < SUMS_PER_PASS; ++k)
@@ -28,23 +28,23 @@ template <class V> __device__ inline void inners(const InnersArgs<V> &a) {
     });
     for (int k = 0; k < SUMS_PER_PASS; ++k) {
         if (k >= a.n) break;
-        double own = 0.0;
+        double thread_sum = 0.0;
 #pragma unroll
         for (int u = 0; u < SUMS_PER_PASS; ++u)
-            if (u == k) own = sums[u];
-        const double sum = block_sum(own);
-        if (threadIdx.x == 0) a.partial[k * gridDim.x + blockIdx.x] = sum;
+            if (u == k) thread_sum = sums[u];
+        const double sum = block_sum(thread_sum);
+        if (threadIdx.x == 0) a.partial_sums[k * gridDim.x + blockIdx.x] = sum;
     }
-    if (!last_block(&a.scalars->ticket)) return;
+    if (!is_last_block(&a.scalars->ticket)) return;
     for (int k = 0; k < a.n; ++k) {
-        const double sum = sum_of(a.partial + k * gridDim.x, gridDim.x);
-        if (threadIdx.x == 0) a.to[k] = sum;
+        const double sum = sum_of(a.partial_sums + k * gridDim.x, gridDim.x);
+        if (threadIdx.x == 0) a.products[k] = sum;
     }
 }
 
 template <class V> struct CombineArgs {
     int64_t count;
-    void *to;
+    void *target;
     const V *v[8];
     double factor[8];
     double scale;
@@ -52,18 +52,18 @@ template <class V> struct CombineArgs {
     Sum sum;
 };
 
-// Computes to = scale to + sum_k factor[k] v[k], and the sum <to, to>. With scale = 0, the old values are not read.
-// `to` has the type T.
+// Computes target = scale target + sum_k factor[k] v[k], and the sum <target, target>. With scale = 0, the old values
+// are not read. `target` has the type T.
 template <class V, class T> __device__ inline void combine(const CombineArgs<V> &a) {
-    T *to = static_cast<T *>(a.to);
+    T *target = static_cast<T *>(a.target);
     double sum = 0.0;
-    over_cells(a.count, [&](int64_t i) {
-        double v = a.scale == 0.0 ? 0.0 : a.scale * to[i];
+    for_each_cell(a.count, [&](int64_t i) {
+        double v = a.scale == 0.0 ? 0.0 : a.scale * target[i];
 #pragma unroll
         for (int k = 0; k < SUMS_PER_PASS; ++k)
             if (k < a.n) v += a.factor[k] * a.v[k][i];
         const T out = T(v);
-        to[i] = out;
+        target[i] = out;
         sum += double(out) * out;
     });
     finish_sum(a.sum, sum);
@@ -78,16 +78,16 @@ template <class V> struct DiagonalArgs {
     Sum sum;
 };
 
-template <class V> __device__ inline double of_diagonal(const DiagonalArgs<V> &a, int64_t i) {
+template <class V> __device__ inline double diagonal_entry(const DiagonalArgs<V> &a, int64_t i) {
     return a.d ? double(ldg(a.d[i])) : 1.0;
 }
 
 // Computes out = d v, and the sum <v, out>.
-template <class V> __device__ inline void scale(const DiagonalArgs<V> &a) {
+template <class V> __device__ inline void multiply_by_diagonal(const DiagonalArgs<V> &a) {
     if (is_over(a.sum)) return;
     double sum = 0.0;
-    over_cells(a.count, [&](int64_t i) {
-        const V v = a.v[i], out = V(of_diagonal(a, i) * v);
+    for_each_cell(a.count, [&](int64_t i) {
+        const V v = a.v[i], out = V(diagonal_entry(a, i) * v);
         a.out[i] = out;
         sum += double(v) * out;
     });
@@ -98,9 +98,9 @@ template <class V> __device__ inline void scale(const DiagonalArgs<V> &a) {
 template <class V> __device__ inline void begin_chebyshev(const DiagonalArgs<V> &a) {
     if (is_over(a.sum)) return;
     double sum = 0.0;
-    over_cells(a.count, [&](int64_t i) {
-        const V v = a.v[i], left = V(of_diagonal(a, i) * v), step = V(a.factor * left);
-        a.out[i] = left;
+    for_each_cell(a.count, [&](int64_t i) {
+        const V v = a.v[i], scaled_residual = V(diagonal_entry(a, i) * v), step = V(a.factor * scaled_residual);
+        a.out[i] = scaled_residual;
         a.step[i] = step;
         a.z[i] = step;
         sum += double(v) * step;
@@ -110,76 +110,76 @@ template <class V> __device__ inline void begin_chebyshev(const DiagonalArgs<V> 
 
 // Computes out = out + factor d v.
 template <class V> __device__ inline void add_scaled_by_diagonal(const DiagonalArgs<V> &a) {
-    over_cells(a.count, [&](int64_t i) {
-        a.out[i] = V(a.out[i] + a.factor * of_diagonal(a, i) * a.v[i]);
+    for_each_cell(a.count, [&](int64_t i) {
+        a.out[i] = V(a.out[i] + a.factor * diagonal_entry(a, i) * a.v[i]);
     });
 }
 
 // First pass of an iteration of CG with M^-1 = diag(d): computes r = r - alpha q, where out = r and v = q, and updates
-// the scalars with <r, r> and rho = <r, d r>. `partial` contains two values per block.
-template <class V> __device__ inline void descend(const DiagonalArgs<V> &a) {
+// the scalars with <r, r> and rho = <r, d r>. `partial_sums` contains two values per block.
+template <class V> __device__ inline void descend_by_diagonal(const DiagonalArgs<V> &a) {
     if (is_over(a.sum)) return;
     const double alpha = a.sum.scalars->alpha;
     double norm2 = 0.0, rho = 0.0;
-    over_cells(a.count, [&](int64_t i) {
+    for_each_cell(a.count, [&](int64_t i) {
         const V r = V(a.out[i] - alpha * a.v[i]);
         a.out[i] = r;
         norm2 += double(r) * r;
-        rho += of_diagonal(a, i) * r * r;
+        rho += diagonal_entry(a, i) * r * r;
     });
     norm2 = block_sum(norm2);
     rho = block_sum(rho);
-    double *partial = a.sum.partial;
+    double *partial_sums = a.sum.partial;
     if (threadIdx.x == 0) {
-        partial[blockIdx.x] = norm2;
-        partial[gridDim.x + blockIdx.x] = rho;
+        partial_sums[blockIdx.x] = norm2;
+        partial_sums[gridDim.x + blockIdx.x] = rho;
     }
-    if (!last_block(&a.sum.scalars->ticket)) return;
-    norm2 = sum_of(partial, gridDim.x);
-    rho = sum_of(partial + gridDim.x, gridDim.x);
-    if (threadIdx.x == 0) update(*a.sum.scalars, a.sum.scalars->ring, rho, norm2, LOOP);
+    if (!is_last_block(&a.sum.scalars->ticket)) return;
+    norm2 = sum_of(partial_sums, gridDim.x);
+    rho = sum_of(partial_sums + gridDim.x, gridDim.x);
+    if (threadIdx.x == 0) update_with_sums(*a.sum.scalars, a.sum.scalars->ring, rho, norm2, LOOP);
 }
 
 // Second pass of this iteration: computes x = x + alpha p and p = d r + beta p, where out = p and v = r. If the
 // loop has ended, only updates x.
 template <class V> __device__ inline void advance_by_diagonal(const DiagonalArgs<V> &a) {
     const double alpha = a.sum.scalars->alpha, beta = a.sum.scalars->beta;
-    const bool ended = a.sum.scalars->code != RUNNING;
-    over_cells(a.count, [&](int64_t i) {
+    const bool has_ended = a.sum.scalars->code != RUNNING;
+    for_each_cell(a.count, [&](int64_t i) {
         const V p = a.out[i];
         a.x[i] += alpha * p;
-        if (!ended) a.out[i] = V(of_diagonal(a, i) * a.v[i] + beta * p);
+        if (!has_ended) a.out[i] = V(diagonal_entry(a, i) * a.v[i] + beta * p);
     });
 }
 
 template <class V> struct RandomArgs {
     int64_t count;
-    V *to;
+    V *target;
     uint64_t seed;
 };
 
-// Computes to_i = 2 u - 1, where u is the number i of the generator SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-template <class V> __device__ inline void random(const RandomArgs<V> &a) {
-    over_cells(a.count, [&](int64_t i) {
+// Computes target_i = 2 u - 1, where u is the number i of the generator SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+template <class V> __device__ inline void fill_random(const RandomArgs<V> &a) {
+    for_each_cell(a.count, [&](int64_t i) {
         uint64_t z = a.seed + (uint64_t(i) + 1) * 0x9e3779b97f4a7c15ull;
         z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
         z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-        a.to[i] = V(2.0 * (double((z ^ (z >> 31)) >> 11) / 9007199254740992.0) - 1.0);
+        a.target[i] = V(2.0 * (double((z ^ (z >> 31)) >> 11) / 9007199254740992.0) - 1.0);
     });
 }
 
 } // namespace sparse
 
-SPARSE_REAL(sparse_inners, InnersArgs, inners)
+SPARSE_REAL(sparse_inners, InnerProductsArgs, inner_products)
 SPARSE_KERNEL(sparse_combine_f64, CombineArgs<double>, combine<double, double>)
 SPARSE_KERNEL(sparse_combine_f32, CombineArgs<float>, combine<float, float>)
 SPARSE_KERNEL(sparse_combine_to_f64, CombineArgs<float>, combine<float, double>)
-SPARSE_REAL(sparse_scale, DiagonalArgs, scale)
+SPARSE_REAL(sparse_scale, DiagonalArgs, multiply_by_diagonal)
 SPARSE_REAL(sparse_begin_chebyshev, DiagonalArgs, begin_chebyshev)
 SPARSE_REAL(sparse_add_scaled_by_diagonal, DiagonalArgs, add_scaled_by_diagonal)
-SPARSE_REAL(sparse_descend, DiagonalArgs, descend)
+SPARSE_REAL(sparse_descend, DiagonalArgs, descend_by_diagonal)
 SPARSE_REAL(sparse_advance_by_diagonal, DiagonalArgs, advance_by_diagonal)
-SPARSE_REAL(sparse_random, RandomArgs, random)
+SPARSE_REAL(sparse_random, RandomArgs, fill_random)
 // Their variants in f64 are among VECTOR_KERNELS.
 SPARSE_KERNEL(sparse_dot_f32, VectorArgs<float>, dot)
 SPARSE_KERNEL(sparse_add_scaled_f32, VectorArgs<float>, add_scaled)

@@ -4,7 +4,7 @@
 //! in comments, and replaces `$family` by the name of the family. A paragraph or list item that begins with a list such
 //! as `(rrb_, dpcg_)` applies only to these families. The same holds for a code block with the language `c,rrb_,dpcg_`.
 
-use crate::abi::handle::{Handle, destroy, get, set, with_ok, with_ref};
+use crate::abi::handle::{Handle, destroy, get, set, with_handle_ok, with_handle_ref};
 use crate::abi::messages::cannot_read_real_as_integer;
 use crate::abi::spaces::check_array;
 use crate::abi::{dpcg_handle, rrb_handle, rrb_monitor_fn, rrb_status, smoother_handle, sparse_handle};
@@ -225,19 +225,19 @@ macro_rules! entries {
         /// `h` must be NULL or a handle of the `$family_` functions. `text` must be NULL or end with NUL.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set_options(h: *mut $handle, text: *const c_char) -> rrb_status {
-            let set = |h: &mut Handle<$handle>| {
+            let set_from_text = |h: &mut Handle<$handle>| {
                 if text.is_null() {
                     return Err(Error::Null("text".into()));
                 }
                 // SAFETY: not NULL; the caller guarantees a NUL-terminated string.
                 let text = unsafe { CStr::from_ptr(text) };
                 // Invalid UTF-8 must not be replaced, because a modified path would name another file.
-                let wrong = |_| Error::range("text", format!("'{}'", text.to_string_lossy()), "be UTF-8");
-                let text = text.to_str().map_err(wrong)?;
+                let not_utf8 = |_| Error::range("text", format!("'{}'", text.to_string_lossy()), "be UTF-8");
+                let text = text.to_str().map_err(not_utf8)?;
                 h.base.set_options(|o| o.set_text(text))
             };
             // SAFETY: guaranteed by the caller.
-            unsafe { with_ok(h, set) }
+            unsafe { with_handle_ok(h, set_from_text) }
         }
 
         /// Reads an option or a result whose value is an integer or a named choice.
@@ -282,13 +282,13 @@ macro_rules! entries {
         /// `h` must be NULL or a handle of the `$family_` functions. `value` must be NULL or point to an `int64_t`.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get_int(h: *const $handle, key: i32, value: *mut i64) -> rrb_status {
-            let find = |h: &Handle<$handle>| match h.result(key) {
-                Some((r, _)) if r.real => Err(cannot_read_real_as_integer(r.name)),
+            let read_value = |h: &Handle<$handle>| match h.result(key) {
+                Some((r, _)) if r.is_real => Err(cannot_read_real_as_integer(r.name)),
                 Some((_, v)) => v.map(|v| v as i64),
                 None => h.base.options.get_int(key),
             };
             // SAFETY: guaranteed by the caller.
-            unsafe { get(h, value, find) }
+            unsafe { get(h, value, read_value) }
         }
 
         /// Reads an option or a result and converts its value to a real number.
@@ -330,9 +330,10 @@ macro_rules! entries {
         /// `h` must be NULL or a handle of the `$family_` functions. `value` must be NULL or point to a `double`.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get_real(h: *const $handle, key: i32, value: *mut f64) -> rrb_status {
-            let find = |h: &Handle<$handle>| h.result(key).map_or_else(|| h.base.options.get_real(key), |(_, v)| v);
+            let read_value =
+                |h: &Handle<$handle>| h.result(key).map_or_else(|| h.base.options.get_real(key), |(_, v)| v);
             // SAFETY: guaranteed by the caller.
-            unsafe { get(h, value, find) }
+            unsafe { get(h, value, read_value) }
         }
 
         /// Sets the CUDA stream on which the handle computes.
@@ -378,7 +379,7 @@ macro_rules! entries {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set_stream(h: *mut $handle, cuda_stream: *mut c_void) -> rrb_status {
             // SAFETY: guaranteed by the caller.
-            unsafe { with_ok(h, |h| h.base.set_stream(cuda_stream)) }
+            unsafe { with_handle_ok(h, |h| h.base.set_stream(cuda_stream)) }
         }
 
         /// Sets or removes the monitor, a callback that receives the residuals and may stop the iteration.
@@ -450,7 +451,7 @@ macro_rules! entries {
             user: *mut c_void,
         ) -> rrb_status {
             // SAFETY: guaranteed by the caller.
-            unsafe { with_ok(h, |h| h.base.set_monitor(callback, user)) }
+            unsafe { with_handle_ok(h, |h| h.base.set_monitor(callback, user)) }
         }
 
         /// Copies the residual history of the handle.
@@ -502,7 +503,7 @@ macro_rules! entries {
             capacity: i64,
             count: *mut i64,
         ) -> rrb_status {
-            let copy = |h: &Handle<$handle>| {
+            let copy_history = |h: &Handle<$handle>| {
                 if count.is_null() {
                     return Err(Error::Null("count".into()));
                 }
@@ -512,20 +513,20 @@ macro_rules! entries {
                 if capacity > 0 {
                     check_array("residuals", residuals)?;
                 }
-                let kept = h.base.history.residuals();
-                let n = kept.len().min(capacity as usize);
+                let residual_history = h.base.history.residuals();
+                let n = residual_history.len().min(capacity as usize);
                 // SAFETY: both pointers are non-NULL where they are written, n <= capacity, and the caller guarantees
                 // the capacity.
                 unsafe {
                     if n > 0 {
-                        std::ptr::copy_nonoverlapping(kept.as_ptr(), residuals, n);
+                        std::ptr::copy_nonoverlapping(residual_history.as_ptr(), residuals, n);
                     }
-                    *count = kept.len() as i64;
+                    *count = residual_history.len() as i64;
                 }
                 Ok(())
             };
             // SAFETY: guaranteed by the caller.
-            unsafe { with_ref(h, copy) }
+            unsafe { with_handle_ref(h, copy_history) }
         }
     };
 }

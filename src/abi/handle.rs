@@ -6,7 +6,7 @@
 use crate::abi::guard::{entry, entry_ok, store_message};
 use crate::abi::log::Log;
 use crate::abi::messages;
-use crate::abi::messages::Stale;
+use crate::abi::messages::Staleness;
 use crate::abi::shape::Shape;
 use crate::abi::watch::Watch;
 use crate::abi::{environment, rrb_monitor_fn, rrb_status};
@@ -16,7 +16,7 @@ use crate::cuda::driver::HAS_KERNELS;
 use crate::error::{Error, RRB_NOT_CONVERGED, RRB_OK, RRB_STOPPED, Result};
 use crate::krylov::spectrum::lanczos_extremes;
 use crate::options::{self, Choice, Options, ResultEntry, info, opt};
-use crate::report::{History, Outcome, StopReason, Unfinished};
+use crate::report::{History, Outcome, StopReason, UnfinishedMessage};
 use libc::c_void;
 use std::fmt::Arguments;
 use std::time::{Duration, Instant};
@@ -26,10 +26,10 @@ pub trait Family: Sized {
     const FAMILY: options::Family;
     type Core: Core;
     /// Parts of a handle that only this family has.
-    type Own;
+    type FamilyParts;
 
     /// Returns the bytes in host memory and on devices that the core does not count.
-    fn bytes(_own: &Self::Own) -> [usize; 2] {
+    fn bytes(_family_parts: &Self::FamilyParts) -> [usize; 2] {
         [0, 0]
     }
 
@@ -42,7 +42,7 @@ pub trait Family: Sized {
 /// A handle. In C, a pointer to a handle has the type `F *`.
 pub struct Handle<F: Family> {
     pub base: Base<F::Core>,
-    pub own: F::Own,
+    pub family_parts: F::FamilyParts,
 }
 
 /// The parts that handles of all families have.
@@ -60,13 +60,13 @@ pub struct Base<C> {
     /// The solver. `set_up` replaces it.
     pub core: Option<C>,
     /// Why a call that needs a core must fail; `None` if the core is up to date.
-    stale: Option<Stale>,
+    staleness: Option<Staleness>,
     seconds_setup: f64,
     seconds_solve: f64,
     /// Whether warnings about the environment have been logged.
-    warned: bool,
+    has_warned: bool,
     /// Whether couplings that point out of the grid have been logged.
-    pub outward_logged: bool,
+    pub has_logged_outward_couplings: bool,
     /// Process that created the handle.
     process: u32,
 }
@@ -75,7 +75,7 @@ pub struct Base<C> {
 const SMOOTHER_HISTORY: usize = 100_000;
 
 /// New options that are not yet in effect.
-struct Changed {
+struct ChangedOptions {
     options: Options,
     /// The new log, if its target has changed.
     log: Option<Log>,
@@ -84,7 +84,7 @@ struct Changed {
 
 impl<F: Family> Handle<F> {
     /// Creates a handle with the default options and those of the environment.
-    pub fn new(shape: Shape, own: F::Own) -> Result<Self> {
+    pub fn new(shape: Shape, family_parts: F::FamilyParts) -> Result<Self> {
         let mut base = Base {
             family: F::FAMILY,
             shape,
@@ -96,46 +96,47 @@ impl<F: Family> Handle<F> {
             history: History::default(),
             outcome: Outcome::default(),
             core: None,
-            stale: Some(Stale::New),
+            staleness: Some(Staleness::NoSetup),
             seconds_setup: 0.0,
             seconds_solve: 0.0,
-            warned: false,
-            outward_logged: false,
+            has_warned: false,
+            has_logged_outward_couplings: false,
             process: std::process::id(),
         };
         base.set_options(|_| Ok(()))?;
-        Ok(Self { base, own })
+        Ok(Self { base, family_parts })
     }
 
     /// Returns a result and its value, if the key is known.
     pub fn result(&self, key: i32) -> Option<(&'static ResultEntry, Result<f64>)> {
         let entry = ResultEntry::find(F::FAMILY, key)?;
-        let value = F::result(self, entry).map(|own| own.unwrap_or_else(|| self.common_result(key)));
+        let value =
+            F::result(self, entry).map(|family_result| family_result.unwrap_or_else(|| self.common_result(key)));
         Some((entry, value))
     }
 
     fn common_result(&self, key: i32) -> f64 {
         let Base { outcome, history, .. } = &self.base;
-        let of_core = |get: &dyn Fn(&F::Core) -> f64| self.base.core.as_ref().map_or(0.0, get);
-        let bytes = |k: usize| of_core(&|c| (c.engine().bytes()[k]) as f64) + F::bytes(&self.own)[k] as f64;
-        let extremes = || lanczos_extremes(history.coefficients()).unwrap_or((0.0, 0.0));
+        let core_value = |get: &dyn Fn(&F::Core) -> f64| self.base.core.as_ref().map_or(0.0, get);
+        let bytes = |k: usize| core_value(&|c| (c.engine().bytes()[k]) as f64) + F::bytes(&self.family_parts)[k] as f64;
+        let eigenvalue_bounds = || lanczos_extremes(history.coefficients()).unwrap_or((0.0, 0.0));
         match key {
             info::SECONDS_SETUP => self.base.seconds_setup,
             info::SECONDS_SOLVE => self.base.seconds_solve,
-            info::SECONDS_TRANSFER => of_core(&|c| c.engine().seconds_transfer()),
-            info::BYTES_HOST => bytes(0) + of_core(&|c| c.own_bytes() as f64),
+            info::SECONDS_TRANSFER => core_value(&|c| c.engine().seconds_transfer()),
+            info::BYTES_HOST => bytes(0) + core_value(&|c| c.other_host_bytes() as f64),
             info::BYTES_DEVICE => bytes(1),
-            info::BACKEND => of_core(&|c| c.machine().backend.number() as f64),
+            info::BACKEND => core_value(&|c| c.machine().backend.number() as f64),
             info::DEVICE => self.base.machine().device as f64,
-            info::THREADS => of_core(&|c| c.engine().threads() as f64),
+            info::THREADS => core_value(&|c| c.engine().threads() as f64),
             info::CUDA_KERNELS => f64::from(u8::from(HAS_KERNELS)),
             info::ITERATIONS => outcome.iterations as f64,
             info::STOP_REASON => outcome.reason.number() as f64,
             info::INITIAL_RESIDUAL => outcome.initial_residual,
             info::FINAL_RESIDUAL => outcome.final_residual,
-            info::LAMBDA_MIN => extremes().0,
-            info::LAMBDA_MAX => extremes().1,
-            _ => of_core(&|c| c.result(key)),
+            info::LAMBDA_MIN => eigenvalue_bounds().0,
+            info::LAMBDA_MAX => eigenvalue_bounds().1,
+            _ => core_value(&|c| c.result(key)),
         }
     }
 }
@@ -144,16 +145,16 @@ impl<C: Core> Base<C> {
     /// Changes options. Options that take effect immediately are applied to the core if it is up to date. A change of
     /// an option that acts at the setup makes the core stale. After an error, all options are unchanged.
     pub fn set_options(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
-        let changed = self.changed(change)?;
-        let same = changed.options.same_setup(&self.options);
+        let changed = self.validate_change(change)?;
+        let has_same_setup = changed.options.same_setup(&self.options);
         if self.family != options::Family::Smoother {
             self.history.reserve(changed.options.int(opt::MAX_ITER) as usize)?;
         }
-        if let (Some(core), None, true) = (&mut self.core, self.stale, same) {
-            core.prepare(&changed.options)?;
+        if let (Some(core), None, true) = (&mut self.core, self.staleness, has_same_setup) {
+            core.apply_options(&changed.options)?;
         }
-        if !same && self.stale.is_none() {
-            self.stale = Some(Stale::Changed);
+        if !has_same_setup && self.staleness.is_none() {
+            self.staleness = Some(Staleness::OptionChanged);
         }
         self.adopt(changed);
         Ok(())
@@ -163,42 +164,42 @@ impl<C: Core> Base<C> {
     ///
     /// Checks the options that the program has set, and opens their log. Invalid entries of `RRBSOLVER_OPTIONS` become
     /// warnings. `adopt` stores the new options after all allocations that they need have succeeded.
-    fn changed(&self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<Changed> {
-        let mut next = self.options.clone();
-        change(&mut next)?;
-        self.shape.check_layout(&next)?;
-        let mut log = self.open_log(&next)?;
+    fn validate_change(&self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<ChangedOptions> {
+        let mut new_options = self.options.clone();
+        change(&mut new_options)?;
+        self.shape.check_layout(&new_options)?;
+        let mut log = self.open_log(&new_options)?;
         let mut warnings = environment::all_warnings()?;
         if let Some(text) = environment::options()? {
-            let own = next.clone();
-            let mut complain = |e: Error| match e {
+            let program_options = new_options.clone();
+            let mut report_error = |e: Error| match e {
                 Error::NoMemory(_) => Err(e),
-                e => environment::warn(&mut warnings, format_args!("RRBSOLVER_OPTIONS: {e}")),
+                e => environment::push_warning(&mut warnings, format_args!("RRBSOLVER_OPTIONS: {e}")),
             };
-            next.set_text_leniently(&text, &mut complain)?;
-            if next.log() != own.log() {
-                match self.open_log(&next) {
+            new_options.set_text_leniently(&text, &mut report_error)?;
+            if new_options.log() != program_options.log() {
+                match self.open_log(&new_options) {
                     Ok(opened) => log = opened,
                     Err(e) => {
-                        complain(e)?;
-                        next.copy_log_target(&own);
+                        report_error(e)?;
+                        new_options.copy_log_target(&program_options);
                     }
                 }
             }
         }
-        Ok(Changed { options: next, log, warnings })
+        Ok(ChangedOptions { options: new_options, log, warnings })
     }
 
     /// Adopts the options and their log, and logs the warnings.
-    fn adopt(&mut self, changed: Changed) {
+    fn adopt(&mut self, changed: ChangedOptions) {
         self.options = changed.options;
         if let Some(log) = changed.log {
             self.log = log;
         }
         // The environment is read at every change of an option, but its warnings are logged once per handle.
-        if !std::mem::replace(&mut self.warned, true) {
+        if !std::mem::replace(&mut self.has_warned, true) {
             for warning in changed.warnings {
-                self.log.line(0, format_args!("{warning}"));
+                self.log.write_line(0, format_args!("{warning}"));
             }
         }
     }
@@ -214,7 +215,7 @@ impl<C: Core> Base<C> {
     }
 
     fn check_process(&self) -> Result<()> {
-        if self.is_in_creating_process() { Ok(()) } else { Err(messages::forked()) }
+        if self.is_in_creating_process() { Ok(()) } else { Err(messages::forked_handle()) }
     }
 
     /// Sets the monitor of later calls.
@@ -229,41 +230,41 @@ impl<C: Core> Base<C> {
     /// Sets the caller's stream for later calls. This call checks the stream only for `smoother_` with current patches.
     /// Otherwise, the next call that computes reports an invalid stream.
     pub fn set_stream(&mut self, stream: *mut c_void) -> Result<()> {
-        let fresh = self.stale.is_none();
+        let is_current = self.staleness.is_none();
         if let (Some(core), options::Family::Smoother) = (&mut self.core, self.family) {
             // The stream cannot be used before `smoother_set_patches`, which may select another device.
-            core.engine_mut().use_stream(if fresh { stream as usize } else { 0 })?;
+            core.engine_mut().use_stream(if is_current { stream as usize } else { 0 })?;
         }
         self.stream = stream;
         Ok(())
     }
 
     /// Returns an error if the core does not exist, or if options or data have changed since it was created.
-    pub fn check_fresh(&self) -> Result<()> {
-        self.stale.map_or(Ok(()), |stale| Err(messages::stale(self.family, stale)))
+    pub fn check_current(&self) -> Result<()> {
+        self.staleness.map_or(Ok(()), |reason| Err(messages::stale(self.family, reason)))
     }
 
     /// Begins a call that creates a core. The handle has no valid core until that call succeeds.
     pub fn begin_setup(&mut self) {
-        self.stale = Some(Stale::Failed);
+        self.staleness = Some(Staleness::SetupFailed);
     }
 
-    /// Marks the core as stale: the caller has set `what`, which takes effect at the next setup.
-    pub fn mark_set(&mut self, what: &'static str) {
-        self.stale.get_or_insert(Stale::Set(what));
+    /// Marks the core as stale: the caller has set `data_name`, which takes effect at the next setup.
+    pub fn mark_data_set(&mut self, data_name: &'static str) {
+        self.staleness.get_or_insert(Staleness::DataSet(data_name));
     }
 
     /// Stores the setup time, which a result of the handle reports.
-    pub fn end_setup(&mut self, taken: Duration) {
-        self.seconds_setup = taken.as_secs_f64();
+    pub fn end_setup(&mut self, duration: Duration) {
+        self.seconds_setup = duration.as_secs_f64();
     }
 
-    /// Creates a core from the previous one, and measures the time. If `make` fails, the handle has no core.
-    pub fn set_up(&mut self, make: impl FnOnce(&mut Self, Option<C>) -> Result<C>) -> Result<()> {
+    /// Creates a core from the previous one, and measures the time. If `create_core` fails, the handle has no core.
+    pub fn set_up(&mut self, create_core: impl FnOnce(&mut Self, Option<C>) -> Result<C>) -> Result<()> {
         let start = Instant::now();
-        let previous = self.core.take();
-        self.core = Some(make(self, previous)?);
-        self.stale = None;
+        let previous_core = self.core.take();
+        self.core = Some(create_core(self, previous_core)?);
+        self.staleness = None;
         self.end_setup(start.elapsed());
         Ok(())
     }
@@ -288,7 +289,7 @@ impl<C: Core> Base<C> {
     /// instead of the result.
     pub fn run<T>(&mut self, work: impl FnOnce(&mut C, &Options, &mut Watch) -> Result<T>) -> Result<T> {
         self.check_stream()?;
-        let Some(core) = &mut self.core else { return Err(messages::stale(self.family, Stale::New)) };
+        let Some(core) = &mut self.core else { return Err(messages::stale(self.family, Staleness::NoSetup)) };
         let mut watch = Watch {
             family: self.family,
             monitor: self.monitor,
@@ -323,15 +324,15 @@ impl<C: Core> Base<C> {
     /// Logs a line that begins with the name of the family. Warnings (level 0) do not depend on `verbosity`.
     pub fn log_line(&mut self, level: i32, text: Arguments) {
         if self.options.int(opt::VERBOSITY) >= level.into() {
-            self.log.line(level, format_args!("{}: {text}", self.family.name()));
+            self.log.write_line(level, format_args!("{}: {text}", self.family.name()));
         }
     }
 
     /// Solves, with history, log and monitor. Stores outcome and time, and the message if the solve did not converge.
     /// Returns the status.
-    pub fn solve(&mut self, call: impl FnOnce(&mut C, &Options, &mut Watch) -> Result<Outcome>) -> Result<i32> {
+    pub fn solve(&mut self, solve_core: impl FnOnce(&mut C, &Options, &mut Watch) -> Result<Outcome>) -> Result<i32> {
         let start = self.begin_solve();
-        let result = self.run(call);
+        let result = self.run(solve_core);
         self.end_solve(start);
         if let Err(Error::Breakdown { iteration, .. } | Error::Indefinite { iteration, .. }) = result {
             self.outcome = Outcome { iterations: iteration, reason: StopReason::Breakdown, ..Outcome::default() };
@@ -339,7 +340,7 @@ impl<C: Core> Base<C> {
         let outcome = result?;
         self.outcome = outcome;
         if let Some(core) = &self.core {
-            let (shape, backend, [format, method]) = (self.shape, core.machine().backend.name(), core.in_use());
+            let (shape, backend, [format, method]) = (self.shape, core.machine().backend.name(), core.names_in_use());
             self.log_solve(format_args!(
                 "{shape}, {backend} {format} {method}, {} iterations, relative residual {:.3e} -> {:.3e}",
                 outcome.iterations, outcome.initial_residual, outcome.final_residual
@@ -351,7 +352,7 @@ impl<C: Core> Base<C> {
             _ => return Ok(RRB_OK),
         };
         let (rel_tol, abs_tol) = (self.options.real(opt::REL_TOL), self.options.real(opt::ABS_TOL));
-        store_message(Unfinished::new(outcome, rel_tol, abs_tol));
+        store_message(UnfinishedMessage::new(outcome, rel_tol, abs_tol));
         Ok(status)
     }
 
@@ -361,7 +362,7 @@ impl<C: Core> Base<C> {
     }
 
     /// Returns whether residuals are reported to a monitor or to the log.
-    pub fn watched(&self) -> bool {
+    pub fn reports_residuals(&self) -> bool {
         self.monitor.is_some() || self.options.int(opt::VERBOSITY) >= 2
     }
 }
@@ -370,7 +371,7 @@ impl<C: Core> Base<C> {
 ///
 /// # Safety
 /// `h` must be NULL or a live handle that no other thread uses.
-pub unsafe fn with<F: Family>(h: *mut F, body: impl FnOnce(&mut Handle<F>) -> Result<i32>) -> rrb_status {
+pub unsafe fn with_handle<F: Family>(h: *mut F, body: impl FnOnce(&mut Handle<F>) -> Result<i32>) -> rrb_status {
     entry(|| {
         // SAFETY: guaranteed by the caller; `create` made the pointer from a `Handle<F>`.
         let h = unsafe { h.cast::<Handle<F>>().as_mut() }.ok_or(Error::Null("handle".into()))?;
@@ -382,19 +383,19 @@ pub unsafe fn with<F: Family>(h: *mut F, body: impl FnOnce(&mut Handle<F>) -> Re
 /// Runs the body of an entry point on a handle whose only status without error is `RRB_OK`.
 ///
 /// # Safety
-/// As for `with`.
-pub unsafe fn with_ok<F: Family>(h: *mut F, body: impl FnOnce(&mut Handle<F>) -> Result<()>) -> rrb_status {
+/// As for `with_handle`.
+pub unsafe fn with_handle_ok<F: Family>(h: *mut F, body: impl FnOnce(&mut Handle<F>) -> Result<()>) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { with(h, |h| body(h).map(|()| RRB_OK)) }
+    unsafe { with_handle(h, |h| body(h).map(|()| RRB_OK)) }
 }
 
 /// Runs the body of an entry point that only reads the handle, through a shared reference.
 ///
 /// # Safety
-/// As for `with`.
-pub unsafe fn with_ref<F: Family>(h: *const F, body: impl FnOnce(&Handle<F>) -> Result<()>) -> rrb_status {
+/// As for `with_handle`.
+pub unsafe fn with_handle_ref<F: Family>(h: *const F, body: impl FnOnce(&Handle<F>) -> Result<()>) -> rrb_status {
     entry_ok(|| {
-        // SAFETY: as in `with`.
+        // SAFETY: as in `with_handle`.
         let h = unsafe { h.cast::<Handle<F>>().as_ref() }.ok_or(Error::Null("handle".into()))?;
         h.base.check_process()?;
         body(h)
@@ -404,33 +405,37 @@ pub unsafe fn with_ref<F: Family>(h: *const F, body: impl FnOnce(&Handle<F>) -> 
 /// Stores a value of the handle in `value`.
 ///
 /// # Safety
-/// As for `with`; `value` must be NULL or point to a `T`.
-pub unsafe fn get<F: Family, T>(h: *const F, value: *mut T, of: impl FnOnce(&Handle<F>) -> Result<T>) -> rrb_status {
-    let read = |h: &Handle<F>| {
+/// As for `with_handle`; `value` must be NULL or point to a `T`.
+pub unsafe fn get<F: Family, T>(
+    h: *const F,
+    value: *mut T,
+    read_value: impl FnOnce(&Handle<F>) -> Result<T>,
+) -> rrb_status {
+    let store_value = |h: &Handle<F>| {
         if value.is_null() {
             return Err(Error::Null("value".into()));
         }
-        let found = of(h)?;
+        let result = read_value(h)?;
         // SAFETY: not NULL; the caller guarantees a pointer to a T.
-        unsafe { *value = found };
+        unsafe { *value = result };
         Ok(())
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ref(h, read) }
+    unsafe { with_handle_ref(h, store_value) }
 }
 
 /// Creates a handle and stores it in `out`.
 ///
 /// # Safety
 /// `out` must be NULL or point to a pointer.
-pub unsafe fn create<F: Family>(out: *mut *mut F, make: impl FnOnce() -> Result<Handle<F>>) -> rrb_status {
+pub unsafe fn create<F: Family>(out: *mut *mut F, create_handle: impl FnOnce() -> Result<Handle<F>>) -> rrb_status {
     entry_ok(|| {
-        // `make` runs before any return: if it is collective, the other ranks wait for it.
-        let made = make();
+        // `create_handle` runs before any return: if it is collective, the other ranks wait for it.
+        let creation = create_handle();
         if out.is_null() {
             return Err(Error::Null("out".into()));
         }
-        let handle = boxed(made?, "a handle")?;
+        let handle = boxed(creation?, "a handle")?;
         // SAFETY: not NULL; the caller guarantees a pointer to a pointer.
         unsafe { *out = Box::into_raw(handle).cast() };
         Ok(())
@@ -445,10 +450,11 @@ pub unsafe fn create<F: Family>(out: *mut *mut F, make: impl FnOnce() -> Result<
 pub unsafe fn destroy<F: Family>(h: *mut *mut F) -> rrb_status {
     entry_ok(|| {
         // SAFETY: NULL, or a pointer to a pointer, as the caller guarantees.
-        let inner = unsafe { h.as_mut() }.map_or(std::ptr::null_mut(), |h| std::mem::replace(h, std::ptr::null_mut()));
-        if !inner.is_null() {
+        let handle_pointer =
+            unsafe { h.as_mut() }.map_or(std::ptr::null_mut(), |h| std::mem::replace(h, std::ptr::null_mut()));
+        if !handle_pointer.is_null() {
             // SAFETY: `create` made the handle. The caller's pointer is NULL now, so the handle is freed once.
-            let handle = unsafe { Box::from_raw(inner.cast::<Handle<F>>()) };
+            let handle = unsafe { Box::from_raw(handle_pointer.cast::<Handle<F>>()) };
             if !handle.base.is_in_creating_process() {
                 // After a fork, the threads of the pool do not exist and cannot be joined.
                 std::mem::forget(handle);
@@ -461,12 +467,12 @@ pub unsafe fn destroy<F: Family>(h: *mut *mut F) -> rrb_status {
 /// Sets an option by its key. The key of a result is an error.
 ///
 /// # Safety
-/// As for `with`.
+/// As for `with_handle`.
 pub unsafe fn set<F: Family>(h: *mut F, key: i32, change: impl FnOnce(&mut Options) -> Result<()>) -> rrb_status {
-    let set = |h: &mut Handle<F>| match h.result(key) {
+    let set_option = |h: &mut Handle<F>| match h.result(key) {
         Some((result, _)) => Err(messages::cannot_set_result(result.name)),
         None => h.base.set_options(change),
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ok(h, set) }
+    unsafe { with_handle_ok(h, set_option) }
 }

@@ -153,14 +153,14 @@ pub unsafe extern "C" fn rrbsolver_last_error(buffer: *mut c_char, capacity: i64
 pub unsafe extern "C" fn rrbsolver_last_error_based(index_base: i32, buffer: *mut c_char, capacity: i64) -> i64 {
     last_error(i64::from(index_base), |text| {
         if !buffer.is_null() && capacity > 0 {
-            let mut cut = text.len().min(capacity as usize - 1);
-            while !text.is_char_boundary(cut) {
-                cut -= 1;
+            let mut copied_bytes = text.len().min(capacity as usize - 1);
+            while !text.is_char_boundary(copied_bytes) {
+                copied_bytes -= 1;
             }
             // SAFETY: cut < capacity, and the caller guarantees the capacity.
             unsafe {
-                std::ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast(), cut);
-                *buffer.add(cut) = 0;
+                std::ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast(), copied_bytes);
+                *buffer.add(copied_bytes) = 0;
             }
         }
         text.len() as i64 + 1

@@ -1,40 +1,42 @@
 //! Error messages about handles.
 
-use crate::error::{Error, MESSAGE, formatted};
+use crate::error::{ERROR_MESSAGE_NAME, Error, formatted};
 use crate::options::Family;
 
 /// Why a call requires an earlier call that creates a core.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Stale {
+pub enum Staleness {
     /// No setup yet.
-    New,
+    NoSetup,
     /// The last setup failed.
-    Failed,
+    SetupFailed,
     /// An option that acts at the setup has changed since.
-    Changed,
+    OptionChanged,
     /// The caller set this after the last setup.
-    Set(&'static str),
+    DataSet(&'static str),
 }
 
 /// Error of a call that needs a current core.
-pub fn stale(family: Family, stale: Stale) -> Error {
-    let (prefix, at) = (family.prefix(), family.setup());
-    Error::State(match stale {
-        Stale::New => format!("{prefix}{at} must come before this call"),
-        Stale::Failed => format!("the last {prefix}{at} failed: it must succeed before this call"),
-        Stale::Changed => {
-            format!("an option that acts at {at} has changed: {prefix}{at} must come before this call")
+pub fn stale(family: Family, reason: Staleness) -> Error {
+    let (prefix, setup_name) = (family.prefix(), family.setup());
+    Error::State(match reason {
+        Staleness::NoSetup => format!("{prefix}{setup_name} must come before this call"),
+        Staleness::SetupFailed => format!("the last {prefix}{setup_name} failed: it must succeed before this call"),
+        Staleness::OptionChanged => {
+            format!("an option that acts at {setup_name} has changed: {prefix}{setup_name} must come before this call")
         }
-        Stale::Set(what) => {
-            format!("{what} were set after the last {prefix}{at}: {prefix}{at} must come before this call")
+        Staleness::DataSet(data_name) => {
+            format!(
+                "{data_name} were set after the last {prefix}{setup_name}: {prefix}{setup_name} must come before this call"
+            )
         }
     })
 }
 
 /// Error of a call in another process. The threads of a handle belong to the process that created it.
-pub fn forked() -> Error {
+pub fn forked_handle() -> Error {
     let message = "the handle was created before a fork: create a new one in the child process";
-    formatted(message, MESSAGE).map_or_else(|error| error, Error::Unsupported)
+    formatted(message, ERROR_MESSAGE_NAME).map_or_else(|error| error, Error::Unsupported)
 }
 
 /// Error of setting a result.

@@ -18,7 +18,7 @@ pub struct Shape {
 }
 
 /// Largest number of nodes. Node numbers have 32 bits.
-const MOST_NODES: i128 = u32::MAX as i128;
+const MAX_NODES: i128 = u32::MAX as i128;
 
 /// Layout of an array.
 #[derive(Clone, Copy)]
@@ -52,10 +52,10 @@ impl Shape {
             }
         }
         let product = extents.iter().try_fold(1, |product: i128, (_, extent)| product.checked_mul((*extent).into()));
-        if product.is_none_or(|nodes| nodes > MOST_NODES) {
+        if product.is_none_or(|nodes| nodes > MAX_NODES) {
             let names = extents.iter().map(|e| e.0).collect::<Vec<_>>().join(" * ");
-            let given = extents.iter().map(|e| e.1.to_string()).collect::<Vec<_>>().join(" * ");
-            return Err(Error::Dimension(format!("{names} must be at most {MOST_NODES}, got {given}")));
+            let extents_text = extents.iter().map(|e| e.1.to_string()).collect::<Vec<_>>().join(" * ");
+            return Err(Error::Dimension(format!("{names} must be at most {MAX_NODES}, got {extents_text}")));
         }
         let extent = |direction: usize| extents.get(direction).map_or(1, |e| e.1 as usize);
         Ok(Self::of(Cells { nx: extent(0), ny: extent(1), nz: extent(2) }, extents.len()))
@@ -69,12 +69,12 @@ impl Shape {
     /// Returns the layout that the options select, after checking for overflow.
     pub fn layout(&self, options: &Options) -> Result<Layout> {
         let Cells { nx, ny, nz } = self.arrays;
-        let chosen = |key, otherwise| match options.int(key) {
-            0 => otherwise,
-            set => set as usize,
+        let option_or = |key, default| match options.int(key) {
+            0 => default,
+            value => value as usize,
         };
-        let ld = chosen(opt::LEADING_DIMENSION, nx);
-        let plane = chosen(opt::LEADING_PLANE, ny.saturating_mul(ld));
+        let ld = option_or(opt::LEADING_DIMENSION, nx);
+        let plane = option_or(opt::LEADING_PLANE, ny.saturating_mul(ld));
         let rows = (ny - 1).checked_mul(ld).and_then(|n| n.checked_add(nx));
         let planes = (nz - 1).checked_mul(plane);
         let len = rows.zip(planes).and_then(|(rows, planes)| planes.checked_add(rows));
@@ -91,13 +91,13 @@ impl Shape {
     }
 
     /// Checks the leading dimensions in the options: rows and planes must not overlap.
-    pub fn check_layout(&self, asked: &Options) -> Result<()> {
+    pub fn check_layout(&self, options: &Options) -> Result<()> {
         let Cells { nx, ny, .. } = self.arrays;
-        let ld = asked.int(opt::LEADING_DIMENSION);
+        let ld = options.int(opt::LEADING_DIMENSION);
         if ld != 0 && ld < nx as i64 {
             return Err(Error::range("leading_dimension", ld, format!("be 0 or at least nx = {nx}")));
         }
-        let plane = asked.int(opt::LEADING_PLANE);
+        let plane = options.int(opt::LEADING_PLANE);
         let rows = ny as i128 * i128::from(ld.max(nx as i64));
         if plane != 0 && i128::from(plane) < rows {
             let allowed = format!("be 0 or at least ny * leading_dimension = {rows}");

@@ -3,24 +3,31 @@
 
 pub use crate::cuda::driver::{ExportableMemory, ExportedMemory, HANDLE_BYTES, ImportedMemory, PrimaryContext, Rows};
 
-use crate::cuda::driver::{Space, device_count, is_peer_accessible, space_of};
-use crate::error::{Error, Name, Result};
+use crate::cuda::driver::{MemorySpace, device_count, is_peer_accessible, memory_space_of};
+use crate::error::{ArgumentName, Error, Result};
 use crate::options::{Devices, Memory};
 
-/// Returns true if an array resides on the handle's device `device` or on one of the devices `others`, and false if it
-/// resides in host memory. With `memory=host`, returns false without a query of the driver.
+/// Returns true if an array resides on the handle's device `device` or on one of the devices `other_devices`, and false
+/// if it resides in host memory. With `memory=host`, returns false without a query of the driver.
 ///
 /// The option `memory` states which memory spaces are allowed. An array in another memory space is an error. With
 /// several devices, an array that not all of them can read is also an error.
-pub fn on_device(name: Name, address: usize, device: i64, others: Devices, memory: Memory) -> Result<bool> {
-    let several = others.ordinals().nth(1).is_some();
-    let own = || if several { format!("devices {others}") } else { format!("device {device}") };
+pub fn is_on_device(
+    name: ArgumentName,
+    address: usize,
+    device: i64,
+    other_devices: Devices,
+    memory: Memory,
+) -> Result<bool> {
+    let has_several_devices = other_devices.ordinals().nth(1).is_some();
+    let devices_text =
+        || if has_several_devices { format!("devices {other_devices}") } else { format!("device {device}") };
     if memory == Memory::Host {
         return Ok(false);
     }
-    match space_of(address)? {
-        Space::Device(ordinal) if i64::from(ordinal) == device || others.contains(ordinal.into()) => {
-            if several && !is_peer_accessible(address) {
+    match memory_space_of(address)? {
+        MemorySpace::Device(ordinal) if i64::from(ordinal) == device || other_devices.contains(ordinal.into()) => {
+            if has_several_devices && !is_peer_accessible(address) {
                 return Err(Error::Unsupported(format!(
                     "{name} is from a memory pool (cudaMallocAsync) or mapped by the program, and other devices \
                      cannot read it: with several devices, use cudaMalloc or host memory"
@@ -29,9 +36,11 @@ pub fn on_device(name: Name, address: usize, device: i64, others: Devices, memor
             Ok(true)
         }
         // Without a device, the call that creates the core reports the error.
-        Space::Host if memory == Memory::Auto || device_count() == 0 => Ok(false),
-        Space::Host => Err(wrong_space(name, Space::Host, format!("on {} (memory=device)", own()))),
-        space => Err(wrong_space(name, space, format!("on {} or on the host", own()))),
+        MemorySpace::Host if memory == Memory::Auto || device_count() == 0 => Ok(false),
+        MemorySpace::Host => {
+            Err(wrong_space(name, MemorySpace::Host, format!("on {} (memory=device)", devices_text())))
+        }
+        space => Err(wrong_space(name, space, format!("on {} or on the host", devices_text()))),
     }
 }
 
@@ -42,32 +51,32 @@ pub fn ordinal_of(name: &'static str, address: usize, memory: Memory) -> Result<
     if memory == Memory::Host {
         return Ok(None);
     }
-    match space_of(address)? {
-        Space::Device(ordinal) => Ok(Some(ordinal)),
-        Space::Host if memory == Memory::Auto => Ok(None),
-        Space::Host => Err(wrong_space(name.into(), Space::Host, "on a device (memory=device)".to_owned())),
+    match memory_space_of(address)? {
+        MemorySpace::Device(ordinal) => Ok(Some(ordinal)),
+        MemorySpace::Host if memory == Memory::Auto => Ok(None),
+        MemorySpace::Host => Err(wrong_space(name.into(), MemorySpace::Host, "on a device (memory=device)".to_owned())),
     }
 }
 
 /// Checks that an array is in host memory. Used for arrays to which the option `memory` does not apply.
-pub fn check_on_host(name: impl Into<Name>, address: usize) -> Result<()> {
-    match space_of(address)? {
-        Space::Host => Ok(()),
+pub fn check_on_host(name: impl Into<ArgumentName>, address: usize) -> Result<()> {
+    match memory_space_of(address)? {
+        MemorySpace::Host => Ok(()),
         space => Err(wrong_space(name.into(), space, "on the host".to_owned())),
     }
 }
 
 /// Creates the error for an array in a memory space that is not allowed.
-pub fn wrong_space(name: Name, space: Space, allowed: String) -> Error {
-    let place = match space {
-        Space::Device(ordinal) => format!("an array on device {ordinal}"),
-        Space::Host => "an array on the host".to_owned(),
+pub fn wrong_space(name: ArgumentName, space: MemorySpace, allowed: String) -> Error {
+    let location = match space {
+        MemorySpace::Device(ordinal) => format!("an array on device {ordinal}"),
+        MemorySpace::Host => "an array on the host".to_owned(),
     };
-    Error::range(name, place, format!("be {allowed}"))
+    Error::range(name, location, format!("be {allowed}"))
 }
 
 /// Checks that an array is not NULL and is aligned.
-pub fn check_array<T>(name: impl Into<Name>, array: *const T) -> Result<()> {
+pub fn check_array<T>(name: impl Into<ArgumentName>, array: *const T) -> Result<()> {
     if array.is_null() {
         return Err(Error::Null(name.into()));
     }
@@ -78,32 +87,32 @@ pub fn check_array<T>(name: impl Into<Name>, array: *const T) -> Result<()> {
 ///
 /// # Safety
 /// The list must be NULL or hold `count` values for the duration of the call.
-pub unsafe fn list_of<'a, T>(name: &'static str, list: Option<*const T>, count: usize) -> Result<&'a [T]> {
-    let Some(list) = list else { return Ok(&[]) };
-    check_array(name, list)?;
+pub unsafe fn caller_list<'a, T>(name: &'static str, pointer: Option<*const T>, count: usize) -> Result<&'a [T]> {
+    let Some(pointer) = pointer else { return Ok(&[]) };
+    check_array(name, pointer)?;
     // SAFETY: not NULL and aligned, as checked; the caller guarantees the length.
-    Ok(unsafe { std::slice::from_raw_parts(list, count) })
+    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
 /// Address range of an array.
 #[derive(Clone, Copy)]
 pub struct AddressRange {
-    name: Name,
+    name: ArgumentName,
     start: usize,
     end: usize,
-    written: bool,
+    is_written: bool,
 }
 
 impl AddressRange {
     /// Creates the range of an array of `len` doubles, checked as by `check_array`.
-    pub fn new(name: impl Into<Name>, array: *const f64, len: usize, written: bool) -> Result<Self> {
+    pub fn new(name: impl Into<ArgumentName>, array: *const f64, len: usize, is_written: bool) -> Result<Self> {
         let (name, start) = (name.into(), array as usize);
         check_array(name, array)?;
-        Ok(Self { name, start, end: start.saturating_add(len * size_of::<f64>()), written })
+        Ok(Self { name, start, end: start.saturating_add(len * size_of::<f64>()), is_written })
     }
 
     /// Returns an error if this range overlaps another.
-    pub fn check_apart(&self, other: &Self) -> Result<()> {
+    pub fn check_no_overlap(&self, other: &Self) -> Result<()> {
         if self.start < other.end && other.start < self.end {
             return Err(Error::Overlap(self.name, other.name));
         }
@@ -112,18 +121,19 @@ impl AddressRange {
 }
 
 /// Checks that no written array overlaps another array, in one pass over the ranges in order of their start.
-pub fn check_apart(extents: &mut [AddressRange]) -> Result<()> {
-    extents.sort_unstable_by_key(|e| e.start);
+pub fn check_no_overlap(ranges: &mut [AddressRange]) -> Result<()> {
+    ranges.sort_unstable_by_key(|range| range.start);
     // The range with the largest end so far, and the written range with the largest end so far.
-    let (mut last, mut last_written): (Option<AddressRange>, Option<AddressRange>) = (None, None);
-    for e in extents.iter() {
-        let other = if e.written { last } else { last_written };
-        if let Some(other) = other.filter(|o| o.end > e.start) {
-            return Err(Error::Overlap(other.name, e.name));
+    let (mut furthest, mut furthest_written): (Option<AddressRange>, Option<AddressRange>) = (None, None);
+    for range in ranges.iter() {
+        let earlier = if range.is_written { furthest } else { furthest_written };
+        if let Some(earlier) = earlier.filter(|o| o.end > range.start) {
+            return Err(Error::Overlap(earlier.name, range.name));
         }
-        for slot in [Some(&mut last), e.written.then_some(&mut last_written)].into_iter().flatten() {
-            if slot.is_none_or(|s| s.end < e.end) {
-                *slot = Some(*e);
+        for candidate in [Some(&mut furthest), range.is_written.then_some(&mut furthest_written)].into_iter().flatten()
+        {
+            if candidate.is_none_or(|s| s.end < range.end) {
+                *candidate = Some(*range);
             }
         }
     }

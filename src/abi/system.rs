@@ -2,37 +2,37 @@
 //! points. Pointers are borrowed only for the duration of the call.
 
 use crate::abi::guard::entry;
-use crate::abi::handle::{Base, Family, Handle, with};
+use crate::abi::handle::{Base, Family, Handle, with_handle};
 use crate::abi::rrb_status;
 use crate::abi::shape::Layout;
-use crate::abi::spaces::{AddressRange, check_array, check_on_host, on_device};
+use crate::abi::spaces::{AddressRange, check_array, check_on_host, is_on_device};
 use crate::base::machine::{Core, Machine};
 use crate::error::{Error, RRB_OK, Result};
 use crate::krylov::solve::Function;
 use crate::krylov::solve_steps::Arrays;
 use crate::options::{self, Memory, Options, opt};
 use crate::report::{NoObserver, Observer, Outcome};
-use crate::stencil::outward::Outward;
+use crate::stencil::outward::OutwardCouplings;
 
 /// Location of an array that is read.
-pub enum Located<'a> {
+pub enum ArrayLocation<'a> {
     Host(&'a [f64]),
     /// Address on the handle's device.
     Device(u64),
 }
 
 /// An array that is read, with its name.
-pub type Input = (&'static str, *const f64);
+pub type InputArray = (&'static str, *const f64);
 /// An array that is written, with its name.
-pub type Output = (&'static str, *mut f64);
+pub type OutputArray = (&'static str, *mut f64);
 
 /// A family that solves A x = b.
-pub trait Solving: Family {
+pub trait SolverFamily: Family {
     /// Runs the core on the caller's arrays.
     fn run(
         core: &mut Self::Core,
-        own: &Self::Own,
-        what: Function,
+        family_parts: &Self::FamilyParts,
+        function: Function,
         arrays: Arrays,
         options: &Options,
         observer: &mut dyn Observer,
@@ -50,12 +50,17 @@ impl<C: Core> Base<C> {
     ///
     /// # Safety
     /// The array must be NULL or hold `layout.len` values for the duration of the call.
-    pub unsafe fn located<'a>(&self, (name, array): Input, layout: &Layout, machine: Machine) -> Result<Located<'a>> {
+    pub unsafe fn locate_input<'a>(
+        &self,
+        (name, array): InputArray,
+        layout: &Layout,
+        machine: Machine,
+    ) -> Result<ArrayLocation<'a>> {
         check_array(name, array)?;
         Ok(match self.device_address(name, array, machine)? {
             // SAFETY: not NULL, aligned, not on a device; the caller guarantees the length.
-            0 => Located::Host(unsafe { std::slice::from_raw_parts(array, layout.len) }),
-            address => Located::Device(address),
+            0 => ArrayLocation::Host(unsafe { std::slice::from_raw_parts(array, layout.len) }),
+            address => ArrayLocation::Device(address),
         })
     }
 
@@ -63,18 +68,19 @@ impl<C: Core> Base<C> {
     ///
     /// # Safety
     /// The arrays must be NULL or hold the values of the layout for the duration of the call.
-    unsafe fn arrays<'a>(&self, input: Input, (output_name, output): Output) -> Result<Arrays<'a>> {
-        self.check_fresh()?;
+    unsafe fn arrays<'a>(&self, input: InputArray, (output_name, output): OutputArray) -> Result<Arrays<'a>> {
+        self.check_current()?;
         let Layout { ld, plane, len } = self.layout()?;
         check_pair(input, (output_name, output), len)?;
         let machine = self.machine();
         // SAFETY: guaranteed by the caller.
-        let (device_input, given) = match unsafe { self.located(input, &Layout { ld, plane, len }, machine)? } {
-            Located::Host(values) => (0, values),
-            Located::Device(address) => (address, &[][..]),
-        };
+        let (device_input, input_values) =
+            match unsafe { self.locate_input(input, &Layout { ld, plane, len }, machine)? } {
+                ArrayLocation::Host(values) => (0, values),
+                ArrayLocation::Device(address) => (address, &[][..]),
+            };
         let device_output = self.device_address(output_name, output, machine)?;
-        let written = match device_output {
+        let output_values = match device_output {
             // SAFETY: not NULL, aligned, not on a device, without overlap, as checked; the caller guarantees the
             // length.
             0 => unsafe { std::slice::from_raw_parts_mut(output, len) },
@@ -83,10 +89,10 @@ impl<C: Core> Base<C> {
         let input_name = input.0;
         Ok(Arrays {
             input_name,
-            input: given,
+            input: input_values,
             ld,
             plane,
-            output: written,
+            output: output_values,
             device_input,
             device_output,
             len,
@@ -106,41 +112,42 @@ impl<C: Core> Base<C> {
             return check_on_host(name, array as usize).map(|()| 0);
         }
         let Machine { device, devices, .. } = machine;
-        let there = machine.is_device() && on_device(name.into(), array as usize, device, devices, memory)?;
-        Ok(if there { array as u64 } else { 0 })
+        let is_on_handle_device =
+            machine.is_device() && is_on_device(name.into(), array as usize, device, devices, memory)?;
+        Ok(if is_on_handle_device { array as u64 } else { 0 })
     }
 
-    /// Runs a function of the core with `run`. Only `Function::Solve` reports to the observer, sets the results for
-    /// time and outcome, and may end without convergence.
-    pub fn work(
+    /// Runs a function of the core with `run_core`. Only `Function::Solve` reports to the observer, sets the results
+    /// for time and outcome, and may end without convergence.
+    pub fn run_function(
         &mut self,
-        what: Function,
-        run: impl FnOnce(&mut C, &Options, &mut dyn Observer) -> Result<Outcome>,
+        function: Function,
+        run_core: impl FnOnce(&mut C, &Options, &mut dyn Observer) -> Result<Outcome>,
     ) -> Result<i32> {
-        match what {
-            Function::Solve => self.solve(|core, options, watch| run(core, options, watch)),
-            _ => self.run(|core, options, _| run(core, options, &mut NoObserver)).map(|_| RRB_OK),
+        match function {
+            Function::Solve => self.solve(|core, options, watch| run_core(core, options, watch)),
+            _ => self.run(|core, options, _| run_core(core, options, &mut NoObserver)).map(|_| RRB_OK),
         }
     }
 
-    /// Creates a core from the previous one with `make`. Couplings that point out of the grid, which `outward` finds,
-    /// are an error with `check_input=2`, and with `check_input=1` a log line, once per handle.
+    /// Creates a core from the previous one with `create_core`. Couplings that point out of the grid, which
+    /// `find_outward` finds, are an error with `check_input=2`, and with `check_input=1` a log line, once per handle.
     pub fn factorize(
         &mut self,
-        make: impl FnOnce(Option<C>, &Options, usize) -> Result<C>,
-        outward: impl FnOnce(&mut C) -> Result<Outward>,
+        create_core: impl FnOnce(Option<C>, &Options, usize) -> Result<C>,
+        find_outward: impl FnOnce(&mut C) -> Result<OutwardCouplings>,
     ) -> Result<()> {
-        self.set_up(|base, previous| {
-            let mut core = make(previous, &base.options, base.stream as usize)?;
+        self.set_up(|base, previous_core| {
+            let mut core = create_core(previous_core, &base.options, base.stream as usize)?;
             match base.options.int(opt::CHECK_INPUT) {
-                1 if !base.outward_logged => {
-                    let outward = outward(&mut core)?;
-                    base.outward_logged = !outward.is_empty();
-                    if base.outward_logged {
+                1 if !base.has_logged_outward_couplings => {
+                    let outward = find_outward(&mut core)?;
+                    base.has_logged_outward_couplings = !outward.is_empty();
+                    if base.has_logged_outward_couplings {
                         base.log_line(0, format_args!("{outward}"));
                     }
                 }
-                2 => outward(&mut core)?.check_empty()?,
+                2 => find_outward(&mut core)?.check_empty()?,
                 _ => {}
             }
             Ok(core)
@@ -149,20 +156,23 @@ impl<C: Core> Base<C> {
 }
 
 /// Checks that both arrays are aligned and that the output does not overlap the input.
-fn check_pair(input: Input, output: Output, len: usize) -> Result<()> {
-    AddressRange::new(input.0, input.1, len, false)?.check_apart(&AddressRange::new(output.0, output.1, len, true)?)
+fn check_pair(input: InputArray, output: OutputArray, len: usize) -> Result<()> {
+    AddressRange::new(input.0, input.1, len, false)?
+        .check_no_overlap(&AddressRange::new(output.0, output.1, len, true)?)
 }
 
-impl<F: Solving> Handle<F> {
-    /// Computes the function `what`: a solve, or a product with M^-1 or A.
+impl<F: SolverFamily> Handle<F> {
+    /// Computes the function `function`: a solve, or a product with M^-1 or A.
     ///
     /// # Safety
     /// The arrays must be NULL or hold the values of the handle's layout.
-    pub unsafe fn call(&mut self, what: Function, input: Input, output: Output) -> Result<i32> {
+    pub unsafe fn call(&mut self, function: Function, input: InputArray, output: OutputArray) -> Result<i32> {
         // SAFETY: guaranteed by the caller.
         let arrays = unsafe { self.base.arrays(input, output)? };
-        let Self { base, own } = self;
-        base.work(what, |core, options, observer| F::run(core, own, what, arrays, options, observer))
+        let Self { base, family_parts } = self;
+        base.run_function(function, |core, options, observer| {
+            F::run(core, family_parts, function, arrays, options, observer)
+        })
     }
 }
 
@@ -171,9 +181,14 @@ impl<F: Solving> Handle<F> {
 /// # Safety
 /// `h` must be NULL or a live handle that no other thread uses; the arrays must be NULL or hold the values of its
 /// layout.
-pub unsafe fn call<F: Solving>(h: *mut F, what: Function, input: Input, output: Output) -> rrb_status {
+pub unsafe fn call<F: SolverFamily>(
+    h: *mut F,
+    function: Function,
+    input: InputArray,
+    output: OutputArray,
+) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { with(h, |h| h.call(what, input, output)) }
+    unsafe { with_handle(h, |h| h.call(function, input, output)) }
 }
 
 /// Arguments of `solve_once` except the matrix.
@@ -190,25 +205,27 @@ pub struct SolveOnceArguments {
 ///
 /// # Safety
 /// The arrays must be NULL or hold the values of the handle's layout; `iterations` must be NULL or point to an i64.
-pub unsafe fn solve_once<F: Solving>(
-    make: impl FnOnce() -> Result<Handle<F>>,
-    matrix: impl IntoIterator<Item = Input>,
+pub unsafe fn solve_once<F: SolverFamily>(
+    create_handle: impl FnOnce() -> Result<Handle<F>>,
+    matrix: impl IntoIterator<Item = InputArray>,
     SolveOnceArguments { b, x, rel_tol, max_iter, iterations }: SolveOnceArguments,
     factorize: impl FnOnce(&mut Handle<F>) -> Result<()>,
 ) -> rrb_status {
     entry(|| {
-        let mut h = make()?;
-        h.base.set_options(|o| o.set_real(opt::REL_TOL, rel_tol).and_then(|()| o.set_int(opt::MAX_ITER, max_iter)))?;
-        let len = h.base.layout()?.len;
+        let mut handle = create_handle()?;
+        handle
+            .base
+            .set_options(|o| o.set_real(opt::REL_TOL, rel_tol).and_then(|()| o.set_int(opt::MAX_ITER, max_iter)))?;
+        let len = handle.base.layout()?.len;
         for input in [("b", b)].into_iter().chain(matrix) {
             check_pair(input, ("x", x), len)?;
         }
-        factorize(&mut h)?;
+        factorize(&mut handle)?;
         // SAFETY: guaranteed by the caller.
-        let status = unsafe { h.call(Function::Solve, ("b", b), ("x", x))? };
+        let status = unsafe { handle.call(Function::Solve, ("b", b), ("x", x))? };
         if !iterations.is_null() {
             // SAFETY: not NULL; the caller guarantees a pointer to an int64_t.
-            unsafe { *iterations = h.base.outcome.iterations as i64 };
+            unsafe { *iterations = handle.base.outcome.iterations as i64 };
         }
         Ok(status)
     })

@@ -1,12 +1,12 @@
 //! Parameters of the cycle on a hierarchy (docs/theory/aggregation.md, "Cycle").
 
-use super::order::Order;
+use super::order::SweepOrder;
 
 /// Parameters of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CycleParameters {
     /// Order of the rows in a smoother sweep.
-    pub order: Order,
+    pub order: SweepOrder,
     /// On this many coarse levels, from the finest on, two cycles solve the system, regardless of its size.
     pub two_cycle_levels: usize,
     /// On the other coarse levels, two cycles solve systems with at least this number of rows. One cycle solves smaller
@@ -17,11 +17,11 @@ pub struct CycleParameters {
 impl CycleParameters {
     /// Parameters for several threads. With these parameters, a cycle reduces the error as much as with two cycles on
     /// all levels, but visits small levels less often, because these do not profit from several threads.
-    pub const PARALLEL: Self = Self { order: Order::Colours, two_cycle_levels: 3, two_cycle_rows: 3000 };
+    pub const PARALLEL: Self = Self { order: SweepOrder::Colours, two_cycle_levels: 3, two_cycle_rows: 3000 };
 
-    /// Returns whether two cycles solve the system of coarse level k.
-    pub fn uses_two_cycles(&self, k: usize, rows: usize) -> bool {
-        k <= self.two_cycle_levels || rows >= self.two_cycle_rows
+    /// Returns whether two cycles solve the system of this coarse level.
+    pub fn uses_two_cycles(&self, level: usize, rows: usize) -> bool {
+        level <= self.two_cycle_levels || rows >= self.two_cycle_rows
     }
 }
 
@@ -29,16 +29,17 @@ impl CycleParameters {
 /// HIGHEST_EIGENVALUE = 1 + 1 / T_2((HIGHEST_EIGENVALUE + LOWEST_EIGENVALUE) / (HIGHEST_EIGENVALUE -
 /// LOWEST_EIGENVALUE)) with the Chebyshev polynomial T_2. If the eigenvalues on the coarser level are below
 /// `HIGHEST_EIGENVALUE`, those on this level are too. B is positive definite, because smoothing contracts in the
-/// A-norm. `LOWEST_EIGENVALUE` follows from kappa, the bound of mu (`Rules::kappa`), with a margin.
+/// A-norm. `LOWEST_EIGENVALUE` follows from kappa, the bound of mu (`AggregationRules::kappa`), with a margin.
 const LOWEST_EIGENVALUE: f64 = 0.3;
 const HIGHEST_EIGENVALUE: f64 = 1.225;
 
 /// Coefficients of the AMLI-cycle: two Chebyshev steps for eigenvalues of B A in [`LOWEST_EIGENVALUE`,
-/// `HIGHEST_EIGENVALUE`]. The steps compute c = B r, d = B (r - `residual_factor` A c) and z = `first` c + `second` d.
+/// `HIGHEST_EIGENVALUE`]. The steps compute c = B r, d = B (r - `residual_factor` A c) and z = `first_weight` c +
+/// `second_weight` d.
 pub struct ChebyshevSteps {
     pub residual_factor: f64,
-    pub first: f64,
-    pub second: f64,
+    pub first_weight: f64,
+    pub second_weight: f64,
 }
 
 impl ChebyshevSteps {
@@ -46,6 +47,6 @@ impl ChebyshevSteps {
         let (t, h) = (0.5 * (LOWEST_EIGENVALUE + HIGHEST_EIGENVALUE), 0.5 * (HIGHEST_EIGENVALUE - LOWEST_EIGENVALUE));
         let q = h / t;
         let p = 1.0 / (2.0 / q - q);
-        Self { residual_factor: 1.0 / t, first: (1.0 + p * q) / t, second: 2.0 * p / h }
+        Self { residual_factor: 1.0 / t, first_weight: (1.0 + p * q) / t, second_weight: 2.0 * p / h }
     };
 }

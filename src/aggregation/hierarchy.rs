@@ -1,22 +1,22 @@
 //! Hierarchy of coarse matrices of a symmetric matrix.
 
-use super::aggregates::{Aggregates, KAPPA, Rules, find_aggregates};
+use super::aggregates::{Aggregates, AggregationRules, KAPPA, find_aggregates};
 #[cfg(test)]
 use crate::base::csr::Csr;
 #[cfg(test)]
 use crate::base::index::Index;
 use crate::base::workers::Workers;
-use crate::direct::couplings::{Couplings, WHAT};
+use crate::direct::couplings::{ALLOCATION_NAME, Couplings};
 use crate::error::{Result, collected, push};
 
 /// Coarsening continues only if a level has at most this fraction of the rows of the previous level.
 const MAX_ROW_FRACTION: f64 = 0.9;
 /// Largest number of rows of a coarsest system that is factorized. A larger coarsest system is solved approximately by
 /// smoothing.
-pub const MOST_FACTORIZED: usize = 1500;
+pub const MAX_FACTORIZED_ROWS: usize = 1500;
 
 /// Coarsening stops at this number of rows or fewer.
-pub const COARSEST: usize = 128;
+pub const COARSEST_ROWS: usize = 128;
 
 /// A level other than the coarsest one.
 pub struct Level {
@@ -29,12 +29,12 @@ pub struct Level {
 pub struct KeptAggregates {
     levels: Vec<Aggregates>,
     /// Number of aggregates that were reused from an earlier matrix.
-    pub reused: usize,
+    pub reused_count: usize,
 }
 
 impl KeptAggregates {
     pub fn bytes(&self) -> usize {
-        self.levels.iter().map(|level| size_of_val(&*level.of_row)).sum()
+        self.levels.iter().map(|level| size_of_val(&*level.aggregate_of_row)).sum()
     }
 }
 
@@ -53,36 +53,41 @@ pub struct Hierarchy {
 impl Hierarchy {
     /// Aggregates the rows of a symmetric matrix until at most `coarsest` rows remain.
     #[cfg(test)]
-    pub fn new<I: Index>(a: &Csr<I>, rules: &Rules, coarsest: usize, workers: &mut Workers) -> Result<Self> {
+    pub fn new<I: Index>(
+        a: &Csr<I>,
+        rules: &AggregationRules,
+        coarsest_rows: usize,
+        workers: &mut Workers,
+    ) -> Result<Self> {
         let (couplings, scale) = Couplings::scaled(a, workers)?;
-        Self::of(couplings, scale, rules, coarsest, workers)
+        Self::of(couplings, scale, rules, coarsest_rows, workers)
     }
 
     /// Builds the hierarchy of a matrix that has been multiplied by `scale`.
     pub fn of(
         mut matrix: Couplings,
         scale: f64,
-        rules: &Rules,
-        coarsest: usize,
+        rules: &AggregationRules,
+        coarsest_rows: usize,
         workers: &mut Workers,
     ) -> Result<Self> {
         let mut rules = *rules;
         let mut levels = Vec::new();
-        while matrix.rows() > coarsest {
-            let made = find_aggregates(&matrix, &rules, workers)?;
-            if made.count as f64 > MAX_ROW_FRACTION * matrix.rows() as f64 {
+        while matrix.rows() > coarsest_rows {
+            let aggregates = find_aggregates(&matrix, &rules, workers)?;
+            if aggregates.count as f64 > MAX_ROW_FRACTION * matrix.rows() as f64 {
                 // There were too few pairs. If the matrix is too large to be factorized, aggregation is repeated with
                 // twice the kappa, up to `MAX_KAPPA`.
-                let weaker = Rules { kappa: 2.0 * rules.kappa, ..rules };
-                if matrix.rows() <= MOST_FACTORIZED || weaker.kappa > MAX_KAPPA {
+                let weaker_rules = AggregationRules { kappa: 2.0 * rules.kappa, ..rules };
+                if matrix.rows() <= MAX_FACTORIZED_ROWS || weaker_rules.kappa > MAX_KAPPA {
                     break;
                 }
-                rules = weaker;
+                rules = weaker_rules;
                 continue;
             }
-            let coarse = matrix.galerkin(&made.of_row, made.count, workers)?;
-            push(&mut levels, Level { matrix, aggregates: made }, WHAT)?;
-            matrix = coarse;
+            let coarse_matrix = matrix.galerkin(&aggregates.aggregate_of_row, aggregates.count, workers)?;
+            push(&mut levels, Level { matrix, aggregates }, ALLOCATION_NAME)?;
+            matrix = coarse_matrix;
         }
         Ok(Self { scale, levels, coarsest: matrix, is_reused: false })
     }
@@ -92,33 +97,37 @@ impl Hierarchy {
     /// a coastline has moved, the aggregate joins two uncoupled regions. An error that is a different constant in each
     /// region then converges slowly: the coarse correction adds the same value in both regions, and the smoother hardly
     /// changes constants.
-    pub fn reusing(
+    pub fn reusing_aggregates(
         mut matrix: Couplings,
         scale: f64,
-        rules: &Rules,
-        (coarsest, kept): (usize, KeptAggregates),
+        rules: &AggregationRules,
+        (coarsest_rows, kept_aggregates): (usize, KeptAggregates),
         workers: &mut Workers,
     ) -> Result<Self> {
         let mut levels: Vec<Level> = Vec::new();
-        for aggregates in kept.levels {
+        for aggregates in kept_aggregates.levels {
             if !aggregates.are_suitable(&matrix, workers)? {
-                let given = levels.into_iter().next().map_or(matrix, |first| first.matrix);
-                return Self::of(given, scale, rules, coarsest, workers);
+                let finest_matrix = levels.into_iter().next().map_or(matrix, |finest_level| finest_level.matrix);
+                return Self::of(finest_matrix, scale, rules, coarsest_rows, workers);
             }
-            let coarse = matrix.galerkin(&aggregates.of_row, aggregates.count, workers)?;
-            push(&mut levels, Level { matrix, aggregates }, WHAT)?;
-            matrix = coarse;
+            let coarse_matrix = matrix.galerkin(&aggregates.aggregate_of_row, aggregates.count, workers)?;
+            push(&mut levels, Level { matrix, aggregates }, ALLOCATION_NAME)?;
+            matrix = coarse_matrix;
         }
         if levels.is_empty() {
-            return Self::of(matrix, scale, rules, coarsest, workers);
+            return Self::of(matrix, scale, rules, coarsest_rows, workers);
         }
         Ok(Self { scale, levels, coarsest: matrix, is_reused: true })
     }
 
     /// Returns the aggregates without the matrices.
-    pub fn into_kept(self) -> Result<KeptAggregates> {
-        let reused = if self.is_reused { self.levels.iter().map(|level| level.aggregates.count).sum() } else { 0 };
-        Ok(KeptAggregates { levels: collected(self.levels.into_iter().map(|level| level.aggregates), WHAT)?, reused })
+    pub fn into_kept_aggregates(self) -> Result<KeptAggregates> {
+        let reused_count =
+            if self.is_reused { self.levels.iter().map(|level| level.aggregates.count).sum() } else { 0 };
+        Ok(KeptAggregates {
+            levels: collected(self.levels.into_iter().map(|level| level.aggregates), ALLOCATION_NAME)?,
+            reused_count,
+        })
     }
 
     /// Returns the matrices of all levels, from the finest to the coarsest.

@@ -14,9 +14,9 @@ mod order;
 mod pairs;
 mod quality;
 
-pub use aggregates::{KAPPA_FOR_REUSE, Rules};
+pub use aggregates::{AggregationRules, KAPPA_FOR_REUSE};
 pub use choices::{ChebyshevSteps, CycleParameters};
-pub use hierarchy::{COARSEST, Hierarchy, KeptAggregates, MOST_FACTORIZED};
+pub use hierarchy::{COARSEST_ROWS, Hierarchy, KeptAggregates, MAX_FACTORIZED_ROWS};
+pub use order::OrderedRows;
 #[cfg(test)]
-pub use order::Order;
-pub use order::Ordered;
+pub use order::SweepOrder;

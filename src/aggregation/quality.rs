@@ -3,7 +3,7 @@
 use crate::direct::couplings::Couplings;
 
 /// Largest number of nodes of an aggregate. Three passes of pairing produce aggregates of this size.
-pub const MAX_NODES: usize = 8;
+pub const MAX_AGGREGATE_NODES: usize = 8;
 
 /// A pivot of the scaled matrix in [`passes_quality_test`] counts as negative if it is below this value, and as zero
 /// from this value to -NEGATIVE_LIMIT. If the row sums e_i of all nodes of G are zero, this matrix is singular, because
@@ -16,8 +16,8 @@ const NEGATIVE_LIMIT: f64 = -1e-9;
 /// by zero.
 pub fn pair_quality(c: &Couplings, i: usize, j: usize, a: f64) -> f64 {
     let (d, e) = ([c.diagonal[i], c.diagonal[j]], [c.row_sum[i], c.row_sum[j]]);
-    let series = if e[0] > 0.0 && e[1] > 0.0 { e[0] * e[1] / (e[0] + e[1]) } else { 0.0 };
-    2.0 * d[0] * d[1] / ((d[0] + d[1]) * (a + series))
+    let half_harmonic_mean = if e[0] > 0.0 && e[1] > 0.0 { e[0] * e[1] / (e[0] + e[1]) } else { 0.0 };
+    2.0 * d[0] * d[1] / ((d[0] + d[1]) * (a + half_harmonic_mean))
 }
 
 /// Applies the quality test to the set G of `nodes`: returns whether kappa A_G - D_G (I - 1 1^T D_G / 1^T D_G 1) has no
@@ -26,32 +26,33 @@ pub fn pair_quality(c: &Couplings, i: usize, j: usize, a: f64) -> f64 {
 /// and eliminated with diagonal pivoting.
 pub fn passes_quality_test(c: &Couplings, nodes: &[u32], kappa: f64) -> bool {
     let n = nodes.len();
-    let mut m = [[0.0; MAX_NODES]; MAX_NODES];
+    let mut m = [[0.0; MAX_AGGREGATE_NODES]; MAX_AGGREGATE_NODES];
     let d = |k: usize| c.diagonal[nodes[k] as usize];
-    let total: f64 = (0..n).map(d).sum();
+    let diagonal_sum: f64 = (0..n).map(d).sum();
     for k in 0..n {
-        let mut inside = c.row_sum[nodes[k] as usize];
+        let mut inner_row_sum = c.row_sum[nodes[k] as usize];
         for l in (0..n).filter(|&l| l != k) {
             let a = c.coupling(nodes[k] as usize, nodes[l] as usize);
-            inside += a;
-            m[k][l] = (d(k) * d(l) / total - kappa * a) / (d(k) * d(l)).sqrt();
+            inner_row_sum += a;
+            m[k][l] = (d(k) * d(l) / diagonal_sum - kappa * a) / (d(k) * d(l)).sqrt();
         }
-        m[k][k] = kappa * inside / d(k) - 1.0 + d(k) / total;
+        m[k][k] = kappa * inner_row_sum / d(k) - 1.0 + d(k) / diagonal_sum;
     }
-    let mut left = [true; MAX_NODES];
+    let mut is_remaining = [true; MAX_AGGREGATE_NODES];
     for _ in 0..n {
-        let rest = || (0..n).filter(|&k| left[k]);
-        let Some(p) = rest().max_by(|&k, &l| m[k][k].total_cmp(&m[l][l])) else { return true };
+        let remaining_nodes = || (0..n).filter(|&k| is_remaining[k]);
+        let Some(p) = remaining_nodes().max_by(|&k, &l| m[k][k].total_cmp(&m[l][l])) else { return true };
         let pivot = m[p][p];
         if pivot <= -NEGATIVE_LIMIT {
             // The largest remaining pivot is not positive. The remaining matrix therefore has a negative eigenvalue,
             // unless it is zero.
-            return rest()
-                .all(|k| m[k][k] >= NEGATIVE_LIMIT && rest().all(|l| m[k][l].abs() <= (-NEGATIVE_LIMIT).sqrt()));
+            return remaining_nodes().all(|k| {
+                m[k][k] >= NEGATIVE_LIMIT && remaining_nodes().all(|l| m[k][l].abs() <= (-NEGATIVE_LIMIT).sqrt())
+            });
         }
-        left[p] = false;
-        for k in (0..n).filter(|&k| left[k]) {
-            for l in (0..n).filter(|&l| left[l]) {
+        is_remaining[p] = false;
+        for k in (0..n).filter(|&k| is_remaining[k]) {
+            for l in (0..n).filter(|&l| is_remaining[l]) {
                 m[k][l] -= m[k][p] * m[p][l] / pivot;
             }
         }

@@ -2,13 +2,13 @@
 
 use super::index::Index;
 use crate::base::memory::check_available;
-use crate::base::workers::{Parts, Workers, cut_lanes};
+use crate::base::workers::{SliceSplitter, Workers, divide_lanes};
 use crate::error::{Result, collected, zeroed};
 
 /// Names of allocations in error messages.
-pub const ROW_POINTERS: &str = "row pointers";
-const COLUMN_POINTERS: &str = "column pointers";
-const TRANSPOSED: &str = "a transposed matrix";
+pub const ROW_POINTERS_NAME: &str = "row pointers";
+const COLUMN_POINTERS_NAME: &str = "column pointers";
+const TRANSPOSED_NAME: &str = "a transposed matrix";
 
 /// A matrix by rows, with ascending column indices and without duplicates in each row.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,13 +26,13 @@ impl<I: Index> Csr<I> {
     }
 
     /// Returns the number of entries of row i.
-    pub fn len(&self, i: usize) -> usize {
+    pub fn row_len(&self, i: usize) -> usize {
         self.ptr[i + 1] - self.ptr[i]
     }
 
     /// Returns the arrays of columns and values of row i.
     #[inline]
-    pub fn slices(&self, i: usize) -> (&[I], &[f64]) {
+    pub fn row_slices(&self, i: usize) -> (&[I], &[f64]) {
         let range = self.ptr[i]..self.ptr[i + 1];
         (&self.col[range.clone()], &self.val[range])
     }
@@ -41,7 +41,7 @@ impl<I: Index> Csr<I> {
     #[inline]
     pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + Clone {
         let range = self.ptr[i]..self.ptr[i + 1];
-        self.col[range.clone()].iter().map(|c| c.at()).zip(self.val[range].iter().copied())
+        self.col[range.clone()].iter().map(|c| c.to_usize()).zip(self.val[range].iter().copied())
     }
 
     /// Iterates over row, column and value of all entries, row by row.
@@ -50,7 +50,7 @@ impl<I: Index> Csr<I> {
     }
 
     pub fn longest_row_len(&self) -> usize {
-        (0..self.rows()).map(|i| self.len(i)).max().unwrap_or(0)
+        (0..self.rows()).map(|i| self.row_len(i)).max().unwrap_or(0)
     }
 
     /// Returns a_ij, if there is such an entry.
@@ -61,50 +61,67 @@ impl<I: Index> Csr<I> {
 
     /// Returns A^T, stored by rows.
     pub fn transposed(&self, workers: &mut Workers) -> Result<Self> {
-        check_available((self.cols as u128 + 1) * size_of::<usize>() as u128, COLUMN_POINTERS)?;
-        let mut ptr = zeroed(self.cols + 1, COLUMN_POINTERS)?;
+        check_available((self.cols as u128 + 1) * size_of::<usize>() as u128, COLUMN_POINTERS_NAME)?;
+        let mut ptr = zeroed(self.cols + 1, COLUMN_POINTERS_NAME)?;
         for j in &self.col {
-            ptr[j.at() + 1] += 1;
+            ptr[j.to_usize() + 1] += 1;
         }
         lengths_to_pointers(&mut ptr);
-        let (mut col, mut val) = (zeroed(self.col.len(), TRANSPOSED)?, zeroed(self.val.len(), TRANSPOSED)?);
+        let (mut col, mut val) = (zeroed(self.col.len(), TRANSPOSED_NAME)?, zeroed(self.val.len(), TRANSPOSED_NAME)?);
         // Each piece of work scans all rows, so more pieces than threads would only add work.
-        let threads = workers.threads(size_of_val(&*col) + size_of_val(&*val));
-        let cut = cut_lanes(&ptr, threads).map(|lanes| (ptr[lanes.start]..ptr[lanes.end], lanes));
-        let cut = collected(cut, TRANSPOSED)?;
-        let (mut next, mut cols, mut vals) = (Parts(&mut ptr), Parts(&mut col), Parts(&mut val));
-        let pieces = cut.into_iter().map(|(entries, lanes)| {
+        let piece_count = workers.threads(size_of_val(&*col) + size_of_val(&*val));
+        let lane_ranges = divide_lanes(&ptr, piece_count).map(|lanes| (ptr[lanes.start]..ptr[lanes.end], lanes));
+        let lane_ranges = collected(lane_ranges, TRANSPOSED_NAME)?;
+        let (mut next_entries, mut cols, mut vals) =
+            (SliceSplitter(&mut ptr), SliceSplitter(&mut col), SliceSplitter(&mut val));
+        let pieces = lane_ranges.into_iter().map(|(entries, lanes)| {
             let count = entries.len();
-            (lanes.start, next.next(lanes.len()), entries.start, cols.next(count), vals.next(count))
+            (
+                lanes.start,
+                next_entries.take_front(lanes.len()),
+                entries.start,
+                cols.take_front(count),
+                vals.take_front(count),
+            )
         });
-        workers.each(pieces, |(lane, next, first, col, val)| self.fill_columns(lane, next, first, col, val))?;
+        workers.for_each_piece(pieces, |(first_lane, next_entries, first_entry, col, val)| {
+            self.fill_columns(first_lane, next_entries, first_entry, col, val)
+        })?;
         ends_to_pointers(&mut ptr);
         Ok(Self { cols: self.rows(), ptr, col, val })
     }
 
-    /// Writes the row indices and values of columns `lane` to `lane` + `next.len()` - 1 of A to `row` and `val`. `next`
-    /// contains the index of the first entry of each column and, on return, the index after its last entry. `first` is
-    /// the index of the first entry of column `lane`.
-    fn fill_columns(&self, lane: usize, next: &mut [usize], first: usize, row: &mut [I], val: &mut [f64]) {
+    /// Writes the row indices and values of columns `first_lane` to `first_lane` + `next_entries.len()` - 1 of A to
+    /// `row` and `val`. `next_entries` contains the index of the first entry of each column and, on return, the index
+    /// after its last entry. `first_entry` is the index of the first entry of column `first_lane`.
+    fn fill_columns(
+        &self,
+        first_lane: usize,
+        next_entries: &mut [usize],
+        first_entry: usize,
+        row: &mut [I],
+        val: &mut [f64],
+    ) {
         for i in 0..self.rows() {
-            let (col, values) = self.slices(i);
+            let (col, values) = self.row_slices(i);
             let (mut start, mut end) = (0, col.len());
-            if next.len() < self.cols {
-                start = col.partition_point(|j| j.at() < lane);
-                end = start + col[start..].partition_point(|j| j.at() < lane + next.len());
+            if next_entries.len() < self.cols {
+                start = col.partition_point(|j| j.to_usize() < first_lane);
+                end = start + col[start..].partition_point(|j| j.to_usize() < first_lane + next_entries.len());
             }
             for (j, a) in col[start..end].iter().zip(&values[start..end]) {
-                let k = next[j.at() - lane] - first;
+                let k = next_entries[j.to_usize() - first_lane] - first_entry;
                 (row[k], val[k]) = (I::of(i), *a);
-                next[j.at() - lane] += 1;
+                next_entries[j.to_usize() - first_lane] += 1;
             }
         }
     }
 
     /// Returns whether A = A^T, bitwise.
     pub fn is_symmetric(&self) -> bool {
-        let mirrored = |(i, j, a): (usize, usize, f64)| self.get(j, i).is_some_and(|b| a.to_bits() == b.to_bits());
-        self.rows() == self.cols && self.entries().all(mirrored)
+        let has_mirror_entry =
+            |(i, j, a): (usize, usize, f64)| self.get(j, i).is_some_and(|b| a.to_bits() == b.to_bits());
+        self.rows() == self.cols && self.entries().all(has_mirror_entry)
     }
 }
 

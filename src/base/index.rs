@@ -5,9 +5,9 @@ pub trait Index: Copy + Default + Ord + std::fmt::Debug + Send + Sync + 'static 
     /// Converts an index that is in the range of this type.
     fn of(index: usize) -> Self;
     /// Returns the index as `usize`.
-    fn at(self) -> usize;
+    fn to_usize(self) -> usize;
     /// Returns the indices if they have 32 bits, otherwise `None`.
-    fn narrow(indices: &[Self]) -> Option<&[u32]>;
+    fn as_u32(indices: &[Self]) -> Option<&[u32]>;
 }
 
 impl Index for u32 {
@@ -15,11 +15,11 @@ impl Index for u32 {
         index as Self
     }
 
-    fn at(self) -> usize {
+    fn to_usize(self) -> usize {
         self as usize
     }
 
-    fn narrow(indices: &[Self]) -> Option<&[u32]> {
+    fn as_u32(indices: &[Self]) -> Option<&[u32]> {
         Some(indices)
     }
 }
@@ -29,39 +29,39 @@ impl Index for u64 {
         index as Self
     }
 
-    fn at(self) -> usize {
+    fn to_usize(self) -> usize {
         self as usize
     }
 
-    fn narrow(_: &[Self]) -> Option<&[u32]> {
+    fn as_u32(_: &[Self]) -> Option<&[u32]> {
         None
     }
 }
 
 /// Returns whether 32 bits suffice for the indices of a matrix of this size.
-pub fn is_narrow(rows: usize, cols: usize) -> bool {
+pub fn fits_u32(rows: usize, cols: usize) -> bool {
     rows.max(cols) < 1 << 31
 }
 
 /// An index array of the caller.
 #[derive(Clone, Copy)]
 pub enum Indices<'a> {
-    Narrow(&'a [i32]),
-    Wide(&'a [i64]),
+    Int32(&'a [i32]),
+    Int64(&'a [i64]),
 }
 
 impl Indices<'_> {
     pub fn len(&self) -> usize {
         match self {
-            Self::Narrow(indices) => indices.len(),
-            Self::Wide(indices) => indices.len(),
+            Self::Int32(indices) => indices.len(),
+            Self::Int64(indices) => indices.len(),
         }
     }
 
     pub fn get(&self, k: usize) -> i64 {
         match self {
-            Self::Narrow(indices) => indices[k].into(),
-            Self::Wide(indices) => indices[k],
+            Self::Int32(indices) => indices[k].into(),
+            Self::Int64(indices) => indices[k],
         }
     }
 
@@ -71,12 +71,12 @@ impl Indices<'_> {
     /// bytes.
     pub fn width_hint(&self, k: usize) -> &'static str {
         match self {
-            Self::Narrow(indices) => {
-                let zero = |first: usize| indices.iter().skip(first).step_by(2).all(|&i| i == 0);
-                if zero(1) && !zero(0) { " (or is index_bytes 8?)" } else { "" }
+            Self::Int32(indices) => {
+                let all_zero_from = |start: usize| indices.iter().skip(start).step_by(2).all(|&i| i == 0);
+                if all_zero_from(1) && !all_zero_from(0) { " (or is index_bytes 8?)" } else { "" }
             }
-            Self::Wide(indices) if i32::try_from(indices[k]).is_err() => " (or is index_bytes 4?)",
-            Self::Wide(_) => "",
+            Self::Int64(indices) if i32::try_from(indices[k]).is_err() => " (or is index_bytes 4?)",
+            Self::Int64(_) => "",
         }
     }
 }

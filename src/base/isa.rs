@@ -24,52 +24,54 @@ pub enum Isa {
 pub const ISA_VARIABLE: &CStr = c"RRBSOLVER_ISA";
 
 /// Values of `RRBSOLVER_ISA`, in ascending order of the instruction sets.
-const NAMES: [(&str, Isa); 3] = [("portable", Isa::Portable), ("avx2", Isa::Avx2), ("avx512", Isa::Avx512)];
+const ISA_NAMES: [(&str, Isa); 3] = [("portable", Isa::Portable), ("avx2", Isa::Avx2), ("avx512", Isa::Avx512)];
 
 /// Returns the instruction set of this process: the one that `RRBSOLVER_ISA` names (avx512, avx2, portable) if the
 /// machine supports it, otherwise the best one of the machine.
 pub fn isa() -> Isa {
     static ISA: OnceLock<Isa> = OnceLock::new();
-    *ISA.get_or_init(|| choose(std::env::var(ISA_VARIABLE.to_str().unwrap_or_default()).ok().as_deref()))
+    *ISA.get_or_init(|| choose_isa(std::env::var(ISA_VARIABLE.to_str().unwrap_or_default()).ok().as_deref()))
 }
 
-fn choose(requested: Option<&str>) -> Isa {
-    let best = best();
-    named(requested.unwrap_or_default()).filter(|isa| *isa <= best).unwrap_or(best)
+fn choose_isa(requested: Option<&str>) -> Isa {
+    let best = best_isa();
+    isa_named(requested.unwrap_or_default()).filter(|isa| *isa <= best).unwrap_or(best)
 }
 
-fn named(name: &str) -> Option<Isa> {
-    NAMES.iter().find(|n| n.0 == name).map(|n| n.1)
+fn isa_named(name: &str) -> Option<Isa> {
+    ISA_NAMES.iter().find(|n| n.0 == name).map(|n| n.1)
 }
 
 /// Returns a warning if this value of `RRBSOLVER_ISA` is ignored, because it is unknown or this machine does not
 /// support it.
 pub fn ignored_isa(requested: &str) -> Option<IgnoredIsa<'_>> {
-    let known = named(requested);
-    known.is_none_or(|isa| isa > best()).then_some(IgnoredIsa { requested, known: known.is_some() })
+    let requested_isa = isa_named(requested);
+    requested_isa
+        .is_none_or(|isa| isa > best_isa())
+        .then_some(IgnoredIsa { requested, is_known: requested_isa.is_some() })
 }
 
 /// Warning about an ignored instruction set. Formatting its text allocates no memory.
 #[derive(Debug, PartialEq)]
 pub struct IgnoredIsa<'a> {
     requested: &'a str,
-    known: bool,
+    is_known: bool,
 }
 
 impl fmt::Display for IgnoredIsa<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requested, known } = self;
-        let best = NAMES.iter().find(|n| n.1 == best()).map_or("portable", |n| n.0);
-        if *known {
-            write!(f, "this machine does not support {requested}; {best} is used")
+        let Self { requested, is_known } = self;
+        let best_name = ISA_NAMES.iter().find(|n| n.1 == best_isa()).map_or("portable", |n| n.0);
+        if *is_known {
+            write!(f, "this machine does not support {requested}; {best_name} is used")
         } else {
-            write!(f, "unknown instruction set '{requested}', must be avx512, avx2 or portable; {best} is used")
+            write!(f, "unknown instruction set '{requested}', must be avx512, avx2 or portable; {best_name} is used")
         }
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-fn best() -> Isa {
+fn best_isa() -> Isa {
     if is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512dq")
@@ -84,7 +86,7 @@ fn best() -> Isa {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn best() -> Isa {
+fn best_isa() -> Isa {
     Isa::Portable
 }
 
@@ -99,25 +101,25 @@ macro_rules! for_each_isa {
         pub fn $name $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? {
             #[inline(always)]
             #[allow(clippy::too_many_arguments)]
-            fn text $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? $body
+            fn kernel_body $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? $body
 
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw")]
                 #[allow(clippy::too_many_arguments)]
                 fn avx512 $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? {
-                    text $(::<$($f),+>)? ($($argument),*)
+                    kernel_body $(::<$($f),+>)? ($($argument),*)
                 }
                 #[target_feature(enable = "avx2")]
                 #[allow(clippy::too_many_arguments)]
                 fn avx2 $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? {
-                    text $(::<$($f),+>)? ($($argument),*)
+                    kernel_body $(::<$($f),+>)? ($($argument),*)
                 }
                 // Not inlined, so that tests/machine_code.rs finds this function.
                 #[inline(never)]
                 #[allow(clippy::too_many_arguments)]
                 fn portable $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? {
-                    text $(::<$($f),+>)? ($($argument),*)
+                    kernel_body $(::<$($f),+>)? ($($argument),*)
                 }
                 match $crate::base::isa::isa() {
                     // SAFETY: `isa` returns only instruction sets that were detected on this machine.
@@ -129,7 +131,7 @@ macro_rules! for_each_isa {
             }
             #[cfg(not(target_arch = "x86_64"))]
             {
-                text $(::<$($f),+>)? ($($argument),*)
+                kernel_body $(::<$($f),+>)? ($($argument),*)
             }
         }
     )*};
@@ -143,13 +145,13 @@ mod tests {
 
     #[test]
     fn a_requested_instruction_set_is_used_if_supported() {
-        assert_eq!(choose(Some("portable")), Isa::Portable);
-        assert_eq!(choose(None), best());
-        assert_eq!(choose(Some("nonsense")), best());
+        assert_eq!(choose_isa(Some("portable")), Isa::Portable);
+        assert_eq!(choose_isa(None), best_isa());
+        assert_eq!(choose_isa(Some("nonsense")), best_isa());
         assert!(ignored_isa("nonsense").is_some_and(|warning| warning.to_string().contains("'nonsense'")));
         assert_eq!(ignored_isa("portable"), None);
-        if best() == Isa::Avx512 {
-            assert_eq!(choose(Some("avx2")), Isa::Avx2);
+        if best_isa() == Isa::Avx512 {
+            assert_eq!(choose_isa(Some("avx2")), Isa::Avx2);
         }
     }
 }

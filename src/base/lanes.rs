@@ -126,10 +126,10 @@ impl Lanes for Portable {
 
     #[inline(always)]
     fn transpose(rows: &mut [Self; 8]) {
-        let from = *rows;
+        let old_rows = *rows;
         for (i, row) in rows.iter_mut().enumerate() {
-            for (to, from) in row.0.iter_mut().zip(&from) {
-                *to = from.0[i];
+            for (value, old_rows) in row.0.iter_mut().zip(&old_rows) {
+                *value = old_rows.0[i];
             }
         }
     }
@@ -150,7 +150,7 @@ mod x86 {
     pub struct Avx512(__m512d);
 
     #[inline(always)]
-    fn first_mask(n: usize) -> __mmask8 {
+    fn mask_of_first(n: usize) -> __mmask8 {
         ((1u32 << n) - 1) as __mmask8
     }
 
@@ -172,15 +172,15 @@ mod x86 {
         #[inline(always)]
         unsafe fn load_first(p: *const f64, n: usize) -> Self {
             // SAFETY: as above; masked-out values are not read.
-            Self(unsafe { _mm512_maskz_loadu_pd(first_mask(n), p) })
+            Self(unsafe { _mm512_maskz_loadu_pd(mask_of_first(n), p) })
         }
 
         #[inline(always)]
         unsafe fn load_ends(first: *const f64, last: *const f64) -> Self {
             // SAFETY: as above.
             unsafe {
-                let low = _mm512_zextpd128_pd512(_mm_load_sd(first));
-                Self(_mm512_mask_broadcastsd_pd(low, 0x80, _mm_load_sd(last)))
+                let first_value = _mm512_zextpd128_pd512(_mm_load_sd(first));
+                Self(_mm512_mask_broadcastsd_pd(first_value, 0x80, _mm_load_sd(last)))
             }
         }
 
@@ -193,7 +193,7 @@ mod x86 {
         #[inline(always)]
         unsafe fn store_first(self, p: *mut f64, n: usize) {
             // SAFETY: as above; masked-out values are not written.
-            unsafe { _mm512_mask_storeu_pd(p, first_mask(n), self.0) };
+            unsafe { _mm512_mask_storeu_pd(p, mask_of_first(n), self.0) };
         }
 
         #[inline(always)]
@@ -234,29 +234,31 @@ mod x86 {
 
         #[inline(always)]
         fn transpose(rows: &mut [Self; 8]) {
-            let r = [rows[0].0, rows[1].0, rows[2].0, rows[3].0, rows[4].0, rows[5].0, rows[6].0, rows[7].0];
+            let registers = [rows[0].0, rows[1].0, rows[2].0, rows[3].0, rows[4].0, rows[5].0, rows[6].0, rows[7].0];
             // SAFETY: as above.
             unsafe {
-                let pair = |a, b| (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
-                let ((a0, a1), (a2, a3)) = (pair(r[0], r[1]), pair(r[2], r[3]));
-                let ((a4, a5), (a6, a7)) = (pair(r[4], r[5]), pair(r[6], r[7]));
-                // `even` returns the even 128-bit parts of both operands, and `odd` the odd parts.
-                let even = |a, b| _mm512_shuffle_f64x2::<0x88>(a, b);
-                let odd = |a, b| _mm512_shuffle_f64x2::<0xdd>(a, b);
+                let unpack_pair = |a, b| (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+                let ((a0, a1), (a2, a3)) =
+                    (unpack_pair(registers[0], registers[1]), unpack_pair(registers[2], registers[3]));
+                let ((a4, a5), (a6, a7)) =
+                    (unpack_pair(registers[4], registers[5]), unpack_pair(registers[6], registers[7]));
+                // `even_parts` returns the even 128-bit parts of both operands, and `odd_parts` the odd parts.
+                let even_parts = |a, b| _mm512_shuffle_f64x2::<0x88>(a, b);
+                let odd_parts = |a, b| _mm512_shuffle_f64x2::<0xdd>(a, b);
                 // e02 contains columns 0 and 4 of rows 0..3; the others follow the same scheme.
-                let (e02, o02) = (even(a0, a2), odd(a0, a2));
-                let (e13, o13) = (even(a1, a3), odd(a1, a3));
-                let (e46, o46) = (even(a4, a6), odd(a4, a6));
-                let (e57, o57) = (even(a5, a7), odd(a5, a7));
+                let (e02, o02) = (even_parts(a0, a2), odd_parts(a0, a2));
+                let (e13, o13) = (even_parts(a1, a3), odd_parts(a1, a3));
+                let (e46, o46) = (even_parts(a4, a6), odd_parts(a4, a6));
+                let (e57, o57) = (even_parts(a5, a7), odd_parts(a5, a7));
                 *rows = [
-                    Self(even(e02, e46)),
-                    Self(even(e13, e57)),
-                    Self(even(o02, o46)),
-                    Self(even(o13, o57)),
-                    Self(odd(e02, e46)),
-                    Self(odd(e13, e57)),
-                    Self(odd(o02, o46)),
-                    Self(odd(o13, o57)),
+                    Self(even_parts(e02, e46)),
+                    Self(even_parts(e13, e57)),
+                    Self(even_parts(o02, o46)),
+                    Self(even_parts(o13, o57)),
+                    Self(odd_parts(e02, e46)),
+                    Self(odd_parts(e13, e57)),
+                    Self(odd_parts(o02, o46)),
+                    Self(odd_parts(o13, o57)),
                 ];
             }
         }
@@ -290,7 +292,7 @@ mod x86 {
     }
 
     #[inline(always)]
-    fn first_mask4(n: usize) -> __m256i {
+    fn mask_of_first4(n: usize) -> __m256i {
         const MASKS: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
         // SAFETY: as for `Avx512`; n <= 4, so the four entries from 4 - n on are inside the array.
         unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(4 - n).cast()) }
@@ -312,10 +314,13 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn load_first(p: *const f64, n: usize) -> Self {
-            let (low, high) = (n.min(4), n.saturating_sub(4));
+            let (low_count, high_count) = (n.min(4), n.saturating_sub(4));
             // SAFETY: as above; masked-out values are not read.
             Self(unsafe {
-                [_mm256_maskload_pd(p, first_mask4(low)), _mm256_maskload_pd(p.wrapping_add(4), first_mask4(high))]
+                [
+                    _mm256_maskload_pd(p, mask_of_first4(low_count)),
+                    _mm256_maskload_pd(p.wrapping_add(4), mask_of_first4(high_count)),
+                ]
             })
         }
 
@@ -323,8 +328,8 @@ mod x86 {
         unsafe fn load_ends(first: *const f64, last: *const f64) -> Self {
             // SAFETY: as above.
             unsafe {
-                let high = _mm256_blend_pd::<8>(_mm256_setzero_pd(), _mm256_broadcast_sd(&*last));
-                Self([_mm256_zextpd128_pd256(_mm_load_sd(first)), high])
+                let high_half = _mm256_blend_pd::<8>(_mm256_setzero_pd(), _mm256_broadcast_sd(&*last));
+                Self([_mm256_zextpd128_pd256(_mm_load_sd(first)), high_half])
             }
         }
 
@@ -339,11 +344,11 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn store_first(self, p: *mut f64, n: usize) {
-            let (low, high) = (n.min(4), n.saturating_sub(4));
+            let (low_count, high_count) = (n.min(4), n.saturating_sub(4));
             // SAFETY: as above; masked-out values are not written.
             unsafe {
-                _mm256_maskstore_pd(p, first_mask4(low), self.0[0]);
-                _mm256_maskstore_pd(p.wrapping_add(4), first_mask4(high), self.0[1]);
+                _mm256_maskstore_pd(p, mask_of_first4(low_count), self.0[0]);
+                _mm256_maskstore_pd(p.wrapping_add(4), mask_of_first4(high_count), self.0[1]);
             }
         }
 
@@ -373,11 +378,17 @@ mod x86 {
 
         #[inline(always)]
         fn transpose(rows: &mut [Self; 8]) {
-            let r = *rows;
-            let quarter = |first: usize, half: usize| {
-                transpose4([r[first].0[half], r[first + 1].0[half], r[first + 2].0[half], r[first + 3].0[half]])
+            let old_rows = *rows;
+            let transpose_quarter = |start_row: usize, register: usize| {
+                transpose4([
+                    old_rows[start_row].0[register],
+                    old_rows[start_row + 1].0[register],
+                    old_rows[start_row + 2].0[register],
+                    old_rows[start_row + 3].0[register],
+                ])
             };
-            let (a, b, c, d) = (quarter(0, 0), quarter(4, 0), quarter(0, 1), quarter(4, 1));
+            let (a, b, c, d) =
+                (transpose_quarter(0, 0), transpose_quarter(4, 0), transpose_quarter(0, 1), transpose_quarter(4, 1));
             for i in 0..4 {
                 rows[i] = Self([a[i], b[i]]);
                 rows[4 + i] = Self([c[i], d[i]]);

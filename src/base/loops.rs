@@ -16,34 +16,35 @@ for_each_isa! {
     }
 
     /// Returns max_i |v_i|, or NaN if any entry is NaN.
-    fn largest<R: Real>(v: &[R]) -> f64 {
-        reduce::largest(v.iter().map(|v| v.wide()))
+    fn max_abs<R: Real>(v: &[R]) -> f64 {
+        reduce::max_abs_of(v.iter().map(|v| v.to_f64()))
     }
 
-    /// Computes to = to + v.
-    fn add<R: Real>(to: &mut [R], v: &[R]) {
-        for (to, v) in to.iter_mut().zip(v) {
-            *to += *v;
+    /// Computes target = target + v.
+    fn add<R: Real>(target: &mut [R], v: &[R]) {
+        for (target, v) in target.iter_mut().zip(v) {
+            *target += *v;
         }
     }
 
-    /// Computes to = factor from + scale to, in the type of `to`. With scale = 0, the old values of `to` are not read.
-    fn combine<A: Real, B: Real>(to: &mut [A], scale: f64, factor: f64, from: &[B]) {
-        let (scale, factor) = (A::narrow(scale), A::narrow(factor));
-        let pairs = to.iter_mut().zip(from);
-        if scale.wide() == 0.0 {
-            pairs.for_each(|(to, from)| *to = factor * cast::<B, A>(*from));
-        } else if scale.wide() == 1.0 {
-            pairs.for_each(|(to, from)| *to += factor * cast::<B, A>(*from));
+    /// Computes target = factor source + scale target, in the type of `target`. With scale = 0, the old values of `target` are
+    /// not read.
+    fn combine<A: Real, B: Real>(target: &mut [A], scale: f64, factor: f64, source: &[B]) {
+        let (scale, factor) = (A::from_f64(scale), A::from_f64(factor));
+        let pairs = target.iter_mut().zip(source);
+        if scale.to_f64() == 0.0 {
+            pairs.for_each(|(target, source)| *target = factor * cast::<B, A>(*source));
+        } else if scale.to_f64() == 1.0 {
+            pairs.for_each(|(target, source)| *target += factor * cast::<B, A>(*source));
         } else {
-            pairs.for_each(|(to, from)| *to = factor * cast::<B, A>(*from) + scale * *to);
+            pairs.for_each(|(target, source)| *target = factor * cast::<B, A>(*source) + scale * *target);
         }
     }
 
     /// Computes y = b - y, and returns <y, y> of the new y.
     fn subtract_from<R: Real>(y: &mut [R], b: &[f64]) -> f64 {
         for (y, b) in y.iter_mut().zip(b) {
-            *y = R::narrow(*b) - *y;
+            *y = R::from_f64(*b) - *y;
         }
         reduce::dot(y, y)
     }
@@ -80,15 +81,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interleaving_is_undone_by_deinterleaving() {
+    fn deinterleave_restores_interleaved_values() {
         for n in [0, 1, 2, 7, 64, 129] {
             let values: Vec<f64> = (0..n).map(f64::from).collect();
             let (mut even, mut odd) = (vec![0.0; values.len().div_ceil(2)], vec![1.0; values.len() / 2]);
             deinterleave(&values, &mut even, &mut odd);
             assert!(even.iter().all(|v| v % 2.0 == 0.0) && odd.iter().all(|v| v % 2.0 == 1.0));
-            let mut back = vec![0.0; values.len()];
-            interleave(&even, &odd, &mut back);
-            assert_eq!(back, values);
+            let mut restored = vec![0.0; values.len()];
+            interleave(&even, &odd, &mut restored);
+            assert_eq!(restored, values);
         }
     }
 }

@@ -21,19 +21,19 @@ impl Machine {
     /// One host thread and no device.
     pub const HOST: Self = Self { backend: Backend::Cpu, threads: 1, device: -1, devices: Devices::NONE };
 
-    /// Selects the resources for `options`, given the numbers of threads and CUDA devices. With `worth_a_device`,
+    /// Selects the resources for `options`, given the numbers of threads and CUDA devices. With `is_worth_a_device`,
     /// `backend=auto` selects CUDA if all devices that the options name exist.
-    pub fn new(options: &Options, threads: usize, devices: i32, worth_a_device: bool) -> Self {
-        let shared = options.devices();
-        let device = shared.ordinals().next().unwrap_or_else(|| options.int(opt::DEVICE));
-        let last = shared.ordinals().max().unwrap_or(device);
+    pub fn new(options: &Options, threads: usize, device_count: i32, is_worth_a_device: bool) -> Self {
+        let shared_devices = options.devices();
+        let device = shared_devices.ordinals().next().unwrap_or_else(|| options.int(opt::DEVICE));
+        let last_ordinal = shared_devices.ordinals().max().unwrap_or(device);
         let backend = match options.choice(opt::BACKEND) {
-            Backend::Auto if worth_a_device && last < i64::from(devices) => Backend::Cuda,
+            Backend::Auto if is_worth_a_device && last_ordinal < i64::from(device_count) => Backend::Cuda,
             Backend::Auto => Backend::Cpu,
-            asked => asked,
+            requested => requested,
         };
         match backend {
-            Backend::Cuda => Self { backend, threads, device, devices: shared },
+            Backend::Cuda => Self { backend, threads, device, devices: shared_devices },
             _ => Self { backend, threads, device: -1, devices: Devices::NONE },
         }
     }
@@ -53,17 +53,17 @@ pub trait Core {
     /// Returns the backend, for calls that change it.
     fn engine_mut(&mut self) -> &mut dyn Engine;
     /// Returns the bytes in host memory that `Engine::bytes` does not include.
-    fn own_bytes(&self) -> usize {
+    fn other_host_bytes(&self) -> usize {
         0
     }
     /// Returns the names of formats and methods in use, for the log line of a solve.
-    fn in_use(&self) -> [&'static str; 2] {
+    fn names_in_use(&self) -> [&'static str; 2] {
         [""; 2]
     }
     /// Returns the result with this key, or 0 if the family has no such result. All integer results fit into a double.
     fn result(&self, key: i32) -> f64;
     /// Applies those changed options that need no new factorization.
-    fn prepare(&mut self, _options: &Options) -> Result<()> {
+    fn apply_options(&mut self, _options: &Options) -> Result<()> {
         Ok(())
     }
     /// Returns the CUDA ordinal of the device in use.

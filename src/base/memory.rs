@@ -1,7 +1,7 @@
 //! Allocation of the solver's arrays: zero-initialized, aligned to cache lines, large blocks mapped from the system.
 //! Also non-temporal copies.
 
-use super::pages::prefer_large_mapped;
+use super::pages::prefer_large_mapped_pages;
 use crate::error::{Error, FailedAllocation, Result};
 use std::fs::File;
 use std::io::Read as _;
@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// One cache line.
 #[repr(align(64))]
 #[derive(Clone, Copy)]
-struct Line(#[expect(dead_code, reason = "read through a pointer to its first byte")] [u8; LINE]);
+struct Line(#[expect(dead_code, reason = "read through a pointer to its first byte")] [u8; LINE_BYTES]);
 
 /// Bytes per cache line.
-pub const LINE: usize = 64;
+pub const LINE_BYTES: usize = 64;
 /// Cache lines per 4 KiB page; also the number of sets of a typical L1 data cache.
-const SETS: usize = 64;
+const CACHE_SETS: usize = 64;
 /// Minimum block size in bytes that is mapped. Mapped pages are zero without being written, so the thread that first
 /// writes a row gets the page on its NUMA node (first touch). Mapped blocks may also use large pages, which reduces
 /// page faults.
-const LEAST_MAPPED_BYTES: usize = 1 << 18;
+const MIN_MAPPED_BYTES: usize = 1 << 18;
 
 /// A block of zero-initialized memory.
 pub struct Memory {
@@ -51,14 +51,18 @@ impl Memory {
         // Consecutive large arrays start in different cache sets. Kernels read the same row of about twenty arrays at
         // once. Without these offsets, all large blocks would start at the beginning of a page, and the rows would
         // compete for the same cache sets.
-        static LARGE_BLOCKS: AtomicUsize = AtomicUsize::new(0);
-        let no_memory = || Error::NoMemory(FailedAllocation { bytes, what: "the solver's arrays" });
-        let wanted = usize::try_from(bytes).ok().filter(|&b| b <= isize::MAX as usize / 2).ok_or_else(no_memory)?;
-        let lines = wanted.div_ceil(LINE);
-        let skip = if lines > SETS { LARGE_BLOCKS.fetch_add(1, Ordering::Relaxed) * 11 % SETS } else { 0 };
-        let mut block = Block::zeroed(lines + skip).ok_or_else(no_memory)?;
-        let data = block.start().wrapping_add(LINE * skip);
-        Ok(Self { _block: block, data, bytes: LINE * lines })
+        static LARGE_BLOCK_COUNT: AtomicUsize = AtomicUsize::new(0);
+        let no_memory = || Error::NoMemory(FailedAllocation { bytes, allocation_name: "the solver's arrays" });
+        let byte_count = usize::try_from(bytes).ok().filter(|&b| b <= isize::MAX as usize / 2).ok_or_else(no_memory)?;
+        let line_count = byte_count.div_ceil(LINE_BYTES);
+        let skipped_lines = if line_count > CACHE_SETS {
+            LARGE_BLOCK_COUNT.fetch_add(1, Ordering::Relaxed) * 11 % CACHE_SETS
+        } else {
+            0
+        };
+        let mut block = Block::zeroed(line_count + skipped_lines).ok_or_else(no_memory)?;
+        let data = block.start().wrapping_add(LINE_BYTES * skipped_lines);
+        Ok(Self { _block: block, data, bytes: LINE_BYTES * line_count })
     }
 
     /// Returns the usable size in bytes, from `data` on.
@@ -91,24 +95,28 @@ impl Block {
     }
 
     #[cfg(unix)]
-    fn zeroed(lines: usize) -> Option<Self> {
-        if LINE * lines >= LEAST_MAPPED_BYTES { Self::mapped(LINE * lines) } else { Self::lines(lines) }
+    fn zeroed(line_count: usize) -> Option<Self> {
+        if LINE_BYTES * line_count >= MIN_MAPPED_BYTES {
+            Self::map_pages(LINE_BYTES * line_count)
+        } else {
+            Self::allocate_lines(line_count)
+        }
     }
 
     #[cfg(not(unix))]
-    fn zeroed(lines: usize) -> Option<Self> {
-        Self::lines(lines)
+    fn zeroed(line_count: usize) -> Option<Self> {
+        Self::allocate_lines(line_count)
     }
 
-    fn lines(count: usize) -> Option<Self> {
+    fn allocate_lines(line_count: usize) -> Option<Self> {
         let mut lines = Vec::new();
-        lines.try_reserve_exact(count).ok()?;
-        lines.resize(count, Line([0; LINE]));
+        lines.try_reserve_exact(line_count).ok()?;
+        lines.resize(line_count, Line([0; LINE_BYTES]));
         Some(Self::Lines(lines))
     }
 
     #[cfg(unix)]
-    fn mapped(bytes: usize) -> Option<Self> {
+    fn map_pages(bytes: usize) -> Option<Self> {
         // SAFETY: requests a new private mapping; no existing mapping is replaced.
         let start = unsafe {
             libc::mmap(
@@ -124,7 +132,7 @@ impl Block {
             return None;
         }
         // SAFETY: the new mapping has `bytes` bytes.
-        prefer_large_mapped(unsafe { std::slice::from_raw_parts_mut(start.cast::<MaybeUninit<u8>>(), bytes) });
+        prefer_large_mapped_pages(unsafe { std::slice::from_raw_parts_mut(start.cast::<MaybeUninit<u8>>(), bytes) });
         Some(Self::Pages { start: start.cast(), bytes })
     }
 }
@@ -141,10 +149,10 @@ impl Drop for Block {
 
 /// Returns an error if a large array exceeds the available memory. Linux overcommits memory: the allocation itself
 /// would succeed, but the system ends a process that writes to pages without memory.
-pub fn check_available(bytes: u128, what: &'static str) -> Result<()> {
-    const LARGE: u128 = 1 << 30;
-    if bytes > LARGE && available_bytes().is_some_and(|available| bytes > available.into()) {
-        return Err(Error::NoMemory(FailedAllocation { bytes, what }));
+pub fn check_available(bytes: u128, allocation_name: &'static str) -> Result<()> {
+    const LARGE_BYTES: u128 = 1 << 30;
+    if bytes > LARGE_BYTES && available_bytes().is_some_and(|available| bytes > available.into()) {
+        return Err(Error::NoMemory(FailedAllocation { bytes, allocation_name }));
     }
     Ok(())
 }
@@ -154,14 +162,14 @@ pub fn check_available(bytes: u128, what: &'static str) -> Result<()> {
 fn available_bytes() -> Option<u64> {
     let mut buffer = [0; 512];
     // 512 bytes suffice: `MemAvailable` is the third line.
-    let of_machine = read_start("/proc/meminfo", &mut buffer).and_then(|text| {
+    let machine_bytes = read_start("/proc/meminfo", &mut buffer).and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
         line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
     });
-    let mut number = |path: &str| read_start(path, &mut buffer)?.trim().parse::<u64>().ok();
-    let (max, current) = (number("/sys/fs/cgroup/memory.max"), number("/sys/fs/cgroup/memory.current"));
-    let of_group = max.zip(current).map(|(max, current)| max.saturating_sub(current));
-    of_machine.into_iter().chain(of_group).min()
+    let mut read_number = |path: &str| read_start(path, &mut buffer)?.trim().parse::<u64>().ok();
+    let (limit, current) = (read_number("/sys/fs/cgroup/memory.max"), read_number("/sys/fs/cgroup/memory.current"));
+    let group_bytes = limit.zip(current).map(|(limit, current)| limit.saturating_sub(current));
+    machine_bytes.into_iter().chain(group_bytes).min()
 }
 
 /// Reads the first bytes of a file without heap allocation.
@@ -174,7 +182,7 @@ fn read_start<'a>(path: &str, buffer: &'a mut [u8]) -> Option<&'a str> {
 /// avoid fetching the line first.
 #[cfg(target_arch = "x86_64")]
 fn fill_whole_cache_lines<T>(values: &[T]) -> bool {
-    (values.as_ptr() as usize).is_multiple_of(LINE) && size_of_val(values).is_multiple_of(LINE)
+    (values.as_ptr() as usize).is_multiple_of(LINE_BYTES) && size_of_val(values).is_multiple_of(LINE_BYTES)
 }
 
 /// Copies source to target, with non-temporal stores if the target occupies whole cache lines. Call [`fence_copies`]
@@ -203,7 +211,7 @@ pub fn fence_copies() {
 }
 
 /// Returns whether two byte arrays are equal. Uninitialized bytes are compared by the values that memory contains.
-pub fn same_bytes(a: &[MaybeUninit<u8>], b: &[MaybeUninit<u8>]) -> bool {
+pub fn are_bytes_equal(a: &[MaybeUninit<u8>], b: &[MaybeUninit<u8>]) -> bool {
     // SAFETY: both arrays have the same length if the first condition holds; the C library compares the stored bytes.
     a.len() == b.len() && unsafe { libc::memcmp(a.as_ptr().cast(), b.as_ptr().cast(), a.len()) } == 0
 }
@@ -213,44 +221,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_zero_and_aligned() {
-        for bytes in [0, 1, 64, 5000, LEAST_MAPPED_BYTES - 64, LEAST_MAPPED_BYTES, 3 * LEAST_MAPPED_BYTES + 1] {
-            let m = Memory::zeroed(bytes as u128).unwrap();
-            assert_eq!(m.data() as usize % LINE, 0);
-            assert!(m.bytes() >= bytes && m.bytes() < bytes + LINE);
-            let all = |m: &Memory| {
+    fn memory_is_zero_and_aligned() {
+        for bytes in [0, 1, 64, 5000, MIN_MAPPED_BYTES - 64, MIN_MAPPED_BYTES, 3 * MIN_MAPPED_BYTES + 1] {
+            let memory = Memory::zeroed(bytes as u128).unwrap();
+            assert_eq!(memory.data() as usize % LINE_BYTES, 0);
+            assert!(memory.bytes() >= bytes && memory.bytes() < bytes + LINE_BYTES);
+            let is_all_zero = |memory: &Memory| {
                 // SAFETY: the length is the size of the block.
-                unsafe { std::slice::from_raw_parts(m.data(), m.bytes()) }.iter().all(|&b| b == 0)
+                unsafe { std::slice::from_raw_parts(memory.data(), memory.bytes()) }.iter().all(|&b| b == 0)
             };
-            assert!(all(&m));
+            assert!(is_all_zero(&memory));
             if bytes > 0 {
                 // SAFETY: the last byte of the block.
-                unsafe { m.data().add(m.bytes() - 1).write(7) };
-                assert!(!all(&m));
+                unsafe { memory.data().add(memory.bytes() - 1).write(7) };
+                assert!(!is_all_zero(&memory));
                 // SAFETY: only this test uses the block.
-                unsafe { m.clear() };
-                assert!(all(&m));
+                unsafe { memory.clear() };
+                assert!(is_all_zero(&memory));
             }
         }
     }
 
     #[test]
-    fn copies_past_the_caches_are_copies() {
+    fn copy_past_caches_copies_all_values() {
         let source: Vec<f64> = (0..200).map(|k| f64::from(k).sqrt() - 7.0).collect();
         // Whole cache lines, parts of cache lines, and positions where non-temporal stores are impossible.
         for (start, len) in [(0, 64), (0, 16), (4, 8), (1, 16), (3, 5), (0, 0), (8, 100)] {
             let memory = Memory::zeroed(200 * 8).unwrap();
             // SAFETY: the memory has room for 200 doubles, and only this test uses it.
-            let wide = unsafe { std::slice::from_raw_parts_mut(memory.data().cast::<f64>(), 200) };
-            copy_past_caches(&mut wide[start..start + len], &source[..len]);
+            let values = unsafe { std::slice::from_raw_parts_mut(memory.data().cast::<f64>(), 200) };
+            copy_past_caches(&mut values[start..start + len], &source[..len]);
             fence_copies();
-            assert_eq!(wide[start..start + len], source[..len]);
-            assert!(wide[..start].iter().chain(&wide[start + len..]).all(|&v| v == 0.0));
+            assert_eq!(values[start..start + len], source[..len]);
+            assert!(values[..start].iter().chain(&values[start + len..]).all(|&v| v == 0.0));
         }
     }
 
     #[test]
-    fn an_excessive_allocation_is_an_error() {
+    fn excessive_allocation_returns_error() {
         assert!(check_available(1 << 20, "a test").is_ok());
         if cfg!(target_os = "linux") {
             assert!(available_bytes().is_some_and(|bytes| bytes > 1 << 20));

@@ -14,31 +14,31 @@ pub trait Real:
     + SubAssign
 {
     /// Rounds v to nearest. The caller guarantees that v is in range.
-    fn narrow(v: f64) -> Self;
+    fn from_f64(v: f64) -> Self;
     /// Converts to double precision, which is exact.
-    fn wide(self) -> f64;
+    fn to_f64(self) -> f64;
 }
 
 impl Real for f64 {
     #[inline(always)]
-    fn narrow(v: f64) -> Self {
+    fn from_f64(v: f64) -> Self {
         v
     }
 
     #[inline(always)]
-    fn wide(self) -> f64 {
+    fn to_f64(self) -> f64 {
         self
     }
 }
 
 impl Real for f32 {
     #[inline(always)]
-    fn narrow(v: f64) -> Self {
+    fn from_f64(v: f64) -> Self {
         v as Self
     }
 
     #[inline(always)]
-    fn wide(self) -> f64 {
+    fn to_f64(self) -> f64 {
         f64::from(self)
     }
 }
@@ -46,7 +46,7 @@ impl Real for f32 {
 /// Converts a number between the types of two vectors.
 #[inline(always)]
 pub fn cast<A: Real, B: Real>(v: A) -> B {
-    B::narrow(v.wide())
+    B::from_f64(v.to_f64())
 }
 
 /// Returns the largest power of two not above v, for finite v > 0. The exponent is clamped so that the inverse is a
@@ -97,25 +97,28 @@ mod tests {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (state >> 11) as f64 / (1u64 << 53) as f64
         };
-        let mut worst = 0.0f64;
+        let mut largest_error = 0.0f64;
         for _ in 0..100_000 {
             let (a, b) = (1.0 + uniform(), (1.0 + uniform()) * 2f64.powi((uniform() * 40.0) as i32 - 20));
             let h = hypot(a, b);
-            worst = worst.max(relative_error(a, b, h).abs());
+            largest_error = largest_error.max(relative_error(a, b, h).abs());
             assert_eq!(h, hypot(-b, a));
             for scale in [2f64.powi(-900), 2f64.powi(900)] {
                 assert_eq!(hypot(a * scale, b * scale), h * scale, "{a} {b}");
             }
         }
-        assert!(worst < f64::EPSILON, "{worst}");
+        assert!(largest_error < f64::EPSILON, "{largest_error}");
     }
 
     #[test]
-    fn hypot_at_the_ends_of_the_range() {
+    fn hypot_handles_ends_of_the_range() {
         assert_eq!(hypot(3.0, -4.0), 5.0);
         assert_eq!([hypot(0.0, 0.0), hypot(0.0, -7.0), hypot(1e-300, 1e300)], [0.0, 7.0, 1e300]);
-        let least = f64::from_bits(1);
-        assert_eq!([hypot(least, 0.0), hypot(3.0 * least, 4.0 * least)], [least, 5.0 * least]);
+        let smallest_subnormal = f64::from_bits(1);
+        assert_eq!(
+            [hypot(smallest_subnormal, 0.0), hypot(3.0 * smallest_subnormal, 4.0 * smallest_subnormal)],
+            [smallest_subnormal, 5.0 * smallest_subnormal]
+        );
         assert_eq!(hypot(2f64.powi(1022), 2f64.powi(1022)), 2f64.powi(1022) * 2f64.sqrt());
         assert_eq!(hypot(f64::MAX, f64::MAX), f64::INFINITY);
         assert_eq!(hypot(f64::NEG_INFINITY, f64::NAN), f64::INFINITY);
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_are_powers_of_two() {
+    fn power_of_two_below_returns_powers_of_two() {
         for v in [1.0, 3.7, 1e-300, 1e300, 5e-324, f64::MAX] {
             let p = power_of_two_below(v);
             assert!(p.recip().is_normal() && p.is_normal());

@@ -16,19 +16,19 @@ const LANES: usize = 16;
 pub fn dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
     let n = a.len().min(b.len());
     let (a, b) = (&a[..n], &b[..n]);
-    let product = |x: &A, y: &B| B::narrow(x.wide()) * *y;
+    let product = |x: &A, y: &B| B::from_f64(x.to_f64()) * *y;
     let mut lanes = [B::default(); LANES];
-    let (ca, cb) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let mut tail = B::default();
-    for (x, y) in ca.remainder().iter().zip(cb.remainder()) {
-        tail += product(x, y);
+    let (chunks_a, chunks_b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let mut tail_sum = B::default();
+    for (x, y) in chunks_a.remainder().iter().zip(chunks_b.remainder()) {
+        tail_sum += product(x, y);
     }
-    for (x, y) in ca.zip(cb) {
+    for (x, y) in chunks_a.zip(chunks_b) {
         for l in 0..LANES {
             lanes[l] += product(&x[l], &y[l]);
         }
     }
-    (add_lanes(&lanes) + tail).wide()
+    (add_lanes(&lanes) + tail_sum).to_f64()
 }
 
 /// Returns sum_i v_i d_i v_i, with the summation order of [`dot`].
@@ -37,14 +37,14 @@ pub fn weighted_square(v: &[f64], d: &[f64]) -> f64 {
     let n = v.len().min(d.len());
     let (v, d) = (&v[..n], &d[..n]);
     let mut lanes = [0.0; LANES];
-    let (cv, cd) = (v.chunks_exact(LANES), d.chunks_exact(LANES));
-    let tail: f64 = cv.remainder().iter().zip(cd.remainder()).map(|(v, d)| v * (d * v)).sum();
-    for (v, d) in cv.zip(cd) {
+    let (chunks_v, chunks_d) = (v.chunks_exact(LANES), d.chunks_exact(LANES));
+    let tail_sum: f64 = chunks_v.remainder().iter().zip(chunks_d.remainder()).map(|(v, d)| v * (d * v)).sum();
+    for (v, d) in chunks_v.zip(chunks_d) {
         for l in 0..LANES {
             lanes[l] += v[l] * (d[l] * v[l]);
         }
     }
-    add_lanes(&lanes) + tail
+    add_lanes(&lanes) + tail_sum
 }
 
 /// Returns sum_i a_i in double precision, with the summation order of [`dot`].
@@ -52,13 +52,13 @@ pub fn weighted_square(v: &[f64], d: &[f64]) -> f64 {
 pub fn sum<R: Real>(a: &[R]) -> f64 {
     let mut lanes = [0.0; LANES];
     let chunks = a.chunks_exact(LANES);
-    let tail: f64 = chunks.remainder().iter().map(|v| v.wide()).sum();
+    let tail_sum: f64 = chunks.remainder().iter().map(|v| v.to_f64()).sum();
     for x in chunks {
         for l in 0..LANES {
-            lanes[l] += x[l].wide();
+            lanes[l] += x[l].to_f64();
         }
     }
-    add_lanes(&lanes) + tail
+    add_lanes(&lanes) + tail_sum
 }
 
 /// Adds the lanes pairwise by halves. This function is not inlined. If it were inlined, the compiler would keep all
@@ -66,23 +66,23 @@ pub fn sum<R: Real>(a: &[R]) -> f64 {
 /// load would overlap two preceding stores and wait for both.
 #[inline(never)]
 fn add_lanes<R: Real>(lanes: &[R; LANES]) -> R {
-    fn halve<R: Real, const HALF: usize>(lanes: &[R]) -> [R; HALF] {
+    fn add_halves<R: Real, const HALF: usize>(lanes: &[R]) -> [R; HALF] {
         std::array::from_fn(|l| lanes[l] + lanes[l + HALF])
     }
-    let lanes: [R; 8] = halve(lanes);
-    let lanes: [R; 4] = halve(&lanes);
-    let lanes: [R; 2] = halve(&lanes);
+    let lanes: [R; 8] = add_halves(lanes);
+    let lanes: [R; 4] = add_halves(&lanes);
+    let lanes: [R; 2] = add_halves(&lanes);
     lanes[0] + lanes[1]
 }
 
 /// Returns sum_i a_i by recursive halving (pairwise summation; Higham, Accuracy and Stability of Numerical Algorithms,
 /// chapter 4). The rounding error grows as log n. The order of the additions depends only on the length.
-pub fn pairwise(a: &[f64]) -> f64 {
+pub fn pairwise_sum(a: &[f64]) -> f64 {
     match a.len() {
         0..=64 => sum(a),
         n => {
             let (low, high) = a.split_at(n / 2);
-            pairwise(low) + pairwise(high)
+            pairwise_sum(low) + pairwise_sum(high)
         }
     }
 }
@@ -91,21 +91,21 @@ pub fn pairwise(a: &[f64]) -> f64 {
 /// with NaN above infinity.
 #[inline(always)]
 pub fn max_abs(a: &[f64]) -> f64 {
-    largest(a.iter().copied())
+    max_abs_of(a.iter().copied())
 }
 
 /// Returns the largest magnitude of the values of an iterator, or NaN if any value is NaN.
 #[inline(always)]
-pub fn largest(a: impl Iterator<Item = f64>) -> f64 {
-    const MAGNITUDE: u64 = !(1 << 63);
-    f64::from_bits(a.fold(0, |largest, v| largest.max(v.to_bits() & MAGNITUDE)))
+pub fn max_abs_of(a: impl Iterator<Item = f64>) -> f64 {
+    const MAGNITUDE_MASK: u64 = !(1 << 63);
+    f64::from_bits(a.fold(0, |largest, v| largest.max(v.to_bits() & MAGNITUDE_MASK)))
 }
 
 /// Partial results of the other ranks.
 pub trait OtherRanks: Send + Sync {
     /// Fills in the entries of the other ranks. Each array in `numbers` covers all ranks; the caller has set the
     /// entries of this rank.
-    fn fill(&self, numbers: &mut [&mut [f64]]);
+    fn fill_entries(&self, numbers: &mut [&mut [f64]]);
 
     /// Fills in the entries of the other ranks for callers that use only sums of entries. The first entry of a rank may
     /// then contain the sum of all its entries, and its other entries are zero. All ranks receive the same entries.
@@ -122,15 +122,15 @@ pub struct Partials {
 }
 
 impl Partials {
-    /// Allocates a workspace for `most` numbers per row.
-    pub fn new(rows: usize, most: usize) -> Result<Self> {
-        Ok(Self { values: [Shared::zeroed(most * rows)?, Shared::zeroed(most * rows)?], rows })
+    /// Allocates a workspace for `numbers_per_row` numbers per row.
+    pub fn new(rows: usize, numbers_per_row: usize) -> Result<Self> {
+        Ok(Self { values: [Shared::zeroed(numbers_per_row * rows)?, Shared::zeroed(numbers_per_row * rows)?], rows })
     }
 
     /// Allocates a workspace with a single buffer. The caller guarantees a barrier between the end of a reduction and
     /// the beginning of the next one.
-    pub fn single_buffered(rows: usize, most: usize) -> Result<Self> {
-        let values = Shared::zeroed(most * rows)?;
+    pub fn single_buffered(rows: usize, numbers_per_row: usize) -> Result<Self> {
+        let values = Shared::zeroed(numbers_per_row * rows)?;
         Ok(Self { values: [values.clone(), values], rows })
     }
 
@@ -145,10 +145,10 @@ impl Partials {
         self.values[0].bytes()
     }
 
-    /// Begins reduction number `turn` over the first `rows` rows. The caller guarantees a barrier between two
-    /// reductions whose numbers have the same parity.
-    pub fn reduce<const N: usize>(&self, turn: usize, rows: usize) -> Reduce<'_, N> {
-        Reduce { values: &self.values[turn % 2], room: self.rows, rows, other_ranks: None }
+    /// Begins reduction number `reduction_number` over the first `rows` rows. The caller guarantees a barrier between
+    /// two reductions whose numbers have the same parity.
+    pub fn reduce<const N: usize>(&self, reduction_number: usize, rows: usize) -> Reduce<'_, N> {
+        Reduce { values: &self.values[reduction_number % 2], row_capacity: self.rows, rows, other_ranks: None }
     }
 }
 
@@ -158,7 +158,7 @@ impl Partials {
 #[derive(Clone, Copy)]
 pub struct Reduce<'a, const N: usize> {
     values: &'a Shared,
-    room: usize,
+    row_capacity: usize,
     rows: usize,
     other_ranks: Option<&'a dyn OtherRanks>,
 }
@@ -172,49 +172,53 @@ impl<'a, const N: usize> Reduce<'a, N> {
     pub unsafe fn store(&self, row: usize, values: [f64; N]) {
         for (k, value) in values.into_iter().enumerate() {
             // SAFETY: the caller owns the row; a barrier separates this write from the reads of the previous reduction.
-            unsafe { self.values.slice_mut(k * self.room + row, 1)[0] = value };
+            unsafe { self.values.slice_mut(k * self.row_capacity + row, 1)[0] = value };
         }
     }
 
     /// Returns this reduction with the partial results of other ranks included, if there are other ranks.
-    pub fn over(self, other_ranks: Option<&'a dyn OtherRanks>) -> Self {
+    pub fn with_other_ranks(self, other_ranks: Option<&'a dyn OtherRanks>) -> Self {
         Self { other_ranks, ..self }
     }
 
-    /// Returns all partial results, one slice per number. With `me`, waits at a barrier first. `me` may be `None` if
-    /// only one thread runs, or if the caller has already passed a barrier and there are no other ranks.
-    pub fn all(&self, me: Option<TeamThread>) -> [&'a [f64]; N] {
-        self.filled(me, |other_ranks, numbers| other_ranks.fill(numbers))
+    /// Returns all partial results, one slice per number. With `thread`, waits at a barrier first. `thread` may be
+    /// `None` if only one thread runs, or if the caller has already passed a barrier and there are no other ranks.
+    pub fn partial_results(&self, thread: Option<TeamThread>) -> [&'a [f64]; N] {
+        self.complete_partials(thread, |other_ranks, numbers| other_ranks.fill_entries(numbers))
     }
 
     /// Returns the partial results for callers that use only sums: over all rows, or over subsets that contain the rows
     /// of a rank completely or not at all.
-    pub fn summands(&self, me: Option<TeamThread>) -> [&'a [f64]; N] {
-        self.filled(me, |other_ranks, numbers| other_ranks.fill_sums(numbers))
+    pub fn summands(&self, thread: Option<TeamThread>) -> [&'a [f64]; N] {
+        self.complete_partials(thread, |other_ranks, numbers| other_ranks.fill_sums(numbers))
     }
 
-    fn filled(&self, me: Option<TeamThread>, fill: fn(&dyn OtherRanks, &mut [&mut [f64]])) -> [&'a [f64]; N] {
-        if let Some(me) = me {
-            me.barrier();
+    fn complete_partials(
+        &self,
+        thread: Option<TeamThread>,
+        fill: fn(&dyn OtherRanks, &mut [&mut [f64]]),
+    ) -> [&'a [f64]; N] {
+        if let Some(thread) = thread {
+            thread.barrier();
         }
         if let Some(other_ranks) = self.other_ranks {
-            if me.is_none_or(|me| me.index == 0) {
+            if thread.is_none_or(|thread| thread.index == 0) {
                 // SAFETY: all partial results are stored and the other threads wait at the barrier below; or only one
                 // thread runs.
-                let of = |k: usize| unsafe { self.values.slice_mut(k * self.room, self.rows) };
-                fill(other_ranks, &mut std::array::from_fn::<_, N, _>(of));
+                let entries_of = |k: usize| unsafe { self.values.slice_mut(k * self.row_capacity, self.rows) };
+                fill(other_ranks, &mut std::array::from_fn::<_, N, _>(entries_of));
             }
-            if let Some(me) = me {
-                me.barrier();
+            if let Some(thread) = thread {
+                thread.barrier();
             }
         }
         // SAFETY: the values were written before the barrier above, and are written again only after another barrier.
-        std::array::from_fn(|k| unsafe { self.values.slice(k * self.room, self.rows) })
+        std::array::from_fn(|k| unsafe { self.values.slice(k * self.row_capacity, self.rows) })
     }
 
     /// Returns the N sums over all rows, by pairwise summation.
-    pub fn sum(&self, me: Option<TeamThread>) -> [f64; N] {
-        self.summands(me).map(pairwise)
+    pub fn sum(&self, thread: Option<TeamThread>) -> [f64; N] {
+        self.summands(thread).map(pairwise_sum)
     }
 }
 
@@ -223,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_of_awkward_lengths() {
+    fn sums_are_exact_for_any_length() {
         for n in [0, 1, 2, 7, 8, 9, 64, 65, 1000] {
             // All values and sums are integers below 2^53, so every summation order gives the same sum.
             let a: Vec<f64> = (0..n).map(|k| f64::from(k % 17)).collect();
@@ -231,12 +235,12 @@ mod tests {
             let expected: f64 = a.iter().zip(&b).map(|(x, y)| x * y).sum();
             assert_eq!(dot(&a, &b), expected);
             assert_eq!(sum(&a), a.iter().sum::<f64>());
-            assert_eq!(pairwise(&a), a.iter().sum::<f64>());
+            assert_eq!(pairwise_sum(&a), a.iter().sum::<f64>());
         }
     }
 
     #[test]
-    fn largest_magnitude_keeps_nan() {
+    fn max_abs_propagates_nan() {
         assert_eq!(max_abs(&[1.0, -3.0, 2.0]), 3.0);
         assert!(max_abs(&[1.0, f64::NAN, 7.0]).is_nan());
         assert_eq!(max_abs(&[-f64::INFINITY]), f64::INFINITY);

@@ -1,7 +1,7 @@
 //! Arrays shared by the threads of a team. Between two barriers, a thread writes only its own rows and reads only rows
 //! that no thread writes. The borrow checker cannot verify this rule, so access is unsafe and each kernel justifies it.
 
-use super::heap::Counted;
+use super::heap::FallibleArc;
 use super::memory::Memory;
 use crate::error::Result;
 use std::marker::PhantomData;
@@ -20,9 +20,9 @@ unsafe impl Number for f32 {}
 /// Array shared by a team, 64-byte aligned and initially zero. A clone refers to the same memory.
 #[derive(Clone)]
 pub struct Shared<T = f64> {
-    memory: Counted<Memory>,
+    memory: FallibleArc<Memory>,
     len: usize,
-    holds: PhantomData<T>,
+    element_type: PhantomData<T>,
 }
 
 // SAFETY: the values are plain numbers. Callers of the unsafe functions below guarantee that accesses do not race.
@@ -34,13 +34,13 @@ impl<T: Number> Shared<T> {
     /// Allocates `len` zeros.
     pub fn zeroed(len: usize) -> Result<Self> {
         let memory = Memory::zeroed(len as u128 * size_of::<T>() as u128)?;
-        Ok(Self { memory: Counted::new(memory, "the solver's arrays")?, len, holds: PhantomData })
+        Ok(Self { memory: FallibleArc::new(memory, "the solver's arrays")?, len, element_type: PhantomData })
     }
 
     /// Returns the same memory as numbers of type `U`, or `None` if `U` has another size.
     pub fn of_type<U: Number>(&self) -> Option<Shared<U>> {
-        let same = size_of::<T>() == size_of::<U>();
-        same.then(|| Shared { memory: self.memory.clone(), len: self.len, holds: PhantomData })
+        let has_equal_size = size_of::<T>() == size_of::<U>();
+        has_equal_size.then(|| Shared { memory: self.memory.clone(), len: self.len, element_type: PhantomData })
     }
 
     /// Returns the number of values.

@@ -3,7 +3,7 @@
 //! entry and would keep the calling thread out of the work.
 
 use crate::base::cores::cached_cores;
-use crate::base::heap::Counted;
+use crate::base::heap::FallibleArc;
 use crate::base::thread::Thread;
 use crate::error::{Error, Result, collected, reserve};
 use std::any::Any;
@@ -29,30 +29,30 @@ pub fn yield_core() {
 
 /// Number of polls before a waiting thread yields its core. They take about 10 microseconds, longer than the usual time
 /// between the first and the last arrival at a barrier.
-const POLLS: usize = 400;
+const POLLS_BEFORE_YIELD: usize = 400;
 /// Time for which a thread polls and yields before it sleeps. Waking a sleeping thread takes 50 microseconds. The time
 /// is therefore longer than the serial work of one thread in an iteration (small grids, the exact factorization), so
 /// that the waiting threads do not sleep. It is shorter than a time slice of the operating system.
 const POLLING_TIME: Duration = Duration::from_micros(500);
 
 /// Polling state of one wait.
-struct Polls {
-    until: Option<Instant>,
-    polls: usize,
+struct PollState {
+    deadline: Option<Instant>,
+    poll_count: usize,
     may_spin: bool,
 }
 
-impl Polls {
-    /// Returns whether the thread may poll again. After the first `POLLS` polls, yields the core before each further
-    /// poll. Returns false after `POLLING_TIME`, and always if threads of this team may not poll.
+impl PollState {
+    /// Returns whether the thread may poll again. After the first `POLLS_BEFORE_YIELD` polls, yields the core before
+    /// each further poll. Returns false after `POLLING_TIME`, and always if threads of this team may not poll.
     fn may_poll(&mut self) -> bool {
-        if self.may_spin && self.polls < POLLS {
-            self.polls += 1;
+        if self.may_spin && self.poll_count < POLLS_BEFORE_YIELD {
+            self.poll_count += 1;
             std::hint::spin_loop();
         } else if self.may_spin {
             yield_core();
             let now = Instant::now();
-            self.may_spin = now < *self.until.get_or_insert(now + POLLING_TIME);
+            self.may_spin = now < *self.deadline.get_or_insert(now + POLLING_TIME);
         }
         self.may_spin
     }
@@ -77,17 +77,17 @@ impl TeamThread<'_> {
     }
 
     /// Signals to the neighbouring threads that this thread has reached `point` of stage `stage`.
-    pub fn post(&self, point: Point, stage: usize) {
-        self.barrier.posts[self.index].0[point as usize].store(stage, Ordering::Release);
+    pub fn signal(&self, point: StagePoint, stage: usize) {
+        self.barrier.signals[self.index].0[point as usize].store(stage, Ordering::Release);
     }
 
     /// Waits until `thread` has reached `point` of stage `stage`. Its earlier writes are then visible.
-    pub fn wait_for(&self, thread: usize, point: Point, stage: usize) {
-        let post = &self.barrier.posts[thread].0[point as usize];
-        let mut polls = self.barrier.polls();
-        while post.load(Ordering::Acquire) < stage {
-            if self.barrier.broken.load(Ordering::Acquire) {
-                resume_unwind(Box::new(Abandoned));
+    pub fn wait_for_signal(&self, thread: usize, point: StagePoint, stage: usize) {
+        let signal_stage = &self.barrier.signals[thread].0[point as usize];
+        let mut polls = self.barrier.start_polling();
+        while signal_stage.load(Ordering::Acquire) < stage {
+            if self.barrier.is_broken.load(Ordering::Acquire) {
+                resume_unwind(Box::new(OtherThreadPanicked));
             }
             if !polls.may_poll() {
                 yield_core();
@@ -96,37 +96,37 @@ impl TeamThread<'_> {
     }
 
     /// Returns this thread as a team of one, for serial work while the other threads wait.
-    pub fn alone(&self) -> Self {
+    pub fn as_single_thread(&self) -> Self {
         Self { index: 0, threads: 1, ..*self }
     }
 
     /// Returns this thread's part of 0..n, a contiguous range. It is the same in every call with this n.
     pub fn share(&self, n: usize) -> std::ops::Range<usize> {
-        share(n, self.index, self.threads)
+        thread_share(n, self.index, self.threads)
     }
 }
 
 /// Returns the part of 0..n that belongs to `thread`, one of `threads` threads.
-pub fn share(n: usize, thread: usize, threads: usize) -> std::ops::Range<usize> {
+pub fn thread_share(n: usize, thread: usize, threads: usize) -> std::ops::Range<usize> {
     n * thread / threads..n * (thread + 1) / threads
 }
 
 /// Points of a stage that a thread signals to its neighbours. A stage is a pass over the rows of the thread.
 #[derive(Clone, Copy)]
-pub enum Point {
+pub enum StagePoint {
     /// The first row of the thread is done.
-    First = 0,
+    FirstRow = 0,
     /// The last row of the thread is done.
-    Last = 1,
+    LastRow = 1,
 }
 
 /// For each point, the latest stage in which a thread reached it. Each thread has its own cache line.
 #[repr(align(64))]
 #[derive(Default)]
-struct Posts([AtomicUsize; 2]);
+struct StageSignals([AtomicUsize; 2]);
 
 /// Payload of a panic that only propagates the panic of another thread.
-struct Abandoned;
+struct OtherThreadPanicked;
 
 /// Barrier: counts the arrivals; the last thread releases all others.
 struct Barrier {
@@ -135,57 +135,57 @@ struct Barrier {
     /// occupy the core that another thread needs.
     may_spin: bool,
     /// Number of threads that have arrived in this round.
-    arrived: AtomicUsize,
+    arrived_count: AtomicUsize,
     /// Number of completed rounds.
     round: AtomicUsize,
     /// A thread has panicked, so the round will not be completed.
-    broken: AtomicBool,
-    posts: Vec<Posts>,
-    asleep: Mutex<()>,
-    wake: Condvar,
+    is_broken: AtomicBool,
+    signals: Vec<StageSignals>,
+    sleep_lock: Mutex<()>,
+    wake_condition: Condvar,
 }
 
 impl Barrier {
-    fn polls(&self) -> Polls {
-        Polls { until: None, polls: 0, may_spin: self.may_spin }
+    fn start_polling(&self) -> PollState {
+        PollState { deadline: None, poll_count: 0, may_spin: self.may_spin }
     }
 
     fn wait(&self) {
         let round = self.round.load(Ordering::Acquire);
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
-            self.arrived.store(0, Ordering::Relaxed);
-            self.release(round.wrapping_add(1));
+        if self.arrived_count.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
+            self.arrived_count.store(0, Ordering::Relaxed);
+            self.release_all(round.wrapping_add(1));
             return;
         }
-        let mut polls = self.polls();
+        let mut polls = self.start_polling();
         while self.round.load(Ordering::Acquire) == round {
-            if self.broken.load(Ordering::Acquire) {
-                resume_unwind(Box::new(Abandoned));
+            if self.is_broken.load(Ordering::Acquire) {
+                resume_unwind(Box::new(OtherThreadPanicked));
             }
             if polls.may_poll() {
                 continue;
             }
-            let guard = lock(&self.asleep);
-            if self.round.load(Ordering::Acquire) == round && !self.broken.load(Ordering::Acquire) {
-                drop(self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner));
+            let guard = lock(&self.sleep_lock);
+            if self.round.load(Ordering::Acquire) == round && !self.is_broken.load(Ordering::Acquire) {
+                drop(self.wake_condition.wait(guard).unwrap_or_else(PoisonError::into_inner));
             }
         }
     }
 
-    fn release(&self, round: usize) {
+    fn release_all(&self, round: usize) {
         // The round changes under the lock, so that no thread falls asleep between its check of the round and the
         // notification.
-        let guard = lock(&self.asleep);
+        let guard = lock(&self.sleep_lock);
         self.round.store(round, Ordering::Release);
         drop(guard);
-        self.wake.notify_all();
+        self.wake_condition.notify_all();
     }
 
-    fn abandon(&self) {
-        let guard = lock(&self.asleep);
-        self.broken.store(true, Ordering::Release);
+    fn release_after_panic(&self) {
+        let guard = lock(&self.sleep_lock);
+        self.is_broken.store(true, Ordering::Release);
         drop(guard);
-        self.wake.notify_all();
+        self.wake_condition.notify_all();
     }
 }
 
@@ -202,9 +202,9 @@ unsafe impl Send for ErasedFunction {}
 
 /// Request for a run or for the end of the team. The threads wait for it between runs.
 struct RunRequest {
-    number: usize,
+    run_number: usize,
     function: Option<ErasedFunction>,
-    end: bool,
+    ends_team: bool,
 }
 
 struct TeamState {
@@ -212,10 +212,10 @@ struct TeamState {
     request: Mutex<RunRequest>,
     request_changed: Condvar,
     /// Number of threads other than 0 that have not finished the current run.
-    running: AtomicUsize,
-    finished: Condvar,
+    running_threads: AtomicUsize,
+    run_finished: Condvar,
     /// Payload of the panic that a thread other than 0 stored last.
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    panic_payload: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 impl TeamState {
@@ -225,12 +225,12 @@ impl TeamState {
 }
 
 /// Names of allocations in error messages.
-const THREADS: &str = "a thread team";
-const PIECES: &str = "work of a thread team";
+const TEAM_NAME: &str = "a thread team";
+const WORK_NAME: &str = "work of a thread team";
 
 /// A team of threads.
 pub struct Team {
-    shared: Counted<TeamState>,
+    shared: FallibleArc<TeamState>,
     threads: Vec<Thread>,
 }
 
@@ -241,21 +241,21 @@ impl Team {
             barrier: Barrier {
                 threads,
                 may_spin: threads <= cached_cores(),
-                arrived: AtomicUsize::new(0),
+                arrived_count: AtomicUsize::new(0),
                 round: AtomicUsize::new(0),
-                broken: AtomicBool::new(false),
-                posts: collected((0..threads).map(|_| Posts::default()), THREADS)?,
-                asleep: Mutex::new(()),
-                wake: Condvar::new(),
+                is_broken: AtomicBool::new(false),
+                signals: collected((0..threads).map(|_| StageSignals::default()), TEAM_NAME)?,
+                sleep_lock: Mutex::new(()),
+                wake_condition: Condvar::new(),
             },
-            request: Mutex::new(RunRequest { number: 0, function: None, end: false }),
+            request: Mutex::new(RunRequest { run_number: 0, function: None, ends_team: false }),
             request_changed: Condvar::new(),
-            running: AtomicUsize::new(0),
-            finished: Condvar::new(),
-            panic: Mutex::new(None),
+            running_threads: AtomicUsize::new(0),
+            run_finished: Condvar::new(),
+            panic_payload: Mutex::new(None),
         };
-        let mut team = Self { shared: Counted::new(shared, THREADS)?, threads: Vec::new() };
-        reserve(&mut team.threads, threads, THREADS)?;
+        let mut team = Self { shared: FallibleArc::new(shared, TEAM_NAME)?, threads: Vec::new() };
+        reserve(&mut team.threads, threads, TEAM_NAME)?;
         for index in 1..threads {
             team.threads.push(Thread::start(&team.shared, index, threads, thread_main)?);
         }
@@ -271,97 +271,107 @@ impl Team {
 
     /// Returns a team of `threads` threads. If `team` has this size, returns `team`. Otherwise, ends its threads, and
     /// then stores a new team in `team`.
-    pub fn sized(team: &mut Option<Self>, threads: usize) -> Result<&mut Self> {
+    pub fn with_size(team: &mut Option<Self>, threads: usize) -> Result<&mut Self> {
         if team.as_ref().is_none_or(|team| team.threads() != threads) {
             *team = None;
             *team = Some(Self::new(threads)?);
         }
-        Self::started(team)
+        Self::require(team)
     }
 
     /// Returns the team, or an internal error if there is none.
-    pub fn started(team: &mut Option<Self>) -> Result<&mut Self> {
+    pub fn require(team: &mut Option<Self>) -> Result<&mut Self> {
         team.as_mut().ok_or_else(|| Error::Internal("the thread team is missing".to_owned()))
     }
 
-    /// Runs `others` on threads 1.. and `own` on the calling thread, and waits for all. A panic on any thread releases
-    /// the other threads from their barriers and ends the run; the team is unusable afterwards. A panic of the calling
-    /// thread is resumed; after a panic of another thread, returns an internal error.
-    pub fn run<R>(&mut self, others: impl Fn(TeamThread) + Sync, own: impl FnOnce(TeamThread) -> R) -> Result<R> {
+    /// Runs `run_on_others` on threads 1.. and `run_on_caller` on the calling thread, and waits for all. A panic on any
+    /// thread releases the other threads from their barriers and ends the run; the team is unusable afterwards. A panic
+    /// of the calling thread is resumed; after a panic of another thread, returns an internal error.
+    pub fn run<R>(
+        &mut self,
+        run_on_others: impl Fn(TeamThread) + Sync,
+        run_on_caller: impl FnOnce(TeamThread) -> R,
+    ) -> Result<R> {
         let shared = &*self.shared;
-        if shared.barrier.broken.load(Ordering::Acquire) {
+        if shared.barrier.is_broken.load(Ordering::Acquire) {
             return Err(Error::Internal("a thread of this handle failed earlier: create a new handle".to_owned()));
         }
-        let me = TeamThread { index: 0, threads: self.threads(), barrier: &shared.barrier };
-        if me.threads > 1 {
-            let function: *const (dyn Fn(TeamThread) + Sync + '_) = &raw const others;
-            // SAFETY: only the lifetime changes. Threads use the function only until they have decremented `running`,
-            // and this function neither returns nor unwinds before that count is zero.
+        let thread = TeamThread { index: 0, threads: self.threads(), barrier: &shared.barrier };
+        if thread.threads > 1 {
+            let function: *const (dyn Fn(TeamThread) + Sync + '_) = &raw const run_on_others;
+            // SAFETY: only the lifetime changes. Threads use the function only until they have decremented
+            // `running_threads`, and this function neither returns nor unwinds before that count is zero.
             let function = ErasedFunction(unsafe {
                 std::mem::transmute::<
                     *const (dyn Fn(TeamThread) + Sync + '_),
                     *const (dyn Fn(TeamThread) + Sync + 'static),
                 >(function)
             });
-            for post in shared.barrier.posts.iter().flat_map(|p| &p.0) {
-                post.store(0, Ordering::Relaxed);
+            for signal_stage in shared.barrier.signals.iter().flat_map(|signals| &signals.0) {
+                signal_stage.store(0, Ordering::Relaxed);
             }
-            shared.running.store(me.threads - 1, Ordering::Release);
+            shared.running_threads.store(thread.threads - 1, Ordering::Release);
             let mut request = shared.request();
-            request.number += 1;
+            request.run_number += 1;
             request.function = Some(function);
             drop(request);
             shared.request_changed.notify_all();
         }
-        let result = catch_unwind(AssertUnwindSafe(|| own(me)));
+        let result = catch_unwind(AssertUnwindSafe(|| run_on_caller(thread)));
         if result.is_err() {
-            shared.barrier.abandon();
+            shared.barrier.release_after_panic();
         }
         shared.wait_until_finished();
         match result {
-            Ok(value) if !shared.barrier.broken.load(Ordering::Acquire) => Ok(value),
-            Err(payload) if !payload.is::<Abandoned>() => resume_unwind(payload),
-            _ => Err(shared.failure()),
+            Ok(value) if !shared.barrier.is_broken.load(Ordering::Acquire) => Ok(value),
+            Err(payload) if !payload.is::<OtherThreadPanicked>() => resume_unwind(payload),
+            _ => Err(shared.panic_error()),
         }
     }
 
     /// Returns the results of `work` for all pieces, in their order. Each idle thread processes the next piece.
     pub fn map<T: Send, R: Send>(&mut self, pieces: Vec<T>, work: impl Fn(T) -> R + Sync) -> Result<Vec<R>> {
-        let given = collected(pieces.into_iter().map(|piece| Mutex::new(Some(piece))), PIECES)?;
-        let made = collected(given.iter().map(|_| Mutex::new(None)), PIECES)?;
-        let next = AtomicUsize::new(0);
-        let take = |_: TeamThread| {
-            while let Some(k) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&k| k < given.len()) {
-                let piece = lock(&given[k]).take();
-                *lock(&made[k]) = piece.map(&work);
+        let piece_slots = collected(pieces.into_iter().map(|piece| Mutex::new(Some(piece))), WORK_NAME)?;
+        let results = collected(piece_slots.iter().map(|_| Mutex::new(None)), WORK_NAME)?;
+        let next_piece = AtomicUsize::new(0);
+        let process_pieces = |_: TeamThread| {
+            while let Some(k) = Some(next_piece.fetch_add(1, Ordering::Relaxed)).filter(|&k| k < piece_slots.len()) {
+                let piece = lock(&piece_slots[k]).take();
+                *lock(&results[k]) = piece.map(&work);
             }
         };
-        self.run(take, take)?;
-        let made = made.into_iter().filter_map(|one| one.into_inner().unwrap_or_else(PoisonError::into_inner));
-        collected(made, PIECES)
+        self.run(process_pieces, process_pieces)?;
+        let results = results.into_iter().filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
+        collected(results, WORK_NAME)
     }
 
-    /// Runs both functions and returns their results. With several threads, thread 1 runs `other` concurrently.
-    pub fn run_both<A, B: Send>(&mut self, own: impl FnOnce() -> A, other: impl Fn() -> B + Sync) -> Result<(A, B)> {
+    /// Runs both functions and returns their results. With several threads, thread 1 runs `other_work` concurrently.
+    pub fn run_both<A, B: Send>(
+        &mut self,
+        caller_work: impl FnOnce() -> A,
+        other_work: impl Fn() -> B + Sync,
+    ) -> Result<(A, B)> {
         if self.threads() == 1 {
-            return Ok((own(), other()));
+            return Ok((caller_work(), other_work()));
         }
         let result = Mutex::new(None);
-        let others = |me: TeamThread| {
-            if me.index == 1 {
-                let value = other();
+        let run_on_others = |thread: TeamThread| {
+            if thread.index == 1 {
+                let value = other_work();
                 *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
             }
         };
-        let own = self.run(others, |_| own())?;
-        let other = result.into_inner().unwrap_or_else(PoisonError::into_inner);
-        other.map(|other| (own, other)).ok_or_else(|| Error::Internal("thread 1 did not run".to_owned()))
+        let caller_result = self.run(run_on_others, |_| caller_work())?;
+        let other_result = result.into_inner().unwrap_or_else(PoisonError::into_inner);
+        other_result
+            .map(|other_result| (caller_result, other_result))
+            .ok_or_else(|| Error::Internal("thread 1 did not run".to_owned()))
     }
 }
 
 impl Drop for Team {
     fn drop(&mut self) {
-        self.shared.request().end = true;
+        self.shared.request().ends_team = true;
         self.shared.request_changed.notify_all();
         self.threads.clear();
     }
@@ -369,20 +379,20 @@ impl Drop for Team {
 
 impl TeamState {
     fn wait_until_finished(&self) {
-        let mut polls = self.barrier.polls();
-        while self.running.load(Ordering::Acquire) > 0 {
+        let mut polls = self.barrier.start_polling();
+        while self.running_threads.load(Ordering::Acquire) > 0 {
             if polls.may_poll() {
                 continue;
             }
             let request = self.request();
-            if self.running.load(Ordering::Acquire) > 0 {
-                drop(self.finished.wait(request).unwrap_or_else(PoisonError::into_inner));
+            if self.running_threads.load(Ordering::Acquire) > 0 {
+                drop(self.run_finished.wait(request).unwrap_or_else(PoisonError::into_inner));
             }
         }
     }
 
-    fn failure(&self) -> Error {
-        let payload = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+    fn panic_error(&self) -> Error {
+        let payload = self.panic_payload.lock().unwrap_or_else(PoisonError::into_inner).take();
         let text = payload.as_deref().map_or("", |p| {
             p.downcast_ref::<&str>().copied().or_else(|| p.downcast_ref::<String>().map(String::as_str)).unwrap_or("")
         });
@@ -394,33 +404,33 @@ impl TeamState {
 fn thread_main(shared: &TeamState, index: usize) {
     IS_TEAM_THREAD.set(true);
     crate::base::traps::set_on_library_thread();
-    let me = TeamThread { index, threads: shared.barrier.threads, barrier: &shared.barrier };
-    let mut last_request = 0;
+    let thread = TeamThread { index, threads: shared.barrier.threads, barrier: &shared.barrier };
+    let mut last_run = 0;
     loop {
         let mut request = shared.request();
-        while request.number == last_request && !request.end {
+        while request.run_number == last_run && !request.ends_team {
             request = shared.request_changed.wait(request).unwrap_or_else(PoisonError::into_inner);
         }
-        if request.end {
+        if request.ends_team {
             return;
         }
-        last_request = request.number;
+        last_run = request.run_number;
         let function = request.function;
         drop(request);
         if let Some(ErasedFunction(function)) = function {
-            // SAFETY: `Team::run` keeps the closure alive until this thread decrements `running` below.
-            let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*function)(me) }));
+            // SAFETY: `Team::run` keeps the closure alive until this thread decrements `running_threads` below.
+            let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*function)(thread) }));
             if let Err(payload) = result {
-                if !payload.is::<Abandoned>() {
-                    *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
+                if !payload.is::<OtherThreadPanicked>() {
+                    *shared.panic_payload.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
                 }
-                shared.barrier.abandon();
+                shared.barrier.release_after_panic();
             }
         }
-        if shared.running.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if shared.running_threads.fetch_sub(1, Ordering::AcqRel) == 1 {
             // The lock is taken once, so that thread 0 does not fall asleep between its check and the notification.
             drop(shared.request());
-            shared.finished.notify_all();
+            shared.run_finished.notify_all();
         }
     }
 }
@@ -430,35 +440,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_in_the_order_of_the_pieces() {
+    fn map_returns_results_in_piece_order() {
         for (threads, pieces) in [(1, 5), (2, 0), (3, 1), (7, 40)] {
             let squares = Team::new(threads).unwrap().map((0..pieces).collect(), |k: usize| k * k).unwrap();
             assert_eq!(squares, (0..pieces).map(|k| k * k).collect::<Vec<_>>());
         }
-        let failing = |k: usize| assert!(k != 3, "piece 3");
-        let failed = catch_unwind(|| Team::new(2).unwrap().map((0..9).collect(), failing).map(|_| ()));
-        assert!(!matches!(failed, Ok(Ok(()))));
+        let fail_at_piece_3 = |k: usize| assert!(k != 3, "piece 3");
+        let outcome = catch_unwind(|| Team::new(2).unwrap().map((0..9).collect(), fail_at_piece_3).map(|_| ()));
+        assert!(!matches!(outcome, Ok(Ok(()))));
     }
 
     #[test]
-    fn threads_wait_at_barriers() {
+    fn barrier_waits_for_all_threads() {
         for threads in [1, 2, 3, 7] {
             let mut team = Team::new(threads).unwrap();
-            let counters: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
-            let work = |me: TeamThread| {
+            let rounds_reached: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
+            let work = |thread: TeamThread| {
                 for round in 1..=100 {
-                    counters[me.index].store(round, Ordering::Relaxed);
-                    me.barrier();
-                    assert!(counters.iter().all(|c| c.load(Ordering::Relaxed) == round));
-                    me.barrier();
+                    rounds_reached[thread.index].store(round, Ordering::Relaxed);
+                    thread.barrier();
+                    assert!(rounds_reached.iter().all(|c| c.load(Ordering::Relaxed) == round));
+                    thread.barrier();
                 }
-                me.share(10)
+                thread.share(10)
             };
             for _ in 0..20 {
                 let share = team
                     .run(
-                        |me| {
-                            work(me);
+                        |thread| {
+                            work(thread);
                         },
                         work,
                     )
@@ -469,43 +479,43 @@ mod tests {
     }
 
     #[test]
-    fn both_functions_run() {
+    fn run_both_runs_both_functions() {
         for threads in [1, 2, 3, 7] {
             let mut team = Team::new(threads).unwrap();
-            let done = AtomicUsize::new(0);
-            let other = || {
-                done.fetch_add(1, Ordering::Relaxed);
+            let other_calls = AtomicUsize::new(0);
+            let other_work = || {
+                other_calls.fetch_add(1, Ordering::Relaxed);
                 std::thread::current().id()
             };
             for round in 1..=20 {
-                let here = std::thread::current().id();
-                let (own, there) = team.run_both(|| std::thread::current().id(), other).unwrap();
-                assert_eq!((own == here, there == here), (true, threads == 1));
-                assert_eq!(done.load(Ordering::Relaxed), round);
+                let caller_id = std::thread::current().id();
+                let (own_id, other_id) = team.run_both(|| std::thread::current().id(), other_work).unwrap();
+                assert_eq!((own_id == caller_id, other_id == caller_id), (true, threads == 1));
+                assert_eq!(other_calls.load(Ordering::Relaxed), round);
             }
         }
     }
 
     #[test]
-    fn shares_cover_everything_once() {
-        let barrier = Team::new(1).unwrap();
+    fn shares_cover_all_indices_once() {
+        let team = Team::new(1).unwrap();
         for threads in 1..9 {
             for n in 0..30 {
-                let share = |index| TeamThread { index, threads, barrier: &barrier.shared.barrier }.share(n);
-                let all: Vec<usize> = (0..threads).flat_map(share).collect();
-                assert_eq!(all, (0..n).collect::<Vec<_>>());
+                let share = |index| TeamThread { index, threads, barrier: &team.shared.barrier }.share(n);
+                let indices: Vec<usize> = (0..threads).flat_map(share).collect();
+                assert_eq!(indices, (0..n).collect::<Vec<_>>());
             }
         }
     }
 
     #[test]
-    fn a_panic_of_one_thread_releases_the_others() {
+    fn panic_of_one_thread_releases_all() {
         let mut team = Team::new(3).unwrap();
-        let work = |me: TeamThread| {
-            if me.index == 2 {
+        let work = |thread: TeamThread| {
+            if thread.index == 2 {
                 resume_unwind(Box::new("lost".to_owned()));
             }
-            me.barrier();
+            thread.barrier();
         };
         let error = team.run(work, work).unwrap_err();
         assert_eq!(error, Error::Internal("panic in a thread: lost".to_owned()));

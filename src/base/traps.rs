@@ -24,14 +24,14 @@ impl FloatingPointState {
     /// All six exceptions masked, rounding to nearest, no flush to zero, no flags set: the state of a new process.
     const LIBRARY: Self = Self { mxcsr: 0x1f80 };
 
-    fn get() -> Self {
+    fn read_registers() -> Self {
         let mut mxcsr = 0u32;
         // SAFETY: stmxcsr writes the four bytes of `mxcsr`.
         unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr, options(nostack)) };
         Self { mxcsr }
     }
 
-    fn set(self) {
+    fn write_registers(self) {
         // SAFETY: loads `LIBRARY`, or four bytes that stmxcsr has stored, so no reserved bit is set.
         unsafe { std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const self.mxcsr, options(nostack)) };
     }
@@ -42,7 +42,7 @@ impl FloatingPointState {
     /// No traps, rounding to nearest, no flush to zero, no flags set: the state of a new process.
     const LIBRARY: Self = Self { fpcr: 0, fpsr: 0 };
 
-    fn get() -> Self {
+    fn read_registers() -> Self {
         let (fpcr, fpsr): (u64, u64);
         // SAFETY: reads two registers of this thread.
         unsafe {
@@ -52,7 +52,7 @@ impl FloatingPointState {
         Self { fpcr, fpsr }
     }
 
-    fn set(self) {
+    fn write_registers(self) {
         // SAFETY: writes `LIBRARY`, or values that were read from these registers.
         unsafe {
             std::arch::asm!("msr fpcr, {}", in(reg) self.fpcr, options(nostack));
@@ -66,36 +66,36 @@ impl FloatingPointState {
 impl FloatingPointState {
     const LIBRARY: Self = Self {};
 
-    fn get() -> Self {
+    fn read_registers() -> Self {
         Self::LIBRARY
     }
 
-    fn set(self) {}
+    fn write_registers(self) {}
 }
 
 thread_local! {
     /// State of the host during a library call on this thread.
-    static HOST: Cell<Option<FloatingPointState>> = const { Cell::new(None) };
+    static HOST_STATE: Cell<Option<FloatingPointState>> = const { Cell::new(None) };
 }
 
 /// Guard that sets the library's state on this thread. Dropping it restores mode and flags of the host.
 pub struct LibraryStateGuard {
-    outer: Option<FloatingPointState>,
+    outer_state: Option<FloatingPointState>,
 }
 
 impl LibraryStateGuard {
     /// Saves the host's state and sets the library's state, at the start of a call.
     pub fn new() -> Self {
-        let outer = HOST.replace(Some(FloatingPointState::get()));
-        FloatingPointState::LIBRARY.set();
-        Self { outer }
+        let outer_state = HOST_STATE.replace(Some(FloatingPointState::read_registers()));
+        FloatingPointState::LIBRARY.write_registers();
+        Self { outer_state }
     }
 }
 
 impl Drop for LibraryStateGuard {
     fn drop(&mut self) {
-        if let Some(host) = HOST.replace(self.outer) {
-            host.set();
+        if let Some(host_state) = HOST_STATE.replace(self.outer_state) {
+            host_state.write_registers();
         }
     }
 }
@@ -104,22 +104,22 @@ impl Drop for LibraryStateGuard {
 /// state, which is restored at the end of the library call.
 pub fn in_host_state<T>(code: impl FnOnce() -> T) -> T {
     /// Restores the library's state, also if `code` unwinds.
-    struct Inside;
-    impl Drop for Inside {
+    struct LibraryStateRestorer;
+    impl Drop for LibraryStateRestorer {
         fn drop(&mut self) {
-            HOST.set(Some(FloatingPointState::get()));
-            FloatingPointState::LIBRARY.set();
+            HOST_STATE.set(Some(FloatingPointState::read_registers()));
+            FloatingPointState::LIBRARY.write_registers();
         }
     }
-    let Some(host) = HOST.get() else { return code() };
-    let _inside = Inside;
-    host.set();
+    let Some(host_state) = HOST_STATE.get() else { return code() };
+    let _restorer = LibraryStateRestorer;
+    host_state.write_registers();
     code()
 }
 
 /// Sets the library's state on one of its own threads, which inherits the state of its creator.
 pub fn set_on_library_thread() {
-    FloatingPointState::LIBRARY.set();
+    FloatingPointState::LIBRARY.write_registers();
 }
 
 #[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -127,39 +127,47 @@ mod tests {
     use super::*;
 
     /// Returns the state after an inexact division, which sets a flag.
-    fn inexact() -> FloatingPointState {
+    fn state_after_inexact() -> FloatingPointState {
         std::hint::black_box(std::hint::black_box(1.0) / std::hint::black_box(3.0));
-        FloatingPointState::get()
+        FloatingPointState::read_registers()
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn word(state: FloatingPointState) -> u64 {
+    fn state_bits(state: FloatingPointState) -> u64 {
         u64::from(state.mxcsr)
     }
 
     #[cfg(target_arch = "aarch64")]
-    fn word(state: FloatingPointState) -> u64 {
+    fn state_bits(state: FloatingPointState) -> u64 {
         state.fpcr << 32 | state.fpsr
     }
 
     #[test]
-    fn states_of_host_and_library_stay_apart() {
-        FloatingPointState::LIBRARY.set();
-        let clean = word(FloatingPointState::get());
-        let own = LibraryStateGuard::new();
-        assert_ne!(word(inexact()), clean);
+    fn host_and_library_states_stay_separate() {
+        FloatingPointState::LIBRARY.write_registers();
+        let library_bits = state_bits(FloatingPointState::read_registers());
+        let guard = LibraryStateGuard::new();
+        assert_ne!(state_bits(state_after_inexact()), library_bits);
         in_host_state(|| {
-            assert_eq!(word(FloatingPointState::get()), clean);
+            assert_eq!(state_bits(FloatingPointState::read_registers()), library_bits);
             // A library call from within a callback.
-            let nested = LibraryStateGuard::new();
-            inexact();
-            drop(nested);
-            assert_eq!(word(FloatingPointState::get()), clean);
-            inexact();
+            let nested_guard = LibraryStateGuard::new();
+            state_after_inexact();
+            drop(nested_guard);
+            assert_eq!(state_bits(FloatingPointState::read_registers()), library_bits);
+            state_after_inexact();
         });
-        assert_eq!(word(FloatingPointState::get()), clean, "inside again, with a new set of flags");
-        drop(own);
-        assert_ne!(word(FloatingPointState::get()), clean, "what the callback has raised is seen");
-        FloatingPointState::LIBRARY.set();
+        assert_eq!(
+            state_bits(FloatingPointState::read_registers()),
+            library_bits,
+            "inside again, with a new set of flags"
+        );
+        drop(guard);
+        assert_ne!(
+            state_bits(FloatingPointState::read_registers()),
+            library_bits,
+            "what the callback has raised is seen"
+        );
+        FloatingPointState::LIBRARY.write_registers();
     }
 }

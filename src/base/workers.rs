@@ -1,24 +1,24 @@
 //! Thread team for divisible work such as parsing, sorting and conversion. The team is started only if the work is
 //! large enough.
 
-use crate::base::team::{Team, share};
+use crate::base::team::{Team, thread_share};
 use crate::error::{Result, collected, push};
 use std::ops::Range;
 
 /// Pieces per thread. With more than one piece per thread, a thread that finishes early can process pieces of slower
 /// threads.
-const PIECES_OF_A_THREAD: usize = 4;
+const PIECES_PER_THREAD: usize = 4;
 /// Minimum work in bytes for which threads are started. Such work takes at least 5 times as long as the start of a
 /// thread, which takes as long as reading about 20 kB of text, or moving about 200 kB.
-const LEAST_TEAM_BYTES: usize = 1 << 20;
-/// Minimum number of values per part of a lane. [`across`] divides lanes into such parts.
-const LEAST_ACROSS: usize = 1024;
+const MIN_TEAM_BYTES: usize = 1 << 20;
+/// Minimum number of values per part of a lane. [`divide_each_lane`] divides lanes into such parts.
+const MIN_PART_LEN: usize = 1024;
 /// Name of an allocation in error messages.
-const PIECES: &str = "pieces of work";
+const ALLOCATION_NAME: &str = "pieces of work";
 
 /// Maximum number of threads, and the thread team once it is started.
 pub struct Workers {
-    threads: Threads,
+    threads: ThreadLimit,
     /// Minimum work in bytes for which threads are started.
     min_bytes: usize,
     team: Option<Team>,
@@ -26,29 +26,30 @@ pub struct Workers {
 
 /// Number of threads, or a function that returns this number whenever it is needed.
 #[derive(Clone, Copy)]
-enum Threads {
-    Count(usize),
+enum ThreadLimit {
+    Fixed(usize),
     Function(fn() -> usize),
 }
 
 impl Workers {
     /// Uses at most `threads` threads, including the calling thread.
     pub fn new(threads: usize) -> Self {
-        Self { threads: Threads::Count(threads), min_bytes: LEAST_TEAM_BYTES, team: None }
+        Self { threads: ThreadLimit::Fixed(threads), min_bytes: MIN_TEAM_BYTES, team: None }
     }
 
-    /// Uses at most `ask()` threads. Calls `ask` only if there is enough work for several threads.
-    pub fn from_function(ask: fn() -> usize) -> Self {
-        Self { threads: Threads::Function(ask), min_bytes: LEAST_TEAM_BYTES, team: None }
+    /// Uses at most `get_thread_count()` threads. Calls `get_thread_count` only if there is enough work for several
+    /// threads.
+    pub fn from_function(get_thread_count: fn() -> usize) -> Self {
+        Self { threads: ThreadLimit::Function(get_thread_count), min_bytes: MIN_TEAM_BYTES, team: None }
     }
 
     /// Uses the calling thread only.
-    pub fn alone() -> Self {
+    pub fn single_threaded() -> Self {
         Self::new(1)
     }
 
     /// Starts threads for any amount of work; for tests.
-    pub fn eager(threads: usize) -> Self {
+    pub fn always_parallel(threads: usize) -> Self {
         Self { min_bytes: 0, ..Self::new(threads) }
     }
 
@@ -59,23 +60,23 @@ impl Workers {
 
     fn max_threads(&self) -> usize {
         match self.threads {
-            Threads::Count(threads) => threads.max(1),
-            Threads::Function(ask) => ask().max(1),
+            ThreadLimit::Fixed(threads) => threads.max(1),
+            ThreadLimit::Function(get_thread_count) => get_thread_count().max(1),
         }
     }
 
     /// Returns the number of pieces into which work on `bytes` bytes is divided.
-    pub fn pieces(&self, bytes: usize) -> usize {
+    pub fn piece_count(&self, bytes: usize) -> usize {
         match self.threads(bytes) {
             1 => 1,
-            threads => PIECES_OF_A_THREAD * threads,
+            threads => PIECES_PER_THREAD * threads,
         }
     }
 
-    /// Returns the number of pieces into which [`across`] divides lanes of `n` values. Each part of a lane costs
-    /// memory, so every part has at least `LEAST_ACROSS` values.
-    pub fn pieces_across(&self, n: usize, bytes: usize) -> usize {
-        self.pieces(bytes).min(n / LEAST_ACROSS).max(1)
+    /// Returns the number of pieces into which [`divide_each_lane`] divides lanes of `n` values. Each part of a lane
+    /// costs memory, so every part has at least `MIN_PART_LEN` values.
+    pub fn lane_part_count(&self, n: usize, bytes: usize) -> usize {
+        self.piece_count(bytes).min(n / MIN_PART_LEN).max(1)
     }
 
     /// Returns the results of `work` for all pieces, in the order of the pieces. If threads cannot be started, the
@@ -85,9 +86,9 @@ impl Workers {
         pieces: impl IntoIterator<Item = T>,
         work: impl Fn(T) -> R + Sync,
     ) -> Result<Vec<R>> {
-        let pieces = collected(pieces, PIECES)?;
+        let pieces = collected(pieces, ALLOCATION_NAME)?;
         if pieces.len() <= 1 || self.max_threads() == 1 {
-            return collected(pieces.into_iter().map(work), PIECES);
+            return collected(pieces.into_iter().map(work), ALLOCATION_NAME);
         }
         let team = match self.team.take() {
             Some(team) => team,
@@ -97,53 +98,61 @@ impl Workers {
     }
 
     /// Runs `work` on all pieces, as [`Self::map`] without results.
-    pub fn each<T: Send>(&mut self, pieces: impl IntoIterator<Item = T>, work: impl Fn(T) + Sync) -> Result<()> {
+    pub fn for_each_piece<T: Send>(
+        &mut self,
+        pieces: impl IntoIterator<Item = T>,
+        work: impl Fn(T) + Sync,
+    ) -> Result<()> {
         self.map(pieces, work).map(drop)
     }
 }
 
-/// Divides 0..n into `pieces` contiguous ranges of about equal length.
-pub fn cut(n: usize, pieces: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..pieces).map(move |k| share(n, k, pieces))
+/// Divides 0..n into `piece_count` contiguous ranges of about equal length.
+pub fn divide_range(n: usize, piece_count: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..piece_count).map(move |k| thread_share(n, k, piece_count))
 }
 
 /// Divides lanes into contiguous ranges with about equal numbers of entries. Lane l consists of the entries
 /// `ptr[l]..ptr[l + 1]`.
-pub fn cut_lanes(ptr: &[usize], pieces: usize) -> impl Iterator<Item = Range<usize>> {
+pub fn divide_lanes(ptr: &[usize], piece_count: usize) -> impl Iterator<Item = Range<usize>> {
     let lanes = ptr.len() - 1;
-    let (first, entries) = (ptr[0], ptr[lanes] - ptr[0]);
-    let start = move |k: usize| match k {
+    let (first_entry, entries) = (ptr[0], ptr[lanes] - ptr[0]);
+    let lane_start = move |k: usize| match k {
         0 => 0,
-        k if k == pieces => lanes,
-        k => ptr.partition_point(|&at| at < first + share(entries, k, pieces).start).min(lanes),
+        k if k == piece_count => lanes,
+        k => ptr.partition_point(|&entry| entry < first_entry + thread_share(entries, k, piece_count).start).min(lanes),
     };
-    (0..pieces).map(move |k| start(k)..start(k + 1))
+    (0..piece_count).map(move |k| lane_start(k)..lane_start(k + 1))
 }
 
 /// Array of which consecutive parts are split off from the front.
-pub struct Parts<'a, T>(pub &'a mut [T]);
+pub struct SliceSplitter<'a, T>(pub &'a mut [T]);
 
-impl<'a, T> Parts<'a, T> {
+impl<'a, T> SliceSplitter<'a, T> {
     /// Splits off the next `count` values, or all remaining values if there are fewer.
-    pub fn next(&mut self, count: usize) -> &'a mut [T] {
+    pub fn take_front(&mut self, count: usize) -> &'a mut [T] {
         self.0.split_off_mut(..count.min(self.0.len())).unwrap_or_default()
     }
 }
 
 /// A range of positions, and the slice of each lane in this range.
-pub type Across<'a, T> = (Range<usize>, Vec<&'a mut [T]>);
+pub type LaneParts<'a, T> = (Range<usize>, Vec<&'a mut [T]>);
 
-/// Divides each lane of an array into the ranges `cuts`. A lane is `len` consecutive values of the array. The ranges
+/// Divides each lane of an array into the ranges `ranges`. A lane is `len` consecutive values of the array. The ranges
 /// must be contiguous and ascending.
-pub fn across<T>(array: &mut [T], len: usize, cuts: impl Iterator<Item = Range<usize>>) -> Result<Vec<Across<'_, T>>> {
-    let mut lanes = collected(array.chunks_mut(len.max(1)).map(Parts), PIECES)?;
-    let mut all = Vec::new();
-    for cut in cuts {
-        let parts = lanes.iter_mut().map(|lane| lane.next(cut.len()));
-        let parts = collected(parts, PIECES)?;
-        push(&mut all, (cut, parts), PIECES)?;
+pub fn divide_each_lane<T>(
+    array: &mut [T],
+    len: usize,
+    ranges: impl Iterator<Item = Range<usize>>,
+) -> Result<Vec<LaneParts<'_, T>>> {
+    let mut lanes = collected(array.chunks_mut(len.max(1)).map(SliceSplitter), ALLOCATION_NAME)?;
+    let mut lane_parts = Vec::new();
+    for range in ranges {
+        let parts = lanes.iter_mut().map(|lane| lane.take_front(range.len()));
+        let parts = collected(parts, ALLOCATION_NAME)?;
+        push(&mut lane_parts, (range, parts), ALLOCATION_NAME)?;
     }
-    Ok(all)
+    Ok(lane_parts)
 }
 
 #[cfg(test)]
@@ -151,40 +160,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_cover_everything_once() {
+    fn ranges_cover_all_indices_once() {
         let ptr = [0, 0, 0, 5, 5, 6, 100, 100, 101, 101];
-        for pieces in [1, 2, 3, 7, 200] {
-            assert_eq!(cut_lanes(&ptr, pieces).flatten().collect::<Vec<_>>(), (0..9).collect::<Vec<_>>(), "{pieces}");
-            assert_eq!(cut_lanes(&[0], pieces).flatten().count(), 0);
+        for piece_count in [1, 2, 3, 7, 200] {
+            assert_eq!(
+                divide_lanes(&ptr, piece_count).flatten().collect::<Vec<_>>(),
+                (0..9).collect::<Vec<_>>(),
+                "{piece_count}"
+            );
+            assert_eq!(divide_lanes(&[0], piece_count).flatten().count(), 0);
             for n in [0, 1, 5, 100] {
-                assert_eq!(cut(n, pieces).flatten().collect::<Vec<_>>(), (0..n).collect::<Vec<_>>());
+                assert_eq!(divide_range(n, piece_count).flatten().collect::<Vec<_>>(), (0..n).collect::<Vec<_>>());
             }
         }
         // The division balances entries, not lanes.
-        assert_eq!(cut_lanes(&ptr, 2).collect::<Vec<_>>(), [0..6, 6..9]);
+        assert_eq!(divide_lanes(&ptr, 2).collect::<Vec<_>>(), [0..6, 6..9]);
     }
 
     #[test]
-    fn little_work_starts_no_thread() {
+    fn small_work_starts_no_thread() {
         let mut workers = Workers::new(3);
         let mut lengths = |bytes| {
-            let pieces = cut(100, workers.pieces(bytes));
-            let lengths = workers.map(pieces, |piece| piece.len()).unwrap();
+            let ranges = divide_range(100, workers.piece_count(bytes));
+            let lengths = workers.map(ranges, |range| range.len()).unwrap();
             (lengths, workers.team.is_some())
         };
-        assert_eq!(lengths(LEAST_TEAM_BYTES - 1), (vec![100], false));
-        let (pieces, started) = lengths(LEAST_TEAM_BYTES);
-        assert_eq!((pieces.len(), pieces.iter().sum(), started), (12, 100, true));
+        assert_eq!(lengths(MIN_TEAM_BYTES - 1), (vec![100], false));
+        let (ranges, is_started) = lengths(MIN_TEAM_BYTES);
+        assert_eq!((ranges.len(), ranges.iter().sum(), is_started), (12, 100, true));
         assert_eq!(workers.team.as_ref().map(Team::threads), Some(3));
     }
 
     #[test]
-    fn lanes_are_cut_across() {
+    fn divide_each_lane_returns_all_values() {
         let mut array: Vec<usize> = (0..15).collect();
-        for (cut, parts) in across(&mut array, 5, cut(5, 3)).unwrap() {
+        for (range, parts) in divide_each_lane(&mut array, 5, divide_range(5, 3)).unwrap() {
             assert_eq!(parts.len(), 3);
             for (lane, part) in parts.iter().enumerate() {
-                assert_eq!(**part, cut.clone().map(|k| 5 * lane + k).collect::<Vec<_>>()[..]);
+                assert_eq!(**part, range.clone().map(|k| 5 * lane + k).collect::<Vec<_>>()[..]);
             }
         }
     }

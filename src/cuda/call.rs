@@ -3,7 +3,7 @@
 
 use super::driver::{Stopwatch, Stream};
 use super::launch::{Address, CellArray, Scalars};
-use super::staging::{Copies, Job};
+use super::staging::{Job, StagedCopies};
 use crate::error::{Error, Result, push};
 use crate::krylov::solve_steps::{Arrays, Inputs};
 use crate::report::Observer;
@@ -11,7 +11,7 @@ use crate::stencil::cells::Cells;
 use std::time::Instant;
 
 /// Name of the allocations in error messages.
-const PLANES: &str = "a list of planes";
+const PLANE_LIST: &str = "a list of planes";
 
 /// State of one call.
 pub struct Call<'a> {
@@ -22,20 +22,26 @@ pub struct Call<'a> {
     pub input: CellArray,
     pub output: CellArray,
     /// First error of the CUDA driver. After an error, later steps do nothing.
-    pub failed: Option<Error>,
+    pub first_error: Option<Error>,
     /// Extents of the arrays.
     pub(super) extents: Cells,
-    pub(super) copies: &'a mut Copies,
+    pub(super) copies: &'a mut StagedCopies,
     pub(super) stopwatch: &'a Stopwatch,
     /// Whether this call has started copies to the device whose time has not been read yet.
-    pub(super) sent: bool,
+    pub(super) has_unread_transfer_time: bool,
     pub(super) seconds_transfer: &'a mut f64,
 }
 
-/// Returns the address and the layout of an array on the device: of the caller's array at `device`, or, if `device` is
-/// 0, of its staged copy at `staged`. A staged copy has contiguous rows and planes.
-pub fn array_on_device(device: u64, staged: Address, extents: Cells, (ld, plane): (usize, usize)) -> CellArray {
-    let (values, ld, plane) = if device != 0 { (device, ld, plane) } else { (staged, extents.nx, extents.plane()) };
+/// Returns the address and the layout of an array on the device: of the caller's array at `device_address`, or, if
+/// `device_address` is 0, of its staged copy at `staging_address`. A staged copy has contiguous rows and planes.
+pub fn array_on_device(
+    device_address: u64,
+    staging_address: Address,
+    extents: Cells,
+    (ld, plane): (usize, usize),
+) -> CellArray {
+    let (values, ld, plane) =
+        if device_address != 0 { (device_address, ld, plane) } else { (staging_address, extents.nx, extents.plane()) };
     CellArray { values, ld: ld as i64, plane: plane as i64 }
 }
 
@@ -51,37 +57,38 @@ fn copy_shape(extents: Cells, (ld, plane): (usize, usize), len: usize) -> (usize
 }
 
 /// Appends jobs that copy the planes of a host array to contiguous planes on the device.
-pub fn push_reads<'v>(
+pub fn push_host_to_device_jobs<'v>(
     jobs: &mut Vec<Job<'v>>,
     values: &'v [f64],
     extents: Cells,
     shape: (usize, usize),
-    to: Address,
+    target: Address,
 ) -> Result<()> {
-    let (plane, rows, step) = copy_shape(extents, shape, values.len());
+    let (plane, rows, step_bytes) = copy_shape(extents, shape, values.len());
     for (k, values) in values.chunks(plane).enumerate() {
-        push(jobs, Job::from_host(values, (shape.0, extents.nx, rows), to + (k * step) as u64), PLANES)?;
+        push(jobs, Job::from_host(values, (shape.0, extents.nx, rows), target + (k * step_bytes) as u64), PLANE_LIST)?;
     }
     Ok(())
 }
 
 impl Call<'_> {
-    /// Queues the copies of the host arrays to the device: the input, and the output too if `guess` is set.
-    pub fn send_arrays(&mut self, guess: bool) -> Result<()> {
-        let (input_here, output_here) = (self.arrays.device_input == 0, guess && self.arrays.device_output == 0);
-        if !input_here && !output_here {
+    /// Queues the copies of the host arrays to the device: the input, and the output too if `with_guess` is set.
+    pub fn send_arrays(&mut self, with_guess: bool) -> Result<()> {
+        let (copies_input, copies_output) =
+            (self.arrays.device_input == 0, with_guess && self.arrays.device_output == 0);
+        if !copies_input && !copies_output {
             return Ok(());
         }
         let (shape, mut jobs) = ((self.arrays.ld, self.arrays.plane), Vec::new());
-        if input_here {
-            push_reads(&mut jobs, self.arrays.input, self.extents, shape, self.input.values)?;
+        if copies_input {
+            push_host_to_device_jobs(&mut jobs, self.arrays.input, self.extents, shape, self.input.values)?;
         }
-        if output_here {
-            push_reads(&mut jobs, self.arrays.output, self.extents, shape, self.output.values)?;
+        if copies_output {
+            push_host_to_device_jobs(&mut jobs, self.arrays.output, self.extents, shape, self.output.values)?;
         }
         self.stopwatch.record(0, self.stream)?;
         self.copies.send(self.stream, &jobs)?;
-        self.sent = true;
+        self.has_unread_transfer_time = true;
         self.stopwatch.record(1, self.stream)
     }
 
@@ -95,10 +102,10 @@ impl Call<'_> {
         let start = Instant::now();
         let mut jobs = Vec::new();
         let shape = (self.arrays.ld, self.arrays.plane);
-        let (plane, rows, step) = copy_shape(self.extents, shape, self.arrays.output.len());
+        let (plane, rows, step_bytes) = copy_shape(self.extents, shape, self.arrays.output.len());
         for (k, values) in self.arrays.output.chunks_mut(plane).enumerate() {
-            let from = self.output.values + (k * step) as u64;
-            push(&mut jobs, Job::to_host(values, (shape.0, self.extents.nx, rows), from), PLANES)?;
+            let from = self.output.values + (k * step_bytes) as u64;
+            push(&mut jobs, Job::to_host(values, (shape.0, self.extents.nx, rows), from), PLANE_LIST)?;
         }
         self.copies.fetch(self.stream, &jobs)?;
         self.stream.wait()?;
@@ -107,13 +114,13 @@ impl Call<'_> {
     }
 
     /// Sets the extents of the output. Needed for a product whose result has another length than its input.
-    pub fn output_has(&mut self, extents: Cells) {
+    pub fn set_output_extents(&mut self, extents: Cells) {
         (self.extents, self.arrays.ld, self.arrays.plane) = (extents, extents.nx, extents.nx);
     }
 
     /// Adds the time of the copies to the device, for which the host must have waited.
-    pub fn count_sent(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.sent) {
+    pub fn add_transfer_time(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.has_unread_transfer_time) {
             *self.seconds_transfer += self.stopwatch.seconds()?;
         }
         Ok(())
@@ -123,21 +130,22 @@ impl Call<'_> {
     /// in `s`. The host must have fetched `s` after that kernel. For a non-finite entry, the kernel stores the bitwise
     /// complement of (2 row + array) nx + i, where array is 0 for the input and 1 for the initial guess.
     pub fn inputs(&mut self, s: &Scalars) -> Result<Inputs> {
-        self.count_sent()?;
+        self.add_transfer_time()?;
         let mut not_finite = None;
         if s.not_finite != 0 {
-            let (nx, key) = (self.extents.nx as u64, !s.not_finite);
-            let (i, line) = ((key % nx) as usize, key / nx);
-            let row = (line / 2) as usize;
-            let (name, array) = if line % 2 == 0 { (self.arrays.input_name, self.input) } else { ("x", self.output) };
-            not_finite = Some((name, self.value(array, i, row)?, i, row));
+            let (nx, entry_key) = (self.extents.nx as u64, !s.not_finite);
+            let (i, array_row) = ((entry_key % nx) as usize, entry_key / nx);
+            let row = (array_row / 2) as usize;
+            let (name, array) =
+                if array_row % 2 == 0 { (self.arrays.input_name, self.input) } else { ("x", self.output) };
+            not_finite = Some((name, self.fetch_value(array, i, row)?, i, row));
         }
         let [rhs_max, guess_max] = [s.largest, s.largest_guess].map(f64::from_bits);
         Ok(Inputs { rhs_max, guess_max, not_finite, scale: None })
     }
 
     /// Returns the entry (i, row) of a caller's array; `row` counts the rows of all planes.
-    fn value(&self, array: CellArray, i: usize, row: usize) -> Result<f64> {
+    fn fetch_value(&self, array: CellArray, i: usize, row: usize) -> Result<f64> {
         let ny = self.extents.ny;
         let index = (row / ny) as u64 * array.plane as u64 + (row % ny) as u64 * array.ld as u64 + i as u64;
         let mut value = [0.0];
@@ -148,16 +156,16 @@ impl Call<'_> {
 }
 
 /// A call with step functions that cannot return an error. The call stores the first error, and later steps do nothing.
-pub trait Attempts {
+pub trait FallibleSteps {
     /// Returns the first error, if any.
-    fn failed(&mut self) -> &mut Option<Error>;
+    fn first_error(&mut self) -> &mut Option<Error>;
 
-    /// Runs `f` unless an earlier step failed, and stores its error.
+    /// Runs `f` unless an earlier step has failed, and stores its error.
     fn attempt<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
-        if self.failed().is_some() {
+        if self.first_error().is_some() {
             return None;
         }
-        f(self).map_err(|error| *self.failed() = Some(error)).ok()
+        f(self).map_err(|error| *self.first_error() = Some(error)).ok()
     }
 
     /// Runs before each step that launches its own kernels. By default nothing happens.

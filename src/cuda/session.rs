@@ -2,9 +2,9 @@
 //! [`Call`]s of the handle.
 
 use super::call::{Call, array_on_device};
-use super::driver::{Device, Entered, Module, Share, Stopwatch, Stream};
+use super::driver::{Device, EnteredContext, Module, Share, Stopwatch, Stream};
 use super::launch::Address;
-use super::staging::Copies;
+use super::staging::StagedCopies;
 use crate::error::{Result, collected, reserve};
 use crate::krylov::solve_steps::Arrays;
 use crate::report::Observer;
@@ -14,116 +14,139 @@ use std::sync::Arc;
 /// The device, or the devices, of one handle, with the kernels of its family.
 pub struct Session {
     /// The handle's own stream, used if the caller provides none.
-    own: Stream,
+    own_stream: Stream,
     /// The caller's stream as an integer, or 0 if the caller has set none.
-    caller_stream: usize,
-    /// The stream `caller_stream`. `None` if the caller has set no stream, and after a reset of the device.
-    caller: Option<Stream>,
-    copies: Copies,
+    caller_stream_number: usize,
+    /// The stream with the number `caller_stream_number`. `None` if the caller has set no stream, and after a reset of
+    /// the device.
+    caller_stream: Option<Stream>,
+    copies: StagedCopies,
     /// Measures the time of copies to the device.
     stopwatch: Stopwatch,
     family: &'static Module,
     // Declared after the fields above, so that memory on the device is freed before the device.
     pub device: Arc<Device>,
     /// Further devices that own rows of divided grids.
-    others: Vec<Arc<Device>>,
+    other_devices: Vec<Arc<Device>>,
     /// Time of the last call's copies between host and device, in seconds.
     pub seconds_transfer: f64,
 }
 
 impl Session {
-    /// Opens the device with this ordinal; at most `threads` threads copy host arrays.
-    pub fn open(ordinal: i64, family: &'static Module, threads: usize) -> Result<Self> {
-        Self::open_all(&[ordinal], family, threads)
+    /// Opens the device with this ordinal; at most `max_threads` threads copy host arrays.
+    pub fn open(ordinal: i64, family: &'static Module, max_threads: usize) -> Result<Self> {
+        Self::open_devices(&[ordinal], family, max_threads)
     }
 
     /// Opens several devices. The first device owns all memory that is not divided among the devices.
-    pub fn open_all(ordinals: &[i64], family: &'static Module, threads: usize) -> Result<Self> {
-        let mut others = Vec::new();
-        reserve(&mut others, ordinals.len(), "devices")?;
+    pub fn open_devices(ordinals: &[i64], family: &'static Module, max_threads: usize) -> Result<Self> {
+        let mut other_devices = Vec::new();
+        reserve(&mut other_devices, ordinals.len(), "devices")?;
         for (index, ordinal) in ordinals.iter().enumerate() {
             let share = Share { index: index as i32, count: ordinals.len() as i32 };
-            others.push(Device::open(*ordinal, family, share)?);
+            other_devices.push(Device::open(*ordinal, family, share)?);
         }
-        for device in &others {
-            others
+        for device in &other_devices {
+            other_devices
                 .iter()
                 .filter(|other| other.ordinal != device.ordinal)
                 .try_for_each(|other| device.enable_peer_access(other))?;
         }
-        let device = others.remove(0);
-        let own = Stream::new(&device)?.with(&others)?;
-        let (caller, copies, stopwatch) = (None, Copies::new(threads), Stopwatch::new(&device)?);
-        Ok(Self { own, caller_stream: 0, caller, copies, stopwatch, family, device, others, seconds_transfer: 0.0 })
+        let device = other_devices.remove(0);
+        let own_stream = Stream::new(&device)?.with_peers(&other_devices)?;
+        let (caller_stream, copies, stopwatch) = (None, StagedCopies::new(max_threads), Stopwatch::new(&device)?);
+        Ok(Self {
+            own_stream,
+            caller_stream_number: 0,
+            caller_stream,
+            copies,
+            stopwatch,
+            family,
+            device,
+            other_devices,
+            seconds_transfer: 0.0,
+        })
     }
 
     /// Returns the ordinals of all devices in order.
     pub fn ordinals(&self) -> impl Iterator<Item = i32> {
-        std::iter::once(&self.device).chain(&self.others).map(|device| device.ordinal)
+        std::iter::once(&self.device).chain(&self.other_devices).map(|device| device.ordinal)
     }
 
     /// Makes the first device's context current. Fails if one of the devices was reset.
-    pub fn enter(&self) -> Result<Entered> {
-        self.others.iter().try_for_each(|device| device.check())?;
+    pub fn enter(&self) -> Result<EnteredContext> {
+        self.other_devices.iter().try_for_each(|device| device.check())?;
         self.device.enter()
     }
 
     /// Returns whether at least one device was reset.
     fn was_reset(&self) -> bool {
-        self.device.was_reset() || self.others.iter().any(|device| device.was_reset())
+        self.device.was_reset() || self.other_devices.iter().any(|device| device.was_reset())
     }
 
     /// Returns a new session on the same devices if the program has reset one of them, else `None`. The reset has freed
     /// all memory of that device.
-    pub fn after_reset(&self) -> Result<Option<Self>> {
+    pub fn reopen_after_reset(&self) -> Result<Option<Self>> {
         if !self.was_reset() {
             return Ok(None);
         }
         let ordinals: Vec<i64> = collected(self.ordinals().map(i64::from), "devices")?;
-        let mut session = Self::open_all(&ordinals, self.family, self.copies.threads())?;
-        session.use_stream(self.caller_stream)?;
+        let mut session = Self::open_devices(&ordinals, self.family, self.copies.threads())?;
+        session.use_stream(self.caller_stream_number)?;
         Ok(Some(session))
     }
 
     /// Selects the caller's stream, or the handle's own stream for 0. If a device was reset, only stores the number of
-    /// the stream; `after_reset` then selects the stream in the new session.
+    /// the stream; `reopen_after_reset` then selects the stream in the new session.
     pub fn use_stream(&mut self, stream: usize) -> Result<()> {
         if stream == 0 || self.was_reset() {
-            self.caller = None;
-        } else if self.caller.is_none() || self.caller_stream != stream {
-            self.caller = Some(Stream::borrowed(&self.device, stream)?.with(&self.others)?);
+            self.caller_stream = None;
+        } else if self.caller_stream.is_none() || self.caller_stream_number != stream {
+            self.caller_stream = Some(Stream::borrowed(&self.device, stream)?.with_peers(&self.other_devices)?);
         }
-        self.caller_stream = stream;
+        self.caller_stream_number = stream;
         Ok(())
     }
 
     /// Returns the caller's stream, or the handle's own.
     pub fn stream(&self) -> &Stream {
-        self.caller.as_ref().unwrap_or(&self.own)
+        self.caller_stream.as_ref().unwrap_or(&self.own_stream)
     }
 
     /// Returns the stream, the copies of host arrays, and the counter of transfer seconds.
-    pub fn parts(&mut self) -> (&Stream, &mut Copies, &mut f64) {
-        (self.caller.as_ref().unwrap_or(&self.own), &mut self.copies, &mut self.seconds_transfer)
+    pub fn stream_and_copies(&mut self) -> (&Stream, &mut StagedCopies, &mut f64) {
+        (self.caller_stream.as_ref().unwrap_or(&self.own_stream), &mut self.copies, &mut self.seconds_transfer)
     }
 
-    /// Starts a call on arrays with these `extents`. `staged` contains the addresses of two device buffers, for an
-    /// input and for an output in host memory.
-    pub fn call<'a>(
+    /// Starts a call on arrays with these `extents`. `staging_addresses` contains the addresses of two device buffers,
+    /// for an input and for an output in host memory.
+    pub fn start_call<'a>(
         &'a mut self,
         arrays: Arrays<'a>,
         observer: &'a mut dyn Observer,
         extents: Cells,
-        staged: [Address; 2],
+        staging_addresses: [Address; 2],
     ) -> Call<'a> {
         let shape = (arrays.ld, arrays.plane);
-        let input = array_on_device(arrays.device_input, staged[0], extents, shape);
-        let output = array_on_device(arrays.device_output, staged[1], extents, shape);
-        let (stream, copies) = (self.caller.as_ref().unwrap_or(&self.own), &mut self.copies);
+        let input = array_on_device(arrays.device_input, staging_addresses[0], extents, shape);
+        let output = array_on_device(arrays.device_output, staging_addresses[1], extents, shape);
+        let (stream, copies) = (self.caller_stream.as_ref().unwrap_or(&self.own_stream), &mut self.copies);
         let (stopwatch, seconds_transfer) = (&self.stopwatch, &mut self.seconds_transfer);
         *seconds_transfer = 0.0;
-        let (failed, sent) = (None, false);
-        Call { stream, observer, arrays, input, output, failed, extents, copies, stopwatch, sent, seconds_transfer }
+        let (first_error, has_unread_transfer_time) = (None, false);
+        Call {
+            stream,
+            observer,
+            arrays,
+            input,
+            output,
+            first_error,
+            extents,
+            copies,
+            stopwatch,
+            has_unread_transfer_time,
+            seconds_transfer,
+        }
     }
 
     /// Returns the bytes of page-locked host memory.

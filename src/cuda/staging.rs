@@ -25,7 +25,7 @@ const SHORT_CHUNK_VALUES: usize = 2 * PIECE_VALUES;
 const BUFFERS: usize = 6;
 /// Largest number of copying threads, measured on 16 cores. Eight threads copy 1.7 times as fast as the bus, and four
 /// threads 10 % slower than the bus. Twelve threads slow one another down.
-const MOST_COPYING_THREADS: usize = 8;
+const MAX_COPYING_THREADS: usize = 8;
 /// Values per cache line.
 const LINE_VALUES: usize = 8;
 /// Below this number of values, the calling thread copies alone, because waking another thread would take longer.
@@ -42,9 +42,9 @@ pub struct Job<'a> {
     count: usize,
     device: u64,
     /// Offset of the last value from `host`.
-    last: usize,
+    last_offset: usize,
     /// Whether the caller's array is page-locked at its first and last value.
-    locked: bool,
+    is_locked: bool,
     _array: PhantomData<&'a mut [f64]>,
 }
 
@@ -52,10 +52,10 @@ impl<'a> Job<'a> {
     /// Describes a copy of `rows` rows of `nx` values to the device. The rows begin `ld` values apart.
     pub fn from_host(values: &'a [f64], (ld, nx, rows): (usize, usize, usize), device: u64) -> Self {
         assert!(rows > 0 && nx <= ld && values.len() >= (rows - 1) * ld + nx);
-        let last = (rows - 1) * ld + nx - 1;
+        let last_offset = (rows - 1) * ld + nx - 1;
         let (host, count) = (values.as_ptr().cast_mut(), nx * rows);
-        let locked = is_page_locked(host as usize) && is_page_locked(host.wrapping_add(last) as usize);
-        Self { host, ld, nx, count, device, last, locked, _array: PhantomData }
+        let is_locked = is_page_locked(host as usize) && is_page_locked(host.wrapping_add(last_offset) as usize);
+        Self { host, ld, nx, count, device, last_offset, is_locked, _array: PhantomData }
     }
 
     /// Describes a copy of `rows` rows of `nx` values to the host. The rows begin `ld` values apart.
@@ -65,24 +65,24 @@ impl<'a> Job<'a> {
     }
 
     /// Describes a copy of a whole array to the device.
-    pub fn all_from_host(values: &'a [f64], device: u64) -> Self {
+    pub fn array_from_host(values: &'a [f64], device: u64) -> Self {
         Self::from_host(values, (values.len(), values.len(), 1), device)
     }
 
     /// Describes a copy of a whole array to the host.
-    pub fn all_to_host(values: &'a mut [f64], device: u64) -> Self {
+    pub fn array_to_host(values: &'a mut [f64], device: u64) -> Self {
         let len = values.len();
         Self::to_host(values, (len, len, 1), device)
     }
 
     /// Returns the number of values that are copied through the buffers.
-    fn staged(&self) -> usize {
-        if self.locked { 0 } else { self.count }
+    fn staged_values(&self) -> usize {
+        if self.is_locked { 0 } else { self.count }
     }
 
     /// Lets the driver copy the rows without the buffers.
     fn copy_directly(&self, stream: &Stream, to_device: bool) -> Result<()> {
-        let (len, rows) = (self.last + 1, self.count / self.nx);
+        let (len, rows) = (self.last_offset + 1, self.count / self.nx);
         if to_device {
             // SAFETY: `from_host` borrowed this slice, and checked that it has at least `last` + 1 values.
             let values = unsafe { std::slice::from_raw_parts(self.host, len) };
@@ -96,15 +96,19 @@ impl<'a> Job<'a> {
     }
 
     /// Calls `f` for each contiguous part of the values first .. first + count. The arguments of `f` are the host
-    /// address, the offset from `first` and the length.
-    fn parts(&self, first: usize, count: usize, mut f: impl FnMut(*mut f64, usize, usize)) {
-        let mut at = first;
-        while at < first + count {
-            let len = if self.ld == self.nx { count } else { (self.nx - at % self.nx).min(first + count - at) };
-            let offset = at / self.nx * self.ld + at % self.nx;
+    /// address, the offset from `first_value` and the length.
+    fn for_each_segment(&self, first_value: usize, count: usize, mut f: impl FnMut(*mut f64, usize, usize)) {
+        let mut position = first_value;
+        while position < first_value + count {
+            let len = if self.ld == self.nx {
+                count
+            } else {
+                (self.nx - position % self.nx).min(first_value + count - position)
+            };
+            let offset = position / self.nx * self.ld + position % self.nx;
             // `from_host` has checked that the array holds all rows, so the address is within the array.
-            f(self.host.wrapping_add(offset), at - first, len);
-            at += len;
+            f(self.host.wrapping_add(offset), position - first_value, len);
+            position += len;
         }
     }
 }
@@ -114,7 +118,7 @@ impl<'a> Job<'a> {
 struct Chunk {
     job: usize,
     /// First value, counted without the gaps between rows.
-    first: usize,
+    first_value: usize,
     count: usize,
     /// Number of pieces of all previous chunks.
     first_piece: usize,
@@ -122,7 +126,7 @@ struct Chunk {
 
 impl Chunk {
     /// Returns the number of pieces that the threads copy.
-    fn pieces(&self) -> usize {
+    fn piece_count(&self) -> usize {
         self.count.div_ceil(PIECE_VALUES)
     }
 }
@@ -130,21 +134,21 @@ impl Chunk {
 /// The buffers and the thread team that fills or empties them.
 struct StagingBuffers {
     /// Values per buffer.
-    chunk: usize,
+    chunk_values: usize,
     buffers: [PageLockedArray; BUFFERS],
     /// Events recorded after the last device copy from or to each buffer.
-    copied: [Event; BUFFERS],
+    copied_events: [Event; BUFFERS],
     chunks: Vec<Chunk>,
     team: Team,
 }
 
 /// Copies between host and device. The buffers are allocated when the first array arrives that is not page-locked.
-pub struct Copies {
+pub struct StagedCopies {
     staging_buffers: Option<StagingBuffers>,
     threads: usize,
 }
 
-impl Copies {
+impl StagedCopies {
     /// Creates the state without buffers. At most `threads` threads will copy.
     pub fn new(threads: usize) -> Self {
         Self { staging_buffers: None, threads }
@@ -173,51 +177,51 @@ impl Copies {
 
     /// Copies page-locked arrays directly, and the other arrays through the buffers.
     fn run(&mut self, stream: &Stream, jobs: &[Job], to_device: bool) -> Result<()> {
-        for job in jobs.iter().filter(|job| job.locked) {
+        for job in jobs.iter().filter(|job| job.is_locked) {
             job.copy_directly(stream, to_device)?;
         }
-        if jobs.iter().all(|job| job.locked) {
+        if jobs.iter().all(|job| job.is_locked) {
             return Ok(());
         }
         if self.staging_buffers.is_none() {
-            let values = jobs.iter().map(Job::staged).sum();
+            let values = jobs.iter().map(Job::staged_values).sum();
             self.staging_buffers = StagingBuffers::new(stream.device(), self.threads, values).ok();
         }
         match &mut self.staging_buffers {
             Some(staging_buffers) => staging_buffers.run(stream, jobs, to_device),
             // If page-locked memory or threads are not available, the driver copies, at lower bandwidth.
-            None => jobs.iter().filter(|job| !job.locked).try_for_each(|job| job.copy_directly(stream, to_device)),
+            None => jobs.iter().filter(|job| !job.is_locked).try_for_each(|job| job.copy_directly(stream, to_device)),
         }
     }
 }
 
 /// Data that the threads of one run share.
-struct Run<'a> {
+struct CopyRun<'a> {
     jobs: &'a [Job<'a>],
     chunks: &'a [Chunk],
     buffers: [*mut f64; BUFFERS],
     to_device: bool,
     /// Number of pieces of all chunks.
-    pieces: usize,
+    piece_count: usize,
     /// Number of pieces that have been assigned to threads.
     next_piece: AtomicUsize,
     /// Number of chunks whose pieces may be copied.
-    open_chunks: AtomicUsize,
+    open_chunk_count: AtomicUsize,
     /// Pieces copied so far of the chunk in each buffer.
     copied_pieces: [AtomicUsize; BUFFERS],
     /// Whether an operation of the driver has failed. The waiting threads then return.
-    failed: AtomicBool,
+    has_failed: AtomicBool,
 }
 
 // SAFETY: the pointers belong to buffers and arrays that the run borrows, and the threads write disjoint pieces of
 // them.
-unsafe impl Sync for Run<'_> {}
+unsafe impl Sync for CopyRun<'_> {}
 
-impl Run<'_> {
-    /// Returns the index of the chunk that contains a piece. `from` must not be above this index.
-    fn chunk_of(&self, piece: usize, from: usize) -> usize {
-        let mut chunk = from;
-        while piece >= self.chunks[chunk].first_piece + self.chunks[chunk].pieces() {
+impl CopyRun<'_> {
+    /// Returns the index of the chunk that contains a piece. `first_candidate` must not be above this index.
+    fn chunk_of(&self, piece: usize, first_candidate: usize) -> usize {
+        let mut chunk = first_candidate;
+        while piece >= self.chunks[chunk].first_piece + self.chunks[chunk].piece_count() {
             chunk += 1;
         }
         chunk
@@ -225,23 +229,27 @@ impl Run<'_> {
 
     /// Copies a piece of a chunk between the host array and its buffer, and counts the piece as done.
     fn copy(&self, piece: usize, chunk: usize) {
-        let Chunk { job, first, count, first_piece } = self.chunks[chunk];
+        let Chunk { job, first_value, count, first_piece } = self.chunks[chunk];
         let offset = (piece - first_piece) * PIECE_VALUES;
         let buffer = self.buffers[chunk % BUFFERS].wrapping_add(offset);
-        self.jobs[job].parts(first + offset, PIECE_VALUES.min(count - offset), |host, at, len| {
-            let staged = buffer.wrapping_add(at);
-            let (from, to) = if self.to_device { (host, staged) } else { (staged, host) };
-            // SAFETY: `Job::from_host` has checked the range of every job, and a chunk is no longer than a buffer. The
-            // counter `next_piece` assigns each piece to one thread. `open_chunks` shows that the device has finished
-            // with the buffer.
-            let (from, to) =
-                unsafe { (std::slice::from_raw_parts(from, len), std::slice::from_raw_parts_mut(to, len)) };
-            // Stores bypass the caches, because the device reads data in the cache of a core slowly. This makes copies
-            // of b and x 4 % faster for 2047 x 2047 nodes, and 25 % faster for 1023 x 1023 nodes.
-            let past = if self.to_device { len - len % LINE_VALUES } else { 0 };
-            copy_past_caches(&mut to[..past], &from[..past]);
-            to[past..].copy_from_slice(&from[past..]);
-        });
+        self.jobs[job].for_each_segment(
+            first_value + offset,
+            PIECE_VALUES.min(count - offset),
+            |host, offset_in_piece, len| {
+                let staged = buffer.wrapping_add(offset_in_piece);
+                let (from, to) = if self.to_device { (host, staged) } else { (staged, host) };
+                // SAFETY: `Job::from_host` has checked the range of every job, and a chunk is no longer than a buffer. The
+                // counter `next_piece` assigns each piece to one thread. `open_chunk_count` shows that the device has
+                // finished with the buffer.
+                let (from, to) =
+                    unsafe { (std::slice::from_raw_parts(from, len), std::slice::from_raw_parts_mut(to, len)) };
+                // Stores bypass the caches, because the device reads data in the cache of a core slowly. This makes copies
+                // of b and x 4 % faster for 2047 x 2047 nodes, and 25 % faster for 1023 x 1023 nodes.
+                let uncached = if self.to_device { len - len % LINE_VALUES } else { 0 };
+                copy_past_caches(&mut to[..uncached], &from[..uncached]);
+                to[uncached..].copy_from_slice(&from[uncached..]);
+            },
+        );
         fence_copies();
         self.copied_pieces[chunk % BUFFERS].fetch_add(1, Ordering::Release);
     }
@@ -252,13 +260,13 @@ impl Run<'_> {
         let mut chunk = 0;
         loop {
             let piece = self.next_piece.fetch_add(1, Ordering::Relaxed);
-            if piece >= self.pieces {
+            if piece >= self.piece_count {
                 return;
             }
             chunk = self.chunk_of(piece, chunk);
             let mut spins = 0;
-            while self.open_chunks.load(Ordering::Acquire) <= chunk {
-                if self.failed.load(Ordering::Relaxed) {
+            while self.open_chunk_count.load(Ordering::Acquire) <= chunk {
+                if self.has_failed.load(Ordering::Relaxed) {
                     return;
                 }
                 spins += 1;
@@ -272,13 +280,13 @@ impl Run<'_> {
     /// that this function has copied, and is updated.
     fn copy_next_piece(&self, chunk: &mut usize) {
         let piece = self.next_piece.load(Ordering::Relaxed);
-        if piece < self.pieces {
-            let of = self.chunk_of(piece, *chunk);
-            let mine =
+        if piece < self.piece_count {
+            let piece_chunk = self.chunk_of(piece, *chunk);
+            let claim_piece =
                 || self.next_piece.compare_exchange(piece, piece + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-            if of < self.open_chunks.load(Ordering::Relaxed) && mine() {
-                *chunk = of;
-                return self.copy(piece, of);
+            if piece_chunk < self.open_chunk_count.load(Ordering::Relaxed) && claim_piece() {
+                *chunk = piece_chunk;
+                return self.copy(piece, piece_chunk);
             }
         }
         std::hint::spin_loop();
@@ -286,57 +294,60 @@ impl Run<'_> {
 
     /// Returns whether all pieces of a chunk have been copied.
     fn is_done(&self, chunk: usize) -> bool {
-        self.copied_pieces[chunk % BUFFERS].load(Ordering::Acquire) == self.chunks[chunk].pieces()
+        self.copied_pieces[chunk % BUFFERS].load(Ordering::Acquire) == self.chunks[chunk].piece_count()
     }
 
     /// Allows the threads to copy the pieces of one more chunk.
     fn open_next_chunk(&self) {
-        self.open_chunks.fetch_add(1, Ordering::Release);
+        self.open_chunk_count.fetch_add(1, Ordering::Release);
     }
 
     /// Sends filled buffers to the device, and opens the next chunk when the device has read the buffer that this chunk
     /// reuses; run by the calling thread.
-    fn send(&self, stream: &Stream, copied: &[Event; BUFFERS]) -> Result<()> {
-        let (mut sent, mut open, mut near) = (0, BUFFERS.min(self.chunks.len()), 0);
-        self.open_chunks.store(open, Ordering::Release);
-        while sent < self.chunks.len() {
-            if sent < open && self.is_done(sent) {
-                let chunk = self.chunks[sent];
-                let to = self.jobs[chunk.job].device + 8 * chunk.first as u64;
+    fn send(&self, stream: &Stream, copied_events: &[Event; BUFFERS]) -> Result<()> {
+        let (mut sent_count, mut open_count, mut last_chunk) = (0, BUFFERS.min(self.chunks.len()), 0);
+        self.open_chunk_count.store(open_count, Ordering::Release);
+        while sent_count < self.chunks.len() {
+            if sent_count < open_count && self.is_done(sent_count) {
+                let chunk = self.chunks[sent_count];
+                let to = self.jobs[chunk.job].device + 8 * chunk.first_value as u64;
                 // SAFETY: the buffer is full, and no thread writes to it before the event has occurred.
-                unsafe { stream.send_locked(to, self.buffers[sent % BUFFERS], chunk.count)? };
-                copied[sent % BUFFERS].record(stream)?;
-                sent += 1;
-            } else if open < self.chunks.len() && sent + BUFFERS > open && copied[open % BUFFERS].is_complete()? {
-                self.copied_pieces[open % BUFFERS].store(0, Ordering::Relaxed);
+                unsafe { stream.send_locked(to, self.buffers[sent_count % BUFFERS], chunk.count)? };
+                copied_events[sent_count % BUFFERS].record(stream)?;
+                sent_count += 1;
+            } else if open_count < self.chunks.len()
+                && sent_count + BUFFERS > open_count
+                && copied_events[open_count % BUFFERS].is_complete()?
+            {
+                self.copied_pieces[open_count % BUFFERS].store(0, Ordering::Relaxed);
                 self.open_next_chunk();
-                open += 1;
+                open_count += 1;
             } else {
-                self.copy_next_piece(&mut near);
+                self.copy_next_piece(&mut last_chunk);
             }
         }
         Ok(())
     }
 
     /// Fetches chunks into empty buffers and opens the chunks that have arrived; run by the calling thread.
-    fn fetch(&self, stream: &Stream, copied: &[Event; BUFFERS]) -> Result<()> {
-        let (mut asked, mut open, mut emptied, mut near) = (0, 0, 0, 0);
-        while emptied < self.chunks.len() {
-            if asked < self.chunks.len() && asked < emptied + BUFFERS {
-                let chunk = self.chunks[asked];
-                let from = self.jobs[chunk.job].device + 8 * chunk.first as u64;
-                self.copied_pieces[asked % BUFFERS].store(0, Ordering::Relaxed);
+    fn fetch(&self, stream: &Stream, copied_events: &[Event; BUFFERS]) -> Result<()> {
+        let (mut requested_count, mut open_count, mut emptied_count, mut last_chunk) = (0, 0, 0, 0);
+        while emptied_count < self.chunks.len() {
+            if requested_count < self.chunks.len() && requested_count < emptied_count + BUFFERS {
+                let chunk = self.chunks[requested_count];
+                let from = self.jobs[chunk.job].device + 8 * chunk.first_value as u64;
+                self.copied_pieces[requested_count % BUFFERS].store(0, Ordering::Relaxed);
                 // SAFETY: the buffer has been emptied, and no thread reads it before the event has occurred.
-                unsafe { stream.fetch_locked(self.buffers[asked % BUFFERS], from, chunk.count)? };
-                copied[asked % BUFFERS].record(stream)?;
-                asked += 1;
-            } else if emptied < open && self.is_done(emptied) {
-                emptied += 1;
-            } else if open < asked && copied[open % BUFFERS].is_complete()? {
+                unsafe { stream.fetch_locked(self.buffers[requested_count % BUFFERS], from, chunk.count)? };
+                copied_events[requested_count % BUFFERS].record(stream)?;
+                requested_count += 1;
+            } else if emptied_count < open_count && self.is_done(emptied_count) {
+                emptied_count += 1;
+            } else if open_count < requested_count && copied_events[open_count % BUFFERS].is_complete()? {
                 self.open_next_chunk();
-                open += 1;
+                open_count += 1;
             } else {
-                self.copy_next_piece(&mut near);
+                self.copy_next_piece(&mut last_chunk);
             }
         }
         Ok(())
@@ -346,71 +357,71 @@ impl Run<'_> {
 impl StagingBuffers {
     /// Allocates buffers for jobs of about `values` values.
     fn new(device: &Arc<Device>, threads: usize, values: usize) -> Result<Self> {
-        let chunk = (values / BUFFERS).next_multiple_of(PIECE_VALUES).clamp(PIECE_VALUES, CHUNK_VALUES);
-        let buffer = || PageLockedArray::new(device, chunk);
+        let chunk_values = (values / BUFFERS).next_multiple_of(PIECE_VALUES).clamp(PIECE_VALUES, CHUNK_VALUES);
+        let buffer = || PageLockedArray::new(device, chunk_values);
         let event = || Event::new(device);
         Ok(Self {
-            chunk,
+            chunk_values,
             buffers: [buffer()?, buffer()?, buffer()?, buffer()?, buffer()?, buffer()?],
-            copied: [event()?, event()?, event()?, event()?, event()?, event()?],
+            copied_events: [event()?, event()?, event()?, event()?, event()?, event()?],
             chunks: Vec::new(),
-            team: Team::new(threads.clamp(1, MOST_COPYING_THREADS))?,
+            team: Team::new(threads.clamp(1, MAX_COPYING_THREADS))?,
         })
     }
 
     fn bytes(&self) -> usize {
-        8 * self.chunk * BUFFERS
+        8 * self.chunk_values * BUFFERS
     }
 
     /// Copies the jobs with the thread team, or with the calling thread alone if they are small.
     fn run(&mut self, stream: &Stream, jobs: &[Job], to_device: bool) -> Result<()> {
         self.divide_into_chunks(jobs, to_device)?;
-        for event in &self.copied {
+        for event in &self.copied_events {
             // Waits until the device copies of the previous run have finished.
             event.wait()?;
         }
-        let Self { buffers, copied, chunks, team, .. } = self;
-        let run = Run {
+        let Self { buffers, copied_events, chunks, team, .. } = self;
+        let run = CopyRun {
             jobs,
             chunks,
             buffers: buffers.each_ref().map(PageLockedArray::address),
             to_device,
-            pieces: chunks.last().map_or(0, |c| c.first_piece + c.pieces()),
+            piece_count: chunks.last().map_or(0, |c| c.first_piece + c.piece_count()),
             next_piece: AtomicUsize::new(0),
-            open_chunks: AtomicUsize::new(0),
+            open_chunk_count: AtomicUsize::new(0),
             copied_pieces: [const { AtomicUsize::new(0) }; BUFFERS],
-            failed: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
         };
-        let own = || {
-            let result = if to_device { run.send(stream, copied) } else { run.fetch(stream, copied) };
-            run.failed.store(result.is_err(), Ordering::Relaxed);
+        let move_chunks = || {
+            let result = if to_device { run.send(stream, copied_events) } else { run.fetch(stream, copied_events) };
+            run.has_failed.store(result.is_err(), Ordering::Relaxed);
             result
         };
-        if jobs.iter().map(Job::staged).sum::<usize>() < TEAM_VALUES {
-            return own();
+        if jobs.iter().map(Job::staged_values).sum::<usize>() < TEAM_VALUES {
+            return move_chunks();
         }
-        team.run(|_: TeamThread| run.copy_pieces(), |_| own())?
+        team.run(|_: TeamThread| run.copy_pieces(), |_| move_chunks())?
     }
 
     /// Divides jobs into chunks. In copies to the device, the first chunks are short, because the device waits for
     /// them. In copies from the device, the last chunks are short, because the host waits for them.
     fn divide_into_chunks(&mut self, jobs: &[Job], to_device: bool) -> Result<()> {
         self.chunks.clear();
-        let all: usize = jobs.iter().map(Job::staged).sum();
-        let (mut past, mut first_piece) = (0, 0);
-        for (number, job) in jobs.iter().enumerate() {
-            let mut first = 0;
-            while first < job.staged() {
-                let near_end = if to_device { past } else { (all - past) / 2 };
-                let count = near_end
+        let total_values: usize = jobs.iter().map(Job::staged_values).sum();
+        let (mut previous_values, mut first_piece) = (0, 0);
+        for (job_index, job) in jobs.iter().enumerate() {
+            let mut first_value = 0;
+            while first_value < job.staged_values() {
+                let ramp_length = if to_device { previous_values } else { (total_values - previous_values) / 2 };
+                let count = ramp_length
                     .next_multiple_of(PIECE_VALUES)
-                    .clamp(SHORT_CHUNK_VALUES.min(self.chunk), self.chunk)
-                    .min(job.count - first);
-                let chunk = Chunk { job: number, first, count, first_piece };
+                    .clamp(SHORT_CHUNK_VALUES.min(self.chunk_values), self.chunk_values)
+                    .min(job.count - first_value);
+                let chunk = Chunk { job: job_index, first_value, count, first_piece };
                 push(&mut self.chunks, chunk, "copies in chunks")?;
-                first_piece += chunk.pieces();
-                first += count;
-                past += count;
+                first_piece += chunk.piece_count();
+                first_value += count;
+                previous_values += count;
             }
         }
         Ok(())

@@ -13,12 +13,19 @@ use crate::krylov::solve_steps::Inputs;
 
 /// Returns the arguments of a vector operation over `count` cells.
 pub fn vector_args(count: usize, a: Address, out: Address, factor: f64) -> VectorArgs {
-    VectorArgs { count: count as i64, a, b: 0, out, other: 0, factor, sum: Sum::default() }
+    VectorArgs { count: count as i64, a, b: 0, out, x: 0, factor, sum: Sum::default() }
 }
 
 /// Returns a sum with these partial sums, whose result is stored in the scalar at offset `to`.
-pub fn sum_to(partial: Address, scalars: Address, to: usize) -> Sum {
-    Sum { partial, scalars, to: scalars + to as u64, sum_use: SumUse::Kept as i32, in_loop: 0, conditional: 0 }
+pub fn store_sum_in(partial: Address, scalars: Address, scalar_offset: usize) -> Sum {
+    Sum {
+        partial,
+        scalars,
+        result: scalars + scalar_offset as u64,
+        sum_use: SumUse::Stored as i32,
+        in_loop: 0,
+        conditional: 0,
+    }
 }
 
 /// Returns the sum of a launch that belongs to the same loop and computes no sum.
@@ -27,23 +34,28 @@ pub fn without_result(sum: Sum) -> Sum {
 }
 
 /// Returns the arguments of a copy between a vector and a caller's array.
-pub fn transfer(cells: CellBox, array: CellArray, vector: Address, factor: f64) -> CellTransferArgs {
+pub fn transfer_args(cells: CellBox, array: CellArray, vector: Address, factor: f64) -> CellTransferArgs {
     CellTransferArgs { cells, array, vector, factor, sum: Sum::default() }
 }
 
 /// Returns max |v| of `count` values, or NaN if any value is NaN.
-pub fn largest(stream: &Stream, scalars: &mut SharedScalars, v: Address, count: usize) -> Result<f64> {
+pub fn find_largest(stream: &Stream, scalars: &mut SharedScalars, v: Address, count: usize) -> Result<f64> {
     scalars.reset_findings(stream)?;
-    launch::cell_largest(stream, &CellLargestArgs { count: count as i64, v, scalars: scalars.at })?;
+    launch::cell_largest(stream, &CellLargestArgs { count: count as i64, v, scalars: scalars.address })?;
     Ok(f64::from_bits(scalars.fetch(stream)?.largest))
 }
 
-/// Copies host arrays to the device and inspects the caller's arrays; the output only if `guess` is set.
-pub fn inspect(call: &mut Call, scalars: &mut SharedScalars, cells: CellBox, guess: bool) -> Result<Inputs> {
-    call.send_arrays(guess)?;
-    let output = if guess { call.output } else { CellArray::default() };
+/// Copies host arrays to the device and inspects the caller's arrays; the output only if `with_guess` is set.
+pub fn inspect_arrays(
+    call: &mut Call,
+    scalars: &mut SharedScalars,
+    cells: CellBox,
+    with_guess: bool,
+) -> Result<Inputs> {
+    call.send_arrays(with_guess)?;
+    let output = if with_guess { call.output } else { CellArray::default() };
     scalars.reset_findings(call.stream)?;
-    let args = CellInspectArgs { cells, input: call.input, output, scalars: scalars.at };
+    let args = CellInspectArgs { cells, input: call.input, output, scalars: scalars.address };
     launch::cell_inspect(call.stream, &args)?;
     call.inputs(scalars.fetch(call.stream)?)
 }
@@ -61,7 +73,7 @@ pub struct Scale {
 
 impl Scale {
     /// Computes s from max |r|.
-    pub fn find(&self, stream: &Stream, r: Address, count: i64) -> Result<()> {
+    pub fn find_scale(&self, stream: &Stream, r: Address, count: i64) -> Result<()> {
         let Self { partial, scales, scalars } = *self;
         launch::cell_scale(stream, &ScaleArgs { count, v: r, partial, scales, scalars })
     }

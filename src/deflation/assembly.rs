@@ -12,16 +12,16 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// Name of E in error messages about failed allocations.
-pub const COARSE_MATRIX: &str = "the coarse matrix of deflation";
+pub const COARSE_MATRIX_NAME: &str = "the coarse matrix of deflation";
 
 /// Number of blocks into which the rows of cells are divided. There are enough blocks for many threads, and few enough
 /// that sums over blocks are cheap.
-pub const BLOCKS: usize = 64;
+pub const BLOCK_COUNT: usize = 64;
 
 /// Returns the rows of a block. Row j + ny k consists of the cells with the indices j and k.
 fn block_rows(cells: Cells, block: usize) -> Range<usize> {
     let rows = cells.ny * cells.nz;
-    rows * block / BLOCKS..rows * (block + 1) / BLOCKS
+    rows * block / BLOCK_COUNT..rows * (block + 1) / BLOCK_COUNT
 }
 
 /// Contribution of one block to the entry E_rs with r < s, or to the row sum of row r of E; then s = r.
@@ -75,7 +75,7 @@ impl BlockSums {
             _ if sum == 0.0 => Ok(()),
             // Couplings to cells without region are subtracted from the row sum of the region.
             [NO_REGION, NO_REGION] => Ok(()),
-            [NO_REGION, one] | [one, NO_REGION] => self.add(one, one, -sum),
+            [NO_REGION, region] | [region, NO_REGION] => self.add(region, region, -sum),
             [r, s] => self.add(r, s, sum),
         }
     }
@@ -88,7 +88,7 @@ impl BlockSums {
             *sum += value;
             return Ok(());
         }
-        insert(&mut self.sums, key, value, COARSE_MATRIX).map(|_| ())
+        insert(&mut self.sums, key, value, COARSE_MATRIX_NAME).map(|_| ())
     }
 }
 
@@ -102,52 +102,56 @@ pub fn assemble_block(
     entries: &mut Vec<Contribution>,
 ) -> Result<()> {
     let Cells { nx, ny, nz } = a.cells;
-    let mut part = BlockSums::default();
-    let of = |row: usize| &regions.of_cell[row * nx..][..nx];
-    let along = |d: usize, row: usize| &a.forward[d][row * nx..][..nx];
-    let mut row_sums = zeroed(nx, COARSE_MATRIX)?;
+    let mut block_sums = BlockSums::default();
+    let regions_of_row = |row: usize| &regions.region_of_cell[row * nx..][..nx];
+    let couplings_of_row = |d: usize, row: usize| &a.forward[d][row * nx..][..nx];
+    let mut row_sums = zeroed(nx, COARSE_MATRIX_NAME)?;
     // In x, the couplings at one column often connect the same two regions in many rows, so there is one pending sum
     // per column. In y and z, consecutive couplings of a row often connect the same two regions, so one pending sum is
     // sufficient.
-    let (mut along_x, mut across_x) = (zeroed(nx, COARSE_MATRIX)?, PendingSum::default());
+    let (mut sums_along_x, mut sum_across_rows) = (zeroed(nx, COARSE_MATRIX_NAME)?, PendingSum::default());
     for row in block_rows(a.cells, block) {
-        let own = of(row);
-        let pairs = own.windows(2).zip(along(0, row)).zip(&mut along_x);
+        let row_regions = regions_of_row(row);
+        let pairs = row_regions.windows(2).zip(couplings_of_row(0, row)).zip(&mut sums_along_x);
         for ((pair, &coupling), pending) in pairs.filter(|((pair, _), _)| pair[0] != pair[1]) {
-            part.add_coupling(pending, pair[0], pair[1], coupling)?;
+            block_sums.add_coupling(pending, pair[0], pair[1], coupling)?;
         }
-        let across = [(1, row % ny + 1 < ny, row + 1), (2, row / ny + 1 < nz, row + ny)];
-        for (d, _, other) in across.into_iter().filter(|(_, inside, _)| *inside) {
-            if own == of(other) {
+        let neighbours = [(1, row % ny + 1 < ny, row + 1), (2, row / ny + 1 < nz, row + ny)];
+        for (d, _, other_row) in neighbours.into_iter().filter(|(_, is_inside, _)| *is_inside) {
+            if row_regions == regions_of_row(other_row) {
                 continue;
             }
-            let pairs = own.iter().zip(of(other)).zip(along(d, row)).filter(|((r, s), _)| r != s);
+            let pairs = row_regions
+                .iter()
+                .zip(regions_of_row(other_row))
+                .zip(couplings_of_row(d, row))
+                .filter(|((r, s), _)| r != s);
             for ((&r, &s), &coupling) in pairs {
-                part.add_coupling(&mut across_x, r, s, coupling)?;
+                block_sums.add_coupling(&mut sum_across_rows, r, s, coupling)?;
             }
         }
         if regular_row_sums(a, components, row, &mut row_sums) {
-            add_row_sums(own, &row_sums, &mut part)?;
+            add_row_sums(row_regions, &row_sums, &mut block_sums)?;
         }
     }
-    for pending in along_x.iter_mut().chain([&mut across_x]) {
-        part.flush(pending)?;
+    for pending in sums_along_x.iter_mut().chain([&mut sum_across_rows]) {
+        block_sums.flush(pending)?;
     }
     extend(
         entries,
-        part.sums.iter().map(|(&key, &value)| Contribution { key: u64::from(key) << 32 | block as u64, value }),
-        COARSE_MATRIX,
+        block_sums.sums.iter().map(|(&key, &value)| Contribution { key: u64::from(key) << 32 | block as u64, value }),
+        COARSE_MATRIX_NAME,
     )
 }
 
 /// Adds the row sums of A in one row of cells to the row sums of E. `of` contains the regions of these cells.
-fn add_row_sums(of: &[u16], row_sums: &[f64], part: &mut BlockSums) -> Result<()> {
+fn add_row_sums(cell_regions: &[u16], row_sums: &[f64], block_sums: &mut BlockSums) -> Result<()> {
     let mut start = 0;
     // Consecutive cells of the same region are summed first.
-    for cells in of.chunk_by(|r, s| r == s) {
+    for cells in cell_regions.chunk_by(|r, s| r == s) {
         let sum: f64 = row_sums[start..start + cells.len()].iter().sum();
         if sum != 0.0 && cells[0] != NO_REGION {
-            part.add(cells[0], cells[0], sum)?;
+            block_sums.add(cells[0], cells[0], sum)?;
         }
         start += cells.len();
     }
@@ -159,36 +163,39 @@ fn add_row_sums(of: &[u16], row_sums: &[f64], part: &mut BlockSums) -> Result<()
 pub fn sum_contributions(entries: &mut [Contribution], n: usize) -> Result<Couplings> {
     // All keys differ, because they include the block. The unstable sort is therefore deterministic.
     entries.sort_unstable_by_key(|entry| entry.key);
-    let mut sums = 0;
+    let mut entry_count = 0;
     for k in 0..entries.len() {
-        if sums > 0 && entries[sums - 1].key >> 32 == entries[k].key >> 32 {
-            entries[sums - 1].value += entries[k].value;
+        if entry_count > 0 && entries[entry_count - 1].key >> 32 == entries[k].key >> 32 {
+            entries[entry_count - 1].value += entries[k].value;
         } else {
-            entries[sums] = entries[k];
-            sums += 1;
+            entries[entry_count] = entries[k];
+            entry_count += 1;
         }
     }
-    let sums = &entries[..sums];
-    let mut matrix =
-        Couplings { diagonal: zeroed(n, COARSE_MATRIX)?, row_sum: zeroed(n, COARSE_MATRIX)?, ..Couplings::default() };
-    let mut next: Vec<usize> = zeroed(n + 1, COARSE_MATRIX)?;
+    let sums = &entries[..entry_count];
+    let mut matrix = Couplings {
+        diagonal: zeroed(n, COARSE_MATRIX_NAME)?,
+        row_sum: zeroed(n, COARSE_MATRIX_NAME)?,
+        ..Couplings::default()
+    };
+    let mut next_index: Vec<usize> = zeroed(n + 1, COARSE_MATRIX_NAME)?;
     for entry in sums.iter().filter(|e| e.row() != e.column()) {
-        next[entry.row() + 1] += 1;
-        next[entry.column() + 1] += 1;
+        next_index[entry.row() + 1] += 1;
+        next_index[entry.column() + 1] += 1;
     }
-    crate::base::csr::lengths_to_pointers(&mut next);
-    matrix.ptr = collected(next.iter().copied(), COARSE_MATRIX)?;
-    matrix.col = zeroed(next[n], COARSE_MATRIX)?;
-    matrix.a = zeroed(next[n], COARSE_MATRIX)?;
-    let mut set = |r: usize, s: usize, value: f64| {
-        (matrix.col[next[r]], matrix.a[next[r]]) = (s as u32, -value);
-        next[r] += 1;
+    crate::base::csr::lengths_to_pointers(&mut next_index);
+    matrix.ptr = collected(next_index.iter().copied(), COARSE_MATRIX_NAME)?;
+    matrix.col = zeroed(next_index[n], COARSE_MATRIX_NAME)?;
+    matrix.a = zeroed(next_index[n], COARSE_MATRIX_NAME)?;
+    let mut store_coupling = |r: usize, s: usize, value: f64| {
+        (matrix.col[next_index[r]], matrix.a[next_index[r]]) = (s as u32, -value);
+        next_index[r] += 1;
     };
     // The entries left of the diagonal are stored before those right of it, and each triangle is sorted by column. The
     // columns of each row are therefore ascending.
     let couplings = || sums.iter().filter(|e| e.row() != e.column());
-    couplings().for_each(|entry| set(entry.column(), entry.row(), entry.value));
-    couplings().for_each(|entry| set(entry.row(), entry.column(), entry.value));
+    couplings().for_each(|entry| store_coupling(entry.column(), entry.row(), entry.value));
+    couplings().for_each(|entry| store_coupling(entry.row(), entry.column(), entry.value));
     for entry in sums.iter().filter(|e| e.row() == e.column()) {
         matrix.row_sum[entry.row()] = entry.value;
     }

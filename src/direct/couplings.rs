@@ -6,16 +6,16 @@
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::number::power_of_two_below;
-use crate::base::workers::{Parts, Workers, cut_lanes};
+use crate::base::workers::{SliceSplitter, Workers, divide_lanes};
 use crate::error::{Error, Result, push, reserve, zeroed};
 use crate::stencil::cells::SevenPoints;
 use std::ops::Range;
 
 /// Name of these arrays in error messages about failed allocations.
-pub const WHAT: &str = "an aggregation hierarchy";
+pub const ALLOCATION_NAME: &str = "an aggregation hierarchy";
 
 /// A row sum whose magnitude is below this fraction of the diagonal entry is a rounding error and is set to zero.
-const ROUNDING: f64 = 1e-12;
+const ROUNDING_FRACTION: f64 = 1e-12;
 
 /// A symmetric matrix as couplings and row sums.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,8 +35,8 @@ pub struct Couplings {
 impl Couplings {
     /// Converts `scale` times a symmetric matrix with fewer than 2^32 rows.
     pub fn of<I: Index>(s: &Csr<I>, scale: f64, workers: &mut Workers) -> Result<Self> {
-        let pieces = cut_lanes(&s.ptr, workers.threads(size_of_val(&*s.val)));
-        Self::in_pieces(pieces, workers, |rows| {
+        let row_ranges = divide_lanes(&s.ptr, workers.threads(size_of_val(&*s.val)));
+        Self::concatenate(row_ranges, workers, |rows| {
             let mut c = Self::with_capacity(rows.len(), s.ptr[rows.end] - s.ptr[rows.start])?;
             for i in rows {
                 let mut row_sum = 0.0;
@@ -55,18 +55,18 @@ impl Couplings {
     /// Converts a symmetric matrix, multiplied by the power of two with which the largest magnitude of a diagonal entry
     /// is at least 1 and below 2. Also returns this factor.
     pub fn scaled<I: Index>(s: &Csr<I>, workers: &mut Workers) -> Result<(Self, f64)> {
-        let pieces = cut_lanes(&s.ptr, workers.threads(size_of_val(&*s.val)));
-        let largest_of =
-            |rows: Range<usize>| rows.filter_map(|i| s.get(i, i)).fold(0.0, |most: f64, d| most.max(d.abs()));
-        let largest = workers.map(pieces, largest_of)?.into_iter().fold(0.0, f64::max);
-        let scale = power_of_two_below(largest).recip();
+        let row_ranges = divide_lanes(&s.ptr, workers.threads(size_of_val(&*s.val)));
+        let largest_diagonal_of =
+            |rows: Range<usize>| rows.filter_map(|i| s.get(i, i)).fold(0.0, |largest: f64, d| largest.max(d.abs()));
+        let largest_diagonal = workers.map(row_ranges, largest_diagonal_of)?.into_iter().fold(0.0, f64::max);
+        let scale = power_of_two_below(largest_diagonal).recip();
         Ok((Self::of(s, scale, workers)?, scale))
     }
 
     /// Converts `scale` times the matrix of a box of cells. A row sum becomes zero if its magnitude is at most
-    /// `zero_row_sum` times the center.
-    pub fn of_cells(a: &SevenPoints, scale: f64, zero_row_sum: f64) -> Result<Self> {
-        let (n, steps) = (a.cells.count(), a.cells.strides());
+    /// `zero_row_sum_limit` times the center.
+    pub fn of_cells(a: &SevenPoints, scale: f64, zero_row_sum_limit: f64) -> Result<Self> {
+        let (n, strides) = (a.cells.count(), a.cells.strides());
         if n > u32::MAX as usize - 1 {
             return Err(Error::Unsupported(format!("preconditioner=amg supports fewer than 2^32 cells, got {n}")));
         }
@@ -74,14 +74,15 @@ impl Couplings {
         for i in 0..n {
             let center = scale * a.center[i];
             let mut row_sum = center;
-            // Entries of `forward` that leave the box are zero, so `above` needs no condition.
-            let below = (0..3).rev().filter(|&d| i >= steps[d]).map(|d| (i - steps[d], a.forward[d][i - steps[d]]));
-            let above = (0..3).map(|d| (i + steps[d], a.forward[d][i]));
-            for (j, value) in below.chain(above).filter(|(_, value)| *value != 0.0) {
+            // Entries of `forward` that leave the box are zero, so `later_neighbours` needs no condition.
+            let earlier_neighbours =
+                (0..3).rev().filter(|&d| i >= strides[d]).map(|d| (i - strides[d], a.forward[d][i - strides[d]]));
+            let later_neighbours = (0..3).map(|d| (i + strides[d], a.forward[d][i]));
+            for (j, value) in earlier_neighbours.chain(later_neighbours).filter(|(_, value)| *value != 0.0) {
                 row_sum += scale * value;
                 c.push(j, -scale * value);
             }
-            c.end_row(if row_sum.abs() <= zero_row_sum * center { 0.0 } else { row_sum });
+            c.end_row(if row_sum.abs() <= zero_row_sum_limit * center { 0.0 } else { row_sum });
         }
         Ok(c)
     }
@@ -89,11 +90,11 @@ impl Couplings {
     /// Creates a matrix without rows, with capacity for `rows` rows and `entries` couplings.
     pub fn with_capacity(rows: usize, entries: usize) -> Result<Self> {
         let mut c = Self::default();
-        reserve(&mut c.ptr, rows + 1, WHAT)?;
-        reserve(&mut c.col, entries, WHAT)?;
-        reserve(&mut c.a, entries, WHAT)?;
-        reserve(&mut c.row_sum, rows, WHAT)?;
-        reserve(&mut c.diagonal, rows, WHAT)?;
+        reserve(&mut c.ptr, rows + 1, ALLOCATION_NAME)?;
+        reserve(&mut c.col, entries, ALLOCATION_NAME)?;
+        reserve(&mut c.a, entries, ALLOCATION_NAME)?;
+        reserve(&mut c.row_sum, rows, ALLOCATION_NAME)?;
+        reserve(&mut c.diagonal, rows, ALLOCATION_NAME)?;
         c.ptr.push(0);
         Ok(c)
     }
@@ -106,21 +107,21 @@ impl Couplings {
 
     /// Ends the current row, whose couplings have all been appended. A row sum at the rounding level is set to zero.
     pub fn end_row(&mut self, row_sum: f64) {
-        let is_rounding = row_sum.abs() < ROUNDING * (row_sum + self.sum());
+        let is_rounding = row_sum.abs() < ROUNDING_FRACTION * (row_sum + self.current_row_sum());
         self.end_exact_row(if is_rounding { 0.0 } else { row_sum });
     }
 
     /// Returns the sum of the couplings of the current row.
-    fn sum(&self) -> f64 {
+    fn current_row_sum(&self) -> f64 {
         self.a[self.ptr.last().copied().unwrap_or(0)..].iter().sum()
     }
 
     /// Ends the current row with exactly this row sum, even if it is at the rounding level.
     pub fn end_exact_row(&mut self, row_sum: f64) {
-        let sum = self.sum();
+        let current_row_sum = self.current_row_sum();
         self.ptr.push(self.col.len());
         self.row_sum.push(row_sum);
-        self.diagonal.push(row_sum + sum);
+        self.diagonal.push(row_sum + current_row_sum);
     }
 
     pub fn rows(&self) -> usize {
@@ -147,86 +148,95 @@ impl Couplings {
         self.col[range.clone()].binary_search(&(j as u32)).map_or(0.0, |k| self.a[range][k])
     }
 
-    /// Computes the Galerkin matrix P^T S P for `count` aggregates. Column k of P is 1 on the rows of aggregate k and 0
-    /// elsewhere; `of` is the aggregate of each row. An entry of `of` is `NONE` for a row outside all aggregates.
-    /// Couplings to such rows are added to the row sum of the aggregate.
-    pub fn galerkin(&self, of: &[u32], count: usize, workers: &mut Workers) -> Result<Self> {
-        let (starts, listed_rows) = rows_by_aggregate(of, count)?;
-        // Each piece allocates an array of `count` entries, so there are at most as many pieces as threads.
-        let pieces = cut_lanes(&starts, workers.threads(size_of_val(&*self.a)));
-        Self::in_pieces(pieces, workers, |rows| self.coarse_rows(of, count, (&starts, &listed_rows), rows))
+    /// Computes the Galerkin matrix P^T S P for `aggregate_count` aggregates. Column k of P is 1 on the rows of
+    /// aggregate k and 0 elsewhere; `aggregate` is the aggregate of each row. An entry of `aggregate` is `UNASSIGNED`
+    /// for a row outside all aggregates. Couplings to such rows are added to the row sum of the aggregate.
+    pub fn galerkin(&self, aggregate: &[u32], aggregate_count: usize, workers: &mut Workers) -> Result<Self> {
+        let (starts, listed_rows) = rows_by_aggregate(aggregate, aggregate_count)?;
+        // Each piece allocates an array of `aggregate_count` entries, so there are at most as many pieces as threads.
+        let aggregate_ranges = divide_lanes(&starts, workers.threads(size_of_val(&*self.a)));
+        Self::concatenate(aggregate_ranges, workers, |rows| {
+            self.coarse_rows(aggregate, aggregate_count, (&starts, &listed_rows), rows)
+        })
     }
 
     /// Computes the coarse rows `rows` of P^T S P.
     fn coarse_rows(
         &self,
-        of: &[u32],
-        count: usize,
+        aggregate: &[u32],
+        aggregate_count: usize,
         (starts, listed_rows): (&[usize], &[u32]),
         rows: Range<usize>,
     ) -> Result<Self> {
-        let fine = &listed_rows[starts[rows.start]..starts[rows.end]];
-        let entries = fine.iter().map(|&i| self.ptr[i as usize + 1] - self.ptr[i as usize]).sum();
+        let fine_rows = &listed_rows[starts[rows.start]..starts[rows.end]];
+        let entries = fine_rows.iter().map(|&i| self.ptr[i as usize + 1] - self.ptr[i as usize]).sum();
         let mut coarse = Self::with_capacity(rows.len(), entries)?;
-        // For each aggregate: index in `row` of the coupling to this aggregate, plus 1; 0: there is no coupling yet.
-        let mut position: Vec<u32> = zeroed(count, WHAT)?;
-        let mut row: Vec<(u32, f64)> = Vec::new();
+        // For each aggregate: index in `coupling_row` of the coupling to this aggregate, plus 1; 0: there is no
+        // coupling yet.
+        let mut position_in_row: Vec<u32> = zeroed(aggregate_count, ALLOCATION_NAME)?;
+        let mut coupling_row: Vec<(u32, f64)> = Vec::new();
         for k in rows {
-            row.clear();
+            coupling_row.clear();
             let mut row_sum = 0.0;
             for &i in &listed_rows[starts[k]..starts[k + 1]] {
                 row_sum += self.row_sum[i as usize];
                 for (j, a) in self.row(i as usize) {
-                    match of[j] {
-                        NONE => row_sum += a,
-                        to if to as usize == k => {}
-                        to if position[to as usize] > 0 => row[position[to as usize] as usize - 1].1 += a,
-                        to => {
-                            push(&mut row, (to, a), WHAT)?;
-                            position[to as usize] = row.len() as u32;
+                    match aggregate[j] {
+                        UNASSIGNED => row_sum += a,
+                        coarse_col if coarse_col as usize == k => {}
+                        coarse_col if position_in_row[coarse_col as usize] > 0 => {
+                            coupling_row[position_in_row[coarse_col as usize] as usize - 1].1 += a
+                        }
+                        coarse_col => {
+                            push(&mut coupling_row, (coarse_col, a), ALLOCATION_NAME)?;
+                            position_in_row[coarse_col as usize] = coupling_row.len() as u32;
                         }
                     }
                 }
             }
-            row.iter().for_each(|&(to, _)| position[to as usize] = 0);
-            row.sort_unstable_by_key(|&(to, _)| to);
-            row.iter().for_each(|&(to, a)| coarse.push(to as usize, a));
+            coupling_row.iter().for_each(|&(coarse_col, _)| position_in_row[coarse_col as usize] = 0);
+            coupling_row.sort_unstable_by_key(|&(coarse_col, _)| coarse_col);
+            coupling_row.iter().for_each(|&(coarse_col, a)| coarse.push(coarse_col as usize, a));
             coarse.end_row(row_sum);
         }
         Ok(coarse)
     }
 
-    /// Calls `make` for each piece, on several threads, and appends the resulting rows in the order of the pieces.
-    pub fn in_pieces<T: Send>(
+    /// Calls `build_rows` for each piece, on several threads, and appends the resulting rows in the order of the
+    /// pieces.
+    pub fn concatenate<T: Send>(
         pieces: impl IntoIterator<Item = T>,
         workers: &mut Workers,
-        make: impl Fn(T) -> Result<Self> + Sync,
+        build_rows: impl Fn(T) -> Result<Self> + Sync,
     ) -> Result<Self> {
-        let mut parts = workers.map(pieces, make)?.into_iter().collect::<Result<Vec<_>>>()?;
+        let mut parts = workers.map(pieces, build_rows)?.into_iter().collect::<Result<Vec<_>>>()?;
         match parts.len() {
             0 => Self::with_capacity(0, 0),
             1 => Ok(parts.swap_remove(0)),
-            _ => Self::joined(&parts, workers),
+            _ => Self::join(&parts, workers),
         }
     }
 
     /// Returns the rows of all parts, in order.
-    fn joined(parts: &[Self], workers: &mut Workers) -> Result<Self> {
+    fn join(parts: &[Self], workers: &mut Workers) -> Result<Self> {
         let rows = parts.iter().map(Self::rows).sum();
         let entries = parts.iter().map(|part| part.col.len()).sum();
-        let (mut ptr, mut col) = (zeroed(rows + 1, WHAT)?, zeroed(entries, WHAT)?);
-        let (mut a, mut row_sum, mut diagonal) = (zeroed(entries, WHAT)?, zeroed(rows, WHAT)?, zeroed(rows, WHAT)?);
-        let (mut of_ptr, mut of_col, mut of_a) = (Parts(&mut ptr[1..]), Parts(&mut col), Parts(&mut a));
-        let (mut of_row_sum, mut of_diagonal) = (Parts(&mut row_sum), Parts(&mut diagonal));
-        let mut end = 0;
+        let (mut ptr, mut col) = (zeroed(rows + 1, ALLOCATION_NAME)?, zeroed(entries, ALLOCATION_NAME)?);
+        let (mut a, mut row_sum, mut diagonal) =
+            (zeroed(entries, ALLOCATION_NAME)?, zeroed(rows, ALLOCATION_NAME)?, zeroed(rows, ALLOCATION_NAME)?);
+        let (mut ptr_parts, mut col_parts, mut a_parts) =
+            (SliceSplitter(&mut ptr[1..]), SliceSplitter(&mut col), SliceSplitter(&mut a));
+        let (mut row_sum_parts, mut diagonal_parts) = (SliceSplitter(&mut row_sum), SliceSplitter(&mut diagonal));
+        let mut entry_count = 0;
         let pieces = parts.iter().map(|part| {
-            let (rows, entries, start) = (part.rows(), part.col.len(), end);
-            end += entries;
-            let of_rows = (of_ptr.next(rows), of_row_sum.next(rows), of_diagonal.next(rows));
-            (part, start, of_rows, of_col.next(entries), of_a.next(entries))
+            let (rows, entries, start) = (part.rows(), part.col.len(), entry_count);
+            entry_count += entries;
+            let row_parts =
+                (ptr_parts.take_front(rows), row_sum_parts.take_front(rows), diagonal_parts.take_front(rows));
+            (part, start, row_parts, col_parts.take_front(entries), a_parts.take_front(entries))
         });
-        workers.each(pieces, |(part, start, (ptr, row_sum, diagonal), col, a)| {
-            ptr.iter_mut().zip(&part.ptr[1..]).for_each(|(to, at)| *to = start + at);
+        workers.for_each_piece(pieces, |(part, start, (ptr, row_sum, diagonal), col, a)| {
+            ptr.iter_mut().zip(&part.ptr[1..]).for_each(|(target, end)| *target = start + end);
             col.copy_from_slice(&part.col);
             a.copy_from_slice(&part.a);
             row_sum.copy_from_slice(&part.row_sum);
@@ -237,16 +247,16 @@ impl Couplings {
 }
 
 /// Aggregate number of a row that is in no aggregate.
-pub const NONE: u32 = u32::MAX;
+pub const UNASSIGNED: u32 = u32::MAX;
 
 /// Returns `(starts, listed_rows)`. `listed_rows` contains the rows that are in aggregates, sorted by aggregate and
 /// then by number. Aggregate k consists of the entries `starts[k] .. starts[k + 1]` of `listed_rows`.
-pub fn rows_by_aggregate(of: &[u32], count: usize) -> Result<(Vec<usize>, Vec<u32>)> {
-    let mut starts: Vec<usize> = zeroed(count + 1, WHAT)?;
-    of.iter().filter(|&&k| k != NONE).for_each(|&k| starts[k as usize + 1] += 1);
+pub fn rows_by_aggregate(aggregate: &[u32], aggregate_count: usize) -> Result<(Vec<usize>, Vec<u32>)> {
+    let mut starts: Vec<usize> = zeroed(aggregate_count + 1, ALLOCATION_NAME)?;
+    aggregate.iter().filter(|&&k| k != UNASSIGNED).for_each(|&k| starts[k as usize + 1] += 1);
     crate::base::csr::lengths_to_pointers(&mut starts);
-    let mut listed_rows: Vec<u32> = zeroed(starts[count], WHAT)?;
-    for (i, &k) in of.iter().enumerate().filter(|(_, k)| **k != NONE) {
+    let mut listed_rows: Vec<u32> = zeroed(starts[aggregate_count], ALLOCATION_NAME)?;
+    for (i, &k) in aggregate.iter().enumerate().filter(|(_, k)| **k != UNASSIGNED) {
         listed_rows[starts[k as usize]] = i as u32;
         starts[k as usize] += 1;
     }

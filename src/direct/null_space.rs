@@ -6,7 +6,7 @@
 //! so the constant part is solved in double precision. In single precision, B alone would convert the rounding error of
 //! sum r to a large constant (docs/theory/aggregation.md, "Nearly singular closed basins").
 
-use super::couplings::{Couplings, NONE, WHAT};
+use super::couplings::{ALLOCATION_NAME, Couplings, UNASSIGNED};
 use crate::base::number::Real;
 use crate::error::{Result, collected, push, zeroed};
 use std::iter::repeat_n;
@@ -18,132 +18,143 @@ const NEARLY_SINGULAR: f64 = 1e-12;
 
 /// Singular and nearly singular components of a matrix, for the removal of means.
 pub struct NearlySingularComponents {
-    /// Component of each row; `NONE`: the component is regular.
+    /// Component of each row; `UNASSIGNED`: the component is regular.
     component: Vec<u32>,
     /// Number of rows of each component.
     sizes: Vec<usize>,
     /// For each component, the sum of its row sums, or 0 if this sum is negative. It is 0 for a singular component.
-    row_sum: Vec<f64>,
+    row_sums: Vec<f64>,
     /// Buffer for sums over the components.
-    sums: Vec<f64>,
+    component_sums: Vec<f64>,
 }
 
 /// Returns the bound of sum |e_i| up to which a component counts as nearly singular. The component has `rows` rows, and
-/// `largest` is its largest diagonal entry.
-pub fn nearly_singular_bound(rows: usize, largest: f64) -> f64 {
-    NEARLY_SINGULAR * rows as f64 * largest
+/// `largest_diagonal` is its largest diagonal entry.
+pub fn nearly_singular_bound(rows: usize, largest_diagonal: f64) -> f64 {
+    NEARLY_SINGULAR * rows as f64 * largest_diagonal
 }
 
 impl NearlySingularComponents {
-    /// Finds the components with sum |e_i| <= `least(rows, largest)`. The arguments are the number of rows of the
+    /// Finds the components with sum |e_i| <= `bound(rows, largest_diagonal)`. The arguments are the number of rows of the
     /// component and its largest diagonal entry. Returns `None` if there are no such components.
-    pub fn of(c: &Couplings, least: impl Fn(usize, f64) -> f64) -> Result<Option<Self>> {
-        let mut component: Vec<u32> = collected(repeat_n(NONE, c.rows()), WHAT)?;
-        let (mut sizes, mut row_sums, mut reached) = (Vec::new(), Vec::new(), Vec::new());
-        let mut seen = zeroed(c.rows(), WHAT)?;
-        for start in 0..c.rows() {
-            if seen[start] {
+    pub fn of(c: &Couplings, bound: impl Fn(usize, f64) -> f64) -> Result<Option<Self>> {
+        let mut component: Vec<u32> = collected(repeat_n(UNASSIGNED, c.rows()), ALLOCATION_NAME)?;
+        let (mut sizes, mut row_sums, mut component_rows) = (Vec::new(), Vec::new(), Vec::new());
+        let mut is_visited = zeroed(c.rows(), ALLOCATION_NAME)?;
+        for start_row in 0..c.rows() {
+            if is_visited[start_row] {
                 continue;
             }
-            reached.clear();
-            seen[start] = true;
-            push(&mut reached, start, WHAT)?;
-            let (mut next, mut row_sum, mut sizes_of, mut largest) = (0, 0.0, 0.0, 0.0f64);
-            while next < reached.len() {
-                let i = reached[next];
-                next += 1;
+            component_rows.clear();
+            is_visited[start_row] = true;
+            push(&mut component_rows, start_row, ALLOCATION_NAME)?;
+            let (mut next_row, mut row_sum, mut abs_row_sum, mut largest_diagonal) = (0, 0.0, 0.0, 0.0f64);
+            while next_row < component_rows.len() {
+                let i = component_rows[next_row];
+                next_row += 1;
                 row_sum += c.row_sum[i];
-                sizes_of += c.row_sum[i].abs();
-                largest = largest.max(c.diagonal[i]);
+                abs_row_sum += c.row_sum[i].abs();
+                largest_diagonal = largest_diagonal.max(c.diagonal[i]);
                 for (j, _) in c.row(i) {
-                    if !std::mem::replace(&mut seen[j], true) {
-                        push(&mut reached, j, WHAT)?;
+                    if !std::mem::replace(&mut is_visited[j], true) {
+                        push(&mut component_rows, j, ALLOCATION_NAME)?;
                     }
                 }
             }
-            if sizes_of <= least(reached.len(), largest) {
-                push(&mut row_sums, row_sum.max(0.0), WHAT)?;
-                reached.iter().for_each(|&i| component[i] = sizes.len() as u32);
-                push(&mut sizes, reached.len(), WHAT)?;
+            if abs_row_sum <= bound(component_rows.len(), largest_diagonal) {
+                push(&mut row_sums, row_sum.max(0.0), ALLOCATION_NAME)?;
+                component_rows.iter().for_each(|&i| component[i] = sizes.len() as u32);
+                push(&mut sizes, component_rows.len(), ALLOCATION_NAME)?;
             }
         }
-        let sums = zeroed(sizes.len(), WHAT)?;
-        Ok((!sizes.is_empty()).then_some(Self { component, sizes, row_sum: row_sums, sums }))
+        let component_sums = zeroed(sizes.len(), ALLOCATION_NAME)?;
+        Ok((!sizes.is_empty()).then_some(Self { component, sizes, row_sums, component_sums }))
     }
 
-    /// Returns the components of the rows of the next coarser level. `aggregate` contains the aggregate of each row, or
-    /// `NONE`. Each aggregate must be inside one component.
-    pub fn on_aggregates(&self, aggregate: &[u32]) -> Result<Self> {
-        let count = aggregate.iter().filter(|&&k| k != NONE).max().map_or(0, |&k| k as usize + 1);
-        let mut component: Vec<u32> = collected(repeat_n(NONE, count), WHAT)?;
-        for (&k, &of) in aggregate.iter().zip(&self.component).filter(|(k, _)| **k != NONE) {
-            component[k as usize] = of;
+    /// Returns the components of the rows of the next coarser level. `aggregates` contains the aggregate of each row,
+    /// or `UNASSIGNED`. Each aggregate must be inside one component.
+    pub fn on_aggregates(&self, aggregates: &[u32]) -> Result<Self> {
+        let aggregate_count = aggregates.iter().filter(|&&k| k != UNASSIGNED).max().map_or(0, |&k| k as usize + 1);
+        let mut component: Vec<u32> = collected(repeat_n(UNASSIGNED, aggregate_count), ALLOCATION_NAME)?;
+        for (&k, &component_index) in aggregates.iter().zip(&self.component).filter(|(k, _)| **k != UNASSIGNED) {
+            component[k as usize] = component_index;
         }
-        let mut sizes = zeroed(self.sizes.len(), WHAT)?;
-        component.iter().filter(|&&of| of != NONE).for_each(|&of| sizes[of as usize] += 1);
-        let row_sum = collected(self.row_sum.iter().copied(), WHAT)?;
-        Ok(Self { component, sizes, row_sum, sums: zeroed(self.sizes.len(), WHAT)? })
+        let mut sizes = zeroed(self.sizes.len(), ALLOCATION_NAME)?;
+        component
+            .iter()
+            .filter(|&&component_index| component_index != UNASSIGNED)
+            .for_each(|&component_index| sizes[component_index as usize] += 1);
+        let row_sums = collected(self.row_sums.iter().copied(), ALLOCATION_NAME)?;
+        Ok(Self { component, sizes, row_sums, component_sums: zeroed(self.sizes.len(), ALLOCATION_NAME)? })
     }
 
     /// Permutes the rows: row k of the result is row `rows[k]`.
     pub fn permuted(self, rows: &[u32]) -> Result<Self> {
-        let component = collected(rows.iter().map(|&i| self.component[i as usize]), WHAT)?;
+        let component = collected(rows.iter().map(|&i| self.component[i as usize]), ALLOCATION_NAME)?;
         Ok(Self { component, ..self })
     }
 
     /// Subtracts from r its mean on each component.
-    pub fn subtract<V: Real>(&mut self, r: &mut [V]) {
-        let Self { component, sizes, sums, .. } = self;
-        let rows = || component.iter().enumerate().filter(|(_, of)| **of != NONE);
-        sums.fill(0.0);
-        rows().for_each(|(i, &of)| sums[of as usize] += r[i].wide());
-        sums.iter_mut().zip(sizes).for_each(|(sum, size)| *sum /= (*size).max(1) as f64);
-        rows().for_each(|(i, &of)| r[i] -= V::narrow(sums[of as usize]));
+    pub fn subtract_means<V: Real>(&mut self, r: &mut [V]) {
+        let Self { component, sizes, component_sums, .. } = self;
+        let rows = || component.iter().enumerate().filter(|(_, component_index)| **component_index != UNASSIGNED);
+        component_sums.fill(0.0);
+        rows().for_each(|(i, &component_index)| component_sums[component_index as usize] += r[i].to_f64());
+        component_sums.iter_mut().zip(sizes).for_each(|(sum, size)| *sum /= (*size).max(1) as f64);
+        rows().for_each(|(i, &component_index)| r[i] -= V::from_f64(component_sums[component_index as usize]));
     }
 
     /// Returns whether there is a nearly singular component, whose row sums have a positive sum. On a singular
     /// component, this sum is 0.
     pub fn has_nearly_singular(&self) -> bool {
-        self.row_sum.iter().any(|e| *e > 0.0)
+        self.row_sums.iter().any(|e| *e > 0.0)
     }
 
-    /// Computes r_i = from(i) - (mean of `from` on the component of row i), and stores the sum of `from` over each
+    /// Computes r_i = input(i) - (mean of `input` on the component of row i), and stores the sum of `input` over each
     /// component.
-    pub fn load_without_means<V: Real>(&mut self, from: impl Fn(usize) -> f64, r: &mut [V]) {
-        let Self { component, sizes, sums, .. } = self;
-        sums.fill(0.0);
-        for (i, &of) in component.iter().enumerate().filter(|(_, of)| **of != NONE) {
-            sums[of as usize] += from(i);
+    pub fn load_without_means<V: Real>(&mut self, input: impl Fn(usize) -> f64, r: &mut [V]) {
+        let Self { component, sizes, component_sums, .. } = self;
+        component_sums.fill(0.0);
+        for (i, &component_index) in
+            component.iter().enumerate().filter(|(_, component_index)| **component_index != UNASSIGNED)
+        {
+            component_sums[component_index as usize] += input(i);
         }
-        for ((i, &of), r) in component.iter().enumerate().zip(r) {
-            let mean = if of == NONE { 0.0 } else { sums[of as usize] / sizes[of as usize] as f64 };
-            *r = V::narrow(from(i) - mean);
+        for ((i, &component_index), r) in component.iter().enumerate().zip(r) {
+            let mean = if component_index == UNASSIGNED {
+                0.0
+            } else {
+                component_sums[component_index as usize] / sizes[component_index as usize] as f64
+            };
+            *r = V::from_f64(input(i) - mean);
         }
     }
 
     /// Computes for each component the constant that `constant` returns: (sum stored by `load_without_means`) / (sum of
     /// the row sums) - (mean of z), where z = B r. For a singular component, the first term is replaced by zero.
     pub fn compute_constants<V: Real>(&mut self, z: &[V]) {
-        let Self { component, sizes, row_sum, sums } = self;
-        let ratio = |(sum, e): (&mut f64, &f64)| *sum = if *e > 0.0 { *sum / *e } else { 0.0 };
-        sums.iter_mut().zip(&*row_sum).for_each(ratio);
-        for (z, &of) in z.iter().zip(&*component).filter(|(_, of)| **of != NONE) {
-            sums[of as usize] -= z.wide() / sizes[of as usize] as f64;
+        let Self { component, sizes, row_sums, component_sums } = self;
+        let divide_by_row_sum = |(sum, e): (&mut f64, &f64)| *sum = if *e > 0.0 { *sum / *e } else { 0.0 };
+        component_sums.iter_mut().zip(&*row_sums).for_each(divide_by_row_sum);
+        for (z, &component_index) in
+            z.iter().zip(&*component).filter(|(_, component_index)| **component_index != UNASSIGNED)
+        {
+            component_sums[component_index as usize] -= z.to_f64() / sizes[component_index as usize] as f64;
         }
     }
 
     /// Returns the constant that must be added to z_i.
     pub fn constant(&self, i: usize) -> f64 {
         match self.component[i] {
-            NONE => 0.0,
-            of => self.sums[of as usize],
+            UNASSIGNED => 0.0,
+            component_index => self.component_sums[component_index as usize],
         }
     }
 
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.component)
             + size_of_val(&*self.sizes)
-            + size_of_val(&*self.row_sum)
-            + size_of_val(&*self.sums)
+            + size_of_val(&*self.row_sums)
+            + size_of_val(&*self.component_sums)
     }
 }

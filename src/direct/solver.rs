@@ -11,7 +11,7 @@ use crate::stencil::cells::Cells;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-const WHAT: &str = "the direct solver of the coarsest system";
+const ALLOCATION_NAME: &str = "the direct solver of the coarsest system";
 
 /// Number of right-hand sides that are solved together. They fill four vector registers, and the values of 1000 rows
 /// fit in the cache.
@@ -19,71 +19,72 @@ const RIGHT_HAND_SIDES_PER_GROUP: usize = 32;
 
 /// Row order and factor of a matrix.
 pub struct DirectSolver {
-    /// Row k of the factor is row `row[k]` of the matrix.
-    row: Vec<u32>,
+    /// Row k of the factor is row `row_order[k]` of the matrix.
+    row_order: Vec<u32>,
     factor: Envelope,
     /// Means of the singular components, and a vector as workspace.
     state: Mutex<(Option<NearlySingularComponents>, Vec<f64>)>,
 }
 
 impl DirectSolver {
-    /// Factorizes a matrix with its rows in the order `row`. For a row i with pivot d, `accepted` returns 1 / d or an
-    /// error. If it returns 0, x_i is zero in every solution. `means` contains the singular components, if there are
-    /// any.
+    /// Factorizes a matrix with its rows in the order `row_order`. For a row i with pivot d, `invert_pivot` returns 1 /
+    /// d or an error. If it returns 0, x_i is zero in every solution. `components` contains the singular components, if
+    /// there are any.
     pub fn of(
         c: &Couplings,
-        row: Vec<u32>,
-        means: Option<NearlySingularComponents>,
-        mut accepted: impl FnMut(usize, f64) -> Result<f64>,
+        row_order: Vec<u32>,
+        components: Option<NearlySingularComponents>,
+        mut invert_pivot: impl FnMut(usize, f64) -> Result<f64>,
     ) -> Result<Self> {
         let n = c.rows();
-        let (mut position, mut first): (Vec<u32>, Vec<u32>) = (zeroed(n, WHAT)?, zeroed(n, WHAT)?);
-        (0..).zip(&row).for_each(|(k, &i)| position[i as usize] = k);
-        for (k, (first, &i)) in (0..).zip(first.iter_mut().zip(&row)) {
-            *first = c.row(i as usize).map(|(j, _)| position[j]).fold(k, u32::min);
+        let (mut position, mut first_columns): (Vec<u32>, Vec<u32>) =
+            (zeroed(n, ALLOCATION_NAME)?, zeroed(n, ALLOCATION_NAME)?);
+        (0..).zip(&row_order).for_each(|(k, &i)| position[i as usize] = k);
+        for (k, (first_column, &i)) in (0..).zip(first_columns.iter_mut().zip(&row_order)) {
+            *first_column = c.row(i as usize).map(|(j, _)| position[j]).fold(k, u32::min);
         }
-        let mut factor = Envelope::new(&first)?;
-        for (k, &i) in row.iter().enumerate() {
+        let mut factor = Envelope::new(&first_columns)?;
+        for (k, &i) in row_order.iter().enumerate() {
             factor.set_row_sum(k, c.row_sum[i as usize]);
-            let earlier = c.row(i as usize).map(|(j, a)| (position[j] as usize, a)).filter(|&(l, _)| l < k);
-            earlier.for_each(|(l, a)| factor.set_coupling(l, k, -a));
+            let earlier_couplings = c.row(i as usize).map(|(j, a)| (position[j] as usize, a)).filter(|&(l, _)| l < k);
+            earlier_couplings.for_each(|(l, a)| factor.set_coupling(l, k, -a));
         }
-        factor.factorize(|pivot| accepted(row[pivot.k] as usize, pivot.row_sum - pivot.couplings))?;
-        let means = means.map(|means| means.permuted(&row)).transpose()?;
-        Ok(Self { row, factor, state: Mutex::new((means, zeroed(n, WHAT)?)) })
+        factor.factorize(|pivot| invert_pivot(row_order[pivot.k] as usize, pivot.row_sum - pivot.couplings))?;
+        let components = components.map(|components| components.permuted(&row_order)).transpose()?;
+        Ok(Self { row_order, factor, state: Mutex::new((components, zeroed(n, ALLOCATION_NAME)?)) })
     }
 
     /// Solves in place: x = A^-1 x.
     pub fn solve<V: Real>(&self, x: &mut [V]) {
-        let (means, work) = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        work.iter_mut().zip(&self.row).for_each(|(work, &i)| *work = x[i as usize].wide());
-        means.iter_mut().for_each(|means| means.subtract(work));
-        self.factor.solve(work);
-        means.iter_mut().for_each(|means| means.subtract(work));
-        work.iter().zip(&self.row).for_each(|(work, &i)| x[i as usize] = V::narrow(*work));
+        let (components, permuted_x) = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        permuted_x.iter_mut().zip(&self.row_order).for_each(|(permuted_x, &i)| *permuted_x = x[i as usize].to_f64());
+        components.iter_mut().for_each(|components| components.subtract_means(permuted_x));
+        self.factor.solve(permuted_x);
+        components.iter_mut().for_each(|components| components.subtract_means(permuted_x));
+        permuted_x.iter().zip(&self.row_order).for_each(|(permuted_x, &i)| x[i as usize] = V::from_f64(*permuted_x));
     }
 
     /// Returns the number of groups of columns of A^-1. The columns of a group are computed together.
     pub fn groups(&self) -> usize {
-        self.row.len().div_ceil(RIGHT_HAND_SIDES_PER_GROUP)
+        self.row_order.len().div_ceil(RIGHT_HAND_SIDES_PER_GROUP)
     }
 
     /// Appends the columns of A^-1 that belong to `groups`, in the order of the factor. The entries of a column are in
     /// the order of the matrix. Unlike `solve`, does not remove means.
     pub fn append_columns(&self, groups: Range<usize>, columns: &mut Vec<f64>) -> Result<()> {
-        let n = self.row.len();
-        let mut x = zeroed(n * RIGHT_HAND_SIDES_PER_GROUP, WHAT)?;
+        let n = self.row_order.len();
+        let mut x = zeroed(n * RIGHT_HAND_SIDES_PER_GROUP, ALLOCATION_NAME)?;
         for group in groups {
-            let from = group * RIGHT_HAND_SIDES_PER_GROUP;
-            let wanted = RIGHT_HAND_SIDES_PER_GROUP.min(n - from);
+            let first_column = group * RIGHT_HAND_SIDES_PER_GROUP;
+            let column_count = RIGHT_HAND_SIDES_PER_GROUP.min(n - first_column);
             x.fill(0.0);
-            (0..wanted).for_each(|i| x[(from + i) * RIGHT_HAND_SIDES_PER_GROUP + i] = 1.0);
-            self.factor.solve_together(&mut x, RIGHT_HAND_SIDES_PER_GROUP, from);
-            let first = columns.len();
-            reserve(columns, wanted * n, WHAT)?;
-            columns.resize(first + wanted * n, 0.0);
-            for (x, &s) in x.chunks_exact(RIGHT_HAND_SIDES_PER_GROUP).zip(&self.row) {
-                x[..wanted].iter().enumerate().for_each(|(i, x)| columns[first + i * n + s as usize] = *x);
+            (0..column_count).for_each(|i| x[(first_column + i) * RIGHT_HAND_SIDES_PER_GROUP + i] = 1.0);
+            self.factor.solve_together(&mut x, RIGHT_HAND_SIDES_PER_GROUP, first_column);
+            let first_entry = columns.len();
+            reserve(columns, column_count * n, ALLOCATION_NAME)?;
+            columns.resize(first_entry + column_count * n, 0.0);
+            for (x, &s) in x.chunks_exact(RIGHT_HAND_SIDES_PER_GROUP).zip(&self.row_order) {
+                x[..column_count].iter().enumerate().for_each(|(i, x)| columns[first_entry + i * n + s as usize] = *x);
             }
         }
         Ok(())
@@ -91,10 +92,10 @@ impl DirectSolver {
 
     /// Returns A^-1, stored by rows in the order of the matrix. `columns` contains the columns of all groups, in order.
     pub fn inverse<'a>(&self, columns: impl Iterator<Item = &'a [f64]>) -> Result<Vec<f64>> {
-        let n = self.row.len();
+        let n = self.row_order.len();
         let mut inverse = zeroed(n * n, "the inverse of the coarse matrix")?;
         let columns = columns.flat_map(|columns| columns.chunks_exact(n.max(1)));
-        for (&r, column) in self.row.iter().zip(columns) {
+        for (&r, column) in self.row_order.iter().zip(columns) {
             // A is symmetric, so each column is also a row.
             inverse[r as usize * n..][..n].copy_from_slice(column);
         }
@@ -103,25 +104,31 @@ impl DirectSolver {
 
     /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
-        let (means, work) = &*self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        4 * self.row.len()
+        let (components, workspace) = &*self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        4 * self.row_order.len()
             + self.factor.bytes()
-            + means.as_ref().map_or(0, NearlySingularComponents::bytes)
-            + 8 * work.len()
+            + components.as_ref().map_or(0, NearlySingularComponents::bytes)
+            + 8 * workspace.len()
     }
 }
 
 /// Returns the cells of a box in an order in which the index of the longest direction varies slowest. The matrix then
 /// has a narrow band.
 pub fn box_order(cells: Cells) -> Result<Vec<u32>> {
-    let (size, steps) = (cells.size(), cells.strides());
-    let mut directions = [0, 1, 2];
-    directions.sort_by_key(|&d| size[d]);
-    let [fast, middle, slow] = directions;
+    let (sizes, strides) = (cells.size(), cells.strides());
+    let mut axes = [0, 1, 2];
+    axes.sort_by_key(|&d| sizes[d]);
+    let [fast_axis, middle_axis, slow_axis] = axes;
     let mut order = Vec::new();
-    reserve(&mut order, cells.count(), WHAT)?;
-    for at in (0..size[slow]).flat_map(|k| (0..size[middle]).map(move |j| k * steps[slow] + j * steps[middle])) {
-        extend(&mut order, (0..size[fast]).map(|i| (at + i * steps[fast]) as u32), WHAT)?;
+    reserve(&mut order, cells.count(), ALLOCATION_NAME)?;
+    for line_start in (0..sizes[slow_axis])
+        .flat_map(|k| (0..sizes[middle_axis]).map(move |j| k * strides[slow_axis] + j * strides[middle_axis]))
+    {
+        extend(
+            &mut order,
+            (0..sizes[fast_axis]).map(|i| (line_start + i * strides[fast_axis]) as u32),
+            ALLOCATION_NAME,
+        )?;
     }
     Ok(order)
 }
@@ -130,8 +137,8 @@ pub fn box_order(cells: Cells) -> Result<Vec<u32>> {
 struct Search<'a> {
     matrix: &'a Couplings,
     /// Number of the last search that found each row; 0 if none did.
-    found: Vec<u32>,
-    searches: u32,
+    last_search: Vec<u32>,
+    search_count: u32,
 }
 
 impl Search<'_> {
@@ -143,26 +150,26 @@ impl Search<'_> {
     /// neighbours of a row are in ascending order of their degrees. Returns the position in `order` of the first row of
     /// the last level, and the number of levels, not counting the level that consists of the root.
     fn append_component(&mut self, root: u32, order: &mut Vec<u32>) -> Result<(usize, usize)> {
-        self.searches += 1;
-        self.found[root as usize] = self.searches;
-        let (mut level, mut levels) = (order.len(), 0);
-        push(order, root, WHAT)?;
+        self.search_count += 1;
+        self.last_search[root as usize] = self.search_count;
+        let (mut level_start, mut level_count) = (order.len(), 0);
+        push(order, root, ALLOCATION_NAME)?;
         loop {
             let end = order.len();
-            for k in level..end {
-                let own = order.len();
+            for k in level_start..end {
+                let new_rows_start = order.len();
                 for (j, _) in self.matrix.row(order[k] as usize) {
-                    if self.found[j] < self.searches {
-                        self.found[j] = self.searches;
-                        push(order, j as u32, WHAT)?;
+                    if self.last_search[j] < self.search_count {
+                        self.last_search[j] = self.search_count;
+                        push(order, j as u32, ALLOCATION_NAME)?;
                     }
                 }
-                order[own..].sort_unstable_by_key(|&i| self.degree(i));
+                order[new_rows_start..].sort_unstable_by_key(|&i| self.degree(i));
             }
             if order.len() == end {
-                return Ok((level, levels));
+                return Ok((level_start, level_count));
             }
-            (level, levels) = (end, levels + 1);
+            (level_start, level_count) = (end, level_count + 1);
         }
     }
 }
@@ -171,23 +178,23 @@ impl Search<'_> {
 /// row, breadth-first searches are repeated from a row of the last level until the number of levels no longer
 /// increases.
 pub fn envelope_order(matrix: &Couplings) -> Result<Vec<u32>> {
-    let mut search = Search { matrix, found: zeroed(matrix.rows(), WHAT)?, searches: 0 };
+    let mut search = Search { matrix, last_search: zeroed(matrix.rows(), ALLOCATION_NAME)?, search_count: 0 };
     let mut order = Vec::new();
-    reserve(&mut order, matrix.rows(), WHAT)?;
-    for start in 0..matrix.rows() as u32 {
-        if search.found[start as usize] > 0 {
+    reserve(&mut order, matrix.rows(), ALLOCATION_NAME)?;
+    for start_row in 0..matrix.rows() as u32 {
+        if search.last_search[start_row as usize] > 0 {
             continue;
         }
-        let begin = order.len();
-        let (mut root, mut depth) = (start, 0);
+        let component_start = order.len();
+        let (mut root, mut depth) = (start_row, 0);
         loop {
-            order.truncate(begin);
-            let (last, levels) = search.append_component(root, &mut order)?;
-            if levels <= depth {
+            order.truncate(component_start);
+            let (last_level_start, level_count) = search.append_component(root, &mut order)?;
+            if level_count <= depth {
                 break;
             }
-            depth = levels;
-            let farthest = order[last..].iter().min_by_key(|&&i| search.degree(i));
+            depth = level_count;
+            let farthest = order[last_level_start..].iter().min_by_key(|&&i| search.degree(i));
             root = farthest.copied().unwrap_or(root);
         }
     }
@@ -200,10 +207,11 @@ mod tests {
     use super::*;
     use rrbsolver_problems::two_phase::SplitMix;
 
-    /// Returns a random matrix of `n` rows with components of up to `piece` rows. Every second component is singular.
-    fn matrix(n: usize, piece: usize, generator: &mut SplitMix) -> Couplings {
+    /// Returns a random matrix of `n` rows with components of up to `component_size` rows. Every second component is
+    /// singular.
+    fn matrix(n: usize, component_size: usize, generator: &mut SplitMix) -> Couplings {
         let mut a = vec![vec![0.0; n]; n];
-        let end = |i: usize| n.min((i / piece + 1) * piece);
+        let end = |i: usize| n.min((i / component_size + 1) * component_size);
         for (i, j) in (0..n).flat_map(|i| (i + 1..end(i)).map(move |j| (i, j))) {
             // A path connects all rows of the component.
             if j == i + 1 || generator.unit() < 0.2 {
@@ -212,76 +220,81 @@ mod tests {
             }
         }
         // A random permutation mixes the rows of the components.
-        let mut at: Vec<usize> = (0..n).collect();
-        (1..n).for_each(|i| at.swap(i, (generator.unit() * (i + 1) as f64) as usize));
+        let mut row_order: Vec<usize> = (0..n).collect();
+        (1..n).for_each(|i| row_order.swap(i, (generator.unit() * (i + 1) as f64) as usize));
         let mut c = Couplings::with_capacity(n, n * n).unwrap();
-        for &i in &at {
-            (0..n).filter(|&j| a[i][at[j]] != 0.0).for_each(|j| c.push(j, a[i][at[j]]));
-            c.end_exact_row(if (i / piece).is_multiple_of(2) { 0.0 } else { generator.unit() });
+        for &i in &row_order {
+            (0..n).filter(|&j| a[i][row_order[j]] != 0.0).for_each(|j| c.push(j, a[i][row_order[j]]));
+            c.end_exact_row(if (i / component_size).is_multiple_of(2) { 0.0 } else { generator.unit() });
         }
         c
     }
 
     fn residual(c: &Couplings, x: &[f64], b: &[f64]) -> f64 {
-        let of = |i: usize| c.row(i).fold(b[i] - c.row_sum[i] * x[i], |r, (j, a)| r + a * (x[j] - x[i]));
-        (0..x.len()).map(of).fold(0.0, |most, r: f64| most.max(r.abs()))
+        let row_residual = |i: usize| c.row(i).fold(b[i] - c.row_sum[i] * x[i], |r, (j, a)| r + a * (x[j] - x[i]));
+        (0..x.len()).map(row_residual).fold(0.0, |largest, r: f64| largest.max(r.abs()))
     }
 
-    fn accepted(d: f64) -> Result<f64> {
+    fn invert_pivot(d: f64) -> Result<f64> {
         Ok(if d == 0.0 { 0.0 } else { 1.0 / d })
     }
 
     #[test]
-    fn solves_singular_and_regular_components() {
+    fn solve_handles_singular_and_regular_components() {
         let mut generator = SplitMix(9);
-        for (n, piece) in [(1, 1), (2, 1), (2, 2), (3, 2), (5, 5), (17, 6), (64, 64), (65, 13), (65, 1), (200, 90)] {
-            let c = matrix(n, piece, &mut generator);
+        for (n, component_size) in
+            [(1, 1), (2, 1), (2, 2), (3, 2), (5, 5), (17, 6), (64, 64), (65, 13), (65, 1), (200, 90)]
+        {
+            let c = matrix(n, component_size, &mut generator);
             let means = || NearlySingularComponents::of(&c, |_, _| 0.0).unwrap();
-            let direct = DirectSolver::of(&c, envelope_order(&c).unwrap(), means(), |_, d| accepted(d)).unwrap();
+            let direct = DirectSolver::of(&c, envelope_order(&c).unwrap(), means(), |_, d| invert_pivot(d)).unwrap();
             let mut b: Vec<f64> = (0..n).map(|_| generator.unit() - 0.5).collect();
             let mut x = b.clone();
             direct.solve(&mut x);
             // On singular components, x must solve the system for b minus its mean, and x must have mean zero.
-            let (mut rest, mut means) = (x.clone(), means());
-            means.iter_mut().for_each(|means| means.subtract(&mut b));
-            means.iter_mut().for_each(|means| means.subtract(&mut rest));
-            assert!(residual(&c, &x, &b) < 1e-12, "{n}, {piece}: {:e}", residual(&c, &x, &b));
-            let mean = x.iter().zip(&rest).fold(0.0, |most: f64, (x, rest)| most.max((x - rest).abs()));
-            assert!(mean < 1e-12, "{n}, {piece}: {mean:e}");
+            let (mut x_without_means, mut means) = (x.clone(), means());
+            means.iter_mut().for_each(|means| means.subtract_means(&mut b));
+            means.iter_mut().for_each(|means| means.subtract_means(&mut x_without_means));
+            assert!(residual(&c, &x, &b) < 1e-12, "{n}, {component_size}: {:e}", residual(&c, &x, &b));
+            let largest_mean = x
+                .iter()
+                .zip(&x_without_means)
+                .fold(0.0, |largest: f64, (x, x_without_means)| largest.max((x - x_without_means).abs()));
+            assert!(largest_mean < 1e-12, "{n}, {component_size}: {largest_mean:e}");
         }
     }
 
     #[test]
-    fn columns_of_the_inverse_are_solutions() {
+    fn inverse_columns_are_solutions() {
         for n in [1, 31, 32, 33, 65] {
             let mut c = matrix(n, n, &mut SplitMix(10));
             c.row_sum.fill(0.3);
-            let direct = DirectSolver::of(&c, envelope_order(&c).unwrap(), None, |_, d| accepted(d)).unwrap();
+            let direct = DirectSolver::of(&c, envelope_order(&c).unwrap(), None, |_, d| invert_pivot(d)).unwrap();
             let mut columns = Vec::new();
             (0..direct.groups()).for_each(|k| direct.append_columns(k..k + 1, &mut columns).unwrap());
             let inverse = direct.inverse([&columns[..]].into_iter()).unwrap();
             for (i, row) in inverse.chunks_exact(n).enumerate() {
-                let unit: Vec<f64> = (0..n).map(|j| f64::from(u8::from(i == j))).collect();
-                assert!(residual(&c, row, &unit) < 1e-12, "{n}, {i}");
+                let unit_vector: Vec<f64> = (0..n).map(|j| f64::from(u8::from(i == j))).collect();
+                assert!(residual(&c, row, &unit_vector) < 1e-12, "{n}, {i}");
             }
         }
     }
 
     #[test]
-    fn errors_of_rejected_pivots_name_the_row() {
+    fn pivots_are_passed_in_row_order() {
         let c = matrix(17, 17, &mut SplitMix(11));
-        let mut named = Vec::new();
+        let mut pivot_rows = Vec::new();
         let order = envelope_order(&c).unwrap();
-        let made = DirectSolver::of(&c, order.clone(), None, |i, d| {
-            named.push(i as u32);
-            if named.len() == 6 { Err(crate::error::Error::Internal(String::new())) } else { accepted(d) }
+        let factorization = DirectSolver::of(&c, order.clone(), None, |i, d| {
+            pivot_rows.push(i as u32);
+            if pivot_rows.len() == 6 { Err(crate::error::Error::Internal(String::new())) } else { invert_pivot(d) }
         });
-        assert!(made.is_err());
-        assert_eq!(named, order[..6]);
+        assert!(factorization.is_err());
+        assert_eq!(pivot_rows, order[..6]);
     }
 
     #[test]
-    fn boxes_are_ordered_along_their_longest_direction() {
+    fn box_order_varies_longest_direction_slowest() {
         let order = |nx, ny, nz| box_order(Cells { nx, ny, nz }).unwrap();
         assert_eq!(order(3, 1, 2), [0, 3, 1, 4, 2, 5]);
         assert_eq!(order(1, 1, 1), [0]);

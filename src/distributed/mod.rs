@@ -14,7 +14,7 @@ pub mod strips;
 pub mod threads;
 pub mod vtable;
 
-use crate::base::heap::Counted;
+use crate::base::heap::FallibleArc;
 use crate::base::shared::Shared;
 use crate::base::team::yield_core;
 use crate::error::{Error, Result, collected};
@@ -28,17 +28,18 @@ use std::time::{Duration, Instant};
 use vtable::{rrbsolver_comm, rrbsolver_message};
 
 /// Name of an allocation in error messages.
-const MESSAGES: &str = "messages between ranks";
+const ALLOCATION_NAME: &str = "messages between ranks";
 
 /// Communicator: this rank of a domain, and the host program's table of functions.
 pub struct Comm {
     table: rrbsolver_comm,
     /// Error message, set once the communicator has failed.
-    failure: OnceLock<String>,
+    failure_message: OnceLock<String>,
     /// Maximum time in nanoseconds to wait for other ranks; 0 means no limit.
     timeout: AtomicU64,
-    messages: AtomicU64,
-    bytes: AtomicU64,
+    /// Numbers of messages and bytes that this rank has sent.
+    sent_messages: AtomicU64,
+    sent_bytes: AtomicU64,
 }
 
 // SAFETY: only the thread that called the library calls the table's functions, one at a time. The borrow checker
@@ -48,12 +49,12 @@ unsafe impl Send for Comm {}
 unsafe impl Sync for Comm {}
 
 /// Number of polls before a waiting rank yields its core.
-const POLLS: usize = 1000;
+const POLLS_BEFORE_YIELD: usize = 1000;
 
 impl Comm {
     /// Creates a communicator on a table. Returns an error if a function is missing, or if the size of the structure,
     /// the rank, the flags or the reserved field is invalid.
-    pub fn new(table: &rrbsolver_comm) -> Result<Counted<Self>> {
+    pub fn new(table: &rrbsolver_comm) -> Result<FallibleArc<Self>> {
         let rrbsolver_comm { struct_size, rank, size, flags, reserved, .. } = *table;
         let expected = size_of::<rrbsolver_comm>() as i64;
         if struct_size != expected {
@@ -73,17 +74,17 @@ impl Comm {
             ("comm.test", table.test.is_some()),
             ("comm.release", table.release.is_some()),
         ];
-        if let Some((name, _)) = functions.into_iter().find(|(_, there)| !there) {
+        if let Some((name, _)) = functions.into_iter().find(|(_, is_set)| !is_set) {
             return Err(Error::Null(name.into()));
         }
         let comm = Self {
             table: *table,
-            failure: OnceLock::new(),
+            failure_message: OnceLock::new(),
             timeout: AtomicU64::new(0),
-            messages: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
+            sent_messages: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
         };
-        Counted::new(comm, MESSAGES)
+        FallibleArc::new(comm, ALLOCATION_NAME)
     }
 
     /// Returns the number of this rank, from 0.
@@ -104,39 +105,42 @@ impl Comm {
 
     /// Returns the numbers of messages and bytes that this rank has sent. A collective call counts as one message, or
     /// as none if there is only one rank.
-    pub fn sent(&self) -> [u64; 2] {
-        [self.messages.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed)]
+    pub fn sent_totals(&self) -> [u64; 2] {
+        [self.sent_messages.load(Ordering::Relaxed), self.sent_bytes.load(Ordering::Relaxed)]
     }
 
     /// Fails with the original reason if the communicator has failed.
-    pub fn check(&self) -> Result<()> {
-        self.failure.get().map_or(Ok(()), |message| Err(failure(message)))
+    pub fn check_not_failed(&self) -> Result<()> {
+        self.failure_message.get().map_or(Ok(()), |message| Err(failure_error(message)))
     }
 
+    /// Marks the communicator as failed, and returns the error. The first message is kept.
     fn fail(&self, message: String) -> Error {
-        failure(self.failure.get_or_init(|| message))
+        failure_error(self.failure_message.get_or_init(|| message))
     }
 
-    fn check_code(&self, what: &str, code: i32) -> Result<()> {
-        if code == 0 {
+    /// Fails if a function of the table returned a code other than 0; the communicator has then failed.
+    fn check_return_code(&self, function_name: &str, return_code: i32) -> Result<()> {
+        if return_code == 0 {
             return Ok(());
         }
-        Err(self.fail(format!("{what} of the communicator returned {code} on rank {}", self.rank())))
+        Err(self.fail(format!("{function_name} of the communicator returned {return_code} on rank {}", self.rank())))
     }
 }
 
-fn failure(message: &str) -> Error {
+/// Returns the error for a communicator that has failed with this message.
+fn failure_error(message: &str) -> Error {
     Error::Communication(format!("{message}; destroy the handle"))
 }
 
 /// A communication plan of the host program.
 struct Plan {
-    comm: Counted<Comm>,
+    comm: FallibleArc<Comm>,
     /// NULL if there is nothing to communicate.
-    plan: *mut c_void,
+    host_plan: *mut c_void,
     /// Numbers of messages and bytes that this rank sends per start.
-    sent: [u64; 2],
-    in_progress: Cell<bool>,
+    sent_per_start: [u64; 2],
+    is_in_progress: Cell<bool>,
 }
 
 // SAFETY: as for `Comm`.
@@ -145,71 +149,71 @@ unsafe impl Send for Plan {}
 unsafe impl Sync for Plan {}
 
 impl Plan {
-    /// Creates a plan. `make` receives the table, and the address at which it must store the plan. `what` is the name
-    /// of the function that creates the plan, for error messages.
+    /// Creates a plan. `create_plan` receives the table, and the address at which it must store the plan.
+    /// `function_name` is the name of the function that creates the plan, for error messages.
     fn new(
-        comm: &Counted<Comm>,
-        what: &str,
-        sent: [u64; 2],
-        make: impl FnOnce(&rrbsolver_comm, *mut *mut c_void) -> i32,
+        comm: &FallibleArc<Comm>,
+        function_name: &str,
+        sent_per_start: [u64; 2],
+        create_plan: impl FnOnce(&rrbsolver_comm, *mut *mut c_void) -> i32,
     ) -> Result<Self> {
-        comm.check()?;
+        comm.check_not_failed()?;
         let mut plan = null_mut();
-        comm.check_code(what, make(&comm.table, &raw mut plan))?;
-        Ok(Self { comm: comm.clone(), plan, sent, in_progress: Cell::new(false) })
+        comm.check_return_code(function_name, create_plan(&comm.table, &raw mut plan))?;
+        Ok(Self { comm: comm.clone(), host_plan: plan, sent_per_start, is_in_progress: Cell::new(false) })
     }
 
     /// Returns a plan without communication.
-    fn idle(comm: &Counted<Comm>) -> Self {
-        Self { comm: comm.clone(), plan: null_mut(), sent: [0, 0], in_progress: Cell::new(false) }
+    fn without_communication(comm: &FallibleArc<Comm>) -> Self {
+        Self { comm: comm.clone(), host_plan: null_mut(), sent_per_start: [0, 0], is_in_progress: Cell::new(false) }
     }
 
     fn start(&mut self) -> Result<()> {
         let comm = &*self.comm;
-        comm.check()?;
-        if self.plan.is_null() {
+        comm.check_not_failed()?;
+        if self.host_plan.is_null() {
             return Ok(());
         }
         let start = comm.table.start.expect("checked when the table was passed");
         // SAFETY: a function of this table created `plan`. The host program guarantees that the functions of the table
         // behave as documented.
-        comm.check_code("start", unsafe { start(comm.table.context, self.plan, null_mut()) })?;
-        comm.messages.fetch_add(self.sent[0], Ordering::Relaxed);
-        comm.bytes.fetch_add(self.sent[1], Ordering::Relaxed);
-        self.in_progress.set(true);
+        comm.check_return_code("start", unsafe { start(comm.table.context, self.host_plan, null_mut()) })?;
+        comm.sent_messages.fetch_add(self.sent_per_start[0], Ordering::Relaxed);
+        comm.sent_bytes.fetch_add(self.sent_per_start[1], Ordering::Relaxed);
+        self.is_in_progress.set(true);
         Ok(())
     }
 
     /// Waits until the plan is complete, if it was started. Fails after the timeout, or if the function `test` fails.
     fn wait(&mut self) -> Result<()> {
-        if !self.in_progress.get() {
+        if !self.is_in_progress.get() {
             return Ok(());
         }
         let comm = &*self.comm;
         let test = comm.table.test.expect("checked when the table was passed");
         let timeout = Duration::from_nanos(comm.timeout.load(Ordering::Relaxed));
-        let (mut polls, mut since) = (0, None);
+        let (mut polls, mut waiting_since) = (0, None);
         loop {
             let mut done = 0;
             // SAFETY: as in `start`; `done` outlives the call.
-            comm.check_code("test", unsafe { test(comm.table.context, self.plan, &raw mut done) })?;
+            comm.check_return_code("test", unsafe { test(comm.table.context, self.host_plan, &raw mut done) })?;
             if done != 0 {
-                self.in_progress.set(false);
+                self.is_in_progress.set(false);
                 return Ok(());
             }
             polls += 1;
-            if polls < POLLS {
+            if polls < POLLS_BEFORE_YIELD {
                 std::hint::spin_loop();
                 continue;
             }
             yield_core();
-            let waited = since.get_or_insert_with(Instant::now).elapsed();
-            if !timeout.is_zero() && waited > timeout {
+            let waiting_time = waiting_since.get_or_insert_with(Instant::now).elapsed();
+            if !timeout.is_zero() && waiting_time > timeout {
                 return Err(comm.fail(format!(
                     "rank {} has waited {:.1} s for other ranks (comm_timeout): one of them is missing, or makes \
                      another call",
                     comm.rank(),
-                    waited.as_secs_f64()
+                    waiting_time.as_secs_f64()
                 )));
             }
         }
@@ -218,10 +222,10 @@ impl Plan {
 
 impl Drop for Plan {
     fn drop(&mut self) {
-        if let Some(release) = self.comm.table.release.filter(|_| !self.plan.is_null()) {
+        if let Some(release) = self.comm.table.release.filter(|_| !self.host_plan.is_null()) {
             // SAFETY: a function of this table created `plan`, and the plan is released once. The return value of
             // `release` no longer matters.
-            unsafe { release(self.comm.table.context, self.plan) };
+            unsafe { release(self.comm.table.context, self.host_plan) };
         }
     }
 }
@@ -229,39 +233,41 @@ impl Drop for Plan {
 /// Send and receive buffers of a plan. If the communicator has failed, messages from or to the buffers may still be in
 /// transit, so the buffers are not freed.
 struct Buffers {
-    comm: Counted<Comm>,
-    values: [Option<Shared>; 2],
+    comm: FallibleArc<Comm>,
+    arrays: [Option<Shared>; 2],
 }
 
 impl Buffers {
-    fn new(comm: &Counted<Comm>, lengths: [usize; 2]) -> Result<Self> {
-        let [first, second] = lengths.map(Shared::zeroed);
-        Ok(Self { comm: comm.clone(), values: [Some(first?), Some(second?)] })
+    fn new(comm: &FallibleArc<Comm>, lengths: [usize; 2]) -> Result<Self> {
+        let [send, receive] = lengths.map(Shared::zeroed);
+        Ok(Self { comm: comm.clone(), arrays: [Some(send?), Some(receive?)] })
     }
 
-    fn of(&self, which: usize) -> &Shared {
-        self.values[which].as_ref().expect("there until it is dropped")
+    /// Returns the send buffer or the receive buffer; `direction` is `SEND_BUFFER` or `RECEIVE_BUFFER`.
+    fn buffer(&self, direction: usize) -> &Shared {
+        self.arrays[direction].as_ref().expect("there until it is dropped")
     }
 }
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        if self.comm.check().is_err() {
-            self.values.iter_mut().for_each(|values| std::mem::forget(values.take()));
+        if self.comm.check_not_failed().is_err() {
+            self.arrays.iter_mut().for_each(|arrays| std::mem::forget(arrays.take()));
         }
     }
 }
 
 /// A peer rank, and the ranges of the send and receive arrays of an [`Exchange`] for this peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct PeerRanges {
     pub peer: usize,
     pub send: Range<usize>,
     pub receive: Range<usize>,
 }
 
-const SEND: usize = 0;
-const RECEIVE: usize = 1;
+/// Indices of the buffers of a plan.
+const SEND_BUFFER: usize = 0;
+const RECEIVE_BUFFER: usize = 1;
 
 /// Point-to-point messages with some ranks, in both directions.
 pub struct Exchange {
@@ -272,51 +278,55 @@ pub struct Exchange {
 impl Exchange {
     /// Creates an exchange with at most one part per peer. `tag` distinguishes exchanges that may be in progress at the
     /// same time.
-    pub fn new(comm: &Counted<Comm>, tag: i32, parts: &[Part]) -> Result<Self> {
-        let end = |of: fn(&Part) -> &Range<usize>| parts.iter().map(|part| of(part).end).max().unwrap_or(0);
-        let buffers = Buffers::new(comm, [end(|part| &part.send), end(|part| &part.receive)])?;
-        let bytes = |values: &Range<usize>| (values.len() * size_of::<f64>()) as i64;
-        let message = |part: &Part| rrbsolver_message {
-            peer: part.peer as i32,
-            tag,
-            send_bytes: bytes(&part.send),
-            receive_bytes: bytes(&part.receive),
-            send: buffers.of(SEND).address(part.send.start, part.send.len()).cast_const().cast(),
-            receive: buffers.of(RECEIVE).address(part.receive.start, part.receive.len()).cast(),
+    pub fn new(comm: &FallibleArc<Comm>, tag: i32, peer_ranges: &[PeerRanges]) -> Result<Self> {
+        let buffer_len = |range_of: fn(&PeerRanges) -> &Range<usize>| {
+            peer_ranges.iter().map(|ranges| range_of(ranges).end).max().unwrap_or(0)
         };
-        let messages = collected(parts.iter().map(message), MESSAGES)?;
+        let buffers = Buffers::new(comm, [buffer_len(|ranges| &ranges.send), buffer_len(|ranges| &ranges.receive)])?;
+        let byte_count = |values: &Range<usize>| (values.len() * size_of::<f64>()) as i64;
+        let to_message = |ranges: &PeerRanges| rrbsolver_message {
+            peer: ranges.peer as i32,
+            tag,
+            send_bytes: byte_count(&ranges.send),
+            receive_bytes: byte_count(&ranges.receive),
+            send: buffers.buffer(SEND_BUFFER).address(ranges.send.start, ranges.send.len()).cast_const().cast(),
+            receive: buffers.buffer(RECEIVE_BUFFER).address(ranges.receive.start, ranges.receive.len()).cast(),
+        };
+        let messages = collected(peer_ranges.iter().map(to_message), ALLOCATION_NAME)?;
         if messages.is_empty() {
-            return Ok(Self { plan: Plan::idle(comm), buffers });
+            return Ok(Self { plan: Plan::without_communication(comm), buffers });
         }
-        let sent = parts.iter().filter(|part| !part.send.is_empty());
-        let sent = sent.fold([0, 0], |[count, sum], part| [count + 1, sum + bytes(&part.send) as u64]);
+        let sent_per_start = peer_ranges.iter().filter(|ranges| !ranges.send.is_empty());
+        let sent_per_start = sent_per_start.fold([0, 0], |[message_count, sent_bytes], ranges| {
+            [message_count + 1, sent_bytes + byte_count(&ranges.send) as u64]
+        });
         let exchange = comm.table.exchange.expect("checked when the table was passed");
         // SAFETY: the list has this number of messages, and the buffers live at least as long as the plan.
-        let make = |table: &rrbsolver_comm, plan| unsafe {
+        let create_plan = |table: &rrbsolver_comm, plan| unsafe {
             exchange(table.context, messages.len() as i64, messages.as_ptr(), plan)
         };
-        Ok(Self { plan: Plan::new(comm, "exchange", sent, make)?, buffers })
+        Ok(Self { plan: Plan::new(comm, "exchange", sent_per_start, create_plan)?, buffers })
     }
 
     /// Fails if the communicator has failed. Messages may then still be in transit, and no buffer may be accessed.
-    pub fn check(&self) -> Result<()> {
-        self.plan.comm.check()
+    pub fn check_not_failed(&self) -> Result<()> {
+        self.plan.comm.check_not_failed()
     }
 
-    /// Returns the send buffer. The communicator must not have failed (see `check`).
-    pub fn outgoing(&mut self) -> &mut [f64] {
-        debug_assert!(!self.plan.in_progress.get());
-        let values = self.buffers.of(SEND);
+    /// Returns the send buffer. The communicator must not have failed (see `check_not_failed`).
+    pub fn send_buffer(&mut self) -> &mut [f64] {
+        debug_assert!(!self.plan.is_in_progress.get());
+        let values = self.buffers.buffer(SEND_BUFFER);
         // SAFETY: `self` is borrowed mutably. No communication is in progress, because `run` waits for its completion,
         // and the communicator has not failed.
         unsafe { values.slice_mut(0, values.len()) }
     }
 
-    /// Returns the receive buffer. The communicator must not have failed (see `check`).
-    pub fn received(&self) -> &[f64] {
-        debug_assert!(!self.plan.in_progress.get());
-        let values = self.buffers.of(RECEIVE);
-        // SAFETY: no communication is in progress, as in `outgoing`.
+    /// Returns the receive buffer. The communicator must not have failed (see `check_not_failed`).
+    pub fn receive_buffer(&self) -> &[f64] {
+        debug_assert!(!self.plan.is_in_progress.get());
+        let values = self.buffers.buffer(RECEIVE_BUFFER);
+        // SAFETY: no communication is in progress, as in `send_buffer`.
         unsafe { values.slice(0, values.len()) }
     }
 
@@ -327,7 +337,7 @@ impl Exchange {
     }
 
     pub fn bytes(&self) -> usize {
-        self.buffers.of(SEND).bytes() + self.buffers.of(RECEIVE).bytes()
+        self.buffers.buffer(SEND_BUFFER).bytes() + self.buffers.buffer(RECEIVE_BUFFER).bytes()
     }
 }
 
@@ -339,28 +349,28 @@ pub struct Gather {
 
 impl Gather {
     /// Creates the plan; `counts[rank]` is the number of values of a rank.
-    pub fn new(comm: &Counted<Comm>, counts: &[usize]) -> Result<Self> {
-        let own = counts[comm.rank()];
-        let buffers = Buffers::new(comm, [own, counts.iter().sum()])?;
-        let bytes = collected(counts.iter().map(|&count| (count * size_of::<f64>()) as i64), MESSAGES)?;
+    pub fn new(comm: &FallibleArc<Comm>, counts: &[usize]) -> Result<Self> {
+        let own_count = counts[comm.rank()];
+        let buffers = Buffers::new(comm, [own_count, counts.iter().sum()])?;
+        let byte_counts = collected(counts.iter().map(|&count| (count * size_of::<f64>()) as i64), ALLOCATION_NAME)?;
         let allgather = comm.table.allgather.expect("checked when the table was passed");
-        let (send, receive) = (buffers.of(SEND), buffers.of(RECEIVE));
-        let (send, receive) = (send.address(0, own), receive.address(0, receive.len()));
-        // SAFETY: `bytes` has one entry per rank, and the buffers live at least as long as the plan.
-        let make = |table: &rrbsolver_comm, plan| unsafe {
-            allgather(table.context, send.cast_const().cast(), receive.cast(), bytes.as_ptr(), plan)
+        let (send, receive) = (buffers.buffer(SEND_BUFFER), buffers.buffer(RECEIVE_BUFFER));
+        let (send, receive) = (send.address(0, own_count), receive.address(0, receive.len()));
+        // SAFETY: `byte_counts` has one entry per rank, and the buffers live at least as long as the plan.
+        let create_plan = |table: &rrbsolver_comm, plan| unsafe {
+            allgather(table.context, send.cast_const().cast(), receive.cast(), byte_counts.as_ptr(), plan)
         };
-        let sent = [u64::from(comm.size() > 1), (own * size_of::<f64>()) as u64];
-        Ok(Self { plan: Plan::new(comm, "allgather", sent, make)?, buffers })
+        let sent_per_start = [u64::from(comm.size() > 1), (own_count * size_of::<f64>()) as u64];
+        Ok(Self { plan: Plan::new(comm, "allgather", sent_per_start, create_plan)?, buffers })
     }
 
     /// Gathers the values of all ranks, in the order of the ranks. `own` writes the values of this rank.
-    pub fn run(&mut self, own: impl FnOnce(&mut [f64])) -> Result<&[f64]> {
-        self.plan.comm.check()?;
-        let (send, receive) = (self.buffers.of(SEND), self.buffers.of(RECEIVE));
+    pub fn run(&mut self, write_own: impl FnOnce(&mut [f64])) -> Result<&[f64]> {
+        self.plan.comm.check_not_failed()?;
+        let (send, receive) = (self.buffers.buffer(SEND_BUFFER), self.buffers.buffer(RECEIVE_BUFFER));
         // SAFETY: `self` is borrowed mutably. No communication is in progress, because `run` waits for its completion,
         // and the communicator has not failed.
-        own(unsafe { send.slice_mut(0, send.len()) });
+        write_own(unsafe { send.slice_mut(0, send.len()) });
         self.plan.start()?;
         self.plan.wait()?;
         // SAFETY: the communication is complete.
@@ -369,31 +379,31 @@ impl Gather {
 }
 
 /// Elementwise maximum over all ranks.
-pub struct Maximum {
+pub struct MaximumOverRanks {
     plan: Plan,
     buffers: Buffers,
 }
 
-impl Maximum {
+impl MaximumOverRanks {
     /// Creates the plan for `count` values per rank.
-    pub fn new(comm: &Counted<Comm>, count: usize) -> Result<Self> {
+    pub fn new(comm: &FallibleArc<Comm>, count: usize) -> Result<Self> {
         let buffers = Buffers::new(comm, [count, 0])?;
-        let values = buffers.of(SEND).address(0, count);
+        let values = buffers.buffer(SEND_BUFFER).address(0, count);
         let allreduce = comm.table.allreduce.expect("checked when the table was passed");
         // SAFETY: the buffer has `count` values and lives at least as long as the plan.
-        let make =
+        let create_plan =
             |table: &rrbsolver_comm, plan| unsafe { allreduce(table.context, count as i64, values, vtable::MAX, plan) };
-        let sent = [u64::from(comm.size() > 1), (count * size_of::<f64>()) as u64];
-        Ok(Self { plan: Plan::new(comm, "allreduce", sent, make)?, buffers })
+        let sent_per_start = [u64::from(comm.size() > 1), (count * size_of::<f64>()) as u64];
+        Ok(Self { plan: Plan::new(comm, "allreduce", sent_per_start, create_plan)?, buffers })
     }
 
-    /// Returns the elementwise maxima over all ranks; `own` has `count` values.
-    pub fn run(&mut self, own: &[f64]) -> Result<&[f64]> {
-        self.plan.comm.check()?;
-        let values = self.buffers.of(SEND);
+    /// Returns the elementwise maxima over all ranks; `own_values` has `count` values.
+    pub fn run(&mut self, own_values: &[f64]) -> Result<&[f64]> {
+        self.plan.comm.check_not_failed()?;
+        let values = self.buffers.buffer(SEND_BUFFER);
         // SAFETY: `self` is borrowed mutably. No communication is in progress, because `run` waits for its completion,
         // and the communicator has not failed.
-        unsafe { values.slice_mut(0, values.len()) }.copy_from_slice(own);
+        unsafe { values.slice_mut(0, values.len()) }.copy_from_slice(own_values);
         self.plan.start()?;
         self.plan.wait()?;
         // SAFETY: the communication is complete.

@@ -14,37 +14,43 @@ type MessageKey = (i32, i32, i32);
 struct MessagesInTransit {
     messages: HashMap<MessageKey, VecDeque<Vec<u8>>>,
     /// Contributions to the collective calls, by the number of the call.
-    rounds: HashMap<u64, Round>,
+    collective_calls: HashMap<u64, CollectiveCall>,
 }
 
 /// Contribution of each rank to a collective call, and the number of ranks that have read all contributions.
-type Round = (Vec<Option<Vec<u8>>>, usize);
+type CollectiveCall = (Vec<Option<Vec<u8>>>, usize);
 
 /// A rank. Its address must not change while its table is in use.
 pub struct Rank {
-    mail: Arc<Mutex<MessagesInTransit>>,
+    in_transit: Arc<Mutex<MessagesInTransit>>,
     rank: i32,
-    size: i32,
+    rank_count: i32,
     /// Number of collective calls that this rank has started.
-    rounds: Mutex<u64>,
+    call_count: Mutex<u64>,
 }
 
 /// Creates the ranks of a domain.
 #[must_use]
-pub fn ranks(size: usize) -> Vec<Box<Rank>> {
-    let mail = Arc::new(Mutex::new(MessagesInTransit::default()));
+pub fn create_ranks(size: usize) -> Vec<Box<Rank>> {
+    let in_transit = Arc::new(Mutex::new(MessagesInTransit::default()));
     let rank = |rank: usize| {
-        Box::new(Rank { mail: mail.clone(), rank: rank as i32, size: size as i32, rounds: Mutex::new(0) })
+        Box::new(Rank {
+            in_transit: in_transit.clone(),
+            rank: rank as i32,
+            rank_count: size as i32,
+            call_count: Mutex::new(0),
+        })
     };
     (0..size).map(rank).collect()
 }
 
 enum Plan {
-    Exchange { messages: Vec<rrbsolver_message>, waits: Vec<bool> },
-    Reduce { values: *mut f64, count: usize, operation: i32, round: u64 },
-    Gather { send: *const u8, receive: *mut u8, bytes: Vec<usize>, round: u64 },
+    Exchange { messages: Vec<rrbsolver_message>, is_waiting: Vec<bool> },
+    Reduce { values: *mut f64, count: usize, operation: i32, call_number: u64 },
+    Gather { send: *const u8, receive: *mut u8, byte_counts: Vec<usize>, call_number: u64 },
 }
 
+/// Locks a mutex, also after a panic of another thread.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -57,7 +63,7 @@ impl Rank {
             struct_size: size_of::<rrbsolver_comm>() as i64,
             context: std::ptr::from_ref(self).cast_mut().cast(),
             rank: self.rank,
-            size: self.size,
+            size: self.rank_count,
             flags: 0,
             reserved: 0,
             exchange: Some(exchange),
@@ -70,39 +76,42 @@ impl Rank {
     }
 
     /// Adds the contribution of this rank to its next collective call, and returns the number of the call.
-    fn contribute(&self, values: Vec<u8>) -> u64 {
-        let mut round = lock(&self.rounds);
-        *round += 1;
-        let mut mail = lock(&self.mail);
-        let slots = mail.rounds.entry(*round).or_insert_with(|| (vec![None; self.size as usize], 0));
-        slots.0[self.rank as usize] = Some(values);
-        *round
+    fn add_contribution(&self, values: Vec<u8>) -> u64 {
+        let mut call_number = lock(&self.call_count);
+        *call_number += 1;
+        let mut in_transit = lock(&self.in_transit);
+        let call = in_transit
+            .collective_calls
+            .entry(*call_number)
+            .or_insert_with(|| (vec![None; self.rank_count as usize], 0));
+        call.0[self.rank as usize] = Some(values);
+        *call_number
     }
 
-    /// Returns the contributions of all ranks to the collective call with number `round`, or `None` if some are still
-    /// missing. Frees the contributions after all ranks have read them.
-    fn contributions(&self, round: u64) -> Option<Vec<Vec<u8>>> {
-        let mut mail = lock(&self.mail);
-        let slots = mail.rounds.get_mut(&round)?;
-        let all: Vec<Vec<u8>> = slots.0.iter().cloned().collect::<Option<_>>()?;
-        slots.1 += 1;
-        if slots.1 == self.size as usize {
-            mail.rounds.remove(&round);
+    /// Returns the contributions of all ranks to the collective call with number `call_number`, or `None` if some are
+    /// still missing. Frees the contributions after all ranks have read them.
+    fn take_contributions(&self, call_number: u64) -> Option<Vec<Vec<u8>>> {
+        let mut in_transit = lock(&self.in_transit);
+        let call = in_transit.collective_calls.get_mut(&call_number)?;
+        let contributions: Vec<Vec<u8>> = call.0.iter().cloned().collect::<Option<_>>()?;
+        call.1 += 1;
+        if call.1 == self.rank_count as usize {
+            in_transit.collective_calls.remove(&call_number);
         }
-        Some(all)
+        Some(contributions)
     }
 }
 
 /// # Safety
 /// `context` must belong to the table of a [`Rank`] that is alive.
-unsafe fn rank_of<'a>(context: *mut c_void) -> &'a Rank {
+unsafe fn rank_from_context<'a>(context: *mut c_void) -> &'a Rank {
     // SAFETY: guaranteed by the caller.
     unsafe { &*context.cast_const().cast::<Rank>() }
 }
 
 /// # Safety
 /// `out` must be valid for a write.
-unsafe fn put(out: *mut *mut c_void, plan: Plan) -> i32 {
+unsafe fn store_plan(out: *mut *mut c_void, plan: Plan) -> i32 {
     // SAFETY: guaranteed by the caller.
     unsafe { *out = Box::into_raw(Box::new(plan)).cast() };
     0
@@ -117,7 +126,7 @@ unsafe extern "C" fn exchange(
     // SAFETY: the caller passes `count` messages.
     let messages = unsafe { std::slice::from_raw_parts(messages, count as usize) }.to_vec();
     // SAFETY: the caller passes a valid pointer.
-    unsafe { put(plan, Plan::Exchange { waits: vec![false; messages.len()], messages }) }
+    unsafe { store_plan(plan, Plan::Exchange { is_waiting: vec![false; messages.len()], messages }) }
 }
 
 unsafe extern "C" fn allreduce(
@@ -128,70 +137,74 @@ unsafe extern "C" fn allreduce(
     plan: *mut *mut c_void,
 ) -> i32 {
     // SAFETY: the caller passes a valid pointer.
-    unsafe { put(plan, Plan::Reduce { values, count: count as usize, operation, round: 0 }) }
+    unsafe { store_plan(plan, Plan::Reduce { values, count: count as usize, operation, call_number: 0 }) }
 }
 
 unsafe extern "C" fn allgather(
     context: *mut c_void,
     send: *const c_void,
     receive: *mut c_void,
-    bytes: *const i64,
+    byte_counts: *const i64,
     plan: *mut *mut c_void,
 ) -> i32 {
     // SAFETY: `context` is a live rank, and `bytes` has one number per rank.
-    let bytes = unsafe { std::slice::from_raw_parts(bytes, rank_of(context).size as usize) };
-    let bytes = bytes.iter().map(|&b| b as usize).collect();
+    let byte_counts =
+        unsafe { std::slice::from_raw_parts(byte_counts, rank_from_context(context).rank_count as usize) };
+    let byte_counts = byte_counts.iter().map(|&b| b as usize).collect();
     // SAFETY: the caller passes a valid pointer.
-    unsafe { put(plan, Plan::Gather { send: send.cast(), receive: receive.cast(), bytes, round: 0 }) }
+    unsafe {
+        store_plan(plan, Plan::Gather { send: send.cast(), receive: receive.cast(), byte_counts, call_number: 0 })
+    }
 }
 
 /// # Safety
-/// `from` must be valid for reads of `bytes` bytes.
-unsafe fn copied(from: *const u8, bytes: usize) -> Vec<u8> {
-    if bytes == 0 {
+/// `source` must be valid for reads of `byte_count` bytes.
+unsafe fn copy_bytes(source: *const u8, byte_count: usize) -> Vec<u8> {
+    if byte_count == 0 {
         return Vec::new();
     }
     // SAFETY: guaranteed by the caller.
-    unsafe { std::slice::from_raw_parts(from, bytes) }.to_vec()
+    unsafe { std::slice::from_raw_parts(source, byte_count) }.to_vec()
 }
 
 unsafe extern "C" fn start(context: *mut c_void, plan: *mut c_void, _: *mut c_void) -> i32 {
     // SAFETY: `context` is a live rank, and `plan` was created through the function table of this rank. Only one thread
     // uses the plan.
-    let (rank, plan) = unsafe { (rank_of(context), &mut *plan.cast::<Plan>()) };
+    let (rank, plan) = unsafe { (rank_from_context(context), &mut *plan.cast::<Plan>()) };
     match plan {
-        Plan::Exchange { messages, waits } => {
-            let mut mail = lock(&rank.mail);
-            for (message, waits) in messages.iter().zip(waits) {
-                *waits = message.receive_bytes > 0;
+        Plan::Exchange { messages, is_waiting } => {
+            let mut in_transit = lock(&rank.in_transit);
+            for (message, is_waiting) in messages.iter().zip(is_waiting) {
+                *is_waiting = message.receive_bytes > 0;
                 if message.send_bytes > 0 {
                     // SAFETY: the send buffer has `send_bytes` bytes.
-                    let values = unsafe { copied(message.send.cast(), message.send_bytes as usize) };
-                    let way = (rank.rank, message.peer, message.tag);
-                    mail.messages.entry(way).or_default().push_back(values);
+                    let values = unsafe { copy_bytes(message.send.cast(), message.send_bytes as usize) };
+                    let key = (rank.rank, message.peer, message.tag);
+                    in_transit.messages.entry(key).or_default().push_back(values);
                 }
             }
         }
-        Plan::Reduce { values, count, round, .. } => {
+        Plan::Reduce { values, count, call_number, .. } => {
             // SAFETY: the buffer has `count` doubles.
-            *round = rank.contribute(unsafe { copied(values.cast_const().cast(), *count * size_of::<f64>()) });
+            *call_number =
+                rank.add_contribution(unsafe { copy_bytes(values.cast_const().cast(), *count * size_of::<f64>()) });
         }
-        Plan::Gather { send, bytes, round, .. } => {
-            // SAFETY: the send buffer has `bytes[rank]` bytes.
-            *round = rank.contribute(unsafe { copied(*send, bytes[rank.rank as usize]) });
+        Plan::Gather { send, byte_counts, call_number, .. } => {
+            // SAFETY: the send buffer has `byte_counts[rank]` bytes.
+            *call_number = rank.add_contribution(unsafe { copy_bytes(*send, byte_counts[rank.rank as usize]) });
         }
     }
     0
 }
 
 /// Reduces the contributions of all ranks elementwise, in the order of the ranks.
-fn reduce_contributions(all: &[Vec<u8>], count: usize, operation: i32) -> Vec<f64> {
-    let of =
+fn reduce_contributions(contributions: &[Vec<u8>], count: usize, operation: i32) -> Vec<f64> {
+    let to_doubles =
         |values: &[u8]| -> Vec<f64> { values.as_chunks().0.iter().map(|&value| f64::from_ne_bytes(value)).collect() };
-    let mut together = of(&all[0]);
-    assert!(together.len() == count, "all ranks pass as many values");
-    for values in &all[1..] {
-        for (value, other) in together.iter_mut().zip(of(values)) {
+    let mut reduced = to_doubles(&contributions[0]);
+    assert!(reduced.len() == count, "all ranks pass as many values");
+    for values in &contributions[1..] {
+        for (value, other) in reduced.iter_mut().zip(to_doubles(values)) {
             *value = match operation {
                 SUM => *value + other,
                 MAX => value.max(other),
@@ -200,46 +213,59 @@ fn reduce_contributions(all: &[Vec<u8>], count: usize, operation: i32) -> Vec<f6
             };
         }
     }
-    together
+    reduced
 }
 
 unsafe extern "C" fn test(context: *mut c_void, plan: *mut c_void, done: *mut i32) -> i32 {
     // SAFETY: `context` is a live rank, and `plan` was created through the function table of this rank. Only one thread
     // uses the plan.
-    let (rank, plan) = unsafe { (rank_of(context), &mut *plan.cast::<Plan>()) };
+    let (rank, plan) = unsafe { (rank_from_context(context), &mut *plan.cast::<Plan>()) };
     let is_done = match plan {
-        Plan::Exchange { messages, waits } => {
-            let mut mail = lock(&rank.mail);
-            for (message, waits) in messages.iter().zip(waits.iter_mut()).filter(|(_, waits)| **waits) {
-                let way = (message.peer, rank.rank, message.tag);
-                let Some(values) = mail.messages.get_mut(&way).and_then(VecDeque::pop_front) else { continue };
+        Plan::Exchange { messages, is_waiting } => {
+            let mut in_transit = lock(&rank.in_transit);
+            for (message, is_waiting) in
+                messages.iter().zip(is_waiting.iter_mut()).filter(|(_, is_waiting)| **is_waiting)
+            {
+                let key = (message.peer, rank.rank, message.tag);
+                let Some(values) = in_transit.messages.get_mut(&key).and_then(VecDeque::pop_front) else { continue };
                 if values.len() != message.receive_bytes as usize {
                     return 1;
                 }
                 // SAFETY: the receive buffer has `receive_bytes` bytes, which equals the length of the message, as
                 // checked above.
                 unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), message.receive.cast(), values.len()) };
-                *waits = false;
+                *is_waiting = false;
             }
-            !waits.iter().any(|&waits| waits)
+            !is_waiting.iter().any(|&is_waiting| is_waiting)
         }
-        Plan::Reduce { values, count, operation, round } => match rank.contributions(*round) {
+        Plan::Reduce { values, count, operation, call_number } => match rank.take_contributions(*call_number) {
             None => false,
-            Some(all) if all.iter().any(|given| given.len() != *count * size_of::<f64>()) => return 1,
-            Some(all) => {
-                let together = reduce_contributions(&all, *count, *operation);
+            Some(contributions)
+                if contributions.iter().any(|contribution| contribution.len() != *count * size_of::<f64>()) =>
+            {
+                return 1;
+            }
+            Some(contributions) => {
+                let reduced = reduce_contributions(&contributions, *count, *operation);
                 // SAFETY: the buffer has `count` doubles.
-                unsafe { std::ptr::copy_nonoverlapping(together.as_ptr(), *values, *count) };
+                unsafe { std::ptr::copy_nonoverlapping(reduced.as_ptr(), *values, *count) };
                 true
             }
         },
-        Plan::Gather { receive, bytes, round, .. } => match rank.contributions(*round) {
+        Plan::Gather { receive, byte_counts, call_number, .. } => match rank.take_contributions(*call_number) {
             None => false,
-            Some(all) if all.iter().zip(&*bytes).any(|(given, &bytes)| given.len() != bytes) => return 1,
-            Some(all) => {
-                let all = all.concat();
+            Some(contributions)
+                if contributions
+                    .iter()
+                    .zip(&*byte_counts)
+                    .any(|(contribution, &byte_count)| contribution.len() != byte_count) =>
+            {
+                return 1;
+            }
+            Some(contributions) => {
+                let all_bytes = contributions.concat();
                 // SAFETY: the receive buffer has room for the bytes of all ranks; their lengths were checked above.
-                unsafe { std::ptr::copy_nonoverlapping(all.as_ptr(), *receive, all.len()) };
+                unsafe { std::ptr::copy_nonoverlapping(all_bytes.as_ptr(), *receive, all_bytes.len()) };
                 true
             }
         },
@@ -250,7 +276,7 @@ unsafe extern "C" fn test(context: *mut c_void, plan: *mut c_void, done: *mut i3
 }
 
 unsafe extern "C" fn release(_: *mut c_void, plan: *mut c_void) -> i32 {
-    // SAFETY: `put` created the plan, and the plan is released once.
+    // SAFETY: `store_plan` created the plan, and the plan is released once.
     drop(unsafe { Box::from_raw(plan.cast::<Plan>()) });
     0
 }

@@ -2,13 +2,13 @@
 
 use crate::base::engine::Engine;
 use crate::deflation::Solver;
-use crate::deflation::regions::{Choice, RegionCounts};
+use crate::deflation::regions::{RegionChoice, RegionCounts};
 use crate::dpcg::survey::Survey;
 use crate::error::Result;
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::report::{Observer, Outcome};
 use crate::stencil::cells::CellView;
-use crate::stencil::outward::Outward;
+use crate::stencil::outward::OutwardCouplings;
 
 /// Preconditioner M (docs/theory/dpcg.md).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,21 +33,21 @@ pub enum Preconditioner {
     Multigrid {
         /// Whether coarsening is vertex-centered, so that every second cell is a coarse point. Otherwise, two cells per
         /// direction form a coarse cell.
-        vertex: bool,
+        is_vertex_centered: bool,
         /// Number of smoothing sweeps before and after the coarse correction.
         sweeps: usize,
         /// Whether coarse grids use single precision.
-        single: bool,
+        is_single_precision: bool,
         /// Maximum number of cells of the coarsest grid with cell-centered coarsening.
-        coarsest: usize,
+        max_coarsest_cells: usize,
     },
     /// A cycle of aggregation-based multigrid. On the CPU, this cycle is not linear in r; on a device, M is a fixed
     /// matrix.
     Aggregation {
-        /// Number of passes of pairwise matching. Aggregates have at most 2^passes cells.
-        passes: usize,
+        /// Number of passes of pairwise matching. Aggregates have at most 2^`pairing_passes` cells.
+        pairing_passes: usize,
         /// Whether the cycle uses single precision.
-        single: bool,
+        is_single_precision: bool,
         /// Row sums of magnitude at most `zero_row_sum` times the center are set to zero in M.
         zero_row_sum: f64,
     },
@@ -72,38 +72,38 @@ pub struct Setup {
     /// Relative tolerance of conjugate gradients for systems with E.
     pub coarse_tolerance: f64,
     /// Whether fused passes are used, if the backend has them.
-    pub fused: bool,
+    pub uses_fused_passes: bool,
 }
 
 /// Backend with a matrix, its preconditioner and its deflation vectors.
 pub trait DpcgBackend: Engine + Send {
     /// Copies the caller's matrix, inspects it, and returns the largest center. An entry that is not finite is an error
-    /// if `finite` is set. A center that is not positive, or too small to divide by, is always an error.
-    fn load(&mut self, a: &CellView, finite: bool) -> Result<f64>;
+    /// if `checks_finite` is set. A center that is not positive, or too small to divide by, is always an error.
+    fn load(&mut self, a: &CellView, checks_finite: bool) -> Result<f64>;
     /// Counts the nonzero couplings that point out of the box, and returns the first of them. `a` must be the matrix
     /// that was loaded last.
-    fn outward(&self, a: &CellView) -> Result<Outward> {
-        Ok(Outward::of_cells(a))
+    fn find_outward_couplings(&self, a: &CellView) -> Result<OutwardCouplings> {
+        Ok(OutwardCouplings::of_cells(a))
     }
     /// Determines the properties of the matrix on which automatic choices depend. A component is singular if the
     /// magnitudes of its row sums are at most `zero_row_sum` times the center.
     fn survey(&mut self, zero_row_sum: f64) -> Result<Survey>;
     /// Determines the deflation regions and returns the numbers of vectors and regions; must be called after `survey`.
     /// `factorize` uses no deflation if there are no vectors, or if this function was not called after `survey`.
-    fn find_regions(&mut self, choice: &Choice) -> Result<RegionCounts>;
+    fn find_regions(&mut self, choice: &RegionChoice) -> Result<RegionCounts>;
     /// Computes M and E; must be called after `survey`. Returns the solver of systems with E, or `None` without
     /// deflation.
     fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>>;
     /// Returns the time in seconds that the last `factorize` spent on Z and E.
-    fn seconds_of_e(&self) -> f64;
+    fn coarse_setup_seconds(&self) -> f64;
     /// Returns the number of aggregates reused from the previous matrix.
-    fn aggregates_kept(&self) -> usize {
+    fn reused_aggregate_count(&self) -> usize {
         0
     }
     /// Runs `program` on all threads with the caller's `arrays`. Thread 0 reports events to `observer`.
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
     /// Returns the time in seconds that the last run spent on solves with E.
-    fn seconds_coarse(&self) -> f64 {
+    fn coarse_solve_seconds(&self) -> f64 {
         0.0
     }
 }

@@ -4,21 +4,21 @@
 //! matrix entry that couples (i, j, k) to (i + 1, j, k); north and top are analogous. Pointers are borrowed only for
 //! the duration of the call.
 
-use crate::abi::handle::{Family, Handle, create, with_ok};
+use crate::abi::handle::{Family, Handle, create, with_handle_ok};
 use crate::abi::rrb_status;
 use crate::abi::shape::{Layout, Shape};
 use crate::abi::spaces::{check_array, check_on_host};
-use crate::abi::system::{Located, SolveOnceArguments, Solving, call, solve_once};
+use crate::abi::system::{ArrayLocation, SolveOnceArguments, SolverFamily, call, solve_once};
 use crate::base::heap::boxed;
 use crate::base::machine::Machine;
 use crate::dpcg::backend::DpcgBackend;
-use crate::dpcg::{Dpcg, machine};
-use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, reserve};
+use crate::dpcg::{Dpcg, choose_machine};
+use crate::error::{Error, Location, RRB_ERR_ARGUMENT, Result, reserve};
 use crate::krylov::solve::Function;
 use crate::krylov::solve_steps::Arrays;
 use crate::options::{self, Backend, Options};
 use crate::report::{Observer, Outcome};
-use crate::stencil::cells::{CellView, Cells, Values};
+use crate::stencil::cells::{CellValues, CellView, Cells};
 
 /// Handle of a solver for 3D systems with a 7-point stencil. The handle contains the options, the deflation regions,
 /// the factorization and the workspace. Only one thread at a time may use a handle.
@@ -29,23 +29,23 @@ impl Family for dpcg_handle {
     const FAMILY: options::Family = options::Family::Dpcg;
     type Core = Dpcg;
     /// The label of each cell; empty if the caller set none.
-    type Own = Vec<i32>;
+    type FamilyParts = Vec<i32>;
 
     fn bytes(labels: &Vec<i32>) -> [usize; 2] {
         [labels.capacity() * size_of::<i32>(), 0]
     }
 }
 
-impl Solving for dpcg_handle {
+impl SolverFamily for dpcg_handle {
     fn run(
         core: &mut Dpcg,
         _: &Vec<i32>,
-        what: Function,
+        function: Function,
         arrays: Arrays,
         options: &Options,
         observer: &mut dyn Observer,
     ) -> Result<Outcome> {
-        core.call(what, arrays, options, observer)
+        core.run_function(function, arrays, options, observer)
     }
 }
 
@@ -96,7 +96,7 @@ impl Solving for dpcg_handle {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut dpcg_handle) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { create(out, || new(nx, ny, nz)) }
+    unsafe { create(out, || new_handle(nx, ny, nz)) }
 }
 
 /// Sets the deflation regions of `deflation=levelset` and `deflation=levelset_subdomain` by one label per cell.
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn dpcg_create(nx: i64, ny: i64, nz: i64, out: *mut *mut d
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dpcg_set_regions(h: *mut dpcg_handle, labels: *const i32) -> rrb_status {
     // SAFETY: guaranteed by the caller; the documentation states the sizes.
-    unsafe { with_ok(h, |h| h.set_regions(labels)) }
+    unsafe { with_handle_ok(h, |h| h.set_regions(labels)) }
 }
 
 /// Copies the coefficients of A and computes the preconditioner M, the deflation vectors Z and the coarse matrix E =
@@ -263,7 +263,7 @@ pub unsafe extern "C" fn dpcg_factorize(
     top: *const f64,
 ) -> rrb_status {
     // SAFETY: guaranteed by the caller; the documentation states the sizes.
-    unsafe { with_ok(h, |h| h.factorize(center, [east, north, top])) }
+    unsafe { with_handle_ok(h, |h| h.factorize(center, [east, north, top])) }
 }
 
 /// Solves A x = b by deflated preconditioned conjugate gradients.
@@ -513,14 +513,14 @@ pub unsafe extern "C" fn dpcg_solve_once(
     iterations: *mut i64,
 ) -> rrb_status {
     let matrix = [("center", center), ("east", east), ("north", north), ("top", top)];
-    let task = SolveOnceArguments { b, x, rel_tol, max_iter, iterations };
+    let arguments = SolveOnceArguments { b, x, rel_tol, max_iter, iterations };
     // SAFETY: guaranteed by the caller.
     let factorize = |h: &mut Handle<dpcg_handle>| unsafe { h.factorize(center, [east, north, top]) };
     // SAFETY: guaranteed by the caller; the documentation states the sizes.
-    unsafe { solve_once(|| new(nx, ny, nz), matrix, task, factorize) }
+    unsafe { solve_once(|| new_handle(nx, ny, nz), matrix, arguments, factorize) }
 }
 
-fn new(nx: i64, ny: i64, nz: i64) -> Result<Handle<dpcg_handle>> {
+fn new_handle(nx: i64, ny: i64, nz: i64) -> Result<Handle<dpcg_handle>> {
     Handle::new(Shape::grid(&[("nx", nx), ("ny", ny), ("nz", nz)])?, Vec::new())
 }
 
@@ -528,63 +528,66 @@ impl Handle<dpcg_handle> {
     /// # Safety
     /// `labels` must be NULL or hold the values of the layout.
     unsafe fn set_regions(&mut self, labels: *const i32) -> Result<()> {
-        self.own = if labels.is_null() {
+        self.family_parts = if labels.is_null() {
             Vec::new()
         } else {
             let layout = self.base.layout()?;
             check_array("labels", labels)?;
             check_on_host("labels", labels as usize)?;
             // SAFETY: not NULL, aligned, not on a device; the caller guarantees the length.
-            let given = unsafe { std::slice::from_raw_parts(labels, layout.len) };
-            dense_labels(given, self.base.shape.cells, &layout)?
+            let caller_labels = unsafe { std::slice::from_raw_parts(labels, layout.len) };
+            copy_labels(caller_labels, self.base.shape.cells, &layout)?
         };
-        self.base.mark_set("regions");
+        self.base.mark_data_set("regions");
         Ok(())
     }
 
     /// # Safety
     /// The arrays must be NULL or hold the values of the layout.
     unsafe fn factorize(&mut self, center: *const f64, forward: [*const f64; 3]) -> Result<()> {
-        let Self { base, own } = self;
+        let Self { base, family_parts } = self;
         base.begin_setup();
         let (cells, layout) = (base.shape.cells, base.layout()?);
         let Layout { ld, plane, .. } = layout;
-        let machine = machine(&base.options, cells, base.threads(), crate::cuda::driver::device_count());
-        let values = |name, array: *const f64| {
+        let machine = choose_machine(&base.options, cells, base.threads(), crate::cuda::driver::device_count());
+        let locate_values = |name, array: *const f64| {
             // SAFETY: guaranteed by the caller.
-            Ok(match unsafe { base.located((name, array), &layout, machine)? } {
-                Located::Host(values) => Values::new(name, values, cells, ld, plane),
-                Located::Device(address) => Values::on_device(name, address, cells, ld, plane),
+            Ok(match unsafe { base.locate_input((name, array), &layout, machine)? } {
+                ArrayLocation::Host(values) => CellValues::new(name, values, cells, ld, plane),
+                ArrayLocation::Device(address) => CellValues::on_device(name, address, cells, ld, plane),
             })
         };
-        let center = values("center", center)?;
+        let center = locate_values("center", center)?;
         let [east, north, top] = forward;
-        let a =
-            CellView { cells, center, forward: [values("east", east)?, values("north", north)?, values("top", top)?] };
-        let labels = (!own.is_empty()).then_some(&own[..]);
-        let make = |previous, options: &_, stream| {
+        let a = CellView {
+            cells,
+            center,
+            forward: [locate_values("east", east)?, locate_values("north", north)?, locate_values("top", top)?],
+        };
+        let labels = (!family_parts.is_empty()).then_some(&family_parts[..]);
+        let factorize = |previous, options: &_, stream| {
             Dpcg::factorize(previous, &a, labels, options, machine, stream, make_backend)
         };
-        base.factorize(make, |core| core.outward(&a))?;
-        if base.core.as_ref().is_some_and(|core| core.results.lacked_memory) {
+        base.factorize(factorize, |core| core.find_outward_couplings(&a))?;
+        if base.core.as_ref().is_some_and(|core| core.results.lacked_aggregation_memory) {
             base.log_line(0, format_args!("not enough memory for amg, the choice of auto: uses multigrid"));
         }
         Ok(())
     }
 }
 
-const LABELS: &str = "a copy of the labels";
+const LABELS_ALLOCATION: &str = "a copy of the labels";
 
 /// Copies the labels of the cells, without padding.
-fn dense_labels(given: &[i32], cells: Cells, layout: &Layout) -> Result<Vec<i32>> {
+fn copy_labels(caller_labels: &[i32], cells: Cells, layout: &Layout) -> Result<Vec<i32>> {
     let mut labels = Vec::new();
-    reserve(&mut labels, cells.count(), LABELS)?;
+    reserve(&mut labels, cells.count(), LABELS_ALLOCATION)?;
     for k in 0..cells.nz {
         for j in 0..cells.ny {
-            let row = &given[k * layout.plane + j * layout.ld..][..cells.nx];
+            let row = &caller_labels[k * layout.plane + j * layout.ld..][..cells.nx];
             if let Some(i) = row.iter().position(|&label| label < -1) {
-                let before = format!("labels must be -1 (no region) or at least 0, got {} at ", row[i]);
-                return Err(Error::at(RRB_ERR_ARGUMENT, before, Place::point(i, j, k), ""));
+                let message_start = format!("labels must be -1 (no region) or at least 0, got {} at ", row[i]);
+                return Err(Error::at(RRB_ERR_ARGUMENT, message_start, Location::point(i, j, k), ""));
             }
             labels.extend_from_slice(row);
         }
@@ -592,14 +595,14 @@ fn dense_labels(given: &[i32], cells: Cells, layout: &Layout) -> Result<Vec<i32>
     Ok(labels)
 }
 
-const BACKEND: &str = "a backend";
+const BACKEND_ALLOCATION: &str = "a backend";
 
 /// Creates a backend; the only place in this family that names concrete backends.
 fn make_backend(machine: Machine) -> Result<Box<dyn DpcgBackend>> {
     Ok(match machine.backend {
-        Backend::Cuda => boxed(crate::dpcg::cuda::Cuda::new(machine.device, machine.threads)?, BACKEND)?,
+        Backend::Cuda => boxed(crate::dpcg::cuda::Cuda::new(machine.device, machine.threads)?, BACKEND_ALLOCATION)?,
         // The reference is the CPU's with one thread, without fused stages.
-        Backend::Reference => boxed(crate::dpcg::cpu::Cpu::new(1), BACKEND)?,
-        Backend::Cpu | Backend::Auto => boxed(crate::dpcg::cpu::Cpu::new(machine.threads), BACKEND)?,
+        Backend::Reference => boxed(crate::dpcg::cpu::Cpu::new(1), BACKEND_ALLOCATION)?,
+        Backend::Cpu | Backend::Auto => boxed(crate::dpcg::cpu::Cpu::new(machine.threads), BACKEND_ALLOCATION)?,
     })
 }

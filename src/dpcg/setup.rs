@@ -3,9 +3,9 @@
 //! this work. Each thread processes its own rows or blocks of rows. Results are bitwise identical for any number of
 //! threads.
 
-use crate::base::team::{Team, TeamThread, share};
+use crate::base::team::{Team, TeamThread, thread_share};
 use crate::deflation::regions::Regions;
-use crate::deflation::{BLOCKS, CoarseMatrix, Contribution, Solver, assemble_block};
+use crate::deflation::{BLOCK_COUNT, CoarseMatrix, Contribution, Solver, assemble_block};
 use crate::dpcg::survey::{Survey, SurveyData, SurveyedRows};
 use crate::error::{Result, extend, push, reserve};
 use crate::stencil::cell_components::CellComponents;
@@ -15,50 +15,53 @@ use crate::stencil::joined::JoiningCouplings;
 use std::sync::{Mutex, PoisonError};
 
 /// Name of the memory in error messages about failed allocations.
-const WHAT: &str = "parts of a thread team";
+const ALLOCATION_NAME: &str = "parts of a thread team";
 
-/// Calls `make` on each thread, and returns the results in the order of the threads, or the first error in this order.
+/// Calls `compute` on each thread, and returns the results in the order of the threads, or the first error in this
+/// order.
 pub fn on_each_thread<T: Default + Send>(
     team: &mut Team,
-    make: impl Fn(TeamThread) -> Result<T> + Sync,
+    compute: impl Fn(TeamThread) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let mut made: Vec<Mutex<Result<T>>> = Vec::new();
-    reserve(&mut made, team.threads(), WHAT)?;
-    made.resize_with(team.threads(), || Mutex::new(Ok(T::default())));
-    let work = |me: TeamThread| *made[me.index].lock().unwrap_or_else(PoisonError::into_inner) = make(me);
-    team.run(work, work)?;
-    let mut all = Vec::new();
-    reserve(&mut all, made.len(), WHAT)?;
-    for part in made {
-        all.push(part.into_inner().unwrap_or_else(PoisonError::into_inner)?);
+    let mut thread_results: Vec<Mutex<Result<T>>> = Vec::new();
+    reserve(&mut thread_results, team.threads(), ALLOCATION_NAME)?;
+    thread_results.resize_with(team.threads(), || Mutex::new(Ok(T::default())));
+    let compute_and_store = |thread: TeamThread| {
+        *thread_results[thread.index].lock().unwrap_or_else(PoisonError::into_inner) = compute(thread)
+    };
+    team.run(compute_and_store, compute_and_store)?;
+    let mut results = Vec::new();
+    reserve(&mut results, thread_results.len(), ALLOCATION_NAME)?;
+    for result in thread_results {
+        results.push(result.into_inner().unwrap_or_else(PoisonError::into_inner)?);
     }
-    Ok(all)
+    Ok(results)
 }
 
-/// Copies a matrix to `kept` and inspects it, as `DpcgBackend::load` states. Returns the largest center.
-pub fn load(team: &mut Team, kept: &mut StoredMatrix, a: &CellView, finite: bool) -> Result<f64> {
+/// Copies a matrix to `stored_matrix` and inspects it, as `DpcgBackend::load` states. Returns the largest center.
+pub fn load(team: &mut Team, stored_matrix: &mut StoredMatrix, a: &CellView, checks_finite: bool) -> Result<f64> {
     let (rows, threads) = (a.cells.rows(), team.threads());
-    let mut parts = Vec::new();
-    let mut rest = kept.rows_mut(a.cells)?;
-    for thread in 0..threads {
-        let (own, others) = rest.split_at(share(rows, thread, threads).end);
-        push(&mut parts, Mutex::new(own), WHAT)?;
-        rest = others;
+    let mut rows_of_threads = Vec::new();
+    let mut remaining_rows = stored_matrix.rows_mut(a.cells)?;
+    for thread_index in 0..threads {
+        let (own_rows, later_rows) = remaining_rows.split_at(thread_share(rows, thread_index, threads).end);
+        push(&mut rows_of_threads, Mutex::new(own_rows), ALLOCATION_NAME)?;
+        remaining_rows = later_rows;
     }
-    let seen = on_each_thread(team, |me| {
-        let mut kept = parts[me.index].lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(InspectedRows::of(a, finite, me.share(rows), |row| kept.copy_row(a, row)))
+    let inspected_rows = on_each_thread(team, |thread| {
+        let mut own_rows = rows_of_threads[thread.index].lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(InspectedRows::of(a, checks_finite, thread.share(rows), |row| own_rows.copy_row(a, row)))
     })?;
-    InspectedRows::center_max(a, seen)
+    InspectedRows::merge_center_max(a, inspected_rows)
 }
 
 /// Determines the components and groups of a matrix, and the properties on which automatic choices depend.
 pub fn survey(team: &mut Team, a: &SevenPoints, zero_row_sum: f64) -> Result<(SurveyData, Survey)> {
     let rows = a.cells.rows();
-    let parts = on_each_thread(team, |me| SurveyedRows::of(a, zero_row_sum, me.share(rows)))?;
-    let limits = SurveyedRows::limits(&parts);
-    let strong = on_each_thread(team, |me| JoiningCouplings::of_rows(a, limits, me.share(rows)))?;
-    SurveyData::of_parts(a.cells, &parts, &strong)
+    let row_surveys = on_each_thread(team, |thread| SurveyedRows::of(a, zero_row_sum, thread.share(rows)))?;
+    let limits = SurveyedRows::strong_limits(&row_surveys);
+    let joining_couplings = on_each_thread(team, |thread| JoiningCouplings::of_rows(a, limits, thread.share(rows)))?;
+    SurveyData::from_row_surveys(a.cells, &row_surveys, &joining_couplings)
 }
 
 /// Assembles the coarse matrix E = Z^T A Z of the regions, and prepares `solver` for systems with E.
@@ -70,63 +73,76 @@ pub fn coarse_matrix(
     solver: Solver,
     tolerance: f64,
 ) -> Result<CoarseMatrix> {
-    let parts = on_each_thread(team, |me| {
-        let mut entries = Vec::new();
-        for block in me.share(BLOCKS) {
-            assemble_block(a, components, regions, block, &mut entries)?;
+    let thread_entries = on_each_thread(team, |thread| {
+        let mut own_entries = Vec::new();
+        for block in thread.share(BLOCK_COUNT) {
+            assemble_block(a, components, regions, block, &mut own_entries)?;
         }
-        Ok(entries)
+        Ok(own_entries)
     })?;
     let mut entries: Vec<Contribution> = Vec::new();
-    for part in parts {
-        extend(&mut entries, part, WHAT)?;
+    for own_entries in thread_entries {
+        extend(&mut entries, own_entries, ALLOCATION_NAME)?;
     }
-    let mut coarse = CoarseMatrix::factorize(&mut entries, regions, solver, tolerance)?;
+    let mut coarse_matrix = CoarseMatrix::factorize(&mut entries, regions, solver, tolerance)?;
     if solver == Solver::Inverse {
-        let columns = on_each_thread(team, |me| coarse.inverse_columns(me.index, me.threads))?;
-        coarse.invert(columns.iter().map(Vec::as_slice))?;
+        let columns = on_each_thread(team, |thread| coarse_matrix.inverse_columns(thread.index, thread.threads))?;
+        coarse_matrix.invert(columns.iter().map(Vec::as_slice))?;
     }
-    Ok(coarse)
+    Ok(coarse_matrix)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deflation::regions::{Choice, Kind};
+    use crate::deflation::regions::{RegionChoice, RegionKind};
     use crate::stencil::cells::Cells;
     use crate::stencil::components::ZERO_ROW_SUM;
     use crate::stencil::joined::CellGroups;
     use rrbsolver_problems::two_phase::TwoPhase;
 
     #[test]
-    fn the_survey_does_not_depend_on_the_number_of_threads() {
-        let zeros = |c: Vec<f64>| -> Vec<f64> { c.into_iter().map(|v| if v.is_nan() { 0.0 } else { v }).collect() };
+    fn survey_is_independent_of_thread_count() {
+        let replace_nan_by_zero =
+            |c: Vec<f64>| -> Vec<f64> { c.into_iter().map(|v| if v.is_nan() { 0.0 } else { v }).collect() };
         for (name, size) in [("9", [20, 21, 22]), ("surf;obs=box", [70, 9, 10]), ("9;dir=top", [12, 1, 30])] {
             let problem = TwoPhase::new(name, size, 1e-3);
-            let forward = problem.forward.map(zeros);
+            let forward = problem.forward.map(replace_nan_by_zero);
             let [nx, ny, nz] = size;
             let [x, y, z] = &forward;
             let cells = Cells { nx, ny, nz };
             let a = SevenPoints { cells, center: &problem.center, forward: [x, y, z] };
-            let runs = |joined: &CellGroups| -> Vec<_> { (0..cells.rows()).flat_map(|row| joined.runs(row)).collect() };
-            let (SurveyData { components, strong, .. }, alone) = SurveyData::of(&a, ZERO_ROW_SUM).unwrap();
+            let collect_runs = |cell_groups: &CellGroups| -> Vec<_> {
+                (0..cells.rows()).flat_map(|row| cell_groups.runs(row)).collect()
+            };
+            let (SurveyData { components, strong_groups, .. }, expected_survey) =
+                SurveyData::of(&a, ZERO_ROW_SUM).unwrap();
             for threads in [1, 2, 3, 7] {
                 let team = &mut Team::new(threads).unwrap();
-                let (found, numbers) = survey(team, &a, ZERO_ROW_SUM).unwrap();
-                assert_eq!(runs(&found.components.joined), runs(&components.joined), "{name}");
-                assert_eq!(runs(&found.strong.joined), runs(&strong.joined), "{name}");
-                assert_eq!(found.components.singular, components.singular);
+                let (survey_data, team_survey) = survey(team, &a, ZERO_ROW_SUM).unwrap();
+                assert_eq!(collect_runs(&survey_data.components.groups), collect_runs(&components.groups), "{name}");
+                assert_eq!(
+                    collect_runs(&survey_data.strong_groups.groups),
+                    collect_runs(&strong_groups.groups),
+                    "{name}"
+                );
+                assert_eq!(survey_data.components.is_singular, components.is_singular);
                 // The values must be bitwise identical.
-                assert_eq!(numbers, alone, "{name}, {threads} threads");
+                assert_eq!(team_survey, expected_survey, "{name}, {threads} threads");
                 let boxes = size.map(|n| n.min(4));
                 for keep_all in [false, true] {
-                    let choice =
-                        Choice { kind: Kind::LevelSetSubdomain, boxes, labels: None, dilation: false, keep_all };
-                    let regions = Regions::find(&a, &components, &strong, &choice).unwrap();
-                    let alone = CoarseMatrix::new(&a, &components, &regions, Solver::Inverse, 0.0).unwrap();
-                    let shared = coarse_matrix(team, &a, &components, &regions, Solver::Inverse, 0.0).unwrap();
+                    let choice = RegionChoice {
+                        kind: RegionKind::LevelSetSubdomain,
+                        boxes,
+                        labels: None,
+                        dilation: false,
+                        keep_all,
+                    };
+                    let regions = Regions::find(&a, &components, &strong_groups, &choice).unwrap();
+                    let expected_coarse = CoarseMatrix::new(&a, &components, &regions, Solver::Inverse, 0.0).unwrap();
+                    let team_coarse = coarse_matrix(team, &a, &components, &regions, Solver::Inverse, 0.0).unwrap();
                     // The values must be bitwise identical.
-                    assert_eq!(shared.inverse(), alone.inverse(), "{name}, {threads} threads");
+                    assert_eq!(team_coarse.inverse(), expected_coarse.inverse(), "{name}, {threads} threads");
                 }
             }
         }

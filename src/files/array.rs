@@ -1,35 +1,35 @@
 //! Matrices of files that list the values of all positions (row, column).
 
-use crate::base::csr::{Csr, ROW_POINTERS};
+use crate::base::csr::{Csr, ROW_POINTERS_NAME};
 use crate::base::index::Index;
 use crate::base::memory::check_available;
 use crate::error::{Result, reserve};
-use crate::sparse::assemble::Assembled;
+use crate::sparse::assemble::AssembledMatrix;
 
 /// Name of an allocation in error messages.
-pub const ARRAY: &str = "an array of a file";
+pub const ALLOCATION_NAME: &str = "an array of a file";
 
-/// Builds the matrix whose entries are the `count` positions for which `has` is true. A zero value is stored as an
-/// entry.
+/// Builds the matrix whose entries are the `count` positions for which `has_entry` is true. A zero value is stored as
+/// an entry.
 pub fn assemble_array<I: Index>(
     rows: usize,
     cols: usize,
     count: usize,
-    has: impl Fn(usize, usize) -> bool,
+    has_entry: impl Fn(usize, usize) -> bool,
     value: impl Fn(usize, usize) -> f64,
-) -> Result<Assembled<I>> {
+) -> Result<AssembledMatrix<I>> {
     let mut csr = Csr { cols, ptr: Vec::new(), col: Vec::new(), val: Vec::new() };
-    check_available((rows as u128 + 1) * size_of::<usize>() as u128, ROW_POINTERS)?;
-    reserve(&mut csr.ptr, rows + 1, ROW_POINTERS)?;
-    reserve(&mut csr.col, count, ARRAY)?;
-    reserve(&mut csr.val, count, ARRAY)?;
+    check_available((rows as u128 + 1) * size_of::<usize>() as u128, ROW_POINTERS_NAME)?;
+    reserve(&mut csr.ptr, rows + 1, ROW_POINTERS_NAME)?;
+    reserve(&mut csr.col, count, ALLOCATION_NAME)?;
+    reserve(&mut csr.val, count, ALLOCATION_NAME)?;
     csr.ptr.push(0);
     for i in 0..rows {
-        for j in (0..cols).filter(|&j| has(i, j)) {
+        for j in (0..cols).filter(|&j| has_entry(i, j)) {
             csr.col.push(I::of(j));
             csr.val.push(value(i, j));
         }
         csr.ptr.push(csr.col.len());
     }
-    Ok(Assembled::of_csr(csr))
+    Ok(AssembledMatrix::from_csr(csr))
 }

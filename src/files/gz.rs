@@ -14,45 +14,45 @@ const WINDOW_BITS: i32 = 15 + 16;
 /// Memory for the compression state, on zlib's scale from 1 to 9. This is zlib's default.
 const MEMORY_LEVEL: i32 = 8;
 /// zlib does not report the size of the failed allocation, so the size is 0.
-const STATE: FailedAllocation = FailedAllocation { bytes: 0, what: "the state of a gz file" };
-const STREAM: &str = "a gz stream";
+const STATE_ALLOCATION: FailedAllocation = FailedAllocation { bytes: 0, allocation_name: "the state of a gz file" };
+const STREAM_NAME: &str = "a gz stream";
 
-/// Progress that one call of `step` has made.
+/// Progress that one call of `process` has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Number of input bytes consumed.
-    pub used: usize,
+    pub consumed: usize,
     /// Number of output bytes written.
     pub written: usize,
     /// Whether the stream has ended.
-    pub ended: bool,
+    pub is_ended: bool,
 }
 
 /// Decompressor of a file with one or several gzip members.
-pub struct Unpacker {
+pub struct GzipDecompressor {
     /// Boxed, because zlib requires a constant address.
     stream: Box<z_stream>,
 }
 
-impl Unpacker {
+impl GzipDecompressor {
     /// Creates a decompressor at the start of a member.
     pub fn new() -> Result<Self> {
-        let mut stream = boxed(z_stream::default(), STREAM)?;
+        let mut stream = boxed(z_stream::default(), STREAM_NAME)?;
         // SAFETY: the stream has its default values, so zlib uses its own allocators. The version and the size of
         // the structure are those of the linked library.
         let code = unsafe { inflateInit2_(&raw mut *stream, WINDOW_BITS, zlibVersion(), size_of::<z_stream>() as i32) };
-        check_start(code)?;
+        check_new_stream(code)?;
         Ok(Self { stream })
     }
 
     /// Decompresses as much of `input` as fits into `output`. Returns zlib's message if the data are invalid.
     pub fn process(&mut self, input: &[u8], output: &mut [u8]) -> std::result::Result<Progress, &'static str> {
-        let (step, code) = run(&mut self.stream, input, output, |stream| {
-            // SAFETY: `new` has initialized the stream, and `run` has set its input and output.
+        let (progress, code) = run_zlib(&mut self.stream, input, output, |stream| {
+            // SAFETY: `new` has initialized the stream, and `run_zlib` has set its input and output.
             unsafe { inflate(stream, Z_NO_FLUSH) }
         });
         match code {
-            Z_OK | Z_BUF_ERROR | Z_STREAM_END => Ok(step),
+            Z_OK | Z_BUF_ERROR | Z_STREAM_END => Ok(progress),
             _ if self.stream.msg.is_null() => Err("not the gzip format"),
             // SAFETY: `msg` is not null, so it points to a static NUL-terminated text of zlib.
             _ => Err(unsafe { CStr::from_ptr(self.stream.msg) }.to_str().unwrap_or_default()),
@@ -66,7 +66,7 @@ impl Unpacker {
     }
 }
 
-impl Drop for Unpacker {
+impl Drop for GzipDecompressor {
     fn drop(&mut self) {
         // SAFETY: `new` has initialized the stream, and only this function ends it.
         unsafe { inflateEnd(&raw mut *self.stream) };
@@ -74,15 +74,15 @@ impl Drop for Unpacker {
 }
 
 /// Compressor of a file, as one gzip member.
-pub struct Packer {
+pub struct GzipCompressor {
     /// Boxed, because zlib requires a constant address.
     stream: Box<z_stream>,
 }
 
-impl Packer {
+impl GzipCompressor {
     /// Creates a compressor with zlib's default level, 6.
     pub fn new() -> Result<Self> {
-        let mut stream = boxed(z_stream::default(), STREAM)?;
+        let mut stream = boxed(z_stream::default(), STREAM_NAME)?;
         // SAFETY: the stream has its default values, so zlib uses its own allocators. The version and the size of
         // the structure are those of the linked library.
         let code = unsafe {
@@ -97,97 +97,99 @@ impl Packer {
                 size_of::<z_stream>() as i32,
             )
         };
-        check_start(code)?;
+        check_new_stream(code)?;
         Ok(Self { stream })
     }
 
-    /// Compresses `input`. `last` means that no more input follows; repeat the call until the stream has ended.
-    pub fn process(&mut self, input: &[u8], output: &mut [u8], last: bool) -> Progress {
-        let flush = if last { Z_FINISH } else { Z_NO_FLUSH };
+    /// Compresses `input`. `is_last` means that no more input follows; repeat the call until the stream has ended.
+    pub fn process(&mut self, input: &[u8], output: &mut [u8], is_last: bool) -> Progress {
+        let flush = if is_last { Z_FINISH } else { Z_NO_FLUSH };
         // The return code is ignored. If the input is empty or the output is full, the code is an error. The returned
         // `Progress` then shows that the call has made no progress. All other error codes indicate a wrong call.
-        run(&mut self.stream, input, output, |stream| {
-            // SAFETY: `new` has initialized the stream, and `run` has set its input and output.
+        run_zlib(&mut self.stream, input, output, |stream| {
+            // SAFETY: `new` has initialized the stream, and `run_zlib` has set its input and output.
             unsafe { deflate(stream, flush) }
         })
         .0
     }
 }
 
-impl Drop for Packer {
+impl Drop for GzipCompressor {
     fn drop(&mut self) {
         // SAFETY: `new` has initialized the stream, and only this function ends it.
         unsafe { deflateEnd(&raw mut *self.stream) };
     }
 }
 
-fn check_start(code: i32) -> Result<()> {
+fn check_new_stream(code: i32) -> Result<()> {
     match code {
         Z_OK => Ok(()),
-        Z_MEM_ERROR => Err(Error::NoMemory(STATE)),
+        Z_MEM_ERROR => Err(Error::NoMemory(STATE_ALLOCATION)),
         code => Err(Error::Internal(format!("zlib returns {code} for a new stream"))),
     }
 }
 
-/// Runs `call` with this input and output. Returns the progress and the return code.
-fn run(
+/// Runs `call_zlib` with this input and output. Returns the progress and the return code.
+fn run_zlib(
     stream: &mut z_stream,
     input: &[u8],
     output: &mut [u8],
-    call: impl FnOnce(*mut z_stream) -> i32,
+    call_zlib: impl FnOnce(*mut z_stream) -> i32,
 ) -> (Progress, i32) {
-    let fitting = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
-    let (before, room) = (fitting(input.len()), fitting(output.len()));
-    (stream.next_in, stream.avail_in) = (input.as_ptr().cast_mut(), before);
-    (stream.next_out, stream.avail_out) = (output.as_mut_ptr(), room);
-    let code = call(stream);
-    let (used, written) = ((before - stream.avail_in) as usize, (room - stream.avail_out) as usize);
+    let clamp_to_u32 = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
+    let (input_len, output_len) = (clamp_to_u32(input.len()), clamp_to_u32(output.len()));
+    (stream.next_in, stream.avail_in) = (input.as_ptr().cast_mut(), input_len);
+    (stream.next_out, stream.avail_out) = (output.as_mut_ptr(), output_len);
+    let code = call_zlib(stream);
+    let (consumed, written) = ((input_len - stream.avail_in) as usize, (output_len - stream.avail_out) as usize);
     // The borrows of input and output end here, so the stream must not keep their addresses.
     (stream.next_in, stream.avail_in) = (std::ptr::null_mut(), 0);
     (stream.next_out, stream.avail_out) = (std::ptr::null_mut(), 0);
-    (Progress { used, written, ended: code == Z_STREAM_END }, code)
+    (Progress { consumed, written, is_ended: code == Z_STREAM_END }, code)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn packed(text: &[u8], room: usize) -> Vec<u8> {
-        let (mut packer, mut packed) = (Packer::new().unwrap(), Vec::new());
-        let (mut rest, mut output) = (text, vec![0; room]);
+    fn compress(text: &[u8], output_len: usize) -> Vec<u8> {
+        let (mut compressor, mut compressed) = (GzipCompressor::new().unwrap(), Vec::new());
+        let (mut remaining, mut output) = (text, vec![0; output_len]);
         loop {
-            let piece = rest.len().min(1000);
-            let step = packer.process(&rest[..piece], &mut output, piece == rest.len());
-            packed.extend(&output[..step.written]);
-            rest = &rest[step.used..];
-            if step.ended {
-                return packed;
+            let input_len = remaining.len().min(1000);
+            let progress = compressor.process(&remaining[..input_len], &mut output, input_len == remaining.len());
+            compressed.extend(&output[..progress.written]);
+            remaining = &remaining[progress.consumed..];
+            if progress.is_ended {
+                return compressed;
             }
         }
     }
 
     #[test]
-    fn unpacking_restores_the_packed_text() {
+    fn decompression_restores_compressed_text() {
         let text: Vec<u8> = (0..100_000u32).flat_map(|k| (k * k % 977).to_string().into_bytes()).collect();
-        for (room, at_once) in [(1 << 16, 1 << 16), (1, 7), (3000, 1)] {
-            let packed = packed(&text, room);
-            let (mut unpacker, mut back, mut output) = (Unpacker::new().unwrap(), Vec::new(), vec![0; room]);
+        for (output_len, input_len) in [(1 << 16, 1 << 16), (1, 7), (3000, 1)] {
+            let compressed = compress(&text, output_len);
+            let (mut decompressor, mut restored, mut output) =
+                (GzipDecompressor::new().unwrap(), Vec::new(), vec![0; output_len]);
             // The packed data are decompressed twice, as two members of one file.
             for _ in 0..2 {
-                let mut rest = &packed[..];
+                let mut remaining = &compressed[..];
                 loop {
-                    let step = unpacker.process(&rest[..at_once.min(rest.len())], &mut output).unwrap();
-                    back.extend_from_slice(&output[..step.written]);
-                    rest = &rest[step.used..];
-                    if step.ended {
+                    let progress =
+                        decompressor.process(&remaining[..input_len.min(remaining.len())], &mut output).unwrap();
+                    restored.extend_from_slice(&output[..progress.written]);
+                    remaining = &remaining[progress.consumed..];
+                    if progress.is_ended {
                         break;
                     }
                 }
-                assert!(rest.is_empty());
-                unpacker.restart();
+                assert!(remaining.is_empty());
+                decompressor.restart();
             }
-            assert!(back == [&text[..], &text].concat(), "{room} {at_once}");
+            assert!(restored == [&text[..], &text].concat(), "{output_len} {input_len}");
         }
-        assert_eq!(Unpacker::new().unwrap().process(b"no gz", &mut [0; 9]), Err("incorrect header check"));
+        assert_eq!(GzipDecompressor::new().unwrap().process(b"no gz", &mut [0; 9]), Err("incorrect header check"));
     }
 }

@@ -18,15 +18,15 @@ pub struct Loaded {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Warning {
     /// Number of cards in the header.
-    pub announced: usize,
+    pub announced_cards: usize,
     /// Number of cards that the sizes of the right-hand sides require.
-    pub read: usize,
+    pub read_cards: usize,
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { announced, read } = self;
-        write!(f, "line 2: the header announces {announced} cards of right-hand sides, the file has {read}")
+        let Self { announced_cards, read_cards } = self;
+        write!(f, "line 2: the header announces {announced_cards} cards of right-hand sides, the file has {read_cards}")
     }
 }
 
@@ -47,8 +47,8 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    fn all(&self, which: Vector) -> &[f64] {
-        match which {
+    fn values(&self, vector: Vector) -> &[f64] {
+        match vector {
             Vector::Rhs => &self.rhs,
             Vector::Guess => &self.guess,
             Vector::Solution => &self.solution,
@@ -56,13 +56,13 @@ impl Vectors {
     }
 
     /// Returns the number of columns.
-    pub fn count(&self, which: Vector) -> usize {
-        self.all(which).len() / self.len.max(1)
+    pub fn count(&self, vector: Vector) -> usize {
+        self.values(vector).len() / self.len.max(1)
     }
 
     /// Returns column k, if it exists.
-    pub fn get(&self, which: Vector, k: usize) -> Option<&[f64]> {
-        if k < self.count(which) { self.all(which).get(k * self.len..(k + 1) * self.len) } else { None }
+    pub fn get(&self, vector: Vector, k: usize) -> Option<&[f64]> {
+        if k < self.count(vector) { self.values(vector).get(k * self.len..(k + 1) * self.len) } else { None }
     }
 
     /// Returns the size of all vectors in bytes.

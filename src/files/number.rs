@@ -1,36 +1,36 @@
 //! Parsing of numbers, including Fortran's: with the exponent letters D and Q, or without a letter, as in 1.5-103.
 
 use super::lines::words;
-use super::short::Short;
+use super::short::FixedText;
 use std::fmt::Write as _;
 
 /// Maximum number of characters of a number that needs conversion from Fortran notation.
-const MOST: usize = 400;
+const MAX_CHARACTERS: usize = 400;
 
 /// Parses an integer.
 pub fn whole_number(word: &[u8]) -> Option<i64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// The counts on a line. Only the first `MOST` counts are stored; no line of a file format has more.
+/// The counts on a line. Only the first `MAX_COUNTS` counts are stored; no line of a file format has more.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
-    kept: [usize; Self::MOST],
+    stored: [usize; Self::MAX_COUNTS],
     /// Number of counts on the line.
     pub len: usize,
 }
 
 impl Counts {
     /// Maximum number of counts that are stored.
-    pub const MOST: usize = 5;
+    pub const MAX_COUNTS: usize = 5;
 
     /// Parses a line of counts; returns `None` if the line has anything else.
     pub fn of(line: &[u8]) -> Option<Self> {
         let mut counts = Self::default();
         for word in words(line) {
             let count = whole_number(word).and_then(|n| usize::try_from(n).ok())?;
-            if let Some(to) = counts.kept.get_mut(counts.len) {
-                *to = count;
+            if let Some(slot) = counts.stored.get_mut(counts.len) {
+                *slot = count;
             }
             counts.len += 1;
         }
@@ -38,15 +38,15 @@ impl Counts {
     }
 
     /// Returns the stored counts.
-    pub fn all(&self) -> &[usize] {
-        &self.kept[..self.len.min(Self::MOST)]
+    pub fn as_slice(&self) -> &[usize] {
+        &self.stored[..self.len.min(Self::MAX_COUNTS)]
     }
 }
 
 /// Parses a real number; accepts infinities and NaN.
 pub fn real_number(word: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(word).ok()?;
-    text.parse().ok().or_else(|| Scaled::split(word)?.value())
+    text.parse().ok().or_else(|| ScaledNumber::split(word)?.value())
 }
 
 /// Parses a Fortran field. If the field has no point, its last `decimals` digits are the fraction. If it has no
@@ -56,19 +56,19 @@ pub fn field_number(field: &[u8], decimals: i32, scale: i32) -> Option<f64> {
     if field.is_empty() {
         return Some(0.0);
     }
-    let has = |all: &[u8]| field.iter().any(|c| all.contains(c));
-    if has(b".")
-        && (scale == 0 || has(b"eE"))
+    let contains_any = |characters: &[u8]| field.iter().any(|c| characters.contains(c));
+    if contains_any(b".")
+        && (scale == 0 || contains_any(b"eE"))
         && let Some(value) = std::str::from_utf8(field).ok().and_then(|text| text.parse().ok())
     {
         return Some(value);
     }
     let mut buffer;
-    let mut number = match Scaled::split(field) {
+    let mut number = match ScaledNumber::split(field) {
         Some(number) => number,
         None => {
-            buffer = [0; MOST];
-            Scaled::split(without_blanks(field, &mut buffer)?)?
+            buffer = [0; MAX_CHARACTERS];
+            ScaledNumber::split(without_blanks(field, &mut buffer)?)?
         }
     };
     if !number.has_point {
@@ -80,8 +80,8 @@ pub fn field_number(field: &[u8], decimals: i32, scale: i32) -> Option<f64> {
     number.value()
 }
 
-fn without_blanks<'a>(field: &[u8], buffer: &'a mut [u8; MOST]) -> Option<&'a [u8]> {
-    if field.len() > MOST {
+fn without_blanks<'a>(field: &[u8], buffer: &'a mut [u8; MAX_CHARACTERS]) -> Option<&'a [u8]> {
+    if field.len() > MAX_CHARACTERS {
         return None;
     }
     let mut len = 0;
@@ -93,43 +93,45 @@ fn without_blanks<'a>(field: &[u8], buffer: &'a mut [u8; MOST]) -> Option<&'a [u
 }
 
 /// Mantissa (sign, digits and point) and decimal exponent of a number.
-struct Scaled<'a> {
+struct ScaledNumber<'a> {
     text: &'a [u8],
     exponent: i32,
     has_point: bool,
     has_exponent: bool,
 }
 
-impl<'a> Scaled<'a> {
+impl<'a> ScaledNumber<'a> {
     fn split(word: &'a [u8]) -> Option<Self> {
-        if word.len() > MOST || !word.iter().any(u8::is_ascii_digit) {
+        if word.len() > MAX_CHARACTERS || !word.iter().any(u8::is_ascii_digit) {
             return None;
         }
         // The exponent begins with its letter, or with a sign after the first character.
-        let letter = |c: u8| b"eEdDqQ".contains(&c);
-        let start = (1..word.len()).find(|&k| letter(word[k]) || b"+-".contains(&word[k]));
-        let (mantissa, exponent) = word.split_at(start.unwrap_or(word.len()));
+        let is_exponent_letter = |c: u8| b"eEdDqQ".contains(&c);
+        let exponent_start = (1..word.len()).find(|&k| is_exponent_letter(word[k]) || b"+-".contains(&word[k]));
+        let (mantissa, exponent) = word.split_at(exponent_start.unwrap_or(word.len()));
         let digits = match exponent {
-            [c, digits @ ..] if letter(*c) => digits,
+            [c, digits @ ..] if is_exponent_letter(*c) => digits,
             digits => digits,
         };
-        let power = if exponent.is_empty() { 0 } else { power(digits)? };
-        let sign = usize::from(b"+-".contains(&mantissa[0]));
-        let is_digits = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
+        let exponent_value = if exponent.is_empty() { 0 } else { parse_exponent(digits)? };
+        let sign_len = usize::from(b"+-".contains(&mantissa[0]));
+        let is_digits = |digits: &[u8]| digits.iter().all(u8::is_ascii_digit);
         let point = mantissa.iter().position(|&c| c == b'.');
-        let fits = match point {
-            Some(at) => at >= sign && is_digits(&mantissa[sign..at]) && is_digits(&mantissa[at + 1..]),
-            None => is_digits(&mantissa[sign..]),
+        let is_valid = match point {
+            Some(position) => {
+                position >= sign_len && is_digits(&mantissa[sign_len..position]) && is_digits(&mantissa[position + 1..])
+            }
+            None => is_digits(&mantissa[sign_len..]),
         };
-        let some = mantissa.iter().any(u8::is_ascii_digit);
+        let has_digits = mantissa.iter().any(u8::is_ascii_digit);
         let (has_point, has_exponent) = (point.is_some(), !exponent.is_empty());
-        (fits && some).then_some(Self { text: mantissa, exponent: power, has_point, has_exponent })
+        (is_valid && has_digits).then_some(Self { text: mantissa, exponent: exponent_value, has_point, has_exponent })
     }
 
     /// Returns the value, rounded once.
     fn value(&self) -> Option<f64> {
         // The exponent has at most 11 characters, in addition to the letter e.
-        let mut text = Short::<{ MOST + 12 }>::default();
+        let mut text = FixedText::<{ MAX_CHARACTERS + 12 }>::default();
         let mantissa = std::str::from_utf8(self.text).ok()?;
         write!(text, "{mantissa}e{}", self.exponent).ok()?;
         text.text().parse().ok()
@@ -137,11 +139,11 @@ impl<'a> Scaled<'a> {
 }
 
 /// Parses an exponent, and clamps it to +-100000, beyond the range of doubles.
-fn power(digits: &[u8]) -> Option<i32> {
+fn parse_exponent(digits: &[u8]) -> Option<i32> {
     let number = whole_number(digits).or_else(|| {
-        let sign = usize::from(b"+-".contains(digits.first()?));
-        let all = digits.len() > sign && digits[sign..].iter().all(u8::is_ascii_digit);
-        if all { Some(if digits[0] == b'-' { i64::MIN } else { i64::MAX }) } else { None }
+        let sign_len = usize::from(b"+-".contains(digits.first()?));
+        let is_integer = digits.len() > sign_len && digits[sign_len..].iter().all(u8::is_ascii_digit);
+        if is_integer { Some(if digits[0] == b'-' { i64::MIN } else { i64::MAX }) } else { None }
     });
     number.map(|number| number.clamp(-100_000, 100_000) as i32)
 }
@@ -151,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_fortran() {
+    fn real_number_reads_fortran_notation() {
         for (text, value) in [
             ("1.5", 1.5),
             ("-1.5D3", -1500.0),
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_a_card() {
+    fn field_number_applies_decimals_and_scale() {
         for (text, decimals, scale, value) in [
             ("   12345", 3, 0, 12.345),
             (" 12345E2", 3, 0, 1234.5),

@@ -1,13 +1,13 @@
 //! Buffered output to a file, with or without gzip compression.
 
-use super::gz::Packer;
-use super::unpack::PIECE;
+use super::gz::GzipCompressor;
+use super::unpack::IO_BUFFER_BYTES;
 use crate::error::{Result, reserve, zeroed};
 use std::fs::File;
 use std::io::{self, Write};
 
 /// Name of an allocation in error messages.
-const BUFFER: &str = "the buffer of a file";
+const BUFFER_NAME: &str = "the buffer of a file";
 
 /// Buffered output. All memory is allocated by `new`.
 pub struct Output<'a> {
@@ -15,15 +15,16 @@ pub struct Output<'a> {
     /// Data that has not been written or compressed yet.
     buffer: Vec<u8>,
     /// Compressor and the buffer of its output, if the file is compressed.
-    packed: Option<(Packer, Vec<u8>)>,
+    compression: Option<(GzipCompressor, Vec<u8>)>,
 }
 
 impl<'a> Output<'a> {
-    pub fn new(file: &'a File, packed: bool) -> Result<Self> {
+    pub fn new(file: &'a File, is_compressed: bool) -> Result<Self> {
         let mut buffer = Vec::new();
-        reserve(&mut buffer, PIECE, BUFFER)?;
-        let packed = if packed { Some((Packer::new()?, zeroed(PIECE, BUFFER)?)) } else { None };
-        Ok(Self { file, buffer, packed })
+        reserve(&mut buffer, IO_BUFFER_BYTES, BUFFER_NAME)?;
+        let compression =
+            if is_compressed { Some((GzipCompressor::new()?, zeroed(IO_BUFFER_BYTES, BUFFER_NAME)?)) } else { None };
+        Ok(Self { file, buffer, compression })
     }
 
     /// Writes the remaining data, and ends the compressed stream.
@@ -31,22 +32,22 @@ impl<'a> Output<'a> {
         self.write_buffer(true)
     }
 
-    /// Writes and clears the buffer. `last` ends the compressed stream.
-    fn write_buffer(&mut self, last: bool) -> io::Result<()> {
-        let Some((packer, output)) = &mut self.packed else {
+    /// Writes and clears the buffer. `is_last` ends the compressed stream.
+    fn write_buffer(&mut self, is_last: bool) -> io::Result<()> {
+        let Some((compressor, output)) = &mut self.compression else {
             self.file.write_all(&self.buffer)?;
             self.buffer.clear();
             return Ok(());
         };
-        let mut rest = &self.buffer[..];
+        let mut remaining = &self.buffer[..];
         loop {
-            let step = packer.process(rest, output, last);
-            rest = &rest[step.used..];
-            self.file.write_all(&output[..step.written])?;
-            if step.ended || !last && rest.is_empty() {
+            let progress = compressor.process(remaining, output, is_last);
+            remaining = &remaining[progress.consumed..];
+            self.file.write_all(&output[..progress.written])?;
+            if progress.is_ended || !is_last && remaining.is_empty() {
                 break;
             }
-            if step.used + step.written == 0 {
+            if progress.consumed + progress.written == 0 {
                 return Err(io::ErrorKind::Other.into());
             }
         }
@@ -57,10 +58,10 @@ impl<'a> Output<'a> {
 
 impl Write for Output<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.buffer.len() == PIECE {
+        if self.buffer.len() == IO_BUFFER_BYTES {
             self.write_buffer(false)?;
         }
-        let count = bytes.len().min(PIECE - self.buffer.len());
+        let count = bytes.len().min(IO_BUFFER_BYTES - self.buffer.len());
         self.buffer.extend_from_slice(&bytes[..count]);
         Ok(count)
     }

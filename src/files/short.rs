@@ -3,18 +3,18 @@
 use std::fmt;
 
 /// Text of at most `N` bytes; writing more is an error.
-pub struct Short<const N: usize> {
+pub struct FixedText<const N: usize> {
     bytes: [u8; N],
     len: usize,
 }
 
-impl<const N: usize> Default for Short<N> {
+impl<const N: usize> Default for FixedText<N> {
     fn default() -> Self {
         Self { bytes: [0; N], len: 0 }
     }
 }
 
-impl<const N: usize> Short<N> {
+impl<const N: usize> FixedText<N> {
     /// Returns the bytes written so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -32,10 +32,10 @@ impl<const N: usize> Short<N> {
     }
 }
 
-impl<const N: usize> fmt::Write for Short<N> {
+impl<const N: usize> fmt::Write for FixedText<N> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let to = self.bytes.get_mut(self.len..self.len + text.len()).ok_or(fmt::Error)?;
-        to.copy_from_slice(text.as_bytes());
+        let target = self.bytes.get_mut(self.len..self.len + text.len()).ok_or(fmt::Error)?;
+        target.copy_from_slice(text.as_bytes());
         self.len += text.len();
         Ok(())
     }

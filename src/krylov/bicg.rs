@@ -29,7 +29,7 @@ pub const BICG_VECTORS: usize = 7;
 ///
 /// Cost per iteration: one product with A and one with A', one application of M^-1 and one of M^-T, three inner
 /// products. Returns `Stagnated` if rho or <p~, A p> is zero or not finite.
-pub fn bicg<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
+pub fn bicg<S: KrylovSteps + ?Sized>(s: &mut S, state: &mut State) -> Result<StopReason> {
     let identity = s.is_unpreconditioned();
     let (z, shadow_z) = if identity { (VectorId::R, SHADOW) } else { (Z, SHADOW_Z) };
     s.combine(SHADOW, 0.0, &[(1.0, VectorId::R)]);
@@ -39,7 +39,7 @@ pub fn bicg<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopRe
             s.precondition_vector(VectorId::R, z);
             s.precondition_transposed(SHADOW, shadow_z);
         }
-        let rho = s.inner(SHADOW, z);
+        let rho = s.inner_product(SHADOW, z);
         if !may_divide_by(rho) {
             return Ok(StopReason::Stagnated);
         }
@@ -47,16 +47,16 @@ pub fn bicg<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopRe
         rho_old = Some(rho);
         s.combine(P, beta, &[(1.0, z)]);
         s.combine(SHADOW_P, beta, &[(1.0, shadow_z)]);
-        s.product(P, Q);
-        s.transposed_product(SHADOW_P, SHADOW_Q);
-        let energy = s.inner(SHADOW_P, Q);
+        s.multiply_vector(P, Q);
+        s.multiply_transposed(SHADOW_P, SHADOW_Q);
+        let energy = s.inner_product(SHADOW_P, Q);
         if !may_divide_by(energy) {
             return Ok(StopReason::Stagnated);
         }
         let alpha = rho / energy;
         s.combine(VectorId::X, 1.0, &[(alpha, P)]);
         let norm2 = s.combine_norm2(VectorId::R, 1.0, &[(-alpha, Q)]);
-        if let Some(reason) = at.observe(s, norm2.sqrt()) {
+        if let Some(reason) = state.observe(s, norm2.sqrt()) {
             return Ok(reason);
         }
         s.combine(SHADOW, 1.0, &[(-alpha, SHADOW_Q)]);

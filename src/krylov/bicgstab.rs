@@ -31,27 +31,27 @@ pub const BICGSTAB_VECTORS: usize = 5;
 ///
 /// Cost per iteration: two products with A, two applications of M^-1, six inner products. Returns `Stagnated` if rho,
 /// <r~, v>, <t, t> or omega is zero or not finite.
-pub fn bicgstab<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
+pub fn bicgstab<S: KrylovSteps + ?Sized>(s: &mut S, state: &mut State) -> Result<StopReason> {
     s.combine(SHADOW, 0.0, &[(1.0, VectorId::R)]);
     s.combine(P, 0.0, &[(1.0, VectorId::R)]);
-    let mut rho = at.norm2;
+    let mut rho = state.norm2;
     loop {
         let z = precondition(s, P);
-        s.product(z, V);
-        let energy = s.inner(SHADOW, V);
-        if !may_divide_by(energy) {
+        s.multiply_vector(z, V);
+        let shadow_product = s.inner_product(SHADOW, V);
+        if !may_divide_by(shadow_product) {
             return Ok(StopReason::Stagnated);
         }
-        let alpha = rho / energy;
+        let alpha = rho / shadow_product;
         s.combine(VectorId::X, 1.0, &[(alpha, z)]);
-        let half = s.combine_norm2(VectorId::R, 1.0, &[(-alpha, V)]).sqrt();
-        if half <= at.test.threshold {
-            return Ok(at.observe(s, half).unwrap_or(StopReason::Stagnated));
+        let half_step_norm = s.combine_norm2(VectorId::R, 1.0, &[(-alpha, V)]).sqrt();
+        if half_step_norm <= state.test.threshold {
+            return Ok(state.observe(s, half_step_norm).unwrap_or(StopReason::Stagnated));
         }
         let z = precondition(s, VectorId::R);
-        s.product(z, T);
+        s.multiply_vector(z, T);
         let mut products = [0.0; 2];
-        s.inners(T, &[T, VectorId::R], &mut products);
+        s.inner_products(T, &[T, VectorId::R], &mut products);
         let [tt, ts] = products;
         if !may_divide_by(tt) {
             return Ok(StopReason::Stagnated);
@@ -59,11 +59,11 @@ pub fn bicgstab<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<St
         let omega = ts / tt;
         s.combine(VectorId::X, 1.0, &[(omega, z)]);
         let norm2 = s.combine_norm2(VectorId::R, 1.0, &[(-omega, T)]);
-        if let Some(reason) = at.observe(s, norm2.sqrt()) {
+        if let Some(reason) = state.observe(s, norm2.sqrt()) {
             return Ok(reason);
         }
         let rho_old = rho;
-        rho = s.inner(SHADOW, VectorId::R);
+        rho = s.inner_product(SHADOW, VectorId::R);
         if !may_divide_by(rho) || !may_divide_by(omega) {
             return Ok(StopReason::Stagnated);
         }

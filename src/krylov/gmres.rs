@@ -27,7 +27,7 @@ pub struct GmresScalars {
     rotations: Vec<(f64, f64)>,
     /// Inner products <v_i, w> of one Gram-Schmidt pass.
     products: Vec<f64>,
-    ids: Vec<VectorId>,
+    basis_ids: Vec<VectorId>,
     terms: Vec<(f64, VectorId)>,
 }
 
@@ -37,18 +37,18 @@ impl GmresScalars {
     /// # Errors
     /// Returns `Error::NoMemory` if an allocation fails.
     pub fn new(restart: usize) -> Result<Self> {
-        let what = "the Hessenberg matrix of gmres";
+        let allocation_name = "the Hessenberg matrix of gmres";
         let (restart, rows) = (restart.max(1), restart.max(1) + 1);
-        let (mut ids, mut terms) = (Vec::new(), Vec::new());
-        reserve(&mut ids, rows, what)?;
-        reserve(&mut terms, rows, what)?;
+        let (mut basis_ids, mut terms) = (Vec::new(), Vec::new());
+        reserve(&mut basis_ids, rows, allocation_name)?;
+        reserve(&mut terms, rows, allocation_name)?;
         Ok(Self {
             restart,
-            r: zeroed(restart * rows, what)?,
-            g: zeroed(rows, what)?,
-            rotations: zeroed(restart, what)?,
-            products: zeroed(rows, what)?,
-            ids,
+            r: zeroed(restart * rows, allocation_name)?,
+            g: zeroed(rows, allocation_name)?,
+            rotations: zeroed(restart, allocation_name)?,
+            products: zeroed(rows, allocation_name)?,
+            basis_ids,
             terms,
         })
     }
@@ -69,12 +69,12 @@ impl GmresScalars {
         }
         let column = self.column(j);
         let (a, b) = (column[j], column[j + 1]);
-        let length = hypot(a, b);
-        if !may_divide_by(length) {
+        let rotated_length = hypot(a, b);
+        if !may_divide_by(rotated_length) {
             return false;
         }
-        (column[j], column[j + 1]) = (length, 0.0);
-        let (c, s) = (a / length, b / length);
+        (column[j], column[j + 1]) = (rotated_length, 0.0);
+        let (c, s) = (a / rotated_length, b / rotated_length);
         self.rotations[j] = (c, s);
         let g = self.g[j];
         (self.g[j], self.g[j + 1]) = (c * g, -s * g);
@@ -92,11 +92,11 @@ impl GmresScalars {
             self.g[i] = sum / self.r[i * rows + i];
         }
         self.terms.clear();
-        self.terms.extend((0..k).map(|i| (self.g[i], v(i))));
+        self.terms.extend((0..k).map(|i| (self.g[i], basis_vector(i))));
     }
 }
 
-fn v(k: usize) -> VectorId {
+fn basis_vector(k: usize) -> VectorId {
     VectorId::work(k)
 }
 
@@ -114,48 +114,48 @@ fn v(k: usize) -> VectorId {
 ///
 /// Cost of iteration j: one product with A, one application of M^-1, and j + 1 inner products in each of two passes.
 /// Returns `Stagnated` if a diagonal entry of R is zero or not finite, or if w = 0 and the test is not satisfied.
-pub fn gmres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, scalars: &mut GmresScalars) -> Result<StopReason> {
+pub fn gmres<S: KrylovSteps + ?Sized>(s: &mut S, state: &mut State, scalars: &mut GmresScalars) -> Result<StopReason> {
     loop {
-        let (columns, end) = cycle(s, at, scalars);
+        let (columns, stop_reason) = run_cycle(s, state, scalars);
         scalars.back_substitute(columns);
         update_x(s, columns, scalars);
         let norm = s.residual(Iterate::X).sqrt();
-        if let Some(end) = end {
-            return Ok(end);
+        if let Some(stop_reason) = stop_reason {
+            return Ok(stop_reason);
         }
-        at.norm = norm;
-        if norm <= at.test.threshold || !norm.is_finite() {
-            return Ok(at.reason_to_stop().unwrap_or(StopReason::Stagnated));
+        state.norm = norm;
+        if norm <= state.test.threshold || !norm.is_finite() {
+            return Ok(state.reason_to_stop().unwrap_or(StopReason::Stagnated));
         }
     }
 }
 
 /// Runs one cycle. Returns the number of computed columns of R, and the stop reason if the run ends.
-fn cycle<S: KrylovSteps + ?Sized>(
+fn run_cycle<S: KrylovSteps + ?Sized>(
     s: &mut S,
-    at: &mut State,
+    state: &mut State,
     scalars: &mut GmresScalars,
 ) -> (usize, Option<StopReason>) {
-    let z = v(scalars.restart + 1);
-    scalars.g[0] = at.norm;
-    s.combine(v(0), 0.0, &[(1.0 / at.norm, VectorId::R)]);
+    let z = basis_vector(scalars.restart + 1);
+    scalars.g[0] = state.norm;
+    s.combine(basis_vector(0), 0.0, &[(1.0 / state.norm, VectorId::R)]);
     for j in 0..scalars.restart {
-        let from = if s.is_unpreconditioned() { v(j) } else { z };
-        if from == z {
-            s.precondition_vector(v(j), z);
+        let direction = if s.is_unpreconditioned() { basis_vector(j) } else { z };
+        if direction == z {
+            s.precondition_vector(basis_vector(j), z);
         }
-        s.product(from, v(j + 1));
+        s.multiply_vector(direction, basis_vector(j + 1));
         let norm = orthogonalize(s, j, scalars);
         if !scalars.rotate(j) {
             return (j, Some(StopReason::Stagnated));
         }
-        if let Some(end) = at.observe(s, scalars.g[j + 1].abs()) {
-            return (j + 1, Some(end));
+        if let Some(stop_reason) = state.observe(s, scalars.g[j + 1].abs()) {
+            return (j + 1, Some(stop_reason));
         }
         if norm == 0.0 {
             return (j + 1, Some(StopReason::Stagnated));
         }
-        s.combine(v(j + 1), 1.0 / norm, &[]);
+        s.combine(basis_vector(j + 1), 1.0 / norm, &[]);
     }
     (scalars.restart, None)
 }
@@ -164,18 +164,18 @@ fn cycle<S: KrylovSteps + ?Sized>(
 /// orthogonal up to rounding. Stores column j of H and returns its last entry, norm(v_j+1).
 fn orthogonalize<S: KrylovSteps + ?Sized>(s: &mut S, j: usize, scalars: &mut GmresScalars) -> f64 {
     scalars.column(j).fill(0.0);
-    scalars.ids.clear();
-    scalars.ids.extend((0..=j).map(v));
+    scalars.basis_ids.clear();
+    scalars.basis_ids.extend((0..=j).map(basis_vector));
     let mut norm2 = 0.0;
     for _ in 0..2 {
-        s.inners(v(j + 1), &scalars.ids, &mut scalars.products[..=j]);
+        s.inner_products(basis_vector(j + 1), &scalars.basis_ids, &mut scalars.products[..=j]);
         scalars.terms.clear();
         for i in 0..=j {
             let product = scalars.products[i];
             scalars.column(j)[i] += product;
-            scalars.terms.push((-product, v(i)));
+            scalars.terms.push((-product, basis_vector(i)));
         }
-        norm2 = s.combine_norm2(v(j + 1), 1.0, &scalars.terms);
+        norm2 = s.combine_norm2(basis_vector(j + 1), 1.0, &scalars.terms);
     }
     scalars.column(j)[j + 1] = norm2.sqrt();
     norm2.sqrt()
@@ -190,7 +190,7 @@ fn update_x<S: KrylovSteps + ?Sized>(s: &mut S, columns: usize, scalars: &GmresS
         s.combine(VectorId::X, 1.0, &scalars.terms);
         return;
     }
-    let z = v(scalars.restart + 1);
+    let z = basis_vector(scalars.restart + 1);
     s.combine(VectorId::R, 0.0, &scalars.terms);
     s.precondition_vector(VectorId::R, z);
     s.combine(VectorId::X, 1.0, &[(1.0, z)]);

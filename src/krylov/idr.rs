@@ -19,70 +19,74 @@ const SEED: u64 = 42;
 const SPLIT_MIX_INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Returns the number of vectors in addition to x, b and r: P, G and U with s vectors each, and two work vectors.
-pub const fn idr_vectors(shadow: usize) -> usize {
-    3 * shadow + 2
+pub const fn idr_vectors(shadow_count: usize) -> usize {
+    3 * shadow_count + 2
 }
 
 /// Scalars of IDR(s), one instance per thread. As in GMRES, the caller allocates all instances before threads start.
 pub struct IdrScalars {
-    shadow: usize,
+    shadow_count: usize,
     /// Lower triangular matrix m_ij = <p_i, g_j>, stored at index i s + j.
     m: Vec<f64>,
     /// f_i = <p_i, r>.
     f: Vec<f64>,
     /// Solution c of M c = f; later the products <p_i, g_k> for i >= k.
     c: Vec<f64>,
-    ids: Vec<VectorId>,
+    shadow_ids: Vec<VectorId>,
     terms: Vec<(f64, VectorId)>,
 }
 
 impl IdrScalars {
-    /// Allocates the scalars for s = `shadow` (at least 1).
+    /// Allocates the scalars for s = `shadow_count` (at least 1).
     ///
     /// # Errors
     /// Returns `Error::NoMemory` if an allocation fails.
-    pub fn new(shadow: usize) -> Result<Self> {
-        let (shadow, what) = (shadow.max(1), "the small matrices of idr");
-        let (mut ids, mut terms) = (Vec::new(), Vec::new());
-        reserve(&mut ids, shadow, what)?;
-        reserve(&mut terms, shadow + 1, what)?;
-        ids.extend((0..shadow).map(VectorId::work));
-        let (m, f, c) = (zeroed(shadow * shadow, what)?, zeroed(shadow, what)?, zeroed(shadow, what)?);
-        Ok(Self { shadow, m, f, c, ids, terms })
+    pub fn new(shadow_count: usize) -> Result<Self> {
+        let (shadow_count, allocation_name) = (shadow_count.max(1), "the small matrices of idr");
+        let (mut shadow_ids, mut terms) = (Vec::new(), Vec::new());
+        reserve(&mut shadow_ids, shadow_count, allocation_name)?;
+        reserve(&mut terms, shadow_count + 1, allocation_name)?;
+        shadow_ids.extend((0..shadow_count).map(VectorId::work));
+        let (m, f, c) = (
+            zeroed(shadow_count * shadow_count, allocation_name)?,
+            zeroed(shadow_count, allocation_name)?,
+            zeroed(shadow_count, allocation_name)?,
+        );
+        Ok(Self { shadow_count, m, f, c, shadow_ids, terms })
     }
 
     /// Limits s to the number of rows, since more shadow vectors are linearly dependent. If s equals the number of
     /// rows, s steps solve the system in exact arithmetic.
     fn limit_shadow_vectors(&mut self, rows: usize) {
-        self.shadow = self.shadow.min(rows);
-        self.ids.truncate(self.shadow);
+        self.shadow_count = self.shadow_count.min(rows);
+        self.shadow_ids.truncate(self.shadow_count);
     }
 
     fn p(&self, k: usize) -> VectorId {
-        self.ids[k]
+        self.shadow_ids[k]
     }
 
     fn g(&self, k: usize) -> VectorId {
-        VectorId::work(self.shadow + k)
+        VectorId::work(self.shadow_count + k)
     }
 
     fn u(&self, k: usize) -> VectorId {
-        VectorId::work(2 * self.shadow + k)
+        VectorId::work(2 * self.shadow_count + k)
     }
 
     /// First work vector: B^-1 times a vector, with the preconditioner B.
     fn v(&self) -> VectorId {
-        VectorId::work(3 * self.shadow)
+        VectorId::work(3 * self.shadow_count)
     }
 
     /// Second work vector.
     fn t(&self) -> VectorId {
-        VectorId::work(3 * self.shadow + 1)
+        VectorId::work(3 * self.shadow_count + 1)
     }
 
     /// Solves M c = f by forward substitution, restricted to rows and columns k and later.
-    fn solve(&mut self, k: usize) {
-        let n = self.shadow;
+    fn solve_lower_triangle(&mut self, k: usize) {
+        let n = self.shadow_count;
         for i in k..n {
             let mut sum = self.f[i];
             for j in k..i {
@@ -92,11 +96,11 @@ impl IdrScalars {
         }
     }
 
-    /// Sets `terms` to `factor` * c_i times the vector of(i), for i >= k.
-    fn set_terms(&mut self, k: usize, factor: f64, of: fn(&Self, usize) -> VectorId) {
+    /// Sets `terms` to `factor` * c_i times the vector vector_of(i), for i >= k.
+    fn set_terms(&mut self, k: usize, factor: f64, vector_of: fn(&Self, usize) -> VectorId) {
         self.terms.clear();
-        for i in k..self.shadow {
-            self.terms.push((factor * self.c[i], of(self, i)));
+        for i in k..self.shadow_count {
+            self.terms.push((factor * self.c[i], vector_of(self, i)));
         }
     }
 }
@@ -118,17 +122,17 @@ impl IdrScalars {
 ///
 /// Each product with A counts as one iteration. Returns `Stagnated` if m_kk, <t, t> or omega is zero or not finite, or
 /// if the random vectors are linearly dependent.
-pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, scalars: &mut IdrScalars) -> Result<StopReason> {
+pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, state: &mut State, scalars: &mut IdrScalars) -> Result<StopReason> {
     scalars.limit_shadow_vectors(s.rows());
-    let n = scalars.shadow;
-    if !prepare(s, scalars) {
+    let n = scalars.shadow_count;
+    if !initialize_vectors(s, scalars) {
         return Ok(StopReason::Stagnated);
     }
     let mut omega = 1.0;
     loop {
-        s.inners(VectorId::R, &scalars.ids, &mut scalars.f);
+        s.inner_products(VectorId::R, &scalars.shadow_ids, &mut scalars.f);
         for k in 0..n {
-            next_direction(s, scalars, k, omega);
+            compute_direction(s, scalars, k, omega);
             let pivot = scalars.m[k * n + k];
             if !may_divide_by(pivot) {
                 return Ok(StopReason::Stagnated);
@@ -136,17 +140,17 @@ pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, scalars: &mut Idr
             let beta = scalars.f[k] / pivot;
             s.combine(VectorId::X, 1.0, &[(beta, scalars.u(k))]);
             let norm2 = s.combine_norm2(VectorId::R, 1.0, &[(-beta, scalars.g(k))]);
-            if let Some(reason) = at.observe(s, norm2.sqrt()) {
+            if let Some(reason) = state.observe(s, norm2.sqrt()) {
                 return Ok(reason);
             }
             for i in k + 1..n {
                 scalars.f[i] -= beta * scalars.m[i * n + k];
             }
         }
-        match reduce_dimension(s, scalars, at.norm) {
-            Some((least, norm2)) => {
-                omega = least;
-                if let Some(reason) = at.observe(s, norm2.sqrt()) {
+        match reduce_dimension(s, scalars, state.norm) {
+            Some((new_omega, norm2)) => {
+                omega = new_omega;
+                if let Some(reason) = state.observe(s, norm2.sqrt()) {
                     return Ok(reason);
                 }
             }
@@ -157,23 +161,23 @@ pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, scalars: &mut Idr
 
 /// Sets P to orthonormal random vectors, G = U = 0 and M = I. Returns false if the random vectors are linearly
 /// dependent.
-fn prepare<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &mut IdrScalars) -> bool {
-    let n = scalars.shadow;
+fn initialize_vectors<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &mut IdrScalars) -> bool {
+    let n = scalars.shadow_count;
     scalars.m.fill(0.0);
     for k in 0..n {
         let p = scalars.p(k);
-        let drawn_before = (k as u64).wrapping_mul(s.rows() as u64);
-        s.fill_random(p, SEED.wrapping_add(drawn_before.wrapping_mul(SPLIT_MIX_INCREMENT)));
-        let drawn = s.inner(p, p);
-        let mut norm2 = drawn;
+        let previous_count = (k as u64).wrapping_mul(s.rows() as u64);
+        s.fill_random(p, SEED.wrapping_add(previous_count.wrapping_mul(SPLIT_MIX_INCREMENT)));
+        let initial_norm2 = s.inner_product(p, p);
+        let mut norm2 = initial_norm2;
         for _ in 0..2 {
             for i in 0..k {
-                let product = s.inner(scalars.p(i), p);
+                let product = s.inner_product(scalars.p(i), p);
                 norm2 = s.combine_norm2(p, 1.0, &[(-product, scalars.p(i))]);
             }
         }
         // For a linearly dependent vector, only rounding errors remain: about 1e-32 of the squared norm.
-        if norm2 <= 1e-24 * drawn || !norm2.is_finite() {
+        if norm2 <= 1e-24 * initial_norm2 || !norm2.is_finite() {
             return false;
         }
         s.combine(p, norm2.sqrt().recip(), &[]);
@@ -185,10 +189,10 @@ fn prepare<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &mut IdrScalars) -> bool
 }
 
 /// Computes u_k, g_k = A u_k and column k of M.
-fn next_direction<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &mut IdrScalars, k: usize, omega: f64) {
-    let n = scalars.shadow;
+fn compute_direction<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &mut IdrScalars, k: usize, omega: f64) {
+    let n = scalars.shadow_count;
     let (g, u, v, t) = (scalars.g(k), scalars.u(k), scalars.v(), scalars.t());
-    scalars.solve(k);
+    scalars.solve_lower_triangle(k);
     scalars.set_terms(k, -1.0, IdrScalars::g);
     scalars.terms.push((1.0, VectorId::R));
     s.combine(t, 0.0, &scalars.terms);
@@ -199,16 +203,16 @@ fn next_direction<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &mut IdrScalars, 
     scalars.set_terms(k + 1, 1.0, IdrScalars::u);
     scalars.terms.push((omega, z));
     s.combine(u, scalars.c[k], &scalars.terms);
-    s.product(u, g);
+    s.multiply_vector(u, g);
     // The vectors g_i are subtracted one after another, as published. Computing all inner products in one pass differs
     // only by rounding. On the test matrix blocks3_24 with the Jacobi preconditioner, the single pass needed 111
     // iterations instead of 108.
     for i in 0..k {
-        let alpha = s.inner(scalars.p(i), g) / scalars.m[i * n + i];
+        let alpha = s.inner_product(scalars.p(i), g) / scalars.m[i * n + i];
         s.combine(g, 1.0, &[(-alpha, scalars.g(i))]);
         s.combine(u, 1.0, &[(-alpha, scalars.u(i))]);
     }
-    s.inners(g, &scalars.ids[k..], &mut scalars.c[k..]);
+    s.inner_products(g, &scalars.shadow_ids[k..], &mut scalars.c[k..]);
     for i in k..n {
         scalars.m[i * n + k] = scalars.c[i];
     }
@@ -222,9 +226,9 @@ fn reduce_dimension<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &IdrScalars, no
     if z == v {
         s.precondition_vector(VectorId::R, v);
     }
-    s.product(z, t);
+    s.multiply_vector(z, t);
     let mut products = [0.0; 2];
-    s.inners(t, &[t, VectorId::R], &mut products);
+    s.inner_products(t, &[t, VectorId::R], &mut products);
     let [tt, tr] = products;
     let cosine = (tr / (tt.sqrt() * norm)).abs();
     let mut omega = tr / tt;

@@ -54,44 +54,44 @@ struct Rotation {
 ///
 /// # Errors
 /// Returns `Error::Breakdown` if <u, M^-1 u> is negative, since M is then indefinite.
-pub fn minres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
+pub fn minres<S: KrylovSteps + ?Sized>(s: &mut S, state: &mut State) -> Result<StopReason> {
     s.combine(VectorId::work(U), 0.0, &[(1.0, VectorId::R)]);
-    let mut beta = lanczos_norm(s, 0, at.iterations)?;
+    let mut beta = lanczos_norm(s, 0, state.iterations)?;
     let (mut beta_old, mut k) = (0.0, 0);
-    let mut last = Rotation { cosine: -1.0, sine: 0.0, epsilon: 0.0, delta: 0.0, phi: beta };
+    let mut previous = Rotation { cosine: -1.0, sine: 0.0, epsilon: 0.0, delta: 0.0, phi: beta };
     loop {
         if !may_divide_by(beta) {
             return Ok(StopReason::Stagnated);
         }
         let alpha = next_lanczos_vector(s, k, beta, beta_old);
-        let beta_next = lanczos_norm(s, k + 1, at.iterations)?;
-        let epsilon = last.epsilon;
+        let beta_next = lanczos_norm(s, k + 1, state.iterations)?;
+        let epsilon = previous.epsilon;
         // Rotation k - 1 is applied to column k. Rotation k then changes its diagonal entry to gamma.
-        let delta = last.cosine * last.delta + last.sine * alpha;
-        let gamma_bar = last.sine * last.delta - last.cosine * alpha;
+        let delta = previous.cosine * previous.delta + previous.sine * alpha;
+        let gamma_bar = previous.sine * previous.delta - previous.cosine * alpha;
         let gamma = hypot(gamma_bar, beta_next);
         if !may_divide_by(gamma) {
             return Ok(StopReason::Stagnated);
         }
         let (cosine, sine) = (gamma_bar / gamma, beta_next / gamma);
-        let phi = cosine * last.phi;
+        let phi = cosine * previous.phi;
         let (w, w_old) = (VectorId::work(W + k % 2), VectorId::work(W + (k + 1) % 2));
         // w_k overwrites w_k-2. In the first iterations, w_k-1 and w_k-2 do not exist and are not used.
         let scale = if k >= 2 { -epsilon / gamma } else { 0.0 };
         let terms = [(1.0 / (beta * gamma), y(s, k)), (-delta / gamma, w_old)];
         s.combine(w, scale, &terms[..if k >= 1 { 2 } else { 1 }]);
         s.combine(VectorId::X, 1.0, &[(phi, w)]);
-        let new = if beta_next > 0.0 { -last.phi * sine * cosine / beta_next } else { 0.0 };
-        let norm2 = s.combine_norm2(VectorId::R, sine * sine, &[(new, u(k + 1))]);
-        if let Some(reason) = at.observe(s, norm2.sqrt()) {
+        let u_factor = if beta_next > 0.0 { -previous.phi * sine * cosine / beta_next } else { 0.0 };
+        let norm2 = s.combine_norm2(VectorId::R, sine * sine, &[(u_factor, u(k + 1))]);
+        if let Some(reason) = state.observe(s, norm2.sqrt()) {
             return Ok(reason);
         }
-        last = Rotation {
+        previous = Rotation {
             cosine,
             sine,
-            epsilon: last.sine * beta_next,
-            delta: -last.cosine * beta_next,
-            phi: sine * last.phi,
+            epsilon: previous.sine * beta_next,
+            delta: -previous.cosine * beta_next,
+            phi: sine * previous.phi,
         };
         (beta_old, beta, k) = (beta, beta_next, k + 1);
     }
@@ -109,16 +109,16 @@ fn y<S: KrylovSteps + ?Sized>(s: &S, k: usize) -> VectorId {
 /// Computes u_k+1, M^-1-orthogonal to the previous vectors. Returns alpha_k, computed after the subtraction of u_k-1 as
 /// in modified Gram-Schmidt.
 fn next_lanczos_vector<S: KrylovSteps + ?Sized>(s: &mut S, k: usize, beta: f64, beta_old: f64) -> f64 {
-    let (y, next) = (y(s, k), u(k + 1));
-    s.product(y, next);
+    let (y, u_next) = (y(s, k), u(k + 1));
+    s.multiply_vector(y, u_next);
     if k >= 1 {
         // u(k + 2) is u_k-1, since indices are modulo 3.
-        s.combine(next, 1.0 / beta, &[(-beta / beta_old, u(k + 2))]);
+        s.combine(u_next, 1.0 / beta, &[(-beta / beta_old, u(k + 2))]);
     } else {
-        s.combine(next, 1.0 / beta, &[]);
+        s.combine(u_next, 1.0 / beta, &[]);
     }
-    let alpha = s.inner(y, next) / beta;
-    s.combine(next, 1.0, &[(-alpha / beta, u(k))]);
+    let alpha = s.inner_product(y, u_next) / beta;
+    s.combine(u_next, 1.0, &[(-alpha / beta, u(k))]);
     alpha
 }
 
@@ -128,9 +128,9 @@ fn lanczos_norm<S: KrylovSteps + ?Sized>(s: &mut S, k: usize, iteration: usize) 
     if !s.is_unpreconditioned() {
         s.precondition_vector(u(k), y);
     }
-    let square = s.inner(u(k), y);
-    if square < 0.0 {
-        return Err(Error::Breakdown { quantity: RHO_NAME, value: square, iteration });
+    let beta_square = s.inner_product(u(k), y);
+    if beta_square < 0.0 {
+        return Err(Error::Breakdown { quantity: RHO_NAME, value: beta_square, iteration });
     }
-    Ok(square.sqrt())
+    Ok(beta_square.sqrt())
 }

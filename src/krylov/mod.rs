@@ -27,7 +27,7 @@ pub mod vectors;
 mod vectors_tests;
 
 pub use crate::krylov::state::{State, Test};
-pub use decisions::{MOST_RESTARTS, Next, RESTART_REDUCTION, completed_iterations};
+pub use decisions::{MAX_RESTARTS, NextStep, RESTART_REDUCTION, completed_iterations};
 pub use {
     bicg::{BICG_VECTORS, bicg},
     bicgstab::{BICGSTAB_VECTORS, bicgstab},
@@ -43,7 +43,7 @@ use crate::krylov::pcg::{
     Beta, OtherPreconditioner, PcgSteps, RHO_NAME, SIGMA_NAME, direction_norm2, replace_residual,
     subtract_means_from_residual,
 };
-use crate::krylov::state::Code;
+use crate::krylov::state::TestCode;
 use crate::krylov::vectors::{Iterate, KrylovSteps, VectorId};
 use crate::report::{Event, StopReason};
 use decisions::ROUNDING_FACTOR;
@@ -52,20 +52,20 @@ pub use crate::options::Norm;
 
 /// Caller of PCG. The caller's system may be larger than the system that PCG solves.
 pub trait Caller<S: ?Sized> {
-    /// Stores x in the user's array if its residual norm is below `best`, the residual norm of the iterate that was
-    /// stored last. `norm` is the tested norm of r = b - A x in PCG. Returns the residual norm of the stored x, or
+    /// Stores x in the user's array if its residual norm is below `stored_norm`, the residual norm of the iterate that
+    /// was stored last. `norm` is the tested norm of r = b - A x in PCG. Returns the residual norm of the stored x, or
     /// `None` if x was not stored. May overwrite r.
-    fn store_if_better(&mut self, s: &mut S, best: f64, norm: f64) -> Option<f64>;
+    fn store_if_better(&mut self, s: &mut S, stored_norm: f64, norm: f64) -> Option<f64>;
 
     /// Runs another Krylov method instead of PCG, and returns its stop reason or its error. Returns `None` if PCG is to
     /// run.
-    fn run_other_method(&mut self, _s: &mut S, _at: &mut State) -> Option<Result<StopReason>> {
+    fn run_other_method(&mut self, _s: &mut S, _state: &mut State) -> Option<Result<StopReason>> {
         None
     }
 
     /// Handles the end of a run. Returns the stop reason of the solve, or `None` if another run follows. In this case,
-    /// `at` is the state at the start of that run.
-    fn end_run(&mut self, _s: &mut S, _at: &mut State, reason: StopReason) -> Option<StopReason> {
+    /// `state` is the state at the start of that run.
+    fn end_run(&mut self, _s: &mut S, _state: &mut State, reason: StopReason) -> Option<StopReason> {
         Some(reason)
     }
 
@@ -73,12 +73,12 @@ pub trait Caller<S: ?Sized> {
     ///
     /// # Errors
     /// Returns `error` if the solve cannot continue.
-    fn recover(&mut self, _s: &mut S, _at: &mut State, error: Error) -> Result<Next> {
+    fn recover(&mut self, _s: &mut S, _state: &mut State, error: Error) -> Result<NextStep> {
         Err(error)
     }
 }
 
-/// Runs PCG from x and r = b - A x until the caller ends the solve. Returns the stop reason; x and `at` contain the
+/// Runs PCG from x and r = b - A x until the caller ends the solve. Returns the stop reason; x and `state` contain the
 /// final iterate and its state.
 ///
 /// If `Test::confirms` is set, convergence of the recurred residual is confirmed with the recomputed residual: if the
@@ -87,42 +87,42 @@ pub trait Caller<S: ?Sized> {
 ///
 /// # Errors
 /// Returns the errors from which `Caller::recover` does not recover.
-pub fn pcg<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Caller<S>) -> Result<StopReason> {
-    let mut next = Next::Start;
+pub fn pcg<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State, caller: &mut dyn Caller<S>) -> Result<StopReason> {
+    let mut next = NextStep::Start;
     loop {
         next = match next {
-            Next::Start => match caller.run_other_method(s, at) {
+            NextStep::Start => match caller.run_other_method(s, state) {
                 None => {
-                    let code = start(s, at, caller);
-                    at.next(code)
+                    let code = start_pcg(s, state, caller);
+                    state.next_step(code)
                 }
-                Some(Ok(reason)) => Next::End(reason),
-                Some(Err(error)) => Next::Fail(error),
+                Some(Ok(reason)) => NextStep::End(reason),
+                Some(Err(error)) => NextStep::Fail(error),
             },
-            Next::Iterate => {
-                let code = iterate(s, at);
-                at.next(code)
+            NextStep::Iterate => {
+                let code = iterate(s, state);
+                state.next_step(code)
             }
-            Next::Restart => {
-                at.norm2 = s.residual(Iterate::X);
-                at.count_restart();
-                Next::Start
+            NextStep::Restart => {
+                state.norm2 = s.residual(Iterate::X);
+                state.count_restart();
+                NextStep::Start
             }
-            Next::Change => {
-                at.norm2 = s.residual(Iterate::X);
-                at.begin_run();
-                Next::Start
+            NextStep::ChangePreconditioner => {
+                state.norm2 = s.residual(Iterate::X);
+                state.reset_restarts();
+                NextStep::Start
             }
-            Next::End(reason) => {
-                if at.recurred && at.test.confirms && reason != StopReason::Diverged {
-                    at.norm = recompute_residual(s, at.test.norm);
+            NextStep::End(reason) => {
+                if state.is_recurred && state.test.confirms && reason != StopReason::Diverged {
+                    state.norm = recompute_residual(s, state.test.norm);
                 }
-                match caller.end_run(s, at, reason) {
+                match caller.end_run(s, state, reason) {
                     Some(reason) => return Ok(reason),
-                    None => Next::Start,
+                    None => NextStep::Start,
                 }
             }
-            Next::Fail(error) => caller.recover(s, at, error)?,
+            NextStep::Fail(error) => caller.recover(s, state, error)?,
         }
     }
 }
@@ -130,52 +130,56 @@ pub fn pcg<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Cal
 /// Tests r = b - A x and starts PCG: z = M^-1 r, rho = <r, z>, p = z, q = A p, sigma = <p, q>. After a restart, first
 /// passes x to `Caller::store_if_better`. Returns the code of the last test; if the backend runs the loop itself, the
 /// code at the end of that loop.
-fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Caller<S>) -> Code {
+fn start_pcg<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State, caller: &mut dyn Caller<S>) -> TestCode {
     loop {
         // The test ignores the means of r over singular components. No iteration changes them, because the sum of A p
         // over a singular component is zero up to rounding.
-        if at.test.subtracts_means {
-            at.norm2 = subtract_means_from_residual(s).1.unwrap_or(at.norm2);
+        if state.test.subtracts_means {
+            state.norm2 = subtract_means_from_residual(s).1.unwrap_or(state.norm2);
         }
-        let mut code = at.test_residual();
-        if code == Code::Running {
+        let mut code = state.test_residual();
+        if code == TestCode::Running {
             s.descend(None);
             let rho = s.preconditioned_square();
-            let rounding = is_rounding(s, at, RHO_NAME, rho);
-            code = at.test_start(rho, rounding);
+            let is_rounding_error = is_rounding(s, state, RHO_NAME, rho);
+            code = state.test_start(rho, is_rounding_error);
         }
-        if code != Code::Running {
+        if code != TestCode::Running {
             return code;
         }
-        if !at.passes_iterate() {
+        if !state.passes_iterate() {
             break;
         }
-        at.stored_norm = caller.store_if_better(s, at.stored_norm, at.norm).unwrap_or(at.stored_norm);
+        state.stored_norm = caller.store_if_better(s, state.stored_norm, state.norm).unwrap_or(state.stored_norm);
         // `store_if_better` may shift x by a constant and overwrite r, so r is recomputed and tested again.
-        at.norm2 = s.residual(Iterate::X);
+        state.norm2 = s.residual(Iterate::X);
     }
-    at.begin();
-    match ascend(s, at, None) {
-        Code::Running => run_loop(s, at),
+    state.record_start();
+    match ascend(s, state, None) {
+        TestCode::Running => run_loop(s, state),
         code => code,
     }
 }
 
 /// Runs the loop on the backend until it ends. Returns `Running` if the backend has no loop of its own. Otherwise,
-/// returns the code at the end of the loop, except that `Changed` or `NeedsRestart` replaces the code of a pause
-/// without a request of the observer, and `NeedsRestart` the code of a nonpositive square that rounding explains.
-fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
-    let Some(code) = s.iterate(at) else { return Code::Running };
-    // The backend does not return <r, r> of its last iteration. With infinity, no test relative to `Test::vanishing`
-    // applies.
-    (at.recurred, at.norm2) = (true, f64::INFINITY);
+/// returns the code at the end of the loop, except that `PreconditionerChanged` or `NeedsRestart` replaces the code of
+/// a pause without a request of the observer, and `NeedsRestart` the code of a nonpositive square that rounding
+/// explains.
+fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State) -> TestCode {
+    let Some(code) = s.iterate(state) else { return TestCode::Running };
+    // The backend does not return <r, r> of its last iteration. With infinity, no test relative to
+    // `Test::vanishing_norm` applies.
+    (state.is_recurred, state.norm2) = (true, f64::INFINITY);
     match code {
-        Code::Paused if !at.stopped && changes_preconditioner(s, at) => Code::Changed,
-        Code::Paused if !at.stopped => Code::NeedsRestart,
-        Code::SigmaBad if is_rounding(s, at, SIGMA_NAME, at.sigma) => Code::NeedsRestart,
-        Code::RhoNegative | Code::RhoBad if is_rounding(s, at, RHO_NAME, at.rho) => {
-            at.stopped = at.stopped || code == Code::RhoNegative && s.observe(Event::Iteration(at.iterations, 0.0));
-            Code::NeedsRestart
+        TestCode::Paused if !state.stop_requested && changes_preconditioner(s, state) => {
+            TestCode::PreconditionerChanged
+        }
+        TestCode::Paused if !state.stop_requested => TestCode::NeedsRestart,
+        TestCode::SigmaNotPositive if is_rounding(s, state, SIGMA_NAME, state.sigma) => TestCode::NeedsRestart,
+        TestCode::RhoNegative | TestCode::RhoNotPositive if is_rounding(s, state, RHO_NAME, state.rho) => {
+            state.stop_requested = state.stop_requested
+                || code == TestCode::RhoNegative && s.observe(Event::Iteration(state.iterations, 0.0));
+            TestCode::NeedsRestart
         }
         code => code,
     }
@@ -183,106 +187,107 @@ fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
 
 /// Computes one iteration and returns the code of its last test. At the end of a run, x includes the update alpha p,
 /// except after divergence or a breakdown of r'M^-1 r.
-fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
-    let alpha = at.alpha;
-    let replaces = at.is_replacement_due() && s.properties().single;
-    s.observe(Event::Coefficients(at.alpha, at.beta));
-    at.iterations += 1;
-    at.recurred = true;
-    let mut replaced = None;
-    if replaces {
-        let (recurred, norm2) = replace_residual(s, at.alpha); // x = x + alpha p, r = b - A x
-        replaced = Some(at.replace(recurred, norm2));
-        at.norm2 = s.descend(None);
+fn iterate<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State) -> TestCode {
+    let alpha = state.alpha;
+    let replaces_residual = state.is_replacement_due() && s.properties().is_single_precision;
+    s.observe(Event::Coefficients(state.alpha, state.beta));
+    state.iterations += 1;
+    state.is_recurred = true;
+    let mut replacement = None;
+    if replaces_residual {
+        let (recurred, norm2) = replace_residual(s, state.alpha); // x = x + alpha p, r = b - A x
+        replacement = Some(state.record_replacement(recurred, norm2));
+        state.norm2 = s.descend(None);
     } else {
-        at.norm2 = s.descend(Some(at.alpha)); // r = r - alpha q
-        at.true_residual.peak = at.true_residual.peak.max(at.norm2);
+        state.norm2 = s.descend(Some(state.alpha)); // r = r - alpha q
+        state.true_residual.largest_norm2 = state.true_residual.largest_norm2.max(state.norm2);
     }
     let mut rho = 0.0;
-    let code = check(s, at, &mut rho);
-    if !matches!(code, Code::Running | Code::RhoNegative | Code::Diverged) && !replaces {
-        s.combine(VectorId::X, 1.0, &[(at.alpha, VectorId::P)]); // `ascend`, which updates x, does not run
+    let code = check_iteration(s, state, &mut rho);
+    if !matches!(code, TestCode::Running | TestCode::RhoNegative | TestCode::Diverged) && !replaces_residual {
+        s.combine(VectorId::X, 1.0, &[(state.alpha, VectorId::P)]); // `ascend`, which updates x, does not run
     }
-    if code != Code::Running {
+    if code != TestCode::Running {
         return code;
     }
-    let Some(conjugate) = replaced.map_or(Some(true), |replaced| at.stays_conjugate(replaced, rho)) else {
-        return Code::NeedsRestart;
+    let Some(is_conjugate) = replacement.map_or(Some(true), |replacement| state.stays_conjugate(replacement, rho))
+    else {
+        return TestCode::NeedsRestart;
     };
-    let beta = |rho, rho_old| if conjugate { beta(s, alpha, rho, rho_old) } else { 0.0 };
-    if at.set_rho(rho, beta) != Code::Running {
-        at.rho = rho;
-        return Code::RhoBad;
+    let beta = |rho, rho_old| if is_conjugate { next_beta(s, alpha, rho, rho_old) } else { 0.0 };
+    if state.set_rho(rho, beta) != TestCode::Running {
+        state.rho = rho;
+        return TestCode::RhoNotPositive;
     }
-    if replaces {
-        at.true_residual.rho = rho;
+    if replaces_residual {
+        state.true_residual.rho = rho;
     }
-    at.largest_rho = at.largest_rho.max(rho);
+    state.largest_rho = state.largest_rho.max(rho);
     // x = x + alpha p, p = z + beta p, q = A p, sigma = <p, q>
-    ascend(s, at, conjugate.then_some((at.alpha, at.beta)))
+    ascend(s, state, is_conjugate.then_some((state.alpha, state.beta)))
 }
 
 /// Computes the tested norm, reports it to the observer, and applies the tests that follow the update of r. Stores <r,
 /// M^-1 r> in `rho`. With the 2-norm, `rho` is computed only if the norm does not end the iteration.
-fn check<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, rho: &mut f64) -> Code {
-    let preconditioned = at.test.norm == Norm::Preconditioned;
+fn check_iteration<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State, rho: &mut f64) -> TestCode {
+    let preconditioned = state.test.norm == Norm::Preconditioned;
     if preconditioned {
         *rho = s.preconditioned_square();
-        if is_rounding(s, at, RHO_NAME, *rho) {
+        if is_rounding(s, state, RHO_NAME, *rho) {
             *rho = 0.0;
         }
     }
-    if at.set_norm(*rho) != Code::Running {
-        at.rho = *rho;
-        return Code::RhoNegative;
+    if state.set_norm(*rho) != TestCode::Running {
+        state.rho = *rho;
+        return TestCode::RhoNegative;
     }
-    at.stopped = s.observe(Event::Iteration(at.iterations, at.norm / at.test.reference));
-    let code = at.check();
-    if code != Code::Running {
+    state.stop_requested = s.observe(Event::Iteration(state.iterations, state.norm / state.test.reference));
+    let code = state.check_norm();
+    if code != TestCode::Running {
         return code;
     }
     if !preconditioned {
         *rho = s.preconditioned_square();
     }
-    if is_rounding(s, at, RHO_NAME, *rho) {
-        Code::NeedsRestart
-    } else if changes_preconditioner(s, at) {
-        Code::Changed
-    } else if at.stagnates() && s.properties().contracts_quickly {
-        Code::NeedsRestart
+    if is_rounding(s, state, RHO_NAME, *rho) {
+        TestCode::NeedsRestart
+    } else if changes_preconditioner(s, state) {
+        TestCode::PreconditionerChanged
+    } else if state.stagnates() && s.properties().contracts_quickly {
+        TestCode::NeedsRestart
     } else {
-        Code::Running
+        TestCode::Running
     }
 }
 
 /// Returns beta of the next direction, where r is the residual that `descend` computed with the step length `alpha`.
 /// `rho` and `rho_old` are <r, z> of this residual and of the previous one.
-fn beta<S: PcgSteps + ?Sized>(s: &mut S, alpha: f64, rho: f64, rho_old: f64) -> f64 {
-    let fixed = rho / rho_old;
+fn next_beta<S: PcgSteps + ?Sized>(s: &mut S, alpha: f64, rho: f64, rho_old: f64) -> f64 {
+    let fixed_beta = rho / rho_old;
     let limit = match s.properties().beta {
-        Beta::Fixed => return fixed,
+        Beta::Fixed => return fixed_beta,
         Beta::Flexible => None,
-        Beta::Limited(limit) => Some(limit * fixed.abs()),
+        Beta::Limited(limit) => Some(limit * fixed_beta.abs()),
     };
-    let flexible = -alpha * s.inner(VectorId::Z, VectorId::Q) / rho_old;
-    limit.map_or(flexible, |limit| flexible.clamp(0.0, limit))
+    let flexible_beta = -alpha * s.inner_product(VectorId::Z, VectorId::Q) / rho_old;
+    limit.map_or(flexible_beta, |limit| flexible_beta.clamp(0.0, limit))
 }
 
-/// Computes x = x + alpha p, p = z + beta p, q = A p and sigma = <p, q>. `step` is (alpha, beta); with `None`, p = z
+/// Computes x = x + alpha p, p = z + beta p, q = A p and sigma = <p, q>. `coefficients` is (alpha, beta); with `None`, p = z
 /// and x is unchanged. Returns the result of the test of sigma.
-fn ascend<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, step: Option<(f64, f64)>) -> Code {
-    let sigma = s.ascend(step);
-    match at.set_sigma(sigma) {
-        Code::Running => Code::Running,
-        _ if is_rounding(s, at, SIGMA_NAME, sigma) => Code::SigmaVanished,
-        _ => Code::SigmaBad,
+fn ascend<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State, coefficients: Option<(f64, f64)>) -> TestCode {
+    let sigma = s.ascend(coefficients);
+    match state.set_sigma(sigma) {
+        TestCode::Running => TestCode::Running,
+        _ if is_rounding(s, state, SIGMA_NAME, sigma) => TestCode::SigmaVanished,
+        _ => TestCode::SigmaNotPositive,
     }
 }
 
 /// Switches to another preconditioner if the steps recommend it. Returns whether they switched. With the preconditioned
 /// norm there is no switch, because the tested norm would change.
-fn changes_preconditioner<S: PcgSteps + ?Sized>(s: &mut S, at: &State) -> bool {
-    at.test.norm == Norm::True2 && s.change_preconditioner(OtherPreconditioner::Cheaper(at))
+fn changes_preconditioner<S: PcgSteps + ?Sized>(s: &mut S, state: &State) -> bool {
+    state.test.norm == Norm::True2 && s.change_preconditioner(OtherPreconditioner::Cheaper(state))
 }
 
 /// Returns whether rounding can explain a nonpositive `square`, which then does not indicate an indefinite matrix
@@ -295,19 +300,19 @@ fn changes_preconditioner<S: PcgSteps + ?Sized>(s: &mut S, at: &State) -> bool {
 /// - r'M^-1 r: yes, if M is definite.
 /// - p'Ap: yes, if |p'Ap| <= 128 epsilon max(center) <p, p>. This is the limit of `ROUNDING_FACTOR` with the
 ///   bound |p|'|A||p| <= 2 max(center) <p, p>.
-fn is_rounding<S: PcgSteps + ?Sized>(s: &mut S, at: &State, quantity: &str, square: f64) -> bool {
-    let test = &at.test;
-    if test.may_be_indefinite && quantity == SIGMA_NAME && square == 0.0 && at.iterations == 0 {
+fn is_rounding<S: PcgSteps + ?Sized>(s: &mut S, state: &State, quantity: &str, square: f64) -> bool {
+    let test = &state.test;
+    if test.may_be_indefinite && quantity == SIGMA_NAME && square == 0.0 && state.iterations == 0 {
         return false;
     }
-    if at.is_negligible(quantity, square, s.properties().single) {
+    if state.is_negligible(quantity, square, s.properties().is_single_precision) {
         return true;
     }
     if !(square <= 0.0 && square.is_finite()) {
         return false;
     }
     if quantity != SIGMA_NAME {
-        return test.definite;
+        return test.is_preconditioner_definite;
     }
     // p is scaled by sqrt(max(center) / |p'Ap|), so that no square overflows or underflows.
     let factor = test.center_max.sqrt() / (-square).sqrt();
@@ -337,8 +342,8 @@ impl State {
     /// which is treated as recurred. Returns the stop reason if the run ends.
     fn observe<S: KrylovSteps + ?Sized>(&mut self, s: &mut S, norm: f64) -> Option<StopReason> {
         self.iterations += 1;
-        (self.norm, self.recurred) = (norm, true);
-        self.stopped = s.observe(Event::Iteration(self.iterations, norm / self.test.reference));
+        (self.norm, self.is_recurred) = (norm, true);
+        self.stop_requested = s.observe(Event::Iteration(self.iterations, norm / self.test.reference));
         self.reason_to_stop()
     }
 }

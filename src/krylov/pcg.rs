@@ -1,7 +1,7 @@
 //! Steps of preconditioned conjugate gradients (`PcgSteps`) for all families, and the interface of a loop that runs on
 //! a device. The provided bodies of `PcgSteps` are the reference formulation.
 
-use super::state::{Code, State};
+use super::state::{State, TestCode};
 use super::vectors::{Iterate, VectorId, VectorSteps};
 
 /// Steps of preconditioned conjugate gradients (report 16-06, algorithm 1) for A x = b. The family defines A: RRB with
@@ -19,8 +19,8 @@ pub trait PcgSteps: VectorSteps {
     fn precondition(&mut self) -> f64;
     /// Computes q = A p; returns sigma = <p, q>.
     fn multiply(&mut self) -> f64;
-    /// Subtracts, stores or restores the means of v on the singular components, as `to` selects.
-    fn means(&mut self, _v: VectorId, _to: Means) {}
+    /// Subtracts, stores or restores the means of v on the singular components, as `change` selects.
+    fn change_means(&mut self, _v: VectorId, _change: MeansChange) {}
     /// Returns the sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes of the system that CG
     /// solves. With D = diag(center) and the vector m of the means, which P M^-1 P maps to zero, this sum is <m, D^-1
     /// m>. Zero if nothing is singular.
@@ -41,14 +41,14 @@ pub trait PcgSteps: VectorSteps {
         self.precondition()
     }
 
-    /// Completes z = M^-1 r and computes x = x + alpha p, p = z + beta p, q = A p. Returns sigma = <p, q>. `step` is
+    /// Completes z = M^-1 r and computes x = x + alpha p, p = z + beta p, q = A p. Returns sigma = <p, q>. `coefficients` is
     /// (alpha, beta); alpha is 0 if x already includes the update. With `None`, p = z and x is unchanged.
-    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        unfused_ascend(self, step)
+    fn ascend(&mut self, coefficients: Option<(f64, f64)>) -> f64 {
+        unfused_ascend(self, coefficients)
     }
 
     /// Replaces M by another preconditioner, if there is one. Returns whether M has changed.
-    fn change_preconditioner(&mut self, _to: OtherPreconditioner) -> bool {
+    fn change_preconditioner(&mut self, _replacement: OtherPreconditioner) -> bool {
         false
     }
 
@@ -57,7 +57,7 @@ pub trait PcgSteps: VectorSteps {
     /// exactly as that loop. x includes all its updates. Sets `iterations`, `norm` and `stopped`, and `rho` or `sigma`
     /// after a breakdown. Returns the code at the end of the loop. The code is `Paused` if the observer stopped the
     /// loop, or if another preconditioner may need less work.
-    fn iterate(&mut self, _at: &mut State) -> Option<Code> {
+    fn iterate(&mut self, _state: &mut State) -> Option<TestCode> {
         None
     }
 }
@@ -67,12 +67,12 @@ pub trait PcgSteps: VectorSteps {
 pub struct Properties {
     /// CG runs on the system of the black nodes, S1 x_b = b1, from which the red nodes are eliminated.
     /// `SolveSteps::back_substitute` computes the red values of x.
-    pub eliminates: bool,
+    pub eliminates_red: bool,
     /// CG runs on a deflated system, and `SolveSteps::back_substitute` adds the deflated part of x.
-    pub deflates: bool,
+    pub uses_deflation: bool,
     /// CG runs in single precision. The recurred residual is then replaced by b - A x from time to time
     /// (`State::is_replacement_due`).
-    pub single: bool,
+    pub is_single_precision: bool,
     /// M reduces the error quickly for all matrix coefficients. A small residual that stagnates for many iterations is
     /// then attributed to rounding.
     pub contracts_quickly: bool,
@@ -88,8 +88,8 @@ pub struct Properties {
 impl Properties {
     /// Returns whether `back_substitute` completes x. The residual of CG is then not the residual of the caller's
     /// matrix.
-    pub fn completes(&self) -> bool {
-        self.eliminates || self.deflates
+    pub fn needs_completion(&self) -> bool {
+        self.eliminates_red || self.uses_deflation
     }
 }
 
@@ -108,7 +108,7 @@ pub enum Beta {
 
 /// Change of a vector on singular components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Means {
+pub enum MeansChange {
     /// Stores the means of x. The vector is unchanged.
     Store,
     /// Subtracts the means.
@@ -130,7 +130,7 @@ pub enum OtherPreconditioner<'a> {
     /// A fixed symmetric variant of an M that depends on r, if the backend has one.
     Linear,
     /// The preconditioner for the method that continues after a breakdown.
-    Second,
+    AfterBreakdown,
 }
 
 /// Reference formulation of `PcgSteps::descend`, for backends that fuse it only in some cases.
@@ -138,13 +138,13 @@ pub fn unfused_descend<S: PcgSteps + ?Sized>(s: &mut S, alpha: Option<f64>) -> f
     if let Some(alpha) = alpha {
         s.combine(VectorId::R, 1.0, &[(-alpha, VectorId::Q)]);
     }
-    s.inner(VectorId::R, VectorId::R)
+    s.inner_product(VectorId::R, VectorId::R)
 }
 
 /// Reference formulation of `PcgSteps::ascend`, for backends that fuse it only in some cases.
-pub fn unfused_ascend<S: PcgSteps + ?Sized>(s: &mut S, step: Option<(f64, f64)>) -> f64 {
-    let beta = step.map_or(0.0, |(_, beta)| beta);
-    if let Some((alpha, _)) = step {
+pub fn unfused_ascend<S: PcgSteps + ?Sized>(s: &mut S, coefficients: Option<(f64, f64)>) -> f64 {
+    let beta = coefficients.map_or(0.0, |(_, beta)| beta);
+    if let Some((alpha, _)) = coefficients {
         s.combine(VectorId::X, 1.0, &[(alpha, VectorId::P)]);
     }
     s.combine(VectorId::P, beta, &[(1.0, VectorId::Z)]);
@@ -160,18 +160,18 @@ pub fn replace_residual<S: PcgSteps + ?Sized>(s: &mut S, alpha: f64) -> (f64, f6
 /// Returns <f p, f p> with f = `factor`. The caller chooses f such that no square underflows. Overwrites q.
 pub fn direction_norm2<S: PcgSteps + ?Sized>(s: &mut S, factor: f64) -> f64 {
     s.combine(VectorId::Q, 0.0, &[(factor, VectorId::P)]);
-    s.inner(VectorId::Q, VectorId::Q)
+    s.inner_product(VectorId::Q, VectorId::Q)
 }
 
 /// If `Properties::omits_projection` is set, subtracts the means over singular components, r = P r, so that <r, M^-1 r>
 /// equals <r, P M^-1 P r>. Returns `PcgSteps::weighted_square_of_means` of the given r, and <r, r> if r has changed.
 pub fn subtract_means_from_residual<S: PcgSteps + ?Sized>(s: &mut S) -> (f64, Option<f64>) {
-    let removed = s.weighted_square_of_means();
+    let removed_square = s.weighted_square_of_means();
     if !s.properties().omits_projection {
-        return (removed, None);
+        return (removed_square, None);
     }
-    s.means(VectorId::R, Means::Subtract);
-    (removed, Some(s.inner(VectorId::R, VectorId::R)))
+    s.change_means(VectorId::R, MeansChange::Subtract);
+    (removed_square, Some(s.inner_product(VectorId::R, VectorId::R)))
 }
 
 /// Name of <p, A p>. An iteration begins with this product; if the product ends the solve, the iteration does not

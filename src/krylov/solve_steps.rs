@@ -21,16 +21,16 @@ pub struct Inputs {
 
 impl Inputs {
     /// Returns the values before any entry is inspected.
-    pub fn none() -> Self {
+    pub fn uninspected() -> Self {
         Self { rhs_max: 0.0, guess_max: 0.0, not_finite: None, scale: None }
     }
 
-    /// Updates the magnitudes and `not_finite` with row `j` of the array `name`, which is the input if `rhs` is true
-    /// and the guess otherwise. `largest` is the largest magnitude in the row, or NaN if any value is NaN.
-    pub fn inspect_row(&mut self, name: &'static str, row: &[f64], largest: f64, j: usize, rhs: bool) {
-        let max = if rhs { &mut self.rhs_max } else { &mut self.guess_max };
-        *max = larger(*max, largest);
-        if !largest.is_finite() {
+    /// Updates the magnitudes and `not_finite` with row `j` of the array `name`, which is the input if `is_rhs` is true
+    /// and the guess otherwise. `row_max` is the largest magnitude in the row, or NaN if any value is NaN.
+    pub fn inspect_row(&mut self, name: &'static str, row: &[f64], row_max: f64, j: usize, is_rhs: bool) {
+        let recorded_max = if is_rhs { &mut self.rhs_max } else { &mut self.guess_max };
+        *recorded_max = larger_magnitude(*recorded_max, row_max);
+        if !row_max.is_finite() {
             for (i, &value) in row.iter().enumerate() {
                 self.inspect(name, value, i, j);
             }
@@ -40,11 +40,11 @@ impl Inputs {
     /// Merges the values of another thread. If both have an entry that is not finite, the entry in the earlier row
     /// remains. Within a row, an entry of the input precedes an entry of the output.
     pub fn merge(&mut self, other: &Self, input_name: &'static str) {
-        self.rhs_max = larger(self.rhs_max, other.rhs_max);
-        self.guess_max = larger(self.guess_max, other.guess_max);
-        let order = |found: &(&'static str, f64, usize, usize)| (found.3, found.0 != input_name, found.2);
+        self.rhs_max = larger_magnitude(self.rhs_max, other.rhs_max);
+        self.guess_max = larger_magnitude(self.guess_max, other.guess_max);
+        let entry_position = |entry: &(&'static str, f64, usize, usize)| (entry.3, entry.0 != input_name, entry.2);
         self.not_finite = match (self.not_finite, other.not_finite) {
-            (Some(a), Some(b)) => Some(if order(&b) < order(&a) { b } else { a }),
+            (Some(a), Some(b)) => Some(if entry_position(&b) < entry_position(&a) { b } else { a }),
             (a, b) => a.or(b),
         };
     }
@@ -59,7 +59,7 @@ impl Inputs {
 
 /// Returns the larger of two magnitudes, or NaN if either is NaN, which `f64::max` would ignore. Compares bit patterns,
 /// see [`crate::base::reduce::max_abs`].
-fn larger(a: f64, b: f64) -> f64 {
+fn larger_magnitude(a: f64, b: f64) -> f64 {
     f64::from_bits(a.to_bits().max(b.to_bits()))
 }
 
@@ -97,9 +97,9 @@ impl Arrays<'_> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Criterion {
     /// Tests sqrt(r' M^-1 r) instead of the 2-norm.
-    pub preconditioned: bool,
+    pub is_preconditioned_norm: bool,
     /// The reference is the norm of the first residual instead of the norm of b.
-    pub of_initial: bool,
+    pub is_reference_initial: bool,
     /// Relative tolerance.
     pub rel_tol: f64,
     /// Absolute tolerance in the unit of the caller's b, before scaling.
@@ -107,15 +107,15 @@ pub struct Criterion {
     /// Iteration limit.
     pub max_iter: usize,
     /// The threshold of the recurred residual is at least this fraction of the norm of b, in the tested norm.
-    pub least_threshold_fraction: f64,
+    pub min_threshold_fraction: f64,
     /// Squares may underflow if the norm is at most this fraction of max(|b|, 1).
-    pub vanishing: f64,
+    pub vanishing_fraction: f64,
     /// Used with the preconditioned norm. If the 2-norm of the right-hand side of the system that CG solves is at most
     /// this fraction of |b|, it is only rounding error. A device does not begin the loop in this case.
     pub rounding_fraction: f64,
     /// If the threshold divided by the scale is below this value, the host checks x before x is stored. Rounding to
     /// subnormal numbers may then change the residual too much.
-    pub check_below: f64,
+    pub unchecked_threshold: f64,
 }
 
 impl Criterion {
@@ -124,9 +124,9 @@ impl Criterion {
         (self.rel_tol * reference).max(self.abs_tol * scale)
     }
 
-    /// Returns `Test::vanishing` for a regular system with the norm `b` of its right-hand side.
-    pub fn vanishing(&self, b: f64) -> f64 {
-        self.vanishing * b.max(1.0)
+    /// Returns `Test::vanishing_norm` for a regular system with the norm `rhs_norm` of its right-hand side.
+    pub fn vanishing_norm(&self, rhs_norm: f64) -> f64 {
+        self.vanishing_fraction * rhs_norm.max(1.0)
     }
 }
 
@@ -137,8 +137,8 @@ pub enum Load {
     Rhs,
     /// b and x.
     System(bool),
-    /// b and x of a regular system with the 2-norm. A backend may also run the steps up to PCG (`begin`). Parts of b
-    /// that these steps do not read may be loaded later, when a step needs them.
+    /// b and x of a regular system with the 2-norm. A backend may also run the steps up to PCG (`load_and_reduce`).
+    /// Parts of b that these steps do not read may be loaded later, when a step needs them.
     Start(bool),
     /// b and x. The later steps are separate: no step does work of another step, and the host runs the loop.
     Separate(bool),
@@ -167,7 +167,7 @@ pub struct SquaredNorms {
 
 /// Right-hand side from which `SolveSteps::reduce` eliminates the red nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Eliminated {
+pub enum EliminatedVector {
     /// b. `reduce` may overwrite r.
     Rhs,
     /// b, which was loaded again after a previous `reduce`. `reduce` leaves r unchanged.
@@ -179,19 +179,19 @@ pub enum Eliminated {
 /// Steps from the caller's arrays to the system that CG solves, and back.
 pub trait SolveSteps: PcgSteps {
     /// Returns the steps of other Krylov methods, if the family has them.
-    fn krylov(&mut self) -> Option<&mut dyn KrylovSteps> {
+    fn krylov_steps(&mut self) -> Option<&mut dyn KrylovSteps> {
         None
     }
     /// Returns the interface for benchmarks, if the backend has one.
     fn timing(&mut self) -> Option<&mut dyn Timing> {
         None
     }
-    /// Inspects the input and, if `guess` is true, the output, which contains the initial guess. `criterion` is the
+    /// Inspects the input and, if `has_guess` is true, the output, which contains the initial guess. `criterion` is the
     /// stopping test of a solve that the backend may begin before the host knows the norms.
-    fn inspect(&mut self, guess: bool, criterion: Option<&Criterion>) -> Inputs;
+    fn inspect(&mut self, has_guess: bool, criterion: Option<&Criterion>) -> Inputs;
     /// Loads the caller's arrays. Returns <b, b> on the whole grid, or an unspecified value for `Load::Rhs`. If the
     /// backend has run the steps up to PCG, also returns |b - A x|^2 on the whole grid and <r, r>.
-    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>);
+    fn load(&mut self, scale: f64, load: Load) -> (f64, Option<[f64; 2]>);
     /// Finds the singular component with the largest |sum b| / sum |b|, where the sums are over the nodes of the
     /// component. Returns the number of this component, its sum b, and its sum |b|.
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
@@ -201,8 +201,8 @@ pub trait SolveSteps: PcgSteps {
     /// is given, the residual is that of b = input * `scale`. A backend may then load the vector b again.
     fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64;
     /// Computes b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10); no effect if CG runs on A. For
-    /// `Eliminated::Residual`, returns <b_r, D_r^-1 b_r>, else an unspecified value.
-    fn reduce(&mut self, _what: Eliminated) -> f64 {
+    /// `EliminatedVector::Residual`, returns <b_r, D_r^-1 b_r>, else an unspecified value.
+    fn reduce(&mut self, _vector: EliminatedVector) -> f64 {
         0.0
     }
     /// Completes x. If CG runs on S1, computes x_r = D_r^-1 (b_r - A_rb x_b). If CG runs on a deflated system, adds the
@@ -221,32 +221,32 @@ pub trait SolveSteps: PcgSteps {
 /// Interface of a run for benchmarks. The algorithms do not use it.
 pub trait Timing {
     /// Enables `grid_seconds` for this run.
-    fn time_grids(&mut self);
+    fn enable_grid_timing(&mut self);
     /// Returns the seconds of this thread on each grid, for the sweeps down and up; the last entry is the coarsest
     /// system. Empty if not enabled.
     fn grid_seconds(&self) -> &[[f64; 2]];
     /// Separates the steps from now on, as `Load::Separate` does.
     fn separate_steps(&mut self) {}
     /// Waits until all previous steps have completed. On a device, steps are asynchronous.
-    fn finish(&mut self) {}
+    fn wait_until_done(&mut self) {}
 }
 
 /// Runs all steps between `inspect` and PCG for a regular system and the 2-norm: loads the arrays, computes the
 /// residual of the guess, and reduces b.
-pub fn begin<S: SolveSteps + ?Sized>(s: &mut S, scale: f64, guess: bool) -> SquaredNorms {
-    let (rhs_norm2, begun) = s.load(scale, Load::Start(guess));
-    if let Some([whole_residual_norm2, norm2]) = begun {
+pub fn load_and_reduce<S: SolveSteps + ?Sized>(s: &mut S, scale: f64, has_guess: bool) -> SquaredNorms {
+    let (rhs_norm2, residual_norms) = s.load(scale, Load::Start(has_guess));
+    if let Some([whole_residual_norm2, norm2]) = residual_norms {
         return SquaredNorms { rhs_norm2, whole_residual_norm2, residual_norm2: Some(norm2) };
     }
-    let whole_residual_norm2 = if guess { s.whole_residual_norm2(None) } else { rhs_norm2 };
-    s.reduce(Eliminated::Rhs);
+    let whole_residual_norm2 = if has_guess { s.whole_residual_norm2(None) } else { rhs_norm2 };
+    s.reduce(EliminatedVector::Rhs);
     SquaredNorms { rhs_norm2, whole_residual_norm2, residual_norm2: None }
 }
 
 /// Completes x. Returns max |x| and |input * scale - A x|^2, for a regular system and the 2-norm.
-pub fn complete<S: SolveSteps + ?Sized>(s: &mut S, scale: f64) -> (f64, f64) {
-    let (largest, square) = s.back_substitute(Some(scale));
-    (largest, square.unwrap_or_else(|| s.whole_residual_norm2(Some(scale))))
+pub fn complete_with_norm2<S: SolveSteps + ?Sized>(s: &mut S, scale: f64) -> (f64, f64) {
+    let (x_max, residual_norm2) = s.back_substitute(Some(scale));
+    (x_max, residual_norm2.unwrap_or_else(|| s.whole_residual_norm2(Some(scale))))
 }
 
 /// Function that all threads of a team run.

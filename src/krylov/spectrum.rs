@@ -13,45 +13,47 @@ pub fn lanczos_extremes(coefficients: &[(f64, f64)]) -> Option<(f64, f64)> {
     }
     let inverse_alpha = |k: usize| 1.0 / coefficients[k].0;
     // l_k^2 D_{k-1} with l_k = sqrt(beta_k): contribution of step k - 1 to the diagonal entry of row k.
-    let added = |k: usize| if k > 0 { coefficients[k].1 * inverse_alpha(k - 1) } else { 0.0 };
-    let off = |k: usize| if k > 0 { coefficients[k].1.sqrt() * inverse_alpha(k - 1) } else { 0.0 };
-    let next_off = |k: usize| if k + 1 < n { off(k + 1) } else { 0.0 };
-    // All eigenvalues are between 0 and `high`, the bound of Gershgorin's theorem.
-    let high = (0..n).map(|k| inverse_alpha(k) + added(k) + off(k) + next_off(k)).fold(0.0, f64::max);
-    if !high.is_finite() {
+    let diagonal_part = |k: usize| if k > 0 { coefficients[k].1 * inverse_alpha(k - 1) } else { 0.0 };
+    let off_diagonal = |k: usize| if k > 0 { coefficients[k].1.sqrt() * inverse_alpha(k - 1) } else { 0.0 };
+    let next_off_diagonal = |k: usize| if k + 1 < n { off_diagonal(k + 1) } else { 0.0 };
+    // All eigenvalues are between 0 and `eigenvalue_bound`, the bound of Gershgorin's theorem.
+    let eigenvalue_bound = (0..n)
+        .map(|k| inverse_alpha(k) + diagonal_part(k) + off_diagonal(k) + next_off_diagonal(k))
+        .fold(0.0, f64::max);
+    if !eigenvalue_bound.is_finite() {
         return None;
     }
     // Sylvester's law of inertia: the number of eigenvalues below t is the number of negative pivots of T - t I. The
     // stationary qds recurrence computes these pivots from L and D without forming T. No entry is squared, and no
     // cancellation in the diagonal makes T indefinite (Dhillon and Parlett, Linear Algebra Appl. 387 (2004), 1-28). A
-    // pivot of magnitude below epsilon * `high` is replaced by a pivot of this magnitude, so that quotients stay finite
-    // while `high` is below 1e292.
-    let smallest = f64::EPSILON * high;
-    let below = |t: f64| {
-        let mut count = 0;
+    // pivot of magnitude below epsilon * `eigenvalue_bound` is replaced by a pivot of this magnitude, so that quotients
+    // stay finite while `eigenvalue_bound` is below 1e292.
+    let min_pivot = f64::EPSILON * eigenvalue_bound;
+    let count_below = |t: f64| {
+        let mut negative_pivots = 0;
         let mut shifted = -t;
         for k in 0..n {
             let mut pivot = inverse_alpha(k) + shifted;
-            if pivot.abs() < smallest {
-                pivot = if pivot > 0.0 { smallest } else { -smallest };
+            if pivot.abs() < min_pivot {
+                pivot = if pivot > 0.0 { min_pivot } else { -min_pivot };
             }
-            count += usize::from(pivot < 0.0);
+            negative_pivots += usize::from(pivot < 0.0);
             if k + 1 < n {
-                shifted = added(k + 1) * (shifted / pivot) - t;
+                shifted = diagonal_part(k + 1) * (shifted / pivot) - t;
             }
         }
-        count
+        negative_pivots
     };
-    let bisect = |wanted: usize| {
-        let (mut a, mut b) = (0.0, high);
+    let bisect_eigenvalue = |index: usize| {
+        let (mut a, mut b) = (0.0, eigenvalue_bound);
         // 60 halvings leave 1e-18 of the interval.
         for _ in 0..60 {
             let middle = 0.5 * (a + b);
-            if below(middle) >= wanted { b = middle } else { a = middle }
+            if count_below(middle) >= index { b = middle } else { a = middle }
         }
         0.5 * (a + b)
     };
-    Some((bisect(1), bisect(n)))
+    Some((bisect_eigenvalue(1), bisect_eigenvalue(n)))
 }
 
 #[cfg(test)]
@@ -60,7 +62,7 @@ mod tests {
 
     /// CG with M = I on a diagonal matrix with two eigenvalues finds both after two steps.
     #[test]
-    fn lanczos_finds_both_of_two_eigenvalues() {
+    fn lanczos_extremes_finds_two_eigenvalues() {
         let a = [1.0, 4.0];
         let (mut r, mut p) = ([1.0, 1.0], [1.0, 1.0]);
         let mut coefficients = Vec::new();

@@ -16,23 +16,23 @@ pub struct Test {
     pub max_iter: usize,
     /// A residual whose 2-norm is at most this value consists only of rounding errors. Nonzero only for singular
     /// systems, where such a residual gives no search direction.
-    pub rounding: f64,
+    pub rounding_norm: f64,
     /// Each start of PCG subtracts the means over singular components from r (`pcg::subtract_means_from_residual`),
     /// since the preconditioned norm of a singular system uses P M^-1 P (P: see `PcgSteps::precondition`).
     pub subtracts_means: bool,
     /// 2-norm of r below which squares may underflow in the sweeps. A nonpositive square then does not indicate an
     /// indefinite matrix.
-    pub vanishing: f64,
+    pub vanishing_norm: f64,
     /// Largest center of A. The rounding error of p'Ap is relative to this value.
     pub center_max: f64,
-    /// M is definite, as for the V-cycle with positive pivots.
-    pub definite: bool,
+    /// M is is_preconditioner_definite, as for the V-cycle with positive pivots.
+    pub is_preconditioner_definite: bool,
     /// PCG confirms convergence with the recomputed residual. Otherwise, the caller confirms it.
     pub confirms: bool,
     /// A norm above this limit ends the run as diverged; in methods other than PCG, so does a norm that is not finite.
-    pub divergence: f64,
+    pub divergence_norm: f64,
     /// M has the unit of A, so that p'Ap may be compared with r'M^-1 r.
-    pub same_unit: bool,
+    pub has_unit_of_matrix: bool,
     /// A may be indefinite and is typically not nearly singular. At the start, p'Ap = 0 is then not attributed to
     /// rounding.
     pub may_be_indefinite: bool,
@@ -61,14 +61,14 @@ pub struct State {
     /// Largest rho of the run.
     pub largest_rho: f64,
     /// Whether the observer requested a stop.
-    pub stopped: bool,
+    pub stop_requested: bool,
     /// Whether `norm` is the norm of a recurred residual, and not of b - A x.
-    pub recurred: bool,
+    pub is_recurred: bool,
     /// Last start of PCG.
-    pub start: Mark,
-    /// Iteration with the smallest residual since `start`. A later iteration replaces it only if its norm is at most
-    /// `LOWER_NORM` times the norm of this one.
-    pub smallest: Mark,
+    pub last_start: IterationNorm,
+    /// Iteration with the smallest residual since `last_start`. A later iteration replaces it only if its norm is at
+    /// most `LOWER_NORM_FRACTION` times the norm of this one.
+    pub smallest_norm: IterationNorm,
     /// Last residual that was computed as b - A x.
     pub true_residual: TrueResidual,
     /// Number of restarts in the solve.
@@ -80,12 +80,12 @@ pub struct State {
     /// Residual norm of the iterate that the caller has stored; infinite if there is none.
     pub stored_norm: f64,
     /// Number of the last restart whose x was passed to the caller. Each x is passed at most once.
-    pub last_passed: usize,
+    pub last_passed_restart: usize,
 }
 
 /// An iteration and its tested norm.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark {
+pub struct IterationNorm {
     /// Number of completed iterations.
     pub iterations: usize,
     /// Tested norm.
@@ -102,12 +102,12 @@ pub struct TrueResidual {
     /// r'M^-1 r.
     pub rho: f64,
     /// Largest <r, r> since this residual.
-    pub peak: f64,
+    pub largest_norm2: f64,
 }
 
 /// Result of a test. The first nine codes have the same numbers on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
+pub enum TestCode {
     /// The iteration continues.
     Running,
     /// Converged: norm <= threshold.
@@ -123,18 +123,18 @@ pub enum Code {
     /// reported to the observer.
     RhoNegative,
     /// r'M^-1 r is needed for the next direction, but is nonpositive, infinite or NaN.
-    RhoBad,
+    RhoNotPositive,
     /// p'Ap is nonpositive, infinite or NaN.
-    SigmaBad,
+    SigmaNotPositive,
     /// The observer requested a stop, or a backend left its loop because another preconditioner may need less work.
     Paused,
     /// norm > divergence.
     Diverged,
     /// The steps have switched to another preconditioner.
-    Changed,
+    PreconditionerChanged,
 }
 
-impl Code {
+impl TestCode {
     /// Codes that a device returns, in the order of their numbers.
     pub const DEVICE_CODES: [Self; 9] = [
         Self::Running,
@@ -143,8 +143,8 @@ impl Code {
         Self::NeedsRestart,
         Self::SigmaVanished,
         Self::RhoNegative,
-        Self::RhoBad,
-        Self::SigmaBad,
+        Self::RhoNotPositive,
+        Self::SigmaNotPositive,
         Self::Paused,
     ];
 }
@@ -154,7 +154,7 @@ impl State {
     /// completed iterations.
     pub fn new(test: Test, norm2: f64, iterations: usize) -> Self {
         let (norm, infinite) = (norm2.sqrt(), f64::INFINITY);
-        let start = Mark { iterations, norm };
+        let start = IterationNorm { iterations, norm };
         Self {
             test,
             iterations,
@@ -165,16 +165,16 @@ impl State {
             alpha: 0.0,
             beta: 0.0,
             largest_rho: 0.0,
-            stopped: false,
-            recurred: false,
-            start,
-            smallest: start,
-            true_residual: TrueResidual { iterations, norm2, rho: 0.0, peak: norm2 },
+            stop_requested: false,
+            is_recurred: false,
+            last_start: start,
+            smallest_norm: start,
+            true_residual: TrueResidual { iterations, norm2, rho: 0.0, largest_norm2: norm2 },
             restarts: 0,
             restarts_of_run: 0,
             previous_restart_norm: infinite,
             stored_norm: infinite,
-            last_passed: 0,
+            last_passed_restart: 0,
         }
     }
 
@@ -184,20 +184,28 @@ impl State {
     }
 
     /// Returns the number of iterations since the last start.
-    pub fn since_start(&self) -> usize {
-        self.iterations - self.start.iterations
+    pub fn iterations_since_start(&self) -> usize {
+        self.iterations - self.last_start.iterations
     }
 
     /// Estimates the number of remaining iterations, k ln(r_k / threshold) / ln(r_0 / r_k), k iterations after the last
     /// start (docs/theory/aggregation.md, cost model). Infinite if the residual has not decreased.
-    pub fn iterations_left(&self) -> f64 {
-        let done = (self.start.norm / self.norm).ln();
-        let left = (self.norm / self.test.threshold).ln();
-        if done > 0.0 { self.since_start() as f64 * left / done } else { f64::INFINITY }
+    pub fn remaining_iterations(&self) -> f64 {
+        let log_decrease = (self.last_start.norm / self.norm).ln();
+        let log_remaining_decrease = (self.norm / self.test.threshold).ln();
+        if log_decrease > 0.0 {
+            self.iterations_since_start() as f64 * log_remaining_decrease / log_decrease
+        } else {
+            f64::INFINITY
+        }
     }
 
     /// Reports that the solve switches to another preconditioner.
-    pub fn report_change(&self, observer: &mut dyn Observer) {
-        observer.receive(Event::Changed(self.since_start(), self.norm / self.start.norm, self.iterations_left()));
+    pub fn report_preconditioner_change(&self, observer: &mut dyn Observer) {
+        observer.receive(Event::PreconditionerChanged(
+            self.iterations_since_start(),
+            self.norm / self.last_start.norm,
+            self.remaining_iterations(),
+        ));
     }
 }

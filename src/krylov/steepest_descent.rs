@@ -28,27 +28,27 @@ pub const STEEPEST_DESCENT_VECTORS: usize = 2;
 /// # Errors
 /// Returns `Error::Breakdown` if <z, A z> or <r, z> is negative and rounding does not explain it. A or M is then
 /// indefinite.
-pub fn steepest_descent<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
+pub fn steepest_descent<S: KrylovSteps + ?Sized>(s: &mut S, state: &mut State) -> Result<StopReason> {
     let z = if s.is_unpreconditioned() { VectorId::R } else { Z };
-    let mut norm2 = at.norm2;
+    let mut norm2 = state.norm2;
     loop {
         let rho = if z == VectorId::R {
             norm2
         } else {
             s.precondition_vector(VectorId::R, z);
-            s.inner(VectorId::R, z)
+            s.inner_product(VectorId::R, z)
         };
-        if rho < 0.0 && !at.test.definite {
-            return Err(Error::Breakdown { quantity: RHO_NAME, value: rho, iteration: at.iterations });
+        if rho < 0.0 && !state.test.is_preconditioner_definite {
+            return Err(Error::Breakdown { quantity: RHO_NAME, value: rho, iteration: state.iterations });
         }
-        s.product(z, Q);
-        let energy = s.inner(z, Q);
+        s.multiply_vector(z, Q);
+        let energy = s.inner_product(z, Q);
         // The rounding error of <z, A z> is at most a multiple of epsilon |z|' |A| |z|, and
         // |z|' |A| |z| <= 2 max(center) <z, z> with max(center) = `Test::center_max`.
         let is_rounding =
-            |s: &mut S| -energy <= ROUNDING_FACTOR * f64::EPSILON * 2.0 * at.test.center_max * s.inner(z, z);
+            |s: &mut S| -energy <= ROUNDING_FACTOR * f64::EPSILON * 2.0 * state.test.center_max * s.inner_product(z, z);
         if energy < 0.0 && !is_rounding(s) {
-            return Err(Error::Breakdown { quantity: SIGMA_NAME, value: energy, iteration: at.iterations });
+            return Err(Error::Breakdown { quantity: SIGMA_NAME, value: energy, iteration: state.iterations });
         }
         if rho <= 0.0 || energy <= 0.0 || !may_divide_by(rho) || !may_divide_by(energy) {
             return Ok(StopReason::Stagnated);
@@ -56,7 +56,7 @@ pub fn steepest_descent<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> R
         let alpha = rho / energy;
         s.combine(VectorId::X, 1.0, &[(alpha, z)]);
         norm2 = s.combine_norm2(VectorId::R, 1.0, &[(-alpha, Q)]);
-        if let Some(reason) = at.observe(s, norm2.sqrt()) {
+        if let Some(reason) = state.observe(s, norm2.sqrt()) {
             return Ok(reason);
         }
     }

@@ -12,11 +12,11 @@ pub const SWEEPS_VECTORS: usize = 0;
 
 /// Repeats x = x + N (b - A x) until norm(b - A x) <= threshold. The method defines N, for example N = omega D^-1 for
 /// damped Jacobi. Each iteration computes one sweep and then recomputes the residual b - A x.
-pub fn sweeps<S: SweepSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
+pub fn sweeps<S: SweepSteps + ?Sized>(s: &mut S, state: &mut State) -> Result<StopReason> {
     loop {
-        s.sweep(at.iterations);
+        s.sweep(state.iterations);
         let norm = s.residual(Iterate::X).sqrt();
-        if let Some(reason) = at.observe(s, norm) {
+        if let Some(reason) = state.observe(s, norm) {
             return Ok(reason);
         }
     }

@@ -32,17 +32,17 @@ impl VectorId {
 /// vectors of the whole grid.
 pub trait VectorSteps {
     /// Returns <a, b>.
-    fn inner(&mut self, a: VectorId, b: VectorId) -> f64;
-    /// Computes `to` = `scale` `to` + sum_k factor_k v_k, in the order of the terms; no v_k is `to`. If `scale` is 0,
-    /// the old values of `to` are ignored, even NaN.
+    fn inner_product(&mut self, a: VectorId, b: VectorId) -> f64;
+    /// Computes `target` = `scale` `target` + sum_k factor_k v_k, in the order of the terms; no v_k is `target`. If
+    /// `scale` is 0, the old values of `target` are ignored, even NaN.
     ///
-    /// PCG uses only these combinations: to = 0; to = factor v; to = to + factor v; to = scale to + v. A backend with
+    /// PCG uses only these combinations: target = 0; target = factor v; target = target + factor v; target = scale target + v. A backend with
     /// `KrylovSteps` must support all combinations, other backends only these.
-    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]);
+    fn combine(&mut self, target: VectorId, scale: f64, terms: &[(f64, VectorId)]);
     /// Returns max |v|, or NaN if any value is NaN.
-    fn largest(&mut self, v: VectorId) -> f64;
+    fn max_abs(&mut self, v: VectorId) -> f64;
     /// Computes r = b - A x; returns <r, r>. For x = 0, this is r = b; the values of x are then ignored.
-    fn residual(&mut self, of: Iterate) -> f64;
+    fn residual(&mut self, iterate: Iterate) -> f64;
     /// Reports an event to the observer. Returns true if the observer requests a stop. Only the result for an
     /// [`Event::Iteration`] has a meaning.
     fn observe(&mut self, event: Event) -> bool;
@@ -58,35 +58,35 @@ pub enum Iterate {
 }
 
 /// Additional steps of the methods for general matrices: products, preconditioning and inner products. No step reads a
-/// vector that it writes, except `combine` and `combine_norm2`, which read and write `to`.
+/// vector that it writes, except `combine` and `combine_norm2`, which read and write `target`.
 pub trait KrylovSteps: VectorSteps {
     /// Returns the length of a vector, over all threads.
     fn rows(&self) -> usize;
-    /// Computes `to` = A `from`.
-    fn product(&mut self, from: VectorId, to: VectorId);
-    /// Computes `to` = A' `from`.
-    fn transposed_product(&mut self, from: VectorId, to: VectorId);
-    /// Computes `to` = M^-1 `from`.
-    fn precondition_vector(&mut self, from: VectorId, to: VectorId);
-    /// Computes `to` = M^-T `from`.
-    fn precondition_transposed(&mut self, from: VectorId, to: VectorId);
+    /// Computes `target` = A `source`.
+    fn multiply_vector(&mut self, source: VectorId, target: VectorId);
+    /// Computes `target` = A' `source`.
+    fn multiply_transposed(&mut self, source: VectorId, target: VectorId);
+    /// Computes `target` = M^-1 `source`.
+    fn precondition_vector(&mut self, source: VectorId, target: VectorId);
+    /// Computes `target` = M^-T `source`.
+    fn precondition_transposed(&mut self, source: VectorId, target: VectorId);
     /// Returns the steps of relaxation methods, if the backend has the data for sweeps.
-    fn sweeps(&mut self) -> Option<&mut dyn SweepSteps> {
+    fn sweep_steps(&mut self) -> Option<&mut dyn SweepSteps> {
         None
     }
     /// Returns whether M is the identity. A method then uses v itself instead of M^-1 v.
     fn is_unpreconditioned(&self) -> bool;
-    /// Computes products[k] = <a, with[k]> in one pass.
-    fn inners(&mut self, a: VectorId, with: &[VectorId], products: &mut [f64]);
-    /// Computes `combine` and returns <to, to> of the result.
-    fn combine_norm2(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> f64 {
-        self.combine(to, scale, terms);
-        self.inner(to, to)
+    /// Computes products[k] = <a, right_vectors[k]> in one pass.
+    fn inner_products(&mut self, a: VectorId, right_vectors: &[VectorId], products: &mut [f64]);
+    /// Computes `combine` and returns <target, target> of the result.
+    fn combine_norm2(&mut self, target: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> f64 {
+        self.combine(target, scale, terms);
+        self.inner_product(target, target)
     }
-    /// Fills `to` with random numbers 2 u - 1, where u = (next() >> 11) 2^-53 of the generator SplitMix64. `seed` is
-    /// the state of the generator before it computes the number for row 0. Row i receives number i, counted from 0,
+    /// Fills `target` with random numbers 2 u - 1, where u = (next() >> 11) 2^-53 of the generator SplitMix64. `seed`
+    /// is the state of the generator before it computes the number for row 0. Row i receives number i, counted from 0,
     /// whichever thread processes the row.
-    fn fill_random(&mut self, to: VectorId, seed: u64);
+    fn fill_random(&mut self, target: VectorId, seed: u64);
 }
 
 /// Steps of relaxation in place.

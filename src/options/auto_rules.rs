@@ -36,7 +36,7 @@ pub mod limits {
     pub const AMLI_CONDITION: f64 = 6.0;
     /// `cycle` of `rrb_`: smallest condition number of the first recursion for which AMLI recursion pays. Below this
     /// number (strongly dominant diagonals), one application of M_k is accurate enough.
-    pub const AMLI_LEAST_CONDITION: f64 = 1.6;
+    pub const AMLI_MIN_CONDITION: f64 = 1.6;
     /// `cycle` of `rrb_`: largest condition number for which AMLI recursion pays if this number hardly grows from the
     /// deeper grids to the first grid.
     ///
@@ -72,25 +72,25 @@ pub mod limits {
     pub const STRONG_COUPLING_RATIO: f64 = 30.0;
     /// `deflation` of `dpcg_`: largest number of components of strong couplings that is deflated. With more components,
     /// E costs more time than it saves.
-    pub const MOST_DEFLATED_COMPONENTS: usize = 1000;
+    pub const MAX_DEFLATED_COMPONENTS: usize = 1000;
     /// `deflation` of `dpcg_`: largest ratio of the smallest to the largest coupling of a direction for which
     /// components are deflated. At such ratios, multigrid alone needs more iterations. The texts on `auto` and the
     /// reason `contrast` name this ratio the contrast.
-    pub const SMALL_COUPLING_RATIO: f64 = 1e-4;
+    pub const DEFLATION_COUPLING_RATIO: f64 = 1e-4;
     /// `deflation` of `dpcg_`: thickness in cells below which coarse grids may not resolve a component.
-    pub const THIN_CELLS: usize = 4;
+    pub const THIN_COMPONENT_CELLS: usize = 4;
     /// `preconditioner` of `dpcg_`: smallest number of unresolved components for which amg is faster than
     /// multigrid.
     ///
     /// Multigrid needs nearly one more iteration per component. amg needs 14 to 22 iterations of twice the cost, and
     /// its setup costs as much as 30 iterations.
-    pub const MANY_UNRESOLVED: usize = 12;
+    pub const MIN_UNRESOLVED_FOR_AMG: usize = 12;
     /// `coarse_solver` of `dpcg_`: largest number of deflation vectors for which E is inverted on the CPU. A product
     /// with the inverse then reads at most 8 MB.
-    pub const MOST_INVERTED_VECTORS: usize = 1024;
+    pub const MAX_INVERTED_VECTORS: usize = 1024;
     /// `coarse_solver` of `dpcg_`: largest number of deflation vectors for which E is inverted on a device. A product
     /// then reads 134 MB in 0.05 ms. A Cholesky factor is applied on the host, in 0.8 ms.
-    pub const MOST_INVERTED_VECTORS_ON_DEVICE: usize = 4096;
+    pub const MAX_INVERTED_VECTORS_ON_DEVICE: usize = 4096;
 
     /// `block_solver` of `smoother_`: largest condition number of the scaling D for which `auto` selects sine
     /// transforms.
@@ -98,11 +98,11 @@ pub mod limits {
     /// D makes a one-dimensional operator of a block symmetric. With b cells per side and couplings l and u to the two
     /// neighbours, its condition number is max(l/u, u/l)^((b-1)/2). The relative error is about 2e-16 times this
     /// number, so the limit 300 keeps it below 1e-13.
-    pub const MOST_SCALING_CONDITION: f64 = 300.0;
+    pub const MAX_SCALING_CONDITION: f64 = 300.0;
     /// `block_solver` of `smoother_`: largest condition number of the scaling D for which `fast_diagonalization`, which
     /// uses sine transforms, may be requested. At this limit, four of the sixteen digits are inaccurate. The limit also
     /// keeps all entries of D and D^-1 finite.
-    pub const PERMITTED_SCALING_CONDITION: f64 = 1e4;
+    pub const MAX_PERMITTED_SCALING_CONDITION: f64 = 1e4;
 
     /// `backend` of `sparse_`: smallest number of entries for which a device is used.
     ///
@@ -120,15 +120,15 @@ pub mod limits {
     /// that of the fastest preconditioner. The time of ic0 is 1.0 to 4.7 times that of amg.
     pub const AMG_ROWS_ON_DEVICE: usize = 1000;
     /// `format` of `sparse_`: largest number of diagonals for which dia is used.
-    pub const MOST_DIAGONALS: usize = 64;
+    pub const MAX_DIAGONALS: usize = 64;
 }
 
 use limits::{
     AMG_ROWS, AMG_ROWS_ON_DEVICE, AMLI_CONDITION, AMLI_GROWTH, AMLI_JUMP_CONDITION, AMLI_JUMP_NODES,
-    AMLI_LEAST_CONDITION, BF16_CONTRAST, BF16_CONTRAST_SINGULAR, DPCG_DEVICE_CELLS, MANY_UNRESOLVED,
-    MOST_DEFLATED_COMPONENTS, MOST_DIAGONALS, MOST_INVERTED_VECTORS, MOST_INVERTED_VECTORS_ON_DEVICE,
-    MOST_SCALING_CONDITION, RRB_DEVICE_NODES, SEMICOARSENING_RATIO, SMALL_COUPLING_RATIO, SMALL_GRID_NODES,
-    SPARSE_DEVICE_ENTRIES, STRONG_COUPLING_RATIO, SWITCH_ITERATIONS, SWITCH_ITERATIONS_ON_DEVICE, THIN_CELLS,
+    AMLI_MIN_CONDITION, BF16_CONTRAST, BF16_CONTRAST_SINGULAR, DEFLATION_COUPLING_RATIO, DPCG_DEVICE_CELLS,
+    MAX_DEFLATED_COMPONENTS, MAX_DIAGONALS, MAX_INVERTED_VECTORS, MAX_INVERTED_VECTORS_ON_DEVICE,
+    MAX_SCALING_CONDITION, MIN_UNRESOLVED_FOR_AMG, RRB_DEVICE_NODES, SEMICOARSENING_RATIO, SMALL_GRID_NODES,
+    SPARSE_DEVICE_ENTRIES, STRONG_COUPLING_RATIO, SWITCH_ITERATIONS, SWITCH_ITERATIONS_ON_DEVICE, THIN_COMPONENT_CELLS,
     ZERO_ROW_SUM,
 };
 
@@ -144,11 +144,16 @@ pub struct AutoRule {
     pub notes: Vec<String>,
 }
 
-fn rule(key: i32, family: impl Into<Option<Family>>, choices: &[(&'static str, &str)], notes: &[&str]) -> AutoRule {
+fn make_rule(
+    key: i32,
+    family: impl Into<Option<Family>>,
+    choices: &[(&'static str, &str)],
+    notes: &[&str],
+) -> AutoRule {
     AutoRule {
         key,
         family: family.into(),
-        choices: choices.iter().map(|&(choice, when)| (choice, when.to_owned())).collect(),
+        choices: choices.iter().map(|&(choice, condition)| (choice, condition.to_owned())).collect(),
         notes: notes.iter().map(|&note| note.to_owned()).collect(),
     }
 }
@@ -159,13 +164,13 @@ const OTHERWISE: &str = "otherwise";
 #[must_use]
 pub fn auto_rules() -> Vec<AutoRule> {
     let mut rules = vec![
-        rule(
+        make_rule(
             opt::MEMORY,
             None,
             &[("device", "the CUDA driver reports that the array is on the handle's device"), ("host", OTHERWISE)],
             &["The rule applies to each array of a call separately."],
         ),
-        rule(
+        make_rule(
             opt::NULL_SPACE,
             None,
             &[
@@ -175,19 +180,19 @@ pub fn auto_rules() -> Vec<AutoRule> {
             &[],
         ),
     ];
-    rules.extend(rrb());
-    rules.extend(dpcg());
-    rules.extend(smoother());
-    rules.extend(sparse());
+    rules.extend(rrb_rules());
+    rules.extend(dpcg_rules());
+    rules.extend(smoother_rules());
+    rules.extend(sparse_rules());
     rules
 }
 
-fn rrb_cycle() -> AutoRule {
-    rule(
+fn rrb_cycle_rule() -> AutoRule {
+    make_rule(
         opt::CYCLE,
         Family::Rrb,
         &[
-            ("v", &format!("nx * ny < {}", grouped(SMALL_GRID_NODES))),
+            ("v", &format!("nx * ny < {}", group_digits(SMALL_GRID_NODES))),
             ("v", "`lumping` or `relaxation` does not have its default value"),
             (
                 "aggregation",
@@ -206,7 +211,7 @@ fn rrb_cycle() -> AutoRule {
             &format!(
                 "For each recursion, the solver estimates the condition number of M^-1 A on the grid of the \
                  recursion. `auto` selects `amli` if the condition number of the first recursion is at least \
-                 {AMLI_LEAST_CONDITION}, and the condition numbers of all recursions are at most \
+                 {AMLI_MIN_CONDITION}, and the condition numbers of all recursions are at most \
                  {AMLI_CONDITION}. This rule also applies to singular systems."
             ),
             &format!(
@@ -214,7 +219,7 @@ fn rrb_cycle() -> AutoRule {
                  selects `amli` if the condition numbers of all recursions are at most {AMLI_JUMP_CONDITION}. The \
                  condition number of the first recursion must also be at most {AMLI_GROWTH} times the largest \
                  condition number of the deeper recursions.",
-                grouped(AMLI_JUMP_NODES)
+                group_digits(AMLI_JUMP_NODES)
             ),
             "If CG finds that the selected AMLI cycle is indefinite, the solve continues with the V-cycle. All solves \
              before the next `rrb_factorize` then also use the V-cycle.",
@@ -232,10 +237,10 @@ fn rrb_cycle() -> AutoRule {
     )
 }
 
-fn rrb() -> [AutoRule; 4] {
+fn rrb_rules() -> [AutoRule; 4] {
     let family = Family::Rrb;
     [
-        rule(
+        make_rule(
             opt::BACKEND,
             family,
             &[
@@ -243,20 +248,20 @@ fn rrb() -> [AutoRule; 4] {
                     "cuda",
                     &format!(
                         "a CUDA device is present, nx * ny >= {}, and `cycle` is not `k`",
-                        grouped(RRB_DEVICE_NODES)
+                        group_digits(RRB_DEVICE_NODES)
                     ),
                 ),
                 ("cpu", OTHERWISE),
             ],
             &["With `backend=auto`, handles of `rrb_create_distributed` use the CPU."],
         ),
-        rrb_cycle(),
-        rule(
+        rrb_cycle_rule(),
+        make_rule(
             opt::PRECISION,
             family,
             &[
                 ("f32", "the cycle is aggregation"),
-                ("f64", &format!("nx * ny < {}", grouped(SMALL_GRID_NODES))),
+                ("f64", &format!("nx * ny < {}", group_digits(SMALL_GRID_NODES))),
                 ("f64", "`lumping` or `relaxation` does not have its default value"),
                 ("f64", &format!("the ratio of the largest to the smallest center is above {BF16_CONTRAST:e}")),
                 ("f64", &format!("there is a singular component, and this ratio is above {BF16_CONTRAST_SINGULAR:e}")),
@@ -274,7 +279,7 @@ fn rrb() -> [AutoRule; 4] {
                  `f64`.",
             ],
         ),
-        rule(
+        make_rule(
             opt::COMPENSATION,
             family,
             &[("always", "A has positive couplings, and the cycle is not aggregation"), ("never", OTHERWISE)],
@@ -283,14 +288,17 @@ fn rrb() -> [AutoRule; 4] {
     ]
 }
 
-fn dpcg_preconditioner() -> AutoRule {
-    rule(
+fn dpcg_preconditioner_rule() -> AutoRule {
+    make_rule(
         opt::PRECONDITIONER,
         Family::Dpcg,
         &[
             ("multigrid", "the caller set labels, or `deflation` is neither `auto` nor `none`"),
             ("multigrid", "`coarsening` or `sweeps` does not have its default value, or `backend` is `reference`"),
-            ("multigrid", &format!("there are fewer than {MANY_UNRESOLVED} unresolved components (see the notes)")),
+            (
+                "multigrid",
+                &format!("there are fewer than {MIN_UNRESOLVED_FOR_AMG} unresolved components (see the notes)"),
+            ),
             ("amg", "cells are flat (see the notes)"),
             ("amg", "components are not deflated (see the notes)"),
             ("multigrid", OTHERWISE),
@@ -307,9 +315,9 @@ fn dpcg_preconditioner() -> AutoRule {
             ),
             &format!(
                 "Components are not deflated if there are more than {} components of strong couplings and the contrast \
-                 is at most {SMALL_COUPLING_RATIO:e}. The contrast is the ratio of the smallest to the largest \
+                 is at most {DEFLATION_COUPLING_RATIO:e}. The contrast is the ratio of the smallest to the largest \
                  coupling of a direction.",
-                grouped(MOST_DEFLATED_COMPONENTS)
+                group_digits(MAX_DEFLATED_COMPONENTS)
             ),
             "If the allocation of memory for `amg` fails, `multigrid` is used instead.",
             "`RRB_INFO_AUTO_REASON` reports the condition that determined the choice.",
@@ -317,10 +325,10 @@ fn dpcg_preconditioner() -> AutoRule {
     )
 }
 
-fn dpcg() -> [AutoRule; 6] {
+fn dpcg_rules() -> [AutoRule; 6] {
     let family = Family::Dpcg;
     [
-        rule(
+        make_rule(
             opt::BACKEND,
             family,
             &[
@@ -329,21 +337,21 @@ fn dpcg() -> [AutoRule; 6] {
                     &format!(
                         "a CUDA device is present, nx * ny * nz >= {}, `preconditioner` is neither `ic0` nor `ric`, \
                          and `coarse_solver` is not `cg`",
-                        grouped(DPCG_DEVICE_CELLS)
+                        group_digits(DPCG_DEVICE_CELLS)
                     ),
                 ),
                 ("cpu", OTHERWISE),
             ],
             &[],
         ),
-        dpcg_preconditioner(),
-        rule(
+        dpcg_preconditioner_rule(),
+        make_rule(
             opt::COARSENING,
             family,
             &[("cell", "cells are flat (see the notes on `preconditioner`)"), ("vertex", OTHERWISE)],
             &["This rule applies only to `preconditioner=multigrid`."],
         ),
-        rule(
+        make_rule(
             opt::DEFLATION,
             family,
             &[
@@ -354,16 +362,20 @@ fn dpcg() -> [AutoRule; 6] {
                     &format!(
                         "the preconditioner is multigrid, and the number of components of strong couplings is not in \
                          [2, {}]",
-                        grouped(MOST_DEFLATED_COMPONENTS)
+                        group_digits(MAX_DEFLATED_COMPONENTS)
                     ),
                 ),
                 (
                     "levelset",
-                    &format!("the preconditioner is multigrid, and the contrast is at most {SMALL_COUPLING_RATIO:e}"),
+                    &format!(
+                        "the preconditioner is multigrid, and the contrast is at most {DEFLATION_COUPLING_RATIO:e}"
+                    ),
                 ),
                 (
                     "levelset",
-                    &format!("the preconditioner is multigrid, and a component is less than {THIN_CELLS} cells across"),
+                    &format!(
+                        "the preconditioner is multigrid, and a component is less than {THIN_COMPONENT_CELLS} cells across"
+                    ),
                 ),
                 ("levelset", "the preconditioner is multigrid, and the coarsening is `cell`"),
                 ("none", "the preconditioner is multigrid"),
@@ -372,35 +384,40 @@ fn dpcg() -> [AutoRule; 6] {
             ],
             &["The last two rows of the table apply to preconditioners other than `multigrid` and `amg`."],
         ),
-        rule(
+        make_rule(
             opt::COARSE_SOLVER,
             family,
             &[
                 (
                     "inverse",
                     &format!(
-                        "there are at most {MOST_INVERTED_VECTORS} deflation vectors on the CPU, or at most \
-                         {MOST_INVERTED_VECTORS_ON_DEVICE} deflation vectors on a device"
+                        "there are at most {MAX_INVERTED_VECTORS} deflation vectors on the CPU, or at most \
+                         {MAX_INVERTED_VECTORS_ON_DEVICE} deflation vectors on a device"
                     ),
                 ),
                 ("cholesky", OTHERWISE),
             ],
             &[],
         ),
-        rule(opt::PRECISION, family, &[("f32", "the preconditioner is multigrid or amg"), ("f64", OTHERWISE)], &[]),
+        make_rule(
+            opt::PRECISION,
+            family,
+            &[("f32", "the preconditioner is multigrid or amg"), ("f64", OTHERWISE)],
+            &[],
+        ),
     ]
 }
 
-fn smoother() -> [AutoRule; 4] {
+fn smoother_rules() -> [AutoRule; 4] {
     let family = Family::Smoother;
     [
-        rule(
+        make_rule(
             opt::BACKEND,
             family,
             &[("cuda", "a CUDA device is present, and `memory=device` is set"), ("cpu", OTHERWISE)],
             &[],
         ),
-        rule(
+        make_rule(
             opt::BLOCK_SOLVER,
             family,
             &[
@@ -408,27 +425,27 @@ fn smoother() -> [AutoRule; 4] {
                     "fast_diagonalization",
                     &format!(
                         "a diagonal scaling makes the stencil symmetric in x, y and z, and the condition number of the \
-                         scaling on a block is below {MOST_SCALING_CONDITION}"
+                         scaling on a block is below {MAX_SCALING_CONDITION}"
                     ),
                 ),
                 ("dense", OTHERWISE),
             ],
             &[],
         ),
-        rule(
+        make_rule(
             opt::PARALLEL,
             family,
             &[("all blocks", "always")],
             &["All blocks of all patches form one list, which is distributed among the threads."],
         ),
-        rule(opt::TRANSFER, family, &[("depth_first", "always")], &[]),
+        make_rule(opt::TRANSFER, family, &[("depth_first", "always")], &[]),
     ]
 }
 
-fn sparse() -> [AutoRule; 6] {
+fn sparse_rules() -> [AutoRule; 6] {
     let family = Family::Sparse;
     [
-        rule(
+        make_rule(
             opt::BACKEND,
             family,
             &[
@@ -437,7 +454,7 @@ fn sparse() -> [AutoRule; 6] {
                     &format!(
                         "a CUDA device is present, the matrix has at least {} entries, and a device has kernels for \
                          the options",
-                        grouped(SPARSE_DEVICE_ENTRIES)
+                        group_digits(SPARSE_DEVICE_ENTRIES)
                     ),
                 ),
                 ("cpu", OTHERWISE),
@@ -447,7 +464,7 @@ fn sparse() -> [AutoRule; 6] {
                `ilu0`. It supports fewer than 2^31 rows and columns. For `bicg`, a copy of the transpose must fit into \
                `format_memory`."],
         ),
-        rule(
+        make_rule(
             opt::SOLVER,
             family,
             &[
@@ -458,7 +475,7 @@ fn sparse() -> [AutoRule; 6] {
             ],
             &["If `cg` finds that the matrix is indefinite, the solve continues with `minres`."],
         ),
-        rule(
+        make_rule(
             opt::PRECONDITIONER,
             family,
             &[
@@ -470,8 +487,8 @@ fn sparse() -> [AutoRule; 6] {
                         "the solver is `cg` or `steepest_descent`, all diagonal entries are positive, more than half \
                          of the off-diagonal entries are negative, and the matrix has at least {} rows (on a device: \
                          {})",
-                        grouped(AMG_ROWS),
-                        grouped(AMG_ROWS_ON_DEVICE)
+                        group_digits(AMG_ROWS),
+                        group_digits(AMG_ROWS_ON_DEVICE)
                     ),
                 ),
                 ("ic0", "the solver is `cg` or `steepest_descent`, and all diagonal entries are positive"),
@@ -484,8 +501,8 @@ fn sparse() -> [AutoRule; 6] {
                  entry is zero or missing, `none` is used instead of `jacobi`.",
             ],
         ),
-        rule(opt::PRECISION, family, &[("f32", "the preconditioner is amg"), ("f64", OTHERWISE)], &[]),
-        rule(
+        make_rule(opt::PRECISION, family, &[("f32", "the preconditioner is amg"), ("f64", OTHERWISE)], &[]),
+        make_rule(
             opt::FORMAT,
             family,
             &[
@@ -493,11 +510,11 @@ fn sparse() -> [AutoRule; 6] {
                 ("csr, dia, sell or bsr", "this format moves the fewest bytes in a product"),
             ],
             &[&format!(
-                "`dia` is considered only if at most {MOST_DIAGONALS} diagonals have entries. A format that needs more \
+                "`dia` is considered only if at most {MAX_DIAGONALS} diagonals have entries. A format that needs more \
                  memory than `format_memory` allows is not considered."
             )],
         ),
-        rule(
+        make_rule(
             opt::TRANSPOSE,
             family,
             &[
@@ -514,11 +531,11 @@ fn sparse() -> [AutoRule; 6] {
 }
 
 /// Formats a number with commas between groups of three digits.
-fn grouped(number: usize) -> String {
+fn group_digits(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -533,21 +550,21 @@ mod tests {
 
     /// Each option with a choice `auto` has a rule for each of its families.
     #[test]
-    fn every_auto_has_a_rule() {
+    fn every_auto_choice_has_a_rule() {
         let rules = auto_rules();
         for option in OPTIONS {
-            for (families, kind) in option.serves {
+            for (families, kind) in option.kinds_by_family {
                 let Kind::Choice([("auto", _), ..]) = kind else { continue };
                 for family in *families {
-                    let found = rules.iter().any(|r| r.key == option.key && r.family.is_none_or(|f| f == *family));
-                    assert!(found, "{} of {}", option.name, family.prefix());
+                    let has_rule = rules.iter().any(|r| r.key == option.key && r.family.is_none_or(|f| f == *family));
+                    assert!(has_rule, "{} of {}", option.name, family.prefix());
                 }
             }
         }
     }
 
     #[test]
-    fn numbers_in_groups() {
-        assert_eq!([0, 999, 16_384, 1 << 20].map(grouped), ["0", "999", "16,384", "1,048,576"]);
+    fn group_digits_inserts_commas() {
+        assert_eq!([0, 999, 16_384, 1 << 20].map(group_digits), ["0", "999", "16,384", "1,048,576"]);
     }
 }

@@ -218,23 +218,23 @@ pub struct Devices(u64);
 
 impl Devices {
     /// Largest number of devices: one per byte.
-    pub const MOST: usize = 8;
+    pub const MAX_COUNT: usize = 8;
     /// The empty list.
     pub const NONE: Self = Self(0);
 
-    /// Parses `none`, or up to `MOST` different ordinals separated by `+`. Returns `None` for other text.
+    /// Parses `none`, or up to `MAX_COUNT` different ordinals separated by `+`. Returns `None` for other text.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text == "none" {
             return Some(Self(0));
         }
         let mut devices = Self(0);
-        for (place, ordinal) in text.split('+').enumerate() {
-            let digits = !ordinal.is_empty() && ordinal.bytes().all(|c| c.is_ascii_digit());
-            let ordinal: u8 = ordinal.parse().ok().filter(|_| digits && place < Self::MOST)?;
+        for (index, ordinal) in text.split('+').enumerate() {
+            let is_digits = !ordinal.is_empty() && ordinal.bytes().all(|c| c.is_ascii_digit());
+            let ordinal: u8 = ordinal.parse().ok().filter(|_| is_digits && index < Self::MAX_COUNT)?;
             if devices.contains(ordinal.into()) {
                 return None;
             }
-            devices.0 |= u64::from(ordinal.checked_add(1)?) << (8 * place);
+            devices.0 |= u64::from(ordinal.checked_add(1)?) << (8 * index);
         }
         Some(devices)
     }
@@ -257,14 +257,14 @@ impl Devices {
     /// Returns whether a device is in the list.
     #[must_use]
     pub fn contains(self, ordinal: i64) -> bool {
-        self.ordinals().any(|own| own == ordinal)
+        self.ordinals().any(|listed| listed == ordinal)
     }
 }
 
 impl std::fmt::Display for Devices {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        for (place, ordinal) in self.ordinals().enumerate() {
-            write!(f, "{}{ordinal}", if place > 0 { "+" } else { "" })?;
+        for (index, ordinal) in self.ordinals().enumerate() {
+            write!(f, "{}{ordinal}", if index > 0 { "+" } else { "" })?;
         }
         Ok(())
     }
@@ -275,15 +275,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_devices() {
-        let of = |text: &str| Devices::parse(text).map(|devices| devices.ordinals().collect::<Vec<_>>());
-        assert_eq!(of("none"), Some(Vec::new()));
-        assert_eq!(of("3"), Some(vec![3]));
-        assert_eq!(of("1+0+254"), Some(vec![1, 0, 254]));
+    fn devices_parse_accepts_lists_of_ordinals() {
+        let parse_ordinals = |text: &str| Devices::parse(text).map(|devices| devices.ordinals().collect::<Vec<_>>());
+        assert_eq!(parse_ordinals("none"), Some(Vec::new()));
+        assert_eq!(parse_ordinals("3"), Some(vec![3]));
+        assert_eq!(parse_ordinals("1+0+254"), Some(vec![1, 0, 254]));
         assert_eq!(Devices::parse("1+0+254").map(|devices| devices.to_string()).as_deref(), Some("1+0+254"));
-        assert_eq!(of("0+1+2+3+4+5+6+7").map(|list| list.len()), Some(8));
-        for wrong in ["", "+", "0+", "0+0", "-1", "0,1", "255", "1e0", "0+1+2+3+4+5+6+7+8", "+1"] {
-            assert_eq!(of(wrong), None, "{wrong}");
+        assert_eq!(parse_ordinals("0+1+2+3+4+5+6+7").map(|list| list.len()), Some(8));
+        for invalid_text in ["", "+", "0+", "0+0", "-1", "0,1", "255", "1e0", "0+1+2+3+4+5+6+7+8", "+1"] {
+            assert_eq!(parse_ordinals(invalid_text), None, "{invalid_text}");
         }
     }
 }

@@ -10,7 +10,7 @@ use super::choices::{
     Format, Fusion, Lumping, Memory, Method, Norm, NullSpace, Ordering, Parallel, Precision, Preconditioner, Reference,
     Remainder, Solver, StopReason, Transfer, Transpose, Triangle, Vector,
 };
-use crate::error::{Error, List, MESSAGE, formatted};
+use crate::error::{ERROR_MESSAGE_NAME, Error, Joined, formatted};
 
 /// A family of functions with its own handle type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +27,13 @@ pub enum Family {
 
 /// Families that share an option or a result.
 pub type Families = &'static [Family];
-const ALL: Families = &[Family::Rrb, Family::Smoother, Family::Dpcg, Family::Sparse];
+const ALL_FAMILIES: Families = &[Family::Rrb, Family::Smoother, Family::Dpcg, Family::Sparse];
 /// Families that work on grids.
-const GRIDS: Families = &[Family::Rrb, Family::Smoother, Family::Dpcg];
+const GRID_FAMILIES: Families = &[Family::Rrb, Family::Smoother, Family::Dpcg];
 /// Families that solve to a tolerance.
-const SOLVERS: Families = &[Family::Rrb, Family::Dpcg, Family::Sparse];
+const SOLVER_FAMILIES: Families = &[Family::Rrb, Family::Dpcg, Family::Sparse];
 /// Families that solve to a tolerance on grids.
-const STENCILS: Families = &[Family::Rrb, Family::Dpcg];
+const STENCIL_FAMILIES: Families = &[Family::Rrb, Family::Dpcg];
 /// Families with selectable preconditioners.
 const DPCG_SPARSE: Families = &[Family::Dpcg, Family::Sparse];
 const RRB: Families = &[Family::Rrb];
@@ -54,9 +54,9 @@ const SPARSE_PRECISIONS: &[(&str, i64)] = {
 };
 
 /// Largest number of rows and columns of a block of format bsr.
-pub const MOST_BLOCK_ROWS: usize = 32;
+pub const MAX_BLOCK_ROWS: usize = 32;
 /// Largest number of rows of a slice of format sell.
-pub const MOST_SLICE_ROWS: usize = 256;
+pub const MAX_SLICE_ROWS: usize = 256;
 
 impl Family {
     /// Returns the prefix of the functions of this family.
@@ -87,7 +87,7 @@ impl Family {
 
     /// Returns a clause that states what the family does. The error message about a common option or result that the
     /// family lacks ends with this clause.
-    fn instead(self) -> &'static str {
+    fn purpose(self) -> &'static str {
         match self {
             Self::Rrb => "it solves 2D grid systems to a tolerance",
             Self::Dpcg => "it solves 3D grid systems to a tolerance",
@@ -98,7 +98,7 @@ impl Family {
 
     /// Returns the family to whose block of numbers a key belongs; none for a common key.
     #[must_use]
-    pub fn home(key: i32) -> Option<Self> {
+    pub fn of_key(key: i32) -> Option<Self> {
         match key {
             200..300 | 1100..1200 => Some(Self::Rrb),
             300..400 | 1200..1300 => Some(Self::Smoother),
@@ -108,20 +108,20 @@ impl Family {
         }
     }
 
-    /// Returns the error about an option or result (`what`) that this family lacks and `others` have.
+    /// Returns the error about an option or result (`entry_kind`) that this family lacks and `other_families` have.
     pub(super) fn error_of_foreign_key(
         self,
-        what: &str,
+        entry_kind: &str,
         name: &str,
         key: i32,
-        others: impl Iterator<Item = Self> + Clone,
+        other_families: impl Iterator<Item = Self> + Clone,
     ) -> Error {
-        let start = format_args!("{} has no {what} {name}", self.prefix());
-        let message = match Self::home(key) {
-            None => formatted(format_args!("{start}: {}", self.instead()), MESSAGE),
+        let start = format_args!("{} has no {entry_kind} {name}", self.prefix());
+        let message = match Self::of_key(key) {
+            None => formatted(format_args!("{start}: {}", self.purpose()), ERROR_MESSAGE_NAME),
             Some(_) => {
-                let others = List(" and ", others.map(Self::prefix));
-                formatted(format_args!("{start}: it belongs to {others}"), MESSAGE)
+                let other_families = Joined(" and ", other_families.map(Self::prefix));
+                formatted(format_args!("{start}: it belongs to {other_families}"), ERROR_MESSAGE_NAME)
             }
         };
         message.map_or_else(|error| error, Error::Option)
@@ -130,16 +130,17 @@ impl Family {
 
 /// Returns `doc` with a note on the families. For a common key, the note lists the families that lack it. For a key in
 /// the number block of one family, the note lists the other families that have it, too.
-fn meaning(key: i32, what: &str, families: impl Fn(Family) -> bool, doc: &str) -> String {
-    let home = Family::home(key);
-    let others = |f: &&Family| home.map_or(!families(**f), |home| families(**f) && **f != home);
-    let others: Vec<_> = ALL.iter().filter(others).map(|f| f.prefix()).collect();
-    let list = others.join(" and ");
-    let word = if home.is_none() { "not" } else { "also" };
-    match (others.is_empty(), doc.ends_with('.')) {
+fn describe(key: i32, entry_kind: &str, families: impl Fn(Family) -> bool, doc: &str) -> String {
+    let own_family = Family::of_key(key);
+    let other_families =
+        |f: &&Family| own_family.map_or(!families(**f), |own_family| families(**f) && **f != own_family);
+    let other_families: Vec<_> = ALL_FAMILIES.iter().filter(other_families).map(|f| f.prefix()).collect();
+    let family_list = other_families.join(" and ");
+    let availability = if own_family.is_none() { "not" } else { "also" };
+    match (other_families.is_empty(), doc.ends_with('.')) {
         (true, _) => doc.to_owned(),
-        (false, false) => format!("{doc} ({word} in {list})"),
-        (false, true) => format!("{doc} This {what} is {word} available in {list}."),
+        (false, false) => format!("{doc} ({availability} in {family_list})"),
+        (false, true) => format!("{doc} This {entry_kind} is {availability} available in {family_list}."),
     }
 }
 
@@ -178,7 +179,7 @@ pub enum Kind {
         /// Upper bound.
         max: f64,
         /// Whether the bounds themselves are excluded.
-        open: bool,
+        excludes_bounds: bool,
     },
     /// A choice from a list of names and numbers; the first is the default.
     Choice(&'static [(&'static str, i64)]),
@@ -203,7 +204,7 @@ pub struct OptionEntry {
     /// When a new value takes effect.
     pub effect: Effect,
     /// Families that have the option, each with its type, default and range.
-    pub serves: &'static [(Families, Kind)],
+    pub kinds_by_family: &'static [(Families, Kind)],
     /// Meaning: either one noun phrase without a period, in lower case, or a capitalized noun phrase and sentences,
     /// each with a period.
     pub doc: &'static str,
@@ -221,7 +222,7 @@ pub struct ResultEntry {
     /// Families that have the result.
     pub families: Families,
     /// Whether `get_real` reads the result; otherwise `get_int` reads it.
-    pub real: bool,
+    pub is_real: bool,
     /// Names of the values, if the result is a choice from a list.
     pub choices: &'static [(&'static str, i64)],
     /// Meaning: either one noun phrase without a period, in lower case, or a capitalized noun phrase and sentences,
@@ -233,19 +234,19 @@ impl OptionEntry {
     /// Returns type, default and range for `family`; none if the family lacks the option.
     #[must_use]
     pub fn kind(&self, family: Family) -> Option<Kind> {
-        self.serves.iter().find(|(families, _)| families.contains(&family)).map(|&(_, kind)| kind)
+        self.kinds_by_family.iter().find(|(families, _)| families.contains(&family)).map(|&(_, kind)| kind)
     }
 
     /// Returns the families that have the option.
     pub(super) fn families(&self) -> impl Iterator<Item = Family> + Clone {
-        self.serves.iter().flat_map(|(families, _)| families.iter().copied())
+        self.kinds_by_family.iter().flat_map(|(families, _)| families.iter().copied())
     }
 
     /// Returns the description. For a common option, it names the families that lack the option. For an option with a
     /// key of one family, it names the other families that have the option, too.
     #[must_use]
-    pub fn meaning(&self) -> String {
-        meaning(self.key, "option", |family| self.kind(family).is_some(), self.doc)
+    pub fn description(&self) -> String {
+        describe(self.key, "option", |family| self.kind(family).is_some(), self.doc)
     }
 }
 
@@ -259,8 +260,8 @@ impl ResultEntry {
     /// Returns the description. For a common result, it names the families that lack the result. For a result with a
     /// key of one family, it names the other families that have the result, too.
     #[must_use]
-    pub fn meaning(&self) -> String {
-        meaning(self.key, "result", |family| self.families.contains(&family), self.doc)
+    pub fn description(&self) -> String {
+        describe(self.key, "result", |family| self.families.contains(&family), self.doc)
     }
 }
 
@@ -271,7 +272,7 @@ macro_rules! options {
         /// Every option, in the order of the documentation.
         pub static OPTIONS: &[OptionEntry] = &[$(OptionEntry {
             constant: stringify!($constant), key: $key, name: $name, effect: Effect::$effect,
-            serves: &[$(($families, $kind)),+], doc: $doc,
+            kinds_by_family: &[$(($families, $kind)),+], doc: $doc,
         },)*];
     };
 }
@@ -283,7 +284,7 @@ macro_rules! results {
         /// Every result, in the order of the documentation.
         pub static RESULTS: &[ResultEntry] = &[$(ResultEntry {
             constant: stringify!($constant), key: $key, name: $name, families: $families,
-            real: $real, choices: $choices, doc: $doc,
+            is_real: $real, choices: $choices, doc: $doc,
         },)*];
     };
 }
@@ -292,8 +293,8 @@ const fn int(default: i64, min: i64, max: i64) -> Kind {
     Kind::Int { default, min, max, multiple: 1 }
 }
 
-const fn real(default: f64, min: f64, max: f64, open: bool) -> Kind {
-    Kind::Real { default, min, max, open }
+const fn real(default: f64, min: f64, max: f64, excludes_bounds: bool) -> Kind {
+    Kind::Real { default, min, max, excludes_bounds }
 }
 
 const OFF_BY_DEFAULT: Kind = int(0, 0, 1);
@@ -304,50 +305,50 @@ const fn first_choices(names: &'static [(&'static str, i64)], count: usize) -> K
 }
 
 options! {
-    BACKEND = 100 "backend" Factorize GRIDS Kind::Choice(Backend::NAMES), SPARSE first_choices(Backend::NAMES, 3);
+    BACKEND = 100 "backend" Factorize GRID_FAMILIES Kind::Choice(Backend::NAMES), SPARSE first_choices(Backend::NAMES, 3);
         "Backend that runs the solver. `cpu` runs on the CPU, and `cuda` runs on a CUDA device. `reference` is a \
          simple backend for tests, which runs on the CPU with one thread. For `auto`, see the rules of `auto`.";
-    DEVICE = 101 "device" Factorize ALL int(0, 0, 1023); "ordinal of the CUDA device that the handle uses";
-    THREADS = 102 "threads" Factorize ALL int(0, 0, 4096);
+    DEVICE = 101 "device" Factorize ALL_FAMILIES int(0, 0, 1023); "ordinal of the CUDA device that the handle uses";
+    THREADS = 102 "threads" Factorize ALL_FAMILIES int(0, 0, 4096);
         "Number of threads. With 0, the library reads the environment variables RRBSOLVER_NUM_THREADS, \
          SLURM_CPUS_PER_TASK and OMP_NUM_THREADS in this order. The first variable that is set to a positive number \
          determines the number of threads. If there is no such variable, the library uses one thread per core in the \
          affinity mask of the process.";
-    MEMORY = 103 "memory" Now ALL Kind::Choice(Memory::NAMES);
+    MEMORY = 103 "memory" Now ALL_FAMILIES Kind::Choice(Memory::NAMES);
         "Memory space of the caller's arrays. With `auto`, the library queries the CUDA driver for the memory space \
          of each array.";
-    REL_TOL = 104 "rel_tol" Now SOLVERS real(1e-6, 0.0, 1.0, true);
+    REL_TOL = 104 "rel_tol" Now SOLVER_FAMILIES real(1e-6, 0.0, 1.0, true);
         "Relative tolerance. A solve has converged when norm(b - A x) <= max(rel_tol * R, abs_tol), where R is the \
          norm that the option `reference` selects.";
-    ABS_TOL = 105 "abs_tol" Now SOLVERS real(0.0, 0.0, f64::MAX, false);
+    ABS_TOL = 105 "abs_tol" Now SOLVER_FAMILIES real(0.0, 0.0, f64::MAX, false);
         "absolute tolerance of the stopping test, in the unit of the residual norm (see `rel_tol`)";
-    MAX_ITER = 106 "max_iter" Now SOLVERS int(1000, 0, 2_147_483_647);
+    MAX_ITER = 106 "max_iter" Now SOLVER_FAMILIES int(1000, 0, 2_147_483_647);
         "Largest number of iterations per solve. With 0, a solve only computes the residual of the initial guess.";
-    NORM = 107 "norm" Now STENCILS Kind::Choice(Norm::NAMES);
+    NORM = 107 "norm" Now STENCIL_FAMILIES Kind::Choice(Norm::NAMES);
         "Norm of the stopping test. `true2` is the 2-norm of the residual r = b - A x. `preconditioned` is sqrt(r' \
          M^-1 r). For each singular component, this norm subtracts the mean m of r from r and adds the sum of m^2 / \
          center under the root. With deflation, `preconditioned` uses the deflated residual and subtracts no mean.";
-    REFERENCE = 108 "reference" Now SOLVERS Kind::Choice(Reference::NAMES);
+    REFERENCE = 108 "reference" Now SOLVER_FAMILIES Kind::Choice(Reference::NAMES);
         "Norm by which residual norms are divided to obtain relative residuals. `rhs` selects the norm of b. In rrb_ \
          and dpcg_, the means of b over singular components are first subtracted from b. If CG runs on the first \
          Schur complement S1, `norm=preconditioned` also reduces b to S1. `initial` selects the norm of the initial \
          residual.";
-    NULL_SPACE = 109 "null_space" Factorize STENCILS Kind::Choice(NullSpace::NAMES);
+    NULL_SPACE = 109 "null_space" Factorize STENCIL_FAMILIES Kind::Choice(NullSpace::NAMES);
         "Connected components that are treated as singular. With `auto`, these are the components with |row sum| <= \
          1e-12 * center in every row. With `none`, no component is treated as singular. With `constant`, all \
          components are treated as singular and must have |row sum| <= 1e-6 * center.";
-    CHECK_INPUT = 110 "check_input" Now ALL int(1, 0, 2);
+    CHECK_INPUT = 110 "check_input" Now ALL_FAMILIES int(1, 0, 2);
         "Checks of input arrays. With 0, input arrays are not checked. With 1, NaN and infinity are errors, and \
          nonzero couplings to nodes outside the grid are logged once per handle. With 2, these couplings are also \
          errors. In smoother_ and sparse_, 2 has the effect of 1. For any value, sparse_ checks the matrix entries.";
-    CHECK_COMPATIBILITY = 111 "check_compatibility" Now STENCILS OFF_BY_DEFAULT;
+    CHECK_COMPATIBILITY = 111 "check_compatibility" Now STENCIL_FAMILIES OFF_BY_DEFAULT;
         "Check of b on each singular component, before the mean of b is subtracted. With 0, b is not checked. With 1, \
          |sum b| > 1e-10 ||b||_1 is an error.";
-    VERBOSITY = 112 "verbosity" Now ALL int(0, 0, 2);
+    VERBOSITY = 112 "verbosity" Now ALL_FAMILIES int(0, 0, 2);
         "Log lines that the library writes. 0 selects only warnings. 1 adds one line per solve (in smoother_, per \
          apply). In sparse_, 1 also adds one line per factorize. 2 adds one line per iteration (in smoother_, per \
          sweep).";
-    LOG = 113 "log" Now ALL Kind::Text { default: "callback", range: "callback, stderr, or a path" };
+    LOG = 113 "log" Now ALL_FAMILIES Kind::Text { default: "callback", range: "callback, stderr, or a path" };
         "Destination of log lines: `callback` (see rrbsolver_set_log), `stderr`, or the path of a file. The library \
          appends lines to this file. The path must not contain blanks or commas.";
 
@@ -367,7 +368,7 @@ options! {
          `m2m` also set `relaxation=1`.";
     RELAXATION = 205 "relaxation" Factorize RRB real(1.0, 0.0, 1.0, false);
         "relaxation factor omega, the fraction of each dropped coupling that is added to the diagonal";
-    FUSION = 206 "fusion" Factorize STENCILS Kind::Choice(Fusion::NAMES);
+    FUSION = 206 "fusion" Factorize STENCIL_FAMILIES Kind::Choice(Fusion::NAMES);
         "Fusion of the stages of an iteration. With `on`, the stages are fused if the backend supports fusion. With \
          `off`, the solver uses the unfused reference formulation.";
     COMPENSATION = 207 "compensation" Factorize RRB Kind::Choice(Compensation::NAMES);
@@ -389,7 +390,7 @@ options! {
     SWITCH_MEMORY = 213 "switch_memory" Factorize RRB int(-1, -1, i64::MAX);
         "Memory limit, in bytes, for the aggregation cycle. The limit applies if `cycle=auto` selects aggregation at \
          factorize or during a slow solve. -1 means no limit. With 0, `auto` never selects aggregation.";
-    LEADING_DIMENSION = 212 "leading_dimension" Factorize STENCILS int(0, 0, i64::MAX);
+    LEADING_DIMENSION = 212 "leading_dimension" Factorize STENCIL_FAMILIES int(0, 0, i64::MAX);
         "Distance, in values, between consecutive rows of the caller's arrays. The distance must be at least nx; 0 \
          means nx.";
     DEVICES = 220 "devices" Factorize RRB Kind::Text { default: "none", range: "none, or ordinals such as 0+1+2" };
@@ -494,10 +495,10 @@ options! {
          `jacobi` and `ssor`.";
     BLOCKS = 505 "blocks" Factorize SPARSE int(0, 0, 2_147_483_647);
         "number of blocks with `ordering=blocks`; 0 means 16";
-    BLOCK_SIZE = 506 "block_size" Product SPARSE int(0, 0, MOST_BLOCK_ROWS as i64);
+    BLOCK_SIZE = 506 "block_size" Product SPARSE int(0, 0, MAX_BLOCK_ROWS as i64);
         "Number of rows and columns per block of `format=bsr`. With 0, the library tries the numbers 2 to 6 and 8, \
          and uses the number with which the format needs the fewest bytes.";
-    SLICE = 507 "slice" Product SPARSE int(0, 0, MOST_SLICE_ROWS as i64);
+    SLICE = 507 "slice" Product SPARSE int(0, 0, MAX_SLICE_ROWS as i64);
         "number of rows per slice of `format=sell`, often called C in the literature; 0 means 8, and 32 for products \
          on a device";
     SIGMA = 508 "sigma" Product SPARSE int(0, 0, 2_147_483_647);
@@ -521,53 +522,53 @@ options! {
 }
 
 results! {
-    ITERATIONS = 1000 "iterations" ALL false &[], "number of iterations of the last solve; in smoother_, number of \
+    ITERATIONS = 1000 "iterations" ALL_FAMILIES false &[], "number of iterations of the last solve; in smoother_, number of \
                                                    sweeps of the last smoother_apply";
-    STOP_REASON = 1001 "stop_reason" ALL false StopReason::NAMES,
+    STOP_REASON = 1001 "stop_reason" ALL_FAMILIES false StopReason::NAMES,
         "Reason why the last solve stopped. In smoother_, the value is RRB_STOP_REASON_MONITOR if a callback stopped \
          the last smoother_apply, otherwise RRB_STOP_REASON_NONE.";
-    INITIAL_RESIDUAL = 1002 "initial_residual" ALL true &[],
+    INITIAL_RESIDUAL = 1002 "initial_residual" ALL_FAMILIES true &[],
         "Relative residual of the initial guess, in the norm of the stopping test. In smoother_, the value is 1, but \
          it is available only after a smoother_apply with a monitor or with `verbosity=2`.";
-    FINAL_RESIDUAL = 1003 "final_residual" ALL true &[],
+    FINAL_RESIDUAL = 1003 "final_residual" ALL_FAMILIES true &[],
         "Relative residual of x in the norm of the stopping test, computed from b - A x at the end of the solve. In \
          smoother_, the value is the relative residual after the last sweep. It is available only after a \
          smoother_apply with a monitor or with `verbosity=2`.";
-    SECONDS_SETUP = 1004 "seconds_setup" ALL true &[],
+    SECONDS_SETUP = 1004 "seconds_setup" ALL_FAMILIES true &[],
         "Wall time, in seconds, of the last factorize (in smoother_, of the last smoother_set_patches). In sparse_, a \
          product that converts the matrix to another format also sets this value, to the time of the conversion.";
-    SECONDS_SOLVE = 1005 "seconds_solve" ALL true &[], "wall time, in seconds, of the last solve; in smoother_, wall \
+    SECONDS_SOLVE = 1005 "seconds_solve" ALL_FAMILIES true &[], "wall time, in seconds, of the last solve; in smoother_, wall \
                                                         time of the last smoother_apply";
-    SECONDS_TRANSFER = 1006 "seconds_transfer" ALL true &[],
+    SECONDS_TRANSFER = 1006 "seconds_transfer" ALL_FAMILIES true &[],
         "Wall time, in seconds, of copies between host and device in the last solve. This time is part of \
          `seconds_solve`.";
-    BYTES_HOST = 1007 "bytes_host" ALL false &[], "number of bytes of host memory that the handle uses";
-    BYTES_DEVICE = 1008 "bytes_device" ALL false &[], "number of bytes of device memory that the handle uses";
-    LAMBDA_MIN = 1009 "lambda_min" SOLVERS true &[],
+    BYTES_HOST = 1007 "bytes_host" ALL_FAMILIES false &[], "number of bytes of host memory that the handle uses";
+    BYTES_DEVICE = 1008 "bytes_device" ALL_FAMILIES false &[], "number of bytes of device memory that the handle uses";
+    LAMBDA_MIN = 1009 "lambda_min" SOLVER_FAMILIES true &[],
         "Smallest eigenvalue of M^-1 A, estimated in the last solve by the Lanczos method. 0 means that there is no \
          estimate. In this case, the method is not `cg`, or fewer than two CG iterations had positive coefficients.";
-    LAMBDA_MAX = 1010 "lambda_max" SOLVERS true &[],
+    LAMBDA_MAX = 1010 "lambda_max" SOLVER_FAMILIES true &[],
         "largest eigenvalue of M^-1 A, estimated by the same method as `lambda_min`";
-    BACKEND = 1011 "backend" ALL false Backend::NAMES, "backend in use";
-    DEVICE = 1012 "device" ALL false &[], "ordinal of the CUDA device in use; -1 means that no device is in use";
-    THREADS = 1013 "threads" ALL false &[], "number of threads in use";
-    CUDA_KERNELS = 1014 "cuda_kernels" ALL false &[],
+    BACKEND = 1011 "backend" ALL_FAMILIES false Backend::NAMES, "backend in use";
+    DEVICE = 1012 "device" ALL_FAMILIES false &[], "ordinal of the CUDA device in use; -1 means that no device is in use";
+    THREADS = 1013 "threads" ALL_FAMILIES false &[], "number of threads in use";
+    CUDA_KERNELS = 1014 "cuda_kernels" ALL_FAMILIES false &[],
         "1 if the library was built with CUDA kernels; 0 if the library was built with RRBSOLVER_CUDA=off";
 
     LEVELS = 1100 "levels" RRB false &[],
         "number of elimination levels in use; with `cycle=aggregation`, number of coarse levels";
-    PRECISION = 1101 "precision" SOLVERS false Precision::NAMES, "precision in use";
+    PRECISION = 1101 "precision" SOLVER_FAMILIES false Precision::NAMES, "precision in use";
     CYCLE = 1102 "cycle" RRB false Cycle::NAMES,
         "Cycle in use. With `k`, M depends on the residual r. With `aggregation` on the CPU, M depends on r in \
          rrb_solve, but not in rrb_apply.";
-    COMPONENTS = 1103 "components" STENCILS false &[], "number of connected components of the matrix that have at \
+    COMPONENTS = 1103 "components" STENCIL_FAMILIES false &[], "number of connected components of the matrix that have at \
                                                         least two nodes";
-    SINGULAR_COMPONENTS = 1104 "singular_components" STENCILS false &[], "number of singular components of the matrix \
+    SINGULAR_COMPONENTS = 1104 "singular_components" STENCIL_FAMILIES false &[], "number of singular components of the matrix \
                                                                           that have at least two nodes";
     COMPENSATED_COUPLINGS = 1105 "compensated_couplings" RRB false &[], "number of positive couplings that are moved \
                                                                          to the diagonal of M";
     GRIDS = 1106 "grids" RRB false &[], "number of grids that are stored by colour in the arrays r1, r2, b1 and b2";
-    AGGREGATES_KEPT = 1108 "aggregates_kept" SOLVERS false &[],
+    AGGREGATES_KEPT = 1108 "aggregates_kept" SOLVER_FAMILIES false &[],
         "Number of aggregates, on all levels, that the last factorize with `cycle=aggregation` or \
          `preconditioner=amg` reused. 0 means that all aggregates are new.";
     MESSAGES_SENT = 1110 "messages_sent" RRB false &[],
@@ -665,32 +666,33 @@ mod tests {
     /// Two families have an option with different ranges. Its description names the second family, and the error
     /// message names both.
     #[test]
-    fn an_option_of_two_families_names_both() {
+    fn shared_option_names_both_families() {
         const STEPS: OptionEntry = OptionEntry {
             constant: "STEPS",
             key: 250,
             name: "steps",
             effect: Effect::Now,
-            serves: &[(RRB, OFF_BY_DEFAULT), (SMOOTHER, int(1, 0, 2))],
+            kinds_by_family: &[(RRB, OFF_BY_DEFAULT), (SMOOTHER, int(1, 0, 2))],
             doc: "steps",
         };
         assert!(STEPS.families().eq([Family::Rrb, Family::Smoother]));
         assert_eq!(STEPS.kind(Family::Rrb), Some(OFF_BY_DEFAULT));
         assert_eq!(STEPS.kind(Family::Smoother), Some(int(1, 0, 2)));
-        assert_eq!(STEPS.meaning(), "steps (also in smoother_)");
+        assert_eq!(STEPS.description(), "steps (also in smoother_)");
         let error = Family::Smoother.error_of_foreign_key("option", STEPS.name, STEPS.key, STEPS.families());
         assert_eq!(error.to_string(), "smoother_ has no option steps: it belongs to rrb_ and smoother_");
     }
 
     /// The reason why a family lacks a common option depends on the family.
     #[test]
-    fn each_family_has_its_own_reason() {
-        let said = |family: Family| family.error_of_foreign_key("option", "steps", 150, std::iter::empty()).to_string();
+    fn foreign_key_error_depends_on_family() {
+        let error_message =
+            |family: Family| family.error_of_foreign_key("option", "steps", 150, std::iter::empty()).to_string();
         assert_eq!(
-            said(Family::Smoother),
+            error_message(Family::Smoother),
             "smoother_ has no option steps: smoother_apply runs a given number of sweeps and tests no tolerance"
         );
-        assert_eq!(said(Family::Rrb), "rrb_ has no option steps: it solves 2D grid systems to a tolerance");
-        assert_eq!(said(Family::Dpcg), "dpcg_ has no option steps: it solves 3D grid systems to a tolerance");
+        assert_eq!(error_message(Family::Rrb), "rrb_ has no option steps: it solves 2D grid systems to a tolerance");
+        assert_eq!(error_message(Family::Dpcg), "dpcg_ has no option steps: it solves 3D grid systems to a tolerance");
     }
 }

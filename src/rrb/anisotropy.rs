@@ -23,14 +23,14 @@ use crate::stencil::levels::Grid;
 use crate::stencil::matrix::StencilView;
 
 /// Number of nodes of a window in each direction.
-pub const WINDOW: usize = 32;
+pub const WINDOW_WIDTH: usize = 32;
 /// Number of windows in each direction. They are distributed from border to border.
-pub const WINDOWS: usize = 8;
+pub const WINDOWS_PER_SIDE: usize = 8;
 /// Number of windows that may have a larger anisotropy than the result: 10 % of all windows.
-const OUTLIERS: usize = WINDOWS * WINDOWS / 10;
+const MAX_OUTLIERS: usize = WINDOWS_PER_SIDE * WINDOWS_PER_SIDE / 10;
 /// Number of nodes of a part in each direction.
-const PART: usize = 4;
-const PARTS: usize = WINDOW / PART;
+const PART_WIDTH: usize = 4;
+const PARTS_PER_SIDE: usize = WINDOW_WIDTH / PART_WIDTH;
 /// Factor by which the square root of the window's E / N is reduced, to allow for rounding errors.
 const ROUNDING_FACTOR: f64 = 0.999;
 
@@ -41,67 +41,73 @@ pub fn anisotropy(a: &StencilView, zero_row_sum: f64) -> f64 {
         return 1.0;
     }
     let Grid { nx, ny } = a.grid;
-    let of = |x, y| of_window(a, (start(nx, x), start(ny, y)), zero_row_sum).unwrap_or(1.0);
-    percentile(std::array::from_fn(|y| std::array::from_fn(|x| of(x, y))))
+    let window_anisotropy =
+        |x, y| anisotropy_of_window(a, (window_start(nx, x), window_start(ny, y)), zero_row_sum).unwrap_or(1.0);
+    percentile_90(std::array::from_fn(|y| std::array::from_fn(|x| window_anisotropy(x, y))))
 }
 
 /// Returns whether the grid is large enough for windows whose nodes have neighbours on all sides.
 pub fn has_windows(grid: Grid) -> bool {
-    grid.nx >= WINDOW + 2 && grid.ny >= WINDOW + 2
+    grid.nx >= WINDOW_WIDTH + 2 && grid.ny >= WINDOW_WIDTH + 2
 }
 
 /// Returns the first node of the k-th window in a direction of n nodes.
-fn start(n: usize, k: usize) -> usize {
-    1 + (n - 2 - WINDOW) * k / (WINDOWS - 1)
+fn window_start(n: usize, k: usize) -> usize {
+    1 + (n - 2 - WINDOW_WIDTH) * k / (WINDOWS_PER_SIDE - 1)
 }
 
-/// Returns the 90th percentile of the windows: at most `OUTLIERS` windows exceed it.
-pub fn percentile(mut windows: [[f64; WINDOWS]; WINDOWS]) -> f64 {
+/// Returns the 90th percentile of the windows: at most `MAX_OUTLIERS` windows exceed it.
+pub fn percentile_90(mut windows: [[f64; WINDOWS_PER_SIDE]; WINDOWS_PER_SIDE]) -> f64 {
     let windows = windows.as_flattened_mut();
     windows.sort_unstable_by(|a, b| b.total_cmp(a));
-    windows[OUTLIERS]
+    windows[MAX_OUTLIERS]
 }
 
 /// Computes the anisotropy of the window that begins at (i, j). Returns `None` if the window counts as isotropic: by
 /// the test of its parts, or because a coupling is zero, positive or NaN. The flow can avoid such a coupling, so the
 /// model of series and parallel conductances does not apply.
-fn of_window(a: &StencilView, (i, j): (usize, usize), zero_row_sum: f64) -> Option<f64> {
-    let (mut east, mut north) = ([[0.0; WINDOW]; WINDOW], [[0.0; WINDOW]; WINDOW]);
+fn anisotropy_of_window(a: &StencilView, (i, j): (usize, usize), zero_row_sum: f64) -> Option<f64> {
+    let (mut east, mut north) = ([[0.0; WINDOW_WIDTH]; WINDOW_WIDTH], [[0.0; WINDOW_WIDTH]; WINDOW_WIDTH]);
     let mut total_row_sum = 0.0;
     for (y, (east, north)) in east.iter_mut().zip(&mut north).enumerate() {
-        let row = Row::new(a, i, j + y);
-        for k in 0..WINDOW {
-            let corners = row.corner(k);
-            (east[k], north[k]) = (-(row.east[k + 1] + corners), -(row.north[k] + corners));
+        let row = WindowRow::new(a, i, j + y);
+        for k in 0..WINDOW_WIDTH {
+            let diagonals = row.diagonal_sum(k);
+            (east[k], north[k]) = (-(row.east[k + 1] + diagonals), -(row.north[k] + diagonals));
             if !(east[k] > 0.0 && north[k] > 0.0) {
                 return None;
             }
             (east[k], north[k]) = (1.0 / east[k], 1.0 / north[k]);
-            let sum = row.sum(k);
-            total_row_sum += if sum.abs() <= zero_row_sum * row.center[k] { 0.0 } else { sum };
+            let row_sum = row.row_sum(k);
+            total_row_sum += if row_sum.abs() <= zero_row_sum * row.center[k] { 0.0 } else { row_sum };
         }
     }
-    let conductances = |x: usize, y: usize, w: usize| {
-        let along_x: f64 = east[y..y + w].iter().map(|row| 1.0 / row[x..x + w].iter().sum::<f64>()).sum();
-        let along_y: f64 = (x..x + w).map(|x| 1.0 / north[y..y + w].iter().map(|row| row[x]).sum::<f64>()).sum();
+    let conductances_of_square = |x: usize, y: usize, width: usize| {
+        let along_x: f64 = east[y..y + width].iter().map(|row| 1.0 / row[x..x + width].iter().sum::<f64>()).sum();
+        let along_y: f64 =
+            (x..x + width).map(|x| 1.0 / north[y..y + width].iter().map(|row| row[x]).sum::<f64>()).sum();
         [along_x, along_y]
     };
-    let whole = conductances(0, 0, WINDOW);
-    let better = usize::from(whole[1] > whole[0]);
-    let mean_row_sum = f64::max(total_row_sum, 0.0) / (WINDOW * WINDOW) as f64;
-    let ratio = whole[better] / (whole[1 - better] + mean_row_sum);
-    let enough = ROUNDING_FACTOR * (whole[better] / whole[1 - better]).sqrt();
+    let window_conductances = conductances_of_square(0, 0, WINDOW_WIDTH);
+    let better_direction = usize::from(window_conductances[1] > window_conductances[0]);
+    let mean_row_sum = f64::max(total_row_sum, 0.0) / (WINDOW_WIDTH * WINDOW_WIDTH) as f64;
+    let ratio = window_conductances[better_direction] / (window_conductances[1 - better_direction] + mean_row_sum);
+    let required_ratio =
+        ROUNDING_FACTOR * (window_conductances[better_direction] / window_conductances[1 - better_direction]).sqrt();
     let conducts_like_window = |part: usize| {
-        let of = conductances(part % PARTS * PART, part / PARTS * PART, PART);
-        of[better] >= enough * of[1 - better]
+        let part_conductances =
+            conductances_of_square(part % PARTS_PER_SIDE * PART_WIDTH, part / PARTS_PER_SIDE * PART_WIDTH, PART_WIDTH);
+        part_conductances[better_direction] >= required_ratio * part_conductances[1 - better_direction]
     };
     // The comparison is false if the ratio is NaN, which infinite entries cause.
-    (ratio >= 1.0 && 4 * (0..PARTS * PARTS).filter(|&part| conducts_like_window(part)).count() >= PARTS * PARTS)
+    (ratio >= 1.0
+        && 4 * (0..PARTS_PER_SIDE * PARTS_PER_SIDE).filter(|&part| conducts_like_window(part)).count()
+            >= PARTS_PER_SIDE * PARTS_PER_SIDE)
         .then_some(ratio)
 }
 
 /// Entries of a row of a window. The east couplings begin one node before the window.
-struct Row<'a> {
+struct WindowRow<'a> {
     center: &'a [f64],
     east: &'a [f64],
     north: &'a [f64],
@@ -110,65 +116,64 @@ struct Row<'a> {
     corners: Option<[[&'a [f64]; 2]; 2]>,
 }
 
-impl<'a> Row<'a> {
+impl<'a> WindowRow<'a> {
     fn new(a: &StencilView<'a>, i: usize, j: usize) -> Self {
-        let nodes = i..i + WINDOW;
-        let cells = i - 1..i + WINDOW;
-        let corners = |j: usize| [&a.northeast_row(j)[cells.clone()], &a.northwest_row(j)[cells.clone()]];
+        let nodes = i..i + WINDOW_WIDTH;
+        let cells = i - 1..i + WINDOW_WIDTH;
+        let diagonal_rows = |j: usize| [&a.northeast_row(j)[cells.clone()], &a.northwest_row(j)[cells.clone()]];
         Self {
             center: &a.center.row(j)[nodes.clone()],
             east: &a.east_row(j)[cells.clone()],
             north: &a.north_row(j)[nodes.clone()],
             south: &a.north_row(j - 1)[nodes],
-            corners: a.corners.is_some().then(|| [corners(j), corners(j - 1)]),
+            corners: a.corners.is_some().then(|| [diagonal_rows(j), diagonal_rows(j - 1)]),
         }
     }
 
     /// Returns the sum of both diagonals of the cell northeast of node k.
     #[inline(always)]
-    fn corner(&self, k: usize) -> f64 {
-        self.corners.as_ref().map_or(0.0, |[above, _]| above[0][k + 1] + above[1][k + 1])
+    fn diagonal_sum(&self, k: usize) -> f64 {
+        self.corners.as_ref().map_or(0.0, |[cells_above, _]| cells_above[0][k + 1] + cells_above[1][k + 1])
     }
 
     /// Returns the row sum of node k.
     #[inline(always)]
-    fn sum(&self, k: usize) -> f64 {
-        let corners = self
-            .corners
-            .as_ref()
-            .map_or(0.0, |[above, below]| (above[0][k + 1] + above[1][k]) + (below[0][k] + below[1][k + 1]));
-        self.center[k] + self.east[k] + self.east[k + 1] + self.north[k] + self.south[k] + corners
+    fn row_sum(&self, k: usize) -> f64 {
+        let diagonals = self.corners.as_ref().map_or(0.0, |[cells_above, cells_below]| {
+            (cells_above[0][k + 1] + cells_above[1][k]) + (cells_below[0][k] + cells_below[1][k + 1])
+        });
+        self.center[k] + self.east[k] + self.east[k + 1] + self.north[k] + self.south[k] + diagonals
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stencil::matrix::View;
+    use crate::stencil::matrix::GridArray;
 
     /// Returns the anisotropy of a matrix whose east and north couplings are functions of the node, and whose row sums
     /// are e.
     fn anisotropy_of(n: usize, east: impl Fn(usize, usize) -> f64, north: impl Fn(usize, usize) -> f64, e: f64) -> f64 {
         let grid = Grid { nx: n, ny: n };
-        let at = |f: &dyn Fn(usize, usize) -> f64| (0..n * n).map(|k| f(k % n, k / n)).collect::<Vec<_>>();
-        let (east, north) = (at(&|i, j| -east(i, j)), at(&|i, j| -north(i, j)));
-        let center = at(&|i, j| {
+        let values_at_nodes = |f: &dyn Fn(usize, usize) -> f64| (0..n * n).map(|k| f(k % n, k / n)).collect::<Vec<_>>();
+        let (east, north) = (values_at_nodes(&|i, j| -east(i, j)), values_at_nodes(&|i, j| -north(i, j)));
+        let center = values_at_nodes(&|i, j| {
             let k = j * n + i;
-            let mut sum = e - east[k] - north[k];
-            sum -= if i > 0 { east[k - 1] } else { 0.0 };
-            sum - if j > 0 { north[k - n] } else { 0.0 }
+            let mut value = e - east[k] - north[k];
+            value -= if i > 0 { east[k - 1] } else { 0.0 };
+            value - if j > 0 { north[k - n] } else { 0.0 }
         });
-        let v = |name, values| View::new(name, values, grid, n);
-        let (center, east, north) = (v("center", &center), v("east", &east), v("north", &north));
+        let view = |name, values| GridArray::new(name, values, grid, n);
+        let (center, east, north) = (view("center", &center), view("east", &east), view("north", &north));
         anisotropy(&StencilView { grid, center, east, north, corners: None }, 1e-12)
     }
 
-    fn assert_close(a: f64, b: f64) {
-        assert!((a - b).abs() <= 1e-9 * b, "{a}, expected {b}");
+    fn assert_close(value: f64, expected: f64) {
+        assert!((value - expected).abs() <= 1e-9 * expected, "{value}, expected {expected}");
     }
 
     #[test]
-    fn one_direction_conducts_better() {
+    fn anisotropy_is_ratio_of_conductances() {
         for n in [34, 35, 65, 200] {
             assert_close(anisotropy_of(n, |_, _| 1000.0, |_, _| 1.0, 0.0), 1000.0);
             assert_close(anisotropy_of(n, |_, _| 1.0, |_, _| 100.0, 0.0), 100.0);
@@ -181,12 +186,12 @@ mod tests {
 
     #[test]
     fn layers_conduct_in_series_and_in_parallel() {
-        let conducts = |j: usize| if j.is_multiple_of(4) { 1000.0 } else { 1.0 };
-        let found = anisotropy_of(34, |_, j| conducts(j), |_, _| 1.0, 0.0);
-        assert_close(found, (1000.0 + 3.0) / 4.0);
+        let conductance = |j: usize| if j.is_multiple_of(4) { 1000.0 } else { 1.0 };
+        let estimate = anisotropy_of(34, |_, j| conductance(j), |_, _| 1.0, 0.0);
+        assert_close(estimate, (1000.0 + 3.0) / 4.0);
         // Jumps in both directions do not count.
-        let checker = |i: usize, j: usize| if (i / 4 + j / 4).is_multiple_of(2) { 1000.0 } else { 1.0 };
-        assert_close(anisotropy_of(66, checker, |i, j| checker(j, i), 0.0), 1.0);
+        let checkerboard = |i: usize, j: usize| if (i / 4 + j / 4).is_multiple_of(2) { 1000.0 } else { 1.0 };
+        assert_close(anisotropy_of(66, checkerboard, |i, j| checkerboard(j, i), 0.0), 1.0);
     }
 
     /// A jump of the coefficients across a circle, on a small grid, where windows are close together.
@@ -194,14 +199,14 @@ mod tests {
     fn jump_across_a_circle_is_isotropic() {
         let n = 140;
         for contrast in [1e3, 1e6] {
-            let k = |i: usize, j: usize| {
+            let coefficient = |i: usize, j: usize| {
                 let (x, y) = (i as f64 - 70.0, j as f64 - 70.0);
                 if x * x + y * y < 1600.0 { contrast } else { 1.0 }
             };
-            let mean = |a: f64, b: f64| 2.0 * a * b / (a + b);
-            let east = |i: usize, j: usize| mean(k(i, j), k(i + 1, j));
-            let found = anisotropy_of(n, east, |i, j| mean(k(i, j), k(i, j + 1)), 0.0);
-            assert_close(found, 1.0);
+            let harmonic_mean = |a: f64, b: f64| 2.0 * a * b / (a + b);
+            let east = |i: usize, j: usize| harmonic_mean(coefficient(i, j), coefficient(i + 1, j));
+            let estimate = anisotropy_of(n, east, |i, j| harmonic_mean(coefficient(i, j), coefficient(i, j + 1)), 0.0);
+            assert_close(estimate, 1.0);
         }
         assert_close(
             anisotropy_of(100, |i, _| if i < 50 { 1e6 } else { 1.0 }, |i, _| if i < 50 { 1e6 } else { 1.0 }, 0.0),
@@ -211,8 +216,8 @@ mod tests {
 
     #[test]
     fn few_anisotropic_windows_are_ignored() {
-        let inside = |i: usize, j: usize| i < 60 && j < 60;
-        assert_close(anisotropy_of(400, |i, j| if inside(i, j) { 1e6 } else { 1.0 }, |_, _| 1.0, 0.0), 1.0);
+        let is_in_corner = |i: usize, j: usize| i < 60 && j < 60;
+        assert_close(anisotropy_of(400, |i, j| if is_in_corner(i, j) { 1e6 } else { 1.0 }, |_, _| 1.0, 0.0), 1.0);
         // Windows with zero couplings, as at coasts, count as isotropic.
         assert_close(anisotropy_of(100, |i, _| if i % 8 == 0 { 0.0 } else { 1000.0 }, |_, _| 1.0, 0.0), 1.0);
     }
@@ -221,16 +226,17 @@ mod tests {
     fn nine_point_diagonals_are_included() {
         let n = 40;
         let grid = Grid { nx: n, ny: n };
-        let of = |value: f64| vec![value; n * n];
-        let (center, east, north, corner) = (of(2.0 * 12.0), of(-9.0), of(-1.0), of(-0.5));
-        let v = |name, values| View::new(name, values, grid, n);
-        let corners = Some((v("northeast", &corner), v("northwest", &corner)));
-        let (east, north) = (v("east", &east), v("north", &north));
-        let a = StencilView { grid, center: v("center", &center), east, north, corners };
+        let constant_array = |value: f64| vec![value; n * n];
+        let (center, east, north, diagonal) =
+            (constant_array(2.0 * 12.0), constant_array(-9.0), constant_array(-1.0), constant_array(-0.5));
+        let view = |name, values| GridArray::new(name, values, grid, n);
+        let corners = Some((view("northeast", &diagonal), view("northwest", &diagonal)));
+        let (east, north) = (view("east", &east), view("north", &north));
+        let a = StencilView { grid, center: view("center", &center), east, north, corners };
         // The row sums are 24 - 20 - 2 = 2.
         assert_close(anisotropy(&a, 1e-12), 10.0 / (2.0 + 2.0));
         assert_close(anisotropy(&a, 0.1), 10.0 / 2.0);
-        let nan = of(f64::NAN);
-        assert_close(anisotropy(&StencilView { east: v("east", &nan), ..a }, 1e-12), 1.0);
+        let nan_array = constant_array(f64::NAN);
+        assert_close(anisotropy(&StencilView { east: view("east", &nan_array), ..a }, 1e-12), 1.0);
     }
 }

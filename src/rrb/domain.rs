@@ -1,7 +1,7 @@
 //! One rank of a grid that is distributed by strips of rows: the rows of this rank, and the collective exchange of
 //! errors and of matrix properties.
 
-use crate::base::heap::Counted;
+use crate::base::heap::FallibleArc;
 use crate::distributed::strips::Strips;
 use crate::distributed::{Comm, Gather};
 use crate::error::{Error, Result, collected, push};
@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Name of the memory in error messages about failed allocations.
-const HALOS: &str = "rows of other ranks";
+const ALLOCATION_NAME: &str = "rows of other ranks";
 
 /// Number of halo rows J on each side in which a rank stores the matrix before its elimination. Three are necessary:
 /// the sweeps also process the b1 nodes of one halo row, so a rank eliminates these nodes. For this, it eliminates the
@@ -28,28 +28,28 @@ pub const NATURAL_ROWS_ABOVE: usize = 2 * MATRIX_HALO_ROWS;
 /// One rank of a distributed grid.
 #[derive(Clone)]
 pub struct Domain {
-    pub comm: Counted<Comm>,
-    pub strips: Counted<Strips>,
+    pub comm: FallibleArc<Comm>,
+    pub strips: FallibleArc<Strips>,
     /// Whether sums are bitwise identical to those computed by one rank.
     pub reproducible: bool,
     /// Bits of the largest center of the matrix that was inspected last.
-    center: Counted<AtomicU64>,
+    center_max_bits: FallibleArc<AtomicU64>,
 }
 
 impl Domain {
-    pub fn new(comm: &Counted<Comm>, strips: &Counted<Strips>, reproducible: bool) -> Result<Self> {
-        let center = Counted::new(AtomicU64::new(0), HALOS)?;
-        Ok(Self { comm: comm.clone(), strips: strips.clone(), reproducible, center })
+    pub fn new(comm: &FallibleArc<Comm>, strips: &FallibleArc<Strips>, reproducible: bool) -> Result<Self> {
+        let center_max_bits = FallibleArc::new(AtomicU64::new(0), ALLOCATION_NAME)?;
+        Ok(Self { comm: comm.clone(), strips: strips.clone(), reproducible, center_max_bits })
     }
 
     /// Returns the largest center of the matrix that was inspected last. It replaces zero pivots (see
-    /// [`PivotContext::center`](crate::rrb::backend::PivotContext::center)).
-    pub fn center(&self) -> f64 {
-        f64::from_bits(self.center.load(Ordering::Relaxed))
+    /// [`PivotContext::center_substitute`](crate::rrb::backend::PivotContext::center_substitute)).
+    pub fn center_max(&self) -> f64 {
+        f64::from_bits(self.center_max_bits.load(Ordering::Relaxed))
     }
 
-    pub fn set_center(&self, center: f64) {
-        self.center.store(center.to_bits(), Ordering::Relaxed);
+    pub fn set_center_max(&self, center: f64) {
+        self.center_max_bits.store(center.to_bits(), Ordering::Relaxed);
     }
 
     /// Returns the rows J of grid q that this rank owns.
@@ -75,8 +75,8 @@ impl Domain {
     }
 
     /// Returns the natural rows of the caller's arrays that a rank needs, including its halo.
-    pub fn slab(strips: &Strips, rank: usize) -> Range<usize> {
-        let rows = strips.natural(rank);
+    pub fn rows_with_halo(strips: &Strips, rank: usize) -> Range<usize> {
+        let rows = strips.natural_rows(rank);
         if rows.is_empty() {
             return rows;
         }
@@ -86,46 +86,50 @@ impl Domain {
     /// Returns the first error of all ranks: errors without a node precede the others, which are ordered by level, row
     /// and column. The rank with this error returns it; the other ranks return [`Error::OtherRanks`]. If the
     /// communication fails, returns its error. Collective.
-    pub fn first_failure(&self, own: Option<Error>) -> Option<Error> {
-        self.first_of(own).unwrap_or_else(Some)
+    pub fn first_failure(&self, own_error: Option<Error>) -> Option<Error> {
+        self.first_error(own_error).unwrap_or_else(Some)
     }
 
     /// Returns an error on all ranks if any rank has an error (see [`Self::first_failure`]). Collective.
-    pub fn share_error(&self, own: Option<Error>) -> Result<()> {
-        self.first_of(own)?.map_or(Ok(()), Err)
+    pub fn share_error(&self, own_error: Option<Error>) -> Result<()> {
+        self.first_error(own_error)?.map_or(Ok(()), Err)
     }
 
-    fn first_of(&self, own: Option<Error>) -> Result<Option<Error>> {
-        const WORDS: usize = 4;
-        let place = own.as_ref().and_then(Error::matrix_place).and_then(|place| place.as_node());
+    fn first_error(&self, own_error: Option<Error>) -> Result<Option<Error>> {
+        const WORDS_PER_RANK: usize = 4;
+        let place = own_error.as_ref().and_then(Error::matrix_location).and_then(|place| place.as_node());
         let (level, i, j) = place.unwrap_or((0, 0, 0));
-        let status = own.as_ref().map_or(0, Error::status);
-        let mut gather = Gather::new(&self.comm, &collected((0..self.comm.size()).map(|_| WORDS), HALOS)?)?;
-        let words = [f64::from(status), level as f64, j as f64, i as f64];
-        let all = gather.run(|to| to.copy_from_slice(&words))?;
-        let failures = all.chunks_exact(WORDS).enumerate().filter(|(_, words)| words[0] != 0.0);
-        let order = |words: &[f64]| [words[1], words[2], words[3]].map(f64::to_bits);
-        let first = failures.min_by_key(|(rank, words)| (order(words), *rank));
-        Ok(first.map(|(rank, words)| match own {
+        let status = own_error.as_ref().map_or(0, Error::status);
+        let mut gather =
+            Gather::new(&self.comm, &collected((0..self.comm.size()).map(|_| WORDS_PER_RANK), ALLOCATION_NAME)?)?;
+        let own_words = [f64::from(status), level as f64, j as f64, i as f64];
+        let all_words = gather.run(|buffer| buffer.copy_from_slice(&own_words))?;
+        let failures = all_words.chunks_exact(WORDS_PER_RANK).enumerate().filter(|(_, words)| words[0] != 0.0);
+        let sort_key = |words: &[f64]| [words[1], words[2], words[3]].map(f64::to_bits);
+        let first_failure = failures.min_by_key(|(rank, words)| (sort_key(words), *rank));
+        Ok(first_failure.map(|(rank, words)| match own_error {
             Some(error) if rank == self.comm.rank() => error,
             _ => Error::on_other_rank(rank, words[0] as i32),
         }))
     }
 
     /// Returns the inspection results of all ranks, in the order of the ranks. Collective.
-    pub fn gather_found(&self, own: &RankResult) -> Result<Vec<RankResult>> {
-        let words = own.to_words()?;
-        let size = self.comm.size();
-        let mut lengths = Gather::new(&self.comm, &collected((0..size).map(|_| 1), HALOS)?)?;
-        let lengths = collected(lengths.run(|to| to[0] = words.len() as f64)?.iter().map(|&n| n as usize), HALOS)?;
+    pub fn gather_results(&self, own_result: &RankResult) -> Result<Vec<RankResult>> {
+        let own_words = own_result.to_words()?;
+        let rank_count = self.comm.size();
+        let mut length_gather = Gather::new(&self.comm, &collected((0..rank_count).map(|_| 1), ALLOCATION_NAME)?)?;
+        let lengths = collected(
+            length_gather.run(|buffer| buffer[0] = own_words.len() as f64)?.iter().map(|&n| n as usize),
+            ALLOCATION_NAME,
+        )?;
         let mut gather = Gather::new(&self.comm, &lengths)?;
-        let mut all = gather.run(|to| to.copy_from_slice(&words))?;
-        let mut found = Vec::new();
+        let mut remaining_words = gather.run(|buffer| buffer.copy_from_slice(&own_words))?;
+        let mut results = Vec::new();
         for length in lengths {
             let words;
-            (words, all) = all.split_at(length);
-            push(&mut found, RankResult::from_words(words)?, HALOS)?;
+            (words, remaining_words) = remaining_words.split_at(length);
+            push(&mut results, RankResult::from_words(words)?, ALLOCATION_NAME)?;
         }
-        Ok(found)
+        Ok(results)
     }
 }

@@ -2,53 +2,55 @@
 //! that monitors, histories and results are the same on all ranks.
 
 use super::{FactorizationResults, Rrb};
-use crate::base::heap::{Counted, boxed};
+use crate::base::heap::{FallibleArc, boxed};
 use crate::base::machine::{Core, Machine};
-use crate::distributed::{Comm, Gather, Maximum};
+use crate::distributed::{Comm, Gather, MaximumOverRanks};
 use crate::error::{Error, Result, zeroed};
 use crate::options::{Backend, Choice, Devices, StopReason};
 use crate::report::{Event, Observer, Outcome};
 use crate::rrb::remote::RemoteFactorization;
 
 /// Name of the memory in error messages about failed allocations.
-const WHAT: &str = "events for other ranks";
+const ALLOCATION_NAME: &str = "events for other ranks";
 
 /// The root rank, on whose devices all solves run.
 pub const ROOT: usize = 0;
 
 /// Number of words per event. The first word is its kind, one of the constants below. Up to three values follow.
-const EVENT_WORDS: usize = 4;
-const ITERATION: f64 = 1.0;
-const PASSED: f64 = 2.0;
-const CHANGED: f64 = 3.0;
-const COEFFICIENTS: f64 = 4.0;
-const WIDENED: f64 = 5.0;
-const ENDED: [f64; EVENT_WORDS] = [0.0; EVENT_WORDS];
+const WORDS_PER_EVENT: usize = 4;
+const ITERATION_EVENT: f64 = 1.0;
+const PASSED_EVENT: f64 = 2.0;
+const CHANGED_EVENT: f64 = 3.0;
+const COEFFICIENTS_EVENT: f64 = 4.0;
+const WIDENED_EVENT: f64 = 5.0;
+const END_OF_EVENTS: [f64; WORDS_PER_EVENT] = [0.0; WORDS_PER_EVENT];
 
-fn words_of(event: Event) -> [f64; EVENT_WORDS] {
+fn encode_event(event: Event) -> [f64; WORDS_PER_EVENT] {
     match event {
-        Event::Iteration(iteration, residual) => [ITERATION, iteration as f64, residual, 0.0],
-        Event::Passed(iteration, residual) => [PASSED, iteration as f64, residual, 0.0],
-        Event::Changed(iterations, left, expected) => [CHANGED, iterations as f64, left, expected],
-        Event::Coefficients(alpha, beta) => [COEFFICIENTS, alpha, beta, 0.0],
-        Event::Widened(iterations) => [WIDENED, iterations as f64, 0.0, 0.0],
+        Event::Iteration(iteration, residual) => [ITERATION_EVENT, iteration as f64, residual, 0.0],
+        Event::LateIteration(iteration, residual) => [PASSED_EVENT, iteration as f64, residual, 0.0],
+        Event::PreconditionerChanged(iterations, residual_norm, remaining_iterations) => {
+            [CHANGED_EVENT, iterations as f64, residual_norm, remaining_iterations]
+        }
+        Event::Coefficients(alpha, beta) => [COEFFICIENTS_EVENT, alpha, beta, 0.0],
+        Event::SwitchedToDouble(iterations) => [WIDENED_EVENT, iterations as f64, 0.0, 0.0],
     }
 }
 
 /// Decodes an event; `None` marks the end of the events.
-fn event_of(words: &[f64]) -> Option<Event> {
-    let count = words[1] as usize;
+fn decode_event(words: &[f64]) -> Option<Event> {
+    let iterations = words[1] as usize;
     let kind = words[0];
-    Some(if kind == ITERATION {
-        Event::Iteration(count, words[2])
-    } else if kind == PASSED {
-        Event::Passed(count, words[2])
-    } else if kind == CHANGED {
-        Event::Changed(count, words[2], words[3])
-    } else if kind == COEFFICIENTS {
+    Some(if kind == ITERATION_EVENT {
+        Event::Iteration(iterations, words[2])
+    } else if kind == PASSED_EVENT {
+        Event::LateIteration(iterations, words[2])
+    } else if kind == CHANGED_EVENT {
+        Event::PreconditionerChanged(iterations, words[2], words[3])
+    } else if kind == COEFFICIENTS_EVENT {
         Event::Coefficients(words[1], words[2])
-    } else if kind == WIDENED {
-        Event::Widened(count)
+    } else if kind == WIDENED_EVENT {
+        Event::SwitchedToDouble(iterations)
     } else {
         return None;
     })
@@ -56,35 +58,35 @@ fn event_of(words: &[f64]) -> Option<Event> {
 
 /// Number of events per block. A block begins with its number of events.
 const EVENTS_PER_BLOCK: usize = 64;
-const BLOCK_WORDS: usize = 1 + EVENTS_PER_BLOCK * EVENT_WORDS;
+const WORDS_PER_BLOCK: usize = 1 + EVENTS_PER_BLOCK * WORDS_PER_EVENT;
 
 /// Number of words for the result of a solve: the status, and the five fields of the outcome. In a message, these words
 /// are followed by the results of the factorization, the number of grids and the number of threads.
-const SOLVE_WORDS: usize = 6;
-const RESULT_WORDS: usize = SOLVE_WORDS + FactorizationResults::WORDS + 2;
+const WORDS_PER_OUTCOME: usize = 6;
+const WORDS_PER_RESULT: usize = WORDS_PER_OUTCOME + FactorizationResults::WORD_COUNT + 2;
 
 /// Plans of the messages between rank 0 and the other ranks.
-pub struct RootSolve {
+pub struct RootMessages {
     rank: usize,
-    events: Gather,
+    event_gather: Gather,
     /// Events that have not been sent yet.
-    block: [f64; BLOCK_WORDS],
-    results: Gather,
+    event_block: [f64; WORDS_PER_BLOCK],
+    result_gather: Gather,
 }
 
-impl RootSolve {
+impl RootMessages {
     /// Creates the plans. Collective.
-    pub fn new(comm: &Counted<Comm>) -> Result<Self> {
-        let from_first = |count: usize| {
-            let mut counts = zeroed(comm.size(), WHAT)?;
-            counts[ROOT] = count;
-            Gather::new(comm, &counts)
+    pub fn new(comm: &FallibleArc<Comm>) -> Result<Self> {
+        let plan_from_root = |word_count: usize| {
+            let mut word_counts = zeroed(comm.size(), ALLOCATION_NAME)?;
+            word_counts[ROOT] = word_count;
+            Gather::new(comm, &word_counts)
         };
         Ok(Self {
             rank: comm.rank(),
-            events: from_first(BLOCK_WORDS)?,
-            block: [0.0; BLOCK_WORDS],
-            results: from_first(RESULT_WORDS)?,
+            event_gather: plan_from_root(WORDS_PER_BLOCK)?,
+            event_block: [0.0; WORDS_PER_BLOCK],
+            result_gather: plan_from_root(WORDS_PER_RESULT)?,
         })
     }
 
@@ -96,56 +98,61 @@ impl RootSolve {
     /// On rank 0, runs `solve`, and sends its events and its result. On the other ranks, passes these events to
     /// `observer`, and returns the same result, where an error of rank 0 becomes [`Error::OtherRanks`]. There, `core`
     /// only represents the factorization of rank 0. It is replaced, because the solve may have changed that
-    /// factorization. `stop` is `Some` if any rank has a monitor.
+    /// factorization. `stop_exchange` is `Some` if any rank has a monitor.
     pub fn solve(
         &mut self,
         core: &mut Rrb,
         observer: &mut dyn Observer,
-        stop: Option<&mut Maximum>,
-        solve: impl FnOnce(&mut Rrb, &mut dyn Observer) -> Result<Outcome>,
+        stop_exchange: Option<&mut MaximumOverRanks>,
+        run_solve: impl FnOnce(&mut Rrb, &mut dyn Observer) -> Result<Outcome>,
     ) -> Result<Outcome> {
         if !self.is_root() {
-            self.follow(observer, stop)?;
+            self.receive_events(observer, stop_exchange)?;
             return self.receive_results(core);
         }
-        let mut sending = SendingObserver { observer, root: self, stop, failed: None };
-        let outcome = solve(core, &mut sending);
-        sending.send(ENDED);
-        sending.flush();
-        sending.failed.map_or(Ok(()), Err)?;
+        let mut sending_observer =
+            SendingObserver { observer, messages: self, stop_exchange, communication_error: None };
+        let outcome = run_solve(core, &mut sending_observer);
+        sending_observer.send_event(END_OF_EVENTS);
+        sending_observer.send_block();
+        sending_observer.communication_error.map_or(Ok(()), Err)?;
         self.send_results(core, &outcome)?;
         outcome
     }
 
     /// Receives the events of rank 0, up to the end of the solve, and passes them to the observer of this rank.
-    fn follow(&mut self, observer: &mut dyn Observer, mut stop: Option<&mut Maximum>) -> Result<()> {
+    fn receive_events(
+        &mut self,
+        observer: &mut dyn Observer,
+        mut stop_exchange: Option<&mut MaximumOverRanks>,
+    ) -> Result<()> {
         loop {
-            let block = self.events.run(|_| {})?;
-            for words in block[1..].chunks_exact(EVENT_WORDS).take(block[0] as usize) {
-                let Some(event) = event_of(words) else { return Ok(()) };
-                let own = observer.receive(event);
-                if let (Event::Iteration(..), Some(stop)) = (event, &mut stop) {
-                    stop.run(&[f64::from(u8::from(own))])?;
+            let block = self.event_gather.run(|_| {})?;
+            for words in block[1..].chunks_exact(WORDS_PER_EVENT).take(block[0] as usize) {
+                let Some(event) = decode_event(words) else { return Ok(()) };
+                let requests_stop = observer.receive(event);
+                if let (Event::Iteration(..), Some(stop_exchange)) = (event, &mut stop_exchange) {
+                    stop_exchange.run(&[f64::from(u8::from(requests_stop))])?;
                 }
             }
         }
     }
 
     fn send_results(&mut self, core: &Rrb, outcome: &Result<Outcome>) -> Result<()> {
-        let sent = outcome.as_ref().copied().unwrap_or_default();
-        let solve: [f64; SOLVE_WORDS] = [
+        let sent_outcome = outcome.as_ref().copied().unwrap_or_default();
+        let solve_words: [f64; WORDS_PER_OUTCOME] = [
             outcome.as_ref().err().map_or(0, Error::status).into(),
-            sent.iterations as f64,
-            sent.reason.number() as f64,
-            sent.initial_residual,
-            sent.final_residual,
-            sent.reference,
+            sent_outcome.iterations as f64,
+            sent_outcome.reason.number() as f64,
+            sent_outcome.initial_residual,
+            sent_outcome.final_residual,
+            sent_outcome.reference,
         ];
-        self.results.run(|to| {
-            to[..SOLVE_WORDS].copy_from_slice(&solve);
-            to[SOLVE_WORDS..][..FactorizationResults::WORDS].copy_from_slice(&core.results.to_words());
-            to[SOLVE_WORDS + FactorizationResults::WORDS..]
-                .copy_from_slice(&[core.grids() as f64, core.engine().threads() as f64]);
+        self.result_gather.run(|buffer| {
+            buffer[..WORDS_PER_OUTCOME].copy_from_slice(&solve_words);
+            buffer[WORDS_PER_OUTCOME..][..FactorizationResults::WORD_COUNT].copy_from_slice(&core.results.to_words());
+            buffer[WORDS_PER_OUTCOME + FactorizationResults::WORD_COUNT..]
+                .copy_from_slice(&[core.packed_grid_count() as f64, core.engine().threads() as f64]);
         })?;
         Ok(())
     }
@@ -153,8 +160,8 @@ impl RootSolve {
     /// Receives the result of a solve. Also replaces `core`, because the solve may have switched to another
     /// preconditioner.
     fn receive_results(&mut self, core: &mut Rrb) -> Result<Outcome> {
-        let words = self.results.run(|_| {})?;
-        *core = core_of(words)?;
+        let words = self.result_gather.run(|_| {})?;
+        *core = remote_factorization(words)?;
         match words[0] as i32 {
             0 => Ok(Outcome {
                 iterations: words[1] as usize,
@@ -168,35 +175,40 @@ impl RootSolve {
     }
 
     /// Sends the results of a factorization, which succeeded on rank 0.
-    pub fn send_factorized(&mut self, core: &Rrb) -> Result<()> {
+    pub fn send_factorization(&mut self, core: &Rrb) -> Result<()> {
         self.send_results(core, &Ok(Outcome::default()))
     }
 
     /// Receives the results of a factorization of rank 0.
-    pub fn receive_factorized(&mut self) -> Result<Rrb> {
-        core_of(self.results.run(|_| {})?)
+    pub fn receive_factorization(&mut self) -> Result<Rrb> {
+        remote_factorization(self.result_gather.run(|_| {})?)
     }
 }
 
 /// Creates the object that represents the factorization of rank 0 on another rank.
-fn core_of(words: &[f64]) -> Result<Rrb> {
-    let results = words[SOLVE_WORDS..][..FactorizationResults::WORDS].try_into().expect("as many as were given");
-    let [grids, threads] = [0, 1].map(|k| words[SOLVE_WORDS + FactorizationResults::WORDS + k] as usize);
+fn remote_factorization(words: &[f64]) -> Result<Rrb> {
+    let results =
+        words[WORDS_PER_OUTCOME..][..FactorizationResults::WORD_COUNT].try_into().expect("as many as were given");
+    let [grids, threads] = [0, 1].map(|k| words[WORDS_PER_OUTCOME + FactorizationResults::WORD_COUNT + k] as usize);
     let machine = Machine { backend: Backend::Cuda, threads, device: -1, devices: Devices::NONE };
     Ok(Rrb::of_remote(
         machine,
-        boxed(RemoteFactorization { grids, threads }, WHAT)?,
-        FactorizationResults::of_words(results),
+        boxed(RemoteFactorization { grids, threads }, ALLOCATION_NAME)?,
+        FactorizationResults::from_words(results),
     ))
 }
 
-/// Returns whether the monitor of any rank requests a stop. If the communication fails, stores the error in `failed`
-/// and returns `true`.
-pub fn any_stops(stop: &mut Maximum, own: bool, failed: &mut Option<Error>) -> bool {
-    match stop.run(&[f64::from(u8::from(own))]) {
-        Ok(all) => all[0] > 0.0,
+/// Returns whether the monitor of any rank requests a stop. If the communication fails, stores the error in
+/// `communication_error` and returns `true`.
+pub fn any_rank_stops(
+    stop_exchange: &mut MaximumOverRanks,
+    requests_stop: bool,
+    communication_error: &mut Option<Error>,
+) -> bool {
+    match stop_exchange.run(&[f64::from(u8::from(requests_stop))]) {
+        Ok(maxima) => maxima[0] > 0.0,
         Err(error) => {
-            *failed = Some(error);
+            *communication_error = Some(error);
             true
         }
     }
@@ -206,26 +218,28 @@ pub fn any_stops(stop: &mut Maximum, own: bool, failed: &mut Option<Error>) -> b
 /// does, or if the communication has failed.
 struct SendingObserver<'a> {
     observer: &'a mut dyn Observer,
-    root: &'a mut RootSolve,
-    stop: Option<&'a mut Maximum>,
+    messages: &'a mut RootMessages,
+    stop_exchange: Option<&'a mut MaximumOverRanks>,
     /// Error of a failed communication with the other ranks.
-    failed: Option<Error>,
+    communication_error: Option<Error>,
 }
 
 impl SendingObserver<'_> {
-    fn send(&mut self, event: [f64; EVENT_WORDS]) {
-        let count = self.root.block[0] as usize;
-        self.root.block[1 + count * EVENT_WORDS..][..EVENT_WORDS].copy_from_slice(&event);
-        self.root.block[0] += 1.0;
+    /// Adds an event to the block, and sends the block if it is full.
+    fn send_event(&mut self, event_words: [f64; WORDS_PER_EVENT]) {
+        let count = self.messages.event_block[0] as usize;
+        self.messages.event_block[1 + count * WORDS_PER_EVENT..][..WORDS_PER_EVENT].copy_from_slice(&event_words);
+        self.messages.event_block[0] += 1.0;
         if count + 1 == EVENTS_PER_BLOCK {
-            self.flush();
+            self.send_block();
         }
     }
 
-    fn flush(&mut self) {
-        let RootSolve { events, block, .. } = &mut *self.root;
-        if block[0] > 0.0 && self.failed.is_none() {
-            self.failed = events.run(|to| to.copy_from_slice(block)).err();
+    /// Sends the events of the block, if there are any, to the other ranks.
+    fn send_block(&mut self) {
+        let RootMessages { event_gather: events, event_block: block, .. } = &mut *self.messages;
+        if block[0] > 0.0 && self.communication_error.is_none() {
+            self.communication_error = events.run(|buffer| buffer.copy_from_slice(block)).err();
         }
         block[0] = 0.0;
     }
@@ -233,17 +247,19 @@ impl SendingObserver<'_> {
 
 impl Observer for SendingObserver<'_> {
     fn receive(&mut self, event: Event) -> bool {
-        let own = self.observer.receive(event);
-        self.send(words_of(event));
-        if self.stop.is_none() || !matches!(event, Event::Iteration(..)) {
-            return own || self.failed.is_some();
+        let requests_stop = self.observer.receive(event);
+        self.send_event(encode_event(event));
+        if self.stop_exchange.is_none() || !matches!(event, Event::Iteration(..)) {
+            return requests_stop || self.communication_error.is_some();
         }
-        self.flush();
-        let Some(stop) = self.stop.as_mut().filter(|_| self.failed.is_none()) else { return true };
-        any_stops(stop, own, &mut self.failed)
+        self.send_block();
+        let Some(stop_exchange) = self.stop_exchange.as_mut().filter(|_| self.communication_error.is_none()) else {
+            return true;
+        };
+        any_rank_stops(stop_exchange, requests_stop, &mut self.communication_error)
     }
 
     fn may_stop(&self) -> bool {
-        self.stop.is_some()
+        self.stop_exchange.is_some()
     }
 }

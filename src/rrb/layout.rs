@@ -12,11 +12,11 @@
 //! ```
 //!
 //! Each colour is an array of (cy + 2) rows. All four arrays have the same compute area cx x cy, where cx is a multiple
-//! of `block`. A border of zeros surrounds the compute area, so that loops need no conditions at the edges. The border
-//! has one row below and above, and `block` columns on either side. On the host, consecutive rows share these columns:
-//! a row has cx + block values. On a device, a row has cx + 2 block values.
+//! of `compute_block`. A border of zeros surrounds the compute area, so that loops need no conditions at the edges. The
+//! border has one row below and above, and `compute_block` columns on either side. On the host, consecutive rows share
+//! these columns: a row has cx + compute_block values. On a device, a row has cx + 2 compute_block values.
 //!
-//! The report allows rectangular compute blocks. Here, blocks are `block` values wide and one row high, because
+//! The report allows rectangular compute blocks. Here, blocks are `compute_block` values wide and one row high, because
 //! alignment requires only that rows are padded.
 
 use crate::stencil::levels::Grid;
@@ -53,29 +53,29 @@ pub struct Layout {
     /// Height of the compute area, in rows.
     pub cy: usize,
     /// Width of the left and right border, in values.
-    pub block: usize,
-    /// The stored rows J are `from` .. `to`. They are a part of all rows if other ranks store the rest.
-    pub from: usize,
-    pub to: usize,
+    pub compute_block: usize,
+    /// The stored rows J are `first_row` .. `end_row`. They are a part of all rows if other ranks store the rest.
+    pub first_row: usize,
+    pub end_row: usize,
 }
 
 impl Layout {
-    /// Returns the layout of `grid` with rows padded to a multiple of `block`.
-    pub fn new(grid: Grid, block: usize) -> Self {
+    /// Returns the layout of `grid` with rows padded to a multiple of `compute_block`.
+    pub fn new(grid: Grid, compute_block: usize) -> Self {
         let (shift_x, shift_y) = (1 - grid.kept_column_parity(), 1 - grid.kept_row_parity());
-        let cx = (grid.nx + shift_x).div_ceil(2).next_multiple_of(block);
+        let cx = (grid.nx + shift_x).div_ceil(2).next_multiple_of(compute_block);
         let cy = (grid.ny + shift_y).div_ceil(2);
-        Self { grid, shift_x, shift_y, cx, cy, block, from: 0, to: cy }
+        Self { grid, shift_x, shift_y, cx, cy, compute_block, first_row: 0, end_row: cy }
     }
 
-    /// Returns this layout with storage for the rows J in `from` .. `to` only.
-    pub fn strip(self, from: usize, to: usize) -> Self {
-        Self { from, to, ..self }
+    /// Returns this layout with storage for the rows J in `first_row` .. `end_row` only.
+    pub fn strip(self, first_row: usize, end_row: usize) -> Self {
+        Self { first_row, end_row, ..self }
     }
 
     /// Returns the distance between rows on a device, in values.
     pub fn stride(&self) -> usize {
-        self.cx + 2 * self.block
+        self.cx + 2 * self.compute_block
     }
 
     /// Returns the number of values of one array on a device.
@@ -86,12 +86,12 @@ impl Layout {
     /// Returns the columns I of a colour that contain nodes: odd columns i' for b2 and r2, even columns i' for r1 and
     /// b1.
     pub fn columns(&self, colour: Colour) -> std::ops::Range<usize> {
-        half(self.shift_x, self.grid.nx, matches!(colour, Colour::B2 | Colour::R2))
+        indices_of_parity(self.shift_x, self.grid.nx, matches!(colour, Colour::B2 | Colour::R2))
     }
 
     /// Returns the rows J of a colour that contain nodes: odd rows j' for b2 and r1, even rows j' for r2 and b1.
     pub fn rows(&self, colour: Colour) -> std::ops::Range<usize> {
-        half(self.shift_y, self.grid.ny, matches!(colour, Colour::B2 | Colour::R1))
+        indices_of_parity(self.shift_y, self.grid.ny, matches!(colour, Colour::B2 | Colour::R1))
     }
 
     /// Returns the node (i, j) whose value is entry (I, J) of a colour.
@@ -103,8 +103,8 @@ impl Layout {
 }
 
 /// Returns the range of I for which i' = 2 I + odd is in [shift, shift + n).
-fn half(shift: usize, n: usize, odd: bool) -> std::ops::Range<usize> {
-    if odd { shift / 2..(shift + n) / 2 } else { shift.div_ceil(2)..(shift + n).div_ceil(2) }
+fn indices_of_parity(shift: usize, n: usize, is_odd: bool) -> std::ops::Range<usize> {
+    if is_odd { shift / 2..(shift + n) / 2 } else { shift.div_ceil(2)..(shift + n).div_ceil(2) }
 }
 
 #[cfg(test)]
@@ -115,41 +115,44 @@ mod tests {
     /// correspond to 40 x 65. The 75 rows give 38 and 37. The test checks for both sizes that r1 and r2 have twenty
     /// columns, that their numbers of rows differ by one, and that their compute areas are equal.
     #[test]
-    fn figure_9() {
+    fn layout_agrees_with_figure_9() {
         for (ny, odd_rows, even_rows) in [(65, 32, 33), (75, 37, 38)] {
-            let l = Layout::new(Grid { nx: 40, ny }, 16);
-            for c in [Colour::R1, Colour::R2, Colour::B1, Colour::B2] {
-                assert_eq!(l.columns(c).len(), 20);
+            let layout = Layout::new(Grid { nx: 40, ny }, 16);
+            for colour in [Colour::R1, Colour::R2, Colour::B1, Colour::B2] {
+                assert_eq!(layout.columns(colour).len(), 20);
             }
-            assert_eq!(l.rows(Colour::R2).len(), even_rows);
-            assert_eq!(l.rows(Colour::B1).len(), even_rows);
-            assert_eq!(l.rows(Colour::R1).len(), odd_rows);
-            assert_eq!(l.rows(Colour::B2).len(), odd_rows);
-            assert_eq!((l.cx, l.cy, l.stride()), (32, even_rows, 64));
+            assert_eq!(layout.rows(Colour::R2).len(), even_rows);
+            assert_eq!(layout.rows(Colour::B1).len(), even_rows);
+            assert_eq!(layout.rows(Colour::R1).len(), odd_rows);
+            assert_eq!(layout.rows(Colour::B2).len(), odd_rows);
+            assert_eq!((layout.cx, layout.cy, layout.stride()), (32, even_rows, 64));
         }
     }
 
     #[test]
-    fn every_node_has_one_place() {
+    fn every_node_has_one_entry() {
         for nx in 1..12 {
             for ny in 1..12 {
                 let grid = Grid { nx, ny };
-                let l = Layout::new(grid, 8);
-                let mut seen = vec![0; grid.nodes()];
-                for c in [Colour::R1, Colour::R2, Colour::B1, Colour::B2] {
-                    for row in l.rows(c) {
-                        for col in l.columns(c) {
-                            let (i, j) = l.node(c, col, row);
-                            seen[j * nx + i] += 1;
-                            assert!(col < l.cx && row < l.cy);
-                            let black = (i + j) % 2 == (grid.kept_column_parity() + grid.kept_row_parity()) % 2;
-                            assert_eq!(black, matches!(c, Colour::B1 | Colour::B2));
+                let layout = Layout::new(grid, 8);
+                let mut visit_counts = vec![0; grid.nodes()];
+                for colour in [Colour::R1, Colour::R2, Colour::B1, Colour::B2] {
+                    for row in layout.rows(colour) {
+                        for col in layout.columns(colour) {
+                            let (i, j) = layout.node(colour, col, row);
+                            visit_counts[j * nx + i] += 1;
+                            assert!(col < layout.cx && row < layout.cy);
+                            let is_black = (i + j) % 2 == (grid.kept_column_parity() + grid.kept_row_parity()) % 2;
+                            assert_eq!(is_black, matches!(colour, Colour::B1 | Colour::B2));
                         }
                     }
                 }
-                assert!(seen.iter().all(|&s| s == 1));
-                let kept = grid.coarse();
-                assert_eq!((l.columns(Colour::B2).len(), l.rows(Colour::B2).len()), (kept.nx, kept.ny));
+                assert!(visit_counts.iter().all(|&count| count == 1));
+                let coarse_grid = grid.coarse();
+                assert_eq!(
+                    (layout.columns(Colour::B2).len(), layout.rows(Colour::B2).len()),
+                    (coarse_grid.nx, coarse_grid.ny)
+                );
             }
         }
     }

@@ -18,23 +18,23 @@ pub mod reference;
 pub mod remote;
 pub mod storage;
 
-pub use plan::{SPACING, grids_to_share, machine, options_without_effect};
+pub use plan::{DEFAULT_SPACING, choose_machine, grids_to_share, options_without_effect};
 
 use crate::base::engine::Engine;
 use crate::base::machine::{Core, Machine};
-use crate::error::{Error, Place, RRB_ERR_COMMUNICATION, RRB_ERR_MATRIX, Result};
+use crate::error::{Error, Location, RRB_ERR_COMMUNICATION, RRB_ERR_MATRIX, Result};
 use crate::krylov::completed_iterations;
 use crate::krylov::solve::{Control, Function, Locations, MatrixProperties};
 use crate::krylov::solve_steps::{Arrays, Program, SolveSteps};
 use crate::options::{self, Choice, Options, Precision, info, opt};
 use crate::report::{Event, Observer, Outcome, StopReason};
 use crate::rrb::backend::{Aggregation, InspectionSetup, Prediction, Report, RrbBackend, Setup};
-use crate::rrb::recursion::Kind;
+use crate::rrb::recursion::CycleKind;
 use crate::rrb::storage::Storage;
 use crate::stencil::components::Components;
 use crate::stencil::inspection::Inspection;
-use crate::stencil::matrix::{StencilView, View};
-use crate::stencil::outward::Outward;
+use crate::stencil::matrix::{GridArray, StencilView};
+use crate::stencil::outward::OutwardCouplings;
 use plan::{Plan, PlanConditions, inspection_setup};
 
 /// Factorized matrix of a handle.
@@ -47,9 +47,9 @@ pub struct Rrb {
     pub results: FactorizationResults,
     decisions: AutoDecisions,
     /// Parameters of the last factorization; `None` if there is none.
-    last: Option<LastFactorization>,
+    last_factorization: Option<LastFactorization>,
     /// Number of factorizations without speculation that precede the next speculative one.
-    until_speculation: usize,
+    factorizations_until_speculation: usize,
 }
 
 /// Parameters of a factorization and of the inspection of its matrix.
@@ -70,36 +70,36 @@ const SPECULATION_PAUSE: usize = 8;
 struct AutoDecisions {
     auto_options: AutoOptions,
     /// Whether the factorization rejected a matrix in another format, so that f64 replaced the format.
-    double: bool,
+    needs_double: bool,
     /// Whether the estimates selected the V-cycle instead of AMLI: for a regular matrix, and for a singular matrix.
-    v_cycle: [bool; 2],
+    v_cycle_selected: [bool; 2],
     /// Whether a solve converged slowly and switched to aggregation.
-    slow: bool,
+    converges_slowly: bool,
     /// Whether the memory for aggregation could not be allocated.
     lacked_memory: bool,
     /// Whether CG in single precision stagnated on a distributed domain, so that CG in double precision replaces it.
-    stagnates: bool,
+    single_stagnates: bool,
     /// Whether CG in double precision, after such a replacement, stagnated before it had halved the residual norm.
-    futile: bool,
+    double_is_futile: bool,
 }
 
 /// Result of `factorize_planned`.
 struct PlannedFactorization {
     setup: Setup,
     /// Whether the estimates selected the V-cycle instead of AMLI.
-    v_cycle: bool,
+    v_cycle_selected: bool,
 }
 
 /// Values of the options on which the choices of `auto` depend.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct AutoOptions {
-    integers: [i64; 9],
+    integer_values: [i64; 9],
     relaxation: f64,
 }
 
 impl AutoOptions {
     fn of(options: &Options) -> Self {
-        let keys = [
+        let option_keys = [
             opt::PRECISION,
             opt::CYCLE,
             opt::CYCLE_SPACING,
@@ -110,7 +110,7 @@ impl AutoOptions {
             opt::COARSE_MEMORY,
             opt::SWITCH_MEMORY,
         ];
-        Self { integers: keys.map(|key| options.int(key)), relaxation: options.real(opt::RELAXATION) }
+        Self { integer_values: option_keys.map(|key| options.int(key)), relaxation: options.real(opt::RELAXATION) }
     }
 }
 
@@ -126,7 +126,7 @@ pub struct FactorizationResults {
     /// Number of positive couplings that are added to the diagonals in M.
     pub compensated_couplings: usize,
     /// Number of aggregates reused from the previous matrix.
-    pub aggregates_kept: usize,
+    pub reused_aggregate_count: usize,
     /// Precision in use.
     pub precision: Precision,
     /// Cycle in use.
@@ -140,31 +140,31 @@ pub struct FactorizationResults {
 
 impl FactorizationResults {
     /// Number of values that represent the results in a message to another rank.
-    pub const WORDS: usize = 7;
+    pub const WORD_COUNT: usize = 7;
 
     /// Encodes the results for another rank, without the fields that only the log uses.
-    pub fn to_words(self) -> [f64; Self::WORDS] {
+    pub fn to_words(self) -> [f64; Self::WORD_COUNT] {
         [
             self.levels as f64,
             self.components as f64,
             self.singular_components as f64,
             self.compensated_couplings as f64,
-            self.aggregates_kept as f64,
+            self.reused_aggregate_count as f64,
             self.precision.number() as f64,
             self.cycle.number() as f64,
         ]
     }
 
     /// Decodes the result of [`FactorizationResults::to_words`].
-    pub fn of_words(words: [f64; Self::WORDS]) -> Self {
-        let [levels, components, singular_components, compensated_couplings, aggregates_kept] =
+    pub fn from_words(words: [f64; Self::WORD_COUNT]) -> Self {
+        let [levels, components, singular_components, compensated_couplings, reused_aggregate_count] =
             std::array::from_fn(|k| words[k] as usize);
         Self {
             levels,
             components,
             singular_components,
             compensated_couplings,
-            aggregates_kept,
+            reused_aggregate_count,
             precision: Precision::of(words[5] as i64).unwrap_or_default(),
             cycle: options::Cycle::of(words[6] as i64).unwrap_or_default(),
             prediction: None,
@@ -179,11 +179,11 @@ pub type MakeBackend<'a> = &'a dyn Fn(Machine) -> Result<Box<dyn RrbBackend>>;
 
 /// Function that runs a program on the steps of a solve. Benchmarks pass a function that wraps the steps and measures
 /// their times. Every thread of a team calls this function.
-pub type Around<'a> = &'a (dyn Fn(&mut dyn SolveSteps, Program) -> Result<Outcome> + Sync);
+pub type ProgramRunner<'a> = &'a (dyn Fn(&mut dyn SolveSteps, Program) -> Result<Outcome> + Sync);
 
 impl Rrb {
     /// Factorizes `a` on the caller's CUDA stream, or on a stream of the backend if `stream` is 0. Reuses the memory of
-    /// `previous` if it fits. After an error, the handle has no factorization. `make` creates a backend if the
+    /// `previous` if it fits. After an error, the handle has no factorization. `make_backend` creates a backend if the
     /// backend of `previous` is not one for `machine`.
     pub fn factorize(
         previous: Option<Self>,
@@ -191,12 +191,12 @@ impl Rrb {
         options: &Options,
         machine: Machine,
         stream: usize,
-        make: MakeBackend,
+        make_backend: MakeBackend,
     ) -> Result<Self> {
         // A backend for another machine is dropped before a new one is created, so that its memory is free.
         let mut rrb = match previous.filter(|rrb| rrb.machine == machine) {
             Some(rrb) => rrb,
-            None => Self::new(machine, make(machine)?),
+            None => Self::new(machine, make_backend(machine)?),
         };
         rrb.backend.use_stream(stream)?;
         rrb.factorize_with_options(a, options)?;
@@ -206,7 +206,15 @@ impl Rrb {
     fn new(machine: Machine, backend: Box<dyn RrbBackend>) -> Self {
         let (inspection, results, decisions) =
             (Inspection::default(), FactorizationResults::default(), AutoDecisions::default());
-        Self { backend, machine, inspection, results, decisions, last: None, until_speculation: 0 }
+        Self {
+            backend,
+            machine,
+            inspection,
+            results,
+            decisions,
+            last_factorization: None,
+            factorizations_until_speculation: 0,
+        }
     }
 
     /// Creates an object that represents the factorization of another rank. It only reports `results`.
@@ -220,63 +228,81 @@ impl Rrb {
         // In a simulation, the next matrix usually has the same structure. A speculative factorization with the setup
         // of the last one then reads the matrix only once. If a solve has switched to aggregation since then, the setup
         // changes, so there is no speculation.
-        let is_speculative = |last: &LastFactorization| {
-            let switches = self.decisions.slow && last.setup.aggregation != Aggregation::FromStart;
-            self.until_speculation == 0
-                && (last.auto_options, last.inspection_setup) == (auto_options, inspection_setup)
-                && !switches
+        let is_speculative = |last_factorization: &LastFactorization| {
+            let has_switched =
+                self.decisions.converges_slowly && last_factorization.setup.aggregation != Aggregation::FromStart;
+            self.factorizations_until_speculation == 0
+                && (last_factorization.auto_options, last_factorization.inspection_setup)
+                    == (auto_options, inspection_setup)
+                && !has_switched
         };
-        let speculation = self.last.take().filter(is_speculative);
-        self.until_speculation = self.until_speculation.saturating_sub(1);
-        let again = match speculation {
-            Some(last) if self.backend.factorize_again(a, &inspection_setup, &last.setup, &mut self.inspection)? => {
-                Some(last.setup)
+        let speculation = self.last_factorization.take().filter(is_speculative);
+        self.factorizations_until_speculation = self.factorizations_until_speculation.saturating_sub(1);
+        let reused_setup = match speculation {
+            Some(last_factorization)
+                if self.backend.factorize_speculatively(
+                    a,
+                    &inspection_setup,
+                    &last_factorization.setup,
+                    &mut self.inspection,
+                )? =>
+            {
+                Some(last_factorization.setup)
             }
             _ => None,
         };
-        if again.is_none() {
-            self.backend.examine(a, &inspection_setup, &mut self.inspection)?;
+        if reused_setup.is_none() {
+            self.backend.inspect_matrix(a, &inspection_setup, &mut self.inspection)?;
         }
-        let known = if self.decisions.auto_options == auto_options {
+        let decisions = if self.decisions.auto_options == auto_options {
             self.decisions
         } else {
-            self.backend.release_spare();
+            self.backend.release_spare_memory();
             AutoDecisions { auto_options, ..AutoDecisions::default() }
         };
-        let (machine, shared) = (self.machine, self.backend.shares_grids());
-        let stagnates = known.stagnates;
-        let plan_for = |inspection: &Inspection, slow| {
-            Plan::new(a, options, machine, &inspection_setup, inspection, PlanConditions { slow, shared, stagnates })
+        let (machine, shares_grids) = (self.machine, self.backend.shares_grids());
+        let single_stagnates = decisions.single_stagnates;
+        let make_plan = |inspection: &Inspection, prefers_aggregation| {
+            Plan::new(
+                a,
+                options,
+                machine,
+                &inspection_setup,
+                inspection,
+                PlanConditions { prefers_aggregation, shares_grids, single_stagnates },
+            )
         };
-        let mut plan = plan_for(&self.inspection, known.slow && !known.lacked_memory)?;
-        let prediction = plan.predict(&*self.backend).filter(|_| !known.lacked_memory);
-        if prediction.is_some_and(|p| p.aggregates()) {
-            plan = plan_for(&self.inspection, true)?;
+        let mut plan = make_plan(&self.inspection, decisions.converges_slowly && !decisions.lacked_memory)?;
+        let prediction = plan.predict(&*self.backend).filter(|_| !decisions.lacked_memory);
+        if prediction.is_some_and(|prediction| prediction.prefers_aggregation()) {
+            plan = make_plan(&self.inspection, true)?;
         }
-        let speculation = (speculation.is_some(), again);
-        let mut lacked_memory = known.lacked_memory;
-        let PlannedFactorization { setup, v_cycle } = match self.factorize_planned(&plan, &known, speculation) {
-            Err(error) if plan.aggregates_automatically() && error.is_out_of_memory_or_unsupported() => {
-                lacked_memory = true;
-                plan = plan_for(&self.inspection, false)?;
-                self.factorize_planned(&plan, &known, (false, None))?
-            }
-            other => other?,
-        };
-        let mut found_v_cycle = known.v_cycle;
-        found_v_cycle[usize::from(self.inspection.components.singular() > 0)] |= v_cycle;
+        let speculation = (speculation.is_some(), reused_setup);
+        let mut lacked_memory = decisions.lacked_memory;
+        let PlannedFactorization { setup, v_cycle_selected } =
+            match self.factorize_planned(&plan, &decisions, speculation) {
+                Err(error) if plan.chose_aggregation() && error.is_out_of_memory_or_unsupported() => {
+                    lacked_memory = true;
+                    plan = make_plan(&self.inspection, false)?;
+                    self.factorize_planned(&plan, &decisions, (false, None))?
+                }
+                result => result?,
+            };
+        let mut v_cycle_decisions = decisions.v_cycle_selected;
+        v_cycle_decisions[usize::from(self.inspection.components.projected_count() > 0)] |= v_cycle_selected;
         self.decisions = AutoDecisions {
             auto_options,
-            double: known.double || plan.storage != Storage::F64 && setup.storage == Storage::F64,
-            v_cycle: found_v_cycle,
-            slow: known.slow,
+            needs_double: decisions.needs_double || plan.storage != Storage::F64 && setup.storage == Storage::F64,
+            v_cycle_selected: v_cycle_decisions,
+            converges_slowly: decisions.converges_slowly,
             lacked_memory,
-            stagnates,
-            futile: known.futile,
+            single_stagnates,
+            double_is_futile: decisions.double_is_futile,
         };
-        self.last = Some(LastFactorization { auto_options, inspection_setup, setup });
-        let lacked_memory = lacked_memory && !known.lacked_memory;
-        self.results = FactorizationResults { prediction, lacked_memory, ..self.make_results(&setup, plan.positive) };
+        self.last_factorization = Some(LastFactorization { auto_options, inspection_setup, setup });
+        let lacked_memory = lacked_memory && !decisions.lacked_memory;
+        self.results =
+            FactorizationResults { prediction, lacked_memory, ..self.make_results(&setup, plan.compensated_couplings) };
         Ok(())
     }
 
@@ -285,32 +311,32 @@ impl Rrb {
     fn factorize_planned(
         &mut self,
         plan: &Plan,
-        known: &AutoDecisions,
+        decisions: &AutoDecisions,
         speculation: (bool, Option<Setup>),
     ) -> Result<PlannedFactorization> {
-        let singular = usize::from(self.inspection.components.singular() > 0);
+        let singular_index = usize::from(self.inspection.components.projected_count() > 0);
         let mut setup = plan.setup(
-            if known.double { Storage::F64 } else { plan.storage },
-            if known.v_cycle[singular] { plan.v_cycle() } else { plan.cycle },
+            if decisions.needs_double { Storage::F64 } else { plan.storage },
+            if decisions.v_cycle_selected[singular_index] { plan.v_cycle() } else { plan.cycle },
         )?;
         if speculation.1 != Some(setup) {
             self.factorize_by(plan, &mut setup)?;
             if speculation.0 {
-                self.until_speculation = SPECULATION_PAUSE;
+                self.factorizations_until_speculation = SPECULATION_PAUSE;
             }
         }
         // If the factorization ended after fewer levels than requested, its choice of the cycle does not apply to other
         // matrices. No second factorization with fewer levels is then needed.
         let Report { levels, kind, .. } = self.backend.report();
-        let ended = levels.is_some_and(|levels| levels < setup.levels);
-        if setup.cycle.kind.is_none() && kind == Kind::V && !ended {
+        let is_truncated = levels.is_some_and(|levels| levels < setup.levels);
+        if setup.cycle.kind.is_none() && kind == CycleKind::V && !is_truncated {
             // The V-cycle has its own number of levels, which is smaller.
-            setup = plan.setup(setup.storage.stored(), plan.v_cycle())?;
+            setup = plan.setup(setup.storage.matrix_format(), plan.v_cycle())?;
             self.factorize_by(plan, &mut setup)?;
         }
         // `v_cycle` is recorded only if the estimates could select the cycle.
-        let v_cycle = plan.cycle.kind.is_none() && self.backend.report().kind == Kind::V && !ended;
-        Ok(PlannedFactorization { setup, v_cycle })
+        let v_cycle_selected = plan.cycle.kind.is_none() && self.backend.report().kind == CycleKind::V && !is_truncated;
+        Ok(PlannedFactorization { setup, v_cycle_selected })
     }
 
     /// Factorizes with `setup`. If the matrix is rejected, for example because a pivot underflows in f32 or bf16, and
@@ -327,18 +353,18 @@ impl Rrb {
                 *setup = plan.setup(Storage::F64, setup.cycle)?;
                 self.backend.factorize(plan.a, setup, components)
             }
-            other => other,
+            result => result,
         }
     }
 
-    fn make_results(&self, setup: &Setup, positive: usize) -> FactorizationResults {
+    fn make_results(&self, setup: &Setup, compensated_couplings: usize) -> FactorizationResults {
         let (components, report) = (&self.inspection.components, self.backend.report());
         FactorizationResults {
             levels: report.levels.unwrap_or(setup.levels),
             components: components.count,
-            singular_components: components.singular(),
-            compensated_couplings: positive,
-            aggregates_kept: report.aggregates_kept,
+            singular_components: components.projected_count(),
+            compensated_couplings,
+            reused_aggregate_count: report.reused_aggregate_count,
             precision: match setup.storage {
                 Storage::F64 => Precision::F64,
                 Storage::F32 => Precision::F32,
@@ -353,7 +379,7 @@ impl Rrb {
 
     /// Updates the results after a solve has switched to aggregation.
     fn update_results(&mut self) {
-        let Some(LastFactorization { setup, .. }) = &self.last else { return };
+        let Some(LastFactorization { setup, .. }) = &self.last_factorization else { return };
         self.results.levels = self.backend.report().levels.unwrap_or(setup.levels);
         self.results.compensated_couplings = 0;
         self.results.precision = match setup.aggregation {
@@ -363,23 +389,23 @@ impl Rrb {
     }
 
     /// Returns the nonzero couplings that point out of the grid. `a` must be the matrix that was inspected last.
-    pub fn outward(&mut self, a: &StencilView) -> Result<Outward> {
+    pub fn outward(&mut self, a: &StencilView) -> Result<OutwardCouplings> {
         self.backend.outward(a)
     }
 
     /// Solves A x = b to the tolerance of `options`, or applies M^-1 or A on the whole grid.
-    pub fn call(
+    pub fn run_function(
         &mut self,
-        what: Function,
+        function: Function,
         arrays: Arrays,
         options: &Options,
         observer: &mut dyn Observer,
     ) -> Result<Outcome> {
-        if what == Function::Solve {
-            return self.solve_with_wrapper(arrays, options, observer, &|s, text| text(s));
+        if function == Function::Solve {
+            return self.solve_with_wrapper(arrays, options, observer, &|steps, program| program(steps));
         }
         let control = Control::new(options, matrix_properties(&self.inspection), false, false, arrays.len);
-        self.backend.run(arrays, observer, &|s| what.run(s, &control))
+        self.backend.run(arrays, observer, &|steps| function.run(steps, &control))
     }
 
     /// Solves on a distributed domain. If `precision=auto` has selected CG in single precision and it stagnates, the
@@ -392,72 +418,77 @@ impl Rrb {
         options: &Options,
         observer: &mut dyn Observer,
     ) -> Result<Outcome> {
-        let first = self.call(Function::Solve, arrays.reborrow(), options, observer)?;
-        let chosen = options.is(opt::PRECISION, Precision::Auto) && self.backend.shares_grids();
-        let stagnates = self.results.precision == Precision::Mixed && first.reason == StopReason::Stagnated;
-        let may_go_on = !self.decisions.futile && (first.iterations as i64) < options.int(opt::MAX_ITER);
-        if !(chosen && stagnates && may_go_on) {
-            return Ok(first);
+        let first_outcome = self.run_function(Function::Solve, arrays.reborrow(), options, observer)?;
+        let is_automatic = options.is(opt::PRECISION, Precision::Auto) && self.backend.shares_grids();
+        let has_stagnated = self.results.precision == Precision::Mixed && first_outcome.reason == StopReason::Stagnated;
+        let may_continue =
+            !self.decisions.double_is_futile && (first_outcome.iterations as i64) < options.int(opt::MAX_ITER);
+        if !(is_automatic && has_stagnated && may_continue) {
+            return Ok(first_outcome);
         }
         match self.widen(a) {
             Err(error) if error.status() == RRB_ERR_COMMUNICATION => return Err(error),
             // The output contains x of the first run. If there is no factorization now, the next call reports an error.
-            Err(_) => return Ok(first),
+            Err(_) => return Ok(first_outcome),
             Ok(()) => {
-                observer.receive(Event::Widened(first.iterations));
+                observer.receive(Event::SwitchedToDouble(first_outcome.iterations));
             }
         }
-        let second = match self.run(arrays, options, observer, Some(first), &|s, text| text(s)) {
-            Err(Error::Breakdown { quantity, iteration, .. }) => {
-                Outcome { iterations: completed_iterations(quantity, iteration), ..first }
-            }
-            other => other?,
-        };
-        if second.reason == StopReason::Stagnated && second.final_residual > 0.5 * first.final_residual {
+        let second_outcome =
+            match self.run(arrays, options, observer, Some(first_outcome), &|steps, program| program(steps)) {
+                Err(Error::Breakdown { quantity, iteration, .. }) => {
+                    Outcome { iterations: completed_iterations(quantity, iteration), ..first_outcome }
+                }
+                result => result?,
+            };
+        if second_outcome.reason == StopReason::Stagnated
+            && second_outcome.final_residual > 0.5 * first_outcome.final_residual
+        {
             // CG in double precision has stagnated as well. The cause is therefore the rounding of the products with A,
             // not the precision of CG, and later factorizations use single precision again.
-            (self.decisions.stagnates, self.decisions.futile) = (false, true);
+            (self.decisions.single_stagnates, self.decisions.double_is_futile) = (false, true);
         }
-        Ok(Outcome { initial_residual: first.initial_residual, ..second })
+        Ok(Outcome { initial_residual: first_outcome.initial_residual, ..second_outcome })
     }
 
     /// Factorizes the current matrix again, for CG in double precision. `a` contains the rows of this matrix that this
     /// rank received. If `a` is `None`, the matrix is read from the factorization.
     fn widen(&mut self, a: Option<&StencilView>) -> Result<()> {
-        let nowhere = || Error::Internal("no rank has the whole matrix to factorize it again".to_owned());
-        let last = self.last.ok_or_else(nowhere)?;
-        let own = if a.is_none() { Some(self.backend.matrix()?.ok_or_else(nowhere)?) } else { None };
-        let view = own.as_ref().map(|(grid, [center, east, north])| {
-            let view = |name, values| View::new(name, values, *grid, grid.nx);
-            let (center, east, north) = (view("center", center), view("east", east), view("north", north));
+        let missing_matrix = || Error::Internal("no rank has the whole matrix to factorize it again".to_owned());
+        let last_factorization = self.last_factorization.ok_or_else(missing_matrix)?;
+        let stored_matrix = if a.is_none() { Some(self.backend.matrix()?.ok_or_else(missing_matrix)?) } else { None };
+        let stored_view = stored_matrix.as_ref().map(|(grid, [center, east, north])| {
+            let array_view = |name, values| GridArray::new(name, values, *grid, grid.nx);
+            let (center, east, north) =
+                (array_view("center", center), array_view("east", east), array_view("north", north));
             StencilView { grid: *grid, center, east, north, corners: None }
         });
-        let a = a.or(view.as_ref()).ok_or_else(nowhere)?;
-        let setup = Setup { storage: last.setup.storage.stored(), ..last.setup };
+        let a = a.or(stored_view.as_ref()).ok_or_else(missing_matrix)?;
+        let setup = Setup { storage: last_factorization.setup.storage.matrix_format(), ..last_factorization.setup };
         // The memory of the old factorization is freed before new memory is allocated.
-        self.last = None;
+        self.last_factorization = None;
         self.backend.release();
         self.backend.factorize(a, &setup, &self.inspection.components)?;
-        self.last = Some(LastFactorization { setup, ..last });
-        self.decisions.stagnates = true;
+        self.last_factorization = Some(LastFactorization { setup, ..last_factorization });
+        self.decisions.single_stagnates = true;
         self.results = self.make_results(&setup, self.results.compensated_couplings);
         Ok(())
     }
 
     /// Returns whether a failed call has left no factorization.
     pub fn has_no_factorization(&self) -> bool {
-        self.last.is_none()
+        self.last_factorization.is_none()
     }
 
-    /// Solves like `call`, but runs the program through `around`.
+    /// Solves like `run_function`, but runs the program through `run_program`.
     pub fn solve_with_wrapper(
         &mut self,
         arrays: Arrays,
         options: &Options,
         observer: &mut dyn Observer,
-        around: Around,
+        run_program: ProgramRunner,
     ) -> Result<Outcome> {
-        self.run(arrays, options, observer, None, around)
+        self.run(arrays, options, observer, None, run_program)
     }
 
     /// Runs a solve. `previous` is the outcome of the run from whose x this run continues.
@@ -467,25 +498,27 @@ impl Rrb {
         options: &Options,
         observer: &mut dyn Observer,
         previous: Option<Outcome>,
-        around: Around,
+        run_program: ProgramRunner,
     ) -> Result<Outcome> {
-        let short = self.results.precision != Precision::F64;
-        let definite = matches!(self.results.cycle, options::Cycle::V | options::Cycle::Aggregation);
+        let uses_short_format = self.results.precision != Precision::F64;
+        let is_definite = matches!(self.results.cycle, options::Cycle::V | options::Cycle::Aggregation);
         let control = Control {
-            previous,
-            ..Control::new(options, matrix_properties(&self.inspection), short, definite, arrays.len)
+            previous_outcome: previous,
+            ..Control::new(options, matrix_properties(&self.inspection), uses_short_format, is_definite, arrays.len)
         };
-        let outcome = self.backend.run(arrays, observer, &|s| around(s, &|s| Function::Solve.run(s, &control)));
-        let before = std::mem::replace(&mut self.results.cycle, cycle_of(&self.backend.report()));
-        if self.results.cycle == options::Cycle::Aggregation && before != self.results.cycle {
-            self.decisions.slow = true;
+        let outcome = self
+            .backend
+            .run(arrays, observer, &|steps| run_program(steps, &|steps| Function::Solve.run(steps, &control)));
+        let previous_cycle = std::mem::replace(&mut self.results.cycle, cycle_of(&self.backend.report()));
+        if self.results.cycle == options::Cycle::Aggregation && previous_cycle != self.results.cycle {
+            self.decisions.converges_slowly = true;
             self.update_results();
         }
         outcome
     }
 
     /// Returns the number of grids that are stored by colour.
-    pub fn grids(&self) -> usize {
+    pub fn packed_grid_count(&self) -> usize {
         self.backend.report().grids
     }
 }
@@ -503,11 +536,11 @@ impl Core for Rrb {
         &mut *self.backend
     }
 
-    fn own_bytes(&self) -> usize {
+    fn other_host_bytes(&self) -> usize {
         self.inspection.bytes()
     }
 
-    fn in_use(&self) -> [&'static str; 2] {
+    fn names_in_use(&self) -> [&'static str; 2] {
         [self.results.precision.name(), self.results.cycle.name()]
     }
 
@@ -520,8 +553,8 @@ impl Core for Rrb {
             info::COMPONENTS => results.components as f64,
             info::SINGULAR_COMPONENTS => results.singular_components as f64,
             info::COMPENSATED_COUPLINGS => results.compensated_couplings as f64,
-            info::AGGREGATES_KEPT => results.aggregates_kept as f64,
-            info::GRIDS => self.grids() as f64,
+            info::AGGREGATES_KEPT => results.reused_aggregate_count as f64,
+            info::GRIDS => self.packed_grid_count() as f64,
             _ => 0.0,
         }
     }
@@ -529,25 +562,29 @@ impl Core for Rrb {
 
 fn matrix_properties(inspection: &Inspection) -> MatrixProperties<'_> {
     let Inspection { components, findings, .. } = inspection;
-    MatrixProperties { center_max: findings.center_max, singular: components.singular(), locations: components }
+    MatrixProperties {
+        center_max: findings.center_max,
+        singular_component_count: components.projected_count(),
+        locations: components,
+    }
 }
 
 impl Locations for Components {
-    fn node(&self, i: usize, row: usize) -> Place {
-        Place::node(0, i, row)
+    fn node(&self, i: usize, row: usize) -> Location {
+        Location::node(0, i, row)
     }
 
-    fn component(&self, component: usize) -> Place {
+    fn component(&self, component: usize) -> Location {
         let (i, j) = self.first_node[component];
-        Place::node(0, i, j)
+        Location::node(0, i, j)
     }
 }
 
 fn cycle_of(report: &Report) -> options::Cycle {
     match report.kind {
-        _ if report.aggregates => options::Cycle::Aggregation,
-        Kind::V => options::Cycle::V,
-        Kind::Amli => options::Cycle::Amli,
-        Kind::K => options::Cycle::K,
+        _ if report.uses_aggregation => options::Cycle::Aggregation,
+        CycleKind::V => options::Cycle::V,
+        CycleKind::Amli => options::Cycle::Amli,
+        CycleKind::K => options::Cycle::K,
     }
 }

@@ -1,9 +1,9 @@
 //! Levels of the RRB factorization in natural storage, with one loop per formula (report 16-06, section 2.2;
 //! docs/theory/rrb.md, row-sum form).
 //!
-//! Grid q stores a 9-point half stencil in row-sum form (`straight`). Level 2q + 1, the odd level, drops the diagonal
+//! Grid q stores a 9-point half stencil in row-sum form (`matrix`). Level 2q + 1, the odd level, drops the diagonal
 //! couplings of the red nodes of this grid, lumps them and eliminates the red nodes. The remaining matrix couples black
-//! nodes along the diagonals and at distance two (`skew`). Level 2q + 2, the even level, drops the couplings at
+//! nodes along the diagonals and at distance two (`skew_matrix`). Level 2q + 2, the even level, drops the couplings at
 //! distance two of those black nodes that are not in grid q + 1, lumps them and eliminates these nodes. The remaining
 //! matrix is the half stencil of grid q + 1.
 //!
@@ -21,7 +21,7 @@ use crate::error::{Result, push, reserve, zeroed};
 use crate::rrb::backend::{Pivot, PivotContext, Setup};
 use crate::rrb::coarsest::EnvelopeSolver;
 use crate::rrb::recursion;
-use crate::rrb::recursion::{Cycle, CycleSteps, Inner, Kind, Recursion};
+use crate::rrb::recursion::{Cycle, CycleKind, CycleSteps, CycleVector, Recursion};
 use crate::rrb::storage::Storage;
 use crate::stencil::levels::{CoarsestNodes, Embedding, Grid};
 use crate::stencil::matrix::{HalfStencil, ring_index, ring_len, ring_stride};
@@ -32,9 +32,9 @@ pub struct NaturalGrid {
     grid: Grid,
     embedding: Embedding,
     /// Matrix on all nodes in row-sum form; `diagonal` contains the row sums.
-    pub straight: HalfStencil,
+    pub matrix: HalfStencil,
     /// Matrix on the black nodes after the odd level: couplings to (i + 2, j), (i, j + 2) and the diagonal neighbours.
-    pub skew: HalfStencil,
+    pub skew_matrix: HalfStencil,
     /// 1 / d_k of the eliminated nodes.
     pub inverse_pivot: Vec<f64>,
     /// s~_k / d_k of the eliminated nodes.
@@ -50,7 +50,7 @@ pub struct NaturalLevels {
     first_level: usize,
     levels: usize,
     coarsest: CoarsestNodes,
-    band: EnvelopeSolver,
+    coarsest_solver: EnvelopeSolver,
     /// Sections of the cycle.
     sections: Vec<Section>,
     /// Number of the first section that begins with a recursion: 0 if the first grid is a recursion grid, otherwise 1.
@@ -59,14 +59,14 @@ pub struct NaturalLevels {
     /// Whether the cycle was selected automatically.
     kind_is_automatic: bool,
     /// Storage format of M, and the power of two by which values are divided before they are rounded to this format.
-    stored: (Storage, f64),
+    storage_and_unit: (Storage, f64),
     /// Whether the sweeps begin with the second level, on the black nodes of the first grid.
-    schur: bool,
+    uses_schur: bool,
 }
 
 /// Section of the cycle: its first grid, and four vectors on this grid if it is a recursion grid.
 struct Section {
-    start: usize,
+    first_grid: usize,
     vectors: [Vec<f64>; 4],
 }
 
@@ -83,25 +83,25 @@ pub fn black_parity(grid: Grid) -> usize {
 
 /// Returns the red nodes (i, j), which the odd level eliminates.
 pub fn red_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> + Clone {
-    let black = black_parity(grid);
-    (0..grid.ny).flat_map(move |j| ((j + black + 1) % 2..grid.nx).step_by(2).map(move |i| (i, j)))
+    let parity = black_parity(grid);
+    (0..grid.ny).flat_map(move |j| ((j + parity + 1) % 2..grid.nx).step_by(2).map(move |i| (i, j)))
 }
 
 /// Returns the black nodes (i, j), which remain after the odd level.
 pub fn black_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> + Clone {
-    let black = black_parity(grid);
-    (0..grid.ny).flat_map(move |j| ((j + black) % 2..grid.nx).step_by(2).map(move |i| (i, j)))
+    let parity = black_parity(grid);
+    (0..grid.ny).flat_map(move |j| ((j + parity) % 2..grid.nx).step_by(2).map(move |i| (i, j)))
 }
 
 /// Returns the black nodes that the even level eliminates.
-fn dropped_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
+fn eliminated_black_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
     (1 - grid.kept_row_parity()..grid.ny)
         .step_by(2)
         .flat_map(move |j| (1 - grid.kept_column_parity()..grid.nx).step_by(2).map(move |i| (i, j)))
 }
 
 /// Returns the nodes of the next grid.
-fn kept_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
+fn coarse_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
     (grid.kept_row_parity()..grid.ny)
         .step_by(2)
         .flat_map(move |j| (grid.kept_column_parity()..grid.nx).step_by(2).map(move |i| (i, j)))
@@ -109,21 +109,21 @@ fn kept_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
 
 impl NaturalGrid {
     fn new(grid: Grid, embedding: Embedding) -> Result<Self> {
-        let array = || zeroed(ring_len(grid), "a level of the preconditioner");
+        let zeroed_array = || zeroed(ring_len(grid), "a level of the preconditioner");
         Ok(Self {
             grid,
             embedding,
-            straight: HalfStencil::zeroed(grid)?,
-            skew: HalfStencil::zeroed(grid)?,
-            inverse_pivot: array()?,
-            row_sum_over_pivot: array()?,
-            z: array()?,
+            matrix: HalfStencil::zeroed(grid)?,
+            skew_matrix: HalfStencil::zeroed(grid)?,
+            inverse_pivot: zeroed_array()?,
+            row_sum_over_pivot: zeroed_array()?,
+            z: zeroed_array()?,
         })
     }
 
-    /// Lumps and eliminates the red nodes; computes `skew`. `exact_center` contains the centers of A if this is the
-    /// first level and its elimination is exact (see [`Setup::on_schur_complement`]). They are then the pivots, because
-    /// this level drops no couplings.
+    /// Lumps and eliminates the red nodes; computes `skew_matrix`. `exact_center` contains the centers of A if this is
+    /// the first level and its elimination is exact (see [`Setup::uses_schur_complement`]). They are then the pivots,
+    /// because this level drops no couplings.
     fn eliminate_red(
         &mut self,
         level: usize,
@@ -132,19 +132,20 @@ impl NaturalGrid {
         exact_center: Option<&[f64]>,
     ) -> Result<()> {
         let (grid, n) = (self.grid, ring_stride(self.grid.nx));
-        let (a, s) = (&self.straight, &mut self.skew);
-        let corners = |c: usize| (a.northeast[c] + a.northeast[c - n - 1]) + (a.northwest[c] + a.northwest[c - n + 1]);
+        let (a, s) = (&self.matrix, &mut self.skew_matrix);
+        let corner_sum =
+            |c: usize| (a.northeast[c] + a.northeast[c - n - 1]) + (a.northwest[c] + a.northwest[c - n + 1]);
 
         for (i, j) in red_nodes(grid) {
             let c = ring_index(grid.nx, i, j);
-            let kept = [a.east[c - 1], a.east[c], a.north[c - n], a.north[c]];
-            let pivot = Pivot::new(a.diagonal[c], kept, corners(c), setup.one_minus_omega());
-            let center = pivot_center(a.diagonal[c], kept, corners(c));
+            let kept_couplings = [a.east[c - 1], a.east[c], a.north[c - n], a.north[c]];
+            let pivot = Pivot::new(a.diagonal[c], kept_couplings, corner_sum(c), setup.one_minus_omega());
+            let center = pivot_center(a.diagonal[c], kept_couplings, corner_sum(c));
             let d = match exact_center {
                 Some(centers) => centers[c],
                 None => {
-                    let node = || context.node(level, self.embedding.fine(i, j));
-                    pivot.checked(center, kept == [0.0; 4], setup, node)?.d
+                    let locate_node = || context.node(level, self.embedding.fine(i, j));
+                    pivot.accept_rounded(center, kept_couplings == [0.0; 4], setup, locate_node)?.d
                 }
             };
             self.inverse_pivot[c] = 1.0 / d;
@@ -156,8 +157,8 @@ impl NaturalGrid {
             let (west, east, south, north) = (c - 1, c + 1, c - n, c + n);
             let from_eliminated =
                 (a.east[west] * t[west] + a.east[c] * t[east]) + (a.north[south] * t[south] + a.north[c] * t[north]);
-            let lumped = (1.0 - setup.kept_fraction()) * setup.one_minus_omega() * corners(c);
-            s.diagonal[c] = a.diagonal[c] - lumped - from_eliminated;
+            let lumped_sum = (1.0 - setup.kept_fraction()) * setup.one_minus_omega() * corner_sum(c);
+            s.diagonal[c] = a.diagonal[c] - lumped_sum - from_eliminated;
             // The new coupling of the black nodes b and b' is a_bb' - sum_r a_br a_rb' / d_r over their common red
             // neighbours r. Products are computed as (a / d) a, so that they do not overflow for any scaling of A.
             s.northeast[c] = setup.kept_fraction() * a.northeast[c]
@@ -172,9 +173,9 @@ impl NaturalGrid {
         Ok(())
     }
 
-    /// Rounds the diagonal couplings of `skew` to the storage format, lumps and eliminates the black nodes that are not
-    /// in the next grid, and computes the half stencil `coarse` of the next grid.
-    fn eliminate_dropped(
+    /// Rounds the diagonal couplings of `skew_matrix` to the storage format, lumps and eliminates the black nodes that
+    /// are not in the next grid, and computes the half stencil `coarse` of the next grid.
+    fn eliminate_black(
         &mut self,
         level: usize,
         setup: &Setup,
@@ -183,31 +184,31 @@ impl NaturalGrid {
     ) -> Result<()> {
         let (grid, n) = (self.grid, ring_stride(self.grid.nx));
         for c in black_nodes(grid).map(|(i, j)| ring_index(grid.nx, i, j)) {
-            self.skew.northeast[c] = setup.rounded(self.skew.northeast[c]);
-            self.skew.northwest[c] = setup.rounded(self.skew.northwest[c]);
+            self.skew_matrix.northeast[c] = setup.rounded(self.skew_matrix.northeast[c]);
+            self.skew_matrix.northwest[c] = setup.rounded(self.skew_matrix.northwest[c]);
         }
-        let a = &self.skew;
-        let distant = |c: usize| (a.east[c] + a.east[c - 2]) + (a.north[c] + a.north[c - 2 * n]);
+        let a = &self.skew_matrix;
+        let distant_sum = |c: usize| (a.east[c] + a.east[c - 2]) + (a.north[c] + a.north[c - 2 * n]);
 
-        for (i, j) in dropped_nodes(grid) {
+        for (i, j) in eliminated_black_nodes(grid) {
             let c = ring_index(grid.nx, i, j);
-            let kept = [a.northeast[c - n - 1], a.northwest[c - n + 1], a.northwest[c], a.northeast[c]];
-            let pivot = Pivot::new(a.diagonal[c], kept, distant(c), setup.one_minus_omega());
-            let center = pivot_center(a.diagonal[c], kept, distant(c));
-            let node = || context.node(level, self.embedding.fine(i, j));
-            let d = pivot.checked(center, kept == [0.0; 4], setup, node)?.d;
+            let kept_couplings = [a.northeast[c - n - 1], a.northwest[c - n + 1], a.northwest[c], a.northeast[c]];
+            let pivot = Pivot::new(a.diagonal[c], kept_couplings, distant_sum(c), setup.one_minus_omega());
+            let center = pivot_center(a.diagonal[c], kept_couplings, distant_sum(c));
+            let locate_node = || context.node(level, self.embedding.fine(i, j));
+            let d = pivot.accept_rounded(center, kept_couplings == [0.0; 4], setup, locate_node)?.d;
             self.inverse_pivot[c] = 1.0 / d;
             self.row_sum_over_pivot[c] = pivot.row_sum * self.inverse_pivot[c];
         }
         let (h, t) = (&self.inverse_pivot, &self.row_sum_over_pivot);
-        for (i, j) in kept_nodes(grid) {
+        for (i, j) in coarse_nodes(grid) {
             let c = ring_index(grid.nx, i, j);
             let k = ring_index(coarse.nx, i / 2, j / 2);
             let (sw, se, nw, ne) = (c - n - 1, c - n + 1, c + n - 1, c + n + 1);
             let from_eliminated =
                 (a.northeast[sw] * t[sw] + a.northwest[se] * t[se]) + (a.northwest[c] * t[nw] + a.northeast[c] * t[ne]);
-            let lumped = (1.0 - setup.kept_fraction()) * setup.one_minus_omega() * distant(c);
-            coarse.diagonal[k] = a.diagonal[c] - lumped - from_eliminated;
+            let lumped_sum = (1.0 - setup.kept_fraction()) * setup.one_minus_omega() * distant_sum(c);
+            coarse.diagonal[k] = a.diagonal[c] - lumped_sum - from_eliminated;
             let east = setup.kept_fraction() * a.east[c]
                 - (a.northeast[c] * h[ne]) * a.northwest[ne - n + 1]
                 - (a.northwest[se] * h[se]) * a.northeast[se];
@@ -223,32 +224,34 @@ impl NaturalGrid {
     }
 
     /// Computes q = A d with q_i = s_i d_i + sum_j a_ij (d_j - d_i). A is the matrix of this grid before its levels
-    /// change it. `rounded` rounds the entries to the storage format.
-    fn multiply(&self, d: &[f64], q: &mut [f64], rounded: impl Fn(f64) -> f64) {
-        let (a, n) = (&self.straight, ring_stride(self.grid.nx));
+    /// change it. `round_entry` rounds the entries to the storage format.
+    fn multiply(&self, d: &[f64], q: &mut [f64], round_entry: impl Fn(f64) -> f64) {
+        let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
         for (i, j) in red_nodes(self.grid).chain(black_nodes(self.grid)) {
             let c = ring_index(self.grid.nx, i, j);
-            let to = |coupling: f64, other: usize| rounded(coupling) * (d[other] - d[c]);
-            let straight =
-                (to(a.east[c - 1], c - 1) + to(a.east[c], c + 1)) + (to(a.north[c - n], c - n) + to(a.north[c], c + n));
-            let corners = (to(a.northeast[c - n - 1], c - n - 1) + to(a.northwest[c - n + 1], c - n + 1))
-                + (to(a.northwest[c], c + n - 1) + to(a.northeast[c], c + n + 1));
-            q[c] = rounded(a.diagonal[c]) * d[c] + (straight + corners);
+            let term = |coupling: f64, neighbour: usize| round_entry(coupling) * (d[neighbour] - d[c]);
+            let axis_sum = (term(a.east[c - 1], c - 1) + term(a.east[c], c + 1))
+                + (term(a.north[c - n], c - n) + term(a.north[c], c + n));
+            let corner_sum = (term(a.northeast[c - n - 1], c - n - 1) + term(a.northwest[c - n + 1], c - n + 1))
+                + (term(a.northwest[c], c + n - 1) + term(a.northeast[c], c + n + 1));
+            q[c] = round_entry(a.diagonal[c]) * d[c] + (axis_sum + corner_sum);
         }
     }
 
-    /// Returns the center s_i - sum_j a_ij of the matrix of this grid before its levels change it. `rounded` rounds the
-    /// entries to the storage format.
-    fn center(&self, c: usize, rounded: impl Fn(f64) -> f64) -> f64 {
-        let (a, n) = (&self.straight, ring_stride(self.grid.nx));
-        let straight = (rounded(a.east[c - 1]) + rounded(a.east[c])) + (rounded(a.north[c - n]) + rounded(a.north[c]));
-        let below = rounded(a.northeast[c - n - 1]) + rounded(a.northwest[c - n + 1]);
-        rounded(a.diagonal[c]) - (straight + (below + (rounded(a.northwest[c]) + rounded(a.northeast[c]))))
+    /// Returns the center s_i - sum_j a_ij of the matrix of this grid before its levels change it. `round_entry` rounds
+    /// the entries to the storage format.
+    fn center(&self, c: usize, round_entry: impl Fn(f64) -> f64) -> f64 {
+        let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
+        let axis_sum = (round_entry(a.east[c - 1]) + round_entry(a.east[c]))
+            + (round_entry(a.north[c - n]) + round_entry(a.north[c]));
+        let sum_below = round_entry(a.northeast[c - n - 1]) + round_entry(a.northwest[c - n + 1]);
+        round_entry(a.diagonal[c])
+            - (axis_sum + (sum_below + (round_entry(a.northwest[c]) + round_entry(a.northeast[c]))))
     }
 
     /// Computes y_r = D_r^-1 z_r and z_b = z_b - A_br y_r for red nodes r and black nodes b.
     fn forward_red(&mut self) {
-        let (a, z, n) = (&self.straight, &mut self.z, ring_stride(self.grid.nx));
+        let (a, z, n) = (&self.matrix, &mut self.z, ring_stride(self.grid.nx));
         for (i, j) in red_nodes(self.grid) {
             let c = ring_index(self.grid.nx, i, j);
             z[c] *= self.inverse_pivot[c];
@@ -262,7 +265,7 @@ impl NaturalGrid {
 
     /// Computes z_r = y_r - D_r^-1 A_rb z_b.
     fn backward_red(&mut self) {
-        let (a, z, n) = (&self.straight, &mut self.z, ring_stride(self.grid.nx));
+        let (a, z, n) = (&self.matrix, &mut self.z, ring_stride(self.grid.nx));
         for (i, j) in red_nodes(self.grid) {
             let c = ring_index(self.grid.nx, i, j);
             let sum =
@@ -272,21 +275,21 @@ impl NaturalGrid {
     }
 
     /// Computes y_e = D_e^-1 z_e and z_k = z_k - A_ke y_e for nodes e of the even level and nodes k of the next grid.
-    fn forward_dropped(&mut self) {
-        let (a, z, n) = (&self.skew, &mut self.z, ring_stride(self.grid.nx));
-        for (i, j) in dropped_nodes(self.grid) {
+    fn forward_black(&mut self) {
+        let (a, z, n) = (&self.skew_matrix, &mut self.z, ring_stride(self.grid.nx));
+        for (i, j) in eliminated_black_nodes(self.grid) {
             let c = ring_index(self.grid.nx, i, j);
             z[c] *= self.inverse_pivot[c];
         }
-        for (i, j) in kept_nodes(self.grid) {
+        for (i, j) in coarse_nodes(self.grid) {
             let c = ring_index(self.grid.nx, i, j);
             z[c] -= diagonal_sum(a, z, c, n);
         }
     }
 
-    fn backward_dropped(&mut self) {
-        let (a, z, n) = (&self.skew, &mut self.z, ring_stride(self.grid.nx));
-        for (i, j) in dropped_nodes(self.grid) {
+    fn backward_black(&mut self) {
+        let (a, z, n) = (&self.skew_matrix, &mut self.z, ring_stride(self.grid.nx));
+        for (i, j) in eliminated_black_nodes(self.grid) {
             let c = ring_index(self.grid.nx, i, j);
             let sum = diagonal_sum(a, z, c, n);
             z[c] -= self.inverse_pivot[c] * sum;
@@ -301,89 +304,94 @@ fn diagonal_sum(a: &HalfStencil, z: &[f64], c: usize, n: usize) -> f64 {
 }
 
 /// Returns the center before lumping: row sum minus couplings.
-fn pivot_center(row_sum: f64, kept: [f64; 4], lumped: f64) -> f64 {
-    row_sum - ((kept[0] + kept[1]) + (kept[2] + kept[3])) - lumped
+fn pivot_center(row_sum: f64, kept_couplings: [f64; 4], lumped_sum: f64) -> f64 {
+    row_sum - ((kept_couplings[0] + kept_couplings[1]) + (kept_couplings[2] + kept_couplings[3])) - lumped_sum
 }
 
 impl NaturalLevels {
     /// Allocates levels `first_level + 1 ..= levels`, beginning with `grid`. `embedding` maps nodes of `grid` to the
-    /// caller's grid. With `schur`, sweeps begin with the second level, on black nodes only.
+    /// caller's grid. With `uses_schur`, sweeps begin with the second level, on black nodes only.
     pub fn new(
         grid: Grid,
         embedding: Embedding,
         first_level: usize,
         levels: usize,
         cycle: &Cycle,
-        schur: bool,
+        uses_schur: bool,
     ) -> Result<Self> {
-        let local = levels - first_level;
+        let level_count = levels - first_level;
         let mut grids = Vec::new();
-        reserve(&mut grids, local / 2 + 1, "the list of levels")?;
-        let (mut g, mut e) = (grid, embedding);
-        for _ in 0..=local / 2 {
-            grids.push(NaturalGrid::new(g, e)?);
-            e = e.coarse(g);
-            g = g.coarse();
+        reserve(&mut grids, level_count / 2 + 1, "the list of levels")?;
+        let (mut next_grid, mut next_embedding) = (grid, embedding);
+        for _ in 0..=level_count / 2 {
+            grids.push(NaturalGrid::new(next_grid, next_embedding)?);
+            next_embedding = next_embedding.coarse(next_grid);
+            next_grid = next_grid.coarse();
         }
         let first_grid = first_level / 2;
-        let starts = || cycle.grids(levels).filter_map(|q| q.checked_sub(first_grid));
-        let first_recursion = usize::from(starts().next() != Some(0));
+        let recursion_grids = || cycle.recursion_grids(levels).filter_map(|q| q.checked_sub(first_grid));
+        let first_recursion = usize::from(recursion_grids().next() != Some(0));
         let mut sections = Vec::new();
-        for (start, recurses) in (0..first_recursion).map(|_| (0, false)).chain(starts().map(|q| (q, true))) {
-            let len = if recurses { grids[start].z.len() } else { 0 };
-            let vector = || zeroed(len, "a vector of the cycle");
-            let section = Section { start, vectors: [vector()?, vector()?, vector()?, vector()?] };
+        for (section_start, is_recursion) in
+            (0..first_recursion).map(|_| (0, false)).chain(recursion_grids().map(|q| (q, true)))
+        {
+            let len = if is_recursion { grids[section_start].z.len() } else { 0 };
+            let zeroed_vector = || zeroed(len, "a vector of the cycle");
+            let section = Section {
+                first_grid: section_start,
+                vectors: [zeroed_vector()?, zeroed_vector()?, zeroed_vector()?, zeroed_vector()?],
+            };
             push(&mut sections, section, "sections of the cycle")?;
         }
         Ok(Self {
             grids,
             first_level,
             levels,
-            coarsest: grid.coarsest_nodes(local),
-            band: EnvelopeSolver::new(grid.coarsest_nodes(local))?,
+            coarsest: grid.coarsest_nodes(level_count),
+            coarsest_solver: EnvelopeSolver::new(grid.coarsest_nodes(level_count))?,
             sections,
             first_recursion,
             recursion: Recursion::V,
             kind_is_automatic: cycle.kind.is_none(),
-            stored: (Storage::F64, 1.0),
-            schur,
+            storage_and_unit: (Storage::F64, 1.0),
+            uses_schur,
         })
     }
 
     /// Returns the matrix of the first grid in row-sum form. The caller sets it before `factorize`.
-    pub fn input(&mut self) -> &mut HalfStencil {
-        &mut self.grids[0].straight
+    pub fn input_matrix(&mut self) -> &mut HalfStencil {
+        &mut self.grids[0].matrix
     }
 
-    /// Factorizes level by level, and then the coarsest matrix. `exact` contains the centers of A for the first level
-    /// (see [`NaturalGrid::eliminate_red`]), and receives the couplings of S1 before those of M are rounded. Returns an
-    /// error for the first rejected pivot.
+    /// Factorizes level by level, and then the coarsest matrix. `schur_data` contains the centers of A for the first
+    /// level (see [`NaturalGrid::eliminate_red`]), and receives the couplings of S1 before those of M are rounded.
+    /// Returns an error for the first rejected pivot.
     pub fn factorize(
         &mut self,
         setup: &Setup,
         context: &PivotContext,
-        exact: Option<(&[f64], &mut HalfStencil)>,
+        schur_data: Option<(&[f64], &mut HalfStencil)>,
     ) -> Result<()> {
-        let (centers, mut schur) = exact.unzip();
+        let (centers, mut schur_matrix) = schur_data.unzip();
         for q in 0..self.grids.len() {
             let level = self.first_level + 2 * q + 1;
             if level <= self.levels {
                 self.grids[q].eliminate_red(level, setup, context, centers.filter(|_| q == 0))?;
             }
-            if let Some(schur) = schur.take() {
-                schur.copy_from(&self.grids[q].skew);
+            if let Some(schur_matrix) = schur_matrix.take() {
+                schur_matrix.copy_from(&self.grids[q].skew_matrix);
             }
             if level < self.levels {
-                let (fine, coarse) = self.grids.split_at_mut(q + 1);
-                fine[q].eliminate_dropped(level + 1, setup, context, &mut coarse[0].straight)?;
+                let (fine_grids, coarse_grids) = self.grids.split_at_mut(q + 1);
+                fine_grids[q].eliminate_black(level + 1, setup, context, &mut coarse_grids[0].matrix)?;
             }
         }
-        let last = self.grids.last().expect("there is always the grid of the coarsest system");
-        let (level, embedding) = (self.levels + 1, last.embedding);
-        let a = if self.coarsest.skew { &last.skew } else { &last.straight };
-        self.band.factorize(a, |i, j| context.node(level, embedding.fine(i, j)))?;
-        self.stored = (setup.storage, setup.unit);
-        self.recursion = recursion::prepare(self, &setup.cycle, 1.0);
+        let last_grid = self.grids.last().expect("there is always the grid of the coarsest system");
+        let (level, embedding) = (self.levels + 1, last_grid.embedding);
+        let a = if self.coarsest.is_skew { &last_grid.skew_matrix } else { &last_grid.matrix };
+        self.coarsest_solver.factorize(a, |i, j| context.node(level, embedding.fine(i, j)))?;
+        self.storage_and_unit = (setup.storage, setup.storage_unit);
+        self.recursion = recursion::prepare_recursion(self, &setup.cycle, 1.0);
         Ok(())
     }
 
@@ -403,17 +411,17 @@ impl NaturalLevels {
     }
 
     /// Sets the kind of the cycle, which was selected on finer grids.
-    pub fn set_kind(&mut self, kind: Kind) {
+    pub fn set_kind(&mut self, kind: CycleKind) {
         self.recursion.kind = kind;
     }
 
     /// Switches to the V-cycle if the cycle was selected automatically. Returns whether the cycle changes.
     pub fn fall_back(&mut self) -> bool {
-        let changes = self.kind_is_automatic && self.recursion.kind != Kind::V;
-        if changes {
+        let has_changed = self.kind_is_automatic && self.recursion.kind != CycleKind::V;
+        if has_changed {
             self.recursion = Recursion::V;
         }
-        changes
+        has_changed
     }
 
     /// Sets all vectors to zero. This is needed after an overflow, because infinities would remain in the vectors.
@@ -428,20 +436,20 @@ impl NaturalLevels {
 
     /// Returns the grids of section k, which does not contain the first grid of the next section.
     fn section(&self, k: usize) -> Range<usize> {
-        self.sections[k].start..self.sections.get(k + 1).map_or(self.grids.len(), |next| next.start)
+        self.sections[k].first_grid..self.sections.get(k + 1).map_or(self.grids.len(), |next| next.first_grid)
     }
 
     /// Returns the recursion grid with which section k begins, and its vectors.
-    fn inner(&mut self, k: usize) -> (&mut NaturalGrid, &mut [Vec<f64>; 4]) {
+    fn recursion_grid(&mut self, k: usize) -> (&mut NaturalGrid, &mut [Vec<f64>; 4]) {
         let section = &mut self.sections[k];
-        (&mut self.grids[section.start], &mut section.vectors)
+        (&mut self.grids[section.first_grid], &mut section.vectors)
     }
 
     /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         self.grids.iter().map(|g| 13 * 8 * g.z.len()).sum::<usize>()
             + self.sections.iter().map(|s| 4 * 8 * s.vectors[R].len()).sum::<usize>()
-            + self.band.bytes()
+            + self.coarsest_solver.bytes()
     }
 }
 
@@ -455,75 +463,75 @@ impl CycleSteps for NaturalLevels {
     }
 
     fn sweep_down(&mut self, k: usize) {
-        let local = self.levels - self.first_level;
+        let level_count = self.levels - self.first_level;
         for q in self.section(k) {
-            if 2 * q < local && !(self.schur && q == 0) {
+            if 2 * q < level_count && !(self.uses_schur && q == 0) {
                 self.grids[q].forward_red();
             }
-            if 2 * q + 1 < local {
-                self.grids[q].forward_dropped();
-                let (fine, coarse) = self.grids.split_at_mut(q + 1);
-                copy_kept(fine[q].grid, |k, c| coarse[0].z[c] = fine[q].z[k]);
+            if 2 * q + 1 < level_count {
+                self.grids[q].forward_black();
+                let (fine_grids, coarse_grids) = self.grids.split_at_mut(q + 1);
+                for_coarse_nodes(fine_grids[q].grid, |k, c| coarse_grids[0].z[c] = fine_grids[q].z[k]);
             }
         }
     }
 
     fn solve_coarsest(&mut self) {
-        let last = self.grids.last_mut().expect("there is always the grid of the coarsest system");
-        self.band.solve(&mut last.z);
+        let last_grid = self.grids.last_mut().expect("there is always the grid of the coarsest system");
+        self.coarsest_solver.solve(&mut last_grid.z);
     }
 
     fn sweep_up(&mut self, k: usize) {
-        let local = self.levels - self.first_level;
+        let level_count = self.levels - self.first_level;
         for q in self.section(k).rev() {
-            if 2 * q + 1 < local {
-                let (fine, coarse) = self.grids.split_at_mut(q + 1);
-                let (grid, z) = (fine[q].grid, &mut fine[q].z);
-                copy_kept(grid, |k, c| z[k] = coarse[0].z[c]);
-                fine[q].backward_dropped();
+            if 2 * q + 1 < level_count {
+                let (fine_grids, coarse_grids) = self.grids.split_at_mut(q + 1);
+                let (grid, z) = (fine_grids[q].grid, &mut fine_grids[q].z);
+                for_coarse_nodes(grid, |k, c| z[k] = coarse_grids[0].z[c]);
+                fine_grids[q].backward_black();
             }
-            if 2 * q < local && !(self.schur && q == 0) {
+            if 2 * q < level_count && !(self.uses_schur && q == 0) {
                 self.grids[q].backward_red();
             }
         }
     }
 
     fn store_rhs(&mut self, k: usize) {
-        let (grid, vectors) = self.inner(k);
+        let (grid, vectors) = self.recursion_grid(k);
         vectors[R].copy_from_slice(&grid.z);
     }
 
     fn update_direction(&mut self, k: usize, beta: Option<f64>) {
-        let (grid, vectors) = self.inner(k);
+        let (grid, vectors) = self.recursion_grid(k);
         for (d, z) in vectors[D].iter_mut().zip(&grid.z) {
             *d = beta.map_or(*z, |beta| z + beta * *d);
         }
     }
 
     fn multiply_direction(&mut self, k: usize) {
-        let (storage, unit) = self.stored;
-        let (grid, vectors) = self.inner(k);
+        let (storage, storage_unit) = self.storage_and_unit;
+        let (grid, vectors) = self.recursion_grid(k);
         let (d, q) = vectors.split_at_mut(Q);
-        grid.multiply(&d[D], &mut q[0], |coupling| storage.round(coupling / unit) * unit);
+        grid.multiply(&d[D], &mut q[0], |entry| storage.round(entry / storage_unit) * storage_unit);
     }
 
-    fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
-        let (grid, vectors) = self.inner(k);
-        let of = |which| match which {
-            Inner::R => &vectors[R],
-            Inner::D => &vectors[D],
-            Inner::Q => &vectors[Q],
-            Inner::Z => &grid.z,
+    fn inner_product(&mut self, k: usize, a: CycleVector, b: CycleVector) -> f64 {
+        let (grid, vectors) = self.recursion_grid(k);
+        let vector = |name| match name {
+            CycleVector::R => &vectors[R],
+            CycleVector::D => &vectors[D],
+            CycleVector::Q => &vectors[Q],
+            CycleVector::Z => &grid.z,
         };
-        dot(of(a), of(b))
+        dot(vector(a), vector(b))
     }
 
-    fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
-        let (grid, [r, d, q, u]) = self.inner(k);
+    fn advance(&mut self, k: usize, alpha: f64, is_first: bool, continues: bool) {
+        let (grid, [r, d, q, u]) = self.recursion_grid(k);
         for (u, d) in u.iter_mut().zip(d) {
-            *u = if first { alpha * *d } else { *u + alpha * *d };
+            *u = if is_first { alpha * *d } else { *u + alpha * *d };
         }
-        if go_on {
+        if continues {
             for ((r, q), z) in r.iter_mut().zip(q).zip(&mut grid.z) {
                 *r -= alpha * *q;
                 *z = *r;
@@ -532,26 +540,26 @@ impl CycleSteps for NaturalLevels {
     }
 
     fn copy_solution(&mut self, k: usize) {
-        let (grid, vectors) = self.inner(k);
+        let (grid, vectors) = self.recursion_grid(k);
         grid.z.copy_from_slice(&vectors[U]);
     }
 
     fn set_all_frequencies(&mut self, k: usize) {
-        let (storage, unit) = self.stored;
-        let (grid, vectors) = self.inner(k);
+        let (storage, storage_unit) = self.storage_and_unit;
+        let (grid, vectors) = self.recursion_grid(k);
         vectors[R].fill(0.0);
         for (i, j) in red_nodes(grid.grid).chain(black_nodes(grid.grid)) {
             let c = ring_index(grid.grid.nx, i, j);
-            let center = grid.center(c, |coupling| storage.round(coupling / unit));
+            let center = grid.center(c, |entry| storage.round(entry / storage_unit));
             vectors[D][c] = recursion::all_frequencies(i, j, center);
         }
     }
 }
 
-/// Calls `copy` for each node of the next grid, with its index on this grid and its index on the next grid.
-fn copy_kept(grid: Grid, mut copy: impl FnMut(usize, usize)) {
+/// Calls `f` for each node of the next grid, with its index on this grid and its index on the next grid.
+fn for_coarse_nodes(grid: Grid, mut f: impl FnMut(usize, usize)) {
     let coarse = grid.coarse();
-    for (i, j) in kept_nodes(grid) {
-        copy(ring_index(grid.nx, i, j), ring_index(coarse.nx, i / 2, j / 2));
+    for (i, j) in coarse_nodes(grid) {
+        f(ring_index(grid.nx, i, j), ring_index(coarse.nx, i / 2, j / 2));
     }
 }

@@ -10,7 +10,7 @@ use crate::options::limits::{
 };
 use crate::options::{self, NullSpace, Options, Precision, opt};
 use crate::rrb::backend::{Aggregation, InspectionSetup, Lumping, Prediction, RrbBackend, Setup, bytes_of_aggregation};
-use crate::rrb::recursion::{Cycle, Kind};
+use crate::rrb::recursion::{Cycle, CycleKind};
 use crate::rrb::storage::Storage;
 use crate::stencil::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 use crate::stencil::inspection::{Inspection, InspectionOptions};
@@ -19,11 +19,11 @@ use crate::stencil::matrix::StencilView;
 
 /// Selects the backend for the given numbers of threads and devices. `auto` selects the CPU if the grid is small, or if
 /// the device does not support an option.
-pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> Machine {
+pub fn choose_machine(options: &Options, grid: Grid, thread_count: usize, device_count: i32) -> Machine {
     Machine::new(
         options,
-        threads,
-        devices,
+        thread_count,
+        device_count,
         grid.nodes() >= RRB_DEVICE_NODES && unsupported_on_device(options).is_none(),
     )
 }
@@ -32,10 +32,16 @@ pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> M
 pub fn inspection_setup(options: &Options, threads: usize) -> InspectionSetup {
     let null_space: NullSpace = options.choice(opt::NULL_SPACE);
     let zero_row_sum = if null_space == NullSpace::Constant { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
-    let checks = InspectionOptions { finite: options.on(opt::CHECK_INPUT), zero_row_sum };
-    let block = options.int(opt::COMPUTE_BLOCK) as usize;
+    let checks = InspectionOptions { checks_finite: options.is_on(opt::CHECK_INPUT), zero_row_sum };
+    let compute_block = options.int(opt::COMPUTE_BLOCK) as usize;
     let may_store_short = !options.is(opt::PRECISION, Precision::F64);
-    InspectionSetup { checks, project: null_space != NullSpace::None, threads, block, may_store_short }
+    InspectionSetup {
+        checks,
+        projects_null_space: null_space != NullSpace::None,
+        threads,
+        compute_block,
+        may_store_short,
+    }
 }
 
 /// Choices for a matrix.
@@ -46,17 +52,17 @@ pub struct Plan<'a> {
     on_device: bool,
     on_cpu: bool,
     /// Number of compensated positive couplings.
-    pub positive: usize,
-    singular: bool,
+    pub compensated_couplings: usize,
+    is_singular: bool,
     /// Largest center.
-    largest: f64,
+    center_max: f64,
     /// Planned storage format. If the factorization rejects the matrix and `auto` has selected the format, f64 replaces
     /// it.
     pub storage: Storage,
     /// Planned cycle. If its kind is `None`, the estimates of the factorization may replace it by the V-cycle.
     pub cycle: Cycle,
     /// Whether aggregation replaces the levels from the start.
-    aggregates: bool,
+    uses_aggregation: bool,
     conditions: PlanConditions,
 }
 
@@ -65,11 +71,11 @@ pub struct Plan<'a> {
 pub struct PlanConditions {
     /// Whether a previous solve with these options converged slowly and switched to aggregation, or whether aggregation
     /// is predicted to be cheaper.
-    pub slow: bool,
+    pub prefers_aggregation: bool,
     /// Whether other ranks or devices own rows of the grids.
-    pub shared: bool,
+    pub shares_grids: bool,
     /// Whether CG in single precision stagnated in a previous solve with these options.
-    pub stagnates: bool,
+    pub single_stagnates: bool,
 }
 
 impl<'a> Plan<'a> {
@@ -82,24 +88,30 @@ impl<'a> Plan<'a> {
         conditions: PlanConditions,
     ) -> Result<Self> {
         if options.is(opt::NULL_SPACE, NullSpace::Constant) {
-            check_all_singular(components.count, components.singular())?;
+            check_all_singular(components.count, components.projected_count())?;
         }
         check_supported(options, machine)?;
-        let aggregates = aggregates(options) || conditions.slow;
-        let compensate = !options.is(opt::COMPENSATION, options::Compensation::Never) && !aggregates;
-        let (singular, on_device) = (components.singular() > 0, machine.is_device());
+        let uses_aggregation = requests_aggregation(options) || conditions.prefers_aggregation;
+        let is_compensated = !options.is(opt::COMPENSATION, options::Compensation::Never) && !uses_aggregation;
+        let (is_singular, on_device) = (components.projected_count() > 0, machine.is_device());
         Ok(Self {
             a,
             options,
             inspection_setup,
             on_device,
             on_cpu: machine.backend == options::Backend::Cpu,
-            positive: if compensate { findings.positive_couplings } else { 0 },
-            singular,
-            largest: findings.center_max,
-            storage: choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular, aggregates),
-            cycle: choose_cycle(a.grid, options, CycleConditions { on_device, singular, aggregates })?,
-            aggregates,
+            compensated_couplings: if is_compensated { findings.positive_couplings } else { 0 },
+            is_singular,
+            center_max: findings.center_max,
+            storage: choose_storage(
+                a.grid,
+                options,
+                (findings.center_min, findings.center_max),
+                is_singular,
+                uses_aggregation,
+            ),
+            cycle: choose_cycle(a.grid, options, CycleConditions { on_device, is_singular, uses_aggregation })?,
+            uses_aggregation,
             conditions,
         })
     }
@@ -111,25 +123,26 @@ impl<'a> Plan<'a> {
     /// - the grid is small.
     pub fn predict(&self, backend: &dyn RrbBackend) -> Option<Prediction> {
         let (nodes, options, reduction) = (self.a.grid.nodes(), self.options, self.options.real(opt::REL_TOL));
-        let as_in_solves = options.is(opt::NORM, options::Norm::True2) && reduction > 0.0;
-        let chooses = matches!(self.aggregation(), Aggregation::IfSlow(_))
-            && options.names_of_non_default(&LEVEL_OPTIONS).next().is_none();
-        let cost =
-            backend.cost_of_aggregation(nodes).filter(|_| as_in_solves && chooses && nodes >= SMALL_GRID_NODES)?;
-        let on_schur_complement = self.a.corners.is_none() && self.positive == 0;
-        let fused = options.is(opt::FUSION, options::Fusion::On) && on_schur_complement && !self.singular;
+        let has_comparable_norm = options.is(opt::NORM, options::Norm::True2) && reduction > 0.0;
+        let may_choose = matches!(self.aggregation(), Aggregation::IfSlow(_))
+            && options.changed_names(&LEVEL_OPTIONS).next().is_none();
+        let costs = backend
+            .cost_of_aggregation(nodes)
+            .filter(|_| has_comparable_norm && may_choose && nodes >= SMALL_GRID_NODES)?;
+        let uses_schur_complement = self.a.corners.is_none() && self.compensated_couplings == 0;
+        let is_fused = options.is(opt::FUSION, options::Fusion::On) && uses_schur_complement && !self.is_singular;
         let anisotropy = backend.anisotropy(self.a, self.inspection_setup.checks.zero_row_sum);
-        Some(cost.predict(anisotropy, reduction.clamp(f64::EPSILON, 0.5), fused))
+        Some(costs.predict(anisotropy, reduction.clamp(f64::EPSILON, 0.5), is_fused))
     }
 
     /// Returns whether aggregation is used without a request by the option `cycle`.
-    pub fn aggregates_automatically(&self) -> bool {
-        self.aggregates && !aggregates(self.options)
+    pub fn chose_aggregation(&self) -> bool {
+        self.uses_aggregation && !requests_aggregation(self.options)
     }
 
     /// Returns the parameters of the cycle with the kind V.
     pub fn v_cycle(&self) -> Cycle {
-        Cycle { kind: Some(Kind::V), ..self.cycle }
+        Cycle { kind: Some(CycleKind::V), ..self.cycle }
     }
 
     /// Returns whether `auto` selects the storage format.
@@ -138,13 +151,13 @@ impl<'a> Plan<'a> {
     }
 
     /// Selects the use of aggregation. If this plan does not use it from the start, it may replace the levels during a
-    /// slow solve, provided that `cycle_is_free` holds and `switch_memory` permits the memory. It never does with
+    /// slow solve, provided that `cycle_is_automatic` holds and `switch_memory` permits the memory. It never does with
     /// `precision=bf16`, and on grids that are shared with other ranks or devices.
     fn aggregation(&self) -> Aggregation {
         let options = self.options;
         let storage = match options.choice(opt::PRECISION) {
-            _ if self.aggregates => return Aggregation::FromStart,
-            _ if self.conditions.shared => return Aggregation::Never,
+            _ if self.uses_aggregation => return Aggregation::FromStart,
+            _ if self.conditions.shares_grids => return Aggregation::Never,
             // On a device, a switch does not change the format of the vectors.
             Precision::Auto if self.on_device && self.storage == Storage::F64 => Storage::F64,
             // The options of `rrb_` have no `single`.
@@ -152,45 +165,49 @@ impl<'a> Plan<'a> {
             Precision::F64 => Storage::F64,
             Precision::Bf16 => return Aggregation::Never,
         };
-        let memory = options.int(opt::SWITCH_MEMORY);
+        let memory_limit = options.int(opt::SWITCH_MEMORY);
         let bytes = bytes_of_aggregation(self.a.grid.nodes(), self.a.corners.is_some(), self.on_device);
-        let fits = memory < 0 || bytes as u128 <= memory as u128;
-        if self.cycle_is_free() && fits { Aggregation::IfSlow(storage) } else { Aggregation::Never }
+        let fits_memory = memory_limit < 0 || bytes as u128 <= memory_limit as u128;
+        if self.cycle_is_automatic() && fits_memory { Aggregation::IfSlow(storage) } else { Aggregation::Never }
     }
 
     /// Returns whether `auto` selects the cycle, and lumping and relaxation have their default values.
-    fn cycle_is_free(&self) -> bool {
+    fn cycle_is_automatic(&self) -> bool {
         self.options.is(opt::CYCLE, options::Cycle::Auto) && is_default_lumping(self.options)
     }
 
     /// Returns the parameters of a factorization with this storage format and cycle.
     pub fn setup(&self, storage: Storage, cycle: Cycle) -> Result<Setup> {
-        let (a, options, block) = (self.a, self.options, self.inspection_setup.block);
-        let (levels, grids) = match self.aggregates {
+        let (a, options, compute_block) = (self.a, self.options, self.inspection_setup.compute_block);
+        let (levels, grids) = match self.uses_aggregation {
             // With aggregation, there is only the first level, whose elimination produces S1, and its grid.
             true => (1, 1),
             false => {
                 let levels = choose_levels(a.grid, options, &cycle, self.on_device)?;
                 check_cost(a.grid, &cycle, levels)?;
-                (levels, choose_grids(a.grid, levels, options.int(opt::GRIDS) as usize, block))
+                (levels, choose_grids(a.grid, levels, options.int(opt::GRIDS) as usize, compute_block))
             }
         };
-        let amli = options.is(opt::CYCLE, options::Cycle::Amli);
+        let requests_amli = options.is(opt::CYCLE, options::Cycle::Amli);
         let mut setup = Setup {
             levels,
-            may_truncate: options.int(opt::LEVELS) == 0 && !amli,
+            may_truncate: options.int(opt::LEVELS) == 0 && !requests_amli,
             lumping: match options.choice(opt::LUMPING) {
                 options::Lumping::M1 => Lumping::Red,
                 options::Lumping::M2 => Lumping::RedAndBlack,
             },
             omega: options.real(opt::RELAXATION),
-            compensate: self.positive > 0,
+            uses_compensation: self.compensated_couplings > 0,
             grids,
-            block,
+            compute_block,
             zero_row_sum: self.inspection_setup.checks.zero_row_sum,
             fused: options.is(opt::FUSION, options::Fusion::On),
             storage,
-            unit: if storage == Storage::F64 || self.aggregates { 1.0 } else { power_of_two_below(self.largest) },
+            storage_unit: if storage == Storage::F64 || self.uses_aggregation {
+                1.0
+            } else {
+                power_of_two_below(self.center_max)
+            },
             cycle,
             aggregation: self.aggregation(),
         };
@@ -200,21 +217,21 @@ impl<'a> Plan<'a> {
         //   of hundreds of iterations, which switch earlier.
         // - The domain is distributed, and a stagnating solve can continue with CG in double precision. This has not
         //   happened before.
-        let asked = match options.choice(opt::PRECISION) {
+        let may_use_mixed = match options.choice(opt::PRECISION) {
             Precision::Auto => {
-                let PlanConditions { shared, stagnates, .. } = self.conditions;
-                let switches = matches!(setup.aggregation, Aggregation::IfSlow(_));
-                let widens = shared && !stagnates && self.cycle_is_free();
-                (switches || widens) && options.is(opt::NORM, options::Norm::True2)
+                let PlanConditions { shares_grids: shared, single_stagnates: stagnates, .. } = self.conditions;
+                let may_switch = matches!(setup.aggregation, Aggregation::IfSlow(_));
+                let may_widen = shared && !stagnates && self.cycle_is_automatic();
+                (may_switch || may_widen) && options.is(opt::NORM, options::Norm::True2)
             }
             precision => precision == Precision::Mixed,
         };
-        if asked
+        if may_use_mixed
             && self.on_cpu
             && storage == Storage::Bf16
             && grids > 1
-            && !self.singular
-            && setup.on_schur_complement(a)
+            && !self.is_singular
+            && setup.uses_schur_complement(a)
         {
             setup.storage = Storage::Mixed;
         }
@@ -224,7 +241,7 @@ impl<'a> Plan<'a> {
 
 /// Returns the names of those options set by the caller that have no effect with aggregation.
 pub fn options_without_effect(options: &Options) -> Vec<&'static str> {
-    if aggregates(options) { options.names_of_non_default(&LEVEL_OPTIONS).collect() } else { Vec::new() }
+    if requests_aggregation(options) { options.changed_names(&LEVEL_OPTIONS).collect() } else { Vec::new() }
 }
 
 /// Options of the levels, which have no effect with aggregation. If the caller sets one of them, `auto` does not select
@@ -240,7 +257,7 @@ const LEVEL_OPTIONS: [i32; 8] = [
     opt::CYCLE_STEPS,
 ];
 
-fn aggregates(options: &Options) -> bool {
+fn requests_aggregation(options: &Options) -> bool {
     options.is(opt::CYCLE, options::Cycle::Aggregation)
 }
 
@@ -254,42 +271,48 @@ fn unsupported_on_device(options: &Options) -> Option<&'static str> {
 
 /// Returns an error if the backend or aggregation does not support an option.
 fn check_supported(options: &Options, machine: Machine) -> Result<()> {
-    let short = matches!(options.choice(opt::PRECISION), Precision::Bf16 | Precision::Mixed);
-    let refused = match unsupported_on_device(options) {
+    let requests_bf16 = matches!(options.choice(opt::PRECISION), Precision::Bf16 | Precision::Mixed);
+    let error_message = match unsupported_on_device(options) {
         message if machine.is_device() => message,
-        _ if machine.backend == options::Backend::Reference && aggregates(options) => {
+        _ if machine.backend == options::Backend::Reference && requests_aggregation(options) => {
             Some("cycle=aggregation is not available with backend=reference: use backend=cpu")
         }
-        _ if aggregates(options) && short => {
+        _ if requests_aggregation(options) && requests_bf16 => {
             Some("cycle=aggregation does not support precision=bf16 or mixed: use precision=f32 (auto) or f64")
         }
         _ => None,
     };
-    refused.map_or(Ok(()), |message| Err(Error::Unsupported(message.to_owned())))
+    error_message.map_or(Ok(()), |message| Err(Error::Unsupported(message.to_owned())))
 }
 
 /// Selects the storage format of M. `auto` usually selects bf16, which `Plan::setup` replaces by `mixed` if possible.
 /// bf16 needs a quarter of the memory traffic of f64, and one or two more iterations.
 ///
 /// `auto` selects f64 in three cases: on small grids, for lumping other than M1 with omega = 1, and if the ratio of the
-/// largest center `high` to the smallest center `low` is above a limit. On singular systems, sweeps in f32 add constant
-/// vectors by rounding. bf16 then needs up to 20 % more iterations than f64, but it is still selected, because a solve
-/// takes only 0.7 to 0.95 times as long.
+/// largest center `center_max` to the smallest center `center_min` is above a limit. On singular systems, sweeps in f32
+/// add constant vectors by rounding. bf16 then needs up to 20 % more iterations than f64, but it is still selected,
+/// because a solve takes only 0.7 to 0.95 times as long.
 ///
 /// With aggregation, `auto` selects f32.
-fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool, aggregates: bool) -> Storage {
+fn choose_storage(
+    grid: Grid,
+    options: &Options,
+    (center_min, center_max): (f64, f64),
+    is_singular: bool,
+    uses_aggregation: bool,
+) -> Storage {
     match options.choice(opt::PRECISION) {
         Precision::F64 => Storage::F64,
         // With aggregation, the hierarchy is built from a scaled matrix, and f32 needs as many iterations as f64 for
         // all coefficients.
-        Precision::Auto | Precision::Mixed if aggregates => Storage::F32,
+        Precision::Auto | Precision::Mixed if uses_aggregation => Storage::F32,
         // The options of `rrb_` have no `single`.
         Precision::F32 | Precision::Single => Storage::F32,
         Precision::Bf16 | Precision::Mixed => Storage::Bf16,
         Precision::Auto => {
-            let plain = is_default_lumping(options) && grid.nodes() >= SMALL_GRID_NODES;
-            let contrast = if singular { BF16_CONTRAST_SINGULAR } else { BF16_CONTRAST };
-            if plain && high <= contrast * low { Storage::Bf16 } else { Storage::F64 }
+            let bf16_is_accurate = is_default_lumping(options) && grid.nodes() >= SMALL_GRID_NODES;
+            let max_contrast = if is_singular { BF16_CONTRAST_SINGULAR } else { BF16_CONTRAST };
+            if bf16_is_accurate && center_max <= max_contrast * center_min { Storage::Bf16 } else { Storage::F64 }
         }
     }
 }
@@ -301,86 +324,91 @@ fn is_default_lumping(options: &Options) -> bool {
 
 /// Number of levels between recursions for `cycle_spacing=0`. With 4 levels, the first recursion begins on a grid with
 /// 1/16 of the nodes. A cycle therefore costs only 1.28 V-cycles, and it needs less than half of the iterations.
-pub const SPACING: usize = 4;
+pub const DEFAULT_SPACING: usize = 4;
 
 /// Properties other than grid and options on which the choice of a cycle depends.
 #[derive(Clone, Copy, Default)]
 struct CycleConditions {
     on_device: bool,
-    singular: bool,
-    aggregates: bool,
+    is_singular: bool,
+    uses_aggregation: bool,
 }
 
 /// Selects the cycle. `cycle=auto` selects V on small grids, for lumping other than M1 with omega = 1, and with
 /// aggregation. Otherwise, it leaves the kind `None`, and the factorization selects the kind by estimates. Returns an
 /// error if `cycle_spacing` is odd.
-fn choose_cycle(grid: Grid, options: &Options, kinds: CycleConditions) -> Result<Cycle> {
-    let CycleConditions { on_device, singular, aggregates } = kinds;
+fn choose_cycle(grid: Grid, options: &Options, conditions: CycleConditions) -> Result<Cycle> {
+    let CycleConditions { on_device, is_singular, uses_aggregation } = conditions;
     let spacing = match options.int(opt::CYCLE_SPACING) as usize {
-        0 => SPACING,
-        odd if odd % 2 == 1 => {
-            return Err(Error::range("cycle_spacing", odd, "be even: recursions start on unrotated grids"));
+        0 => DEFAULT_SPACING,
+        odd_spacing if odd_spacing % 2 == 1 => {
+            return Err(Error::range("cycle_spacing", odd_spacing, "be even: recursions start on unrotated grids"));
         }
-        even => even,
+        even_spacing => even_spacing,
     };
     let kind = match options.choice(opt::CYCLE) {
-        options::Cycle::V => Some(Kind::V),
-        options::Cycle::Amli => Some(Kind::Amli),
-        options::Cycle::K => Some(Kind::K),
-        options::Cycle::Aggregation => Some(Kind::V),
-        options::Cycle::Auto if aggregates || grid.nodes() < SMALL_GRID_NODES || !is_default_lumping(options) => {
-            Some(Kind::V)
+        options::Cycle::V => Some(CycleKind::V),
+        options::Cycle::Amli => Some(CycleKind::Amli),
+        options::Cycle::K => Some(CycleKind::K),
+        options::Cycle::Aggregation => Some(CycleKind::V),
+        options::Cycle::Auto if uses_aggregation || grid.nodes() < SMALL_GRID_NODES || !is_default_lumping(options) => {
+            Some(CycleKind::V)
         }
         options::Cycle::Auto => None,
     };
-    let allows_jumps = (on_device || grid.nodes() >= AMLI_JUMP_NODES) && !singular;
+    let allows_jumps = (on_device || grid.nodes() >= AMLI_JUMP_NODES) && !is_singular;
     Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize, allows_jumps })
 }
 
 /// Maximum work of one application of M, as a multiple of a V-cycle. A cycle with more work is faster than the V-cycle
 /// only if it needs less than 1 % of the iterations. A recursion of two steps, which costs few V-cycles, approximately
 /// halves the number of iterations.
-const MAX_WORK: f64 = 100.0;
+const MAX_CYCLE_WORK: f64 = 100.0;
 
 /// Returns an error if a cycle needs too much work. From one recursion to the next, the number of visits grows by the
 /// factor `cycle_steps`, while the number of nodes decreases by a factor of 4 per two levels. If the visits grow faster
 /// than the nodes decrease, the work on the coarse grids grows with the number of recursions.
 fn check_cost(grid: Grid, cycle: &Cycle, levels: usize) -> Result<()> {
     let cost = cycle.cost(grid, levels);
-    if cost <= MAX_WORK {
+    if cost <= MAX_CYCLE_WORK {
         return Ok(());
     }
     let Cycle { spacing, steps, .. } = cycle;
-    let value = format!(
+    let value_text = format!(
         "{steps} with cycle_spacing = {spacing}, the work of {cost:.0}: lower cycle_steps or raise cycle_spacing"
     );
-    Err(Error::range("cycle_steps", value, format!("keep an iteration within the work of {MAX_WORK} V-cycles")))
+    Err(Error::range(
+        "cycle_steps",
+        value_text,
+        format!("keep an iteration within the work of {MAX_CYCLE_WORK} V-cycles"),
+    ))
 }
 
 /// Returns the number of levels: the option `levels`, at most the maximum of the grid. An error is returned if the
 /// factor of the coarsest system then exceeds `coarse_memory`. If the option is 0, the number is the default for a
 /// device or for the cycle; on the CPU, `coarse_memory` may require more levels.
 fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) -> Result<usize> {
-    let limit = options.int(opt::COARSE_MEMORY) as u128;
-    let all = grid.max_levels();
-    let fits = |levels: usize| grid.coarsest_nodes(levels).band_entries() * 8 <= limit;
-    let wanted = options.int(opt::LEVELS) as usize;
-    if wanted == 0 && on_device {
+    let memory_limit = options.int(opt::COARSE_MEMORY) as u128;
+    let max_levels = grid.max_levels();
+    let fits_memory = |levels: usize| grid.coarsest_nodes(levels).band_entries() * 8 <= memory_limit;
+    let requested_levels = options.int(opt::LEVELS) as usize;
+    if requested_levels == 0 && on_device {
         return Ok(grid.default_device_levels());
     }
-    if wanted == 0 {
+    if requested_levels == 0 {
         // A recursive cycle solves the coarsest system several times per iteration.
-        let small = if cycle.kind == Some(Kind::V) { grid.default_levels() } else { grid.recursive_levels() };
-        return Ok((small..=all).find(|&l| fits(l)).unwrap_or(all));
+        let default_levels =
+            if cycle.kind == Some(CycleKind::V) { grid.default_levels() } else { grid.recursive_levels() };
+        return Ok((default_levels..=max_levels).find(|&levels| fits_memory(levels)).unwrap_or(max_levels));
     }
-    let levels = wanted.min(all);
-    if fits(levels) {
+    let levels = requested_levels.min(max_levels);
+    if fits_memory(levels) {
         return Ok(levels);
     }
-    let feasible = (levels..=all).find(|&l| fits(l)).unwrap_or(all);
+    let feasible_levels = (levels..=max_levels).find(|&count| fits_memory(count)).unwrap_or(max_levels);
     Err(Error::Memory(format!(
         "levels={levels} leaves a coarsest system of {} nodes, whose factor needs {} bytes, more than coarse_memory \
-         = {limit}; the smallest feasible levels is {feasible}",
+         = {memory_limit}; the smallest feasible levels is {feasible_levels}",
         grid.coarsest_nodes(levels).nodes(),
         grid.coarsest_nodes(levels).band_entries() * 8
     )))
@@ -389,21 +417,22 @@ fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) 
 /// Returns the number of grids whose rows can be distributed among ranks in every factorization with these options; 0
 /// if there are none. Factorizations for the V-cycle have the fewest levels, so their grids are counted.
 pub fn grids_to_share(options: &Options, grid: Grid) -> usize {
-    if aggregates(options) {
+    if requests_aggregation(options) {
         return 0;
     }
-    let cycle = Cycle { kind: Some(Kind::V), spacing: SPACING, steps: 2, allows_jumps: false };
-    let block = options.int(opt::COMPUTE_BLOCK) as usize;
-    let wanted = options.int(opt::GRIDS) as usize;
+    let cycle = Cycle { kind: Some(CycleKind::V), spacing: DEFAULT_SPACING, steps: 2, allows_jumps: false };
+    let compute_block = options.int(opt::COMPUTE_BLOCK) as usize;
+    let requested_grids = options.int(opt::GRIDS) as usize;
     // The last packed grid is not distributed.
-    choose_levels(grid, options, &cycle, false).map_or(0, |l| choose_grids(grid, l, wanted, block).saturating_sub(1))
+    choose_levels(grid, options, &cycle, false)
+        .map_or(0, |levels| choose_grids(grid, levels, requested_grids, compute_block).saturating_sub(1))
 }
 
 /// Returns the number of packed grids, which are stored by colour: one per two levels, on grids that are large enough.
-/// If `wanted` is not 0, the number is at most `wanted`.
-fn choose_grids(grid: Grid, levels: usize, wanted: usize, block: usize) -> usize {
-    let most = grid.max_packed_grids(block).min(levels / 2);
-    if wanted == 0 { most } else { wanted.min(most) }
+/// If `requested_grids` is not 0, the number is at most `requested_grids`.
+fn choose_grids(grid: Grid, levels: usize, requested_grids: usize, compute_block: usize) -> usize {
+    let max_grids = grid.max_packed_grids(compute_block).min(levels / 2);
+    if requested_grids == 0 { max_grids } else { requested_grids.min(max_grids) }
 }
 
 #[cfg(test)]
@@ -420,9 +449,9 @@ mod tests {
         for nx in extents() {
             for ny in extents() {
                 let grid = Grid { nx, ny };
-                let default = choose_cycle(grid, &options, CycleConditions::default()).unwrap();
+                let default_cycle = choose_cycle(grid, &options, CycleConditions::default()).unwrap();
                 // By default, small grids use V.
-                let cycle = Cycle { kind: Some(Kind::Amli), ..default };
+                let cycle = Cycle { kind: Some(CycleKind::Amli), ..default_cycle };
                 for levels in [grid.recursive_levels(), grid.default_device_levels(), grid.max_levels()] {
                     check_cost(grid, &cycle, levels).unwrap();
                     // On a single line of nodes, the next recursion has a quarter of the nodes, and is executed twice
@@ -439,18 +468,19 @@ mod tests {
 
     #[test]
     fn error_names_the_smallest_feasible_level_count() {
-        let mut o = Options::new(options::Family::Rrb);
-        o.set_text("levels=2").unwrap();
+        let mut options = Options::new(options::Family::Rrb);
+        options.set_text("levels=2").unwrap();
         let grid = Grid { nx: 2047, ny: 2047 };
-        let e = choose_levels(
+        let error = choose_levels(
             grid,
-            &o,
-            &choose_cycle(grid, &o, CycleConditions { aggregates: true, ..CycleConditions::default() }).unwrap(),
+            &options,
+            &choose_cycle(grid, &options, CycleConditions { uses_aggregation: true, ..CycleConditions::default() })
+                .unwrap(),
             false,
         )
         .unwrap_err();
-        assert_eq!(e.status(), crate::error::RRB_ERR_MEMORY);
+        assert_eq!(error.status(), crate::error::RRB_ERR_MEMORY);
         // 511^2 with a band of 512: 1.07e9 bytes are below 2^30.
-        assert!(e.to_string().ends_with("smallest feasible levels is 4"), "{e}");
+        assert!(error.to_string().ends_with("smallest feasible levels is 4"), "{error}");
     }
 }

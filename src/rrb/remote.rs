@@ -17,21 +17,21 @@ pub struct RemoteFactorization {
     pub threads: usize,
 }
 
-fn no_rows_here() -> Error {
+fn missing_rows_error() -> Error {
     Error::Internal("a rank without rows was asked to work on rows".to_owned())
 }
 
 impl RrbBackend for RemoteFactorization {
     fn factorize(&mut self, _: &StencilView, _: &Setup, _: &Components) -> Result<()> {
-        Err(no_rows_here())
+        Err(missing_rows_error())
     }
 
     fn run(&mut self, _: Arrays, _: &mut dyn Observer, _: Program) -> Result<Outcome> {
-        Err(no_rows_here())
+        Err(missing_rows_error())
     }
 
     fn report(&self) -> Report {
-        Report { grids: self.grids, ..Report::PLAIN }
+        Report { grids: self.grids, ..Report::V_CYCLE }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Number formats of the stored preconditioner (docs/theory/rrb.md, storage formats of the preconditioner).
 //!
-//! `f32` and `bf16` store M / unit, where `unit` is a power of two near the largest center. The exponent range of the
-//! format then covers the ratios of the entries.
+//! `f32` and `bf16` store M / storage_unit, where `storage_unit` is a power of two near the largest center. The
+//! exponent range of the format then covers the ratios of the entries.
 //!
 //! The factorization rounds each coupling and adds the rounding error to the diagonal entries of both nodes. In row-sum
 //! form (diagonal = row sum - sum of couplings), this requires no computation: the row sum is left unchanged. Row sums
@@ -25,7 +25,7 @@ pub enum Storage {
 impl Storage {
     /// Returns the format of M alone: `Bf16` for `Mixed`.
     #[must_use]
-    pub fn stored(self) -> Self {
+    pub fn matrix_format(self) -> Self {
         if self == Self::Mixed { Self::Bf16 } else { self }
     }
 
@@ -68,7 +68,7 @@ impl Bf16 {
 
     /// Converts a value that is already rounded to bf16.
     #[inline(always)]
-    pub fn same(v: f32) -> Self {
+    pub fn from_rounded(v: f32) -> Self {
         debug_assert!(v.to_bits() & 0xffff == 0 || v.is_nan(), "rounded before");
         Self((v.to_bits() >> 16) as u16)
     }
@@ -104,8 +104,8 @@ mod tests {
     fn rounding_twice_equals_rounding_once() {
         for storage in [Storage::F64, Storage::F32, Storage::Bf16] {
             for v in [0.1, -3.7e20, 1e-40, 0.0] {
-                let once = storage.round(v);
-                assert_eq!(storage.round(once), once);
+                let rounded = storage.round(v);
+                assert_eq!(storage.round(rounded), rounded);
             }
         }
         assert_eq!(Storage::Bf16.round(1e-40), 0.0);

@@ -22,65 +22,67 @@ pub mod reference;
 pub mod steps;
 
 use crate::base::engine::Engine;
-use crate::base::heap::Counted;
+use crate::base::heap::FallibleArc;
 use crate::base::machine::{Core, Machine};
-use crate::error::{Error, Place, RRB_ERR_UNSUPPORTED, Result, push};
+use crate::error::{Error, Location, RRB_ERR_UNSUPPORTED, Result, push};
 use crate::options::{self, Backend, BlockSolver, Choice, Memory, Options, Remainder, Transfer, info, opt};
 use crate::smoother::block_inverse::{
-    MOST_SCALING_CONDITION, PERMITTED_SCALING_CONDITION, Separable, Shape, Stencil, dense_inverse,
+    BlockShape, MAX_PERMITTED_SCALING_CONDITION, MAX_SCALING_CONDITION, SeparableStencil, Stencil, dense_inverse,
 };
-use crate::smoother::patches::{Cut, Patch, PatchList};
+use crate::smoother::patches::{BlockPartition, Patch, PatchList};
 use crate::smoother::steps::{
-    Callbacks, Inverse, Method, Parallel, PatchArrays, PatchSystem, ResidentArrays, SmootherBackend, SmootherSteps,
-    SweepResult, Work,
+    Callbacks, Inverse, Method, PatchArrays, PatchSystem, ResidentArrays, SmootherBackend, SmootherSteps,
+    SweepParameters, SweepResult, WorkDivision,
 };
 
-/// Executes the sweeps of one call, after a check of the input if `work.check_input` is set. Input that is not finite,
-/// a callback that requests a stop, or a norm that overflows ends the call early. All backends use this function.
-pub fn run_sweeps(s: &mut dyn SmootherSteps, work: &Work) -> SweepResult {
+/// Executes the sweeps of one call, after a check of the input if `parameters.check_input` is set. Input that is not
+/// finite, a callback that requests a stop, or a norm that overflows ends the call early. All backends use this
+/// function.
+pub fn run_sweeps(steps: &mut dyn SmootherSteps, parameters: &SweepParameters) -> SweepResult {
     let mut result = SweepResult::default();
-    if work.check_input {
-        result.bad = s.bad_cell();
-        if result.bad.is_some() {
+    if parameters.check_input {
+        result.nonfinite_cell = steps.find_nonfinite_cell();
+        if result.nonfinite_cell.is_some() {
             return result;
         }
     }
-    if s.watched() {
-        compute_and_report_norm(s, work, &mut result);
+    if steps.has_monitor() {
+        compute_and_report_norm(steps, parameters, &mut result);
     }
-    while result.sweeps < work.sweeps && !result.stopped && !result.overflow {
-        s.exchange();
-        if s.fill(result.sweeps as i32) {
-            result.stopped = true;
+    while result.sweeps < parameters.sweeps && !result.stop_requested && !result.has_overflow {
+        steps.exchange_ghosts();
+        if steps.fill_ghosts(result.sweeps as i32) {
+            result.stop_requested = true;
             break;
         }
-        let cut = &work.cuts[result.sweeps % 2];
-        match work.method {
-            Method::Jacobi => s.sweep_jacobi(cut, work.omega),
-            Method::Coloured => s.relax_all_colours(cut, work.omega, work.reverse),
-            Method::Chaotic => s.sweep_chaotic(cut, work.omega, work.reverse),
+        let partition = &parameters.partitions[result.sweeps % 2];
+        match parameters.method {
+            Method::Jacobi => steps.sweep_jacobi(partition, parameters.omega),
+            Method::Coloured => steps.relax_all_colours(partition, parameters.omega, parameters.reverse),
+            Method::Chaotic => steps.sweep_chaotic(partition, parameters.omega, parameters.reverse),
         }
         result.sweeps += 1;
-        if s.watched() {
-            compute_and_report_norm(s, work, &mut result);
+        if steps.has_monitor() {
+            compute_and_report_norm(steps, parameters, &mut result);
         }
     }
-    s.store_result();
+    steps.store_result();
     result
 }
 
 /// Fills the ghost cells, and stores the norm of the residual after the completed sweeps in `result`. Unless the norm
 /// overflows, passes its ratio to the initial norm to the monitor.
-fn compute_and_report_norm(s: &mut dyn SmootherSteps, work: &Work, result: &mut SweepResult) {
-    s.exchange();
-    result.stopped = s.fill(RESIDUAL_SWEEP);
-    result.residual_norm = norm(s);
+fn compute_and_report_norm(steps: &mut dyn SmootherSteps, parameters: &SweepParameters, result: &mut SweepResult) {
+    steps.exchange_ghosts();
+    result.stop_requested = steps.fill_ghosts(RESIDUAL_SWEEP);
+    result.residual_norm = compute_norm(steps);
     if result.sweeps == 0 {
         result.initial_norm = result.residual_norm;
     }
-    result.overflow = is_unusable(result.residual_norm, work);
-    if !result.overflow {
-        result.stopped |= s.report_residual(result.sweeps, relative_norm(result.residual_norm, result.initial_norm));
+    result.has_overflow = is_unusable(result.residual_norm, parameters);
+    if !result.has_overflow {
+        result.stop_requested |=
+            steps.report_residual(result.sweeps, relative_norm(result.residual_norm, result.initial_norm));
     }
 }
 
@@ -96,47 +98,47 @@ const SCALE_DOWN: f64 = 1.0 / SCALE_UP;
 
 /// Computes ||f - A u||_2. If the norm is below `SMALL_NORM` or infinite, a second pass with scaled residuals prevents
 /// underflow or overflow of the squares.
-fn norm(s: &mut dyn SmootherSteps) -> f64 {
-    let plain = s.residual_norm(1.0);
-    let scale = if plain < SMALL_NORM {
+fn compute_norm(steps: &mut dyn SmootherSteps) -> f64 {
+    let unscaled_norm = steps.compute_residual_norm(1.0);
+    let scale = if unscaled_norm < SMALL_NORM {
         SCALE_UP
-    } else if plain == f64::INFINITY {
+    } else if unscaled_norm == f64::INFINITY {
         SCALE_DOWN
     } else {
-        return plain;
+        return unscaled_norm;
     };
-    s.residual_norm(scale) / scale
+    steps.compute_residual_norm(scale) / scale
 }
 
-/// Returns whether a norm is unusable: infinite, or NaN although `work.check_input` is set. Without this check, NaN may
-/// come from the caller's values, and is returned as the norm.
-fn is_unusable(norm: f64, work: &Work) -> bool {
-    norm.is_infinite() || norm.is_nan() && work.check_input
+/// Returns whether a norm is unusable: infinite, or NaN although `parameters.check_input` is set. Without this check,
+/// NaN may come from the caller's values, and is returned as the norm.
+fn is_unusable(norm: f64, parameters: &SweepParameters) -> bool {
+    norm.is_infinite() || norm.is_nan() && parameters.check_input
 }
 
-/// Returns norm / first. If `first` is 0, returns 0, or NaN if `norm` is not finite.
-pub fn relative_norm(norm: f64, first: f64) -> f64 {
-    if first == 0.0 { 0.0 * norm } else { norm / first }
+/// Returns norm / initial_norm. If `initial_norm` is 0, returns 0, or NaN if `norm` is not finite.
+pub fn relative_norm(norm: f64, initial_norm: f64) -> f64 {
+    if initial_norm == 0.0 { 0.0 * norm } else { norm / initial_norm }
 }
 
 /// Sweep number that the callback for ghost cells receives if the ghost cells are needed for a residual.
 const RESIDUAL_SWEEP: i32 = -1;
 
 /// Copies the values of ghost cells from the patches that cover them.
-pub fn exchange(s: &mut dyn SmootherSteps, _: &Work) -> SweepResult {
-    s.exchange();
+pub fn exchange_ghosts(steps: &mut dyn SmootherSteps, _: &SweepParameters) -> SweepResult {
+    steps.exchange_ghosts();
     SweepResult::default()
 }
 
 /// Fills the ghost cells, and computes r = f - A u and its norm.
-pub fn residual(s: &mut dyn SmootherSteps, work: &Work) -> SweepResult {
-    s.exchange();
-    let stopped = s.fill(RESIDUAL_SWEEP);
-    let residual_norm = norm(s);
-    let overflow = is_unusable(residual_norm, work);
+pub fn compute_residual(steps: &mut dyn SmootherSteps, parameters: &SweepParameters) -> SweepResult {
+    steps.exchange_ghosts();
+    let stop_requested = steps.fill_ghosts(RESIDUAL_SWEEP);
+    let residual_norm = compute_norm(steps);
+    let has_overflow = is_unusable(residual_norm, parameters);
     // The input is searched for NaN and infinity only after an overflow, so finite input needs no additional pass.
-    let bad = if overflow && work.check_input { s.bad_cell() } else { None };
-    SweepResult { stopped, residual_norm, bad, overflow, ..SweepResult::default() }
+    let nonfinite_cell = if has_overflow && parameters.check_input { steps.find_nonfinite_cell() } else { None };
+    SweepResult { stop_requested, residual_norm, nonfinite_cell, has_overflow, ..SweepResult::default() }
 }
 
 /// Default relaxation factor of block Jacobi, from Rodriguez et al.
@@ -145,18 +147,18 @@ const JACOBI_OMEGA: f64 = 0.8;
 /// Creates a backend. The API layer passes this function, so that no other module names a concrete backend.
 pub type MakeBlockBackend = fn(Machine) -> Result<Box<dyn SmootherBackend>>;
 
-/// Parameters for which a backend and its inverses were made. Other values require a new backend. `by_transforms`:
+/// Parameters for which a backend and its inverses were made. Other values require a new backend. `uses_transforms`:
 /// whether sine transforms apply the inverses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BackendParameters {
     machine: Machine,
-    by_transforms: bool,
+    uses_transforms: bool,
 }
 
 /// Selects the backend for the given numbers of threads and devices. `auto` selects a device only if the option
 /// `memory` states that the patches are in device memory. For patches in host memory, the copies would take longer than
 /// a few sweeps, and the number of sweeps is not known here.
-pub fn machine(options: &Options, threads: usize, devices: i32) -> Machine {
+pub fn choose_machine(options: &Options, threads: usize, devices: i32) -> Machine {
     Machine::new(options, threads, devices, options.is(opt::MEMORY, Memory::Device))
 }
 
@@ -165,14 +167,14 @@ pub struct Smoother {
     backend: Box<dyn SmootherBackend>,
     backend_parameters: BackendParameters,
     stencil: Stencil,
-    block: Shape,
-    form: Option<Separable>,
-    /// For the plain cut (`Cut::new`) and for the staggered cut (`Cut::staggered`), the index of the first patch whose
-    /// edges truncate blocks, if any.
-    first_truncated: [Option<usize>; 2],
+    block: BlockShape,
+    form: Option<SeparableStencil>,
+    /// For the plain partition (`BlockPartition::new`) and for the staggered partition (`BlockPartition::staggered`),
+    /// the index of the first patch whose edges truncate blocks, if any.
+    first_truncated_patch: [Option<usize>; 2],
     /// Whether the option `remainder` is `overlap`.
-    overlap: bool,
-    /// Whether the inverses of the staggered cut have been computed.
+    uses_overlap: bool,
+    /// Whether the inverses of the staggered partition have been computed.
     has_staggered_inverses: bool,
 }
 
@@ -182,83 +184,102 @@ impl Smoother {
     /// the same stencil and the same block. `stream` is the caller's CUDA stream; 0 selects the stream of the handle.
     pub fn set_patches(
         previous: Option<Self>,
-        (stencil, block): (&Stencil, Shape),
+        (stencil, block): (&Stencil, BlockShape),
         patches: Vec<Patch>,
         options: &Options,
         machine: Machine,
         stream: usize,
-        make: MakeBlockBackend,
+        make_backend: MakeBlockBackend,
     ) -> Result<Self> {
-        let list = PatchList::new(patches)?;
+        let patch_list = PatchList::new(patches)?;
         check_memory(options, machine)?;
-        let form = Separable::of(stencil);
-        let by_transforms = machine.backend != Backend::Reference && choose_transforms(options, form.as_ref(), block)?;
-        let backend_parameters = BackendParameters { machine, by_transforms };
+        let form = SeparableStencil::of(stencil);
+        let uses_transforms =
+            machine.backend != Backend::Reference && choose_transforms(options, form.as_ref(), block)?;
+        let backend_parameters = BackendParameters { machine, uses_transforms };
         // `filter` drops a backend for other parameters, which frees its memory before the new backend is created.
         let mut smoother = match previous.filter(|smoother| smoother.backend_parameters == backend_parameters) {
             Some(smoother) => smoother,
             None => {
-                let (backend, stencil, first_truncated) = (make(machine)?, stencil.clone(), [None; 2]);
+                let (backend, stencil, first_truncated_patch) = (make_backend(machine)?, stencil.clone(), [None; 2]);
                 Self {
                     backend,
                     backend_parameters,
                     stencil,
                     block,
                     form,
-                    first_truncated,
-                    overlap: false,
+                    first_truncated_patch,
+                    uses_overlap: false,
                     has_staggered_inverses: false,
                 }
             }
         };
         smoother.backend.use_stream(stream)?;
-        smoother.overlap = options.is(opt::REMAINDER, Remainder::Overlap);
-        let plain = Cut::new(block);
-        smoother.first_truncated =
-            [plain, plain.staggered()].map(|cut| list.patches.iter().position(|p| cut.has_remainder(p)));
+        smoother.uses_overlap = options.is(opt::REMAINDER, Remainder::Overlap);
+        let plain_partition = BlockPartition::new(block);
+        smoother.first_truncated_patch = [plain_partition, plain_partition.staggered()]
+            .map(|partition| patch_list.patches.iter().position(|p| partition.has_remainder(p)));
         smoother.has_staggered_inverses = false;
-        let list = Counted::new(list, "patches")?;
-        smoother.backend.set_patches(PatchSystem { stencil: stencil.clone(), list })?;
-        smoother.prepare(options)?;
+        let patch_list = FallibleArc::new(patch_list, "patches")?;
+        smoother.backend.set_patches(PatchSystem { stencil: stencil.clone(), patch_list })?;
+        smoother.apply_options(options)?;
         Ok(smoother)
     }
 
-    fn add_inverses(&mut self, cut: Cut) -> Result<()> {
+    /// Computes the inverses of the block shapes of a partition that the backend does not have yet.
+    fn add_inverses(&mut self, partition: BlockPartition) -> Result<()> {
         let Some(patch_system) = self.backend.patch_system() else { return Ok(()) };
-        let mut wanted: Vec<(Shape, usize, [usize; 3])> = Vec::new();
-        for (p, patch) in patch_system.list.patches.iter().enumerate() {
-            for (mz, z) in cut.lengths(patch, 2) {
-                for (my, y) in cut.lengths(patch, 1) {
-                    for (mx, x) in cut.lengths(patch, 0) {
+        let mut missing_shapes: Vec<(BlockShape, usize, [usize; 3])> = Vec::new();
+        for (patch_index, patch) in patch_system.patch_list.patches.iter().enumerate() {
+            for (block_z, z) in partition.distinct_lengths(patch, 2) {
+                for (block_y, y) in partition.distinct_lengths(patch, 1) {
+                    for (block_x, x) in partition.distinct_lengths(patch, 0) {
                         let shape = [x, y, z];
-                        if !self.backend.has_inverse(shape) && wanted.iter().all(|w| w.0 != shape) {
-                            push(&mut wanted, (shape, p, [mx, my, mz]), "shapes of blocks")?;
+                        if !self.backend.has_inverse(shape) && missing_shapes.iter().all(|missing| missing.0 != shape) {
+                            push(
+                                &mut missing_shapes,
+                                (shape, patch_index, [block_x, block_y, block_z]),
+                                "shapes of blocks",
+                            )?;
                         }
                     }
                 }
             }
         }
-        for (shape, p, m) in wanted {
+        for (shape, patch_index, block_indices) in missing_shapes {
             let inverse = self.compute_inverse(shape).map_err(|error| match error {
                 // The error message names a block of this shape by its first cell.
-                Error::Matrix { reason, then, .. } => {
-                    Error::Matrix { reason, place: self.place_of_block(&cut, p, m), then }
-                }
-                other => other,
+                Error::Matrix { reason, text_after, .. } => Error::Matrix {
+                    reason,
+                    location: self.place_of_block(&partition, patch_index, block_indices),
+                    text_after,
+                },
+                error => error,
             })?;
             self.backend.add_inverse(shape, inverse)?;
         }
         Ok(())
     }
 
-    fn place_of_block(&self, cut: &Cut, p: usize, m: [usize; 3]) -> Option<Place> {
-        let patch = &self.backend.patch_system()?.list.patches[p];
-        Some(Place::cell(p, std::array::from_fn(|d| patch.lower[d] + cut.segment(patch, d, m[d]).start as i64)))
+    /// Returns the first cell of a block of a patch, for error messages. The first block of the patch has the indices
+    /// 0.
+    fn place_of_block(
+        &self,
+        partition: &BlockPartition,
+        patch_index: usize,
+        block_indices: [usize; 3],
+    ) -> Option<Location> {
+        let patch = &self.backend.patch_system()?.patch_list.patches[patch_index];
+        Some(Location::cell(
+            patch_index,
+            std::array::from_fn(|d| patch.lower[d] + partition.segment(patch, d, block_indices[d]).start as i64),
+        ))
     }
 
-    fn compute_inverse(&self, shape: Shape) -> Result<Inverse> {
+    /// Computes the inverse of the blocks of one shape, in the form that the backend uses.
+    fn compute_inverse(&self, shape: BlockShape) -> Result<Inverse> {
         match &self.form {
-            Some(form) if self.backend_parameters.by_transforms => {
+            Some(form) if self.backend_parameters.uses_transforms => {
                 Ok(Inverse::SineTransforms { reciprocals: form.reciprocals(shape)?, scalings: form.scalings(shape)? })
             }
             _ => Ok(Inverse::Dense(dense_inverse(&self.stencil, shape)?)),
@@ -274,24 +295,24 @@ impl Smoother {
         options: &Options,
         sweeps: usize,
     ) -> Result<SweepResult> {
-        let work = self.work(options, sweeps);
-        self.check_overlap(&work)?;
+        let parameters = self.sweep_parameters(options, sweeps);
+        self.check_overlap(&parameters)?;
         check_memory(options, self.backend_parameters.machine)?;
-        if sweeps == 0 && !work.check_input && !callbacks.watched() {
+        if sweeps == 0 && !parameters.check_input && !callbacks.has_monitor() {
             return Ok(SweepResult::default());
         }
-        let result = self.backend.run(arrays, callbacks, &work, run_sweeps)?;
-        self.checked_result(result)
+        let result = self.backend.run(arrays, callbacks, &parameters, run_sweeps)?;
+        self.check_result(result)
     }
 
     /// Returns an error if the input is not finite or if a norm is unusable; otherwise returns `result`.
-    fn checked_result(&self, result: SweepResult) -> Result<SweepResult> {
-        if let Some(bad) = result.bad {
-            let lower = self.patches()[bad.patch].lower;
-            let cell = std::array::from_fn(|d| lower[d] + bad.cell[d] as i64);
-            return Err(Error::not_finite(bad.name, bad.value, Place::cell(bad.patch, cell)));
+    fn check_result(&self, result: SweepResult) -> Result<SweepResult> {
+        if let Some(found) = result.nonfinite_cell {
+            let lower = self.patches()[found.patch].lower;
+            let cell = std::array::from_fn(|d| lower[d] + found.cell[d] as i64);
+            return Err(Error::not_finite(found.name, found.value, Location::cell(found.patch, cell)));
         }
-        if result.overflow {
+        if result.has_overflow {
             let (norm, sweeps) = (result.residual_norm, result.sweeps);
             return Err(Error::Overflow(format!(
                 "the norm of the residual after {sweeps} sweeps is {norm}: its values are too large for double \
@@ -302,74 +323,79 @@ impl Smoother {
     }
 
     /// Copies the values of ghost cells from the patches that cover them.
-    pub fn exchange(
+    pub fn exchange_ghosts(
         &mut self,
         arrays: &mut dyn PatchArrays,
         callbacks: &mut dyn Callbacks,
         options: &Options,
     ) -> Result<()> {
         check_memory(options, self.backend_parameters.machine)?;
-        let work = self.work(options, 0);
-        self.backend.run(arrays, callbacks, &work, exchange).map(|_| ())
+        let parameters = self.sweep_parameters(options, 0);
+        self.backend.run(arrays, callbacks, &parameters, exchange_ghosts).map(|_| ())
     }
 
     /// Fills the ghost cells, and computes r = f - A u and its norm.
-    pub fn residual(
+    pub fn compute_residual(
         &mut self,
         arrays: &mut dyn PatchArrays,
         callbacks: &mut dyn Callbacks,
         options: &Options,
     ) -> Result<SweepResult> {
         check_memory(options, self.backend_parameters.machine)?;
-        let work = self.work(options, 0);
-        let result = self.backend.run(arrays, callbacks, &work, residual)?;
-        self.checked_result(result)
+        let parameters = self.sweep_parameters(options, 0);
+        let result = self.backend.run(arrays, callbacks, &parameters, compute_residual)?;
+        self.check_result(result)
     }
 
     /// Returns the current patches and their ghost copy plan.
-    pub fn list(&self) -> Option<Counted<PatchList>> {
-        self.backend.patch_system().map(|b| b.list.clone())
+    pub fn patch_list(&self) -> Option<FallibleArc<PatchList>> {
+        self.backend.patch_system().map(|system| system.patch_list.clone())
     }
 
     /// Returns the current patches.
     pub fn patches(&self) -> &[Patch] {
-        self.backend.patch_system().map_or(&[], |b| &b.list.patches)
+        self.backend.patch_system().map_or(&[], |system| &system.patch_list.patches)
     }
 
-    fn work(&self, options: &Options, sweeps: usize) -> Work {
-        let method = method(options);
+    /// Returns the parameters of a call with `sweeps` sweeps, according to the options.
+    fn sweep_parameters(&self, options: &Options, sweeps: usize) -> SweepParameters {
+        let method = choose_method(options);
         let omega = match options.real(opt::OMEGA) {
             0.0 if method == Method::Jacobi => JACOBI_OMEGA,
             0.0 => 1.0,
             omega => omega,
         };
-        let plain = Cut { overlap: self.overlap, ..Cut::new(self.block) };
-        let cuts = match options.int(opt::STAGGER) {
-            0 => [plain, plain],
-            2 => [plain.staggered(), plain],
-            _ => [plain, plain.staggered()],
+        let plain_partition = BlockPartition { uses_overlap: self.uses_overlap, ..BlockPartition::new(self.block) };
+        let partitions = match options.int(opt::STAGGER) {
+            0 => [plain_partition, plain_partition],
+            2 => [plain_partition.staggered(), plain_partition],
+            _ => [plain_partition, plain_partition.staggered()],
         };
-        let parallel = match options.choice(opt::PARALLEL) {
-            options::Parallel::Auto => Parallel::Flat,
-            options::Parallel::Patch => Parallel::Patches,
-            options::Parallel::Block => Parallel::Blocks,
-            options::Parallel::Nested => Parallel::Nested(options.int(opt::PATCH_THREADS) as usize),
+        let division = match options.choice(opt::PARALLEL) {
+            options::Parallel::Auto => WorkDivision::AllBlocks,
+            options::Parallel::Patch => WorkDivision::WholePatches,
+            options::Parallel::Block => WorkDivision::BlocksOfPatch,
+            options::Parallel::Nested => WorkDivision::NestedGroups(options.int(opt::PATCH_THREADS) as usize),
         };
-        let (reverse, check_input) = (options.on(opt::REVERSE), options.on(opt::CHECK_INPUT));
-        let overlap_copies = !options.is(opt::TRANSFER, Transfer::BreadthFirst);
-        Work { method, omega, sweeps, cuts, reverse, parallel, check_input, overlap_copies }
+        let (reverse, check_input) = (options.is_on(opt::REVERSE), options.is_on(opt::CHECK_INPUT));
+        let overlaps_copies = !options.is(opt::TRANSFER, Transfer::BreadthFirst);
+        SweepParameters { method, omega, sweeps, partitions, reverse, division, check_input, overlaps_copies }
     }
 
     /// Returns an error if `remainder = overlap` shifts blocks, and the blocks of a patch are not relaxed one after the
     /// other. A shifted block overlaps its neighbour, so two threads could write the same cells.
-    fn check_overlap(&self, work: &Work) -> Result<()> {
-        let serial = work.method == Method::Chaotic && work.parallel == Parallel::Patches;
-        let plain = Cut::new(self.block).shift;
-        match work.cuts.iter().find_map(|cut| self.first_truncated[usize::from(cut.shift != plain)]) {
-            Some(patch) if self.overlap && !serial => Err(Error::at(
+    fn check_overlap(&self, parameters: &SweepParameters) -> Result<()> {
+        let is_serial = parameters.method == Method::Chaotic && parameters.division == WorkDivision::WholePatches;
+        let plain_shift = BlockPartition::new(self.block).shift;
+        match parameters
+            .partitions
+            .iter()
+            .find_map(|partition| self.first_truncated_patch[usize::from(partition.shift != plain_shift)])
+        {
+            Some(patch) if self.uses_overlap && !is_serial => Err(Error::at(
                 RRB_ERR_UNSUPPORTED,
                 "remainder = overlap: blocks of ",
-                Place::patch(patch),
+                Location::patch(patch),
                 " that an edge cuts would overlap others and be written concurrently; use remainder = exact, or \
                  method = chaotic_gauss_seidel with parallel = patch",
             )),
@@ -383,8 +409,8 @@ impl Smoother {
     }
 
     /// Copies values to, from or between device arrays. Each copy is (target, source, number of values).
-    pub fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
-        self.backend.copy(copies)
+    pub fn copy_arrays(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
+        self.backend.copy_arrays(copies)
     }
 }
 
@@ -403,31 +429,35 @@ impl Core for Smoother {
 
     fn result(&self, key: i32) -> f64 {
         match key {
-            info::BLOCK_SOLVER if self.backend_parameters.by_transforms => {
+            info::BLOCK_SOLVER if self.backend_parameters.uses_transforms => {
                 BlockSolver::FastDiagonalization.number() as f64
             }
             info::BLOCK_SOLVER => BlockSolver::Dense.number() as f64,
             info::BLOCK_INVERSES => self.backend.inverse_count() as f64,
-            info::GHOST_COPIES => self.backend.patch_system().map_or(0, |b| b.list.copies.len()) as f64,
-            info::CELLS => self.patches().iter().map(Patch::cells).sum::<usize>() as f64,
+            info::GHOST_COPIES => self.backend.patch_system().map_or(0, |b| b.patch_list.ghost_copies.len()) as f64,
+            info::CELLS => self.patches().iter().map(Patch::cell_count).sum::<usize>() as f64,
             _ => 0.0,
         }
     }
 
-    /// Computes the inverses of the plain cut and, with the option `stagger`, of the staggered cut. Allocates the data
-    /// that the method needs in addition to u and f.
-    fn prepare(&mut self, options: &Options) -> Result<()> {
-        let staggers = options.int(opt::STAGGER) != 0;
-        self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block) })?;
-        if staggers && !self.has_staggered_inverses {
-            self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block).staggered() })?;
+    /// Computes the inverses of the plain partition and, with the option `stagger`, of the staggered partition.
+    /// Allocates the data that the method needs in addition to u and f.
+    fn apply_options(&mut self, options: &Options) -> Result<()> {
+        let is_staggered = options.int(opt::STAGGER) != 0;
+        self.add_inverses(BlockPartition { uses_overlap: self.uses_overlap, ..BlockPartition::new(self.block) })?;
+        if is_staggered && !self.has_staggered_inverses {
+            self.add_inverses(BlockPartition {
+                uses_overlap: self.uses_overlap,
+                ..BlockPartition::new(self.block).staggered()
+            })?;
             self.has_staggered_inverses = true;
         }
-        self.backend.prepare(&self.work(options, 0))
+        self.backend.prepare(&self.sweep_parameters(options, 0))
     }
 }
 
-fn method(options: &Options) -> Method {
+/// Returns the relaxation method that the option `method` selects.
+fn choose_method(options: &Options) -> Method {
     match options.choice(opt::METHOD) {
         options::Method::ColouredGaussSeidel => Method::Coloured,
         options::Method::BlockJacobi => Method::Jacobi,
@@ -435,6 +465,7 @@ fn method(options: &Options) -> Method {
     }
 }
 
+/// Returns an error if `memory = device` is set for a machine without a device.
 fn check_memory(options: &Options, machine: Machine) -> Result<()> {
     if options.is(opt::MEMORY, Memory::Device) && !machine.is_device() {
         return Err(Error::Unsupported("memory = device needs backend = cuda".to_owned()));
@@ -442,7 +473,9 @@ fn check_memory(options: &Options, machine: Machine) -> Result<()> {
     Ok(())
 }
 
-fn choose_transforms(options: &Options, form: Option<&Separable>, block: Shape) -> Result<bool> {
+/// Returns whether sine transforms apply the inverses of the blocks. Returns an error if `block_solver =
+/// fast_diagonalization` is set, but the stencil has no well-conditioned scaling.
+fn choose_transforms(options: &Options, form: Option<&SeparableStencil>, block: BlockShape) -> Result<bool> {
     match options.choice(opt::BLOCK_SOLVER) {
         BlockSolver::Dense => Ok(false),
         BlockSolver::FastDiagonalization if form.is_none() => Err(Error::Unsupported(
@@ -450,17 +483,18 @@ fn choose_transforms(options: &Options, form: Option<&Separable>, block: Shape) 
              or dense"
                 .to_owned(),
         )),
-        wanted => {
-            let condition = form.map_or(f64::INFINITY, |f| f.scaling_condition(block));
-            if wanted == BlockSolver::FastDiagonalization && condition >= PERMITTED_SCALING_CONDITION {
+        block_solver => {
+            let scaling_condition = form.map_or(f64::INFINITY, |form| form.scaling_condition(block));
+            if block_solver == BlockSolver::FastDiagonalization && scaling_condition >= MAX_PERMITTED_SCALING_CONDITION
+            {
                 let [x, y, z] = block;
                 return Err(Error::Unsupported(format!(
                     "block_solver = fast_diagonalization: the scaling that makes this stencil symmetric has the \
-                     condition number {condition:.0e} on blocks of {x} x {y} x {z} cells, which must be below \
-                     {PERMITTED_SCALING_CONDITION:e}; use auto or dense, or smaller blocks"
+                     condition number {scaling_condition:.0e} on blocks of {x} x {y} x {z} cells, which must be below \
+                     {MAX_PERMITTED_SCALING_CONDITION:e}; use auto or dense, or smaller blocks"
                 )));
             }
-            Ok(wanted == BlockSolver::FastDiagonalization || condition < MOST_SCALING_CONDITION)
+            Ok(block_solver == BlockSolver::FastDiagonalization || scaling_condition < MAX_SCALING_CONDITION)
         }
     }
 }

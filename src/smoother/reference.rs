@@ -2,24 +2,24 @@
 
 use crate::base::engine::Engine;
 use crate::error::{Error, Result, push, reset};
-use crate::smoother::block_inverse::{Shape, Stencil};
-use crate::smoother::patches::{Cut, Patch};
+use crate::smoother::block_inverse::{BlockShape, Stencil};
+use crate::smoother::patches::{BlockPartition, Patch};
 use crate::smoother::steps::{
-    BadCell, Callbacks, Inverse, PatchArrays, PatchSystem, SmootherBackend, SmootherProgram, SmootherSteps,
-    SweepResult, Work, colour_count, colour_of,
+    Callbacks, Inverse, NonfiniteCell, PatchArrays, PatchSystem, SmootherBackend, SmootherProgram, SmootherSteps,
+    SweepParameters, SweepResult, colour_count, colour_of,
 };
 
 /// The `reference` backend of block smoothers.
 #[derive(Default)]
 pub struct Reference {
-    inverses: Vec<(Shape, Vec<f64>)>,
+    inverses: Vec<(BlockShape, Vec<f64>)>,
     patch_system: Option<PatchSystem>,
     /// New values of one patch, for block Jacobi.
     new_values: Vec<f64>,
 }
 
 impl SmootherBackend for Reference {
-    fn has_inverse(&self, shape: Shape) -> bool {
+    fn has_inverse(&self, shape: BlockShape) -> bool {
         self.inverses.iter().any(|(s, _)| *s == shape)
     }
 
@@ -27,7 +27,7 @@ impl SmootherBackend for Reference {
         self.inverses.len()
     }
 
-    fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()> {
+    fn add_inverse(&mut self, shape: BlockShape, inverse: Inverse) -> Result<()> {
         let Inverse::Dense(values) = inverse else {
             return Err(Error::Internal("the reference backend has dense inverses only".to_owned()));
         };
@@ -35,13 +35,13 @@ impl SmootherBackend for Reference {
     }
 
     fn set_patches(&mut self, patch_system: PatchSystem) -> Result<()> {
-        let largest = patch_system.list.patches.iter().map(Patch::cells).max().unwrap_or(0);
-        reset(&mut self.new_values, largest, "new values of a patch")?;
+        let largest_patch = patch_system.patch_list.patches.iter().map(Patch::cell_count).max().unwrap_or(0);
+        reset(&mut self.new_values, largest_patch, "new values of a patch")?;
         self.patch_system = Some(patch_system);
         Ok(())
     }
 
-    fn prepare(&mut self, _: &Work) -> Result<()> {
+    fn prepare(&mut self, _: &SweepParameters) -> Result<()> {
         Ok(())
     }
 
@@ -53,33 +53,33 @@ impl SmootherBackend for Reference {
         &mut self,
         arrays: &mut dyn PatchArrays,
         callbacks: &mut dyn Callbacks,
-        work: &Work,
+        parameters: &SweepParameters,
         program: SmootherProgram,
     ) -> Result<SweepResult> {
         let patch_system =
             self.patch_system.as_ref().ok_or_else(|| Error::Internal("there are no patches".to_owned()))?;
-        let mut one = ReferenceCall {
+        let mut call = ReferenceCall {
             patch_system,
             inverses: &self.inverses,
             new_values: &mut self.new_values,
             arrays,
             callbacks,
         };
-        Ok(program(&mut one, work))
+        Ok(program(&mut call, parameters))
     }
 }
 
 impl Engine for Reference {
     fn bytes(&self) -> [usize; 2] {
         let values: usize = self.inverses.iter().map(|(_, v)| v.len()).sum::<usize>() + self.new_values.len();
-        [values * size_of::<f64>() + self.patch_system.as_ref().map_or(0, |b| b.list.bytes()), 0]
+        [values * size_of::<f64>() + self.patch_system.as_ref().map_or(0, |b| b.patch_list.bytes()), 0]
     }
 }
 
 /// State of one call on one thread.
 struct ReferenceCall<'a> {
     patch_system: &'a PatchSystem,
-    inverses: &'a [(Shape, Vec<f64>)],
+    inverses: &'a [(BlockShape, Vec<f64>)],
     new_values: &'a mut [f64],
     arrays: &'a mut dyn PatchArrays,
     callbacks: &'a mut dyn Callbacks,
@@ -100,21 +100,21 @@ fn apply_stencil(stencil: &Stencil, u: &[f64], p: usize, (row, plane): (usize, u
 /// A block of a patch.
 struct Block {
     /// Global block index.
-    global: [i64; 3],
+    global_index: [i64; 3],
     /// First cell, relative to the patch.
     start: [usize; 3],
-    shape: Shape,
+    shape: BlockShape,
 }
 
 /// Returns the blocks of a patch in lexicographic order, x fastest.
-fn blocks_of(patch: Patch, cut: Cut) -> impl DoubleEndedIterator<Item = Block> {
-    let ranges: [(i64, usize); 3] = [0, 1, 2].map(|d| cut.block_range(&patch, d));
+fn blocks_of(patch: Patch, partition: BlockPartition) -> impl DoubleEndedIterator<Item = Block> {
+    let ranges: [(i64, usize); 3] = [0, 1, 2].map(|d| partition.block_range(&patch, d));
     let [x, y, z] = ranges.map(|r| r.1);
     (0..x * y * z).map(move |b| {
         let m = [b % x, b / x % y, b / x / y];
-        let segments = [0, 1, 2].map(|d| cut.segment(&patch, d, m[d]));
+        let segments = [0, 1, 2].map(|d| partition.segment(&patch, d, m[d]));
         Block {
-            global: [0, 1, 2].map(|d| ranges[d].0 + m[d] as i64),
+            global_index: [0, 1, 2].map(|d| ranges[d].0 + m[d] as i64),
             start: segments.map(|s| s.start),
             shape: segments.map(|s| s.len),
         }
@@ -122,24 +122,25 @@ fn blocks_of(patch: Patch, cut: Cut) -> impl DoubleEndedIterator<Item = Block> {
 }
 
 /// Largest number of cells of a block, 8 x 8 x 8.
-const MOST_CELLS: usize = 512;
+const MAX_BLOCK_CELLS: usize = 512;
 
 /// New values of a block's cells, and the indices of the cells in u.
 struct BlockUpdate {
-    indices: [usize; MOST_CELLS],
-    values: [f64; MOST_CELLS],
-    cells: usize,
+    indices: [usize; MAX_BLOCK_CELLS],
+    values: [f64; MAX_BLOCK_CELLS],
+    cell_count: usize,
 }
 
 impl ReferenceCall<'_> {
     /// Computes u_b + omega A_b^-1 (f - A u)_b for one block.
-    fn compute_update(&self, p: usize, block: &Block, omega: f64) -> BlockUpdate {
-        let patch = &self.patch_system.list.patches[p];
-        let (u, f, strides) = (self.arrays.u(p), self.arrays.f(p), patch.strides());
+    fn compute_update(&self, patch_index: usize, block: &Block, omega: f64) -> BlockUpdate {
+        let patch = &self.patch_system.patch_list.patches[patch_index];
+        let (u, f, strides) = (self.arrays.u(patch_index), self.arrays.f(patch_index), patch.strides());
         let ([bx, by, bz], [x, y, z]) = (block.shape, block.start);
-        let mut update = BlockUpdate { indices: [0; MOST_CELLS], values: [0.0; MOST_CELLS], cells: bx * by * bz };
-        let mut r = [0.0; MOST_CELLS];
-        for (c, r) in r.iter_mut().enumerate().take(update.cells) {
+        let mut update =
+            BlockUpdate { indices: [0; MAX_BLOCK_CELLS], values: [0.0; MAX_BLOCK_CELLS], cell_count: bx * by * bz };
+        let mut r = [0.0; MAX_BLOCK_CELLS];
+        for (c, r) in r.iter_mut().enumerate().take(update.cell_count) {
             let (i, j, k) = (x + c % bx, y + c / bx % by, z + c / bx / by);
             let index = (k + 1) * strides.1 + (j + 1) * strides.0 + i + 1;
             update.indices[c] = index;
@@ -147,39 +148,41 @@ impl ReferenceCall<'_> {
                 - apply_stencil(&self.patch_system.stencil, u, index, strides);
         }
         let inverse = self.inverses.iter().find(|(s, _)| *s == block.shape).map_or(&[][..], |(_, v)| v);
-        for (c, row) in inverse.chunks_exact(update.cells).enumerate() {
+        for (c, row) in inverse.chunks_exact(update.cell_count).enumerate() {
             let product: f64 = row.iter().zip(&r).map(|(a, r)| a * r).sum();
             update.values[c] = u[update.indices[c]] + omega * product;
         }
         update
     }
 
-    fn relax(&mut self, p: usize, block: &Block, omega: f64) {
-        let update = self.compute_update(p, block, omega);
-        let u = self.arrays.u_mut(p);
-        for (&index, &value) in update.indices.iter().zip(&update.values).take(update.cells) {
+    /// Replaces u_b by u_b + omega A_b^-1 (f - A u)_b for one block.
+    fn relax_block(&mut self, patch_index: usize, block: &Block, omega: f64) {
+        let update = self.compute_update(patch_index, block, omega);
+        let u = self.arrays.u_mut(patch_index);
+        for (&index, &value) in update.indices.iter().zip(&update.values).take(update.cell_count) {
             u[index] = value;
         }
     }
 
-    fn patches(&self) -> std::ops::Range<usize> {
-        0..self.patch_system.list.patches.len()
+    /// Returns the indices of all patches.
+    fn patch_indices(&self) -> std::ops::Range<usize> {
+        0..self.patch_system.patch_list.patches.len()
     }
 }
 
 impl SmootherSteps for ReferenceCall<'_> {
-    fn bad_cell(&mut self) -> Option<BadCell> {
-        for p in self.patches() {
-            let patch = &self.patch_system.list.patches[p];
+    fn find_nonfinite_cell(&mut self) -> Option<NonfiniteCell> {
+        for p in self.patch_indices() {
+            let patch = &self.patch_system.patch_list.patches[p];
             let [nx, ny, _] = patch.size;
             let (row, plane) = patch.strides();
             for (name, values) in [("u", self.arrays.u(p)), ("f", self.arrays.f(p))] {
-                for c in 0..patch.cells() {
+                for c in 0..patch.cell_count() {
                     let cell = [c % nx, c / nx % ny, c / nx / ny];
                     let [i, j, k] = cell;
                     let value = if name == "u" { values[(k + 1) * plane + (j + 1) * row + i + 1] } else { values[c] };
                     if !value.is_finite() {
-                        return Some(BadCell { name, value, patch: p, cell });
+                        return Some(NonfiniteCell { name, value, patch: p, cell });
                     }
                 }
             }
@@ -187,79 +190,82 @@ impl SmootherSteps for ReferenceCall<'_> {
         None
     }
 
-    fn exchange(&mut self) {
-        for copy in &self.patch_system.list.copies {
-            let (from, to) = (&self.patch_system.list.patches[copy.from], &self.patch_system.list.patches[copy.to]);
-            let [x, y, z] = copy.cells.lower;
-            for k in 0..copy.cells.size[2] as i64 {
-                for j in 0..copy.cells.size[1] as i64 {
-                    for i in 0..copy.cells.size[0] as i64 {
+    fn exchange_ghosts(&mut self) {
+        for copy in &self.patch_system.patch_list.ghost_copies {
+            let (source, target) = (
+                &self.patch_system.patch_list.patches[copy.source_patch],
+                &self.patch_system.patch_list.patches[copy.target_patch],
+            );
+            let [x, y, z] = copy.cell_box.lower;
+            for k in 0..copy.cell_box.size[2] as i64 {
+                for j in 0..copy.cell_box.size[1] as i64 {
+                    for i in 0..copy.cell_box.size[0] as i64 {
                         let cell = [x + i, y + j, z + k];
-                        let value = self.arrays.u(copy.from)[from.index_of(cell)];
-                        self.arrays.u_mut(copy.to)[to.index_of(cell)] = value;
+                        let value = self.arrays.u(copy.source_patch)[source.index_of(cell)];
+                        self.arrays.u_mut(copy.target_patch)[target.index_of(cell)] = value;
                     }
                 }
             }
         }
     }
 
-    fn fill(&mut self, sweep: i32) -> bool {
-        self.callbacks.has_ghost_fill() && self.callbacks.fill(sweep, self.arrays.pointers().u)
+    fn fill_ghosts(&mut self, sweep: i32) -> bool {
+        self.callbacks.has_ghost_fill() && self.callbacks.fill_ghosts(sweep, self.arrays.pointers().u)
     }
 
     fn colour_count(&self) -> usize {
         colour_count(&self.patch_system.stencil)
     }
 
-    fn sweep_jacobi(&mut self, cut: &Cut, omega: f64) {
-        for p in self.patches() {
-            let patch = self.patch_system.list.patches[p];
+    fn sweep_jacobi(&mut self, partition: &BlockPartition, omega: f64) {
+        for p in self.patch_indices() {
+            let patch = self.patch_system.patch_list.patches[p];
             let [nx, ny, _] = patch.size;
             let (row, plane) = patch.strides();
-            for block in blocks_of(patch, *cut) {
+            for block in blocks_of(patch, *partition) {
                 let update = self.compute_update(p, &block, omega);
-                for (&index, &value) in update.indices.iter().zip(&update.values).take(update.cells) {
+                for (&index, &value) in update.indices.iter().zip(&update.values).take(update.cell_count) {
                     let (i, j, k) = (index % row - 1, index / row % (ny + 2) - 1, index / plane - 1);
                     self.new_values[(k * ny + j) * nx + i] = value;
                 }
             }
             let u = self.arrays.u_mut(p);
-            for (c, new) in self.new_values[..patch.cells()].iter().enumerate() {
-                u[(c / nx / ny + 1) * plane + (c / nx % ny + 1) * row + c % nx + 1] = *new;
+            for (c, new_value) in self.new_values[..patch.cell_count()].iter().enumerate() {
+                u[(c / nx / ny + 1) * plane + (c / nx % ny + 1) * row + c % nx + 1] = *new_value;
             }
         }
     }
 
-    fn relax_colour(&mut self, cut: &Cut, omega: f64, wanted: usize) {
-        let count = self.colour_count();
-        for p in self.patches() {
-            for block in blocks_of(self.patch_system.list.patches[p], *cut) {
-                if colour_of(count, block.global) == wanted {
-                    self.relax(p, &block, omega);
+    fn relax_colour(&mut self, partition: &BlockPartition, omega: f64, colour: usize) {
+        let colours = self.colour_count();
+        for p in self.patch_indices() {
+            for block in blocks_of(self.patch_system.patch_list.patches[p], *partition) {
+                if colour_of(colours, block.global_index) == colour {
+                    self.relax_block(p, &block, omega);
                 }
             }
         }
     }
 
     /// Relaxes the blocks in lexicographic order: classical block Gauss-Seidel.
-    fn sweep_chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool) {
-        for p in self.patches() {
-            let all = blocks_of(self.patch_system.list.patches[p], *cut);
+    fn sweep_chaotic(&mut self, partition: &BlockPartition, omega: f64, reverse: bool) {
+        for p in self.patch_indices() {
+            let blocks = blocks_of(self.patch_system.patch_list.patches[p], *partition);
             if reverse {
-                all.rev().for_each(|block| self.relax(p, &block, omega));
+                blocks.rev().for_each(|block| self.relax_block(p, &block, omega));
             } else {
-                all.for_each(|block| self.relax(p, &block, omega));
+                blocks.for_each(|block| self.relax_block(p, &block, omega));
             }
         }
     }
 
-    fn residual_norm(&mut self, scale: f64) -> f64 {
+    fn compute_residual_norm(&mut self, scale: f64) -> f64 {
         let mut sum = 0.0;
-        for p in self.patches() {
-            let patch = &self.patch_system.list.patches[p];
+        for p in self.patch_indices() {
+            let patch = &self.patch_system.patch_list.patches[p];
             let [nx, ny, _] = patch.size;
             let (row, plane) = patch.strides();
-            for c in 0..patch.cells() {
+            for c in 0..patch.cell_count() {
                 let index = (c / nx / ny + 1) * plane + (c / nx % ny + 1) * row + c % nx + 1;
                 let r = self.arrays.f(p)[c]
                     - apply_stencil(&self.patch_system.stencil, self.arrays.u(p), index, (row, plane));
@@ -272,8 +278,8 @@ impl SmootherSteps for ReferenceCall<'_> {
         sum.sqrt()
     }
 
-    fn watched(&self) -> bool {
-        self.callbacks.watched()
+    fn has_monitor(&self) -> bool {
+        self.callbacks.has_monitor()
     }
 
     fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool {

@@ -1,10 +1,10 @@
 //! Block relaxation on patches: the steps of the methods, and the interface of the backends (docs/theory/smoother.md).
 
 use crate::base::engine::Engine;
-use crate::base::heap::Counted;
+use crate::base::heap::FallibleArc;
 use crate::error::{Error, Result};
-use crate::smoother::block_inverse::{Shape, Stencil};
-use crate::smoother::patches::{Cut, PatchList};
+use crate::smoother::block_inverse::{BlockShape, Stencil};
+use crate::smoother::patches::{BlockPartition, PatchList};
 
 /// Inverse A_b^-1 of a diagonal block.
 pub enum Inverse {
@@ -32,21 +32,21 @@ pub enum Method {
 
 /// Division of the work among the threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parallel {
+pub enum WorkDivision {
     /// One work list with all blocks of all patches.
-    Flat,
+    AllBlocks,
     /// Each thread processes whole patches.
-    Patches,
+    WholePatches,
     /// The patches are processed one after the other; the threads share the blocks of a patch.
-    Blocks,
+    BlocksOfPatch,
     /// Groups of threads share the patches, and the threads of a group share the blocks. The value is the number of
     /// groups; 0 selects it automatically.
-    Nested(usize),
+    NestedGroups(usize),
 }
 
 /// Parameters of one call.
 #[derive(Clone, Copy, Debug)]
-pub struct Work {
+pub struct SweepParameters {
     /// The relaxation method.
     pub method: Method,
     /// Relaxation factor, dimensionless.
@@ -54,32 +54,32 @@ pub struct Work {
     /// Number of sweeps.
     pub sweeps: usize,
     /// Cuts of the even and of the odd sweeps, where the first sweep of a call has number 0.
-    pub cuts: [Cut; 2],
+    pub partitions: [BlockPartition; 2],
     /// Whether the order of the colours is reversed or, with the chaotic method, the order of the blocks of a patch.
     pub reverse: bool,
     /// Division of the work among the threads.
-    pub parallel: Parallel,
+    pub division: WorkDivision,
     /// Whether NaN and infinity in u and f are rejected.
     pub check_input: bool,
     /// Whether the copies of patches in host memory overlap the computation on a device.
-    pub overlap_copies: bool,
+    pub overlaps_copies: bool,
 }
 
 /// Returns the number of colours for which blocks of the same colour are not coupled: 2 with 7-point stencils and 8
 /// with 27-point stencils.
 pub fn colour_count(stencil: &Stencil) -> usize {
-    if stencil.points == 7 { 2 } else { 8 }
+    if stencil.point_count == 7 { 2 } else { 8 }
 }
 
 /// Returns the colour of the block with the global block index (i, j, k): with two colours (i + j + k) & 1, with eight
 /// colours (i & 1) + 2 (j & 1) + 4 (k & 1).
-pub fn colour_of(colours: usize, [i, j, k]: [i64; 3]) -> usize {
-    if colours == 2 { ((i + j + k) & 1) as usize } else { ((i & 1) + 2 * (j & 1) + 4 * (k & 1)) as usize }
+pub fn colour_of(colour_count: usize, [i, j, k]: [i64; 3]) -> usize {
+    if colour_count == 2 { ((i + j + k) & 1) as usize } else { ((i & 1) + 2 * (j & 1) + 4 * (k & 1)) as usize }
 }
 
 /// First value in u or f that is not finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BadCell {
+pub struct NonfiniteCell {
     /// Name of the array: u or f.
     pub name: &'static str,
     /// The value, NaN or infinity.
@@ -94,34 +94,34 @@ pub struct BadCell {
 pub trait SmootherSteps {
     /// Returns the first value that is not finite. The values are ordered by patch, then by array (u without ghost
     /// cells, then f), then by cell.
-    fn bad_cell(&mut self) -> Option<BadCell>;
+    fn find_nonfinite_cell(&mut self) -> Option<NonfiniteCell>;
     /// Copies the values of ghost cells from the patches that cover them.
-    fn exchange(&mut self);
+    fn exchange_ghosts(&mut self);
     /// Calls the caller's function, if any, that fills the ghost cells that no patch covers, with the number `sweep`.
     /// Returns true if the function requests a stop, or if a step has failed.
-    fn fill(&mut self, sweep: i32) -> bool;
+    fn fill_ghosts(&mut self, sweep: i32) -> bool;
     /// Replaces u_b by u_b + omega A_b^-1 (f - A u)_b for all blocks. All values on the right-hand side are from before
     /// the sweep.
-    fn sweep_jacobi(&mut self, cut: &Cut, omega: f64);
+    fn sweep_jacobi(&mut self, partition: &BlockPartition, omega: f64);
     /// Computes u_b <- u_b + omega A_b^-1 (f - A u)_b for all blocks of one colour.
-    fn relax_colour(&mut self, cut: &Cut, omega: f64, colour: usize);
+    fn relax_colour(&mut self, partition: &BlockPartition, omega: f64, colour: usize);
     /// Returns the number of colours.
     fn colour_count(&self) -> usize;
     /// Relaxes all colours, one after the other.
-    fn relax_all_colours(&mut self, cut: &Cut, omega: f64, reverse: bool) {
+    fn relax_all_colours(&mut self, partition: &BlockPartition, omega: f64, reverse: bool) {
         let colours = self.colour_count();
         for c in 0..colours {
-            self.relax_colour(cut, omega, if reverse { colours - 1 - c } else { c });
+            self.relax_colour(partition, omega, if reverse { colours - 1 - c } else { c });
         }
     }
     /// Relaxes all blocks in place; each block reads the values that memory contains at that moment. With `reverse`,
     /// the last block of a patch comes first.
-    fn sweep_chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool);
+    fn sweep_chaotic(&mut self, partition: &BlockPartition, omega: f64, reverse: bool);
     /// Returns ||scale (f - A u)||_2 over all patches, without protection against overflow and underflow;
     /// `smoother::norm` selects `scale`. Stores the unscaled residual if the caller passed arrays for it.
-    fn residual_norm(&mut self, scale: f64) -> f64;
+    fn compute_residual_norm(&mut self, scale: f64) -> f64;
     /// Returns whether a monitor requests the residuals.
-    fn watched(&self) -> bool;
+    fn has_monitor(&self) -> bool;
     /// Passes a residual to the monitor; returns true if the monitor requests a stop, or if a step has failed.
     fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool;
     /// Copies the result to the caller's arrays, if it is in other arrays.
@@ -134,11 +134,11 @@ pub struct SweepResult {
     /// Number of completed sweeps.
     pub sweeps: usize,
     /// Whether the caller's function or the monitor requested a stop.
-    pub stopped: bool,
+    pub stop_requested: bool,
     /// Input that is not finite, if any; no sweep was executed.
-    pub bad: Option<BadCell>,
+    pub nonfinite_cell: Option<NonfiniteCell>,
     /// Whether a norm was infinite, or was NaN although the input is checked. `residual_norm` is then this norm.
-    pub overflow: bool,
+    pub has_overflow: bool,
     /// Norm of the last residual, or 0 if no residual was computed.
     pub residual_norm: f64,
     /// Norm of the first residual, or 0 if no residual was computed.
@@ -156,9 +156,9 @@ pub trait PatchArrays {
     /// Returns the array for the residual of a patch, if the caller passed one.
     fn r_mut(&mut self, patch: usize) -> Option<&mut [f64]>;
     /// Returns pointers to all arrays.
-    fn pointers(&self) -> Pointers<'_>;
+    fn pointers(&self) -> ArrayPointers<'_>;
     /// Returns whether the arrays are in device memory. In this case, only `pointers` may be called.
-    fn on_device(&self) -> bool;
+    fn is_on_device(&self) -> bool;
 }
 
 /// Arrays in device memory that the backend owns, one pointer per patch.
@@ -172,7 +172,7 @@ pub struct ResidentArrays {
 
 /// Pointers to the arrays of all patches; a list is empty if the call has no such array.
 #[derive(Clone, Copy)]
-pub struct Pointers<'a> {
+pub struct ArrayPointers<'a> {
     /// Arrays u, with ghost cells.
     pub u: &'a [*mut f64],
     /// Arrays f, without ghost cells.
@@ -186,36 +186,36 @@ pub trait Callbacks {
     /// Returns whether there is a callback for ghost cells.
     fn has_ghost_fill(&self) -> bool;
     /// Calls the callback for ghost cells; returns true if the callback requests a stop.
-    fn fill(&mut self, sweep: i32, u: &[*mut f64]) -> bool;
+    fn fill_ghosts(&mut self, sweep: i32, u: &[*mut f64]) -> bool;
     /// Returns whether there is a monitor.
-    fn watched(&self) -> bool;
+    fn has_monitor(&self) -> bool;
     /// Passes a residual to the monitor; returns true if the monitor requests a stop.
     fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool;
 }
 
 /// Program of one call, which every thread of the team runs.
-pub type SmootherProgram = fn(&mut dyn SmootherSteps, &Work) -> SweepResult;
+pub type SmootherProgram = fn(&mut dyn SmootherSteps, &SweepParameters) -> SweepResult;
 
 /// Stencil and patches of a backend.
 pub struct PatchSystem {
     /// Entries of the constant stencil that defines A.
     pub stencil: Stencil,
     /// The patches and their ghost copy plan.
-    pub list: Counted<PatchList>,
+    pub patch_list: FallibleArc<PatchList>,
 }
 
 /// Backend of the block relaxation.
 pub trait SmootherBackend: Engine {
     /// Returns whether the backend has the inverse for this shape.
-    fn has_inverse(&self, shape: Shape) -> bool;
+    fn has_inverse(&self, shape: BlockShape) -> bool;
     /// Returns the number of stored inverses.
     fn inverse_count(&self) -> usize;
     /// Stores an inverse, which remains valid when the patches change.
-    fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()>;
+    fn add_inverse(&mut self, shape: BlockShape, inverse: Inverse) -> Result<()>;
     /// Replaces the patches; memory is reallocated only if it is too small.
     fn set_patches(&mut self, patch_system: PatchSystem) -> Result<()>;
     /// Allocates the data that a method needs in addition to u and f: a second array, buffers, lists of blocks.
-    fn prepare(&mut self, work: &Work) -> Result<()>;
+    fn prepare(&mut self, parameters: &SweepParameters) -> Result<()>;
     /// Returns the current stencil and patches.
     fn patch_system(&self) -> Option<&PatchSystem>;
     /// Runs a program on the caller's arrays and returns its result, or the error of a step.
@@ -223,7 +223,7 @@ pub trait SmootherBackend: Engine {
         &mut self,
         arrays: &mut dyn PatchArrays,
         callbacks: &mut dyn Callbacks,
-        work: &Work,
+        parameters: &SweepParameters,
         program: SmootherProgram,
     ) -> Result<SweepResult>;
     /// Allocates arrays in device memory for the current patches, filled with zeros. They are valid until
@@ -233,7 +233,7 @@ pub trait SmootherBackend: Engine {
     }
     /// Copies values to, from or between device arrays of the current patches. Each copy is (target, source, number of
     /// values).
-    fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
+    fn copy_arrays(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
         let _ = copies;
         Err(Error::Internal("this backend has no device".to_owned()))
     }

@@ -1,104 +1,110 @@
 //! Assembly of a matrix: converts entries in any order to rows with ascending columns. Duplicates are added in the
 //! caller's order, and explicit zeros are stored.
 
-use crate::base::csr::{Csr, ROW_POINTERS, ends_to_pointers, lengths_to_pointers};
+use crate::base::csr::{Csr, ROW_POINTERS_NAME, ends_to_pointers, lengths_to_pointers};
 use crate::base::index::Index;
 use crate::base::memory::check_available;
-use crate::base::workers::{Parts, Workers, cut_lanes};
-use crate::error::{Error, Place, RRB_ERR_NOT_FINITE, Result, reserve, zeroed};
+use crate::base::workers::{SliceSplitter, Workers, divide_lanes};
+use crate::error::{Error, Location, RRB_ERR_NOT_FINITE, Result, reserve, zeroed};
 
 /// Names of allocations in error messages.
-const INDICES: &str = "indices of entries";
-const VALUES: &str = "values of a matrix";
+const INDEX_ALLOCATION: &str = "indices of entries";
+const VALUE_ALLOCATION: &str = "values of a matrix";
 
 /// A matrix, and the position of each of the caller's values in the matrix.
-pub struct Assembled<I> {
+pub struct AssembledMatrix<I> {
     pub csr: Csr<I>,
     /// For each of the caller's values, the index of its entry. `None` if the caller's values are already in the order
     /// of `csr.val`.
-    positions: Option<Vec<usize>>,
+    entry_positions: Option<Vec<usize>>,
     /// Number of the caller's values.
-    pub given: usize,
+    pub input_count: usize,
 }
 
 /// Calls a visitor with row and column of each entry, in the caller's order. Each call lists the same entries.
-pub trait Visit: Fn(&mut dyn FnMut(usize, usize)) {}
-impl<F: Fn(&mut dyn FnMut(usize, usize))> Visit for F {}
+pub trait EntryVisitor: Fn(&mut dyn FnMut(usize, usize)) {}
+impl<F: Fn(&mut dyn FnMut(usize, usize))> EntryVisitor for F {}
 
-impl<I: Index> Assembled<I> {
-    /// Builds the pattern of `given` entries, which `visit` lists. All values are zero.
-    pub fn pattern(rows: usize, cols: usize, given: usize, visit: impl Visit, workers: &mut Workers) -> Result<Self> {
-        let (mut ptr, ascending) = row_pointers(rows, &visit)?;
+impl<I: Index> AssembledMatrix<I> {
+    /// Builds the pattern of `input_count` entries, which `visit_entries` lists. All values are zero.
+    pub fn from_pattern(
+        rows: usize,
+        cols: usize,
+        input_count: usize,
+        visit_entries: impl EntryVisitor,
+        workers: &mut Workers,
+    ) -> Result<Self> {
+        let (mut ptr, is_ascending) = row_pointers(rows, &visit_entries)?;
         let mut col = Vec::new();
-        reserve(&mut col, given, INDICES)?;
-        let positions = if ascending {
-            visit(&mut |_, j| col.push(I::of(j)));
+        reserve(&mut col, input_count, INDEX_ALLOCATION)?;
+        let entry_positions = if is_ascending {
+            visit_entries(&mut |_, j| col.push(I::of(j)));
             None
         } else {
-            Some(sort_and_merge(&mut ptr, &mut col, given, visit, workers)?)
+            Some(sort_and_merge(&mut ptr, &mut col, input_count, visit_entries, workers)?)
         };
-        let val = zeroed(col.len(), VALUES)?;
-        Ok(Self { csr: Csr { cols, ptr, col, val }, positions, given })
+        let val = zeroed(col.len(), VALUE_ALLOCATION)?;
+        Ok(Self { csr: Csr { cols, ptr, col, val }, entry_positions, input_count })
     }
 
     /// Creates the result from a complete matrix. `set_values` then expects the values in the order of `csr.val`.
-    pub fn of_csr(csr: Csr<I>) -> Self {
-        Self { given: csr.val.len(), csr, positions: None }
+    pub fn from_csr(csr: Csr<I>) -> Self {
+        Self { input_count: csr.val.len(), csr, entry_positions: None }
     }
 
     /// Returns the number of the caller's entries that repeat the position of an earlier entry.
-    pub fn duplicates(&self) -> usize {
-        self.given - self.csr.val.len()
+    pub fn count_duplicates(&self) -> usize {
+        self.input_count - self.csr.val.len()
     }
 
     /// Sets the values of all entries, in the caller's order. After an error, the values are unchanged.
     pub fn set_values(&mut self, values: impl Iterator<Item = f64>) -> Result<()> {
-        let Some(positions) = &self.positions else {
-            self.csr.val.iter_mut().zip(values).for_each(|(to, value)| *to = value);
+        let Some(entry_positions) = &self.entry_positions else {
+            self.csr.val.iter_mut().zip(values).for_each(|(target, value)| *target = value);
             return Ok(());
         };
-        let mut sums: Vec<f64> = zeroed(self.csr.val.len(), VALUES)?;
+        let mut entry_sums: Vec<f64> = zeroed(self.csr.val.len(), VALUE_ALLOCATION)?;
         // The sums start from -0, because -0 + v = v for every v, including -0.
-        sums.fill(-0.0);
-        for (&position, value) in positions.iter().zip(values) {
-            sums[position] += value;
+        entry_sums.fill(-0.0);
+        for (&position, value) in entry_positions.iter().zip(values) {
+            entry_sums[position] += value;
         }
-        if self.given > sums.len()
-            && let Some(k) = sums.iter().position(|v| !v.is_finite())
+        if self.input_count > entry_sums.len()
+            && let Some(k) = entry_sums.iter().position(|v| !v.is_finite())
         {
             let i = self.csr.ptr.partition_point(|&start| start <= k) - 1;
-            let before = format!("duplicate values add up to {} at ", sums[k]);
-            let place = Place::node(0, i, self.csr.col[k].at());
-            return Err(Error::at(RRB_ERR_NOT_FINITE, before, place, "; all entries must be finite"));
+            let message_start = format!("duplicate values add up to {} at ", entry_sums[k]);
+            let location = Location::node(0, i, self.csr.col[k].to_usize());
+            return Err(Error::at(RRB_ERR_NOT_FINITE, message_start, location, "; all entries must be finite"));
         }
-        self.csr.val = sums;
+        self.csr.val = entry_sums;
         Ok(())
     }
 
     /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
-        let of = |len: usize, width: usize| len * width;
-        let positions = self.positions.as_ref().map_or(0, Vec::capacity);
+        let array_bytes = |len: usize, element_bytes: usize| len * element_bytes;
+        let position_count = self.entry_positions.as_ref().map_or(0, Vec::capacity);
         let Csr { ptr, col, val, .. } = &self.csr;
-        of(ptr.capacity() + positions, size_of::<usize>())
-            + of(col.capacity(), size_of::<I>())
-            + of(val.capacity(), size_of::<f64>())
+        array_bytes(ptr.capacity() + position_count, size_of::<usize>())
+            + array_bytes(col.capacity(), size_of::<I>())
+            + array_bytes(val.capacity(), size_of::<f64>())
     }
 }
 
 /// Returns the row pointers, and whether the entries strictly ascend by row and column.
-fn row_pointers(rows: usize, visit: impl Visit) -> Result<(Vec<usize>, bool)> {
-    let pointers = rows.checked_add(1).ok_or_else(|| Error::Dimension("too many rows".to_owned()))?;
-    check_available(pointers as u128 * size_of::<usize>() as u128, ROW_POINTERS)?;
-    let mut ptr: Vec<usize> = zeroed(pointers, ROW_POINTERS)?;
-    let (mut last, mut ascending) = (None, true);
-    visit(&mut |i, j| {
+fn row_pointers(rows: usize, visit_entries: impl EntryVisitor) -> Result<(Vec<usize>, bool)> {
+    let pointer_count = rows.checked_add(1).ok_or_else(|| Error::Dimension("too many rows".to_owned()))?;
+    check_available(pointer_count as u128 * size_of::<usize>() as u128, ROW_POINTERS_NAME)?;
+    let mut ptr: Vec<usize> = zeroed(pointer_count, ROW_POINTERS_NAME)?;
+    let (mut previous, mut is_ascending) = (None, true);
+    visit_entries(&mut |i, j| {
         ptr[i + 1] += 1;
-        ascending &= last < Some((i, j));
-        last = Some((i, j));
+        is_ascending &= previous < Some((i, j));
+        previous = Some((i, j));
     });
     lengths_to_pointers(&mut ptr);
-    Ok((ptr, ascending))
+    Ok((ptr, is_ascending))
 }
 
 /// Sorts the entries of each row and merges duplicates. Converts `ptr` to the row pointers of the result. Returns the
@@ -106,50 +112,50 @@ fn row_pointers(rows: usize, visit: impl Visit) -> Result<(Vec<usize>, bool)> {
 fn sort_and_merge<I: Index>(
     ptr: &mut [usize],
     col: &mut Vec<I>,
-    given: usize,
-    visit: impl Visit,
+    input_count: usize,
+    visit_entries: impl EntryVisitor,
     workers: &mut Workers,
 ) -> Result<Vec<usize>> {
     // Column and number of each entry. The entries are counted in the caller's order.
-    let mut entries: Vec<(I, usize)> = zeroed(given, INDICES)?;
-    let mut number = 0;
-    visit(&mut |i, j| {
-        entries[ptr[i]] = (I::of(j), number);
-        (ptr[i], number) = (ptr[i] + 1, number + 1);
+    let mut entries: Vec<(I, usize)> = zeroed(input_count, INDEX_ALLOCATION)?;
+    let mut entry_number = 0;
+    visit_entries(&mut |i, j| {
+        entries[ptr[i]] = (I::of(j), entry_number);
+        (ptr[i], entry_number) = (ptr[i] + 1, entry_number + 1);
     });
     ends_to_pointers(ptr);
     sort_rows(ptr, &mut entries, workers)?;
-    let mut positions = zeroed(given, INDICES)?;
-    let mut start = 0;
+    let mut entry_positions = zeroed(input_count, INDEX_ALLOCATION)?;
+    let mut row_start = 0;
     for i in 0..ptr.len() - 1 {
-        let row = &entries[start..ptr[i + 1]];
-        start = ptr[i + 1];
+        let row = &entries[row_start..ptr[i + 1]];
+        row_start = ptr[i + 1];
         ptr[i] = col.len();
-        for (k, &(j, number)) in row.iter().enumerate() {
+        for (k, &(j, entry_number)) in row.iter().enumerate() {
             if k == 0 || row[k - 1].0 != j {
                 col.push(j);
             }
-            positions[number] = col.len() - 1;
+            entry_positions[entry_number] = col.len() - 1;
         }
     }
     if let Some(end) = ptr.last_mut() {
         *end = col.len();
     }
-    Ok(positions)
+    Ok(entry_positions)
 }
 
 /// Sorts columns and numbers in each row. Numbers are distinct, so the result is that of a stable sort by columns.
 fn sort_rows<T: Ord + Send>(ptr: &[usize], entries: &mut [T], workers: &mut Workers) -> Result<()> {
-    let cut = cut_lanes(ptr, workers.pieces(size_of_val(entries)));
-    let mut left = Parts(entries);
-    let pieces = cut.map(|rows| {
-        let ends = &ptr[rows.start..=rows.end];
-        (ends, left.next(ends[rows.len()] - ends[0]))
+    let row_ranges = divide_lanes(ptr, workers.piece_count(size_of_val(entries)));
+    let mut remaining_entries = SliceSplitter(entries);
+    let row_blocks = row_ranges.map(|rows| {
+        let row_ptr = &ptr[rows.start..=rows.end];
+        (row_ptr, remaining_entries.take_front(row_ptr[rows.len()] - row_ptr[0]))
     });
-    workers.each(pieces, |(ends, entries)| {
-        let mut left = Parts(entries);
-        for row in ends.windows(2) {
-            left.next(row[1] - row[0]).sort_unstable();
+    workers.for_each_piece(row_blocks, |(row_ptr, entries)| {
+        let mut remaining_entries = SliceSplitter(entries);
+        for row in row_ptr.windows(2) {
+            remaining_entries.take_front(row[1] - row[0]).sort_unstable();
         }
     })
 }
@@ -163,7 +169,7 @@ pub struct Triplets<I> {
 }
 
 /// A range of [`Triplets`].
-pub struct Part<'a, I> {
+pub struct TripletSlices<'a, I> {
     pub rows: &'a mut [I],
     pub cols: &'a mut [I],
     pub values: &'a mut [f64],
@@ -171,7 +177,7 @@ pub struct Part<'a, I> {
 
 impl<I: Index> Triplets<I> {
     /// Allocates capacity for `count` entries.
-    pub fn with_room(count: usize) -> Result<Self> {
+    pub fn with_capacity(count: usize) -> Result<Self> {
         let mut triplets = Self { rows: Vec::new(), cols: Vec::new(), values: Vec::new() };
         triplets.reserve(count)?;
         Ok(triplets)
@@ -179,24 +185,28 @@ impl<I: Index> Triplets<I> {
 
     /// Allocates `count` entries at (0, 0), to be overwritten.
     pub fn zeroed(count: usize) -> Result<Self> {
-        Ok(Self { rows: zeroed(count, INDICES)?, cols: zeroed(count, INDICES)?, values: zeroed(count, VALUES)? })
+        Ok(Self {
+            rows: zeroed(count, INDEX_ALLOCATION)?,
+            cols: zeroed(count, INDEX_ALLOCATION)?,
+            values: zeroed(count, VALUE_ALLOCATION)?,
+        })
     }
 
     /// Returns a function that splits off consecutive parts of the requested numbers of entries.
-    pub fn parts<'a>(&'a mut self) -> impl FnMut(usize) -> Part<'a, I> {
+    pub fn slice_splitter<'a>(&'a mut self) -> impl FnMut(usize) -> TripletSlices<'a, I> {
         let (mut rows, mut cols, mut values) = (&mut self.rows[..], &mut self.cols[..], &mut self.values[..]);
-        move |count| Part {
-            rows: rows.split_off_mut(..count).unwrap_or_default(),
-            cols: cols.split_off_mut(..count).unwrap_or_default(),
-            values: values.split_off_mut(..count).unwrap_or_default(),
+        move |entry_count| TripletSlices {
+            rows: rows.split_off_mut(..entry_count).unwrap_or_default(),
+            cols: cols.split_off_mut(..entry_count).unwrap_or_default(),
+            values: values.split_off_mut(..entry_count).unwrap_or_default(),
         }
     }
 
     /// Allocates capacity for `count` more entries.
     pub fn reserve(&mut self, count: usize) -> Result<()> {
-        reserve(&mut self.rows, count, INDICES)?;
-        reserve(&mut self.cols, count, INDICES)?;
-        reserve(&mut self.values, count, VALUES)
+        reserve(&mut self.rows, count, INDEX_ALLOCATION)?;
+        reserve(&mut self.cols, count, INDEX_ALLOCATION)?;
+        reserve(&mut self.values, count, VALUE_ALLOCATION)
     }
 
     /// Appends an entry; the capacity must suffice.
@@ -206,73 +216,74 @@ impl<I: Index> Triplets<I> {
         self.values.push(value);
     }
 
-    /// Builds the matrix of these entries. `Assembled::set_values` can later replace its values.
-    pub fn assembled(&self, rows: usize, cols: usize, workers: &mut Workers) -> Result<Assembled<I>> {
-        let visit = |add: &mut dyn FnMut(usize, usize)| {
-            self.rows.iter().zip(&self.cols).for_each(|(i, j)| add(i.at(), j.at()));
+    /// Builds the matrix of these entries. `AssembledMatrix::set_values` can later replace its values.
+    pub fn assemble(&self, rows: usize, cols: usize, workers: &mut Workers) -> Result<AssembledMatrix<I>> {
+        let visit_entries = |add: &mut dyn FnMut(usize, usize)| {
+            self.rows.iter().zip(&self.cols).for_each(|(i, j)| add(i.to_usize(), j.to_usize()));
         };
-        let mut matrix = Assembled::pattern(rows, cols, self.values.len(), visit, workers)?;
+        let mut matrix = AssembledMatrix::from_pattern(rows, cols, self.values.len(), visit_entries, workers)?;
         matrix.set_values(self.values.iter().copied())?;
         Ok(matrix)
     }
 
-    /// Builds the matrix of these entries. If `mirrored` is set, each off-diagonal entry a_ij also contributes its
-    /// mirror image, `mirrored` * a_ij at (j, i). Frees each array as soon as possible, so that reading a file needs
-    /// little more memory than the matrix.
-    pub fn matrix(
+    /// Builds the matrix of these entries. If `mirror_factor` is set, each off-diagonal entry a_ij also contributes its
+    /// mirror image, `mirror_factor` * a_ij at (j, i). Frees each array as soon as possible, so that reading a file
+    /// needs little more memory than the matrix.
+    pub fn into_csr(
         self,
         rows: usize,
         cols: usize,
-        mirrored: Option<f64>,
+        mirror_factor: Option<f64>,
         workers: &mut Workers,
     ) -> std::result::Result<Csr<I>, AssemblyError> {
         // The lowest bit of a number marks a mirror image. The other 31 bits of a u32 can number up to 2^31 entries.
         if self.values.len() < 1 << 31 {
-            self.summed::<u32>(rows, cols, mirrored, workers)
+            self.sum_duplicates::<u32>(rows, cols, mirror_factor, workers)
         } else {
-            self.summed::<u64>(rows, cols, mirrored, workers)
+            self.sum_duplicates::<u64>(rows, cols, mirror_factor, workers)
         }
     }
 
-    fn summed<N: Index>(
+    /// Builds the matrix, with entry numbers of type N while the entries are sorted.
+    fn sum_duplicates<N: Index>(
         self,
         rows: usize,
         cols: usize,
-        mirrored: Option<f64>,
+        mirror_factor: Option<f64>,
         workers: &mut Workers,
     ) -> std::result::Result<Csr<I>, AssemblyError> {
-        let Self { rows: of_row, cols: of_col, values } = self;
-        let visit = |add: &mut dyn FnMut(usize, usize, usize)| {
-            for (k, (i, j)) in of_row.iter().zip(&of_col).enumerate() {
-                add(i.at(), j.at(), 2 * k);
-                if mirrored.is_some() && i != j {
-                    add(j.at(), i.at(), 2 * k + 1);
+        let Self { rows: row_indices, cols: col_indices, values } = self;
+        let visit_entries = |add: &mut dyn FnMut(usize, usize, usize)| {
+            for (k, (i, j)) in row_indices.iter().zip(&col_indices).enumerate() {
+                add(i.to_usize(), j.to_usize(), 2 * k);
+                if mirror_factor.is_some() && i != j {
+                    add(j.to_usize(), i.to_usize(), 2 * k + 1);
                 }
             }
         };
-        let (mut ptr, ascending) = row_pointers(rows, |add| visit(&mut |i, j, _| add(i, j)))?;
-        if ascending && ptr[rows] == values.len() {
-            return Ok(Csr { cols, ptr, col: of_col, val: values });
+        let (mut ptr, is_ascending) = row_pointers(rows, |add| visit_entries(&mut |i, j, _| add(i, j)))?;
+        if is_ascending && ptr[rows] == values.len() {
+            return Ok(Csr { cols, ptr, col: col_indices, val: values });
         }
-        let mut entries: Vec<(I, N)> = zeroed(ptr[rows], INDICES)?;
-        visit(&mut |i, j, number| {
-            entries[ptr[i]] = (I::of(j), N::of(number));
+        let mut entries: Vec<(I, N)> = zeroed(ptr[rows], INDEX_ALLOCATION)?;
+        visit_entries(&mut |i, j, entry_number| {
+            entries[ptr[i]] = (I::of(j), N::of(entry_number));
             ptr[i] += 1;
         });
-        drop((of_row, of_col));
+        drop((row_indices, col_indices));
         ends_to_pointers(&mut ptr);
         sort_rows(&ptr, &mut entries, workers)?;
-        sums(cols, ptr, &entries, &values, mirrored.unwrap_or(1.0))
+        merge_duplicates(cols, ptr, &entries, &values, mirror_factor.unwrap_or(1.0))
     }
 }
 
 /// Reason why the entries cannot be assembled.
 pub enum AssemblyError {
     Library(Error),
-    /// The duplicates at one position have no finite sum. `last` is the number of the last duplicate, `position` its
-    /// row and column in the input, and `sum` the sum at this position.
-    Sum {
-        last: usize,
+    /// The duplicates at one position have no finite sum. `last_duplicate` is the number of the last duplicate,
+    /// `position` its row and column in the input, and `sum` the sum at this position.
+    InfiniteSum {
+        last_duplicate: usize,
         position: [usize; 2],
         sum: f64,
     },
@@ -286,30 +297,35 @@ impl From<Error> for AssemblyError {
 
 /// Adds the entries at each position. `entries` contains a pair (column, number) for each entry and each mirror image,
 /// sorted within each row. The number is 2 k for entry k, and 2 k + 1 for the mirror image of entry k.
-fn sums<I: Index, N: Index>(
+fn merge_duplicates<I: Index, N: Index>(
     cols: usize,
     mut ptr: Vec<usize>,
     entries: &[(I, N)],
     values: &[f64],
-    mirrored: f64,
+    mirror_factor: f64,
 ) -> std::result::Result<Csr<I>, AssemblyError> {
     let (mut col, mut val) = (Vec::new(), Vec::new());
-    reserve(&mut col, entries.len(), INDICES)?;
-    reserve(&mut val, entries.len(), VALUES)?;
-    let factor = |number: N| if number.at().is_multiple_of(2) { 1.0 } else { mirrored };
-    let mut start = 0;
+    reserve(&mut col, entries.len(), INDEX_ALLOCATION)?;
+    reserve(&mut val, entries.len(), VALUE_ALLOCATION)?;
+    let factor_of = |entry_number: N| if entry_number.to_usize().is_multiple_of(2) { 1.0 } else { mirror_factor };
+    let mut row_start = 0;
     for i in 0..ptr.len() - 1 {
-        let row = &entries[start..ptr[i + 1]];
-        start = ptr[i + 1];
+        let row = &entries[row_start..ptr[i + 1]];
+        row_start = ptr[i + 1];
         ptr[i] = col.len();
         for duplicates in row.chunk_by(|a, b| a.0 == b.0) {
             // The sum starts from -0, because -0 + v = v for every v, including -0.
-            let sum = duplicates.iter().fold(-0.0, |sum, &(_, n)| sum + factor(n) * values[n.at() / 2]);
-            let (j, last) = duplicates[duplicates.len() - 1];
+            let sum = duplicates.iter().fold(-0.0, |sum, &(_, n)| sum + factor_of(n) * values[n.to_usize() / 2]);
+            let (j, last_duplicate) = duplicates[duplicates.len() - 1];
             if !sum.is_finite() {
                 // Position in the input: for a mirror image, row and column are exchanged.
-                let position = if last.at().is_multiple_of(2) { [i, j.at()] } else { [j.at(), i] };
-                return Err(AssemblyError::Sum { last: last.at() / 2, position, sum: factor(last) * sum });
+                let position =
+                    if last_duplicate.to_usize().is_multiple_of(2) { [i, j.to_usize()] } else { [j.to_usize(), i] };
+                return Err(AssemblyError::InfiniteSum {
+                    last_duplicate: last_duplicate.to_usize() / 2,
+                    position,
+                    sum: factor_of(last_duplicate) * sum,
+                });
             }
             col.push(j);
             val.push(sum);

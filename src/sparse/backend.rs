@@ -18,14 +18,14 @@ pub struct Operator<'a> {
 }
 
 /// Matrix of a product y = A x or y = A^T x outside of a solve. x has `Arrays::len` values.
-pub struct Factor<'a> {
+pub struct ProductOperand<'a> {
     pub matrix: &'a dyn Matrix,
     /// A in the storage format for products.
     pub stored: &'a dyn Stored,
     /// The product is y = A^T x.
     pub transposed: bool,
     /// Number of values of y.
-    pub rows: usize,
+    pub output_len: usize,
 }
 
 /// Kind and parameters of a preconditioner M. Each kind uses only its own parameters.
@@ -33,33 +33,41 @@ pub struct Factor<'a> {
 pub struct Preconditioning {
     pub kind: Preconditioner,
     /// Jacobi uses M = |D| instead of M = D. |D| is positive definite for every A, as minres requires.
-    pub absolute: bool,
+    pub absolute_diagonal: bool,
     /// Relaxation factor of ssor, M^-1 = omega (2 - omega) (D + omega U)^-1 D (D + omega L)^-1 with A = L + D + U.
     pub omega: f64,
     /// ic0 factorizes A + shift diag(A). A negative value selects the first shift without a nonpositive pivot.
     pub shift: f64,
     /// Highest power of D^-1 U and L D^-1 in the Neumann series.
-    pub order: usize,
+    pub series_order: usize,
     /// Degree of the Chebyshev polynomial in D^-1 A.
     pub degree: usize,
     /// ssor, ic0 and ilu0 are computed from P A P^T instead of A. The permutation P orders the rows by their first-fit
     /// colours in the graph of A + A^T.
-    pub multicolour: bool,
+    pub is_multicolour: bool,
 }
 
 impl Preconditioning {
     /// A preconditioner without parameters.
     pub fn of(kind: Preconditioner) -> Self {
-        Self { kind, absolute: false, omega: 1.0, shift: 0.0, order: 0, degree: 0, multicolour: false }
+        Self {
+            kind,
+            absolute_diagonal: false,
+            omega: 1.0,
+            shift: 0.0,
+            series_order: 0,
+            degree: 0,
+            is_multicolour: false,
+        }
     }
 
     /// Returns whether M is symmetric for a symmetric or unsymmetric A. The M of ilu0 may be unsymmetric although A is
     /// symmetric: an explicit zero may have no mirrored entry, and ILU(0) can turn it into a nonzero entry of L or U.
-    pub fn is_symmetric(&self, of_symmetric: bool) -> bool {
+    pub fn is_symmetric(&self, matrix_is_symmetric: bool) -> bool {
         match self.kind {
             Preconditioner::Ilu0 => false,
             Preconditioner::Ic0 => true,
-            _ => of_symmetric,
+            _ => matrix_is_symmetric,
         }
     }
 }
@@ -68,11 +76,11 @@ impl Preconditioning {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SweepParameters {
     /// All updates use the values from before the sweep (Jacobi).
-    pub simultaneous: bool,
+    pub is_jacobi: bool,
     pub omega: f64,
     pub ordering: Ordering,
     /// Number of blocks of `Ordering::Blocks`, at least one.
-    pub blocks: usize,
+    pub block_count: usize,
 }
 
 /// Input of [`SparseBackend::set_up`].
@@ -81,20 +89,20 @@ pub struct Setup<'a> {
     /// Operator for products during a solve.
     pub operator: Operator<'a>,
     /// Whether the matrix is symmetric.
-    pub symmetric: bool,
+    pub is_symmetric: bool,
     /// Whether the entries of M are stored in f32.
-    pub f32_values: bool,
+    pub stores_m_in_f32: bool,
     /// Whether the entries of A and the vectors are stored in f32, too. Only a device supports this.
-    pub single_vectors: bool,
+    pub stores_vectors_in_f32: bool,
     /// Whether the method needs M^-T.
-    pub transposes: bool,
+    pub needs_transpose: bool,
     /// Whether the method is CG, whose iterations a device records as a graph.
     pub is_cg: bool,
     /// Number of work vectors of the method, without x, b and r.
-    pub work_vectors: usize,
+    pub work_vector_count: usize,
     pub preconditioning: Preconditioning,
     /// Preconditioner for the method that continues after a breakdown of the first method.
-    pub second: Preconditioning,
+    pub second_preconditioning: Preconditioning,
     /// Parameters of the relaxation method; `None` for other methods.
     pub sweep_parameters: Option<SweepParameters>,
     /// Maximum number of threads.
@@ -107,14 +115,14 @@ pub struct SetupResult {
     /// Shift that ic0 used.
     pub shift: f64,
     /// Row and value of the nonpositive pivot that required a shift.
-    pub pivot: Option<(usize, f64)>,
+    pub nonpositive_pivot: Option<(usize, f64)>,
     /// Number of levels in triangular solves or sweeps (Saad 2003, level scheduling). A level consists of groups of
     /// rows that are independent of one another.
-    pub levels: usize,
+    pub level_count: usize,
     /// Number of colours in triangular solves or sweeps with `Ordering::Multicolour`.
-    pub colours: usize,
+    pub colour_count: usize,
     /// Number of aggregates reused from the previous matrix.
-    pub aggregates_kept: usize,
+    pub reused_aggregate_count: usize,
 }
 
 /// Returns a matrix whose values are numbers ([`SparseBackend::replace_values`]).
@@ -125,12 +133,18 @@ pub trait SparseBackend: Engine + Send {
     /// Computes M, allocates the vectors of the method, and creates the thread team.
     fn set_up(&mut self, setup: &Setup) -> Result<SetupResult>;
     /// Allocates `count` work vectors.
-    fn reserve(&mut self, count: usize) -> Result<()>;
+    fn reserve_vectors(&mut self, count: usize) -> Result<()>;
     /// Runs a method on all threads.
-    fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
-    /// Computes the product with at most `threads` threads. With `check`, returns an error if an x on a device contains
-    /// NaN or infinity.
-    fn multiply(&mut self, a: Factor, arrays: Arrays, check: bool, threads: usize) -> Result<()>;
+    fn run(
+        &mut self,
+        operator: Operator,
+        arrays: Arrays,
+        observer: &mut dyn Observer,
+        program: Program,
+    ) -> Result<Outcome>;
+    /// Computes the product with at most `threads` threads. With `checks_input`, returns an error if an x on a device
+    /// contains NaN or infinity.
+    fn multiply(&mut self, operand: ProductOperand, arrays: Arrays, checks_input: bool, threads: usize) -> Result<()>;
     /// Replaces the values of the matrix for products by `values`, in the order of csr. Returns `false` if the backend
     /// has no such matrix or cannot replace its values. `numbered` returns the matrix in the same storage format, with
     /// the value k + 1 in place of `values[k]`, or `None` if this format is csr.
@@ -143,7 +157,13 @@ pub trait SparseBackend: Engine + Send {
     }
     /// Discards the data that depends on the storage format of products. Called before the format changes.
     fn discard_format_data(&mut self);
-    /// Runs `own` and `other`, concurrently if a matrix with `rows` rows is large enough for several threads.
-    fn run_both(&mut self, rows: usize, threads: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync))
-    -> Result<()>;
+    /// Runs `local_task` and `other_task`, concurrently if a matrix with `rows` rows is large enough for several
+    /// threads.
+    fn run_both(
+        &mut self,
+        rows: usize,
+        threads: usize,
+        local_task: &mut dyn FnMut(),
+        other_task: &(dyn Fn() + Sync),
+    ) -> Result<()>;
 }

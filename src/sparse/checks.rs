@@ -1,55 +1,57 @@
 //! Validation of the caller's arrays.
 
 use crate::base::index::Indices;
-use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result};
+use crate::error::{Error, Location, RRB_ERR_ARGUMENT, Result};
 
 /// Returns the error for entry k of the array `name`, whose `value` is invalid. `must` states the requirement.
-pub fn wrong(name: &str, k: usize, must: impl std::fmt::Display, value: i64) -> Error {
-    Error::at(RRB_ERR_ARGUMENT, "entry ", Place::entry(k), format!(" of {name} must {must}, got {value}"))
+pub fn invalid_entry_error(name: &str, k: usize, requirement: impl std::fmt::Display, value: i64) -> Error {
+    Error::at(RRB_ERR_ARGUMENT, "entry ", Location::entry(k), format!(" of {name} must {requirement}, got {value}"))
 }
 
 /// Checks that the pointers begin with the base, never decrease, and end with the number of entries plus the base.
-pub fn check_pointers(name: &str, ptr: Indices, base: i64, count: usize) -> Result<()> {
-    let narrow = matches!(ptr, Indices::Narrow(_));
-    let last = ptr.len() - 1;
-    let wrong = |k: usize, must: String| {
+pub fn check_pointers(name: &str, ptr: Indices, base: i64, entry_count: usize) -> Result<()> {
+    let has_32_bits = matches!(ptr, Indices::Int32(_));
+    let last_index = ptr.len() - 1;
+    let invalid_pointer = |k: usize, requirement: String| {
         let value = ptr.get(k);
-        let hint = if narrow && value < 0 { " (2^31 entries or more need 8-byte integers)" } else { ptr.width_hint(k) };
-        Err(wrong(name, k, must + hint, value))
+        let hint =
+            if has_32_bits && value < 0 { " (2^31 entries or more need 8-byte integers)" } else { ptr.width_hint(k) };
+        Err(invalid_entry_error(name, k, requirement + hint, value))
     };
     if ptr.get(0) != base {
         let hint = if ptr.get(0) == 1 - base { format!(" (or is base {}?)", 1 - base) } else { String::new() };
-        return wrong(0, format!("be the base, {base}{hint}"));
+        return invalid_pointer(0, format!("be the base, {base}{hint}"));
     }
-    for k in 1..=last {
-        let before = ptr.get(k - 1);
-        if ptr.get(k) < before {
-            return wrong(k, format!("be at least the previous one, {before}"));
+    for k in 1..=last_index {
+        let previous = ptr.get(k - 1);
+        if ptr.get(k) < previous {
+            return invalid_pointer(k, format!("be at least the previous one, {previous}"));
         }
     }
-    let (end, found) = (count as i64 + base, ptr.get(last));
-    if found == end {
+    let (expected_end, last_value) = (entry_count as i64 + base, ptr.get(last_index));
+    if last_value == expected_end {
         return Ok(());
     }
-    let hint = match found < end {
-        true => format!(" (of larger arrays, pass only the first {} entries)", found - base),
+    let hint = match last_value < expected_end {
+        true => format!(" (of larger arrays, pass only the first {} entries)", last_value - base),
         false => String::new(),
     };
-    wrong(last, format!("be the number of entries + base = {end}{hint}"))
+    invalid_pointer(last_index, format!("be the number of entries + base = {expected_end}{hint}"))
 }
 
 /// Checks that row or column indices are inside the matrix.
 pub fn check_indices(name: &str, indices: Indices, base: i64, extent: usize) -> Result<()> {
-    let end = base + extent as i64;
-    let Some(k) = (0..indices.len()).find(|&k| !(base..end).contains(&indices.get(k))) else { return Ok(()) };
+    let index_end = base + extent as i64;
+    let Some(k) = (0..indices.len()).find(|&k| !(base..index_end).contains(&indices.get(k))) else { return Ok(()) };
     let value = indices.get(k);
     let hint = match (base, value) {
-        (0, v) if v == end => " (or is base 1?)",
+        (0, v) if v == index_end => " (or is base 1?)",
         (1, 0) => " (or is base 0?)",
         _ => indices.width_hint(k),
     };
-    let must = if extent == 0 { "not be there".to_owned() } else { format!("lie in [{base}, {}]{hint}", end - 1) };
-    Err(wrong(name, k, must, value))
+    let requirement =
+        if extent == 0 { "not be there".to_owned() } else { format!("lie in [{base}, {}]{hint}", index_end - 1) };
+    Err(invalid_entry_error(name, k, requirement, value))
 }
 
 /// Checks that all values are finite.
@@ -61,6 +63,6 @@ pub fn check_values(values: &[f64]) -> Result<()> {
 pub fn check_finite(name: &'static str, values: &[f64]) -> Result<()> {
     match values.iter().position(|v| !v.is_finite()) {
         None => Ok(()),
-        Some(k) => Err(Error::not_finite(name, values[k], Place::entry(k))),
+        Some(k) => Err(Error::not_finite(name, values[k], Location::entry(k))),
     }
 }

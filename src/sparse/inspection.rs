@@ -9,7 +9,7 @@ use crate::error::{Result, push, zeroed};
 use crate::options::{Dominance, Triangle};
 
 /// Name of an allocation in error messages.
-const WHAT: &str = "an inspection of a matrix";
+const ALLOCATION_NAME: &str = "an inspection of a matrix";
 
 /// Relative tolerance for the symmetry of entries; see `is_mirrored`.
 const SYMMETRY_TOLERANCE: f64 = 1e-12;
@@ -21,7 +21,7 @@ pub struct Asymmetry {
     pub j: usize,
     pub value: f64,
     /// The value of a_ji.
-    pub mirrored: f64,
+    pub mirrored_value: f64,
 }
 
 /// Properties of a square matrix.
@@ -31,43 +31,43 @@ pub struct Inspection {
     /// symmetric.
     pub asymmetry: Option<Asymmetry>,
     /// Whether A = A^T bitwise.
-    pub exactly_symmetric: bool,
+    pub is_exactly_symmetric: bool,
     /// First row without nonzero entries.
-    pub empty_row: Option<usize>,
+    pub first_empty_row: Option<usize>,
     /// First column without nonzero entries.
-    pub empty_column: Option<usize>,
+    pub first_empty_column: Option<usize>,
     /// First row with a zero or missing diagonal entry.
     pub first_zero_diagonal: Option<usize>,
     /// First row with a nonpositive or missing diagonal entry.
-    pub first_not_positive: Option<usize>,
+    pub first_nonpositive_diagonal: Option<usize>,
     /// Whether nonzero entries exist below the diagonal.
-    pub has_lower: bool,
+    pub has_lower_entries: bool,
     /// Whether nonzero entries exist above the diagonal.
-    pub has_upper: bool,
+    pub has_upper_entries: bool,
     /// Infinity norm of A: max_i sum_j |a_ij|.
     pub infinity_norm: f64,
     pub rows: usize,
     /// Number of nonzero off-diagonal entries.
-    pub off_diagonal: usize,
+    pub off_diagonal_count: usize,
     /// Number of negative off-diagonal entries.
-    pub negative: usize,
+    pub negative_count: usize,
 }
 
 impl Inspection {
     /// Returns whether all off-diagonal entries are zero.
     pub fn is_diagonal(&self) -> bool {
-        !self.has_lower && !self.has_upper
+        !self.has_lower_entries && !self.has_upper_entries
     }
 
     /// Returns whether more than half of the nonzero off-diagonal entries are negative. This holds for discretizations
     /// of -div(k grad u): all of these entries are negative on a grid, and two thirds of them on tetrahedra.
     pub fn is_mostly_negative(&self) -> bool {
-        2 * self.negative > self.off_diagonal
+        2 * self.negative_count > self.off_diagonal_count
     }
 
     /// Returns the triangles with nonzero off-diagonal entries; `Both` for a diagonal matrix.
     pub fn triangle(&self) -> Triangle {
-        match (self.has_lower, self.has_upper) {
+        match (self.has_lower_entries, self.has_upper_entries) {
             (true, false) => Triangle::Lower,
             (false, true) => Triangle::Upper,
             _ => Triangle::Both,
@@ -79,92 +79,95 @@ impl<I: Index> Csr<I> {
     /// Computes the properties of a square matrix. Cost: two passes over the entries, and 9 bytes per row.
     pub fn inspect(&self) -> Result<Inspection> {
         let rows = self.rows();
-        check_available(rows as u128 * 9, WHAT)?;
-        let (asymmetry, exactly_symmetric) = self.asymmetry()?;
-        let mut seen = Inspection { asymmetry, exactly_symmetric, rows, ..Inspection::default() };
-        let mut filled = zeroed(rows, WHAT)?;
+        check_available(rows as u128 * 9, ALLOCATION_NAME)?;
+        let (asymmetry, is_exactly_symmetric) = self.asymmetry()?;
+        let mut inspection = Inspection { asymmetry, is_exactly_symmetric, rows, ..Inspection::default() };
+        let mut is_column_filled = zeroed(rows, ALLOCATION_NAME)?;
         for i in 0..rows {
             let (mut sum, mut diagonal) = (0.0, 0.0);
             for (j, a) in self.row(i).filter(|(_, a)| *a != 0.0) {
                 sum += a.abs();
-                filled[j] = true;
-                seen.has_lower |= j < i;
-                seen.has_upper |= j > i;
-                seen.off_diagonal += usize::from(i != j);
-                seen.negative += usize::from(i != j && a < 0.0);
+                is_column_filled[j] = true;
+                inspection.has_lower_entries |= j < i;
+                inspection.has_upper_entries |= j > i;
+                inspection.off_diagonal_count += usize::from(i != j);
+                inspection.negative_count += usize::from(i != j && a < 0.0);
                 if i == j {
                     diagonal = a;
                 }
             }
-            let first = |seen: &mut Option<usize>, is: bool| {
-                if is && seen.is_none() {
-                    *seen = Some(i);
+            let record_first = |first_row: &mut Option<usize>, holds: bool| {
+                if holds && first_row.is_none() {
+                    *first_row = Some(i);
                 }
             };
-            first(&mut seen.empty_row, sum == 0.0);
-            first(&mut seen.first_zero_diagonal, diagonal == 0.0);
-            first(&mut seen.first_not_positive, diagonal <= 0.0);
-            seen.infinity_norm = seen.infinity_norm.max(sum);
+            record_first(&mut inspection.first_empty_row, sum == 0.0);
+            record_first(&mut inspection.first_zero_diagonal, diagonal == 0.0);
+            record_first(&mut inspection.first_nonpositive_diagonal, diagonal <= 0.0);
+            inspection.infinity_norm = inspection.infinity_norm.max(sum);
         }
-        seen.empty_column = filled.iter().position(|filled: &bool| !filled);
-        Ok(seen)
+        inspection.first_empty_column = is_column_filled.iter().position(|filled: &bool| !filled);
+        Ok(inspection)
     }
 
     /// Returns the first entry that differs from its mirror image by more than rounding, and whether A = A^T bitwise.
-    /// `next[j]` is the first entry of row j to the right of the diagonal that has not been compared yet. Rows i are
-    /// processed in ascending order. The entries of row j to the right of the diagonal are therefore compared in
+    /// `next_entry[j]` is the first entry of row j to the right of the diagonal that has not been compared yet. Rows i
+    /// are processed in ascending order. The entries of row j to the right of the diagonal are therefore compared in
     /// ascending order of their columns.
     fn asymmetry(&self) -> Result<(Option<Asymmetry>, bool)> {
-        let mut next: Vec<usize> = zeroed(self.rows(), WHAT)?;
-        let (mut first, mut exact): (Option<Asymmetry>, bool) = (None, true);
+        let mut next_entry: Vec<usize> = zeroed(self.rows(), ALLOCATION_NAME)?;
+        let (mut first_asymmetry, mut is_exact): (Option<Asymmetry>, bool) = (None, true);
         // Compares a_ij with a_ji; a missing entry is 0.
-        let mut compare = |i: usize, j: usize, value: f64, mirrored: f64| {
-            if value.to_bits() == mirrored.to_bits() {
+        let mut compare = |i: usize, j: usize, value: f64, mirrored_value: f64| {
+            if value.to_bits() == mirrored_value.to_bits() {
                 return;
             }
-            exact = false;
-            if !self.is_mirrored(i, j, value, mirrored) && first.is_none_or(|f| (i, j) < (f.i, f.j)) {
-                first = Some(Asymmetry { i, j, value, mirrored });
+            is_exact = false;
+            if !self.is_mirrored(i, j, value, mirrored_value)
+                && first_asymmetry.is_none_or(|found| (i, j) < (found.i, found.j))
+            {
+                first_asymmetry = Some(Asymmetry { i, j, value, mirrored_value });
             }
         };
         for i in 0..self.rows() {
-            let (mut k, end) = (self.ptr[i], self.ptr[i + 1]);
-            while k < end && self.col[k].at() < i {
-                let j = self.col[k].at();
+            let (mut k, row_end) = (self.ptr[i], self.ptr[i + 1]);
+            while k < row_end && self.col[k].to_usize() < i {
+                let j = self.col[k].to_usize();
                 // Entries of row j before column i that have not been compared yet have no mirror image.
-                while next[j] < self.ptr[j + 1] && self.col[next[j]].at() < i {
-                    compare(j, self.col[next[j]].at(), self.val[next[j]], 0.0);
-                    next[j] += 1;
+                while next_entry[j] < self.ptr[j + 1] && self.col[next_entry[j]].to_usize() < i {
+                    compare(j, self.col[next_entry[j]].to_usize(), self.val[next_entry[j]], 0.0);
+                    next_entry[j] += 1;
                 }
-                let meets = next[j] < self.ptr[j + 1] && self.col[next[j]].at() == i;
-                compare(j, i, if meets { self.val[next[j]] } else { 0.0 }, self.val[k]);
-                next[j] += usize::from(meets);
+                let has_mirror = next_entry[j] < self.ptr[j + 1] && self.col[next_entry[j]].to_usize() == i;
+                compare(j, i, if has_mirror { self.val[next_entry[j]] } else { 0.0 }, self.val[k]);
+                next_entry[j] += usize::from(has_mirror);
                 k += 1;
             }
-            next[i] = if k < end && self.col[k].at() == i { k + 1 } else { k };
+            next_entry[i] = if k < row_end && self.col[k].to_usize() == i { k + 1 } else { k };
         }
-        for (j, next) in next.iter().enumerate() {
-            for k in *next..self.ptr[j + 1] {
-                compare(j, self.col[k].at(), self.val[k], 0.0);
+        for (j, next_entry) in next_entry.iter().enumerate() {
+            for k in *next_entry..self.ptr[j + 1] {
+                compare(j, self.col[k].to_usize(), self.val[k], 0.0);
             }
         }
-        Ok((first, exact))
+        Ok((first_asymmetry, is_exact))
     }
 
     /// Returns whether |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|). If a_ii or a_jj is 0, the bound is 1e-12 times the
     /// smaller of the largest magnitudes in rows i and j.
-    fn is_mirrored(&self, i: usize, j: usize, value: f64, mirrored: f64) -> bool {
-        let diagonal = |i| self.get(i, i).unwrap_or(0.0).abs().sqrt();
-        let scale = diagonal(i) * diagonal(j);
-        let largest = |i: usize| self.row(i).map(|(_, a)| a.abs()).fold(0.0, f64::max);
-        (value - mirrored).abs() <= SYMMETRY_TOLERANCE * if scale > 0.0 { scale } else { largest(i).min(largest(j)) }
+    fn is_mirrored(&self, i: usize, j: usize, value: f64, mirrored_value: f64) -> bool {
+        let root_of_diagonal = |i| self.get(i, i).unwrap_or(0.0).abs().sqrt();
+        let scale = root_of_diagonal(i) * root_of_diagonal(j);
+        let largest_entry = |i: usize| self.row(i).map(|(_, a)| a.abs()).fold(0.0, f64::max);
+        (value - mirrored_value).abs()
+            <= SYMMETRY_TOLERANCE * if scale > 0.0 { scale } else { largest_entry(i).min(largest_entry(j)) }
     }
 
     /// Returns the kind of diagonal dominance of a square matrix, by rows (Saad 2003, section 4.2.3). The matrix is
     /// irreducibly dominant if all rows are weakly dominant, at least one row is strictly dominant, and the graph of
     /// the nonzero entries is strongly connected.
     pub fn dominance(&self) -> Result<Dominance> {
-        let (mut all, mut any) = (true, false);
+        let (mut all_strict, mut any_strict) = (true, false);
         for i in 0..self.rows() {
             let (mut sum, mut diagonal) = (0.0, 0.0);
             for (j, a) in self.row(i) {
@@ -172,17 +175,20 @@ impl<I: Index> Csr<I> {
             }
             // The caller may have computed the diagonal by a sum in another order. A difference within rounding
             // therefore counts as equality.
-            let rounding = self.len(i) as f64 * f64::EPSILON * sum;
-            if diagonal < sum - rounding {
+            let rounding_error = self.row_len(i) as f64 * f64::EPSILON * sum;
+            if diagonal < sum - rounding_error {
                 return Ok(Dominance::None);
             }
-            let strictly = diagonal > sum + rounding;
-            all &= strictly;
-            any |= strictly;
+            let is_strict = diagonal > sum + rounding_error;
+            all_strict &= is_strict;
+            any_strict |= is_strict;
         }
-        Ok(match (all, any) {
+        Ok(match (all_strict, any_strict) {
             (true, _) => Dominance::Strict,
-            (false, true) if self.reaches_all()? && self.transposed(&mut Workers::alone())?.reaches_all()? => {
+            (false, true)
+                if self.reaches_all_rows()?
+                    && self.transposed(&mut Workers::single_threaded())?.reaches_all_rows()? =>
+            {
                 Dominance::Irreducible
             }
             _ => Dominance::Weak,
@@ -190,19 +196,19 @@ impl<I: Index> Csr<I> {
     }
 
     /// Returns whether every row can be reached from row 0, which must exist, in the graph of the nonzero entries.
-    fn reaches_all(&self) -> Result<bool> {
-        let mut reached = zeroed(self.rows(), WHAT)?;
-        let mut waiting = Vec::new();
-        reached[0] = true;
-        push(&mut waiting, 0, WHAT)?;
-        while let Some(i) = waiting.pop() {
+    fn reaches_all_rows(&self) -> Result<bool> {
+        let mut is_reached = zeroed(self.rows(), ALLOCATION_NAME)?;
+        let mut rows_to_visit = Vec::new();
+        is_reached[0] = true;
+        push(&mut rows_to_visit, 0, ALLOCATION_NAME)?;
+        while let Some(i) = rows_to_visit.pop() {
             for (j, _) in self.row(i).filter(|(_, a)| *a != 0.0) {
-                if !std::mem::replace(&mut reached[j], true) {
-                    push(&mut waiting, j, WHAT)?;
+                if !std::mem::replace(&mut is_reached[j], true) {
+                    push(&mut rows_to_visit, j, ALLOCATION_NAME)?;
                 }
             }
         }
-        Ok(reached.iter().all(|&reached| reached))
+        Ok(is_reached.iter().all(|&is_reached| is_reached))
     }
 }
 
@@ -213,27 +219,28 @@ mod tests {
     fn csr(rows: &[&[(u32, f64)]]) -> Csr<u32> {
         let mut ptr = vec![0];
         rows.iter().for_each(|row| ptr.push(ptr[ptr.len() - 1] + row.len()));
-        let all = rows.iter().flat_map(|row| row.iter());
-        Csr { cols: rows.len(), ptr, col: all.clone().map(|e| e.0).collect(), val: all.map(|e| e.1).collect() }
+        let entries = rows.iter().flat_map(|row| row.iter());
+        Csr { cols: rows.len(), ptr, col: entries.clone().map(|e| e.0).collect(), val: entries.map(|e| e.1).collect() }
     }
 
     /// Compares with a search over all pairs, for small matrices with some symmetric entries.
     #[test]
     fn first_asymmetry_matches_a_search_over_all_pairs() {
-        let mut state = 7_u64;
-        let mut draw = |n: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % n
+        let mut generator_state = 7_u64;
+        let mut draw_below = |n: u64| {
+            generator_state =
+                generator_state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (generator_state >> 33) % n
         };
-        let (mut symmetric, mut not) = (0, 0);
+        let (mut symmetric_count, mut unsymmetric_count) = (0, 0);
         for round in 0..2000 {
             let n = 1 + round % 6;
             let mut dense = vec![vec![None; n]; n];
-            for _ in 0..draw(12) {
-                let (i, j) = (draw(n as u64) as usize, draw(n as u64) as usize);
-                let value = draw(4) as f64 - 1.0;
+            for _ in 0..draw_below(12) {
+                let (i, j) = (draw_below(n as u64) as usize, draw_below(n as u64) as usize);
+                let value = draw_below(4) as f64 - 1.0;
                 dense[i][j] = Some(value);
-                if draw(8) > 0 {
+                if draw_below(8) > 0 {
                     dense[j][i] = Some(value);
                 }
             }
@@ -242,62 +249,63 @@ mod tests {
                 .map(|row| row.iter().enumerate().filter_map(|(j, a)| a.map(|a| (j as u32, a))).collect())
                 .collect();
             let rows: Vec<&[(u32, f64)]> = rows.iter().map(|row| &row[..]).collect();
-            let seen = csr(&rows).inspect().unwrap();
-            let at = |i: usize, j: usize| dense[i][j].unwrap_or(0.0);
+            let inspection = csr(&rows).inspect().unwrap();
+            let entry = |i: usize, j: usize| dense[i][j].unwrap_or(0.0);
             let pairs = (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
-            let expected = pairs.clone().find(|&(i, j)| at(i, j) != at(j, i));
-            assert_eq!(seen.asymmetry.map(|a| (a.i, a.j)), expected);
-            if let Some(a) = seen.asymmetry {
-                assert_eq!((a.value, a.mirrored), (at(a.i, a.j), at(a.j, a.i)));
-                not += 1;
+            let expected = pairs.clone().find(|&(i, j)| entry(i, j) != entry(j, i));
+            assert_eq!(inspection.asymmetry.map(|a| (a.i, a.j)), expected);
+            if let Some(a) = inspection.asymmetry {
+                assert_eq!((a.value, a.mirrored_value), (entry(a.i, a.j), entry(a.j, a.i)));
+                unsymmetric_count += 1;
             } else {
-                symmetric += 1;
+                symmetric_count += 1;
             }
-            let zeros = |of: &dyn Fn(usize) -> f64| (0..n).all(|k| of(k) == 0.0);
-            assert_eq!(seen.empty_row, (0..n).find(|&i| zeros(&|k| at(i, k))));
-            assert_eq!(seen.empty_column, (0..n).find(|&j| zeros(&|k| at(k, j))));
-            assert_eq!(seen.first_zero_diagonal, (0..n).find(|&i| at(i, i) == 0.0));
-            assert_eq!(seen.first_not_positive, (0..n).find(|&i| at(i, i) <= 0.0));
-            assert_eq!(seen.has_upper, pairs.clone().any(|(i, j)| at(i, j) != 0.0));
-            assert_eq!(seen.has_lower, pairs.clone().any(|(i, j)| at(j, i) != 0.0));
+            let all_zero = |value_at: &dyn Fn(usize) -> f64| (0..n).all(|k| value_at(k) == 0.0);
+            assert_eq!(inspection.first_empty_row, (0..n).find(|&i| all_zero(&|k| entry(i, k))));
+            assert_eq!(inspection.first_empty_column, (0..n).find(|&j| all_zero(&|k| entry(k, j))));
+            assert_eq!(inspection.first_zero_diagonal, (0..n).find(|&i| entry(i, i) == 0.0));
+            assert_eq!(inspection.first_nonpositive_diagonal, (0..n).find(|&i| entry(i, i) <= 0.0));
+            assert_eq!(inspection.has_upper_entries, pairs.clone().any(|(i, j)| entry(i, j) != 0.0));
+            assert_eq!(inspection.has_lower_entries, pairs.clone().any(|(i, j)| entry(j, i) != 0.0));
         }
-        assert!(symmetric > 100 && not > 100, "{symmetric} {not}");
+        assert!(symmetric_count > 100 && unsymmetric_count > 100, "{symmetric_count} {unsymmetric_count}");
     }
 
     #[test]
     fn rounding_errors_do_not_count_as_asymmetry() {
-        let a = |lower: f64| csr(&[&[(0, 4.0), (1, 1.0)], &[(0, lower), (1, 9.0)]]).inspect().unwrap();
-        let seen = a(1.0 + 5e-12);
-        assert!(seen.asymmetry.is_none() && !seen.exactly_symmetric);
-        assert!(a(1.0 + 7e-12).asymmetry.is_some());
-        assert!(a(1.0).exactly_symmetric);
+        let inspect_with =
+            |lower_value: f64| csr(&[&[(0, 4.0), (1, 1.0)], &[(0, lower_value), (1, 9.0)]]).inspect().unwrap();
+        let inspection = inspect_with(1.0 + 5e-12);
+        assert!(inspection.asymmetry.is_none() && !inspection.is_exactly_symmetric);
+        assert!(inspect_with(1.0 + 7e-12).asymmetry.is_some());
+        assert!(inspect_with(1.0).is_exactly_symmetric);
     }
 
     #[test]
-    fn kinds_of_dominance() {
-        let of = |rows: &[&[(u32, f64)]]| csr(rows).dominance().unwrap();
-        assert_eq!(of(&[&[(0, 3.0), (1, -1.0)], &[(0, 1.0), (1, 2.0)]]), Dominance::Strict);
-        assert_eq!(of(&[&[(0, 3.0), (1, -1.0)], &[(0, 2.0), (1, 2.0)]]), Dominance::Irreducible);
-        assert_eq!(of(&[&[(0, 1.0), (1, -1.0)], &[(0, 2.0), (1, 2.0)]]), Dominance::Weak);
-        assert_eq!(of(&[&[(0, 1.0), (1, -1.5)], &[(0, 2.0), (1, 2.0)]]), Dominance::None);
+    fn dominance_has_all_four_kinds() {
+        let dominance_of = |rows: &[&[(u32, f64)]]| csr(rows).dominance().unwrap();
+        assert_eq!(dominance_of(&[&[(0, 3.0), (1, -1.0)], &[(0, 1.0), (1, 2.0)]]), Dominance::Strict);
+        assert_eq!(dominance_of(&[&[(0, 3.0), (1, -1.0)], &[(0, 2.0), (1, 2.0)]]), Dominance::Irreducible);
+        assert_eq!(dominance_of(&[&[(0, 1.0), (1, -1.0)], &[(0, 2.0), (1, 2.0)]]), Dominance::Weak);
+        assert_eq!(dominance_of(&[&[(0, 1.0), (1, -1.5)], &[(0, 2.0), (1, 2.0)]]), Dominance::None);
         // 0.1 + 0.2 + 0.3 is 0.6 or the next larger double, depending on the summation order.
-        let sums = |first: f64, second: f64, third: f64| {
-            let small = [(1, 0.1), (2, 0.2), (3, 0.3)];
+        let dominance_with = |first_diagonal: f64, second_diagonal: f64, third_diagonal: f64| {
+            let off_diagonal_entries = [(1, 0.1), (2, 0.2), (3, 0.3)];
             let rows: [&[(u32, f64)]; 4] = [
-                &[&[(0, first)], &small[..]].concat(),
-                &[(0, 0.3), (1, second), (2, 0.2), (3, 0.1)],
-                &[(2, third)],
+                &[&[(0, first_diagonal)], &off_diagonal_entries[..]].concat(),
+                &[(0, 0.3), (1, second_diagonal), (2, 0.2), (3, 0.1)],
+                &[(2, third_diagonal)],
                 &[(3, 1.0)],
             ];
-            of(&rows)
+            dominance_of(&rows)
         };
         assert_ne!((0.1 + 0.2) + 0.3, (0.3 + 0.2) + 0.1);
-        for first in [(0.1 + 0.2) + 0.3, (0.3 + 0.2) + 0.1] {
-            for second in [(0.1 + 0.2) + 0.3, (0.3 + 0.2) + 0.1] {
-                assert_eq!(sums(first, second, 1.0), Dominance::Weak);
+        for first_diagonal in [(0.1 + 0.2) + 0.3, (0.3 + 0.2) + 0.1] {
+            for second_diagonal in [(0.1 + 0.2) + 0.3, (0.3 + 0.2) + 0.1] {
+                assert_eq!(dominance_with(first_diagonal, second_diagonal, 1.0), Dominance::Weak);
             }
         }
         // Row 0 couples to row 1, but not conversely.
-        assert_eq!(of(&[&[(0, 1.0), (1, -1.0)], &[(1, 2.0)]]), Dominance::Weak);
+        assert_eq!(dominance_of(&[&[(0, 1.0), (1, -1.0)], &[(1, 2.0)]]), Dominance::Weak);
     }
 }

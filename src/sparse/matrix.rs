@@ -1,10 +1,10 @@
 //! The matrix of a handle, for either width of its indices.
 
-use super::assemble::Assembled;
-use super::choice::FormatRequest;
-use super::formats::Kind;
+use super::assemble::AssembledMatrix;
+use super::format_choice::FormatRequest;
+use super::formats::FormatKind;
 use super::inspection::Inspection;
-use super::stored::{Size, Stored};
+use super::stored::{FormatSize, Stored};
 use crate::base::csr::Csr;
 use crate::base::heap::boxed;
 use crate::base::index::Index;
@@ -13,7 +13,7 @@ use crate::error::{Result, collected};
 use crate::options::Dominance;
 
 /// Name of an allocation in error messages.
-const NUMBERED: &str = "the order of values";
+const ALLOCATION_NAME: &str = "the order of values";
 
 /// Sizes of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,7 +22,7 @@ pub struct MatrixSizes {
     pub cols: usize,
     pub nonzeros: usize,
     /// Number of the caller's entries that repeat the position of an earlier entry.
-    pub duplicates: usize,
+    pub duplicate_count: usize,
     /// Number of values that `set_values` expects.
     pub given: usize,
 }
@@ -35,31 +35,35 @@ pub enum AnyCsr<'a> {
 }
 
 /// Index type of the matrix of a handle.
-pub trait Width: Index {
-    fn any(csr: &Csr<Self>) -> AnyCsr<'_>;
+pub trait MatrixIndex: Index {
+    /// Returns the matrix as the variant of [`AnyCsr`] for this index type.
+    fn as_any_csr(csr: &Csr<Self>) -> AnyCsr<'_>;
 }
 
-impl Width for u32 {
-    fn any(csr: &Csr<Self>) -> AnyCsr<'_> {
+impl MatrixIndex for u32 {
+    fn as_any_csr(csr: &Csr<Self>) -> AnyCsr<'_> {
         AnyCsr::Narrow(csr)
     }
 }
 
-impl Width for u64 {
-    fn any(csr: &Csr<Self>) -> AnyCsr<'_> {
+impl MatrixIndex for u64 {
+    fn as_any_csr(csr: &Csr<Self>) -> AnyCsr<'_> {
         AnyCsr::Wide(csr)
     }
 }
 
 /// A matrix, independent of the width of its indices.
 pub trait Matrix: Sync {
+    /// Returns the numbers of rows, columns and entries.
     fn sizes(&self) -> MatrixSizes;
     /// Returns the number of entries of the longest row.
     fn longest_row_len(&self) -> usize;
-    fn empty_rows(&self) -> usize;
+    /// Returns the number of rows without entries.
+    fn count_empty_rows(&self) -> usize;
+    /// Returns the first row without entries.
     fn first_empty_row(&self) -> Option<usize>;
     /// Returns the number of rows i < min(rows, cols) whose diagonal entry is zero or missing.
-    fn zero_diagonals(&self) -> usize;
+    fn count_zero_diagonals(&self) -> usize;
     /// Computes the properties of a square matrix that guide the choice of a method.
     fn inspect(&self) -> Result<Inspection>;
     /// Returns the kind of diagonal dominance of a square matrix.
@@ -69,28 +73,29 @@ pub trait Matrix: Sync {
     /// Sets the values of all entries, in the caller's order.
     fn set_values(&mut self, values: &[f64]) -> Result<()>;
     /// Selects the storage format, and returns its size.
-    fn choose(&self, wanted: &FormatRequest, workers: &mut Workers) -> Result<(Kind, Size)>;
+    fn choose_format(&self, request: &FormatRequest, workers: &mut Workers) -> Result<(FormatKind, FormatSize)>;
     /// Converts the matrix to a format; returns `None` for csr, which is always available as `csr`.
-    fn store(&self, kind: Kind, size: &Size, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>>;
+    fn store(&self, kind: FormatKind, size: &FormatSize, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>>;
     /// Converts a matrix with the same pattern, whose entry k in the order of csr has the value k + 1.
-    fn numbered(&self, kind: Kind, size: &Size, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>>;
+    fn numbered(&self, kind: FormatKind, size: &FormatSize, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>>;
+    /// Returns the matrix in the format csr.
     fn csr(&self) -> &dyn Stored;
     /// Returns the values in the order of csr.
     fn values(&self) -> &[f64];
     /// Returns the matrix by rows, for direct access to its arrays.
-    fn any(&self) -> AnyCsr<'_>;
+    fn any_csr(&self) -> AnyCsr<'_>;
     /// Returns the size of all arrays in bytes.
     fn bytes(&self) -> usize;
 }
 
-impl<I: Width> Matrix for Assembled<I> {
+impl<I: MatrixIndex> Matrix for AssembledMatrix<I> {
     fn sizes(&self) -> MatrixSizes {
         MatrixSizes {
             rows: self.csr.rows(),
             cols: self.csr.cols,
             nonzeros: self.csr.val.len(),
-            duplicates: self.duplicates(),
-            given: self.given,
+            duplicate_count: self.count_duplicates(),
+            given: self.input_count,
         }
     }
 
@@ -102,11 +107,11 @@ impl<I: Width> Matrix for Assembled<I> {
         self.csr.longest_row_len()
     }
 
-    fn empty_rows(&self) -> usize {
-        (0..self.csr.rows()).filter(|&i| self.csr.len(i) == 0).count()
+    fn count_empty_rows(&self) -> usize {
+        (0..self.csr.rows()).filter(|&i| self.csr.row_len(i) == 0).count()
     }
 
-    fn zero_diagonals(&self) -> usize {
+    fn count_zero_diagonals(&self) -> usize {
         let a = &self.csr;
         (0..a.rows().min(a.cols)).filter(|&i| a.get(i, i).unwrap_or(0.0) == 0.0).count()
     }
@@ -127,22 +132,23 @@ impl<I: Width> Matrix for Assembled<I> {
         Self::set_values(self, values.iter().copied())
     }
 
-    fn choose(&self, wanted: &FormatRequest, workers: &mut Workers) -> Result<(Kind, Size)> {
-        wanted.kind(&self.csr, workers)
+    fn choose_format(&self, request: &FormatRequest, workers: &mut Workers) -> Result<(FormatKind, FormatSize)> {
+        request.choose_kind(&self.csr, workers)
     }
 
-    fn store(&self, kind: Kind, size: &Size, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>> {
+    fn store(&self, kind: FormatKind, size: &FormatSize, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>> {
         kind.store(&self.csr, size, workers)
     }
 
-    fn numbered(&self, kind: Kind, size: &Size, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>> {
-        if kind == Kind::Csr {
+    fn numbered(&self, kind: FormatKind, size: &FormatSize, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>> {
+        if kind == FormatKind::Csr {
             return Ok(None);
         }
         let Csr { cols, ptr, col, val } = &self.csr;
         let numbers = (1..=val.len()).map(|number| number as f64);
-        let (ptr, col) = (collected(ptr.iter().copied(), NUMBERED)?, collected(col.iter().copied(), NUMBERED)?);
-        kind.store(&Csr { cols: *cols, ptr, col, val: collected(numbers, NUMBERED)? }, size, workers)
+        let (ptr, col) =
+            (collected(ptr.iter().copied(), ALLOCATION_NAME)?, collected(col.iter().copied(), ALLOCATION_NAME)?);
+        kind.store(&Csr { cols: *cols, ptr, col, val: collected(numbers, ALLOCATION_NAME)? }, size, workers)
     }
 
     fn csr(&self) -> &dyn Stored {
@@ -153,8 +159,8 @@ impl<I: Width> Matrix for Assembled<I> {
         &self.csr.val
     }
 
-    fn any(&self) -> AnyCsr<'_> {
-        I::any(&self.csr)
+    fn any_csr(&self) -> AnyCsr<'_> {
+        I::as_any_csr(&self.csr)
     }
 
     fn bytes(&self) -> usize {

@@ -4,13 +4,13 @@
 pub mod assemble;
 pub mod backend;
 mod checks;
-mod choice;
 mod colours;
 pub mod cpu;
 pub mod cuda;
 pub mod entries;
+mod entry_arrays;
+mod format_choice;
 mod formats;
-mod given;
 mod import;
 mod incomplete;
 mod inspection;
@@ -21,17 +21,20 @@ mod split;
 mod stored;
 
 pub use checks::{check_finite, check_values};
-pub use choice::FormatRequest;
-pub use colours::{by_level, colours};
-pub use formats::Kind;
-pub use given::{Entries, Order};
-pub use import::import;
-pub use incomplete::{Factors, factors, factors_in_order};
+pub use colours::{colour_rows, sort_by_level};
+pub use entry_arrays::{EntryArrays, EntryLayout};
+pub use format_choice::FormatRequest;
+pub use formats::FormatKind;
+pub use import::import_matrix;
+pub use incomplete::{Factors, compute_factors, compute_factors_in_order};
 pub use inspection::{Asymmetry, Inspection};
 pub use matrix::{AnyCsr, Matrix, MatrixSizes};
-pub use preconditioning::{Interval, converted, inverse_diagonal, passes_of};
-pub use split::{Part, Split};
-pub use stored::{Arrays, ByParts, Division, IndexArray, InputArrays, Rows, Size, Stored, View};
+pub use preconditioning::{ChebyshevInterval, convert_values, inverse_diagonal, pairing_passes};
+pub use split::{CsrPart, TriangularSplit};
+pub use stored::{
+    CsrSlices, FormatSize, FormatView, IndexArray, InputArrays, OutputArrays, Stored, ThreadDivision,
+    TransposedRowProducts,
+};
 
 #[cfg(test)]
 mod tests;

@@ -4,122 +4,127 @@
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::number::Real;
-use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, push, reserve, zeroed};
+use crate::error::{Error, Location, RRB_ERR_MATRIX, Result, push, reserve, zeroed};
 use crate::krylov::spectrum::lanczos_extremes;
 use crate::sparse::Stored;
 
 /// Name of an allocation in error messages.
-pub const WHAT: &str = "a preconditioner";
+pub const ALLOCATION_NAME: &str = "a preconditioner";
 
 /// Returns 1 / a_ii for all rows.
 pub fn inverse_diagonal<I: Index>(a: &Csr<I>) -> Result<Vec<f64>> {
-    let mut inverse = zeroed(a.rows(), WHAT)?;
-    for (i, inverse) in inverse.iter_mut().enumerate() {
+    let mut inverse_d = zeroed(a.rows(), ALLOCATION_NAME)?;
+    for (i, inverse_d) in inverse_d.iter_mut().enumerate() {
         match a.get(i, i) {
-            Some(d) if d != 0.0 => *inverse = 1.0 / d,
-            _ => return Err(no_diagonal_error(i)),
+            Some(d) if d != 0.0 => *inverse_d = 1.0 / d,
+            _ => return Err(zero_diagonal_error(i)),
         }
     }
-    Ok(inverse)
+    Ok(inverse_d)
 }
 
 /// Returns the error for a row with a zero or missing diagonal entry.
-fn no_diagonal_error(row: usize) -> Error {
-    const TO_DO: &str = " has a missing or zero diagonal entry; use preconditioner=none, or reorder the rows";
-    Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), TO_DO)
+fn zero_diagonal_error(row: usize) -> Error {
+    const MESSAGE_END: &str = " has a missing or zero diagonal entry; use preconditioner=none, or reorder the rows";
+    Error::at(RRB_ERR_MATRIX, "row ", Location::entry(row), MESSAGE_END)
 }
 
 /// Converts `count` values to type V. Fails if a finite value overflows.
-pub fn converted<V: Real>(values: impl Iterator<Item = f64>, count: usize) -> Result<Vec<V>> {
-    let mut all = Vec::new();
-    reserve(&mut all, count, WHAT)?;
+pub fn convert_values<V: Real>(values: impl Iterator<Item = f64>, count: usize) -> Result<Vec<V>> {
+    let mut converted_values = Vec::new();
+    reserve(&mut converted_values, count, ALLOCATION_NAME)?;
     for value in values {
-        let narrow = V::narrow(value);
-        if value.is_finite() && !narrow.wide().is_finite() {
+        let converted_value = V::from_f64(value);
+        if value.is_finite() && !converted_value.to_f64().is_finite() {
             let message =
                 format!("precision=f32 or single: the value {value:e} is out of the range of f32; use precision=f64");
-            return Err(Error::Matrix { reason: message, place: None, then: "" });
+            return Err(Error::Matrix { reason: message, location: None, text_after: "" });
         }
-        all.push(narrow);
+        converted_values.push(converted_value);
     }
-    Ok(all)
+    Ok(converted_values)
 }
 
 /// Selects the number of pairing passes of aggregation. Rows with few entries form aggregates of four (two passes).
 /// Rows with more entries form aggregates of eight (three passes), since aggregates of four would leave too many
 /// couplings on the coarse level.
-pub fn passes_of<I: Index>(a: &Csr<I>) -> usize {
+pub fn pairing_passes<I: Index>(a: &Csr<I>) -> usize {
     /// Minimum average number of entries per row for three passes; a 7-point stencil has about 7 entries per row.
-    const MANY: f64 = 6.5;
-    let mean = a.col.len() as f64 / a.rows().max(1) as f64;
-    if mean < MANY { 2 } else { 3 }
+    const MANY_ENTRIES_PER_ROW: f64 = 6.5;
+    let mean_entries = a.col.len() as f64 / a.rows().max(1) as f64;
+    if mean_entries < MANY_ENTRIES_PER_ROW { 2 } else { 3 }
 }
 
 /// Ratio hi / lo of the ends of the interval [lo, hi]. The polynomial damps error components with eigenvalues in this
 /// interval, but not those with smaller eigenvalues.
-const RATIO: f64 = 30.0;
+const INTERVAL_RATIO: f64 = 30.0;
 /// Number of Lanczos steps for the estimate of the largest eigenvalue.
-const STEPS: usize = 10;
+const LANCZOS_STEPS: usize = 10;
 /// Factor by which the Lanczos estimate of the largest eigenvalue is multiplied, because the estimate is too small.
-const MARGIN: f64 = 1.1;
+const EIGENVALUE_MARGIN: f64 = 1.1;
 
 /// Interval [hi / 30, hi] of a Chebyshev polynomial in D^-1 A. Here hi is an upper bound or estimate of the largest
 /// eigenvalue of D^-1 A.
 #[derive(Clone, Copy)]
-pub struct Interval {
+pub struct ChebyshevInterval {
     /// theta = (hi + lo) / 2, the center of the interval.
     pub theta: f64,
     /// delta = (hi - lo) / 2.
     delta: f64,
 }
 
-impl Interval {
-    /// Returns the interval for A; `inverse` contains the diagonal of D^-1. The upper end is Gershgorin's bound. If A
+impl ChebyshevInterval {
+    /// Returns the interval for A; `inverse_d` contains the diagonal of D^-1. The upper end is Gershgorin's bound. If A
     /// is symmetric and D is positive, the upper end is the smaller of this bound and an estimate by Lanczos steps.
-    pub fn of<I: Index>(a: &Csr<I>, inverse: &[f64], symmetric: bool) -> Result<Self> {
-        let gershgorin = |i: usize| a.row(i).map(|(_, entry)| entry.abs()).sum::<f64>() * inverse[i].abs();
-        let mut largest = (0..a.rows()).map(gershgorin).fold(0.0, f64::max);
-        if symmetric && inverse.iter().all(|&d| d > 0.0) {
-            largest = largest.min(MARGIN * estimate_largest_eigenvalue(a, inverse)?.unwrap_or(f64::INFINITY));
+    pub fn of<I: Index>(a: &Csr<I>, inverse_d: &[f64], is_symmetric: bool) -> Result<Self> {
+        let gershgorin = |i: usize| a.row(i).map(|(_, entry)| entry.abs()).sum::<f64>() * inverse_d[i].abs();
+        let mut largest_eigenvalue = (0..a.rows()).map(gershgorin).fold(0.0, f64::max);
+        if is_symmetric && inverse_d.iter().all(|&d| d > 0.0) {
+            largest_eigenvalue = largest_eigenvalue
+                .min(EIGENVALUE_MARGIN * estimate_largest_eigenvalue(a, inverse_d)?.unwrap_or(f64::INFINITY));
         }
-        Ok(Self { theta: 0.5 * largest * (1.0 + 1.0 / RATIO), delta: 0.5 * largest * (1.0 - 1.0 / RATIO) })
+        Ok(Self {
+            theta: 0.5 * largest_eigenvalue * (1.0 + 1.0 / INTERVAL_RATIO),
+            delta: 0.5 * largest_eigenvalue * (1.0 - 1.0 / INTERVAL_RATIO),
+        })
     }
 
     /// Returns an object that computes the coefficients of the steps k = 1, 2, ... in this order.
-    pub fn steps(&self) -> Steps {
-        Steps { of: *self, rho: self.delta / self.theta }
+    pub fn steps(&self) -> ChebyshevSteps {
+        ChebyshevSteps { interval: *self, rho: self.delta / self.theta }
     }
 }
 
 /// Computes the coefficients of d_k = rho_k rho_{k-1} d_{k-1} + 2 rho_k / delta s_k, with
 /// rho_k = 1 / (2 theta / delta - rho_{k-1}) and rho_0 = delta / theta (Saad 2003, algorithm 12.1).
-pub struct Steps {
-    of: Interval,
+pub struct ChebyshevSteps {
+    interval: ChebyshevInterval,
     /// rho_{k-1} of the next step k.
     rho: f64,
 }
 
-impl Steps {
+impl ChebyshevSteps {
     /// Returns the coefficients rho_k rho_{k-1} and 2 rho_k / delta of the next step k.
     pub fn coefficients(&mut self) -> (f64, f64) {
-        let Interval { theta, delta } = self.of;
-        let (rho, next) = (self.rho, 1.0 / (2.0 * theta / delta - self.rho));
-        self.rho = next;
-        (next * rho, 2.0 * next / delta)
+        let ChebyshevInterval { theta, delta } = self.interval;
+        let (rho, next_rho) = (self.rho, 1.0 / (2.0 * theta / delta - self.rho));
+        self.rho = next_rho;
+        (next_rho * rho, 2.0 * next_rho / delta)
     }
 }
 
 /// Estimates the largest eigenvalue of D^-1 A by up to ten CG steps (Lanczos) from a fixed vector. The estimate is
 /// below the eigenvalue. Returns `None` if CG breaks down before two steps.
-fn estimate_largest_eigenvalue<I: Index>(a: &Csr<I>, inverse: &[f64]) -> Result<Option<f64>> {
+fn estimate_largest_eigenvalue<I: Index>(a: &Csr<I>, inverse_d: &[f64]) -> Result<Option<f64>> {
     let rows = a.rows();
     let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
-    let [mut r, mut p, mut q] = [zeroed(rows, WHAT)?, zeroed(rows, WHAT)?, zeroed(rows, WHAT)?];
+    let [mut r, mut p, mut q] =
+        [zeroed(rows, ALLOCATION_NAME)?, zeroed(rows, ALLOCATION_NAME)?, zeroed(rows, ALLOCATION_NAME)?];
     // Pseudorandom values: the fractional parts of multiples of the golden ratio.
     r.iter_mut().enumerate().for_each(|(i, r)| *r = (i as f64 * 0.618_033_988_749_895).fract() - 0.5);
     let (mut coefficients, mut rho_old, mut beta) = (Vec::new(), 0.0, 0.0);
-    for step in 0..STEPS {
-        q.iter_mut().zip(&r).zip(inverse).for_each(|((z, r), d)| *z = d * r);
+    for step in 0..LANCZOS_STEPS {
+        q.iter_mut().zip(&r).zip(inverse_d).for_each(|((z, r), d)| *z = d * r);
         let rho = dot(&r, &q);
         if step > 0 {
             beta = rho / rho_old;
@@ -130,7 +135,7 @@ fn estimate_largest_eigenvalue<I: Index>(a: &Csr<I>, inverse: &[f64]) -> Result<
         if !(alpha > 0.0 && alpha.is_finite() && (step == 0 || beta > 0.0)) {
             break;
         }
-        push(&mut coefficients, (alpha, beta), WHAT)?;
+        push(&mut coefficients, (alpha, beta), ALLOCATION_NAME)?;
         r.iter_mut().zip(&q).for_each(|(r, q)| *r -= alpha * q);
         rho_old = rho;
     }

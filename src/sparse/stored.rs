@@ -7,54 +7,54 @@ use std::ops::Range;
 /// A matrix in a storage format.
 pub trait Stored: Send + Sync {
     /// Returns how y = A x, or y = A^T x, is divided among threads.
-    fn division(&self, transposed: bool) -> Division<'_>;
+    fn division(&self, transposed: bool) -> ThreadDivision<'_>;
     /// Computes y = A x, or y = A^T x, on one thread.
-    fn multiply_by(&self, transposed: bool, x: &[f64], y: &mut [f64]) {
+    fn multiply_transposed_if(&self, transposed: bool, x: &[f64], y: &mut [f64]) {
         match self.division(transposed) {
-            Division::Rows(a) => a.multiply_rows(0..y.len(), x, y),
-            Division::Parts(a) => {
+            ThreadDivision::Rows(a) => a.multiply_rows(0..y.len(), x, y),
+            ThreadDivision::Contributions(a) => {
                 y.fill(0.0);
                 a.add_transposed(0..x.len(), x, 0, y);
             }
-            Division::One(a, transposed) => a.multiply_whole(transposed, x, y),
+            ThreadDivision::Sequential(a, transposed) => a.multiply_sequentially(transposed, x, y),
         }
     }
     /// Computes y = A x.
     fn multiply(&self, x: &[f64], y: &mut [f64]) {
-        self.multiply_by(false, x, y);
+        self.multiply_transposed_if(false, x, y);
     }
     /// Returns the arrays if a device has kernels for the format and the indices have 32 bits.
-    fn view(&self) -> Option<View<'_>> {
+    fn view(&self) -> Option<FormatView<'_>> {
         None
     }
-    /// Writes the arrays of the format, which docs/theory/sparse.md lists. The arrays `to` have the lengths of the
-    /// format's [`Size`].
-    fn write(&self, to: &mut Arrays);
+    /// Writes the arrays of the format, which docs/theory/sparse.md lists. The arrays `output` have the lengths of the
+    /// format's [`FormatSize`].
+    fn write(&self, output: &mut OutputArrays);
 }
 
 /// Arrays of a format for which a device has kernels. Offsets into arrays are numbers of values.
-pub enum View<'a> {
-    Csr(Rows<'a>),
-    /// Blocks of `block` x `block` values in row-major order; `rows` are block rows.
+pub enum FormatView<'a> {
+    Csr(CsrSlices<'a>),
+    /// Blocks of `block_size` x `block_size` values in row-major order; `rows` are block rows.
     Bsr {
-        block: usize,
-        rows: Rows<'a>,
+        block_size: usize,
+        rows: CsrSlices<'a>,
     },
     /// a(i, i + offset[d]) = val[d length + i].
     Dia {
-        length: usize,
+        diagonal_len: usize,
         offset: &'a [i64],
         val: &'a [f64],
     },
-    /// Slices of `slice` rows. `perm` contains the row at each position if the rows are sorted. `separate` contains the
-    /// indices of the long rows, and these rows.
+    /// Slices of `slice_rows` rows. `perm` contains the row at each position if the rows are sorted. `separate_rows`
+    /// contains the indices of the long rows, and these rows.
     Sell {
-        slice: usize,
+        slice_rows: usize,
         perm: Option<&'a [u32]>,
         offset: &'a [usize],
         col: &'a [u32],
         val: &'a [f64],
-        separate: (&'a [u32], Rows<'a>),
+        separate_rows: (&'a [u32], CsrSlices<'a>),
     },
     /// Columns of `rows` values each; column k contains entry k of every row.
     Ell {
@@ -66,38 +66,43 @@ pub enum View<'a> {
 
 /// Rows of a matrix: the start of each row and the end of the last row, column indices and values.
 #[derive(Clone, Copy)]
-pub struct Rows<'a> {
+pub struct CsrSlices<'a> {
     pub ptr: &'a [usize],
     pub col: &'a [u32],
     pub val: &'a [f64],
 }
 
-impl<'a> Rows<'a> {
+impl<'a> CsrSlices<'a> {
     /// Returns the rows of a matrix whose indices have 32 bits.
     pub fn of<I: Index>(a: &'a Csr<I>) -> Option<Self> {
-        Some(Self { ptr: &a.ptr, col: I::narrow(&a.col)?, val: &a.val })
+        Some(Self { ptr: &a.ptr, col: I::as_u32(&a.col)?, val: &a.val })
     }
 }
 
 /// Division of a product among threads.
 #[derive(Clone, Copy)]
-pub enum Division<'a> {
+pub enum ThreadDivision<'a> {
     /// Each thread computes the values of a range of y.
-    Rows(&'a dyn ByRows),
+    Rows(&'a dyn RowProducts),
     /// Each thread computes the contributions of a range of x to y, and the contributions are then added.
-    Parts(&'a dyn ByParts),
+    Contributions(&'a dyn TransposedRowProducts),
     /// One thread computes the product. The flag selects A^T x instead of A x.
-    One(&'a dyn ByOne, bool),
+    Sequential(&'a dyn SequentialProduct, bool),
 }
 
 /// Products by a single thread.
-pub trait ByOne: Sync {
+pub trait SequentialProduct: Sync {
     /// Computes y = A x, or y = A^T x.
-    fn multiply_whole(&self, transposed: bool, x: &[f64], y: &mut [f64]);
+    fn multiply_sequentially(&self, transposed: bool, x: &[f64], y: &mut [f64]);
 }
 
 /// Computes y = A x, or y = A^T x, from the entries (row, column, value) in their order.
-pub fn products_of(entries: impl Iterator<Item = (usize, usize, f64)>, transposed: bool, x: &[f64], y: &mut [f64]) {
+pub fn multiply_entries(
+    entries: impl Iterator<Item = (usize, usize, f64)>,
+    transposed: bool,
+    x: &[f64],
+    y: &mut [f64],
+) {
     y.fill(0.0);
     if transposed {
         entries.for_each(|(i, j, a)| y[j] += a * x[i]);
@@ -107,47 +112,47 @@ pub fn products_of(entries: impl Iterator<Item = (usize, usize, f64)>, transpose
 }
 
 /// Products with a range of rows, for several threads.
-pub trait ByRows: Sync {
+pub trait RowProducts: Sync {
     /// Returns a number of rows. Each range must begin at a multiple of this number.
-    fn grain(&self) -> usize {
+    fn row_alignment(&self) -> usize {
         1
     }
     /// Computes y = A x for a range of rows, where x is the whole vector and y contains the values of these rows. The
-    /// range begins at a multiple of `grain`. It ends at a multiple of `grain` or after the last row. The result for a
-    /// row is bitwise identical for all ranges.
+    /// range begins at a multiple of `row_alignment`. It ends at a multiple of `row_alignment` or after the last row.
+    /// The result for a row is bitwise identical for all ranges.
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]);
 }
 
 /// Products of A^T with a range of the rows of A, for several threads.
-pub trait ByParts: Sync {
+pub trait TransposedRowProducts: Sync {
     /// Returns a number of rows. Each range must begin at a multiple of this number.
-    fn grain(&self) -> usize {
+    fn row_alignment(&self) -> usize {
         1
     }
     /// Returns a range that contains all columns with entries in these rows.
-    fn columns(&self, rows: Range<usize>) -> Range<usize>;
-    /// Computes y += A^T x for a range of rows, aligned as in [`ByRows::multiply_rows`]. The slice x contains the
-    /// values of these rows. The slice y contains the values of the columns [`Self::columns`]; its first value belongs
-    /// to column `first`.
-    fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]);
+    fn columns_of_rows(&self, rows: Range<usize>) -> Range<usize>;
+    /// Computes y += A^T x for a range of rows, aligned as in [`RowProducts::multiply_rows`]. The slice x contains the
+    /// values of these rows. The slice y contains the values of the columns [`Self::columns_of_rows`]; its first value
+    /// belongs to column `first_column`.
+    fn add_transposed(&self, rows: Range<usize>, x: &[f64], first_column: usize, y: &mut [f64]);
 }
 
 /// Returns the smallest range that contains all these indices.
 pub fn index_range<I: Index>(indices: &[I]) -> Range<usize> {
-    let Some(first) = indices.first() else { return 0..0 };
-    let ends = |(least, most): (I, I), &index: &I| (least.min(index), most.max(index));
-    let (least, most) = indices.iter().fold((*first, *first), ends);
-    least.at()..most.at() + 1
+    let Some(first_index) = indices.first() else { return 0..0 };
+    let extend_range = |(smallest, largest): (I, I), &index: &I| (smallest.min(index), largest.max(index));
+    let (smallest, largest) = indices.iter().fold((*first_index, *first_index), extend_range);
+    smallest.to_usize()..largest.to_usize() + 1
 }
 
 /// Returns the smallest range that contains all these ranges.
-pub fn joined(ranges: impl Iterator<Item = Range<usize>>) -> Range<usize> {
-    let join = |a: Range<usize>, b: Range<usize>| a.start.min(b.start)..a.end.max(b.end);
-    ranges.filter(|range| !range.is_empty()).reduce(join).unwrap_or(0..0)
+pub fn hull_of_ranges(ranges: impl Iterator<Item = Range<usize>>) -> Range<usize> {
+    let join_ranges = |a: Range<usize>, b: Range<usize>| a.start.min(b.start)..a.end.max(b.end);
+    ranges.filter(|range| !range.is_empty()).reduce(join_ranges).unwrap_or(0..0)
 }
 
 /// Output arrays of the caller.
-pub struct Arrays<'a> {
+pub struct OutputArrays<'a> {
     pub i0: IndexArray<'a>,
     pub i1: IndexArray<'a>,
     pub i2: IndexArray<'a>,
@@ -158,12 +163,14 @@ pub struct Arrays<'a> {
 pub struct IndexArray<'a>(pub &'a mut [i64]);
 
 impl IndexArray<'_> {
-    pub fn put(&mut self, indices: impl IntoIterator<Item = usize>) {
-        self.put_signed(indices.into_iter().map(|index| index as i64));
+    /// Writes the indices to the array.
+    pub fn fill(&mut self, indices: impl IntoIterator<Item = usize>) {
+        self.fill_signed(indices.into_iter().map(|index| index as i64));
     }
 
-    pub fn put_signed(&mut self, indices: impl IntoIterator<Item = i64>) {
-        self.0.iter_mut().zip(indices).for_each(|(to, index)| *to = index);
+    /// Writes indices, some of which may be negative, to the array.
+    pub fn fill_signed(&mut self, indices: impl IntoIterator<Item = i64>) {
+        self.0.iter_mut().zip(indices).for_each(|(target, index)| *target = index);
     }
 }
 
@@ -178,40 +185,41 @@ pub struct InputArrays<'a> {
 
 /// Size of the arrays of a format. Its numbers have 128 bits, because padding can make them exceed 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Size {
+pub struct FormatSize {
     /// Length of each index array, and bytes per index in the library.
     pub indices: [(u128, u128); 3],
     /// Number of values, including padding.
     pub values: u128,
     /// Number of values, and bytes, of rows that are stored separately.
-    pub separate: (u128, u128),
+    pub separate_size: (u128, u128),
 }
 
-impl Size {
+impl FormatSize {
     /// Creates a size from the (length, width) of the index arrays, in order, and the number of values.
     pub fn new<const N: usize>(indices: [(usize, usize); N], values: u128) -> Self {
         let mut size = Self { values, ..Self::default() };
-        for (to, (len, width)) in size.indices.iter_mut().zip(indices) {
-            *to = (len as u128, width as u128);
+        for (target, (len, width)) in size.indices.iter_mut().zip(indices) {
+            *target = (len as u128, width as u128);
         }
         size
     }
 
+    /// Returns the lengths of the three index arrays, and the number of values.
     pub fn lengths(&self) -> [u128; 4] {
         let [i0, i1, i2] = self.indices.map(|(len, _)| len);
         [i0, i1, i2, self.values]
     }
 
     /// Returns the number of values, including padding and rows that are stored separately.
-    pub fn stored(&self) -> u128 {
-        self.values + self.separate.0
+    pub fn value_count(&self) -> u128 {
+        self.values + self.separate_size.0
     }
 
     /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> u128 {
-        self.indices.iter().map(|(len, width)| len * width).sum::<u128>() + 8 * self.values + self.separate.1
+        self.indices.iter().map(|(len, width)| len * width).sum::<u128>() + 8 * self.values + self.separate_size.1
     }
 }
 
 /// Bytes of a pointer or of an offset.
-pub const POINTER: usize = size_of::<usize>();
+pub const POINTER_BYTES: usize = size_of::<usize>();

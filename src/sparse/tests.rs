@@ -1,84 +1,87 @@
 //! Tests of all formats with 64-bit indices, on small matrices: results must equal the results with 32-bit indices.
 
 use super::assemble::Triplets;
-use super::formats::{Kind, Shape};
-use super::matrix::Width;
-use super::stored::{Arrays, IndexArray};
-use super::{Division, Matrix, Stored};
+use super::formats::{FormatKind, SellShape};
+use super::matrix::MatrixIndex;
+use super::stored::{IndexArray, OutputArrays};
+use super::{Matrix, Stored, ThreadDivision};
 use crate::base::workers::Workers;
 
-const KINDS: [Kind; 12] = [
-    Kind::Coo,
-    Kind::Csr,
-    Kind::Csc,
-    Kind::Bsr(3),
-    Kind::Dia,
-    Kind::Ell,
-    Kind::Sell(Shape { slice: 4, sigma: 8, separate: false }),
-    Kind::Sell(Shape { slice: 8, sigma: 1, separate: false }),
-    Kind::Sell(Shape { slice: 8, sigma: 1, separate: true }),
-    Kind::Jds,
-    Kind::Tjds,
-    Kind::Skyline,
+const KINDS: [FormatKind; 12] = [
+    FormatKind::Coo,
+    FormatKind::Csr,
+    FormatKind::Csc,
+    FormatKind::Bsr(3),
+    FormatKind::Dia,
+    FormatKind::Ell,
+    FormatKind::Sell(SellShape { slice_rows: 4, sigma: 8, separates_long_rows: false }),
+    FormatKind::Sell(SellShape { slice_rows: 8, sigma: 1, separates_long_rows: false }),
+    FormatKind::Sell(SellShape { slice_rows: 8, sigma: 1, separates_long_rows: true }),
+    FormatKind::Jds,
+    FormatKind::Tjds,
+    FormatKind::Skyline,
 ];
 
 /// Returns both products and the exported arrays of a format. Sell with separate long rows exports no arrays.
-fn all_of<I: Width>(kind: Kind, threads: usize) -> (Vec<f64>, Vec<f64>, [Vec<i64>; 3], Vec<f64>) {
+fn products_and_arrays<I: MatrixIndex>(
+    kind: FormatKind,
+    threads: usize,
+) -> (Vec<f64>, Vec<f64>, [Vec<i64>; 3], Vec<f64>) {
     const N: usize = 130;
-    let mut entries = Triplets::<I>::with_room(3 * N).unwrap();
+    let mut entries = Triplets::<I>::with_capacity(3 * N).unwrap();
     for k in 0..2 * N {
         entries.push((k * k) % N, (7 * k + 3) % N, 1.0 / (1 + k) as f64);
     }
     (0..N).for_each(|j| entries.push(5, j, j as f64));
-    let mut workers = Workers::eager(threads);
-    let a = entries.assembled(N, N, &mut workers).unwrap();
+    let mut workers = Workers::always_parallel(threads);
+    let a = entries.assemble(N, N, &mut workers).unwrap();
     let size = kind.size(&a.csr, &mut workers).unwrap();
     let stored = kind.store(&a.csr, &size, &mut workers).unwrap();
     let stored: &dyn Stored = stored.as_deref().unwrap_or_else(|| Matrix::csr(&a));
     let x: Vec<f64> = (0..N).map(|k| (k as f64).sin()).collect();
-    let (mut y, mut z) = (vec![0.0; N], vec![0.0; N]);
+    let (mut y, mut transposed_y) = (vec![0.0; N], vec![0.0; N]);
     stored.multiply(&x, &mut y);
-    stored.multiply_by(true, &x, &mut z);
-    check_parts(stored, &x, &y, false);
-    check_parts(stored, &x, &z, true);
+    stored.multiply_transposed_if(true, &x, &mut transposed_y);
+    check_divided_products(stored, &x, &y, false);
+    check_divided_products(stored, &x, &transposed_y, true);
     let lengths = size.lengths().map(|length| length as usize);
     let mut indices = [0, 1, 2].map(|k| vec![0; lengths[k]]);
     let mut values = vec![0.0; lengths[3]];
-    if !matches!(kind, Kind::Sell(Shape { separate: true, .. })) {
+    if !matches!(kind, FormatKind::Sell(SellShape { separates_long_rows: true, .. })) {
         let [i0, i1, i2] = indices.each_mut().map(|indices| IndexArray(indices));
-        stored.write(&mut Arrays { i0, i1, i2, values: &mut values });
+        stored.write(&mut OutputArrays { i0, i1, i2, values: &mut values });
     }
-    (y, z, indices, values)
+    (y, transposed_y, indices, values)
 }
 
 /// Computes products in two parts, for every allowed split. Rows of A x must be bitwise identical to the whole product;
 /// parts of A^T x must add up to it.
-fn check_parts(stored: &dyn Stored, x: &[f64], y: &[f64], transposed: bool) {
+fn check_divided_products(stored: &dyn Stored, x: &[f64], y: &[f64], transposed: bool) {
     match stored.division(transposed) {
-        Division::Rows(by_rows) => {
-            for cut in (0..y.len()).step_by(by_rows.grain()) {
-                let mut parts = vec![f64::NAN; y.len()];
-                let (first, second) = parts.split_at_mut(cut);
-                by_rows.multiply_rows(0..cut, x, first);
-                by_rows.multiply_rows(cut..y.len(), x, second);
-                assert_eq!(parts, y, "cut before row {cut}");
+        ThreadDivision::Rows(row_products) => {
+            for split_row in (0..y.len()).step_by(row_products.row_alignment()) {
+                let mut split_product = vec![f64::NAN; y.len()];
+                let (first_rows, second_rows) = split_product.split_at_mut(split_row);
+                row_products.multiply_rows(0..split_row, x, first_rows);
+                row_products.multiply_rows(split_row..y.len(), x, second_rows);
+                assert_eq!(split_product, y, "cut before row {split_row}");
             }
         }
-        Division::Parts(by_parts) => {
-            for cut in (0..x.len()).step_by(by_parts.grain()) {
+        ThreadDivision::Contributions(transposed_products) => {
+            for split_row in (0..x.len()).step_by(transposed_products.row_alignment()) {
                 let mut sum = vec![0.0; y.len()];
-                for rows in [0..cut, cut..x.len()] {
-                    let columns = by_parts.columns(rows.clone());
-                    let mut part = vec![0.0; columns.len()];
-                    by_parts.add_transposed(rows.clone(), &x[rows], columns.start, &mut part);
-                    sum[columns].iter_mut().zip(&part).for_each(|(sum, part)| *sum += part);
+                for rows in [0..split_row, split_row..x.len()] {
+                    let columns = transposed_products.columns_of_rows(rows.clone());
+                    let mut contribution = vec![0.0; columns.len()];
+                    transposed_products.add_transposed(rows.clone(), &x[rows], columns.start, &mut contribution);
+                    sum[columns].iter_mut().zip(&contribution).for_each(|(sum, contribution)| *sum += contribution);
                 }
                 for (a, b) in sum.iter().zip(y) {
-                    assert!((a - b).abs() <= SUM_ERROR, "cut before row {cut}: {a} {b}");
+                    assert!((a - b).abs() <= SUM_ERROR, "cut before row {split_row}: {a} {b}");
                 }
             }
         }
-        Division::One(..) => {}
+        ThreadDivision::Sequential(..) => {}
     }
 }
 
@@ -87,14 +90,14 @@ const SUM_ERROR: f64 = 131.0 * 131.0 * 130.0 * f64::EPSILON;
 
 #[test]
 fn results_do_not_depend_on_the_index_width() {
-    let plain = all_of::<u32>(Kind::Coo, 1);
+    let reference = products_and_arrays::<u32>(FormatKind::Coo, 1);
     for kind in KINDS {
-        let (narrow, wide) = (all_of::<u32>(kind, 1), all_of::<u64>(kind, 1));
-        assert_eq!(narrow, wide, "{kind:?}");
+        let (with_u32, with_u64) = (products_and_arrays::<u32>(kind, 1), products_and_arrays::<u64>(kind, 1));
+        assert_eq!(with_u32, with_u64, "{kind:?}");
         for threads in [2, 3, 7] {
-            assert_eq!(all_of::<u32>(kind, threads), narrow, "{kind:?}, {threads} threads");
+            assert_eq!(products_and_arrays::<u32>(kind, threads), with_u32, "{kind:?}, {threads} threads");
         }
-        for (a, b) in narrow.0.iter().chain(&narrow.1).zip(plain.0.iter().chain(&plain.1)) {
+        for (a, b) in with_u32.0.iter().chain(&with_u32.1).zip(reference.0.iter().chain(&reference.1)) {
             assert!((a - b).abs() <= SUM_ERROR, "{kind:?}: {a} {b}");
         }
     }
@@ -103,15 +106,19 @@ fn results_do_not_depend_on_the_index_width() {
 /// A row that is much longer than the mean is stored separately; the size includes it.
 #[test]
 fn separate_long_rows_add_no_padding() {
-    let mut entries = Triplets::<u32>::with_room(2000).unwrap();
+    let mut entries = Triplets::<u32>::with_capacity(2000).unwrap();
     (0..1000).for_each(|i| entries.push(i, (3 * i) % 1000, 1.0));
     (0..1000).for_each(|j| entries.push(17, j, 2.0));
-    let a = entries.assembled(1000, 1000, &mut Workers::alone()).unwrap().csr;
-    let of = |separate| Kind::Sell(Shape { slice: 8, sigma: 1, separate }).size(&a, &mut Workers::alone()).unwrap();
-    let (whole, separate) = (of(false), of(true));
-    assert_eq!(whole.values, 8 * 1000 + 8 * 124);
+    let a = entries.assemble(1000, 1000, &mut Workers::single_threaded()).unwrap().csr;
+    let size_of_sell = |separates_long_rows| {
+        FormatKind::Sell(SellShape { slice_rows: 8, sigma: 1, separates_long_rows })
+            .size(&a, &mut Workers::single_threaded())
+            .unwrap()
+    };
+    let (padded, separated) = (size_of_sell(false), size_of_sell(true));
+    assert_eq!(padded.values, 8 * 1000 + 8 * 124);
     // Row 17 has 1000 entries: one of the 1001 entries that were added to it is a duplicate. All other rows have one
     // entry, so each of the 125 slices stores eight values.
-    assert_eq!((separate.values, separate.separate), (8 * 125, (1000, 4 + 8 + 1000 * 12)));
-    assert_eq!(separate.bytes(), 12 * 1000 + 8 * 126 + 12_012);
+    assert_eq!((separated.values, separated.separate_size), (8 * 125, (1000, 4 + 8 + 1000 * 12)));
+    assert_eq!(separated.bytes(), 12 * 1000 + 8 * 126 + 12_012);
 }

@@ -1,7 +1,7 @@
 //! Check of a matrix on a box of cells for invalid entries.
 
 use crate::base::reduce::max_abs;
-use crate::error::{Error, Place, Result, written};
+use crate::error::{Error, Location, Result, format_number};
 use crate::stencil::cells::{CellView, Cells};
 use std::ops::Range;
 
@@ -11,101 +11,102 @@ pub struct InspectedRows {
     /// Largest |center|.
     center_max: f64,
     /// The first entry that is not finite, if the caller asked for this check.
-    not_finite: Option<Error>,
+    not_finite_error: Option<Error>,
     /// The first center that is nonpositive, infinite, NaN, or too small to divide by.
-    refused: Option<Error>,
+    center_error: Option<Error>,
     /// Whether at least one center is not negative.
-    some_not_negative: bool,
+    has_nonnegative_center: bool,
 }
 
 impl InspectedRows {
-    /// Inspects rows, and calls `then` for each row after its inspection. With `finite`, stops at the first entry that
-    /// is not finite.
-    pub fn of(a: &CellView, finite: bool, rows: Range<usize>, mut then: impl FnMut(usize)) -> Self {
-        let mut seen = Self::default();
+    /// Inspects rows, and calls `after_row` for each row after its inspection. With `checks_finite`, stops at the first
+    /// entry that is not finite.
+    pub fn of(a: &CellView, checks_finite: bool, rows: Range<usize>, mut after_row: impl FnMut(usize)) -> Self {
+        let mut result = Self::default();
         for row in rows {
-            if finite && let Some(error) = first_not_finite(a, row) {
-                seen.not_finite = Some(error);
-                return seen;
+            if checks_finite && let Some(error) = first_not_finite(a, row) {
+                result.not_finite_error = Some(error);
+                return result;
             }
             let center = a.center.row(row);
-            seen.center_max = seen.center_max.max(max_abs(center));
-            seen.some_not_negative |= !center.iter().all(|c| *c < 0.0);
-            if seen.refused.is_none() {
-                let bad = |c: &f64| !(*c >= f64::MIN_POSITIVE && c.is_finite());
-                seen.refused = center.iter().position(bad).map(|i| refused_center(center[i], place(a.cells, i, row)));
+            result.center_max = result.center_max.max(max_abs(center));
+            result.has_nonnegative_center |= !center.iter().all(|c| *c < 0.0);
+            if result.center_error.is_none() {
+                let is_invalid = |c: &f64| !(*c >= f64::MIN_POSITIVE && c.is_finite());
+                result.center_error =
+                    center.iter().position(is_invalid).map(|i| center_error(center[i], cell_place(a.cells, i, row)));
             }
-            then(row);
+            after_row(row);
         }
-        seen
+        result
     }
 
     /// Combines the results of all rows, which must be in order. Returns the largest center, or an error. If entries
     /// that are not finite were found, the error is that of the first one, and otherwise that of the first refused
     /// center. If all centers are negative, the message says so.
-    pub fn center_max(a: &CellView, parts: impl IntoIterator<Item = Self>) -> Result<f64> {
-        let join = |all: Self, part: Self| Self {
-            center_max: all.center_max.max(part.center_max),
-            not_finite: all.not_finite.or(part.not_finite),
-            refused: all.refused.or(part.refused),
-            some_not_negative: all.some_not_negative | part.some_not_negative,
+    pub fn merge_center_max(a: &CellView, inspected_rows: impl IntoIterator<Item = Self>) -> Result<f64> {
+        let merge = |merged: Self, next_rows: Self| Self {
+            center_max: merged.center_max.max(next_rows.center_max),
+            not_finite_error: merged.not_finite_error.or(next_rows.not_finite_error),
+            center_error: merged.center_error.or(next_rows.center_error),
+            has_nonnegative_center: merged.has_nonnegative_center | next_rows.has_nonnegative_center,
         };
-        let seen = parts.into_iter().fold(Self::default(), join);
-        match seen.not_finite.or(seen.refused.filter(|_| seen.some_not_negative)) {
+        let result = inspected_rows.into_iter().fold(Self::default(), merge);
+        match result.not_finite_error.or(result.center_error.filter(|_| result.has_nonnegative_center)) {
             Some(error) => Err(error),
-            None if seen.some_not_negative => Ok(seen.center_max),
+            None if result.has_nonnegative_center => Ok(result.center_max),
             None => Err(all_negative(a)),
         }
     }
 }
 
 /// Returns the position of cell i of a row, for error messages.
-pub fn place(cells: Cells, i: usize, row: usize) -> Place {
-    Place::point(i, row % cells.ny, row / cells.ny)
+pub fn cell_place(cells: Cells, i: usize, row: usize) -> Location {
+    Location::point(i, row % cells.ny, row / cells.ny)
 }
 
 fn first_not_finite(a: &CellView, row: usize) -> Option<Error> {
-    let arrays = [(a.center.name, a.center.row(row))];
+    let center_array = [(a.center.name, a.center.row(row))];
     let couplings = (0..3).map(|d| (a.forward[d].name, a.entries(d, row)));
-    arrays.into_iter().chain(couplings).find_map(|(name, values)| {
+    center_array.into_iter().chain(couplings).find_map(|(name, values)| {
         if max_abs(values).is_finite() {
             return None;
         }
         let i = values.iter().position(|v| !v.is_finite())?;
-        Some(Error::not_finite(name, values[i], place(a.cells, i, row)))
+        Some(Error::not_finite(name, values[i], cell_place(a.cells, i, row)))
     })
 }
 
-fn refused_center(value: f64, place: Place) -> Error {
+fn center_error(value: f64, location: Location) -> Error {
     let reason = if value > 0.0 {
         format!("center@ = {value:e} is too small to divide by, less than {:e}", f64::MIN_POSITIVE)
     } else {
-        format!("center@ = {} is not positive", written(value))
+        format!("center@ = {} is not positive", format_number(value))
     };
-    Error::Matrix { reason, place: Some(place), then: "" }
+    Error::Matrix { reason, location: Some(location), text_after: "" }
 }
 
 fn all_negative(a: &CellView) -> Error {
     Error::Matrix {
-        reason: format!("center@ = {} is not positive", written(a.center.row(0)[0])),
-        place: Some(Place::point(0, 0, 0)),
-        then: "; all centers are negative: does the array hold -A? If so, negate b too",
+        reason: format!("center@ = {} is not positive", format_number(a.center.row(0)[0])),
+        location: Some(Location::point(0, 0, 0)),
+        text_after: "; all centers are negative: does the array hold -A? If so, negate b too",
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stencil::cells::Values;
+    use crate::stencil::cells::CellValues;
 
     /// For any division of the rows among threads, the error is that of the first entry that is not finite, or else of
     /// the first refused center.
     #[test]
-    fn any_division_of_the_rows_finds_the_same_error() {
+    fn error_is_independent_of_row_division() {
         let cells = Cells { nx: 3, ny: 2, nz: 4 };
         let rows = cells.rows();
         let (nan, n) = (f64::NAN, cells.count());
-        for (bad, finite, expected) in [
+        for (invalid_entries, checks_finite, expected) in [
             (vec![], true, Ok(6.0)),
             (vec![(0, 20, nan), (2, 14, nan), (0, 7, -1.0)], true, Err("north holds NaN at (2, 0, 2)")),
             (vec![(0, 20, nan), (2, 14, nan), (0, 7, -1.0)], false, Err("center(1, 0, 1) = -1 is not positive")),
@@ -114,16 +115,17 @@ mod tests {
             ((1..n).map(|c| (0, c, -6.0)).collect(), true, Err("center(1, 0, 0) = -6 is not positive")),
         ] {
             let mut arrays = [6.0, -1.0, -1.0, -1.0].map(|value| vec![value; n]);
-            bad.iter().for_each(|&(array, cell, value): &(usize, usize, f64)| arrays[array][cell] = value);
+            invalid_entries.iter().for_each(|&(array, cell, value): &(usize, usize, f64)| arrays[array][cell] = value);
             let names = ["center", "east", "north", "top"];
-            let of = |k: usize| Values::new(names[k], &arrays[k], cells, cells.nx, cells.plane());
-            let a = CellView { cells, center: of(0), forward: [1, 2, 3].map(of) };
-            for cuts in [vec![0, rows], vec![0, 1, rows], vec![0, 3, 3, 5, 7, rows]] {
-                let of_rows = |cut: &[usize]| InspectedRows::of(&a, finite, cut[0]..cut[1], |_| {});
-                match (InspectedRows::center_max(&a, cuts.windows(2).map(of_rows)), expected) {
-                    (Ok(found), Ok(expected)) => assert_eq!(found, expected),
-                    (found, expected) => {
-                        let message = found.unwrap_err().to_string();
+            let array_of = |k: usize| CellValues::new(names[k], &arrays[k], cells, cells.nx, cells.plane());
+            let a = CellView { cells, center: array_of(0), forward: [1, 2, 3].map(array_of) };
+            for divisions in [vec![0, rows], vec![0, 1, rows], vec![0, 3, 3, 5, 7, rows]] {
+                let inspect_rows =
+                    |bounds: &[usize]| InspectedRows::of(&a, checks_finite, bounds[0]..bounds[1], |_| {});
+                match (InspectedRows::merge_center_max(&a, divisions.windows(2).map(inspect_rows)), expected) {
+                    (Ok(center_max), Ok(expected)) => assert_eq!(center_max, expected),
+                    (center_max, expected) => {
+                        let message = center_max.unwrap_err().to_string();
                         assert!(message.starts_with(expected.unwrap_err()), "{message}");
                     }
                 }

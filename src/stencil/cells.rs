@@ -48,7 +48,7 @@ impl Cells {
 
 /// A caller's array. The value of cell (i, j, k) is `a[k * plane + j * ld + i]`.
 #[derive(Clone, Copy)]
-pub struct Values<'a> {
+pub struct CellValues<'a> {
     /// Name for error messages.
     pub name: &'static str,
     data: &'a [f64],
@@ -58,7 +58,7 @@ pub struct Values<'a> {
     device_address: u64,
 }
 
-impl<'a> Values<'a> {
+impl<'a> CellValues<'a> {
     /// Wraps an array in host memory; `data` must hold (nz - 1) * plane + (ny - 1) * ld + nx values.
     pub fn new(name: &'static str, data: &'a [f64], cells: Cells, ld: usize, plane: usize) -> Self {
         assert!(ld >= cells.nx && data.len() >= (cells.nz - 1) * plane + (cells.ny - 1) * ld + cells.nx);
@@ -71,12 +71,12 @@ impl<'a> Values<'a> {
     }
 
     /// Returns `ld` and `plane`: the distances between rows and between planes, in values.
-    pub fn shape(&self) -> (usize, usize) {
+    pub fn ld_and_plane(&self) -> (usize, usize) {
         (self.ld, self.plane)
     }
 
     /// Returns all values of an array in host memory; empty for an array in device memory.
-    pub fn all(&self) -> &'a [f64] {
+    pub fn values(&self) -> &'a [f64] {
         self.data
     }
 
@@ -98,28 +98,28 @@ pub struct CellView<'a> {
     /// Extents of the box.
     pub cells: Cells,
     /// Diagonal entries.
-    pub center: Values<'a>,
+    pub center: CellValues<'a>,
     /// Entries between (i, j, k) and (i + 1, j, k), (i, j + 1, k), (i, j, k + 1).
-    pub forward: [Values<'a>; 3],
+    pub forward: [CellValues<'a>; 3],
 }
 
 impl<'a> CellView<'a> {
     /// Returns those entries of a row in direction `d` that couple two cells of the box.
     pub fn entries(&self, d: usize, row: usize) -> &'a [f64] {
         let Cells { nx, ny, nz } = self.cells;
-        let all = self.forward[d].row(row);
+        let row_values = self.forward[d].row(row);
         match d {
-            0 => &all[..nx - 1],
-            1 if row % ny + 1 < ny => all,
-            2 if row / ny + 1 < nz => all,
+            0 => &row_values[..nx - 1],
+            1 if row % ny + 1 < ny => row_values,
+            2 if row / ny + 1 < nz => row_values,
             _ => &[],
         }
     }
 
     /// Returns those entries of a row in direction `d` that couple to a cell outside the box. May be empty.
-    pub fn outward(&self, d: usize, row: usize) -> &'a [f64] {
-        let inner = self.entries(d, row).len();
-        &self.forward[d].row(row)[inner..]
+    pub fn outward_entries(&self, d: usize, row: usize) -> &'a [f64] {
+        let inner_count = self.entries(d, row).len();
+        &self.forward[d].row(row)[inner_count..]
     }
 }
 
@@ -149,7 +149,7 @@ pub struct StoredMatrix {
 pub struct StoredRows<'k> {
     cells: Cells,
     /// Number of the first row, j + ny k.
-    first: usize,
+    first_row: usize,
     center: &'k mut [f64],
     forward: [&'k mut [f64]; 3],
 }
@@ -157,12 +157,12 @@ pub struct StoredRows<'k> {
 impl StoredRows<'_> {
     /// Splits the rows into those before `row`, and those from `row` on.
     pub fn split_at(self, row: usize) -> (Self, Self) {
-        let Self { cells, first, center, forward } = self;
-        let cut = (row - first) * cells.nx;
-        let (before, after) = center.split_at_mut(cut);
-        let [x, y, z] = forward.map(|forward| forward.split_at_mut(cut));
-        let before = Self { cells, first, center: before, forward: [x.0, y.0, z.0] };
-        (before, Self { cells, first: row, center: after, forward: [x.1, y.1, z.1] })
+        let Self { cells, first_row, center, forward } = self;
+        let split_index = (row - first_row) * cells.nx;
+        let (centers_before, centers_after) = center.split_at_mut(split_index);
+        let [x, y, z] = forward.map(|forward| forward.split_at_mut(split_index));
+        let rows_before = Self { cells, first_row, center: centers_before, forward: [x.0, y.0, z.0] };
+        (rows_before, Self { cells, first_row: row, center: centers_after, forward: [x.1, y.1, z.1] })
     }
 
     /// Returns the values of these rows: the centers, and the entries in x, y and z.
@@ -174,25 +174,25 @@ impl StoredRows<'_> {
     /// Copies a row of the caller's matrix.
     pub fn copy_row(&mut self, a: &CellView, row: usize) {
         let nx = self.cells.nx;
-        let at = (row - self.first) * nx;
-        self.center[at..][..nx].copy_from_slice(a.center.row(row));
-        for (d, kept) in self.forward.iter_mut().enumerate() {
+        let offset = (row - self.first_row) * nx;
+        self.center[offset..][..nx].copy_from_slice(a.center.row(row));
+        for (d, stored) in self.forward.iter_mut().enumerate() {
             let entries = a.entries(d, row);
-            kept[at..][..entries.len()].copy_from_slice(entries);
+            stored[offset..][..entries.len()].copy_from_slice(entries);
         }
     }
 }
 
 /// Centers and off-diagonal entries of consecutive cells.
 #[derive(Clone, Copy)]
-pub struct Couplings<'a> {
+pub struct CellCouplings<'a> {
     /// Diagonal entries.
     pub center: &'a [f64],
     /// Entries to the west, east, south, north, bottom and top.
-    pub near: [&'a [f64]; 6],
+    pub axis_couplings: [&'a [f64]; 6],
 }
 
-const MATRIX: &str = "the matrix";
+const ALLOCATION_NAME: &str = "the matrix";
 
 impl StoredMatrix {
     /// Returns all rows of the copy, for a matrix on `cells`. If the extents have changed, allocates memory and sets it
@@ -200,15 +200,15 @@ impl StoredMatrix {
     pub fn rows_mut(&mut self, cells: Cells) -> Result<StoredRows<'_>> {
         let (guard, count) = (cells.plane(), cells.count());
         if self.cells != cells {
-            reset(&mut self.center, count + 2 * guard, MATRIX)?;
+            reset(&mut self.center, count + 2 * guard, ALLOCATION_NAME)?;
             for forward in &mut self.forward {
-                reset(forward, count + 2 * guard, MATRIX)?;
+                reset(forward, count + 2 * guard, ALLOCATION_NAME)?;
             }
             self.cells = cells;
         }
         let center = &mut self.center[guard..][..count];
         let forward = self.forward.each_mut().map(|forward| &mut forward[guard..][..count]);
-        Ok(StoredRows { cells, first: 0, center, forward })
+        Ok(StoredRows { cells, first_row: 0, center, forward })
     }
 
     /// Returns the extents of the box.
@@ -219,19 +219,30 @@ impl StoredMatrix {
     /// Returns the matrix without the surrounding zeros.
     pub fn matrix(&self) -> SevenPoints<'_> {
         let (guard, count) = (self.cells.plane(), self.cells.count());
-        let of = |all| -> &[f64] { &<Vec<f64> as AsRef<[f64]>>::as_ref(all)[guard..][..count] };
-        SevenPoints { cells: self.cells, center: of(&self.center), forward: self.forward.each_ref().map(of) }
+        let inner_values = |values| -> &[f64] { &<Vec<f64> as AsRef<[f64]>>::as_ref(values)[guard..][..count] };
+        SevenPoints {
+            cells: self.cells,
+            center: inner_values(&self.center),
+            forward: self.forward.each_ref().map(inner_values),
+        }
     }
 
     /// Returns the centers and the off-diagonal entries of a range of cells.
-    pub fn couplings(&self, range: &Range<usize>) -> Couplings<'_> {
-        let (guard, n, steps) = (self.cells.plane(), range.len(), self.cells.strides());
-        let at = guard + range.start;
-        let of = |d: usize, back: usize| &self.forward[d][at - back..][..n];
-        let [x, y, z] = steps;
-        Couplings {
-            center: &self.center[at..][..n],
-            near: [of(0, x), of(0, 0), of(1, y), of(1, 0), of(2, z), of(2, 0)],
+    pub fn couplings(&self, range: &Range<usize>) -> CellCouplings<'_> {
+        let (guard, n, strides) = (self.cells.plane(), range.len(), self.cells.strides());
+        let first_index = guard + range.start;
+        let shifted_values = |d: usize, distance: usize| &self.forward[d][first_index - distance..][..n];
+        let [x, y, z] = strides;
+        CellCouplings {
+            center: &self.center[first_index..][..n],
+            axis_couplings: [
+                shifted_values(0, x),
+                shifted_values(0, 0),
+                shifted_values(1, y),
+                shifted_values(1, 0),
+                shifted_values(2, z),
+                shifted_values(2, 0),
+            ],
         }
     }
 

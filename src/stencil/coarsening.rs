@@ -9,10 +9,10 @@ pub use crate::options::limits::SEMICOARSENING_RATIO;
 pub type Offset = [isize; 3];
 
 /// Offsets to the neighbours in the upper half of the 7-point stencil.
-pub const FACES: [Offset; 3] = [[1, 0, 0], [0, 1, 0], [0, 0, 1]];
+pub const FACE_OFFSETS: [Offset; 3] = [[1, 0, 0], [0, 1, 0], [0, 0, 1]];
 
 /// Offsets to the neighbours in the upper half of the 27-point stencil, in ascending order of the distances in memory.
-pub const CUBE: [Offset; 13] = [
+pub const CUBE_OFFSETS: [Offset; 13] = [
     [1, 0, 0],
     [-1, 1, 0],
     [0, 1, 0],
@@ -29,25 +29,25 @@ pub const CUBE: [Offset; 13] = [
 ];
 
 /// Largest number of points of the coarsest grid of multigrid with vertex coarsening, which is solved exactly.
-pub const COARSEST: usize = 1000;
+pub const MAX_COARSEST_CELLS: usize = 1000;
 
 /// Returns whether some direction with more than one cell is not coarsened.
-pub fn is_flat(cells: Cells, coarsened: [bool; 3]) -> bool {
-    (0..3).any(|d| cells.size()[d] > 1 && !coarsened[d])
+pub fn has_uncoarsened_direction(cells: Cells, is_coarsened: [bool; 3]) -> bool {
+    (0..3).any(|d| cells.size()[d] > 1 && !is_coarsened[d])
 }
 
-/// Returns the directions of strong couplings: those with more than one cell and `semi` * e_d >= max(e_0, e_1, e_2).
-/// Here e_d = `strength[d]` is the sum over all cells of |s| / center, where s is the sum of the couplings of the cell
-/// in direction d.
-pub fn strong_directions(cells: Cells, strength: [f64; 3], semi: f64) -> [bool; 3] {
-    let most = strength.into_iter().fold(0.0, f64::max);
-    [0, 1, 2].map(|d| cells.size()[d] > 1 && semi * strength[d] >= most)
+/// Returns the directions of strong couplings: those with more than one cell and `semicoarsening_ratio` * e_d >=
+/// max(e_0, e_1, e_2). Here e_d = `strengths[d]` is the sum over all cells of |s| / center, where s is the sum of the
+/// couplings of the cell in direction d.
+pub fn strong_directions(cells: Cells, strengths: [f64; 3], semicoarsening_ratio: f64) -> [bool; 3] {
+    let largest_strength = strengths.into_iter().fold(0.0, f64::max);
+    [0, 1, 2].map(|d| cells.size()[d] > 1 && semicoarsening_ratio * strengths[d] >= largest_strength)
 }
 
 /// Returns the directions in which multigrid with vertex coarsening coarsens a grid: the directions of strong
 /// couplings, or all directions with more than one point if no direction has strong couplings.
-pub fn coarsened_directions(cells: Cells, strength: [f64; 3], semi: f64) -> [bool; 3] {
-    let strong = strong_directions(cells, strength, semi);
+pub fn coarsened_directions(cells: Cells, strengths: [f64; 3], semicoarsening_ratio: f64) -> [bool; 3] {
+    let strong = strong_directions(cells, strengths, semicoarsening_ratio);
     if strong.contains(&true) { strong } else { cells.size().map(|n| n > 1) }
 }
 
@@ -55,12 +55,12 @@ pub fn coarsened_directions(cells: Cells, strength: [f64; 3], semi: f64) -> [boo
 /// direction with one cell, or with `SEMICOARSENING_RATIO` * e_d below the largest strength (e_d: see
 /// [`strong_directions`]), and 2 in all other directions. For example, cells with an aspect ratio of 4 have strengths
 /// with a ratio of 16. Two coarsenings in the strong direction alone make the strengths equal.
-pub fn cell_ratio(cells: Cells, strength: [f64; 3]) -> [usize; 3] {
+pub fn cell_ratio(cells: Cells, strengths: [f64; 3]) -> [usize; 3] {
     let size = cells.size();
-    let strongest = (0..3).filter(|&d| size[d] > 1).map(|d| strength[d]).fold(f64::NEG_INFINITY, f64::max);
+    let strongest = (0..3).filter(|&d| size[d] > 1).map(|d| strengths[d]).fold(f64::NEG_INFINITY, f64::max);
     // With NaN, which unchecked input may contain, the comparison is false. The direction is then coarsened, so that
     // the sequence of grids ends.
-    [0, 1, 2].map(|d| if size[d] == 1 || SEMICOARSENING_RATIO * strength[d] < strongest { 1 } else { 2 })
+    [0, 1, 2].map(|d| if size[d] == 1 || SEMICOARSENING_RATIO * strengths[d] < strongest { 1 } else { 2 })
 }
 
 /// Returns the extents of the next coarser grid. If the number of cells is odd and the ratio is 2, the last coarse cell

@@ -4,8 +4,8 @@
 
 use crate::base::isa::for_each_isa;
 use crate::error::{
-    Error, Place, RRB_ERR_MATRIX, RRB_ERR_MEMORY, RRB_ERR_NOT_FINITE, Result, collected, extend, push, reserve, reset,
-    written,
+    Error, Location, RRB_ERR_MATRIX, RRB_ERR_MEMORY, RRB_ERR_NOT_FINITE, Result, collected, extend, format_number,
+    push, reserve, reset,
 };
 use crate::stencil::components::Components;
 use crate::stencil::levels::Grid;
@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InspectionOptions {
     /// Whether entries that are not finite are errors.
-    pub finite: bool,
+    pub checks_finite: bool,
     /// Row sums whose magnitude is at most this fraction of the center count as zero.
     pub zero_row_sum: f64,
 }
@@ -26,23 +26,23 @@ pub struct InspectionOptions {
 /// Conditions for speculative processing, which assumes that the new matrix has the structure of the previous matrix.
 /// Rows that satisfy these conditions may be processed before all rows have been inspected.
 #[derive(Clone, Copy, Debug)]
-pub struct Conditions {
+pub struct SpeculationConditions {
     /// Row sums whose magnitude is at most this fraction of the center count as zero.
     pub zero_row_sum: f64,
     /// Upper limit of the centers, exclusive.
-    pub center_below: f64,
+    pub center_limit: f64,
 }
 
-impl Conditions {
+impl SpeculationConditions {
     /// Returns the extremes of each array in row j. Returns `None` if an entry is not finite, or if a center is below
-    /// `f64::MIN_POSITIVE` or not below `center_below`.
+    /// `f64::MIN_POSITIVE` or not below `center_limit`.
     fn valid_extremes(&self, a: &StencilView, j: usize) -> Option<[Extremes; 5]> {
-        let mut found = [Extremes { min: f64::INFINITY, max: f64::NEG_INFINITY }; 5];
-        for (found, (_, _, values)) in found.iter_mut().zip(a.entries(j)) {
-            *found = extremes(values)?;
+        let mut array_extremes = [Extremes { min: f64::INFINITY, max: f64::NEG_INFINITY }; 5];
+        for (array_extremes, (_, _, values)) in array_extremes.iter_mut().zip(a.entries(j)) {
+            *array_extremes = extremes(values)?;
         }
-        let center = found[0];
-        (center.min >= f64::MIN_POSITIVE && center.max < self.center_below).then_some(found)
+        let center = array_extremes[0];
+        (center.min >= f64::MIN_POSITIVE && center.max < self.center_limit).then_some(array_extremes)
     }
 }
 
@@ -82,34 +82,38 @@ pub struct Inspection {
     pub components: Components,
     /// Findings in the last matrix.
     pub findings: Findings,
-    parts: Vec<Mutex<Part>>,
+    thread_results: Vec<Mutex<ThreadResult>>,
 }
 
 /// Result of one rank for its rows.
 #[derive(Debug)]
 pub struct RankResult {
     /// Kind of the first error: 1: an entry is not finite, 2: a center is not positive, 3: out of memory, 0: no error.
-    kind: u8,
+    error_kind: u8,
     /// Whether all centers of the rank's rows are negative.
-    all_negative: bool,
+    all_centers_negative: bool,
     findings: Findings,
     runs: Runs,
     /// Pairs of coupled runs: a run of the previous rank's last row, and a run of this rank's first row. Both are
     /// numbered from 0 in their row.
-    joins: Vec<(u32, u32)>,
+    coupled_runs: Vec<(u32, u32)>,
 }
 
-const INSPECTION: &str = "the inspection of a matrix by ranks";
+const ALLOCATION_NAME: &str = "the inspection of a matrix by ranks";
 
 impl RankResult {
     /// Converts the result to numbers that can be sent to other ranks.
     pub fn to_words(&self) -> Result<Vec<f64>> {
         let Findings { positive_couplings, center_min, center_max, coupling_max } = self.findings;
-        let flags = [f64::from(self.kind), f64::from(u8::from(self.all_negative)), self.joins.len() as f64];
+        let flags = [
+            f64::from(self.error_kind),
+            f64::from(u8::from(self.all_centers_negative)),
+            self.coupled_runs.len() as f64,
+        ];
         let findings = [positive_couplings as f64, center_min, center_max, coupling_max];
-        let mut words = collected(flags.into_iter().chain(findings), INSPECTION)?;
+        let mut words = collected(flags.into_iter().chain(findings), ALLOCATION_NAME)?;
         self.runs.to_words(&mut words)?;
-        extend(&mut words, self.joins.iter().flat_map(|&(k, l)| [f64::from(k), f64::from(l)]), INSPECTION)?;
+        extend(&mut words, self.coupled_runs.iter().flat_map(|&(k, l)| [f64::from(k), f64::from(l)]), ALLOCATION_NAME)?;
         Ok(words)
     }
 
@@ -121,57 +125,57 @@ impl RankResult {
             center_max: words[5],
             coupling_max: words[6],
         };
-        let mut rest = words[7..].iter().copied();
-        let runs = Runs::from_words(&mut rest)?;
-        let mut joins = Vec::new();
+        let mut remaining_words = words[7..].iter().copied();
+        let runs = Runs::from_words(&mut remaining_words)?;
+        let mut coupled_runs = Vec::new();
         for _ in 0..words[2] as usize {
-            let mut number = || rest.next().unwrap_or(0.0) as u32;
-            let pair = (number(), number());
-            push(&mut joins, pair, INSPECTION)?;
+            let mut next_number = || remaining_words.next().unwrap_or(0.0) as u32;
+            let pair = (next_number(), next_number());
+            push(&mut coupled_runs, pair, ALLOCATION_NAME)?;
         }
-        Ok(Self { kind: words[0] as u8, all_negative: words[1] != 0.0, findings, runs, joins })
+        Ok(Self { error_kind: words[0] as u8, all_centers_negative: words[1] != 0.0, findings, runs, coupled_runs })
     }
 }
 
 /// Result of one thread for its rows.
 #[derive(Debug, Default)]
-struct Part {
+struct ThreadResult {
     rows: Range<usize>,
     runs: Runs,
     findings: Findings,
     /// Workspace for the row sums of the nodes of one grid row.
-    sum: Vec<f64>,
-    not_finite: Option<Error>,
-    not_positive: Option<Error>,
-    no_memory: Option<Error>,
+    row_sums: Vec<f64>,
+    not_finite_error: Option<Error>,
+    not_positive_error: Option<Error>,
+    memory_error: Option<Error>,
 }
 
-fn lock(part: &Mutex<Part>) -> MutexGuard<'_, Part> {
-    part.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_result(result: &Mutex<ThreadResult>) -> MutexGuard<'_, ThreadResult> {
+    result.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn unlocked(part: &mut Mutex<Part>) -> &mut Part {
-    part.get_mut().unwrap_or_else(PoisonError::into_inner)
+fn result_mut(result: &mut Mutex<ThreadResult>) -> &mut ThreadResult {
+    result.get_mut().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Inspection {
     /// Prepares an inspection by at most `threads` threads.
     pub fn start(&mut self, threads: usize) -> Result<()> {
-        let missing = threads.saturating_sub(self.parts.len());
-        reserve(&mut self.parts, missing, "the matrix inspection by threads")?;
-        self.parts.resize_with(self.parts.len() + missing, Mutex::default);
-        for part in self.parts.iter_mut().map(unlocked) {
-            part.rows = 0..0;
-            part.findings = Findings::default();
-            (part.not_finite, part.not_positive, part.no_memory) = (None, None, None);
+        let missing_count = threads.saturating_sub(self.thread_results.len());
+        reserve(&mut self.thread_results, missing_count, "the matrix inspection by threads")?;
+        self.thread_results.resize_with(self.thread_results.len() + missing_count, Mutex::default);
+        for result in self.thread_results.iter_mut().map(result_mut) {
+            result.rows = 0..0;
+            result.findings = Findings::default();
+            (result.not_finite_error, result.not_positive_error, result.memory_error) = (None, None, None);
         }
         // The memory of the previous components is reused for the first part, unless the first part has more memory
         // already.
         let runs = self.components.take_runs();
-        if let Some(first) = self.parts.first_mut().map(unlocked)
-            && runs.bytes() > first.runs.bytes()
+        if let Some(first_result) = self.thread_results.first_mut().map(result_mut)
+            && runs.bytes() > first_result.runs.bytes()
         {
-            first.runs = runs;
+            first_result.runs = runs;
         }
         Ok(())
     }
@@ -179,104 +183,127 @@ impl Inspection {
     /// Inspects the rows of one thread, each once, and stores errors for `finish`. The rows of thread m must precede
     /// those of thread m + 1.
     pub fn inspect(&self, thread: usize, a: &StencilView, rows: Range<usize>, options: &InspectionOptions) {
-        let mut part = lock(&self.parts[thread]);
-        part.no_memory = part.inspect(a, rows, options).err();
+        let mut result = lock_result(&self.thread_results[thread]);
+        result.memory_error = result.inspect(a, rows, options).err();
     }
 
     /// Begins an inspection row by row. The caller must then call `inspect_row` for each of these rows, in order.
     pub fn begin(&self, thread: usize, a: &StencilView, rows: Range<usize>) {
-        let mut part = lock(&self.parts[thread]);
-        part.no_memory = part.begin(a, rows).err();
+        let mut result = lock_result(&self.thread_results[thread]);
+        result.memory_error = result.begin(a, rows).err();
     }
 
     /// Inspects row j, which must be the next row. Returns whether the row satisfies the conditions and its data could
     /// be stored.
-    pub fn inspect_row(&self, thread: usize, a: &StencilView, j: usize, wanted: &Conditions) -> bool {
-        let mut part = lock(&self.parts[thread]);
-        let valid = wanted.valid_extremes(a, j).filter(|_| part.no_memory.is_none());
-        let Some(found) = valid else { return false };
-        part.no_memory = part.inspect_row_of_part(a, j, found, true, wanted.zero_row_sum).err();
-        part.no_memory.is_none()
+    pub fn inspect_row(&self, thread: usize, a: &StencilView, j: usize, conditions: &SpeculationConditions) -> bool {
+        let mut result = lock_result(&self.thread_results[thread]);
+        let valid_extremes = conditions.valid_extremes(a, j).filter(|_| result.memory_error.is_none());
+        let Some(array_extremes) = valid_extremes else { return false };
+        result.memory_error = result.inspect_row_of_part(a, j, array_extremes, true, conditions.zero_row_sum).err();
+        result.memory_error.is_none()
     }
 
-    /// Combines the results of the threads. `project`: whether the constants on singular components are projected out.
-    /// Returns an error for the first entry that is not finite, if the inspection checks for such entries, or else for
-    /// the first center that is not positive or too small, or else if memory was exhausted. If all centers are
-    /// negative, the error message says so.
-    pub fn finish(&mut self, a: &StencilView, project: bool) -> Result<()> {
-        let (_, result) = self.combine_parts(a);
+    /// Combines the results of the threads. `projects_constants`: whether the constants on singular components are
+    /// projected out. Returns an error for the first entry that is not finite, if the inspection checks for such
+    /// entries, or else for the first center that is not positive or too small, or else if memory was exhausted. If all
+    /// centers are negative, the error message says so.
+    pub fn finish(&mut self, a: &StencilView, projects_constants: bool) -> Result<()> {
+        let (_, result) = self.combine_thread_results(a);
         let runs = result.map_err(|error| {
             all_negative_error(a, 0..a.grid.ny).filter(|_| is_about_matrix(&error)).unwrap_or(error)
         })?;
-        self.components.set(runs, project)
+        self.components.set_runs(runs, projects_constants)
     }
 
-    /// Combines the results of all ranks. This rank has the number `this`, and has inspected the rows `own` with the
-    /// result `own_status`. `gather` sends the result of this rank to the others and returns the results of all ranks.
-    /// All ranks return the same status; only the rank that found the error has its message.
+    /// Combines the results of all ranks. This rank has the number `this_rank`, and has inspected the rows `own_rows`
+    /// with the result `own_status`. `gather` sends the result of this rank to the others and returns the results of
+    /// all ranks. All ranks return the same status; only the rank that found the error has its message.
     pub fn finish_with_ranks(
         &mut self,
         a: &StencilView,
-        (this, own): (usize, Range<usize>),
+        (this_rank, own_rows): (usize, Range<usize>),
         own_status: Result<()>,
-        project: bool,
+        projects_constants: bool,
         gather: impl FnOnce(&RankResult) -> Result<Vec<RankResult>>,
     ) -> Result<()> {
-        let joined_pairs =
-            || if own.is_empty() || own.start == 0 { Ok(Vec::new()) } else { Runs::joined_pairs(a, own.start) };
-        let (kind, result) = match own_status.and_then(|()| joined_pairs()) {
-            Ok(joins) => {
-                let (kind, runs) = self.combine_parts(a);
-                (kind, runs.map(|runs| (runs, joins)))
+        let find_coupled_runs = || {
+            if own_rows.is_empty() || own_rows.start == 0 {
+                Ok(Vec::new())
+            } else {
+                Runs::coupled_run_pairs(a, own_rows.start)
+            }
+        };
+        let (error_kind, result) = match own_status.and_then(|()| find_coupled_runs()) {
+            Ok(coupled_runs) => {
+                let (error_kind, runs) = self.combine_thread_results(a);
+                (error_kind, runs.map(|runs| (runs, coupled_runs)))
             }
             Err(error) => (3, Err(error)),
         };
         // An error is gathered, too: without this rank, the others would wait.
-        let ((runs, joins), error) = match result {
-            Ok(found) => (found, None),
+        let ((runs, coupled_runs), error) = match result {
+            Ok(runs_and_pairs) => (runs_and_pairs, None),
             Err(error) => (Default::default(), Some(error)),
         };
-        let all_negative = if own.is_empty() { None } else { all_negative_error(a, own) };
-        let mine = RankResult { kind, all_negative: all_negative.is_some(), findings: self.findings, runs, joins };
-        let mut all = gather(&mine)?;
-        if let Some((rank, first)) = all.iter().enumerate().filter(|(_, f)| f.kind > 0).min_by_key(|(_, f)| f.kind) {
-            let nowhere_else = |found: &RankResult| found.all_negative || found.kind == 0 && found.runs.rows() == 0;
-            let hint = all_negative.filter(|_| first.kind == 2 && all.iter().all(nowhere_else));
-            let reported = hint.or(error).filter(|_| rank == this);
-            let status = [RRB_ERR_NOT_FINITE, RRB_ERR_MATRIX, RRB_ERR_MEMORY][first.kind as usize - 1];
-            return Err(reported.unwrap_or_else(|| Error::on_other_rank(rank, status)));
+        let negative_error = if own_rows.is_empty() { None } else { all_negative_error(a, own_rows) };
+        let own_result = RankResult {
+            error_kind,
+            all_centers_negative: negative_error.is_some(),
+            findings: self.findings,
+            runs,
+            coupled_runs,
+        };
+        let mut rank_results = gather(&own_result)?;
+        if let Some((rank, first_error)) = rank_results
+            .iter()
+            .enumerate()
+            .filter(|(_, result)| result.error_kind > 0)
+            .min_by_key(|(_, result)| result.error_kind)
+        {
+            let is_negative_or_empty =
+                |result: &RankResult| result.all_centers_negative || result.error_kind == 0 && result.runs.rows() == 0;
+            let negative_hint =
+                negative_error.filter(|_| first_error.error_kind == 2 && rank_results.iter().all(is_negative_or_empty));
+            let own_error = negative_hint.or(error).filter(|_| rank == this_rank);
+            let status = [RRB_ERR_NOT_FINITE, RRB_ERR_MATRIX, RRB_ERR_MEMORY][first_error.error_kind as usize - 1];
+            return Err(own_error.unwrap_or_else(|| Error::on_other_rank(rank, status)));
         }
         self.findings = Findings::default();
         let mut runs: Option<Runs> = None;
-        for RankResult { findings, runs: other, joins, .. } in all.drain(..).filter(|found| found.runs.rows() > 0) {
+        for RankResult { findings, runs: next_runs, coupled_runs, .. } in
+            rank_results.drain(..).filter(|result| result.runs.rows() > 0)
+        {
             self.findings.merge(&findings);
             match &mut runs {
-                None => runs = Some(other),
-                Some(runs) => runs.append_joined(&other, &joins)?,
+                None => runs = Some(next_runs),
+                Some(runs) => runs.append_joined(&next_runs, &coupled_runs)?,
             }
         }
-        self.components.set(runs.unwrap_or_default(), project)
+        self.components.set_runs(runs.unwrap_or_default(), projects_constants)
     }
 
-    /// Combines the findings and runs of all threads. Returns the first error with its kind (`RankResult::kind`), or
-    /// the runs with kind 0.
-    fn combine_parts(&mut self, a: &StencilView) -> (u8, Result<Runs>) {
-        let parts = &mut self.parts;
-        let errors: [fn(&mut Part) -> &mut Option<Error>; 3] =
-            [|part| &mut part.not_finite, |part| &mut part.not_positive, |part| &mut part.no_memory];
-        for (kind, error) in (1..).zip(errors) {
-            if let Some(error) = parts.iter_mut().find_map(|part| error(unlocked(part)).take()) {
-                return (kind, Err(error));
+    /// Combines the findings and runs of all threads. Returns the first error with its kind (`RankResult::error_kind`),
+    /// or the runs with kind 0.
+    fn combine_thread_results(&mut self, a: &StencilView) -> (u8, Result<Runs>) {
+        let thread_results = &mut self.thread_results;
+        let error_fields: [fn(&mut ThreadResult) -> &mut Option<Error>; 3] = [
+            |result| &mut result.not_finite_error,
+            |result| &mut result.not_positive_error,
+            |result| &mut result.memory_error,
+        ];
+        for (error_kind, error_field) in (1..).zip(error_fields) {
+            if let Some(error) = thread_results.iter_mut().find_map(|result| error_field(result_mut(result)).take()) {
+                return (error_kind, Err(error));
             }
         }
         self.findings = Findings::default();
         let mut runs: Option<Runs> = None;
-        for part in parts.iter_mut().map(unlocked).filter(|part| !part.rows.is_empty()) {
-            self.findings.merge(&part.findings);
+        for result in thread_results.iter_mut().map(result_mut).filter(|result| !result.rows.is_empty()) {
+            self.findings.merge(&result.findings);
             match &mut runs {
-                None => runs = Some(std::mem::take(&mut part.runs)),
+                None => runs = Some(std::mem::take(&mut result.runs)),
                 Some(runs) => {
-                    if let Err(error) = runs.append_rows(&part.runs, a, part.rows.start) {
+                    if let Err(error) = runs.append_rows(&result.runs, a, result.rows.start) {
                         return (3, Err(error));
                     }
                 }
@@ -285,52 +312,58 @@ impl Inspection {
         (0, Ok(runs.unwrap_or_default()))
     }
 
-    /// Stores the result of an inspection on a device: all nodes of `grid` are one component. `regular`: whether this
-    /// component is regular; `project`: as in `finish`.
-    pub fn set_whole(&mut self, grid: Grid, findings: Findings, regular: bool, project: bool) -> Result<()> {
+    /// Stores the result of an inspection on a device: all nodes of `grid` are one component. `is_regular`: whether
+    /// this component is regular; `projects_constants`: as in `finish`.
+    pub fn set_one_component(
+        &mut self,
+        grid: Grid,
+        findings: Findings,
+        is_regular: bool,
+        projects_constants: bool,
+    ) -> Result<()> {
         self.findings = findings;
         let mut runs = self.components.take_runs();
-        runs.make_whole(grid.nx, grid.ny, regular)?;
-        self.components.set(runs, project)
+        runs.make_one_component(grid.nx, grid.ny, is_regular)?;
+        self.components.set_runs(runs, projects_constants)
     }
 
     /// Stores the result of an inspection on a device: there are `components` components of two nodes or more, and all
-    /// are regular. `project`: as in `finish`.
-    pub fn set_regular(&mut self, findings: Findings, components: usize, project: bool) {
+    /// are regular. `projects_constants`: as in `finish`.
+    pub fn set_regular(&mut self, findings: Findings, components: usize, projects_constants: bool) {
         self.findings = findings;
-        self.components.set_regular(components, project);
+        self.components.set_regular(components, projects_constants);
     }
 
     /// Returns the memory use of all arrays in bytes.
     pub fn bytes(&self) -> usize {
-        let of = |part: &Mutex<Part>| {
-            let part = lock(part);
-            part.runs.bytes() + 8 * part.sum.capacity()
+        let thread_bytes = |result: &Mutex<ThreadResult>| {
+            let result = lock_result(result);
+            result.runs.bytes() + 8 * result.row_sums.capacity()
         };
-        self.components.bytes() + self.parts.iter().map(of).sum::<usize>()
+        self.components.bytes() + self.thread_results.iter().map(thread_bytes).sum::<usize>()
     }
 }
 
-impl Part {
+impl ThreadResult {
     fn begin(&mut self, a: &StencilView, rows: Range<usize>) -> Result<()> {
         self.rows = rows;
         self.runs.clear(a.grid.nx)?;
-        reset(&mut self.sum, a.grid.nx, "a row of sums")
+        reset(&mut self.row_sums, a.grid.nx, "a row of sums")
     }
 
     fn inspect(&mut self, a: &StencilView, rows: Range<usize>, options: &InspectionOptions) -> Result<()> {
         self.begin(a, rows.clone())?;
         for j in rows {
             let entries = a.entries(j).map(|(_, _, values)| values);
-            let found = entries.map(extremes);
-            let finite = found.iter().all(Option::is_some);
-            if !finite && options.finite {
-                self.not_finite = first_not_finite(a, j);
+            let array_extremes = entries.map(extremes);
+            let is_finite = array_extremes.iter().all(Option::is_some);
+            if !is_finite && options.checks_finite {
+                self.not_finite_error = first_not_finite(a, j);
                 return Ok(());
             }
-            let found: [Extremes; 5] =
-                std::array::from_fn(|k| found[k].unwrap_or_else(|| extremes_of_numbers(entries[k])));
-            self.inspect_row_of_part(a, j, found, finite, options.zero_row_sum)?;
+            let array_extremes: [Extremes; 5] =
+                std::array::from_fn(|k| array_extremes[k].unwrap_or_else(|| extremes_of_numbers(entries[k])));
+            self.inspect_row_of_part(a, j, array_extremes, is_finite, options.zero_row_sum)?;
         }
         Ok(())
     }
@@ -339,17 +372,17 @@ impl Part {
         &mut self,
         a: &StencilView,
         j: usize,
-        found: [Extremes; 5],
-        finite: bool,
+        array_extremes: [Extremes; 5],
+        is_finite: bool,
         zero_row_sum: f64,
     ) -> Result<()> {
         let entries = a.entries(j).map(|(_, _, values)| values);
-        self.record_center(found[0], entries[0], finite, j);
-        for (found, couplings) in found.iter().zip(entries).skip(1) {
-            self.record_couplings(*found, couplings);
+        self.record_center(array_extremes[0], entries[0], is_finite, j);
+        for (array_extremes, couplings) in array_extremes.iter().zip(entries).skip(1) {
+            self.record_couplings(*array_extremes, couplings);
         }
         // If all couplings to the east are negative numbers, none of them is zero, and the row is one run.
-        self.runs.push_plane_row(a, j, finite && found[1].max < 0.0)?;
+        self.runs.push_plane_row(a, j, is_finite && array_extremes[1].max < 0.0)?;
         if j > self.rows.start {
             self.runs.unite_last_rows(a, j);
         }
@@ -357,43 +390,44 @@ impl Part {
         Ok(())
     }
 
-    fn record_center(&mut self, found: Extremes, center: &[f64], finite: bool, j: usize) {
-        let f = &mut self.findings;
-        f.center_min = f.center_min.min(found.min);
-        f.center_max = f.center_max.max(found.max);
-        if self.not_positive.is_none() && !(finite && found.min >= f64::MIN_POSITIVE) {
-            self.not_positive = center.iter().position(|&c| !has_inverse(c)).map(|i| refused_center(center[i], i, j));
+    fn record_center(&mut self, center_extremes: Extremes, center: &[f64], is_finite: bool, j: usize) {
+        let findings = &mut self.findings;
+        findings.center_min = findings.center_min.min(center_extremes.min);
+        findings.center_max = findings.center_max.max(center_extremes.max);
+        if self.not_positive_error.is_none() && !(is_finite && center_extremes.min >= f64::MIN_POSITIVE) {
+            self.not_positive_error =
+                center.iter().position(|&c| !has_finite_inverse(c)).map(|i| center_error(center[i], i, j));
         }
     }
 
-    fn record_couplings(&mut self, found: Extremes, couplings: &[f64]) {
-        let f = &mut self.findings;
-        f.coupling_max = f.coupling_max.max(found.max).max(-found.min);
-        if found.max > 0.0 {
-            f.positive_couplings += couplings.iter().filter(|&&a| is_positive(a)).count();
+    fn record_couplings(&mut self, coupling_extremes: Extremes, couplings: &[f64]) {
+        let findings = &mut self.findings;
+        findings.coupling_max = findings.coupling_max.max(coupling_extremes.max).max(-coupling_extremes.min);
+        if coupling_extremes.max > 0.0 {
+            findings.positive_couplings += couplings.iter().filter(|&&a| is_positive(a)).count();
         }
     }
 
     /// Flags each component that has a nonzero row sum in row j as regular.
     fn record_row_sums(&mut self, a: &StencilView, j: usize, tolerance: f64) {
         let center = a.center.row(j);
-        let sum = &mut self.sum;
-        let mut summed = false;
+        let row_sums = &mut self.row_sums;
+        let mut has_row_sums = false;
         self.runs.mark_last_row(|columns| {
-            if !std::mem::replace(&mut summed, true) {
-                a.sum_row(j, sum);
+            if !std::mem::replace(&mut has_row_sums, true) {
+                a.sum_row(j, row_sums);
             }
-            any_beyond(&sum[columns.clone()], &center[columns], tolerance)
+            any_row_sum_beyond(&row_sums[columns.clone()], &center[columns], tolerance)
         });
     }
 }
 
 /// Returns the error for a center at node (i, j) that is not positive or too small to divide by.
-pub fn refused_center(value: f64, i: usize, j: usize) -> Error {
+pub fn center_error(value: f64, i: usize, j: usize) -> Error {
     let reason = if is_positive(value) {
         format!("center@ = {value:e} is too small to divide by, less than {:e}", f64::MIN_POSITIVE)
     } else {
-        format!("center@ = {} is not positive", written(value))
+        format!("center@ = {} is not positive", format_number(value))
     };
     Error::matrix(reason, 0, i, j)
 }
@@ -404,11 +438,11 @@ fn is_about_matrix(error: &Error) -> bool {
 
 /// Returns an error if all centers in `rows` (at least one row) are negative, and otherwise `None`.
 pub fn all_negative_error(a: &StencilView, mut rows: Range<usize>) -> Option<Error> {
-    let (first, negative) = (rows.start, |j: usize| a.center.row(j).iter().all(|c| *c < 0.0));
-    rows.all(negative).then(|| Error::Matrix {
-        reason: format!("center@ = {} is not positive", written(a.center.row(first)[0])),
-        place: Some(Place::node(0, 0, first)),
-        then: "; all centers are negative: does the array hold -A? If so, negate b too",
+    let (first_row, is_negative_row) = (rows.start, |j: usize| a.center.row(j).iter().all(|c| *c < 0.0));
+    rows.all(is_negative_row).then(|| Error::Matrix {
+        reason: format!("center@ = {} is not positive", format_number(a.center.row(first_row)[0])),
+        location: Some(Location::node(0, 0, first_row)),
+        text_after: "; all centers are negative: does the array hold -A? If so, negate b too",
     })
 }
 
@@ -416,7 +450,7 @@ pub fn all_negative_error(a: &StencilView, mut rows: Range<usize>) -> Option<Err
 fn first_not_finite(a: &StencilView, j: usize) -> Option<Error> {
     a.entries(j).into_iter().find_map(|(name, start, values)| {
         let i = values.iter().position(|v| !v.is_finite())?;
-        Some(Error::not_finite(name, values[i], Place::node(0, start + i, j)))
+        Some(Error::not_finite(name, values[i], Location::node(0, start + i, j)))
     })
 }
 
@@ -428,7 +462,7 @@ pub struct Extremes {
 }
 
 /// Number of values of a block. Each block is read twice and fits in the first-level cache.
-const BLOCK: usize = 512;
+const BLOCK_VALUES: usize = 512;
 /// Number of minima, and of maxima, that are computed independently. With 16, the widest vectors hide the latency of an
 /// operation, and narrower vectors fit the registers.
 const LANES: usize = 16;
@@ -438,19 +472,19 @@ for_each_isa! {
     /// because comparisons ignore NaN.
     fn extremes(values: &[f64]) -> Option<Extremes> {
         let (mut min, mut max) = ([f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
-        for near in values.chunks(BLOCK) {
-            if !all_finite(near) {
+        for block in values.chunks(BLOCK_VALUES) {
+            if !all_finite(block) {
                 return None;
             }
-            let groups = near.chunks_exact(LANES);
-            let rest = groups.remainder();
-            for v in groups {
+            let lane_groups = block.chunks_exact(LANES);
+            let remainder = lane_groups.remainder();
+            for v in lane_groups {
                 for l in 0..LANES {
                     min[l] = smaller(v[l], min[l]);
                     max[l] = larger(v[l], max[l]);
                 }
             }
-            for (l, &v) in rest.iter().enumerate() {
+            for (l, &v) in remainder.iter().enumerate() {
                 min[l] = smaller(v, min[l]);
                 max[l] = larger(v, max[l]);
             }
@@ -487,9 +521,9 @@ fn extremes_of_numbers(values: &[f64]) -> Extremes {
 /// carries into the sign bit.
 #[inline(always)]
 fn all_finite(values: &[f64]) -> bool {
-    const EXPONENT: u64 = f64::INFINITY.to_bits();
-    const ONE: u64 = 1 << 52;
-    values.iter().fold(0, |carry, v| carry | ((v.to_bits() & EXPONENT) + ONE)) >> 63 == 0
+    const EXPONENT_BITS: u64 = f64::INFINITY.to_bits();
+    const EXPONENT_ONE: u64 = 1 << 52;
+    values.iter().fold(0, |carry, v| carry | ((v.to_bits() & EXPONENT_BITS) + EXPONENT_ONE)) >> 63 == 0
 }
 
 /// Returns whether v > 0. The bit patterns of positive numbers are those from 1 (the smallest number) to that of
@@ -500,13 +534,13 @@ fn is_positive(v: f64) -> bool {
 
 /// Returns whether v is a positive normal number or infinity. The inverse of a smaller positive number overflows or is
 /// inaccurate.
-fn has_inverse(v: f64) -> bool {
+fn has_finite_inverse(v: f64) -> bool {
     is_positive(v) && v.to_bits() >= f64::MIN_POSITIVE.to_bits()
 }
 
 /// Returns whether |sum| > tolerance * center for any node, or a sum is NaN. Compares bit patterns without the sign,
 /// which have the order of the magnitudes; NaN is the largest.
-fn any_beyond(sum: &[f64], center: &[f64], tolerance: f64) -> bool {
+fn any_row_sum_beyond(sum: &[f64], center: &[f64], tolerance: f64) -> bool {
     sum.iter().zip(center).any(|(s, c)| s.abs().to_bits() > (tolerance * c).to_bits())
 }
 

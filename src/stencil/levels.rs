@@ -9,7 +9,7 @@
 /// Largest number of nodes of a coarsest system that a device solves with an explicit inverse: 31 x 32. A line of nodes
 /// along the shorter side of such a grid has at most 31 nodes, and the kernels (kernels/rrb/coarsest.cuh) process
 /// lines of at most 32 nodes.
-pub const MOST_INVERTED: usize = 992;
+pub const MAX_INVERTED_NODES: usize = 992;
 
 /// A grid of the hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ impl Grid {
 
     /// Returns the number of black nodes. The first of the two levels of this grid keeps them.
     pub fn black_count(&self) -> usize {
-        let kept = self.coarse();
-        kept.nodes() + (self.nx - kept.nx) * (self.ny - kept.ny)
+        let coarse_grid = self.coarse();
+        coarse_grid.nodes() + (self.nx - coarse_grid.nx) * (self.ny - coarse_grid.ny)
     }
 
     /// Returns the grid of the kept nodes.
@@ -51,7 +51,7 @@ impl Grid {
     }
 
     /// Returns the grids from this one down to a single node.
-    pub fn chain(self) -> impl Iterator<Item = Self> {
+    pub fn grid_sequence(self) -> impl Iterator<Item = Self> {
         std::iter::successors(Some(self), |g| (g.nodes() > 1).then(|| g.coarse()))
     }
 
@@ -68,8 +68,8 @@ impl Grid {
 
     /// Returns the nodes of the coarsest system after `levels` levels.
     pub fn coarsest_nodes(self, levels: usize) -> CoarsestNodes {
-        let grid = self.chain().nth(levels / 2).unwrap_or(Self { nx: 1, ny: 1 });
-        CoarsestNodes { grid, skew: levels % 2 == 1 }
+        let grid = self.grid_sequence().nth(levels / 2).unwrap_or(Self { nx: 1, ny: 1 });
+        CoarsestNodes { grid, is_skew: levels % 2 == 1 }
     }
 
     /// Returns the number of levels for `levels=0`: the smallest even number for which the band factor of the coarsest
@@ -89,13 +89,13 @@ impl Grid {
     /// Returns the default number of levels on a device: the smallest even number for which the coarsest system can be
     /// solved with an explicit inverse.
     pub fn default_device_levels(self) -> usize {
-        self.even_levels(|coarsest| coarsest.nodes() <= MOST_INVERTED)
+        self.even_levels(|coarsest| coarsest.nodes() <= MAX_INVERTED_NODES)
     }
 
     /// Returns the smallest even number of levels, at least 2, whose coarsest system fits; `max_levels` if none does.
-    fn even_levels(self, fits: impl Fn(CoarsestNodes) -> bool) -> usize {
-        let all = self.max_levels();
-        (2..=all).step_by(2).find(|&levels| fits(self.coarsest_nodes(levels))).unwrap_or(all)
+    fn even_levels(self, is_small_enough: impl Fn(CoarsestNodes) -> bool) -> usize {
+        let max_levels = self.max_levels();
+        (2..=max_levels).step_by(2).find(|&levels| is_small_enough(self.coarsest_nodes(levels))).unwrap_or(max_levels)
     }
 
     /// Returns g_max, the largest number of grids stored by colour: the smallest g with `block` 2^g >= max(nx, ny)
@@ -109,28 +109,28 @@ impl Grid {
     }
 }
 
-/// Nodes of the coarsest system: all nodes of `grid`, or with `skew` its black nodes.
+/// Nodes of the coarsest system: all nodes of `grid`, or with `is_skew` its black nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoarsestNodes {
     /// The grid of the nodes.
     pub grid: Grid,
     /// Only the black nodes remain, as after an odd number of levels.
-    pub skew: bool,
+    pub is_skew: bool,
 }
 
 impl CoarsestNodes {
     /// Returns the number of nodes.
     pub fn nodes(&self) -> usize {
-        if self.skew { self.grid.black_count() } else { self.grid.nodes() }
+        if self.is_skew { self.grid.black_count() } else { self.grid.nodes() }
     }
 
     /// Returns the half bandwidth of the coarsest matrix. Its nodes are numbered along the shorter side, line by line.
     /// With 9 points, the farthest neighbour is one line and one node away. If only the black nodes remain, the
     /// farthest neighbour is two lines away, and a line has half as many nodes.
     pub fn bandwidth(&self) -> usize {
-        let line = self.grid.nx.min(self.grid.ny);
-        let band = if self.skew { line.max(1) } else { line + 1 };
-        band.min(self.nodes() - 1)
+        let nodes_per_line = self.grid.nx.min(self.grid.ny);
+        let unclamped_bandwidth = if self.is_skew { nodes_per_line.max(1) } else { nodes_per_line + 1 };
+        unclamped_bandwidth.min(self.nodes() - 1)
     }
 
     /// Returns the number of entries of the band factor.
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(Grid { nx: 1023, ny: 1023 }.max_levels(), 18);
         assert_eq!(Grid { nx: 1, ny: 1 }.max_levels(), 0);
         assert_eq!(Grid { nx: 2, ny: 1 }.max_levels(), 1);
-        let sizes: Vec<usize> = Grid { nx: 63, ny: 1 }.chain().map(|g| g.nx).collect();
+        let sizes: Vec<usize> = Grid { nx: 63, ny: 1 }.grid_sequence().map(|g| g.nx).collect();
         assert_eq!(sizes, [63, 31, 15, 7, 3, 1]);
     }
 
@@ -190,7 +190,7 @@ mod tests {
                 let grid = Grid { nx, ny };
                 for levels in 0..=grid.max_levels() {
                     let mut eliminated = 0;
-                    for (q, g) in grid.chain().enumerate() {
+                    for (q, g) in grid.grid_sequence().enumerate() {
                         if 2 * q < levels {
                             eliminated += g.nodes() - g.black_count();
                         }
@@ -206,21 +206,33 @@ mod tests {
     }
 
     #[test]
-    fn packed_grids_of_the_reports_example() {
+    fn max_packed_grids_match_reports_example() {
         assert_eq!(Grid { nx: 411, ny: 277 }.max_packed_grids(32), 4);
         assert_eq!(Grid { nx: 16, ny: 3 }.max_packed_grids(16), 0);
         assert_eq!(Grid { nx: 17, ny: 3 }.max_packed_grids(16), 1);
     }
 
     #[test]
-    fn two_levels_on_2047_squared_need_more_than_eight_gigabytes() {
+    fn band_factor_of_two_levels_exceeds_eight_gigabytes() {
         let bytes = Grid { nx: 2047, ny: 2047 }.coarsest_nodes(2).band_entries() * 8;
         assert!((8.5e9..8.7e9).contains(&(bytes as f64)), "{bytes}");
     }
 
     #[test]
-    fn default_levels_by_size() {
-        let of = |n| Grid { nx: n, ny: n }.default_levels();
-        assert_eq!([of(1), of(2), of(63), of(255), of(511), of(1023), of(2047), of(4095)], [0, 2, 6, 8, 8, 8, 10, 10]);
+    fn default_levels_grow_with_grid_size() {
+        let default_levels = |n| Grid { nx: n, ny: n }.default_levels();
+        assert_eq!(
+            [
+                default_levels(1),
+                default_levels(2),
+                default_levels(63),
+                default_levels(255),
+                default_levels(511),
+                default_levels(1023),
+                default_levels(2047),
+                default_levels(4095)
+            ],
+            [0, 2, 6, 8, 8, 8, 10, 10]
+        );
     }
 }

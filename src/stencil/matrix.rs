@@ -5,7 +5,7 @@ use crate::stencil::levels::Grid;
 
 /// A caller's array. The value of node (i, j) is `a[j * ld + i]`; the last row may end after nx values.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
+pub struct GridArray<'a> {
     /// Name for error messages.
     pub name: &'static str,
     data: &'a [f64],
@@ -14,26 +14,26 @@ pub struct View<'a> {
     len: usize,
     device_address: u64,
     /// Grid row of the first value of `data`.
-    first: usize,
+    first_row: usize,
 }
 
-impl<'a> View<'a> {
+impl<'a> GridArray<'a> {
     /// Wraps an array in host memory; `data` must hold (ny - 1) * ld + nx values.
     pub fn new(name: &'static str, data: &'a [f64], grid: Grid, ld: usize) -> Self {
         assert!(ld >= grid.nx && data.len() >= (grid.ny - 1) * ld + grid.nx);
-        Self { name, data, nx: grid.nx, ld, len: data.len(), device_address: 0, first: 0 }
+        Self { name, data, nx: grid.nx, ld, len: data.len(), device_address: 0, first_row: 0 }
     }
 
-    /// Wraps consecutive rows of an array, each with nx values. `first` is the first of these rows; other rows must not
-    /// be accessed.
-    pub fn of_rows(name: &'static str, data: &'a [f64], grid: Grid, first: usize) -> Self {
-        Self { name, data, nx: grid.nx, ld: grid.nx, len: data.len(), device_address: 0, first }
+    /// Wraps consecutive rows of an array, each with nx values. `first_row` is the first of these rows; other rows must
+    /// not be accessed.
+    pub fn of_rows(name: &'static str, data: &'a [f64], grid: Grid, first_row: usize) -> Self {
+        Self { name, data, nx: grid.nx, ld: grid.nx, len: data.len(), device_address: 0, first_row }
     }
 
     /// Wraps an array of `len` values in device memory. Only a backend on that device may read it.
     pub fn on_device(name: &'static str, address: u64, grid: Grid, ld: usize, len: usize) -> Self {
         assert!(ld >= grid.nx && len >= (grid.ny - 1) * ld + grid.nx);
-        Self { name, data: &[], nx: grid.nx, ld, len, device_address: address, first: 0 }
+        Self { name, data: &[], nx: grid.nx, ld, len, device_address: address, first_row: 0 }
     }
 
     /// Returns the address of an array in device memory; `None` for an array in host memory.
@@ -58,7 +58,7 @@ impl<'a> View<'a> {
 
     /// Returns the nx values of row j.
     pub fn row(&self, j: usize) -> &'a [f64] {
-        &self.data[(j - self.first) * self.ld..][..self.nx]
+        &self.data[(j - self.first_row) * self.ld..][..self.nx]
     }
 }
 
@@ -68,13 +68,13 @@ pub struct StencilView<'a> {
     /// Number of nodes in x and y.
     pub grid: Grid,
     /// Diagonal entries.
-    pub center: View<'a>,
+    pub center: GridArray<'a>,
     /// Entries between (i, j) and (i + 1, j).
-    pub east: View<'a>,
+    pub east: GridArray<'a>,
     /// Entries between (i, j) and (i, j + 1).
-    pub north: View<'a>,
+    pub north: GridArray<'a>,
     /// Entries between (i, j) and (i + 1, j + 1), and between (i, j) and (i - 1, j + 1); `None` with 5 points.
-    pub corners: Option<(View<'a>, View<'a>)>,
+    pub corners: Option<(GridArray<'a>, GridArray<'a>)>,
 }
 
 impl<'a> StencilView<'a> {
@@ -199,14 +199,14 @@ impl HalfStencil {
     /// Creates a half stencil of zeros.
     pub fn zeroed(grid: Grid) -> crate::error::Result<Self> {
         let len = ring_len(grid);
-        let array = || crate::error::zeroed(len, "a coarse matrix");
+        let zeroed_array = || crate::error::zeroed(len, "a coarse matrix");
         Ok(Self {
             nx: grid.nx,
-            diagonal: array()?,
-            east: array()?,
-            north: array()?,
-            northeast: array()?,
-            northwest: array()?,
+            diagonal: zeroed_array()?,
+            east: zeroed_array()?,
+            north: zeroed_array()?,
+            northeast: zeroed_array()?,
+            northwest: zeroed_array()?,
         })
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// Minimum number of cells of a piece, except the last one. The partial results then cost little compared with reading
 /// the cells.
-const PIECE: usize = 1024;
+const MIN_PIECE_CELLS: usize = 1024;
 
 /// Division of a box of cells into pieces of whole rows. It depends on the box only, so sums over pieces are bitwise
 /// identical for any number of threads.
@@ -15,23 +15,23 @@ const PIECE: usize = 1024;
 pub struct Pieces {
     /// The divided box.
     pub cells: Cells,
-    rows: usize,
+    rows_per_piece: usize,
 }
 
 impl Pieces {
     /// Divides a box into pieces.
     pub fn new(cells: Cells) -> Self {
-        Self { cells, rows: PIECE.div_ceil(cells.nx) }
+        Self { cells, rows_per_piece: MIN_PIECE_CELLS.div_ceil(cells.nx) }
     }
 
     /// Returns the number of pieces.
     pub fn count(&self) -> usize {
-        self.cells.rows().div_ceil(self.rows)
+        self.cells.rows().div_ceil(self.rows_per_piece)
     }
 
     /// Returns the rows of a piece.
     pub fn rows(&self, piece: usize) -> Range<usize> {
-        self.rows * piece..(self.rows * (piece + 1)).min(self.cells.rows())
+        self.rows_per_piece * piece..(self.rows_per_piece * (piece + 1)).min(self.cells.rows())
     }
 
     /// Returns the cells of a piece.
@@ -41,7 +41,7 @@ impl Pieces {
     }
 
     /// Returns the pieces that this thread owns.
-    pub fn share(&self, me: TeamThread) -> Range<usize> {
-        me.share(self.count())
+    pub fn share(&self, thread: TeamThread) -> Range<usize> {
+        thread.share(self.count())
     }
 }

@@ -19,10 +19,10 @@
 pub fn residual_of_row<const N: usize>(b: f64, center: f64, v_0: f64, a: [f64; N], v: [f64; N]) -> f64 {
     let (mut row_sum, mut rounding, mut differences) = (center, 0.0, 0.0);
     for j in 0..N {
-        let to = -a[j].abs();
-        let sum = row_sum + to;
-        let added = sum - row_sum;
-        rounding += (row_sum - (sum - added)) + (to - added);
+        let term = -a[j].abs();
+        let sum = row_sum + term;
+        let rounded_term = sum - row_sum;
+        rounding += (row_sum - (sum - rounded_term)) + (term - rounded_term);
         row_sum = sum;
         differences += a[j] * (v[j] + 1.0f64.copysign(a[j]) * v_0);
     }
@@ -35,37 +35,38 @@ mod tests {
 
     /// Positive couplings: v alternates in sign.
     #[test]
-    fn alternating_vectors() {
-        let unit = f64::EPSILON;
-        let (a, m) = ([-1.0, 1.0 + unit, 1.0, -1.0 - unit], [3, 0, 2, 7]);
-        let v: Vec<f64> =
-            (0..4).map(|j| if a[j] > 0.0 { -1.0 - m[j] as f64 * unit } else { 1.0 + m[j] as f64 * unit }).collect();
+    fn residual_of_alternating_vectors_is_accurate() {
+        let epsilon = f64::EPSILON;
+        let (a, m) = ([-1.0, 1.0 + epsilon, 1.0, -1.0 - epsilon], [3, 0, 2, 7]);
+        let v: Vec<f64> = (0..4)
+            .map(|j| if a[j] > 0.0 { -1.0 - m[j] as f64 * epsilon } else { 1.0 + m[j] as f64 * epsilon })
+            .collect();
         // In units of eps: the center 4 + 6 eps is rounded to 4 + 8 eps, and sum |a| is 4 + 2 eps, so s = 8 - 2. Each
         // a_j (v_j - v_0), or a_j (v_j + v_0) if a_j > 0, is -m_j.
-        let found = residual_of_row(0.0, 4.0 + 6.0 * unit, 1.0, a, [v[0], v[1], v[2], v[3]]);
-        let exact = -f64::from(8 - 2 - m.iter().sum::<i32>()) * unit;
-        assert!((found - exact).abs() <= 32.0 * unit * unit, "{found:e} for {exact:e}");
+        let residual = residual_of_row(0.0, 4.0 + 6.0 * epsilon, 1.0, a, [v[0], v[1], v[2], v[3]]);
+        let exact = -f64::from(8 - 2 - m.iter().sum::<i32>()) * epsilon;
+        assert!((residual - exact).abs() <= 32.0 * epsilon * epsilon, "{residual:e} for {exact:e}");
     }
 
     /// Centers are rounded sums, and v is constant except for its last bits. Integer arithmetic gives the exact
     /// residual.
     #[test]
-    fn nearly_constant_vectors() {
+    fn residual_of_nearly_constant_vectors_is_accurate() {
         // In units of 2^-52: a_j = -(2^52 + k_j), the center 2^54 + 8, v = 1 + m_j.
-        let unit = f64::EPSILON;
-        let mut of_products: f64 = 0.0;
+        let epsilon = f64::EPSILON;
+        let mut max_product_error: f64 = 0.0;
         for (k, m) in [([1, 2, 3, 5], [0, 1, 2, 3]), ([0, 7, 11, 4], [5, 0, 0, 9]), ([0; 4], [1; 4])] {
-            let a = k.map(|k: i64| -(1.0 + k as f64 * unit));
-            let v = m.map(|m: i64| 1.0 + m as f64 * unit);
-            let center = 4.0 + 8.0 * unit;
+            let a = k.map(|k: i64| -(1.0 + k as f64 * epsilon));
+            let v = m.map(|m: i64| 1.0 + m as f64 * epsilon);
+            let center = 4.0 + 8.0 * epsilon;
             // s v_0 = 8 - sum k, because v_0 = 1, and the sum of a_j (v_j - v_0) is -sum m_j. Terms with unit^2 are
             // below the last bit.
-            let exact = -((8 - k.iter().sum::<i64>()) - m.iter().sum::<i64>()) as f64 * unit;
-            let found = residual_of_row(0.0, center, 1.0, a, v);
-            assert!((found - exact).abs() <= 32.0 * unit * unit, "{found:e} for {exact:e}");
-            let products = -(center + a.iter().zip(&v).map(|(a, v)| a * v).sum::<f64>());
-            of_products = of_products.max((products - exact).abs());
+            let exact = -((8 - k.iter().sum::<i64>()) - m.iter().sum::<i64>()) as f64 * epsilon;
+            let residual = residual_of_row(0.0, center, 1.0, a, v);
+            assert!((residual - exact).abs() <= 32.0 * epsilon * epsilon, "{residual:e} for {exact:e}");
+            let product_residual = -(center + a.iter().zip(&v).map(|(a, v)| a * v).sum::<f64>());
+            max_product_error = max_product_error.max((product_residual - exact).abs());
         }
-        assert!(of_products >= unit, "{of_products:e}: products are rounded");
+        assert!(max_product_error >= epsilon, "{max_product_error:e}: products are rounded");
     }
 }

@@ -114,7 +114,7 @@ enum Call {
 
 /// Runs `work` on every rank. Returns the results of all ranks.
 pub fn on_ranks<T: Send>(size: usize, work: impl Fn(usize, &rrbsolver_comm) -> T + Sync) -> Vec<T> {
-    let ranks = threads::ranks(size);
+    let ranks = threads::create_ranks(size);
     let tables: Vec<Sent> = ranks.iter().map(|rank| Sent(rank.table())).collect();
     let work = &work;
     std::thread::scope(|threads| {

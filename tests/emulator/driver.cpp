@@ -44,8 +44,8 @@ extern "C" __attribute__((visibility("default"))) void emulated_iteration(Decide
     s.threshold = d->threshold, s.vanishing = d->vanishing, s.preconditioned = d->preconditioned;
     s.iterations = d->iterations, s.max_iter = d->max_iter, s.pause_at = INT64_MAX;
     s.rho = d->rho, s.alpha = d->alpha, s.beta = d->beta;
-    update(s, nullptr, rho, norm2, LOOP);
-    if (s.code == RUNNING) end_of_iteration(s, sigma, LOOP);
+    update_with_sums(s, nullptr, rho, norm2, LOOP);
+    if (s.code == RUNNING) end_iteration(s, sigma, LOOP);
     *d = {s.threshold, s.vanishing, s.rho, s.sigma, s.alpha, s.beta, s.norm2, s.norm, s.iterations, s.max_iter,
           s.preconditioned, s.code};
 }
@@ -150,9 +150,10 @@ bool run_adversely(const Node &n) {
     auto may_run = [&](const blocks::BlockItem &item) {
         for (int q = 0; item.wait_index >= 0 && q < 3; ++q) {
             const int chunk = item.chunk_index - 1 + q;
-            const unsigned target = a.totals[chunk] * (a.launches - 1) + a.totals[item.wait_index + q];
+            const unsigned target =
+                a.required_counts[chunk] * (a.launch_count - 1) + a.required_counts[item.wait_index + q];
             if (a.waits_for_own_chunk_only && q != 1) continue;
-            if (static_cast<int>(a.progress[chunk] - target) < 0) return false;
+            if (static_cast<int>(a.finished_counts[chunk] - target) < 0) return false;
         }
         return true;
     };

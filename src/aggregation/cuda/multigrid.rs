@@ -1,8 +1,8 @@
 //! The multigrid method for a matrix: its cycle and the workspace of its setup. Successive matrices reuse both.
 
-use super::{Cycle, Launched};
-use crate::aggregation::Rules;
-use crate::aggregation::cuda::setup::{SetupWorkspace, Shape};
+use super::{Cycle, CycleLaunches};
+use crate::aggregation::AggregationRules;
+use crate::aggregation::cuda::setup::{MatrixShape, SetupWorkspace};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::aggregation::{Couplings, Level};
@@ -17,58 +17,59 @@ pub struct AggregationMultigrid {
 }
 
 impl AggregationMultigrid {
-    /// Builds the cycle of `scale` times a matrix, in single or double precision. `take` writes the matrix to the
-    /// device. Reuses the memory of `before`, which was built for the previous matrix. Also returns whether a graph of
-    /// launches that was recorded for `before` remains valid.
+    /// Builds the cycle of `scale` times a matrix, in single or double precision. `write_matrix` writes the matrix to
+    /// the device. Reuses the memory of `previous_multigrid`, which was built for the previous matrix. Also returns
+    /// whether a graph of launches that was recorded for `previous_multigrid` remains valid.
     pub fn new(
         stream: &Stream,
-        (shape, rules): (Shape, &Rules),
-        (scale, single): (f64, bool),
-        before: Option<Self>,
-        take: impl FnOnce(&Couplings) -> Result<()>,
+        (shape, rules): (MatrixShape, &AggregationRules),
+        (scale, is_single_precision): (f64, bool),
+        previous_multigrid: Option<Self>,
+        write_matrix: impl FnOnce(&Couplings) -> Result<()>,
     ) -> Result<(Self, bool)> {
         // The multigrid method for another shape is freed before new memory is allocated.
-        let (previous, mut workspace) = match before.filter(|before| before.fits(shape)) {
-            Some(before) => (Some(before.cycle), before.workspace),
+        let (previous_cycle, mut workspace) = match previous_multigrid.filter(|multigrid| multigrid.has_shape(shape)) {
+            Some(multigrid) => (Some(multigrid.cycle), multigrid.workspace),
             None => (None, SetupWorkspace::new(stream, shape)?),
         };
-        take(&workspace.first())?;
-        let (launched, memory) =
-            previous.map_or((None, Vec::new()), |Cycle { launched, memory, .. }| (Some(launched), memory));
-        let cycle = workspace.cycle(stream, rules, (scale, single), (launched.as_ref(), memory))?;
-        let same = launched.is_some_and(|launched| launched == cycle.launched);
-        Ok((Self { cycle, workspace }, same))
+        write_matrix(&workspace.first_matrix())?;
+        let (launches, memory_blocks) = previous_cycle
+            .map_or((None, Vec::new()), |Cycle { launches, memory_blocks, .. }| (Some(launches), memory_blocks));
+        let cycle = workspace.cycle(stream, rules, (scale, is_single_precision), (launches.as_ref(), memory_blocks))?;
+        let graph_remains_valid = launches.is_some_and(|launches| launches == cycle.launches);
+        Ok((Self { cycle, workspace }, graph_remains_valid))
     }
 
     /// Computes z = M^-1 r and <r, z> for vectors over cells.
     pub fn apply(&self, stream: &Stream, scale: &Scale, (r, z): (Address, Address), sum: Sum) -> Result<()> {
-        let launched = self.launched();
-        let Level { jacobi_factor, r: of_r, start, z: of_z, rows, .. } = *launched.first();
+        let launches = self.launches();
+        let Level { jacobi_factor, r: cycle_r, first_iterate, z: cycle_z, rows, .. } = *launches.first_level();
         let count = i64::from(rows);
-        scale.find(stream, r, count)?;
-        let (scales, factor) = (scale.scales, launched.scale());
-        let a = CycleTransferArgs { count, r, z, scales, jacobi_factor, of_r, start, of_z, factor, sum };
-        launch::load_cycle_input(stream, launched.single(), &a)?;
-        launched.apply(stream)?;
-        launch::store_cycle_output(stream, launched.single(), &a)
+        scale.find_scale(stream, r, count)?;
+        let (scales, factor) = (scale.scales, launches.scale());
+        let arguments =
+            CycleTransferArgs { count, r, z, scales, jacobi_factor, cycle_r, first_iterate, cycle_z, factor, sum };
+        launch::load_cycle_input(stream, launches.is_single_precision(), &arguments)?;
+        launches.apply(stream)?;
+        launch::store_cycle_output(stream, launches.is_single_precision(), &arguments)
     }
 
     /// Returns whether the workspace was allocated for this shape.
-    pub fn fits(&self, shape: Shape) -> bool {
-        self.workspace.fits(shape)
+    pub fn has_shape(&self, shape: MatrixShape) -> bool {
+        self.workspace.has_shape(shape)
     }
 
-    pub fn launched(&self) -> &Launched {
-        &self.cycle.launched
+    pub fn launches(&self) -> &CycleLaunches {
+        &self.cycle.launches
     }
 
     /// Returns the number of aggregates reused from the previous matrix.
-    pub fn aggregates_kept(&self) -> usize {
-        self.cycle.reused_aggregates
+    pub fn reused_aggregate_count(&self) -> usize {
+        self.cycle.reused_aggregate_count
     }
 
     /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
-        self.cycle.memory.iter().flatten().map(|memory| memory.bytes).sum::<usize>() + self.workspace.bytes()
+        self.cycle.memory_blocks.iter().flatten().map(|block| block.bytes).sum::<usize>() + self.workspace.bytes()
     }
 }

@@ -1,32 +1,32 @@
 //! Setup of the levels on a device. The host enqueues kernels. It waits only for counts: the numbers of aggregates, of
 //! couplings and of failed quality tests of each level.
 
-use super::{Cycle, Launched};
-use crate::aggregation::{KAPPA_FOR_REUSE, Rules};
+use super::{Cycle, CycleLaunches};
+use crate::aggregation::{AggregationRules, KAPPA_FOR_REUSE};
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch::aggregation::{
-    ConvertArgs, Couplings, GalerkinArgs, LANES, Level, NarrowArgs, NumberArgs, PART, PairArgs, SLICE, ScanArgs,
-    SpreadArgs, SuitabilityArgs, begin_pass, bound_row_lengths, compute_slice_lengths, convert_rows,
-    count_unsuitable_eight, count_unsuitable_four, invert, mark_first, match_eight, match_four, match_two,
-    narrow_inverse, number_pairs, point_at_neighbour, project_inverse, remove_null_unknowns, scan_parts, scan_values,
-    spread_rows, sum_couplings, sum_parts,
+    ConvertArgs, Couplings, GalerkinArgs, LANES_PER_ROW, Level, NarrowArgs, NumberArgs, PairArgs, SCAN_PART_VALUES,
+    SLICE_ROWS, ScanArgs, SpreadArgs, SuitabilityArgs, begin_pass, bound_row_lengths, compute_slice_lengths,
+    convert_rows, count_unsuitable_eight, count_unsuitable_four, invert, mark_first, match_eight, match_four,
+    match_two, narrow_inverse, number_pairs, point_at_neighbour, project_inverse, remove_null_unknowns, scan_parts,
+    scan_values, spread_rows, sum_couplings, sum_parts,
 };
-use crate::cuda::launch::{Address, MOST_UNKNOWNS, NullVectorArgs, PIVOTS};
+use crate::cuda::launch::{Address, MAX_UNKNOWNS, NullVectorArgs, PIVOTS};
 use crate::cuda::layout::MemoryLayout;
-use crate::direct::couplings::WHAT;
+use crate::direct::couplings::ALLOCATION_NAME;
 use crate::error::{Error, Result, push};
 
 /// Number of handshake rounds per pass of pairing. More rounds do not improve the pairs.
-const ROUNDS: usize = 4;
+const HANDSHAKE_ROUNDS: usize = 4;
 /// Coarsening stops if the next level would have more than this fraction of the rows of a level.
 const MAX_ROW_FRACTION: f64 = 0.9;
 /// Largest number of rows of a coarsest system that is solved with the dense inverse. The product with the inverse is a
 /// single launch, whereas a further level needs several launches.
-pub const COARSEST: u32 = MOST_UNKNOWNS;
+pub const COARSEST_ROWS: u32 = MAX_UNKNOWNS;
 /// A coarse level with a number of rows in this range uses aggregates of up to eight nodes. They usually reduce such a
 /// level to the size of the dense inverse, whereas aggregates of up to four nodes do not. One level instead of two also
 /// needs fewer launches.
-const LARGE_AGGREGATES: std::ops::RangeInclusive<u32> = 3 * COARSEST..=8 * COARSEST;
+const LARGE_AGGREGATE_ROWS: std::ops::RangeInclusive<u32> = 3 * COARSEST_ROWS..=8 * COARSEST_ROWS;
 /// On this many coarse levels, from the finest on, two cycles solve the system, unless the level has too many
 /// couplings.
 const TWO_CYCLE_LEVELS: usize = 4;
@@ -35,8 +35,9 @@ const TWO_CYCLE_LEVELS: usize = 4;
 const EXTRA_COUPLINGS: usize = 1000;
 /// Levels with at least this number of rows use one thread per row. Smaller levels are faster with several threads per
 /// row.
-const ONE_THREAD_ROWS: u32 = 1 << 16;
-/// Largest factor by which kappa (`Rules::kappa`), the bound of the quality of an aggregate, may be increased.
+const MIN_ONE_THREAD_ROWS: u32 = 1 << 16;
+/// Largest factor by which kappa (`AggregationRules::kappa`), the bound of the quality of an aggregate, may be
+/// increased.
 const MAX_KAPPA_FACTOR: f64 = 4.0;
 
 /// Workspace of the setup. It contains the matrix of the first level.
@@ -44,12 +45,12 @@ pub struct SetupWorkspace {
     matrices: [Couplings; 3],
     partner: Address,
     pointed_coupling: Address,
-    rejected: Address,
-    number: Address,
-    parts: Address,
-    nodes: Address,
+    rejected_couplings: Address,
+    pair_numbers: Address,
+    part_sums: Address,
+    node_lists: Address,
     /// Address of one number: an upper bound of the eigenvalues, or the number of failed quality tests.
-    bound: Address,
+    bound_or_count: Address,
     rows: usize,
     entries: usize,
     memory: Memory,
@@ -57,50 +58,73 @@ pub struct SetupWorkspace {
 
 /// Shape of a matrix: number of rows, and number of couplings for which memory is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct MatrixShape {
     pub rows: usize,
     pub entries: usize,
 }
 
 impl SetupWorkspace {
-    pub fn new(stream: &Stream, Shape { rows, entries }: Shape) -> Result<Self> {
+    pub fn new(stream: &Stream, MatrixShape { rows, entries }: MatrixShape) -> Result<Self> {
         if entries >= u32::MAX as usize {
             let message = format!("aggregation supports fewer than 2^32 couplings on a device, got {entries}");
             return Err(Error::Unsupported(message));
         }
         let layout = |base| {
             let mut layout = MemoryLayout::new(base);
-            let mut matrix = || Couplings {
-                first: layout.bytes(4 * (rows + 1)),
-                length: layout.bytes(4 * rows),
-                col: layout.bytes(4 * entries),
-                a: layout.bytes(8 * entries),
-                row_sum: layout.bytes(8 * rows),
-                diagonal: layout.bytes(8 * rows),
+            let mut allocate_matrix = || Couplings {
+                row_start: layout.reserve_bytes(4 * (rows + 1)),
+                length: layout.reserve_bytes(4 * rows),
+                col: layout.reserve_bytes(4 * entries),
+                a: layout.reserve_bytes(8 * entries),
+                row_sum: layout.reserve_bytes(8 * rows),
+                diagonal: layout.reserve_bytes(8 * rows),
                 rows: 0,
                 unused: 0,
             };
-            let matrices = [matrix(), matrix(), matrix()];
-            let words = |layout: &mut MemoryLayout, count: usize| layout.bytes(4 * count);
-            let (partner, pointed_coupling) = (words(&mut layout, rows), words(&mut layout, rows));
-            let (number, parts) = (words(&mut layout, rows + 1), words(&mut layout, rows.div_ceil(PART) + 1));
+            let matrices = [allocate_matrix(), allocate_matrix(), allocate_matrix()];
+            let allocate_words = |layout: &mut MemoryLayout, count: usize| layout.reserve_bytes(4 * count);
+            let (partner, pointed_coupling) = (allocate_words(&mut layout, rows), allocate_words(&mut layout, rows));
+            let (pair_numbers, part_sums) = (
+                allocate_words(&mut layout, rows + 1),
+                allocate_words(&mut layout, rows.div_ceil(SCAN_PART_VALUES) + 1),
+            );
             // Space for the node lists of two consecutive passes.
-            let nodes = words(&mut layout, 6 * rows + 16);
-            let (rejected, bound) = (layout.bytes(entries), layout.bytes(8));
-            (matrices, [partner, pointed_coupling, number, parts, nodes, rejected, bound], layout.used)
+            let node_lists = allocate_words(&mut layout, 6 * rows + 16);
+            let (rejected_couplings, bound_or_count) = (layout.reserve_bytes(entries), layout.reserve_bytes(8));
+            (
+                matrices,
+                [partner, pointed_coupling, pair_numbers, part_sums, node_lists, rejected_couplings, bound_or_count],
+                layout.used_bytes,
+            )
         };
-        let memory = Memory::zeroed(stream.device(), stream, layout(0).2, WHAT)?;
-        let (matrices, [partner, pointed_coupling, number, parts, nodes, rejected, bound], _) = layout(memory.address);
-        Ok(Self { matrices, partner, pointed_coupling, rejected, number, parts, nodes, bound, rows, entries, memory })
+        let memory = Memory::zeroed(stream.device(), stream, layout(0).2, ALLOCATION_NAME)?;
+        let (
+            matrices,
+            [partner, pointed_coupling, pair_numbers, part_sums, node_lists, rejected_couplings, bound_or_count],
+            _,
+        ) = layout(memory.address);
+        Ok(Self {
+            matrices,
+            partner,
+            pointed_coupling,
+            rejected_couplings,
+            pair_numbers,
+            part_sums,
+            node_lists,
+            bound_or_count,
+            rows,
+            entries,
+            memory,
+        })
     }
 
     /// Returns whether the workspace was allocated for this shape.
-    pub fn fits(&self, Shape { rows, entries }: Shape) -> bool {
+    pub fn has_shape(&self, MatrixShape { rows, entries }: MatrixShape) -> bool {
         (self.rows, self.entries) == (rows, entries)
     }
 
     /// Returns the matrix of the first level. The caller must fill it before calling `cycle`.
-    pub fn first(&self) -> Couplings {
+    pub fn first_matrix(&self) -> Couplings {
         Couplings { rows: self.rows as u32, ..self.matrices[0] }
     }
 
@@ -110,68 +134,70 @@ impl SetupWorkspace {
 
     /// Replaces `count` values by their exclusive prefix sums; the total follows the last of them.
     fn scan(&self, stream: &Stream, values: Address, count: u32) -> Result<()> {
-        let arguments = ScanArgs { values, parts: self.parts, count, unused: 0 };
+        let arguments = ScanArgs { values, part_sums: self.part_sums, count, unused: 0 };
         sum_parts(stream, &arguments)?;
         scan_parts(stream, &arguments)?;
         scan_values(stream, &arguments)
     }
 
-    /// Builds the cycle of `scale` times A, which the caller has stored as the matrix of the first level (`first`).
-    /// Reuses the memory of the previous cycle where it suffices. Also reuses its aggregates level by level, beginning
-    /// with the finest level, until the aggregates of a level fail the quality test.
+    /// Builds the cycle of `scale` times A, which the caller has stored as the matrix of the first level
+    /// (`first_matrix`). Reuses the memory of the previous cycle where it suffices. Also reuses its aggregates level by
+    /// level, beginning with the finest level, until the aggregates of a level fail the quality test.
     pub fn cycle(
         &mut self,
         stream: &Stream,
-        rules: &Rules,
-        (scale, single): (f64, bool),
-        (last, memory): (Option<&Launched>, Vec<Option<Memory>>),
+        rules: &AggregationRules,
+        (scale, is_single_precision): (f64, bool),
+        (previous, memory_blocks): (Option<&CycleLaunches>, Vec<Option<Memory>>),
     ) -> Result<Cycle> {
-        let launched = Launched { single, levels: Vec::new(), inverse: 0, scale };
-        let mut cycle = Cycle { launched, memory, reused_aggregates: 0 };
+        let launches = CycleLaunches { is_single_precision, levels: Vec::new(), inverse: 0, scale };
+        let mut cycle = Cycle { launches, memory_blocks, reused_aggregate_count: 0 };
         // A level of equal size and precision keeps its memory, which still contains the previous aggregates.
-        let mut last = last.filter(|last| last.single == single).map(|last| &*last.levels);
-        let (mut matrix, mut spare) = (self.first(), [self.matrices[1], self.matrices[2]]);
-        let (mut nodes, mut before, mut kappa) = ((0, 0), None, rules.kappa);
+        let mut previous_levels =
+            previous.filter(|cycle| cycle.is_single_precision == is_single_precision).map(|cycle| &*cycle.levels);
+        let (mut matrix, mut spare_matrices) = (self.first_matrix(), [self.matrices[1], self.matrices[2]]);
+        let (mut nodes, mut previous_couplings, mut kappa) = ((0, 0), None, rules.kappa);
         loop {
-            let couplings = self.append_level(stream, &mut cycle, matrix, (nodes, before))?;
-            before = Some(couplings);
-            let k = cycle.launched.levels.len() - 1;
-            if matrix.rows <= COARSEST {
+            let couplings = self.append_level(stream, &mut cycle, matrix, (nodes, previous_couplings))?;
+            previous_couplings = Some(couplings);
+            let k = cycle.launches.levels.len() - 1;
+            if matrix.rows <= COARSEST_ROWS {
                 break;
             }
-            let rules_of = |k: usize, kappa: f64| match k > 0 && LARGE_AGGREGATES.contains(&matrix.rows) {
-                true => Rules { kappa, passes: rules.passes.max(3) },
-                false => Rules { kappa, ..*rules },
+            let rules_of = |k: usize, kappa: f64| match k > 0 && LARGE_AGGREGATE_ROWS.contains(&matrix.rows) {
+                true => AggregationRules { kappa, passes: rules.passes.max(3) },
+                false => AggregationRules { kappa, ..*rules },
             };
-            let reusable = self.reusable_aggregates(stream, last, (k, matrix))?;
-            cycle.reused_aggregates += reusable.map_or(0, |(count, ..)| count as usize);
-            last = last.filter(|_| reusable.is_some());
-            let made = loop {
-                if reusable.is_some() {
-                    break reusable;
+            let reusable_aggregates = self.reusable_aggregates(stream, previous_levels, (k, matrix))?;
+            cycle.reused_aggregate_count += reusable_aggregates.map_or(0, |(count, ..)| count as usize);
+            previous_levels = previous_levels.filter(|_| reusable_aggregates.is_some());
+            let aggregates = loop {
+                if reusable_aggregates.is_some() {
+                    break reusable_aggregates;
                 }
-                let made = self.aggregate(stream, &mut cycle, (matrix, spare[0]), &rules_of(k, kappa))?;
-                let weaker = 2.0 * kappa;
-                if f64::from(made.0) <= MAX_ROW_FRACTION * f64::from(matrix.rows) {
-                    break Some(made);
+                let aggregates =
+                    self.aggregate(stream, &mut cycle, (matrix, spare_matrices[0]), &rules_of(k, kappa))?;
+                let weaker_kappa = 2.0 * kappa;
+                if f64::from(aggregates.0) <= MAX_ROW_FRACTION * f64::from(matrix.rows) {
+                    break Some(aggregates);
                 }
                 // There were too few pairs. Pairing is repeated with a larger kappa.
-                if weaker > MAX_KAPPA_FACTOR * rules.kappa {
+                if weaker_kappa > MAX_KAPPA_FACTOR * rules.kappa {
                     break None;
                 }
-                kappa = weaker;
+                kappa = weaker_kappa;
             };
-            let Some((count, width, of_nodes)) = made.filter(|made| made.0 > 0) else { break };
-            let of = cycle.room(stream, 3 * k, 0)?.1;
-            let level = &mut cycle.launched.levels[k];
-            level.aggregate = of;
-            let coarse = Couplings { rows: count, ..spare[1] };
-            self.galerkin(stream, (matrix, coarse), of, (of_nodes, width))?;
-            nodes = (of_nodes, width);
-            (matrix, spare) = (coarse, [spare[0], Couplings { rows: 0, ..matrix }]);
+            let Some((count, width, coarse_nodes)) = aggregates.filter(|aggregates| aggregates.0 > 0) else { break };
+            let aggregate_of_row = cycle.memory_block(stream, 3 * k, 0)?.1;
+            let level = &mut cycle.launches.levels[k];
+            level.aggregate = aggregate_of_row;
+            let coarse = Couplings { rows: count, ..spare_matrices[1] };
+            self.galerkin(stream, (matrix, coarse), aggregate_of_row, (coarse_nodes, width))?;
+            nodes = (coarse_nodes, width);
+            (matrix, spare_matrices) = (coarse, [spare_matrices[0], Couplings { rows: 0, ..matrix }]);
         }
-        let k = cycle.launched.levels.len() - 1;
-        if cycle.launched.levels[k].aggregate == 0 && matrix.rows <= COARSEST {
+        let k = cycle.launches.levels.len() - 1;
+        if cycle.launches.levels[k].aggregate == 0 && matrix.rows <= COARSEST_ROWS {
             self.invert(stream, &mut cycle, matrix)?;
         }
         Ok(cycle)
@@ -182,103 +208,127 @@ impl SetupWorkspace {
     fn reusable_aggregates(
         &self,
         stream: &Stream,
-        last: Option<&[Level]>,
+        previous_levels: Option<&[Level]>,
         (k, matrix): (usize, Couplings),
     ) -> Result<Option<(u32, u16, Address)>> {
-        let Some([fine, coarse]) = last.and_then(|levels| levels.get(k..k + 2)) else { return Ok(None) };
+        let Some([fine, coarse]) = previous_levels.and_then(|levels| levels.get(k..k + 2)) else { return Ok(None) };
         if fine.rows != matrix.rows || fine.aggregate == 0 {
             return Ok(None);
         }
         let Level { rows: count, width, nodes, .. } = *coarse;
-        let (of, failed) = (fine.aggregate, self.bound);
-        stream.fill(failed, 0, 4)?;
-        let arguments =
-            SuitabilityArgs { c: matrix, kappa: KAPPA_FOR_REUSE, of, nodes, failed, count, width: i32::from(width) };
+        let (aggregate_of_row, failure_count) = (fine.aggregate, self.bound_or_count);
+        stream.fill(failure_count, 0, 4)?;
+        let arguments = SuitabilityArgs {
+            c: matrix,
+            kappa: KAPPA_FOR_REUSE,
+            aggregate_of_row,
+            nodes,
+            failure_count,
+            count,
+            width: i32::from(width),
+        };
         if width <= 4 {
             count_unsuitable_four(stream, &arguments)?
         } else {
             count_unsuitable_eight(stream, &arguments)?
         }
-        let [failed] = fetched(stream, failed)?;
-        Ok((failed == 0).then_some((count, width, nodes)))
+        let [failure_count] = fetch_counts(stream, failure_count)?;
+        Ok((failure_count == 0).then_some((count, width, nodes)))
     }
 
     /// Appends a level for this matrix to the cycle. Returns the number of couplings. `nodes` and `width` are the node
-    /// lists of its rows on the previous level and their width, `before` is the number of couplings of that level.
+    /// lists of its rows on the previous level and their width, `previous_couplings` is the number of couplings of
+    /// that level.
     fn append_level(
         &self,
         stream: &Stream,
         cycle: &mut Cycle,
         matrix: Couplings,
-        ((nodes, width), before): ((Address, u16), Option<usize>),
+        ((nodes, width), previous_couplings): ((Address, u16), Option<usize>),
     ) -> Result<usize> {
-        let (k, n) = (cycle.launched.levels.len(), matrix.rows as usize);
-        let (lanes, slice) = if matrix.rows >= ONE_THREAD_ROWS { (1, SLICE) } else { (LANES, 1) };
-        let (real, slices) = (if cycle.launched.single { 4 } else { 8 }, n.div_ceil(slice as usize));
+        let (k, n) = (cycle.launches.levels.len(), matrix.rows as usize);
+        let (lanes, slice) = if matrix.rows >= MIN_ONE_THREAD_ROWS { (1, SLICE_ROWS) } else { (LANES_PER_ROW, 1) };
+        let (real_bytes, slices) = (if cycle.launches.is_single_precision { 4 } else { 8 }, n.div_ceil(slice as usize));
         let layout = |base| {
             let mut layout = MemoryLayout::new(base);
-            let aggregate = layout.bytes(4 * n);
-            let first = layout.bytes(4 * (slices + 2));
-            let [row_sum, jacobi_factor, r, start, c, z] = [0; 6].map(|_: u8| layout.bytes(real * n));
+            let aggregate = layout.reserve_bytes(4 * n);
+            let slice_start = layout.reserve_bytes(4 * (slices + 2));
+            let [row_sum, jacobi_factor, r, first_iterate, c, z] =
+                [0; 6].map(|_: u8| layout.reserve_bytes(real_bytes * n));
             let rows = n as u32;
-            let level =
-                Level { first, row_sum, jacobi_factor, nodes, r, start, c, z, rows, width, lanes, ..Level::default() };
-            (level, aggregate, layout.used)
+            let level = Level {
+                slice_start,
+                row_sum,
+                jacobi_factor,
+                nodes,
+                r,
+                first_iterate,
+                c,
+                z,
+                rows,
+                width,
+                lanes,
+                ..Level::default()
+            };
+            (level, aggregate, layout.used_bytes)
         };
-        let base = cycle.room(stream, 3 * k, layout(0).2)?.1;
+        let base = cycle.memory_block(stream, 3 * k, layout(0).2)?.1;
         let mut level = layout(base).0;
         let arguments = ConvertArgs {
             c: matrix,
-            first: level.first,
+            slice_start: level.slice_start,
             row_sum: level.row_sum,
             jacobi_factor: level.jacobi_factor,
-            bound: self.bound,
+            bound: self.bound_or_count,
             slice,
             ..ConvertArgs::default()
         };
-        let of_all = level.first + 4 * slices as u64;
-        stream.fill(self.bound, 0, 8)?;
-        stream.fill(of_all, 0, 8)?;
-        compute_slice_lengths(stream, cycle.launched.single, &arguments)?;
-        self.scan(stream, level.first, slices as u32)?;
-        let [entries, couplings] = fetched(stream, of_all)?.map(|count: u32| count as usize);
-        level.entries = cycle.room(stream, 3 * k + 1, 2 * real * entries)?.1;
-        convert_rows(stream, cycle.launched.single, &ConvertArgs { entries: level.entries, ..arguments })?;
-        level.uses_two_cycles =
-            u16::from(k <= TWO_CYCLE_LEVELS && before.is_some_and(|before| couplings <= before / 2 + EXTRA_COUPLINGS));
-        push(&mut cycle.launched.levels, level, WHAT)?;
+        let totals_address = level.slice_start + 4 * slices as u64;
+        stream.fill(self.bound_or_count, 0, 8)?;
+        stream.fill(totals_address, 0, 8)?;
+        compute_slice_lengths(stream, cycle.launches.is_single_precision, &arguments)?;
+        self.scan(stream, level.slice_start, slices as u32)?;
+        let [entries, couplings] = fetch_counts(stream, totals_address)?.map(|count: u32| count as usize);
+        level.entries = cycle.memory_block(stream, 3 * k + 1, 2 * real_bytes * entries)?.1;
+        convert_rows(stream, cycle.launches.is_single_precision, &ConvertArgs { entries: level.entries, ..arguments })?;
+        level.uses_two_cycles = u16::from(
+            k <= TWO_CYCLE_LEVELS
+                && previous_couplings
+                    .is_some_and(|previous_couplings| couplings <= previous_couplings / 2 + EXTRA_COUPLINGS),
+        );
+        push(&mut cycle.launches.levels, level, ALLOCATION_NAME)?;
         Ok(couplings)
     }
 
-    /// Computes aggregates of the rows of a matrix; `spare` is workspace for the matrices of the later passes. Returns
-    /// the number of aggregates, the width of their node lists, and the address of these lists. The aggregate of each
-    /// row is stored at the beginning of the level's memory.
+    /// Computes aggregates of the rows of a matrix; `spare_matrix` is workspace for the matrices of the later passes.
+    /// Returns the number of aggregates, the width of their node lists, and the address of these lists. The aggregate
+    /// of each row is stored at the beginning of the level's memory.
     fn aggregate(
         &self,
         stream: &Stream,
         cycle: &mut Cycle,
-        (matrix, spare): (Couplings, Couplings),
-        rules: &Rules,
+        (matrix, spare_matrix): (Couplings, Couplings),
+        rules: &AggregationRules,
     ) -> Result<(u32, u16, Address)> {
-        let k = cycle.launched.levels.len() - 1;
-        let of = cycle.room(stream, 3 * k, 0)?.1;
-        let (mut rows, mut width, mut nodes) = (matrix, 1, 0);
+        let k = cycle.launches.levels.len() - 1;
+        let aggregate_of_row = cycle.memory_block(stream, 3 * k, 0)?.1;
+        let (mut pass_matrix, mut width, mut nodes) = (matrix, 1, 0);
         for pass in 0..rules.passes {
             let is_first = pass == 0;
             let arguments = PairArgs {
-                c: rows,
+                c: pass_matrix,
                 kappa: rules.kappa,
                 partner: self.partner,
                 pointed_coupling: self.pointed_coupling,
-                rejected: self.rejected,
-                of: if is_first { of } else { 0 },
+                rejected: self.rejected_couplings,
+                aggregate_of_row: if is_first { aggregate_of_row } else { 0 },
                 fine: matrix,
                 nodes,
                 width,
                 unused: 0,
             };
             begin_pass(stream, &arguments)?;
-            for _ in 0..ROUNDS {
+            for _ in 0..HANDSHAKE_ROUNDS {
                 point_at_neighbour(stream, &arguments)?;
                 match width {
                     1 => match_two(stream, &arguments)?,
@@ -286,28 +336,35 @@ impl SetupWorkspace {
                     _ => match_eight(stream, &arguments)?,
                 }
             }
-            let numbers =
-                NumberArgs { partner: self.partner, number: self.number, of, nodes, joined: 0, rows: rows.rows, width };
-            mark_first(stream, &numbers)?;
-            self.scan(stream, self.number, rows.rows)?;
-            let [count] = fetched(stream, self.number + 4 * u64::from(rows.rows))?;
+            let number_args = NumberArgs {
+                partner: self.partner,
+                aggregate_number: self.pair_numbers,
+                aggregate_of_row,
+                nodes,
+                joined_nodes: 0,
+                rows: pass_matrix.rows,
+                width,
+            };
+            mark_first(stream, &number_args)?;
+            self.scan(stream, self.pair_numbers, pass_matrix.rows)?;
+            let [count] = fetch_counts(stream, self.pair_numbers + 4 * u64::from(pass_matrix.rows))?;
             width *= 2;
             let is_last = pass + 1 == rules.passes;
-            let joined = match is_last {
-                true => cycle.room(stream, 3 * k + 2, 4 * count as usize * width as usize)?.1,
+            let joined_nodes = match is_last {
+                true => cycle.memory_block(stream, 3 * k + 2, 4 * count as usize * width as usize)?.1,
                 // Two buffers alternate, because a pass reads the lists of the previous pass while it writes its own.
-                false => self.nodes + if pass % 2 == 0 { 0 } else { 8 * (u64::from(matrix.rows) + 2) },
+                false => self.node_lists + if pass % 2 == 0 { 0 } else { 8 * (u64::from(matrix.rows) + 2) },
             };
-            number_pairs(stream, &NumberArgs { joined, ..numbers })?;
-            nodes = joined;
+            number_pairs(stream, &NumberArgs { joined_nodes, ..number_args })?;
+            nodes = joined_nodes;
             if count == 0 || is_last {
                 return Ok((count, width as u16, nodes));
             }
-            let pairs = Couplings { rows: count, ..spare };
-            self.galerkin(stream, (matrix, pairs), of, (nodes, width as u16))?;
-            rows = pairs;
+            let pair_matrix = Couplings { rows: count, ..spare_matrix };
+            self.galerkin(stream, (matrix, pair_matrix), aggregate_of_row, (nodes, width as u16))?;
+            pass_matrix = pair_matrix;
         }
-        Ok((rows.rows, width as u16, nodes))
+        Ok((pass_matrix.rows, width as u16, nodes))
     }
 
     /// Computes the coarse matrix P^T A P, whose rows are the aggregates.
@@ -315,64 +372,66 @@ impl SetupWorkspace {
         &self,
         stream: &Stream,
         (fine, coarse): (Couplings, Couplings),
-        of: Address,
+        aggregate_of_row: Address,
         (nodes, width): (Address, u16),
     ) -> Result<()> {
-        let arguments = GalerkinArgs { fine, coarse, of, nodes, width: i32::from(width), unused: 0 };
+        let arguments = GalerkinArgs { fine, coarse, aggregate_of_row, nodes, width: i32::from(width), unused: 0 };
         bound_row_lengths(stream, &arguments)?;
-        self.scan(stream, coarse.first, coarse.rows)?;
+        self.scan(stream, coarse.row_start, coarse.rows)?;
         sum_couplings(stream, &arguments)
     }
 
     /// Computes the inverse of the coarsest matrix in the precision of the cycle, or its pseudoinverse if the matrix
     /// has singular components (kernels/common/inverse.cuh).
     fn invert(&self, stream: &Stream, cycle: &mut Cycle, matrix: Couplings) -> Result<()> {
-        let (k, n) = (cycle.launched.levels.len(), matrix.rows as usize);
-        let real = if cycle.launched.single { 4 } else { 8 };
+        let (k, n) = (cycle.launches.levels.len(), matrix.rows as usize);
+        let real_bytes = if cycle.launches.is_single_precision { 4 } else { 8 };
         let layout = |base| {
             let mut layout = MemoryLayout::new(base);
-            let buffers = [0; 2].map(|_: u8| layout.bytes(8 * n * n));
-            let (pivots, null_vector_of) = (layout.bytes(16 * (PIVOTS * PIVOTS) as usize), layout.bytes(4 * n));
-            (buffers, [pivots, null_vector_of], layout.bytes(real * n * n), layout.used)
+            let buffers = [0; 2].map(|_: u8| layout.reserve_bytes(8 * n * n));
+            let (pivots, null_vector_of) =
+                (layout.reserve_bytes(16 * (PIVOTS * PIVOTS) as usize), layout.reserve_bytes(4 * n));
+            (buffers, [pivots, null_vector_of], layout.reserve_bytes(real_bytes * n * n), layout.used_bytes)
         };
-        let base = cycle.room(stream, 3 * k, layout(0).3)?.1;
+        let base = cycle.memory_block(stream, 3 * k, layout(0).3)?.1;
         let (mut buffers, [pivots, null_vector_of], inverse, _) = layout(base);
-        cycle.launched.inverse = inverse;
+        cycle.launches.inverse = inverse;
         stream.fill(buffers[0], 0, 8 * n * n)?;
-        let square = SpreadArgs { c: matrix, to: buffers[0], null_vector_of };
-        spread_rows(stream, &square)?;
-        remove_null_unknowns(stream, &square)?;
+        let spread_args = SpreadArgs { c: matrix, dense: buffers[0], null_vector_of };
+        spread_rows(stream, &spread_args)?;
+        remove_null_unknowns(stream, &spread_args)?;
         invert(stream, (&mut buffers, matrix.diagonal, pivots, n))?;
-        let [from, to] = buffers;
-        let means = NullVectorArgs { from, to, null_vector_of, n: n as i32, ..NullVectorArgs::default() };
-        project_inverse(stream, &means)?;
-        project_inverse(stream, &NullVectorArgs { from: to, to: from, ..means })?;
-        let arguments = NarrowArgs { from, to: inverse, count: (n * n) as u32, unused: 0 };
-        narrow_inverse(stream, cycle.launched.single, &arguments)
+        let [source, target] = buffers;
+        let null_vector_args =
+            NullVectorArgs { source, target, null_vector_of, n: n as i32, ..NullVectorArgs::default() };
+        project_inverse(stream, &null_vector_args)?;
+        project_inverse(stream, &NullVectorArgs { source: target, target: source, ..null_vector_args })?;
+        let arguments = NarrowArgs { source, target: inverse, count: (n * n) as u32, unused: 0 };
+        narrow_inverse(stream, cycle.launches.is_single_precision, &arguments)
     }
 }
 
 impl Cycle {
     /// Returns size and address of memory block k. Allocates it again if it has fewer than `bytes` bytes.
-    fn room(&mut self, stream: &Stream, k: usize, bytes: usize) -> Result<(usize, Address)> {
-        while self.memory.len() <= k {
-            push(&mut self.memory, None, WHAT)?;
+    fn memory_block(&mut self, stream: &Stream, k: usize, bytes: usize) -> Result<(usize, Address)> {
+        while self.memory_blocks.len() <= k {
+            push(&mut self.memory_blocks, None, ALLOCATION_NAME)?;
         }
-        let allocation = &mut self.memory[k];
-        if allocation.as_ref().is_none_or(|memory| memory.bytes < bytes) {
+        let block = &mut self.memory_blocks[k];
+        if block.as_ref().is_none_or(|memory| memory.bytes < bytes) {
             // The previous block is freed before the new block is allocated.
-            *allocation = None;
+            *block = None;
             // The block is larger by one sixteenth, since the next matrix may have slightly more rows on this level.
-            *allocation = Some(Memory::zeroed(stream.device(), stream, bytes + bytes / 16 + 256, WHAT)?);
+            *block = Some(Memory::zeroed(stream.device(), stream, bytes + bytes / 16 + 256, ALLOCATION_NAME)?);
         }
-        Ok(allocation.as_ref().map_or((0, 0), |memory| (memory.bytes, memory.address)))
+        Ok(block.as_ref().map_or((0, 0), |memory| (memory.bytes, memory.address)))
     }
 }
 
 /// Copies N counts to the host and waits for the copy.
-fn fetched<const N: usize>(stream: &Stream, from: Address) -> Result<[u32; N]> {
+fn fetch_counts<const N: usize>(stream: &Stream, address: Address) -> Result<[u32; N]> {
     let mut values = [0; N];
-    stream.fetch(&mut values, from)?;
+    stream.fetch(&mut values, address)?;
     stream.wait()?;
     Ok(values)
 }

@@ -15,7 +15,7 @@ pub struct Device {
     pub(super) device: sys::CUdevice,
     pub(super) context: sys::CUcontext,
     /// Identifier of the context (`cuCtxGetId`). It changes when the host program resets the device.
-    id: u64,
+    context_id: u64,
     /// Family whose kernels are loaded.
     family: &'static Module,
     /// Index of this device among the devices that share a grid, and their number.
@@ -24,9 +24,9 @@ pub struct Device {
     /// Whether a kernel can begin while the previous kernel on the stream ends (compute capability 9.0 or newer).
     pub(super) supports_dependent_launch: bool,
     /// Number of multiprocessors.
-    pub processors: u32,
+    pub multiprocessors: u32,
     /// Size of the L2 cache in bytes.
-    pub cache: usize,
+    pub l2_cache_bytes: usize,
     /// Kernels, in the order of their numbers.
     pub(super) functions: Vec<sys::CUfunction>,
 }
@@ -37,7 +37,7 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 /// Guard that keeps a context current on this thread. Dropping the guard restores the previous context.
-pub struct Entered {
+pub struct EnteredContext {
     /// Makes the guard `!Send`, because the stack of contexts belongs to a thread.
     _not_send: std::marker::PhantomData<*mut ()>,
 }
@@ -46,19 +46,19 @@ pub struct Entered {
 /// frees the memory of the old context, and its addresses may have been reused. Also returns true if the driver does
 /// not report the state of the context.
 pub(super) fn was_reset(device: sys::CUdevice, context: sys::CUcontext, id: u64) -> bool {
-    let (mut flags, mut active, mut now) = (0, 0, 0);
+    let (mut flags, mut active, mut current_id) = (0, 0, 0);
     // SAFETY: the device exists, and the pointers outlive the calls. `cuCtxGetId` is called only while the primary
     // context is active, and the caller has retained this context.
-    let same = unsafe {
+    let is_same_context = unsafe {
         sys::cuDevicePrimaryCtxGetState(device, &mut flags, &mut active) == sys::CUresult::CUDA_SUCCESS
             && active != 0
-            && sys::cuCtxGetId(context, &mut now) == sys::CUresult::CUDA_SUCCESS
-            && now == id
+            && sys::cuCtxGetId(context, &mut current_id) == sys::CUresult::CUDA_SUCCESS
+            && current_id == id
     };
-    !same
+    !is_same_context
 }
 
-impl Entered {
+impl EnteredContext {
     /// Makes the context current.
     ///
     /// # Safety
@@ -70,7 +70,7 @@ impl Entered {
     }
 }
 
-impl Drop for Entered {
+impl Drop for EnteredContext {
     fn drop(&mut self) {
         let mut context = std::ptr::null_mut();
         // SAFETY: pops the context that `push` pushed on this thread. The field `_not_send` keeps the guard on its
@@ -87,7 +87,7 @@ impl Device {
     pub fn open(ordinal: i64, family: &'static Module, share: Share) -> Result<Arc<Self>> {
         // The list is never dropped, because the driver may already be unloaded when the static destructors of the
         // program run.
-        static OPEN: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
+        static OPEN_DEVICES: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
         if !HAS_KERNELS {
             return Err(Error::Unsupported(
                 "backend=cuda: this library was built without CUDA kernels (RRBSOLVER_CUDA=off): \
@@ -102,15 +102,15 @@ impl Device {
             )));
         }
         let ordinal = ordinal as i32;
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open_devices = OPEN_DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         // A device that failed or was reset is removed from the list. The handles that use it still own it.
-        open.retain(|d| d.ordinal != ordinal || d.is_usable());
-        let wanted = |d: &&Arc<Self>| d.ordinal == ordinal && std::ptr::eq(d.family, family) && d.share == share;
-        if let Some(device) = open.iter().find(wanted) {
+        open_devices.retain(|d| d.ordinal != ordinal || d.is_usable());
+        let is_requested = |d: &&Arc<Self>| d.ordinal == ordinal && std::ptr::eq(d.family, family) && d.share == share;
+        if let Some(device) = open_devices.iter().find(is_requested) {
             return Ok(device.clone());
         }
         let device = Arc::new(Self::new(ordinal, family, share)?);
-        push(&mut open, device.clone(), "the list of devices")?;
+        push(&mut open_devices, device.clone(), "the list of devices")?;
         Ok(device)
     }
 
@@ -133,62 +133,64 @@ impl Device {
             check(sys::cuDeviceGet(&mut device, ordinal), "the CUDA device")?;
             check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
         }
-        // If a later call fails, dropping `made` releases the context.
+        // If a later call fails, dropping `opened` releases the context.
         let (module, functions) = (std::ptr::null_mut(), Vec::new());
-        let (supports_dependent_launch, processors, cache) = (false, 0, 0);
-        let mut made = Self {
+        let (supports_dependent_launch, multiprocessors, l2_cache_bytes) = (false, 0, 0);
+        let mut opened = Self {
             ordinal,
             device,
             context,
-            id: 0,
+            context_id: 0,
             family,
             share,
             module,
             supports_dependent_launch,
-            processors,
-            cache,
+            multiprocessors,
+            l2_cache_bytes,
             functions,
         };
         // SAFETY: the context was retained above; the pointer outlives the call.
-        check(unsafe { sys::cuCtxGetId(context, &mut made.id) }, "the device's context")?;
-        let attribute = |wanted| {
+        check(unsafe { sys::cuCtxGetId(context, &mut opened.context_id) }, "the device's context")?;
+        let attribute = |attribute_id| {
             let mut value = 0;
             // SAFETY: as above.
-            check(unsafe { sys::cuDeviceGetAttribute(&mut value, wanted, device) }, "the device").map(|()| value)
+            check(unsafe { sys::cuDeviceGetAttribute(&mut value, attribute_id, device) }, "the device").map(|()| value)
         };
         use sys::CUdevice_attribute as A;
-        let generation = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
-        if generation < family.min_compute_capability {
+        let major_capability = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        if major_capability < family.min_compute_capability {
             return Err(Error::Unsupported(format!(
                 "devices={ordinal}: devices that share grids need compute capability {}.0 or newer, this one has \
-                 {generation}: use device={ordinal}",
+                 {major_capability}: use device={ordinal}",
                 family.min_compute_capability
             )));
         }
-        made.supports_dependent_launch = generation >= 9;
-        made.processors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32;
-        made.cache = attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize;
-        let entered = made.enter()?;
-        made.module = family.load()?;
-        made.functions = family.functions(made.module)?;
+        opened.supports_dependent_launch = major_capability >= 9;
+        opened.multiprocessors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32;
+        opened.l2_cache_bytes = attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize;
+        let entered = opened.enter()?;
+        opened.module = family.load()?;
+        opened.functions = family.functions(opened.module)?;
         if share != Share::ALL {
-            family.set_share(made.module, share)?;
+            family.set_share(opened.module, share)?;
         }
         drop(entered);
-        Ok(made)
+        Ok(opened)
     }
 
     /// Enables direct access of this device to the memory of `other`. Returns an error if the link between the two
     /// devices does not support direct access and atomic operations.
     pub fn enable_peer_access(&self, other: &Self) -> Result<()> {
         use sys::CUdevice_P2PAttribute_enum as A;
-        for wanted in [A::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, A::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED]
+        for attribute in
+            [A::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, A::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED]
         {
-            let mut offered = 0;
+            let mut is_supported = 0;
             // SAFETY: both devices exist; the number outlives the call.
-            let asked = unsafe { sys::cuDeviceGetP2PAttribute(&mut offered, wanted, self.device, other.device) };
-            check(asked, "the link of two devices")?;
-            if offered == 0 {
+            let status =
+                unsafe { sys::cuDeviceGetP2PAttribute(&mut is_supported, attribute, self.device, other.device) };
+            check(status, "the link of two devices")?;
+            if is_supported == 0 {
                 return Err(Error::Unsupported(format!(
                     "devices {} and {} cannot access each other's memory (no peer access such as NVLink): use one \
                      of them",
@@ -206,16 +208,16 @@ impl Device {
 
     /// Returns whether the device supports thread block clusters.
     pub fn has_clusters(&self) -> bool {
-        let mut offered = 0;
-        let which = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH;
+        let mut is_supported = 0;
+        let attribute = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH;
         // SAFETY: the device exists; the pointer outlives the call.
-        let asked = unsafe { sys::cuDeviceGetAttribute(&mut offered, which, self.device) };
-        asked == sys::CUresult::CUDA_SUCCESS && offered != 0
+        let status = unsafe { sys::cuDeviceGetAttribute(&mut is_supported, attribute, self.device) };
+        status == sys::CUresult::CUDA_SUCCESS && is_supported != 0
     }
 
     /// Returns whether the host program has reset the device, which invalidates all its memory and addresses.
     pub fn was_reset(&self) -> bool {
-        was_reset(self.device, self.context, self.id)
+        was_reset(self.device, self.context, self.context_id)
     }
 
     /// Returns an error if the host program has reset the device.
@@ -230,10 +232,10 @@ impl Device {
     }
 
     /// Makes the context of the device current. Returns an error if the device was reset.
-    pub fn enter(&self) -> Result<Entered> {
+    pub fn enter(&self) -> Result<EnteredContext> {
         self.check()?;
         // SAFETY: this value has retained the context.
-        unsafe { Entered::push(self.context) }
+        unsafe { EnteredContext::push(self.context) }
     }
 }
 

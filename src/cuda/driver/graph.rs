@@ -3,16 +3,16 @@
 use super::device::Device;
 use super::launches::Launches;
 use super::library::check;
-use super::stream::{Meet, Stream};
+use super::stream::{DeviceBarrier, Stream};
 use crate::error::Result;
 use cudarc::driver::sys;
 use std::sync::Arc;
 
 /// A recorded graph.
 ///
-/// The graph consists of one WHILE node, or of a body that runs once ([`Loop::record_once`]). The body of a WHILE node
-/// repeats until a kernel in it clears the condition ([`Loop::record`]).
-pub struct Loop {
+/// The graph consists of one WHILE node, or of a body that runs once ([`RecordedGraph::record_once`]). The body of a
+/// WHILE node repeats until a kernel in it clears the condition ([`RecordedGraph::record`]).
+pub struct RecordedGraph {
     device: Arc<Device>,
     graph: sys::CUgraph,
     executable: sys::CUgraphExec,
@@ -24,9 +24,9 @@ pub struct Loop {
 
 // SAFETY: a graph may be used from any thread, but by one thread at a time. The handle that owns the graph is used by
 // one thread at a time.
-unsafe impl Send for Loop {}
+unsafe impl Send for RecordedGraph {}
 
-impl Loop {
+impl RecordedGraph {
     /// Records a loop from the launches of `body`, which receives a stream and the handle of the condition.
     ///
     /// If there is a previous loop, first calls `body` without executing its launches. Returns `previous` unchanged if
@@ -40,7 +40,7 @@ impl Loop {
         if let Some(previous) = previous {
             *stream.launches.borrow_mut() = Some(Launches::only_recorded());
             body(&stream, previous.handle)?;
-            if stream.launches.take().is_some_and(|launches| launches.same_as(&previous.launches)) {
+            if stream.launches.take().is_some_and(|launches| launches.has_same_launches_as(&previous.launches)) {
                 return Ok(previous);
             }
         }
@@ -62,13 +62,13 @@ impl Loop {
         };
         let (mut handle, mut node) = (0, std::ptr::null_mut());
         // SAFETY: the context is current; the pointers outlive the calls. The parameters are those of a WHILE node.
-        let inner = unsafe {
+        let body_graph = unsafe {
             check(sys::cuGraphCreate(&mut recorded.graph, 0), "a graph")?;
             // `CU_GRAPH_COND_ASSIGN_DEFAULT`: each launch of the graph sets the condition to its default value 1.
             const ASSIGN_DEFAULT: u32 = 1;
-            let made =
+            let status =
                 sys::cuGraphConditionalHandleCreate(&mut handle, recorded.graph, device.context, 1, ASSIGN_DEFAULT);
-            check(made, "the condition of a loop")?;
+            check(status, "the condition of a loop")?;
             let mut parameters: sys::CUgraphNodeParams = std::mem::zeroed();
             parameters.type_ = sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_CONDITIONAL;
             parameters.__bindgen_anon_1.conditional = sys::CUDA_CONDITIONAL_NODE_PARAMS {
@@ -78,53 +78,73 @@ impl Loop {
                 phGraph_out: std::ptr::null_mut(),
                 ctx: device.context,
             };
-            let none = (std::ptr::null(), std::ptr::null());
-            let added = sys::cuGraphAddNode_v2(&mut node, recorded.graph, none.0, none.1, 0, &mut parameters);
-            check(added, "the node of a loop")?;
-            let inner = *parameters.__bindgen_anon_1.conditional.phGraph_out;
+            let no_dependencies = (std::ptr::null(), std::ptr::null());
+            let status = sys::cuGraphAddNode_v2(
+                &mut node,
+                recorded.graph,
+                no_dependencies.0,
+                no_dependencies.1,
+                0,
+                &mut parameters,
+            );
+            check(status, "the node of a loop")?;
+            let body_graph = *parameters.__bindgen_anon_1.conditional.phGraph_out;
             let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-            let began = sys::cuStreamBeginCaptureToGraph(stream.stream, inner, none.0, none.1, 0, mode);
-            check(began, "recording a loop")?;
-            inner
+            let status = sys::cuStreamBeginCaptureToGraph(
+                stream.stream,
+                body_graph,
+                no_dependencies.0,
+                no_dependencies.1,
+                0,
+                mode,
+            );
+            check(status, "recording a loop")?;
+            body_graph
         };
         recorded.handle = handle;
         *stream.launches.borrow_mut() = Some(Launches::default());
         let result = body(stream, handle);
         recorded.launches = stream.launches.take().unwrap_or_default();
-        let mut captured = inner;
+        let mut captured = body_graph;
         // SAFETY: ends the capture that began above, whether or not the body succeeded.
-        let ended = unsafe { sys::cuStreamEndCapture(stream.stream, &mut captured) };
+        let status = unsafe { sys::cuStreamEndCapture(stream.stream, &mut captured) };
         result?;
-        check(ended, "recording a loop")?;
+        check(status, "recording a loop")?;
         recorded.instantiate()?;
         Ok(recorded)
     }
 
     /// Records a graph that executes the launches of `body` once. `body` receives a new stream with the devices of the
-    /// stream `like`. In the graph, the streams of these devices synchronize through the kernel that `meet` launches.
-    pub fn record_once(like: &Stream, meet: Meet, body: impl FnOnce(&Stream) -> Result<()>) -> Result<Self> {
-        let devices = like.devices()?;
+    /// stream `model_stream`. In the graph, the streams of these devices synchronize through the kernel that
+    /// `launch_barrier` launches.
+    pub fn record_once(
+        model_stream: &Stream,
+        launch_barrier: DeviceBarrier,
+        body: impl FnOnce(&Stream) -> Result<()>,
+    ) -> Result<Self> {
+        let devices = model_stream.devices()?;
         let device = &devices[0];
-        let stream = Stream::new(device)?.with(&devices[1..])?;
+        let stream = Stream::new(device)?.with_peers(&devices[1..])?;
         let _entered = device.enter()?;
         let (graph, executable) = (std::ptr::null_mut(), std::ptr::null_mut());
         let mut recorded = Self { device: device.clone(), graph, executable, handle: 0, launches: Launches::default() };
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is live.
         check(unsafe { sys::cuStreamBeginCapture_v2(stream.stream, mode) }, "recording an iteration")?;
-        let result = stream.join(meet).and_then(|()| body(&stream)).and_then(|()| stream.leave());
+        let result =
+            stream.join_capture(launch_barrier).and_then(|()| body(&stream)).and_then(|()| stream.leave_capture());
         // SAFETY: ends the capture that began above, whether or not the body succeeded; the pointer outlives the call.
-        let ended = unsafe { sys::cuStreamEndCapture(stream.stream, &mut recorded.graph) };
+        let status = unsafe { sys::cuStreamEndCapture(stream.stream, &mut recorded.graph) };
         result?;
-        check(ended, "recording an iteration")?;
+        check(status, "recording an iteration")?;
         recorded.instantiate()?;
         Ok(recorded)
     }
 
     fn instantiate(&mut self) -> Result<()> {
         // SAFETY: the graph is complete, and the pointer outlives the call.
-        let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut self.executable, self.graph, 0) };
-        check(made, "instantiating a graph")
+        let status = unsafe { sys::cuGraphInstantiateWithFlags(&mut self.executable, self.graph, 0) };
+        check(status, "instantiating a graph")
     }
 
     /// Launches the graph on a stream.
@@ -136,7 +156,7 @@ impl Loop {
     }
 }
 
-impl Drop for Loop {
+impl Drop for RecordedGraph {
     fn drop(&mut self) {
         if let Ok(_entered) = self.device.enter() {
             // SAFETY: this value created both graphs, and each of them is destroyed once.

@@ -1,6 +1,6 @@
 //! Record of the launches on a stream, to compare two sequences of launches.
 
-use crate::base::memory::same_bytes;
+use crate::base::memory::are_bytes_equal;
 use crate::error::{Error, Result};
 use std::mem::MaybeUninit;
 
@@ -18,25 +18,25 @@ impl Launches {
         Self { only_recorded: true, ..Self::default() }
     }
 
-    /// Appends a launch with the shape `numbers` and the argument `structure`. Returns whether the caller must execute
+    /// Appends a launch with the shape `shape` and the argument `structure`. Returns whether the caller must execute
     /// it.
-    pub fn record<A: Copy>(&mut self, numbers: &[u64], structure: &A) -> Result<bool> {
-        self.append(numbers.as_ptr().cast(), size_of_val(numbers))?;
+    pub fn record<A: Copy>(&mut self, shape: &[u64], structure: &A) -> Result<bool> {
+        self.append(shape.as_ptr().cast(), size_of_val(shape))?;
         self.append(std::ptr::from_ref(structure).cast(), size_of::<A>())?;
         Ok(!self.only_recorded)
     }
 
-    fn append(&mut self, from: *const MaybeUninit<u8>, count: usize) -> Result<()> {
-        let no_memory = |_| Error::Memory(format!("failed to allocate {count} bytes for a list of launches"));
-        self.bytes.try_reserve(count).map_err(no_memory)?;
+    fn append(&mut self, pointer: *const MaybeUninit<u8>, bytes: usize) -> Result<()> {
+        let no_memory = |_| Error::Memory(format!("failed to allocate {bytes} bytes for a list of launches"));
+        self.bytes.try_reserve(bytes).map_err(no_memory)?;
         // SAFETY: both callers pass the address and size of a borrowed value. `MaybeUninit` permits padding bytes.
-        self.bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(from, count) });
+        self.bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(pointer, bytes) });
         Ok(())
     }
 
     /// Returns whether both records are bytewise equal. Padding bytes can make equal launches differ, but never make
     /// different launches equal.
-    pub fn same_as(&self, other: &Self) -> bool {
-        same_bytes(&self.bytes, &other.bytes)
+    pub fn has_same_launches_as(&self, other: &Self) -> bool {
+        are_bytes_equal(&self.bytes, &other.bytes)
     }
 }

@@ -15,31 +15,31 @@ const OLDEST_DRIVER: i32 = 13000;
 fn error_text(result: sys::CUresult) -> String {
     let mut pointer = std::ptr::null();
     // SAFETY: `pointer` outlives the call.
-    let known = unsafe { sys::cuGetErrorString(result, &mut pointer) };
-    if known != sys::CUresult::CUDA_SUCCESS || pointer.is_null() {
+    let status = unsafe { sys::cuGetErrorString(result, &mut pointer) };
+    if status != sys::CUresult::CUDA_SUCCESS || pointer.is_null() {
         return format!("error {}", result as u32);
     }
     // SAFETY: the pointer is not NULL. The driver returns a NUL-terminated string that lives as long as the program.
     unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
 }
 
-/// Converts a result code of the driver to a result of this library. The error message begins with `what`, or ends with
-/// it if memory is lacking.
-pub(super) fn check(result: sys::CUresult, what: &str) -> Result<()> {
+/// Converts a result code of the driver to a result of this library. The error message begins with `subject`, or ends
+/// with it if memory is lacking.
+pub(super) fn check(result: sys::CUresult, subject: &str) -> Result<()> {
     use sys::CUresult as R;
     match result {
         R::CUDA_SUCCESS => Ok(()),
-        R::CUDA_ERROR_OUT_OF_MEMORY => Err(Error::Memory(format!("not enough device memory for {what}"))),
-        R::CUDA_ERROR_NO_DEVICE => Err(Error::NoDevice(format!("{what}: {}", error_text(result)))),
-        _ => Err(Error::Device(format!("{what}: {}", error_text(result)))),
+        R::CUDA_ERROR_OUT_OF_MEMORY => Err(Error::Memory(format!("not enough device memory for {subject}"))),
+        R::CUDA_ERROR_NO_DEVICE => Err(Error::NoDevice(format!("{subject}: {}", error_text(result)))),
+        _ => Err(Error::Device(format!("{subject}: {}", error_text(result)))),
     }
 }
 
 /// Initializes the driver on the first call, and returns the number of devices. Returns an error if there is no driver,
 /// if it is older than `OLDEST_DRIVER`, or if there is no device. Later calls return the same result.
 pub(super) fn initialize_driver() -> Result<i32> {
-    static STARTED: OnceLock<Result<i32>> = OnceLock::new();
-    STARTED
+    static DEVICE_COUNT: OnceLock<Result<i32>> = OnceLock::new();
+    DEVICE_COUNT
         .get_or_init(|| {
             // SAFETY: the call tries to load the driver library, whose initializers are safe to run.
             if !unsafe { sys::is_culib_present() } {

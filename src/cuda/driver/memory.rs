@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Memory space of an address of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Space {
+pub enum MemorySpace {
     /// Host memory, pinned or pageable.
     Host,
     /// Memory of the device with this ordinal.
@@ -20,35 +20,37 @@ pub enum Space {
 
 /// Returns the memory space of an address. An address that the driver does not know is in host memory. If there is no
 /// usable device, all memory is host memory.
-pub fn space_of(address: usize) -> Result<Space> {
+pub fn memory_space_of(address: usize) -> Result<MemorySpace> {
     if device_count() == 0 || address == 0 {
-        return Ok(Space::Host);
+        return Ok(MemorySpace::Host);
     }
     let (mut kind, mut ordinal) = (0u32, 0i32);
     // SAFETY: the driver is loaded; the attributes are a `CUmemorytype` (32 bits) and an int; the driver accepts any
     // address.
     unsafe {
-        let ask = |to: *mut c_void, attribute| sys::cuPointerGetAttribute(to, attribute, address as u64);
-        let found =
-            ask(std::ptr::from_mut(&mut kind).cast(), sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
-        if found != sys::CUresult::CUDA_SUCCESS || kind != sys::CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 {
+        let query = |to: *mut c_void, attribute| sys::cuPointerGetAttribute(to, attribute, address as u64);
+        let status =
+            query(std::ptr::from_mut(&mut kind).cast(), sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+        if status != sys::CUresult::CUDA_SUCCESS || kind != sys::CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 {
             // The driver does not know the address, or it is in pinned host memory.
-            return Ok(Space::Host);
+            return Ok(MemorySpace::Host);
         }
-        let result =
-            ask(std::ptr::from_mut(&mut ordinal).cast(), sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+        let result = query(
+            std::ptr::from_mut(&mut ordinal).cast(),
+            sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        );
         check(result, "the device of an array")?;
     }
-    Ok(Space::Device(ordinal))
+    Ok(MemorySpace::Device(ordinal))
 }
 
 /// Returns whether an address of the caller is in page-locked host memory.
 pub fn is_page_locked(address: usize) -> bool {
     let mut kind = 0u32;
     let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-    // SAFETY: the driver is loaded, because a device is in use; otherwise as in `space_of`.
-    let found = unsafe { sys::cuPointerGetAttribute(std::ptr::from_mut(&mut kind).cast(), attribute, address as u64) };
-    found == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
+    // SAFETY: the driver is loaded, because a device is in use; otherwise as in `memory_space_of`.
+    let status = unsafe { sys::cuPointerGetAttribute(std::ptr::from_mut(&mut kind).cast(), attribute, address as u64) };
+    status == sys::CUresult::CUDA_SUCCESS && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
 }
 
 /// Returns whether devices with peer access can read the memory at an address.
@@ -57,12 +59,15 @@ pub fn is_page_locked(address: usize) -> bool {
 /// or memory that the program maps, only the program itself can grant access.
 pub fn is_peer_accessible(address: usize) -> bool {
     use sys::CUpointer_attribute as A;
-    [A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, A::CU_POINTER_ATTRIBUTE_IS_MANAGED].into_iter().any(|which| {
-        let mut is = 0i32;
-        // SAFETY: the driver is loaded, because a device is in use; the attributes are booleans not larger than an int.
-        let asked = unsafe { sys::cuPointerGetAttribute(std::ptr::from_mut(&mut is).cast(), which, address as u64) };
-        asked == sys::CUresult::CUDA_SUCCESS && is != 0
-    })
+    [A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, A::CU_POINTER_ATTRIBUTE_IS_MANAGED].into_iter().any(
+        |attribute| {
+            let mut value = 0i32;
+            // SAFETY: the driver is loaded, because a device is in use; the attributes are booleans not larger than an int.
+            let status =
+                unsafe { sys::cuPointerGetAttribute(std::ptr::from_mut(&mut value).cast(), attribute, address as u64) };
+            status == sys::CUresult::CUDA_SUCCESS && value != 0
+        },
+    )
 }
 
 /// Device memory, which is freed when the value is dropped.
@@ -80,16 +85,16 @@ pub struct Memory {
 pub const GRANULE_BYTES: usize = 1 << 21;
 
 impl Memory {
-    /// Allocates `bytes` zeroed bytes. `what` is the name of the allocation in error messages.
-    pub fn zeroed(device: &Arc<Device>, stream: &Stream, bytes: usize, what: &str) -> Result<Self> {
+    /// Allocates `bytes` zeroed bytes. `name` is the name of the allocation in error messages.
+    pub fn zeroed(device: &Arc<Device>, stream: &Stream, bytes: usize, name: &str) -> Result<Self> {
         let _entered = device.enter()?;
         let mut address = 0;
         // SAFETY: the context is current, and `address` outlives the call.
         let result = unsafe { sys::cuMemAlloc_v2(&mut address, bytes.max(1)) };
         if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            return Err(out_of_memory_error(device, bytes, what));
+            return Err(out_of_memory_error(device, bytes, name));
         }
-        check(result, what)?;
+        check(result, name)?;
         let memory = Self { device: device.clone(), address, bytes, mapped_bytes: None };
         memory.clear(stream)?;
         Ok(memory)
@@ -106,80 +111,81 @@ impl Memory {
     ///
     /// All devices of the stream can read and write the whole range at the same addresses. The caller must drop the
     /// value only when no device uses it.
-    pub fn divided(stream: &Stream, bytes: usize, owner: impl Fn(usize) -> usize, what: &'static str) -> Result<Self> {
+    pub fn divided(stream: &Stream, bytes: usize, owner: impl Fn(usize) -> usize, name: &'static str) -> Result<Self> {
         let devices = stream.devices()?;
         let _entered = devices[0].enter()?;
         let granules = bytes.div_ceil(GRANULE_BYTES).max(1);
         let mut memory =
             Self { device: devices[0].clone(), address: 0, bytes: granules * GRANULE_BYTES, mapped_bytes: Some(0) };
         // SAFETY: the context is current; the pointer outlives the call.
-        let reserved = unsafe { sys::cuMemAddressReserve(&mut memory.address, memory.bytes, GRANULE_BYTES, 0, 0) };
-        check(reserved, what)?;
-        let mut first = 0;
-        while first < granules {
-            let device_index = owner(first);
-            let end = (first..granules).find(|granule| owner(*granule) != device_index).unwrap_or(granules);
-            memory.map(&devices[device_index], (end - first) * GRANULE_BYTES, what)?;
-            first = end;
+        let status = unsafe { sys::cuMemAddressReserve(&mut memory.address, memory.bytes, GRANULE_BYTES, 0, 0) };
+        check(status, name)?;
+        let mut first_granule = 0;
+        while first_granule < granules {
+            let device_index = owner(first_granule);
+            let end_granule =
+                (first_granule..granules).find(|granule| owner(*granule) != device_index).unwrap_or(granules);
+            memory.map(&devices[device_index], (end_granule - first_granule) * GRANULE_BYTES, name)?;
+            first_granule = end_granule;
         }
         let mut access: Vec<sys::CUmemAccessDesc> = Vec::new();
-        reserve(&mut access, devices.len(), what)?;
+        reserve(&mut access, devices.len(), name)?;
         access.extend(devices.iter().map(|device| sys::CUmemAccessDesc {
-            location: location(device),
+            location: device_location(device),
             flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
         }));
         // SAFETY: memory is mapped to all of these addresses; the list outlives the call.
-        let allowed = unsafe { sys::cuMemSetAccess(memory.address, memory.bytes, access.as_ptr(), access.len()) };
-        check(allowed, what)?;
+        let status = unsafe { sys::cuMemSetAccess(memory.address, memory.bytes, access.as_ptr(), access.len()) };
+        check(status, name)?;
         memory.clear(stream)?;
         Ok(memory)
     }
 
     /// Maps new memory of a device to the next unmapped addresses.
-    fn map(&mut self, device: &Device, bytes: usize, what: &str) -> Result<()> {
-        let at = self.mapped_bytes.unwrap_or(0);
+    fn map(&mut self, device: &Device, bytes: usize, name: &str) -> Result<()> {
+        let offset = self.mapped_bytes.unwrap_or(0);
         // SAFETY: all zero is a valid value of this plain structure.
         let mut properties: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
         properties.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
-        properties.location = location(device);
+        properties.location = device_location(device);
         let mut handle = 0;
         // SAFETY: the structure and the handle outlive the call.
-        let made = unsafe { sys::cuMemCreate(&mut handle, bytes, &properties, 0) };
-        if made == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            return Err(out_of_memory_error(device, bytes, what));
+        let status = unsafe { sys::cuMemCreate(&mut handle, bytes, &properties, 0) };
+        if status == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            return Err(out_of_memory_error(device, bytes, name));
         }
-        check(made, what)?;
+        check(status, name)?;
         // SAFETY: these addresses are reserved and unmapped. A mapping keeps its memory alive after the handle is
         // released.
-        let mapped = unsafe {
-            let mapped = sys::cuMemMap(self.address + at as u64, bytes, 0, handle, 0);
+        let status = unsafe {
+            let status = sys::cuMemMap(self.address + offset as u64, bytes, 0, handle, 0);
             let _ = sys::cuMemRelease(handle);
-            mapped
+            status
         };
-        check(mapped, what)?;
-        self.mapped_bytes = Some(at + bytes);
+        check(status, name)?;
+        self.mapped_bytes = Some(offset + bytes);
         Ok(())
     }
 }
 
-fn out_of_memory_error(device: &Device, bytes: usize, what: &str) -> Error {
+fn out_of_memory_error(device: &Device, bytes: usize, name: &str) -> Error {
     let (mut free, mut total) = (0, 0);
     if let Ok(_entered) = device.enter() {
         // SAFETY: the context is current; the numbers outlive the call.
         let _ = unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) };
     }
     Error::Memory(format!(
-        "failed to allocate {bytes} bytes of device memory for {what}: {free} of {total} bytes are free on device {}",
+        "failed to allocate {bytes} bytes of device memory for {name}: {free} of {total} bytes are free on device {}",
         device.ordinal
     ))
 }
 
-fn location(device: &Device) -> sys::CUmemLocation {
+fn device_location(device: &Device) -> sys::CUmemLocation {
     // SAFETY: all zero is a valid value of this plain structure.
-    let mut location: sys::CUmemLocation = unsafe { std::mem::zeroed() };
-    location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
-    location.id = device.ordinal;
-    location
+    let mut device_location: sys::CUmemLocation = unsafe { std::mem::zeroed() };
+    device_location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+    device_location.id = device.ordinal;
+    device_location
 }
 
 impl Drop for Memory {
@@ -218,10 +224,10 @@ impl<T: Pod> Pinned<T> {
         let mut pointer = std::ptr::null_mut();
         // SAFETY: the context is current; the pointer outlives the call. The driver aligns the memory to pages.
         check(unsafe { sys::cuMemHostAlloc(&mut pointer, size_of::<T>(), 0) }, "page-locked memory")?;
-        let value_at: *mut T = pointer.cast();
+        let pointer_to_value: *mut T = pointer.cast();
         // SAFETY: the memory just allocated has room for a T.
-        unsafe { value_at.write(value) };
-        Ok(Self { device: device.clone(), value: value_at })
+        unsafe { pointer_to_value.write(value) };
+        Ok(Self { device: device.clone(), value: pointer_to_value })
     }
 
     /// Returns the device address, which equals the host address under unified addressing.

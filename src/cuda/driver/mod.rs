@@ -18,15 +18,17 @@ mod program;
 mod stream;
 mod transfers;
 
-pub use device::{Device, Entered};
-pub use graph::Loop;
+pub use device::{Device, EnteredContext};
+pub use graph::RecordedGraph;
 pub use kernels::{Blocks, CooperativeLaunch};
 pub use library::{HAS_KERNELS, device_count};
-pub use memory::{GRANULE_BYTES, Memory, PageLockedArray, Pinned, Space, is_page_locked, is_peer_accessible, space_of};
+pub use memory::{
+    GRANULE_BYTES, Memory, MemorySpace, PageLockedArray, Pinned, is_page_locked, is_peer_accessible, memory_space_of,
+};
 pub(super) use module::Argument;
 pub use module::{Kernel, Module, Share};
 pub use program::{ExportableMemory, ExportedMemory, HANDLE_BYTES, ImportedMemory, PrimaryContext, Rows};
-pub use stream::{Event, Meet, Stopwatch, Stream};
+pub use stream::{DeviceBarrier, Event, Stopwatch, Stream};
 
 #[cfg(test)]
 mod tests {
@@ -50,14 +52,14 @@ mod tests {
     #[test]
     #[ignore = "needs a device, or an emulated one"]
     fn kernels_with_another_argument_size_are_rejected() {
-        static WRONG: Module = Module {
-            image: launch::RRB.image,
+        static WITH_WRONG_SIZE: Module = Module {
+            fatbin: launch::RRB.fatbin,
             shared_prefix: "rrb",
             min_compute_capability: 0,
-            shared: &[],
+            shared_kernels: &[],
             kernels: &[&[Kernel::of::<[u64; 3]>("rrb_store_f64")]],
         };
-        let Err(Error::Internal(message)) = Device::new(0, &WRONG, Share::ALL) else {
+        let Err(Error::Internal(message)) = Device::new(0, &WITH_WRONG_SIZE, Share::ALL) else {
             panic!("the sizes are not compared");
         };
         assert!(message.contains("kernel rrb_store_f64 expects a structure of"), "{message}");

@@ -6,16 +6,17 @@ use bytemuck::{AnyBitPattern, Pod, Zeroable};
 use cudarc::driver::sys;
 use std::ffi::CString;
 
-/// All kernels of a family. The number of a kernel is its index in the list of `shared` kernels, followed by `kernels`.
+/// All kernels of a family. The number of a kernel is its index in the list `shared_kernels`, followed by
+/// `kernels`.
 pub struct Module {
     /// Fatbin with machine code for the architectures of build.rs, and PTX; empty in a build without kernels.
-    pub image: &'static [u8],
+    pub fatbin: &'static [u8],
     /// Prefix that the names of shared kernels have in this family.
     pub shared_prefix: &'static str,
     /// Smallest major compute capability of the devices that these kernels run on; 0 means all supported devices.
     pub min_compute_capability: i32,
     /// Kernels that several families have. They come first, so that their numbers are equal in all families.
-    pub shared: &'static [&'static [Kernel]],
+    pub shared_kernels: &'static [&'static [Kernel]],
     /// Kernels of this family alone, in the order of their numbers.
     pub kernels: &'static [&'static [Kernel]],
 }
@@ -37,29 +38,29 @@ impl Share {
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     name: &'static str,
-    bytes: usize,
+    argument_bytes: usize,
 }
 
 impl Kernel {
     /// Entry for a shared kernel that the module of a family does not contain. With such entries, the other shared
     /// kernels have the same numbers in all modules.
-    pub(crate) const ABSENT: Self = Self { name: "", bytes: 0 };
+    pub(crate) const ABSENT: Self = Self { name: "", argument_bytes: 0 };
 
     /// Declares the kernel with this name, whose argument is an `A`.
     pub(crate) const fn of<A: Argument>(name: &'static str) -> Self {
-        Self { name, bytes: size_of::<A>() }
+        Self { name, argument_bytes: size_of::<A>() }
     }
 
     /// Returns an error unless `bytes`, the size that the loaded module reports for the argument, is the size of the
     /// library's structure.
     fn check_argument_size(&self, bytes: usize) -> Result<()> {
-        let Self { name, bytes: given } = self;
-        if bytes == *given {
+        let Self { name, argument_bytes: library_bytes } = self;
+        if bytes == *library_bytes {
             return Ok(());
         }
         Err(Error::Internal(format!(
             "kernel {name} expects a structure of {bytes} bytes, but the library passes \
-                                     {given}"
+                                     {library_bytes}"
         )))
     }
 }
@@ -88,7 +89,7 @@ impl Module {
     pub(super) fn load(&self) -> Result<sys::CUmodule> {
         let mut module = std::ptr::null_mut();
         // SAFETY: the context is current; the image is a fatbin that nvcc wrote.
-        check(unsafe { sys::cuModuleLoadData(&mut module, self.image.as_ptr().cast()) }, "loading the kernels")?;
+        check(unsafe { sys::cuModuleLoadData(&mut module, self.fatbin.as_ptr().cast()) }, "loading the kernels")?;
         Ok(module)
     }
 
@@ -96,29 +97,33 @@ impl Module {
     pub(super) fn set_share(&self, module: sys::CUmodule, share: Share) -> Result<()> {
         let (mut address, mut bytes) = (0, 0);
         // SAFETY: the module is loaded, and the name ends with NUL; the numbers outlive the call.
-        let found = unsafe { sys::cuModuleGetGlobal_v2(&mut address, &mut bytes, module, c"rrb_share".as_ptr()) };
-        check(found, "the share of a device")?;
+        let status = unsafe { sys::cuModuleGetGlobal_v2(&mut address, &mut bytes, module, c"rrb_share".as_ptr()) };
+        check(status, "the share of a device")?;
         assert_eq!(bytes, size_of::<Share>(), "kernels and library differ");
         // SAFETY: the module has room for a `Share`, as just checked; the copy is complete when the call returns.
-        let sent = unsafe { sys::cuMemcpyHtoD_v2(address, std::ptr::from_ref(&share).cast(), bytes) };
-        check(sent, "the share of a device")
+        let status = unsafe { sys::cuMemcpyHtoD_v2(address, std::ptr::from_ref(&share).cast(), bytes) };
+        check(status, "the share of a device")
     }
 
     /// Returns the kernels of the loaded module, in the order of their numbers. Returns an error if a kernel is
     /// missing, or expects a structure of another size.
     pub(super) fn functions(&self, module: sys::CUmodule) -> Result<Vec<sys::CUfunction>> {
         let mut functions = Vec::new();
-        let count = |lists: &[&[Kernel]]| lists.iter().map(|list| list.len()).sum::<usize>();
-        reserve(&mut functions, count(self.shared) + count(self.kernels), "the list of kernels")?;
-        let parameter = parameter_info();
-        let shared = self
-            .shared
+        let count_kernels = |lists: &[&[Kernel]]| lists.iter().map(|list| list.len()).sum::<usize>();
+        reserve(
+            &mut functions,
+            count_kernels(self.shared_kernels) + count_kernels(self.kernels),
+            "the list of kernels",
+        )?;
+        let get_parameter_info = parameter_info();
+        let shared_kernels = self
+            .shared_kernels
             .iter()
             .copied()
             .flatten()
             .map(|kernel| (kernel, format!("{}_{}", self.shared_prefix, kernel.name)));
-        let own = self.kernels.iter().copied().flatten().map(|kernel| (kernel, kernel.name.to_owned()));
-        for (kernel, name) in shared.chain(own) {
+        let family_kernels = self.kernels.iter().copied().flatten().map(|kernel| (kernel, kernel.name.to_owned()));
+        for (kernel, name) in shared_kernels.chain(family_kernels) {
             let mut function = std::ptr::null_mut();
             if kernel.name.is_empty() {
                 functions.push(function);
@@ -126,14 +131,14 @@ impl Module {
             }
             let name = CString::new(name).map_err(|_| Error::Internal("a kernel's name holds NUL".to_owned()))?;
             // SAFETY: the module is loaded, and the name ends with NUL.
-            let found = unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) };
-            check(found, &format!("kernel {}", name.to_string_lossy()))?;
-            if let Some(parameter) = parameter {
+            let status = unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) };
+            check(status, &format!("kernel {}", name.to_string_lossy()))?;
+            if let Some(get_parameter_info) = get_parameter_info {
                 let (mut offset, mut bytes) = (0, 0);
                 // SAFETY: the function belongs to the loaded module and has one parameter; the numbers outlive the
                 // call.
-                let asked = unsafe { parameter(function, 0, &mut offset, &mut bytes) };
-                check(asked, &format!("parameters of kernel {}", kernel.name))?;
+                let status = unsafe { get_parameter_info(function, 0, &mut offset, &mut bytes) };
+                check(status, &format!("parameters of kernel {}", kernel.name))?;
                 kernel.check_argument_size(bytes)?;
             }
             functions.push(function);

@@ -1,7 +1,7 @@
 //! Device memory of the host program: copies of its rows, and sharing of the memory with other processes of this host
 //! (CUDA IPC).
 
-use super::device::{Entered, was_reset};
+use super::device::{EnteredContext, was_reset};
 use super::library::{check, initialize_driver};
 use crate::error::{Error, Result};
 use cudarc::driver::sys;
@@ -13,7 +13,7 @@ pub struct PrimaryContext {
     device: sys::CUdevice,
     context: sys::CUcontext,
     /// Identifier of the context. It changes when the host program resets the device.
-    id: u64,
+    context_id: u64,
     /// Private stream for copies.
     stream: sys::CUstream,
 }
@@ -62,9 +62,9 @@ impl PrimaryContext {
             check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
         }
         // If a later call fails, dropping `retained` releases the context.
-        let mut retained = Self { ordinal, device, context, id: 0, stream: std::ptr::null_mut() };
+        let mut retained = Self { ordinal, device, context, context_id: 0, stream: std::ptr::null_mut() };
         // SAFETY: the context was just retained; the pointer outlives the call.
-        check(unsafe { sys::cuCtxGetId(context, &mut retained.id) }, "the device's context")?;
+        check(unsafe { sys::cuCtxGetId(context, &mut retained.context_id) }, "the device's context")?;
         let entered = retained.enter()?;
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the pointer outlives the call.
@@ -81,19 +81,19 @@ impl PrimaryContext {
     /// Returns whether the host program has reset the device. The resources of this value are then invalid and must not
     /// be used.
     pub fn was_reset(&self) -> bool {
-        was_reset(self.device, self.context, self.id)
+        was_reset(self.device, self.context, self.context_id)
     }
 
-    fn enter(&self) -> Result<Entered> {
+    fn enter(&self) -> Result<EnteredContext> {
         if self.was_reset() {
             return Err(Error::Device(format!("device {} was reset (cudaDeviceReset)", self.ordinal)));
         }
         // SAFETY: this value has retained the context.
-        unsafe { Entered::push(self.context) }
+        unsafe { EnteredContext::push(self.context) }
     }
 
     /// Waits for all work of a stream of the host program; 0 is the default stream.
-    pub fn settle(&self, stream: usize) -> Result<()> {
+    pub fn wait_for_stream(&self, stream: usize) -> Result<()> {
         let _entered = self.enter()?;
         // SAFETY: the caller declared the stream with `rrb_set_stream`.
         check(unsafe { sys::cuStreamSynchronize(stream as sys::CUstream) }, "the stream of the program")
@@ -148,10 +148,10 @@ impl PrimaryContext {
         let mut address = 0;
         // SAFETY: the pointer outlives the call.
         check(unsafe { sys::cuMemAlloc_v2(&mut address, 8 * values) }, "rows of all ranks")?;
-        let plain = ExportableMemory { context: self.clone(), address, bytes: 8 * values };
+        let memory = ExportableMemory { context: self.clone(), address, bytes: 8 * values };
         // SAFETY: the memory was just allocated with this size.
-        check(unsafe { sys::cuMemsetD8Async(address, 0, plain.bytes, self.stream) }, "clearing device memory")?;
-        Ok(plain)
+        check(unsafe { sys::cuMemsetD8Async(address, 0, memory.bytes, self.stream) }, "clearing device memory")?;
+        Ok(memory)
     }
 
     /// Exports the device memory at an address, so that another process of this host can open it.
@@ -172,9 +172,9 @@ impl PrimaryContext {
         let _entered = self.enter()?;
         let handle = sys::CUipcMemHandle { reserved: exported.handle.map(|c| c as _) };
         let mut base = 0;
-        let peers = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
+        let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
         // SAFETY: the pointer outlives the call; the driver refuses handles that it did not issue.
-        check(unsafe { sys::cuIpcOpenMemHandle_v2(&mut base, handle, peers) }, "an array of another process")?;
+        check(unsafe { sys::cuIpcOpenMemHandle_v2(&mut base, handle, flags) }, "an array of another process")?;
         Ok(ImportedMemory { context: self.clone(), base, address: base + exported.offset })
     }
 }

@@ -23,13 +23,13 @@ pub struct Stream {
     end_of_work: Option<Event>,
     /// Whether the last work was queued on the streams of all devices, and not only on this stream.
     last_work_on_all_devices: Cell<bool>,
-    /// The function that synchronizes the streams while a graph is recorded, from `join` to `leave`. `None` at all
-    /// other times, when events synchronize the streams.
-    meet: RefCell<Option<Meet>>,
+    /// The function that synchronizes the streams while a graph is recorded, from `join_capture` to `leave_capture`.
+    /// `None` at all other times, when events synchronize the streams.
+    launch_barrier: RefCell<Option<DeviceBarrier>>,
 }
 
 /// Function that launches, on one stream, the kernel that waits for the other streams.
-pub type Meet = Box<dyn Fn(&Stream) -> Result<()>>;
+pub type DeviceBarrier = Box<dyn Fn(&Stream) -> Result<()>>;
 
 /// The stream of another device, and the event that marks the end of its work.
 struct PeerStream {
@@ -49,11 +49,12 @@ impl Stream {
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the context is current; the pointer outlives the call.
         check(unsafe { sys::cuStreamCreate(&mut stream, flags) }, "a stream")?;
-        Ok(Self::of(device, stream, true))
+        Ok(Self::wrap(device, stream, true))
     }
 
-    fn of(device: &Arc<Device>, stream: sys::CUstream, owned: bool) -> Self {
-        let (launches, last_work_on_all_devices, meet) = (RefCell::new(None), Cell::new(false), RefCell::new(None));
+    fn wrap(device: &Arc<Device>, stream: sys::CUstream, owned: bool) -> Self {
+        let (launches, last_work_on_all_devices, launch_barrier) =
+            (RefCell::new(None), Cell::new(false), RefCell::new(None));
         Self {
             device: device.clone(),
             stream,
@@ -62,17 +63,17 @@ impl Stream {
             peers: Vec::new(),
             end_of_work: None,
             last_work_on_all_devices,
-            meet,
+            launch_barrier,
         }
     }
 
     /// Adds streams of other devices, which run in lockstep with this stream.
-    pub fn with(mut self, others: &[Arc<Device>]) -> Result<Self> {
-        reserve(&mut self.peers, others.len(), "streams")?;
-        for device in others {
+    pub fn with_peers(mut self, devices: &[Arc<Device>]) -> Result<Self> {
+        reserve(&mut self.peers, devices.len(), "streams")?;
+        for device in devices {
             self.peers.push(PeerStream { stream: Self::new(device)?, end_of_work: Event::new(device)? });
         }
-        if !others.is_empty() {
+        if !devices.is_empty() {
             self.end_of_work = Some(Event::new(&self.device)?);
         }
         Ok(self)
@@ -98,8 +99,8 @@ impl Stream {
     }
 
     /// Waits for all work of all devices, and ignores errors.
-    pub fn settle(&self) {
-        for stream in self.all() {
+    pub fn finish_all_work(&self) {
+        for stream in self.all_streams() {
             if let Ok(_entered) = stream.device.enter() {
                 // SAFETY: the stream is live.
                 let _ = unsafe { sys::cuStreamSynchronize(stream.stream) };
@@ -131,43 +132,43 @@ impl Stream {
             }
         }
         self.last_work_on_all_devices.set(self.end_of_work.is_some());
-        Ok(self.all())
+        Ok(self.all_streams())
     }
 
-    fn all(&self) -> impl Iterator<Item = &Self> {
+    fn all_streams(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(self.peers.iter().map(|peer| &peer.stream))
     }
 
-    /// Synchronizes all streams: calls the function `meet`, which `join` has stored, for each of them. Returns false,
-    /// without synchronization, if no function is stored.
+    /// Synchronizes all streams: calls the function `launch_barrier`, which `join_capture` has stored, for each of
+    /// them. Returns false, without synchronization, if no function is stored.
     fn synchronize_all(&self) -> Result<bool> {
-        let meet = self.meet.borrow();
-        let Some(meet) = &*meet else { return Ok(false) };
-        // The `meet` launch runs on each stream separately, and must not itself wait for the other streams.
+        let launch_barrier = self.launch_barrier.borrow();
+        let Some(launch_barrier) = &*launch_barrier else { return Ok(false) };
+        // The `launch_barrier` launch runs on each stream separately, and must not itself wait for the other streams.
         self.last_work_on_all_devices.set(false);
-        self.all().try_for_each(|stream| stream.device.enter().and_then(|_entered| meet(stream)))?;
+        self.all_streams().try_for_each(|stream| stream.device.enter().and_then(|_entered| launch_barrier(stream)))?;
         Ok(true)
     }
 
-    /// Lets the other streams join the capture of this stream. Until `leave` is called, the streams synchronize through
-    /// `meet`.
-    pub(super) fn join(&self, meet: Meet) -> Result<()> {
+    /// Lets the other streams join the capture of this stream. Until `leave_capture` is called, the streams synchronize
+    /// through `launch_barrier`.
+    pub(super) fn join_capture(&self, launch_barrier: DeviceBarrier) -> Result<()> {
         drop(self.on_all_devices()?);
-        *self.meet.borrow_mut() = Some(meet);
+        *self.launch_barrier.borrow_mut() = Some(launch_barrier);
         Ok(())
     }
 
-    /// Ends the use of `meet`, and makes this stream wait for the other streams, so that the capture can end.
-    pub(super) fn leave(&self) -> Result<()> {
-        *self.meet.borrow_mut() = None;
+    /// Ends the use of `launch_barrier`, and makes this stream wait for the other streams, so that the capture can end.
+    pub(super) fn leave_capture(&self) -> Result<()> {
+        *self.launch_barrier.borrow_mut() = None;
         self.last_work_on_all_devices.set(self.end_of_work.is_some());
         self.after_all_devices().map(drop)
     }
 
     /// Makes later work on this stream wait for an event of another stream.
-    fn wait_for_event(&self, moment: &Event) -> Result<()> {
+    fn wait_for_event(&self, event: &Event) -> Result<()> {
         // SAFETY: the stream and the event are live.
-        check(unsafe { sys::cuStreamWaitEvent(self.stream, moment.event, 0) }, "an event")
+        check(unsafe { sys::cuStreamWaitEvent(self.stream, event.event, 0) }, "an event")
     }
 
     /// Wraps a stream of the caller, which must belong to the primary context of the device.
@@ -183,7 +184,7 @@ impl Stream {
                 device.ordinal
             )));
         }
-        Ok(Self::of(device, stream, false))
+        Ok(Self::wrap(device, stream, false))
     }
 
     /// Returns the device of the stream.
@@ -233,10 +234,10 @@ unsafe impl Sync for Event {}
 impl Event {
     /// Creates an event that counts as complete until it is recorded.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
-        Self::with(device, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
+        Self::with_flags(device, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
     }
 
-    fn with(device: &Arc<Device>, flags: sys::CUevent_flags) -> Result<Self> {
+    fn with_flags(device: &Arc<Device>, flags: sys::CUevent_flags) -> Result<Self> {
         let _entered = device.enter()?;
         let mut event = std::ptr::null_mut();
         // SAFETY: the context is current; the pointer outlives the call.
@@ -285,13 +286,13 @@ pub struct Stopwatch([Event; 2]);
 impl Stopwatch {
     /// Creates a stopwatch that is not started.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
-        let event = || Event::with(device, sys::CUevent_flags::CU_EVENT_DEFAULT);
+        let event = || Event::with_flags(device, sys::CUevent_flags::CU_EVENT_DEFAULT);
         Ok(Self([event()?, event()?]))
     }
 
     /// Records the first (0) or second (1) event.
-    pub fn record(&self, which: usize, stream: &Stream) -> Result<()> {
-        self.0[which].record(stream)
+    pub fn record(&self, event_index: usize, stream: &Stream) -> Result<()> {
+        self.0[event_index].record(stream)
     }
 
     /// Returns the seconds between the two events. The caller must have waited for the stream.

@@ -5,7 +5,7 @@ pub type Address = u64;
 
 /// Extents of a tile, and of its thread block, in x and y (kernels/rrb/storage.cuh).
 pub const TILE: (u32, u32) = (32, 8);
-pub const THREADS: u32 = TILE.0 * TILE.1;
+pub const THREADS_PER_BLOCK: u32 = TILE.0 * TILE.1;
 
 /// Defines structures that kernels receive. build.rs translates them from kernels/.
 macro_rules! structures {
@@ -58,18 +58,18 @@ macro_rules! plain_kernels {
     ($numbers:ident from $first:expr, in $list:ident:
      $($(#[doc = $doc:literal])* $number:ident
        $name:ident($arguments:ty $(, $extra:ident: $type:ty)*) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr
-       $(, or $other:ident = $osymbol:literal in $og:expr)? $(, shared $bytes:expr)?
+       $(, or $uniform_number:ident = $uniform_symbol:literal in $uniform_grid:expr)? $(, shared $bytes:expr)?
        $(, follows_kernel $follows_kernel:expr)?;)*) => {
-        enum $numbers { $($number, $($other,)?)* }
+        enum $numbers { $($number, $($uniform_number,)?)* }
 
         /// The kernels, in the order of their numbers.
         pub(super) const $list: &[Kernel] =
-            &[$(Kernel::of::<$arguments>($symbol), $(Kernel::of::<$arguments>($osymbol),)?)*];
+            &[$(Kernel::of::<$arguments>($symbol), $(Kernel::of::<$arguments>($uniform_symbol),)?)*];
 
         $($(#[doc = $doc])*
         pub fn $name(stream: &Stream, $a: &$arguments $(, $extra: $type)*) -> Result<()> {
             let kernel = $numbers::$number;
-            $(let kernel = if $og.uniform != 0 { $numbers::$other } else { kernel };)?
+            $(let kernel = if $uniform_grid.uniform != 0 { $numbers::$uniform_number } else { kernel };)?
             let (kernel, name) = ($first + kernel as usize, concat!("kernel ", $symbol));
             let (shared, follows_kernel) = (0 $(+ $bytes)?, false $(|| $follows_kernel)?);
             // SAFETY: `$arguments` is the structure that the kernel takes. Every address in it belongs to an array that
@@ -85,23 +85,23 @@ macro_rules! plain_kernels {
 macro_rules! format_kernels {
     ($numbers:ident from $first:expr, in $list:ident, by $storage:ident $s0:literal $s1:literal $s2:literal:
      $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,
-       |$a:ident, $s:ident| $blocks:expr, $block:expr $(, or $other:ident = $osymbol:literal in $og:expr)?;)*) => {
-        enum $numbers { $($number, $($other,)?)* }
+       |$a:ident, $s:ident| $blocks:expr, $block:expr $(, or $uniform_number:ident = $uniform_symbol:literal in $uniform_grid:expr)?;)*) => {
+        enum $numbers { $($number, $($uniform_number,)?)* }
 
         /// The kernels, in the order of their numbers.
         pub(super) const $list: &[Kernel] = &[
             $(Kernel::of::<$arguments>(concat!($symbol, $s0)),
               Kernel::of::<$arguments>(concat!($symbol, $s1)),
               Kernel::of::<$arguments>(concat!($symbol, $s2)),
-              $(Kernel::of::<$arguments>(concat!($osymbol, $s0)),
-                Kernel::of::<$arguments>(concat!($osymbol, $s1)),
-                Kernel::of::<$arguments>(concat!($osymbol, $s2)),)?)*
+              $(Kernel::of::<$arguments>(concat!($uniform_symbol, $s0)),
+                Kernel::of::<$arguments>(concat!($uniform_symbol, $s1)),
+                Kernel::of::<$arguments>(concat!($uniform_symbol, $s2)),)?)*
         ];
 
         $($(#[doc = $doc])*
         pub fn $name(stream: &Stream, $s: $storage, $a: &$arguments) -> Result<()> {
             let kernel = $numbers::$number;
-            $(let kernel = if $og.uniform != 0 { $numbers::$other } else { kernel };)?
+            $(let kernel = if $uniform_grid.uniform != 0 { $numbers::$uniform_number } else { kernel };)?
             let kernel = $first + 3 * kernel as usize + $s as usize;
             // SAFETY: as in `plain_kernels`; the arrays were allocated for this format.
             unsafe { stream.launch(kernel, $blocks, $block, 0, false, $a, concat!("kernel ", $symbol)) }
@@ -124,7 +124,7 @@ macro_rules! real_kernels {
         $($(#[doc = $doc])*
         pub fn $name(stream: &Stream, single: bool, $a: &$arguments) -> Result<()> {
             let kernel = $first + 2 * $numbers::$number as usize + usize::from(single);
-            let block = [BLOCK $(, $block)?];
+            let block = [BLOCK_SIZE $(, $block)?];
             // SAFETY: as in `plain_kernels`; the arrays were allocated for these numbers.
             unsafe { stream.launch(kernel, $blocks, block[block.len() - 1], 0, false, $a, concat!("kernel ", $symbol)) }
         })*

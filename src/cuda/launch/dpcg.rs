@@ -5,11 +5,11 @@
 //! P A p = q - A Z t. Without deflation, P = I. Most kernels for products and vector updates can also compute an inner
 //! product of their results.
 
-use super::aggregation::{BLOCK, Couplings};
+use super::aggregation::{BLOCK_SIZE, Couplings};
 use super::declare::Address;
-use super::inverse::{MOST_UNKNOWNS, NullVectorArgs};
-use super::labelled::{CellLabels, MOST_CELL_BLOCKS, cell_blocks, chunk_blocks, warp_blocks};
-use super::vectors::{CellArray, CellBox, FIRST, Sum};
+use super::inverse::{MAX_UNKNOWNS, NullVectorArgs};
+use super::labelled::{CellLabels, MAX_CELL_BLOCKS, cell_blocks, chunk_blocks, warp_blocks};
+use super::vectors::{CellArray, CellBox, FIRST_FAMILY_KERNEL, Sum};
 use crate::cuda::driver::{CooperativeLaunch, Device, Kernel, Stream};
 use crate::error::Result;
 
@@ -29,42 +29,44 @@ const TILE_WIDTH: u32 = 64;
 const MULTIPROCESSORS: u32 = 132;
 
 /// Largest number of unknowns of E (kernels/dpcg/dense.cuh).
-pub const MOST_VECTORS: u32 = 4096;
+pub const MAX_VECTORS: u32 = 4096;
 
 /// Number of columns in x and in y in a tile of the fused passes. A column consists of the cells with the same x and y.
 const FUSED_TILE: (u32, u32) = (32, 16);
 /// Largest number of blocks of the fused passes: one for each of 132 multiprocessors.
-const MOST_FUSED_BLOCKS: u32 = 132;
+const MAX_FUSED_BLOCKS: u32 = 132;
 
 /// Largest order of a Neumann series in the fused passes.
-pub const MOST_FUSED_ORDER: usize = 2;
+pub const MAX_FUSED_ORDER: usize = 2;
 
 impl FusedArgs {
-    fn pieces(&self, chunk: u32) -> u64 {
+    fn piece_count(&self, planes: u32) -> u64 {
         let CellBox { nx, ny, nz, .. } = self.cells;
-        let across = (nx as u32).div_ceil(FUSED_TILE.0);
-        let down = (ny as u32).div_ceil(FUSED_TILE.1);
-        u64::from(across) * u64::from(down) * u64::from((nz as u32).div_ceil(chunk))
+        let tiles_x = (nx as u32).div_ceil(FUSED_TILE.0);
+        let tiles_y = (ny as u32).div_ceil(FUSED_TILE.1);
+        u64::from(tiles_x) * u64::from(tiles_y) * u64::from((nz as u32).div_ceil(planes))
     }
 
-    /// Sets `chunk`, the number of planes of a piece of a tile, such that a block processes as few planes as possible.
-    /// For each piece, a block processes `chunk` + `extra` planes.
-    pub fn with_chunk(mut self, extra: u32) -> Self {
+    /// Sets `planes_per_piece`, the number of planes of a piece of a tile, such that a block processes as few planes as
+    /// possible. For each piece, a block processes `planes_per_piece` + `extra_planes` planes.
+    pub fn with_planes_per_piece(mut self, extra_planes: u32) -> Self {
         let nz = self.cells.nz as u32;
-        let work = |&chunk: &u32| self.pieces(chunk).div_ceil(u64::from(MOST_FUSED_BLOCKS)) * u64::from(chunk + extra);
-        let chunks = (1..=nz.min(MOST_FUSED_BLOCKS)).map(|parts| nz.div_ceil(parts));
-        self.chunk = chunks.min_by_key(work).unwrap_or(nz) as i32;
+        let planes_per_block = |&planes: &u32| {
+            self.piece_count(planes).div_ceil(u64::from(MAX_FUSED_BLOCKS)) * u64::from(planes + extra_planes)
+        };
+        let plane_counts = (1..=nz.min(MAX_FUSED_BLOCKS)).map(|piece_layers| nz.div_ceil(piece_layers));
+        self.planes_per_piece = plane_counts.min_by_key(planes_per_block).unwrap_or(nz) as i32;
         self
     }
 
     fn blocks(&self) -> u32 {
-        self.pieces(self.chunk as u32).min(u64::from(MOST_FUSED_BLOCKS)) as u32
+        self.piece_count(self.planes_per_piece as u32).min(u64::from(MAX_FUSED_BLOCKS)) as u32
     }
 
     /// Returns the threads of a block: one per column of the tile, which is extended by `order` + 2 columns in x and y.
     fn block(order: u32) -> (u32, u32) {
-        let extra = order + 2;
-        (((FUSED_TILE.0 + extra) * (FUSED_TILE.1 + extra)).next_multiple_of(32), 1)
+        let extra_columns = order + 2;
+        (((FUSED_TILE.0 + extra_columns) * (FUSED_TILE.1 + extra_columns)).next_multiple_of(32), 1)
     }
 }
 
@@ -76,11 +78,11 @@ impl CellFindings {
 }
 
 /// Largest number of strong groups whose extents are stored (kernels/dpcg/survey.cuh).
-pub const MOST_GROUPS: usize = 1000;
+pub const MAX_GROUPS: usize = 1000;
 
 /// What is summed over labelled cells: the values v, their magnitudes |v|, or their reciprocals 1 / v.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Added {
+pub enum SummandKind {
     Values = 0,
     Magnitudes = 1,
     Inverses = 2,
@@ -90,26 +92,27 @@ impl SweepTiles {
     /// Returns the tiles of a sweep that needs `halo` rows on each side of a tile in y.
     pub fn of(cells: CellBox, halo: u32) -> Self {
         let [nx, ny, nz] = [cells.nx, cells.ny, cells.nz].map(|n| n as u32);
-        let share = |n: u32, most: u32| n.div_ceil(n.div_ceil(most));
-        let width = share(nx, TILE_WIDTH).next_multiple_of(2);
+        let even_share = |n: u32, limit: u32| n.div_ceil(n.div_ceil(limit));
+        let width = even_share(nx, TILE_WIDTH).next_multiple_of(2);
         let pairs = width / 2 + 2;
-        let height = share(ny, TILE_THREADS / pairs - 2 * halo);
-        let (across, down) = (nx.div_ceil(width), ny.div_ceil(height));
+        let height = even_share(ny, TILE_THREADS / pairs - 2 * halo);
+        let (tiles_x, tiles_y) = (nx.div_ceil(width), ny.div_ceil(height));
         // Each tile processes three additional planes. The number of tiles in z is chosen to minimize the planes that a
         // multiprocessor processes.
-        let rounds = |deep: u32| (u64::from(across * down) * u64::from(deep)).div_ceil(u64::from(MULTIPROCESSORS));
-        let cost = |deep: &u32| rounds(*deep) * u64::from(nz.div_ceil(*deep) + 3);
-        let deep = (1..=nz.min(MULTIPROCESSORS)).min_by_key(cost).unwrap_or(1);
-        let depth = nz.div_ceil(deep);
-        let count = across * down * nz.div_ceil(depth);
+        let rounds =
+            |layers: u32| (u64::from(tiles_x * tiles_y) * u64::from(layers)).div_ceil(u64::from(MULTIPROCESSORS));
+        let cost = |layers: &u32| rounds(*layers) * u64::from(nz.div_ceil(*layers) + 3);
+        let layers = (1..=nz.min(MULTIPROCESSORS)).min_by_key(cost).unwrap_or(1);
+        let depth = nz.div_ceil(layers);
+        let tile_count = tiles_x * tiles_y * nz.div_ceil(depth);
         let rows = height + 2 * halo;
         let [pairs, rows, width, height] = [pairs, rows, width, height].map(|n| n as i32);
-        let [depth, across, down, count] = [depth, across, down, count].map(|n| n as i32);
-        Self { pairs, rows, width, height, depth, across, down, count }
+        let [depth, tiles_x, tiles_y, tile_count] = [depth, tiles_x, tiles_y, tile_count].map(|n| n as i32);
+        Self { pairs, rows, width, height, depth, tiles_x, tiles_y, tile_count }
     }
 
     fn blocks(&self) -> u32 {
-        (self.count as u32).min(MOST_CELL_BLOCKS)
+        (self.tile_count as u32).min(MAX_CELL_BLOCKS)
     }
 
     fn block(&self) -> (u32, u32) {
@@ -121,10 +124,10 @@ impl Strides {
     /// Returns the strides of the weights for a coarse grid, and the number of weights. `coarsened` states which
     /// directions are coarsened.
     pub fn of(coarse: CellBox, coarsened: [bool; 3]) -> (Self, usize) {
-        let [x, y, z] = coarsened.map(|is| if is { 3 } else { 1 });
+        let [x, y, z] = coarsened.map(|is_coarsened| if is_coarsened { 3 } else { 1 });
         let (row, rows) = (i64::from(coarse.nx), x * y * z - 1);
-        let next = [1, rows * row, rows * row * i64::from(coarse.ny)];
-        (Self { per_digit: [1, x, x * y].map(|digits| digits * row), next }, (rows * coarse.count()) as usize)
+        let point_step = [1, rows * row, rows * row * i64::from(coarse.ny)];
+        (Self { per_digit: [1, x, x * y].map(|digits| digits * row), point_step }, (rows * coarse.count()) as usize)
     }
 }
 
@@ -135,7 +138,7 @@ impl CoarseningArgs {
     }
 
     /// Returns the number of cubes of a slab.
-    fn cubes(&self) -> i64 {
+    fn cube_count(&self) -> i64 {
         i64::from(self.cube_planes) * self.coarse_plane()
     }
 }
@@ -143,23 +146,23 @@ impl CoarseningArgs {
 impl RestrictFinestArgs {
     /// Returns the arguments of the restriction of the residual. `from` is the index of the array x from which the
     /// residual is computed.
-    pub fn new(level: VertexGrid, from: i32, sum: Sum) -> Self {
-        let bricks = |n: i32, brick: i32| (n + brick - 1) / brick;
-        let (across, down) = (bricks(level.coarse.nx, BRICK[0]), bricks(level.coarse.ny, BRICK[1]));
-        Self { grid: level, from, across, down, unused: 0, sum }
+    pub fn new(level: VertexGrid, source_array: i32, sum: Sum) -> Self {
+        let brick_count = |n: i32, brick: i32| (n + brick - 1) / brick;
+        let (bricks_x, bricks_y) = (brick_count(level.coarse.nx, BRICK[0]), brick_count(level.coarse.ny, BRICK[1]));
+        Self { grid: level, source_array, bricks_x, bricks_y, unused: 0, sum }
     }
 
-    fn bricks(&self) -> u32 {
-        (self.across * self.down * ((self.grid.coarse.nz + BRICK[2] - 1) / BRICK[2])) as u32
+    fn brick_count(&self) -> u32 {
+        (self.bricks_x * self.bricks_y * ((self.grid.coarse.nz + BRICK[2] - 1) / BRICK[2])) as u32
     }
 }
 
 plain_kernels! {
-    Number from FIRST, in PLAIN:
+    PlainKernel from FIRST_FAMILY_KERNEL, in PLAIN_KERNELS:
     /// Computes A v, and <v, A v>.
-    CellProduct cell_product(CellProductArgs) = "dpcg_multiply_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    CellProduct cell_product(CellProductArgs) = "dpcg_multiply_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes b - A v and its squared norm.
-    CellResidual cell_residual(CellProductArgs) = "dpcg_residual_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    CellResidual cell_residual(CellProductArgs) = "dpcg_residual_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Forward pass: computes r -= alpha P A p and v = D^-1 K r, with <r, r> and <r, M^-1 r>. K is a Neumann series,
     /// whose order is the last digit of the name; K = I for order 0.
     Descend0 descend_0(FusedArgs) = "dpcg_descend_0_f64", |a| a.blocks(), FusedArgs::block(0);
@@ -175,97 +178,97 @@ plain_kernels! {
     Ascend2 ascend_2(FusedArgs) = "dpcg_ascend_2_f64", |a| a.blocks(), FusedArgs::block(2);
     /// Computes r -= alpha q and <r, r>.
     AdvanceResidual advance_residual(FusedArgs) = "dpcg_advance_residual_f64",
-        |a| cell_blocks(a.cells.count()), BLOCK;
+        |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes D^-1 v.
-    OverCenter over_center(TriangleArgs) = "dpcg_over_center_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    OverCenter divide_by_center(TriangleArgs) = "dpcg_over_center_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes D^-1 (v - L from).
-    Lower lower(TriangleArgs) = "dpcg_lower_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    Lower solve_lower(TriangleArgs) = "dpcg_lower_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes v - D^-1 L^T from.
-    Upper upper(TriangleArgs) = "dpcg_upper_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    Upper apply_upper(TriangleArgs) = "dpcg_upper_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Copies the caller's matrix and tests its entries.
-    CopyMatrix copy_matrix(SurveyArgs) = "dpcg_copy_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    CopyMatrix copy_matrix(SurveyArgs) = "dpcg_copy_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes the statistics of the rows in `CellFindings`. Joins coupled cells to runs, within each segment of 32
     /// consecutive cells.
-    InspectRows inspect_rows(SurveyArgs) = "dpcg_inspect_rows_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    InspectRows inspect_rows(SurveyArgs) = "dpcg_inspect_rows_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Joins the runs of all segments to components and strong groups.
-    UniteCells unite_cells(SurveyArgs) = "dpcg_unite_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    UniteCells unite_cells(SurveyArgs) = "dpcg_unite_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Replaces the parent of each cell by the root of its tree (union-find). Counts the components and strong groups,
     /// and numbers the groups.
-    SettleCells replace_parents_by_roots(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    SettleCells replace_parents_by_roots(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes the extents of strong groups.
-    GroupExtents group_extents(SurveyArgs) = "dpcg_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    GroupExtents group_extents(SurveyArgs) = "dpcg_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Counts the hidden groups. A group is hidden if a coarse grid has several points in it, and the next coarser grid
     /// has none.
-    HiddenGroups hidden_groups(SurveyArgs) = "dpcg_hidden_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    HiddenGroups hidden_groups(SurveyArgs) = "dpcg_hidden_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Counts, or lists, the slots of each chunk of cells and their items (kernels/dpcg/labelled.cuh).
-    ListSlots list_slots(ListArgs) = "dpcg_list_slots_f64", |a| chunk_blocks(a.cells, MOST_CELL_BLOCKS), BLOCK;
+    ListSlots list_slots(ListArgs) = "dpcg_list_slots_f64", |a| chunk_blocks(a.cell_count, MAX_CELL_BLOCKS), BLOCK_SIZE;
     /// Computes exclusive prefix sums in place.
-    Scan scan(ScanArgs) = "dpcg_scan_f64", |a| a.arrays as u32, BLOCK;
+    Scan scan_prefix_sums(ScanArgs) = "dpcg_scan_f64", |a| a.arrays as u32, BLOCK_SIZE;
     /// Computes the index of each slot in the order of labels.
-    SortSlots sort_slots(ListArgs) = "dpcg_sort_slots_f64", |a| warp_blocks(a.labels.count), BLOCK;
+    SortSlots sort_slots(ListArgs) = "dpcg_sort_slots_f64", |a| warp_blocks(a.labels.count), BLOCK_SIZE;
     /// Counts, or lists, the components whose first cell is in each chunk.
     ListComponents list_components(CellComponentArgs) = "dpcg_list_components_f64",
-        |a| chunk_blocks(a.cells.count(), MOST_CELL_BLOCKS), BLOCK;
+        |a| chunk_blocks(a.cells.count(), MAX_CELL_BLOCKS), BLOCK_SIZE;
     /// Stores the component of each cell. Computes the number of cells of each component, and whether one of them has a
     /// nonzero row sum.
     CellComponentNumbers number_components(CellComponentArgs) = "dpcg_number_components_f64",
-        |a| cell_blocks(a.cells.count()), BLOCK;
+        |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Stores the singular component of each cell, if there is one.
     LabelSingular label_singular(CellComponentArgs) = "dpcg_label_singular_f64",
-        |a| cell_blocks(a.cells.count()), BLOCK;
+        |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Finds the class of each cell (kernels/dpcg/classes.cuh).
-    ClassifyCells classify_cells(ClassArgs) = "dpcg_classify_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    ClassifyCells classify_cells(ClassArgs) = "dpcg_classify_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Collects the classes from the hash table.
-    GatherClasses gather_classes(ClassArgs) = "dpcg_gather_classes_f64", |a| cell_blocks(i64::from(a.slots)), BLOCK;
+    GatherClasses gather_classes(ClassArgs) = "dpcg_gather_classes_f64", |a| cell_blocks(i64::from(a.slot_count)), BLOCK_SIZE;
     /// Stores the region of each cell.
     CellNumbers number_cells(ClassArgs) = "dpcg_number_cells_f64",
-        |a| cell_blocks(a.cells.count() + 2 * i64::from(a.guard)), BLOCK;
+        |a| cell_blocks(a.cells.count() + 2 * i64::from(a.guard_cells)), BLOCK_SIZE;
     /// Adds the couplings between regions, and the row sums, to exact sums.
-    AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Rounds the exact sums of `add_couplings` to the entries of E.
     RoundCoarseMatrix round_coarse_matrix(CoarseMatrixArgs) = "dpcg_take_coarse_matrix_f64",
-        |a| warp_blocks(a.n as u32), BLOCK;
+        |a| warp_blocks(a.n as u32), BLOCK_SIZE;
     /// Computes the shift c of each null vector u. The stored inverse is that of E + c u u^T.
-    FindShifts find_shifts(NullVectorArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK;
+    FindShifts find_shifts(NullVectorArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK_SIZE;
     /// Finds the largest magnitude of an inverse, and the largest diagonal entry of its matrix.
     FindCondition find_condition(NullVectorArgs) = "dpcg_find_condition_f64",
-        |a| cell_blocks(i64::from(a.n) * i64::from(a.n)), BLOCK;
+        |a| cell_blocks(i64::from(a.n) * i64::from(a.n)), BLOCK_SIZE;
     /// Stores the matrix of the coarsest grid of vertex coarsening densely, from conductances in f64.
-    SpreadCoarsest spread_coarsest(CoarsestArgs) = "dpcg_spread_coarsest_f64", |_a| 1, (MOST_UNKNOWNS, 1);
+    SpreadCoarsest spread_coarsest(CoarsestArgs) = "dpcg_spread_coarsest_f64", |_a| 1, (MAX_UNKNOWNS, 1);
     /// As `spread_coarsest`, from conductances in f32.
-    SpreadCoarsestShort spread_coarsest_short(CoarsestArgs) = "dpcg_spread_coarsest_f32", |_a| 1, (MOST_UNKNOWNS, 1);
+    SpreadCoarsestShort spread_coarsest_f32(CoarsestArgs) = "dpcg_spread_coarsest_f32", |_a| 1, (MAX_UNKNOWNS, 1);
     /// Stores the matrix of the coarsest grid of cell coarsening densely, from couplings in f64.
-    SpreadCells spread_cells(CoarsestArgs) = "dpcg_spread_cells_f64", |_a| 1, (MOST_UNKNOWNS, 1);
+    SpreadCells spread_cells(CoarsestArgs) = "dpcg_spread_cells_f64", |_a| 1, (MAX_UNKNOWNS, 1);
     /// As `spread_cells`, from couplings in f32.
-    SpreadCellsShort spread_cells_short(CoarsestArgs) = "dpcg_spread_cells_f32", |_a| 1, (MOST_UNKNOWNS, 1);
+    SpreadCellsShort spread_cells_f32(CoarsestArgs) = "dpcg_spread_cells_f32", |_a| 1, (MAX_UNKNOWNS, 1);
     /// Multiplies a vector in f64 by a dense inverse.
-    Dense dense(DenseArgs) = "dpcg_dense_f64", |a| warp_blocks(a.n as u32), BLOCK;
+    Dense multiply_dense(DenseArgs) = "dpcg_dense_f64", |a| warp_blocks(a.n as u32), BLOCK_SIZE;
     /// Multiplies a vector in f32 by a dense inverse.
-    DenseShort dense_short(DenseArgs) = "dpcg_dense_f32", |a| warp_blocks(a.n as u32), BLOCK;
+    DenseShort multiply_dense_f32(DenseArgs) = "dpcg_dense_f32", |a| warp_blocks(a.n as u32), BLOCK_SIZE;
     /// Computes v = v - A Z t.
     SubtractDeflated subtract_deflated(DeflatedArgs) = "dpcg_subtract_deflated_f64",
-        |a| cell_blocks(a.cells.count()), BLOCK;
+        |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes v = v + Z t.
-    AddDeflated add_deflated(DeflatedArgs) = "dpcg_add_deflated_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    AddDeflated add_deflated(DeflatedArgs) = "dpcg_add_deflated_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Restricts a residual of the caller's grid to the first coarse grid in f32.
     RestrictCellsTo restrict_cells_to(GridTransferArgs) = "dpcg_restrict_cells_to_f32",
-        |a| cell_blocks(a.coarse.count()), BLOCK;
+        |a| cell_blocks(a.coarse.count()), BLOCK_SIZE;
     /// Interpolates a solution in f32 to the caller's grid.
     InterpolateCellsFrom interpolate_cells_from(GridTransferArgs) = "dpcg_interpolate_cells_from_f32",
-        |a| cell_blocks(a.fine.cells.count()), BLOCK;
+        |a| cell_blocks(a.fine.cells.count()), BLOCK_SIZE;
     /// Computes row sums and the strengths of the directions on the caller's grid.
     RowSumsOfFinest row_sums_of_finest(CellGridArgs) = "dpcg_row_sums_of_finest_f64",
-        |a| cell_blocks(a.cells.count()), BLOCK;
+        |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes the first coarse matrix, in f32.
     CoarsenCellsTo coarsen_cells_to(CellGridArgs) = "dpcg_coarsen_cells_to_f32",
-        |a| cell_blocks(a.coarse.count()), BLOCK;
+        |a| cell_blocks(a.coarse.count()), BLOCK_SIZE;
     /// Computes couplings and row sums for aggregation.
     CellCouplings cell_couplings(CellCouplingsArgs) = "dpcg_agg_couplings_f64",
-        |a| cell_blocks(a.cells.count()), BLOCK;
+        |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
 }
 
 real_kernels! {
-    RealNumber from FIRST + PLAIN.len(), in REAL:
+    RealKernel from FIRST_FAMILY_KERNEL + PLAIN_KERNELS.len(), in REAL_KERNELS:
     /// Gauss-Seidel sweep on the finest grid from x = 0.
     FromZero sweep_from_zero(FinestSweepArgs) = "dpcg_sweep_from_zero", |a| a.tiles.blocks(), in a.tiles.block();
     /// Sweep from the stored x.
@@ -278,24 +281,24 @@ real_kernels! {
     LastCorrected last_sweep_corrected(FinestSweepArgs) = "dpcg_last_sweep_corrected",
         |a| a.tiles.blocks(), in a.tiles.block();
     /// Restricts the residual of the finest grid to the next grid, and computes the first smoothing step there.
-    RestrictFinest restrict_finest(RestrictFinestArgs) = "dpcg_restrict_finest", |a| a.bricks();
+    RestrictFinest restrict_finest(RestrictFinestArgs) = "dpcg_restrict_finest", |a| a.brick_count();
     /// Executes a step of the cycle below the finest grid.
     CycleStep vertex_cycle_step(VertexCycleArgs) = "dpcg_cycle", |_a| MULTIPROCESSORS, in (VERTEX_CYCLE_THREADS, 1);
     /// Computes row sums and the smoother of the finest grid; in single precision also conductances.
     ComputeConductances compute_conductances(CoarseningArgs) = "dpcg_take_conductances",
         |a| cell_blocks(a.fine.count());
     /// Computes the strengths of the directions on the finest grid.
-    FinestStrengths finest_strengths(CoarseningArgs) = "dpcg_finest_strengths", |a| cell_blocks(a.fine.count());
+    FinestStrengths compute_finest_strengths(CoarseningArgs) = "dpcg_finest_strengths", |a| cell_blocks(a.fine.count());
     /// Computes the strengths of the directions on a coarse grid.
-    Strengths strengths(CoarseningArgs) = "dpcg_strengths", |a| cell_blocks(a.fine.count());
+    Strengths compute_strengths(CoarseningArgs) = "dpcg_strengths", |a| cell_blocks(a.fine.count());
     /// Computes interpolation weights from the finest grid.
-    FinestWeights finest_weights(CoarseningArgs) = "dpcg_finest_weights", |a| cell_blocks(3 * a.coarse.count());
+    FinestWeights compute_finest_weights(CoarseningArgs) = "dpcg_finest_weights", |a| cell_blocks(3 * a.coarse.count());
     /// Computes interpolation weights from a coarse grid.
-    Weights weights(CoarseningArgs) = "dpcg_weights", |a| cell_blocks(3 * a.coarse.count());
+    Weights compute_weights(CoarseningArgs) = "dpcg_weights", |a| cell_blocks(3 * a.coarse.count());
     /// Computes P^T A P in the cubes of a slab, from the finest grid.
-    FinestProduct finest_product(CoarseningArgs) = "dpcg_finest_product", |a| cell_blocks(a.cubes());
+    FinestProduct multiply_finest(CoarseningArgs) = "dpcg_finest_product", |a| cell_blocks(a.cube_count());
     /// Computes P^T A P in the cubes of a slab, from a coarse grid.
-    Product product(CoarseningArgs) = "dpcg_product", |a| cell_blocks(8 * a.cubes());
+    Product multiply_coarse(CoarseningArgs) = "dpcg_product", |a| cell_blocks(8 * a.cube_count());
     /// Sums the cubes to the coarse matrix, and computes its smoother.
     ComputeCoarseGrid compute_coarse_grid(CoarseningArgs) = "dpcg_take_coarse",
         |a| cell_blocks(i64::from(a.point_planes) * a.coarse_plane());
@@ -314,23 +317,28 @@ real_kernels! {
 }
 
 /// Returns the number of the cooperative kernel of the cycle below the finest grid.
-fn vertex_cycle_kernel(single: bool) -> usize {
-    FIRST + PLAIN.len() + 2 * RealNumber::CycleStep as usize + usize::from(single)
+fn vertex_cycle_kernel(is_single_precision: bool) -> usize {
+    FIRST_FAMILY_KERNEL + PLAIN_KERNELS.len() + 2 * RealKernel::CycleStep as usize + usize::from(is_single_precision)
 }
 
 /// Returns the launch shape of the cooperative kernel of the cycle below the finest grid. `blocks` is 0 if the device
 /// does not support cooperative launches.
-pub fn vertex_cycle_launch(device: &Device, single: bool) -> Result<CooperativeLaunch> {
-    let blocks = device.most_resident_blocks(vertex_cycle_kernel(single), VERTEX_CYCLE_THREADS)?;
-    Ok(CooperativeLaunch { blocks, cluster: 1, shared: 0, further: 0 })
+pub fn vertex_cycle_launch(device: &Device, is_single_precision: bool) -> Result<CooperativeLaunch> {
+    let blocks = device.max_resident_blocks(vertex_cycle_kernel(is_single_precision), VERTEX_CYCLE_THREADS)?;
+    Ok(CooperativeLaunch { blocks, cluster: 1, shared_bytes: 0, extra_blocks: 0 })
 }
 
 /// Launches the whole cycle below the finest grid.
-pub fn vertex_cycle(stream: &Stream, single: bool, cooperative: CooperativeLaunch, a: &VertexCycleArgs) -> Result<()> {
+pub fn vertex_cycle(
+    stream: &Stream,
+    is_single_precision: bool,
+    cooperative: CooperativeLaunch,
+    a: &VertexCycleArgs,
+) -> Result<()> {
     // SAFETY: as in `plain_kernels`; all blocks run at once (`Stream::launch_cooperative`).
     unsafe {
         stream.launch_cooperative(
-            vertex_cycle_kernel(single),
+            vertex_cycle_kernel(is_single_precision),
             cooperative,
             (VERTEX_CYCLE_THREADS, 1),
             a,

@@ -8,7 +8,7 @@ include!(concat!(env!("OUT_DIR"), "/inverse.rs"));
 /// Number of unknowns that a step eliminates.
 pub const PIVOTS: i32 = 32;
 /// Largest number of unknowns of a coarsest matrix: one thread per unknown finds the null vectors.
-pub const MOST_UNKNOWNS: u32 = 1024;
+pub const MAX_UNKNOWNS: u32 = 1024;
 /// Rows and columns of a tile of the matrix.
 const TILE_SIDE: u32 = 64;
 

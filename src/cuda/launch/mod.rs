@@ -19,7 +19,7 @@ mod vectors;
 pub use aggregated::*;
 pub use declare::{Address, TILE};
 pub use dpcg::*;
-pub use inverse::{MOST_UNKNOWNS, NullVectorArgs, PIVOTS};
+pub use inverse::{MAX_UNKNOWNS, NullVectorArgs, PIVOTS};
 pub use labelled::*;
 pub use rrb::*;
 pub use smoother::*;
@@ -27,49 +27,63 @@ pub use sparse::*;
 pub use vectors::*;
 
 /// The kernels that `rrb` and `dpcg` share.
-const SHARED: &[&[Kernel]] = &[aggregation::PLAIN, aggregation::REAL, labelled::PLAIN, labelled::REAL];
+const SHARED_KERNELS: &[&[Kernel]] =
+    &[aggregation::PLAIN_KERNELS, aggregation::REAL_KERNELS, labelled::PLAIN_KERNELS, labelled::REAL_KERNELS];
 /// The kernels of `dpcg`.
 pub static DPCG: Module = Module {
-    image: include_bytes!(concat!(env!("OUT_DIR"), "/dpcg.fatbin")),
+    fatbin: include_bytes!(concat!(env!("OUT_DIR"), "/dpcg.fatbin")),
     shared_prefix: "dpcg",
     min_compute_capability: 0,
-    shared: &[aggregation::PLAIN, aggregation::REAL, labelled::PLAIN, labelled::REAL, vectors::PLAIN, vectors::REAL],
-    kernels: &[dpcg::PLAIN, dpcg::REAL],
+    shared_kernels: &[
+        aggregation::PLAIN_KERNELS,
+        aggregation::REAL_KERNELS,
+        labelled::PLAIN_KERNELS,
+        labelled::REAL_KERNELS,
+        vectors::PLAIN_KERNELS,
+        vectors::REAL_KERNELS,
+    ],
+    kernels: &[dpcg::PLAIN_KERNELS, dpcg::REAL_KERNELS],
 };
 /// The kernels of `rrb` for one device.
-pub static RRB: Module = ON_ONE;
-const ON_ONE: Module = Module {
-    image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb.fatbin")),
+pub static RRB: Module = RRB_ON_ONE_DEVICE;
+const RRB_ON_ONE_DEVICE: Module = Module {
+    fatbin: include_bytes!(concat!(env!("OUT_DIR"), "/rrb.fatbin")),
     shared_prefix: "rrb",
     min_compute_capability: 0,
-    shared: SHARED,
-    kernels: &[rrb::PLAIN, rrb::IN_FORMATS, rrb::COOPERATIVE, aggregated::AGGREGATED, aggregated::AGGREGATED_REAL],
+    shared_kernels: SHARED_KERNELS,
+    kernels: &[
+        rrb::PLAIN_KERNELS,
+        rrb::FORMAT_KERNELS,
+        rrb::COOPERATIVE_KERNELS,
+        aggregated::AGGREGATED_KERNELS,
+        aggregated::AGGREGATED_REAL_KERNELS,
+    ],
 };
 /// The kernels of `rrb` for grids whose rows are distributed among several devices (kernels/rrb/divided.cuh).
 pub static RRB_DIVIDED: Module = Module {
-    image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb_divided.fatbin")),
+    fatbin: include_bytes!(concat!(env!("OUT_DIR"), "/rrb_divided.fatbin")),
     min_compute_capability: 8,
-    ..ON_ONE
+    ..RRB_ON_ONE_DEVICE
 };
 /// The kernels of `smoother`.
 pub static SMOOTHER: Module = Module {
-    image: include_bytes!(concat!(env!("OUT_DIR"), "/smoother.fatbin")),
+    fatbin: include_bytes!(concat!(env!("OUT_DIR"), "/smoother.fatbin")),
     shared_prefix: "smoother",
     min_compute_capability: 0,
-    shared: &[],
-    kernels: &[smoother::PLAIN],
+    shared_kernels: &[],
+    kernels: &[smoother::PLAIN_KERNELS],
 };
 /// The kernels of `sparse`.
 pub static SPARSE: Module = Module {
-    image: include_bytes!(concat!(env!("OUT_DIR"), "/sparse.fatbin")),
+    fatbin: include_bytes!(concat!(env!("OUT_DIR"), "/sparse.fatbin")),
     shared_prefix: "sparse",
     min_compute_capability: 0,
-    shared: &[
-        aggregation::PLAIN,
-        aggregation::REAL,
-        &[Kernel::ABSENT; labelled::COUNT - aggregation::COUNT],
-        vectors::PLAIN,
-        vectors::REAL,
+    shared_kernels: &[
+        aggregation::PLAIN_KERNELS,
+        aggregation::REAL_KERNELS,
+        &[Kernel::ABSENT; labelled::SHARED_KERNEL_COUNT - aggregation::AGGREGATION_KERNEL_COUNT],
+        vectors::PLAIN_KERNELS,
+        vectors::REAL_KERNELS,
     ],
-    kernels: &[sparse::PLAIN, sparse::REAL, sparse::IN_FORMATS],
+    kernels: &[sparse::PLAIN_KERNELS, sparse::REAL_KERNELS, sparse::FORMAT_KERNELS],
 };

@@ -1,10 +1,10 @@
 //! Kernels of `sparse`: argument structures and launches. The files in kernels/sparse describe the fields of the
 //! structures.
 
-use super::aggregation::BLOCK;
+use super::aggregation::BLOCK_SIZE;
 use super::declare::Address;
 use super::labelled::cell_blocks;
-use super::vectors::{FIRST, Sum, VectorArgs};
+use super::vectors::{FIRST_FAMILY_KERNEL, Sum, VectorArgs};
 use crate::cuda::driver::{Kernel, Stream};
 use crate::error::Result;
 
@@ -13,18 +13,18 @@ include!(concat!(env!("OUT_DIR"), "/sparse.rs"));
 /// Largest number of inner products, or of terms, per pass (kernels/sparse/steps.cuh).
 pub const SUMS_PER_PASS: usize = 8;
 /// Marks a position of sell without a row (kernels/sparse/products.cuh).
-pub const NOTHING_THERE: u32 = u32::MAX;
+pub const NO_INDEX: u32 = u32::MAX;
 
 /// Operation that finishes a row, from its sum (kernels/sparse/rows.cuh).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishKind {
-    Keep = 0,
+    StoreSum = 0,
     Residual = 1,
-    Lower = 2,
-    Upper = 3,
+    ScaledResidual = 2,
+    SubtractScaledSum = 3,
     Chebyshev = 4,
     Relax = 5,
-    Scaled = 6,
+    ScaleRhs = 6,
 }
 
 /// Precision of the values of a matrix and of the vectors that a product reads and writes.
@@ -50,22 +50,22 @@ impl Reals {
 }
 
 /// Returns the number of blocks of a launch with `lanes` threads per row and one block per long row.
-fn row_blocks(rows: i64, lanes: i64, separate: i64) -> u32 {
-    cell_blocks((rows * lanes).max(separate * i64::from(BLOCK.0)))
+fn row_blocks(rows: i64, lanes: i64, separate_rows: i64) -> u32 {
+    cell_blocks((rows * lanes).max(separate_rows * i64::from(BLOCK_SIZE.0)))
 }
 
 plain_kernels! {
-    Number from FIRST, in PLAIN:
+    PlainKernel from FIRST_FAMILY_KERNEL, in PLAIN_KERNELS:
     /// Computes a linear combination of vectors in f32, in f64.
-    CombineToDouble combine_to_double(CombineArgs) = "sparse_combine_to_f64", |a| cell_blocks(a.count), BLOCK;
+    CombineToDouble combine_to_double(CombineArgs) = "sparse_combine_to_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Copies the values of a matrix to their positions in its format.
-    Gather gather(GatherArgs) = "sparse_gather_f64", |a| cell_blocks(a.count), BLOCK;
+    Gather gather(GatherArgs) = "sparse_gather_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Rounds values to f32.
-    Round round_values(RoundArgs) = "sparse_round_f64", |a| cell_blocks(a.count), BLOCK;
+    Round round_values(RoundArgs) = "sparse_round_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
 }
 
 real_kernels! {
-    RealNumber from FIRST + PLAIN.len(), in REAL:
+    RealKernel from FIRST_FAMILY_KERNEL + PLAIN_KERNELS.len(), in REAL_KERNELS:
     /// Computes <f a, f b>.
     Dot vector_dot(VectorArgs) = "sparse_dot", |a| cell_blocks(a.count);
     /// Computes r -= alpha q and <r, r>, as a step of the loop.
@@ -73,7 +73,7 @@ real_kernels! {
     /// Computes x += alpha p and p = z + beta p, as a step of the loop.
     Advance vector_advance(VectorArgs) = "sparse_advance", |a| cell_blocks(a.count);
     /// Computes several inner products.
-    Inners inners(InnersArgs) = "sparse_inners", |a| cell_blocks(a.count);
+    SumInnerProducts sum_inner_products(InnerProductsArgs) = "sparse_inners", |a| cell_blocks(a.count);
     /// Computes a linear combination, and the square of its norm.
     Combine combine(CombineArgs) = "sparse_combine", |a| cell_blocks(a.count);
     /// Computes d v and <v, d v>.
@@ -92,14 +92,14 @@ real_kernels! {
 }
 
 format_kernels! {
-    FormatNumber from FIRST + PLAIN.len() + REAL.len(), in IN_FORMATS, by Reals "_f64" "_f32" "_single":
+    FormatKernel from FIRST_FAMILY_KERNEL + PLAIN_KERNELS.len() + REAL_KERNELS.len(), in FORMAT_KERNELS, by Reals "_f64" "_f32" "_single":
     /// Computes rows of a matrix in csr.
-    Csr csr_rows(CsrArgs) = "sparse_csr", |a, _s| row_blocks(a.end - a.first, i64::from(a.lanes), a.separate.count),
-        BLOCK;
+    Csr csr_rows(CsrArgs) = "sparse_csr", |a, _s| row_blocks(a.end_position - a.first_position, i64::from(a.threads_per_row), a.long_rows.count),
+        BLOCK_SIZE;
     /// Computes rows of a matrix in sell or ell.
-    Sell sell_rows(SellArgs) = "sparse_sell", |a, _s| row_blocks(a.lanes, 1, a.separate.count), BLOCK;
+    Sell sell_rows(SellArgs) = "sparse_sell", |a, _s| row_blocks(a.position_count, 1, a.long_rows.count), BLOCK_SIZE;
     /// Computes rows of a matrix in dia.
-    Dia dia_rows(DiaArgs) = "sparse_dia", |a, _s| cell_blocks(a.rows), BLOCK;
+    Dia dia_rows(DiaArgs) = "sparse_dia", |a, _s| cell_blocks(a.rows), BLOCK_SIZE;
     /// Computes rows of a matrix in bsr.
-    Bsr bsr_rows(BsrArgs) = "sparse_bsr", |a, _s| cell_blocks(a.rows), BLOCK;
+    Bsr bsr_rows(BsrArgs) = "sparse_bsr", |a, _s| cell_blocks(a.rows), BLOCK_SIZE;
 }

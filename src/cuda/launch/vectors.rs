@@ -2,9 +2,9 @@
 //! operations of PCG, and copies between the caller's arrays and vectors. Their numbers follow those of the other
 //! shared kernels.
 
-use super::aggregation::BLOCK;
+use super::aggregation::BLOCK_SIZE;
 use super::declare::Address;
-use super::labelled::{COUNT, cell_blocks};
+use super::labelled::{SHARED_KERNEL_COUNT, cell_blocks};
 use crate::cuda::driver::{Kernel, Stream};
 use crate::error::Result;
 
@@ -14,7 +14,7 @@ include!(concat!(env!("OUT_DIR"), "/vectors.rs"));
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SumUse {
     /// The sum is stored.
-    Kept = 0,
+    Stored = 0,
     /// The sum is rho = <r, M^-1 r> of an iteration. The last block of the kernel updates the scalars with it.
     Rho = 1,
     /// The sum is sigma = <p, P A p>, the last sum of an iteration. The last block ends the iteration.
@@ -32,29 +32,29 @@ impl CellBox {
 }
 
 plain_kernels! {
-    Number from COUNT, in PLAIN:
+    PlainKernel from SHARED_KERNEL_COUNT, in PLAIN_KERNELS:
     /// Computes <f a, f b>.
-    Dot cell_dot(VectorArgs) = "dot_f64", |a| cell_blocks(a.count), BLOCK;
+    Dot cell_dot(VectorArgs) = "dot_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Computes out += f a; in the loop r -= alpha q and <r, r>.
-    AddScaled cell_add_scaled(VectorArgs) = "add_scaled_f64", |a| cell_blocks(a.count), BLOCK;
+    AddScaled cell_add_scaled(VectorArgs) = "add_scaled_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Computes out = a + f out.
-    UpdateDirection cell_update_direction(VectorArgs) = "direct_f64", |a| cell_blocks(a.count), BLOCK;
+    UpdateDirection cell_update_direction(VectorArgs) = "direct_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Computes x += alpha p and p = z + beta p, as a step of the loop.
-    Advance cell_advance(VectorArgs) = "advance_f64", |a| cell_blocks(a.count), BLOCK;
+    Advance cell_advance(VectorArgs) = "advance_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Finds the largest magnitudes of the caller's arrays, and their first non-finite entry.
-    Inspect cell_inspect(CellInspectArgs) = "inspect_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    Inspect cell_inspect(CellInspectArgs) = "inspect_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes a vector as a factor times the caller's array.
-    Load cell_load(CellTransferArgs) = "load_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    Load cell_load(CellTransferArgs) = "load_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes the caller's array as a factor times a vector.
-    Store cell_store(CellTransferArgs) = "store_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    Store cell_store(CellTransferArgs) = "store_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes max |v|.
-    Largest cell_largest(CellLargestArgs) = "largest_f64", |a| cell_blocks(a.count), BLOCK;
+    Largest cell_largest(CellLargestArgs) = "largest_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Computes the largest power of two not above max |v|, and its reciprocal.
-    FindScale cell_scale(ScaleArgs) = "find_scale_f64", |a| cell_blocks(a.count), BLOCK;
+    FindScale cell_scale(ScaleArgs) = "find_scale_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
 }
 
 real_kernels! {
-    RealNumber from COUNT + PLAIN.len(), in REAL:
+    RealKernel from SHARED_KERNEL_COUNT + PLAIN_KERNELS.len(), in REAL_KERNELS:
     /// Copies a vector, divided by a scale, to the cycle of aggregation, and computes its first smoothing step.
     LoadCycleInput load_cycle_input(CycleTransferArgs) = "agg_take", |a| cell_blocks(a.count);
     /// Copies a vector, multiplied by the scale and a factor, from the cycle of aggregation.
@@ -62,4 +62,4 @@ real_kernels! {
 }
 
 /// Number of the first kernel of the family itself, in a family whose module includes these kernels.
-pub(super) const FIRST: usize = COUNT + PLAIN.len() + REAL.len();
+pub(super) const FIRST_FAMILY_KERNEL: usize = SHARED_KERNEL_COUNT + PLAIN_KERNELS.len() + REAL_KERNELS.len();

@@ -34,14 +34,14 @@ use super::rows::CellVector;
 use crate::base::isa::for_each_isa;
 use crate::base::number::{Real, power_of_two_below};
 use crate::base::shared::{Number, Shared};
-use crate::base::team::{Point, TeamThread, share};
+use crate::base::team::{StagePoint, TeamThread, thread_share};
 use crate::dpcg::cell_grids::{Grid, GridMatrix, Hierarchy};
 use crate::error::{Result, reserve, zeroed};
 use crate::stencil::cells::{Cells, SevenPoints};
 use std::cell::Cell;
 use std::ops::Range;
 
-const WHAT: &str = "vectors of the multigrid";
+const ALLOCATION_NAME: &str = "vectors of the multigrid";
 
 /// Minimum number of cells of a grid for more than one thread. On smaller grids, the waiting times in every plane
 /// exceed the time saved.
@@ -54,56 +54,62 @@ pub struct CellMultigrid<T> {
     /// Right-hand side and solution of each coarse grid.
     vectors: Vec<[Shared<T>; 2]>,
     /// A row of zeros that replaces rows outside the grid.
-    zeros: Vec<f64>,
-    coarse_zeros: Vec<T>,
+    zero_row: Vec<f64>,
+    coarse_zero_row: Vec<T>,
 }
 
 /// A thread of a run, which counts the steps of all passes so far.
 pub struct StepCounter<'a> {
-    me: TeamThread<'a>,
-    steps: Cell<usize>,
+    thread: TeamThread<'a>,
+    step_count: Cell<usize>,
 }
 
 impl<'a> StepCounter<'a> {
     /// Starts the count of a run at zero.
-    pub fn new(me: TeamThread<'a>) -> Self {
-        Self { me, steps: Cell::new(0) }
+    pub fn new(thread: TeamThread<'a>) -> Self {
+        Self { thread, step_count: Cell::new(0) }
     }
 
-    /// Executes `steps` steps on each of the first `team` threads. No thread begins a step before its neighbours have
-    /// completed the previous step. Ends with a barrier.
-    fn run_steps(&self, team: usize, steps: usize, mut step: impl FnMut(usize)) {
-        let (me, base) = (self.me, self.steps.get());
-        self.steps.set(base + steps);
-        if me.index < team {
-            for t in 0..steps {
+    /// Executes `steps` steps on each of the first `active_threads` threads. No thread begins a step before its
+    /// neighbours have completed the previous step. Ends with a barrier.
+    fn run_steps(&self, active_threads: usize, steps: usize, mut execute_step: impl FnMut(usize)) {
+        let (thread, first_step) = (self.thread, self.step_count.get());
+        self.step_count.set(first_step + steps);
+        if thread.index < active_threads {
+            for step in 0..steps {
                 // Step 0 needs no wait, because a barrier precedes the pass.
-                if t > 0 && me.index > 0 {
-                    me.wait_for(me.index - 1, Point::Last, base + t);
+                if step > 0 && thread.index > 0 {
+                    thread.wait_for_signal(thread.index - 1, StagePoint::LastRow, first_step + step);
                 }
-                if t > 0 && me.index + 1 < team {
-                    me.wait_for(me.index + 1, Point::Last, base + t);
+                if step > 0 && thread.index + 1 < active_threads {
+                    thread.wait_for_signal(thread.index + 1, StagePoint::LastRow, first_step + step);
                 }
-                step(t);
-                me.post(Point::Last, base + t + 1);
+                execute_step(step);
+                thread.signal(StagePoint::LastRow, first_step + step + 1);
             }
         }
-        me.barrier();
+        thread.barrier();
     }
 }
 
 impl<T: Real + Number> CellMultigrid<T> {
-    /// Computes the hierarchy of A. The coarsest grid has at most `coarsest` cells.
-    pub fn new(a: &SevenPoints, sweeps: usize, coarsest: usize) -> Result<Self> {
-        let hierarchy = Hierarchy::new(a, coarsest)?;
+    /// Computes the hierarchy of A. The coarsest grid has at most `max_coarsest_cells` cells.
+    pub fn new(a: &SevenPoints, sweeps: usize, max_coarsest_cells: usize) -> Result<Self> {
+        let hierarchy = Hierarchy::new(a, max_coarsest_cells)?;
         let mut vectors = Vec::new();
-        reserve(&mut vectors, hierarchy.grids.len(), WHAT)?;
+        reserve(&mut vectors, hierarchy.grids.len(), ALLOCATION_NAME)?;
         for grid in &hierarchy.grids {
             let count = grid.cells.count();
             vectors.push([Shared::zeroed(count)?, Shared::zeroed(count)?]);
         }
         let nx = a.cells.nx;
-        Ok(Self { hierarchy, sweeps, vectors, zeros: zeroed(nx, WHAT)?, coarse_zeros: zeroed(nx, WHAT)? })
+        Ok(Self {
+            hierarchy,
+            sweeps,
+            vectors,
+            zero_row: zeroed(nx, ALLOCATION_NAME)?,
+            coarse_zero_row: zeroed(nx, ALLOCATION_NAME)?,
+        })
     }
 
     /// Computes z = M^-1 r. All threads must call this function. `magnitude` is a norm of r, which determines the power
@@ -121,29 +127,29 @@ impl<T: Real + Number> CellMultigrid<T> {
     ) {
         let grids = &self.hierarchy.grids;
         let scale = power_of_two_below(magnitude);
-        let finest = Level { a: GridMatrix::finest(a), r, x: z, zeros: &self.zeros, sweeps: self.sweeps };
+        let finest = Level { a: GridMatrix::finest(a), r, x: z, zero_row: &self.zero_row, sweeps: self.sweeps };
         // SAFETY: each pass ends at a barrier; the functions of `Level` state which rows a thread writes in a pass.
         unsafe {
-            let (Some(grid), Some([first_r, first_x])) = (grids.first(), self.vectors.first()) else {
-                return self.solve_coarsest(counter.me, a.cells.count(), r, z);
+            let (Some(grid), Some([coarse_r, coarse_x])) = (grids.first(), self.vectors.first()) else {
+                return self.solve_coarsest(counter.thread, a.cells.count(), r, z);
             };
-            finest.descend(counter, grid, first_r, scale);
+            finest.descend(counter, grid, coarse_r, scale);
             for (level, grid) in grids.iter().enumerate().skip(1) {
-                self.level(level - 1).descend(counter, grid, &self.vectors[level][0], 1.0);
+                self.coarse_level(level - 1).descend(counter, grid, &self.vectors[level][0], 1.0);
             }
             if let (Some(grid), Some([r, x])) = (grids.last(), self.vectors.last()) {
-                self.solve_coarsest(counter.me, grid.cells.count(), r, x);
+                self.solve_coarsest(counter.thread, grid.cells.count(), r, x);
             }
             for level in (1..grids.len()).rev() {
-                self.level(level - 1).ascend(counter, &grids[level], &self.vectors[level][1], 1.0);
+                self.coarse_level(level - 1).ascend(counter, &grids[level], &self.vectors[level][1], 1.0);
             }
-            finest.ascend(counter, grid, first_x, scale / self.hierarchy.unit);
+            finest.ascend(counter, grid, coarse_x, scale / self.hierarchy.divisor);
         }
     }
 
-    fn level(&self, level: usize) -> Level<'_, T, Shared<T>> {
+    fn coarse_level(&self, level: usize) -> Level<'_, T, Shared<T>> {
         let [r, x] = &self.vectors[level];
-        Level { a: self.hierarchy.grids[level].points(), r, x, zeros: &self.coarse_zeros, sweeps: self.sweeps }
+        Level { a: self.hierarchy.grids[level].matrix(), r, x, zero_row: &self.coarse_zero_row, sweeps: self.sweeps }
     }
 
     /// Solves the system of the coarsest grid, or of the caller's grid if there is no coarse grid, for x on thread 0.
@@ -151,20 +157,20 @@ impl<T: Real + Number> CellMultigrid<T> {
     ///
     /// # Safety
     /// No other code may use the vectors before the barrier at the end of this function.
-    unsafe fn solve_coarsest<F: Real, V: CellVector<F>>(&self, me: TeamThread, count: usize, r: &V, x: &V) {
-        if me.index == 0 {
+    unsafe fn solve_coarsest<F: Real, V: CellVector<F>>(&self, thread: TeamThread, count: usize, r: &V, x: &V) {
+        if thread.index == 0 {
             // SAFETY: guaranteed by the caller.
             let (r, x) = unsafe { (r.row(&(0..count)), x.row_mut(&(0..count))) };
             x.copy_from_slice(r);
-            self.hierarchy.coarsest.solve(x);
+            self.hierarchy.coarsest_solver.solve(x);
         }
-        me.barrier();
+        thread.barrier();
     }
 
     /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         let vectors: usize = self.vectors.iter().flatten().map(Shared::bytes).sum();
-        self.hierarchy.bytes() + vectors + size_of_val(&*self.zeros) + size_of_val(&*self.coarse_zeros)
+        self.hierarchy.bytes() + vectors + size_of_val(&*self.zero_row) + size_of_val(&*self.coarse_zero_row)
     }
 }
 
@@ -173,51 +179,61 @@ struct Level<'a, F, V> {
     a: GridMatrix<'a, F>,
     r: &'a V,
     x: &'a V,
-    zeros: &'a [F],
+    zero_row: &'a [F],
     sweeps: usize,
 }
 
 impl<F: Real, V: CellVector<F>> Level<'_, F, V> {
     /// Returns the number of threads that work on this grid, and the rows j of this thread. These rows consist of whole
     /// coarse rows, which also belong to this thread.
-    fn share(&self, me: TeamThread, grid: &Grid<impl Real>) -> (usize, Range<usize>) {
+    fn active_threads_and_rows(&self, thread: TeamThread, grid: &Grid<impl Real>) -> (usize, Range<usize>) {
         let Cells { ny, .. } = self.a.cells;
-        let with_team = self.a.cells.count() >= MIN_TEAM_CELLS;
-        let team = if with_team { me.threads.min(grid.cells.ny) } else { 1 };
-        if me.index >= team {
-            return (team, 0..0);
+        let uses_team = self.a.cells.count() >= MIN_TEAM_CELLS;
+        let active_threads = if uses_team { thread.threads.min(grid.cells.ny) } else { 1 };
+        if thread.index >= active_threads {
+            return (active_threads, 0..0);
         }
-        let coarse = share(grid.cells.ny, me.index, team);
-        (team, coarse.start * grid.ratio[1]..(coarse.end * grid.ratio[1]).min(ny))
+        let coarse_rows = thread_share(grid.cells.ny, thread.index, active_threads);
+        (
+            active_threads,
+            coarse_rows.start * grid.coarsening_ratio[1]..(coarse_rows.end * grid.coarsening_ratio[1]).min(ny),
+        )
     }
 
-    /// Executes a pass over the planes: calls `half_sweep(half, j, k)` for all rows (j, k) of this thread and for half
-    /// = 0, 1, ..., 2 `sweeps`. These are the half-sweeps and one more operation: the restriction comes last, and the
-    /// prolongation comes first. In step t, operation `half` is applied to plane t - `half`.
-    fn pass(&self, counter: &StepCounter, grid: &Grid<impl Real>, half_sweep: impl Fn(usize, usize, usize)) {
-        let ((team, rows), halves) = (self.share(counter.me, grid), 2 * self.sweeps);
-        counter.run_steps(team, self.a.cells.nz + halves, |t| {
-            for half in 0..=halves {
-                let Some(k) = t.checked_sub(half).filter(|&k| k < self.a.cells.nz) else { continue };
-                rows.clone().for_each(|j| half_sweep(half, j, k));
+    /// Executes a pass over the planes: calls `execute(half_sweep, j, k)` for all rows (j, k) of this thread and for
+    /// `half_sweep` = 0, 1, ..., 2 `sweeps`. These are the half-sweeps and one more operation: the restriction comes
+    /// last, and the prolongation comes first. In step t, operation `half_sweep` is applied to plane t - `half_sweep`.
+    fn run_pass(&self, counter: &StepCounter, grid: &Grid<impl Real>, execute: impl Fn(usize, usize, usize)) {
+        let ((active_threads, rows), half_sweep_count) =
+            (self.active_threads_and_rows(counter.thread, grid), 2 * self.sweeps);
+        counter.run_steps(active_threads, self.a.cells.nz + half_sweep_count, |step| {
+            for half_sweep in 0..=half_sweep_count {
+                let Some(k) = step.checked_sub(half_sweep).filter(|&k| k < self.a.cells.nz) else { continue };
+                rows.clone().for_each(|j| execute(half_sweep, j, k));
             }
         });
     }
 
-    /// Executes the sweeps from x = 0, red cells before black cells, and computes `coarse` = R (r - A x) / scale on the
-    /// coarse grid.
+    /// Executes the sweeps from x = 0, red cells before black cells, and computes `coarse_r` = R (r - A x) / scale on
+    /// the coarse grid.
     ///
     /// # Safety
-    /// A barrier must precede this call. Until the call ends, no other code may use x and `coarse`, and no thread may
+    /// A barrier must precede this call. Until the call ends, no other code may use x and `coarse_r`, and no thread may
     /// write r.
-    unsafe fn descend<T: Real, C: CellVector<T>>(&self, counter: &StepCounter, grid: &Grid<T>, coarse: &C, scale: f64) {
+    unsafe fn descend<T: Real, C: CellVector<T>>(
+        &self,
+        counter: &StepCounter,
+        grid: &Grid<T>,
+        coarse_r: &C,
+        scale: f64,
+    ) {
         // SAFETY: the written row belongs to this thread. The documentation of this module explains why the rows that
         // it reads are complete.
-        self.pass(counter, grid, |half, j, k| unsafe {
-            match half {
-                0 => self.begin(j, k),
-                _ if half < 2 * self.sweeps => self.relax(half % 2, j, k),
-                _ => self.restrict(j, k, grid, coarse, scale),
+        self.run_pass(counter, grid, |half_sweep, j, k| unsafe {
+            match half_sweep {
+                0 => self.set_first_colour(j, k),
+                _ if half_sweep < 2 * self.sweeps => self.relax_cells(half_sweep % 2, j, k),
+                _ => self.restrict_row(j, k, grid, coarse_r, scale),
             }
         });
     }
@@ -230,23 +246,23 @@ impl<F: Real, V: CellVector<F>> Level<'_, F, V> {
     unsafe fn ascend<T: Real, C: CellVector<T>>(&self, counter: &StepCounter, grid: &Grid<T>, e: &C, scale: f64) {
         // SAFETY: the written row belongs to this thread. The documentation of this module explains why the rows that
         // it reads are complete.
-        self.pass(counter, grid, |half, j, k| unsafe {
-            if half > 0 {
-                return self.relax(half % 2, j, k);
+        self.run_pass(counter, grid, |half_sweep, j, k| unsafe {
+            if half_sweep > 0 {
+                return self.relax_cells(half_sweep % 2, j, k);
             }
-            let (x, e) = (self.x.row_mut(&self.cells(j, k)), e.row(&coarse_row(grid, j, k)));
-            prolong_row(x, e, grid.ratio[0], scale);
+            let (x, e) = (self.x.row_mut(&self.row_cells(j, k)), e.row(&coarse_row_cells(grid, j, k)));
+            prolong_row(x, e, grid.coarsening_ratio[0], scale);
         });
     }
 
     /// Returns the cells of row (j, k).
-    fn cells(&self, j: usize, k: usize) -> Range<usize> {
+    fn row_cells(&self, j: usize, k: usize) -> Range<usize> {
         let start = (k * self.a.cells.ny + j) * self.a.cells.nx;
         start..start + self.a.cells.nx
     }
 
     /// Returns the parity of the index i of the cells of a colour (0: red, 1: black) in row (j, k).
-    fn odd(colour: usize, j: usize, k: usize) -> usize {
+    fn column_parity(colour: usize, j: usize, k: usize) -> usize {
         (colour + j + k) % 2
     }
 
@@ -256,33 +272,35 @@ impl<F: Real, V: CellVector<F>> Level<'_, F, V> {
     /// # Safety
     /// While the result is in use, no thread may write r in this row, or those cells of the neighbouring rows of x
     /// whose values the caller uses.
-    unsafe fn row<'s>(&'s self, j: usize, k: usize) -> Row<'s, F> {
+    unsafe fn read_row<'s>(&'s self, j: usize, k: usize) -> RowData<'s, F> {
         let Cells { nx, ny, nz } = self.a.cells;
-        let ([east, north, top], cells, zeros) = (self.a.forward, self.cells(j, k), &self.zeros[..nx]);
-        let before = |is_inside: bool, step: usize| is_inside.then(|| cells.start - step..cells.end - step);
-        let after = |is_inside: bool, step: usize| is_inside.then(|| cells.start + step..cells.end + step);
-        let (s, n) = (before(j > 0, nx), after(j + 1 < ny, nx));
-        let (b, t) = (before(k > 0, nx * ny), after(k + 1 < nz, nx * ny));
-        let inside = |at: &Option<Range<usize>>| at.clone().unwrap_or(0..0);
-        let (to_south, to_bottom) = (&north[inside(&s)], &top[inside(&b)]);
-        let or_zeros = |entries: &'s [F]| if entries.is_empty() { zeros } else { entries };
-        let near = [or_zeros(to_south), &north[cells.clone()], or_zeros(to_bottom), &top[cells.clone()]];
+        let ([east, north, top], cells, zero_row) = (self.a.forward, self.row_cells(j, k), &self.zero_row[..nx]);
+        let preceding_cells =
+            |is_inside: bool, stride: usize| is_inside.then(|| cells.start - stride..cells.end - stride);
+        let following_cells =
+            |is_inside: bool, stride: usize| is_inside.then(|| cells.start + stride..cells.end + stride);
+        let (s, n) = (preceding_cells(j > 0, nx), following_cells(j + 1 < ny, nx));
+        let (b, t) = (preceding_cells(k > 0, nx * ny), following_cells(k + 1 < nz, nx * ny));
+        let cells_or_empty = |cells: &Option<Range<usize>>| cells.clone().unwrap_or(0..0);
+        let (to_south, to_bottom) = (&north[cells_or_empty(&s)], &top[cells_or_empty(&b)]);
+        let or_zeros = |entries: &'s [F]| if entries.is_empty() { zero_row } else { entries };
+        let neighbour_entries = [or_zeros(to_south), &north[cells.clone()], or_zeros(to_bottom), &top[cells.clone()]];
         // SAFETY: guaranteed by the caller.
-        let values = [s, n, b, t].map(|at| at.map_or(zeros, |at| unsafe { self.x.row(&at) }));
+        let neighbour_x = [s, n, b, t].map(|cells| cells.map_or(zero_row, |cells| unsafe { self.x.row(&cells) }));
         // SAFETY: guaranteed by the caller.
         let r = unsafe { self.r.row(&cells) };
-        Row { r, center: &self.a.center[cells.clone()], east: &east[cells], near, values }
+        RowData { r, center: &self.a.center[cells.clone()], east: &east[cells], neighbour_entries, neighbour_x }
     }
 
     /// Sets x = D^-1 r in red cells and x = 0 in black cells.
     ///
     /// # Safety
     /// The row must belong to this thread. During this call, no thread may write r in this row.
-    unsafe fn begin(&self, j: usize, k: usize) {
-        let cells = self.cells(j, k);
+    unsafe fn set_first_colour(&self, j: usize, k: usize) {
+        let cells = self.row_cells(j, k);
         // SAFETY: guaranteed by the caller.
         let (r, x) = unsafe { (self.r.row(&cells), self.x.row_mut(&cells)) };
-        begin_row(x, Self::odd(0, j, k), r, &self.a.center[cells]);
+        set_first_colour_row(x, Self::column_parity(0, j, k), r, &self.a.center[cells]);
     }
 
     /// Computes x = D^-1 (r - (A - D) x) in the cells of a colour.
@@ -290,10 +308,10 @@ impl<F: Real, V: CellVector<F>> Level<'_, F, V> {
     /// # Safety
     /// The row must belong to this thread. During this call, no thread may write r in this row, or cells of the other
     /// colour in the neighbouring rows of x.
-    unsafe fn relax(&self, colour: usize, j: usize, k: usize) {
+    unsafe fn relax_cells(&self, colour: usize, j: usize, k: usize) {
         // SAFETY: guaranteed by the caller.
-        let (row, x) = unsafe { (self.row(j, k), self.x.row_mut(&self.cells(j, k))) };
-        relax_row(x, Self::odd(colour, j, k), row);
+        let (row, x) = unsafe { (self.read_row(j, k), self.x.row_mut(&self.row_cells(j, k))) };
+        relax_row(x, Self::column_parity(colour, j, k), row);
     }
 
     /// Adds R (r - A x) / scale of a row to the coarse row, which is first set to zero if this row is its first fine
@@ -302,44 +320,52 @@ impl<F: Real, V: CellVector<F>> Level<'_, F, V> {
     /// # Safety
     /// The row and its coarse row must belong to this thread. During this call, no thread may write r in this row, or
     /// the neighbouring rows of x.
-    unsafe fn restrict<T: Real, C: CellVector<T>>(&self, j: usize, k: usize, grid: &Grid<T>, coarse: &C, scale: f64) {
+    unsafe fn restrict_row<T: Real, C: CellVector<T>>(
+        &self,
+        j: usize,
+        k: usize,
+        grid: &Grid<T>,
+        coarse_r: &C,
+        scale: f64,
+    ) {
         // SAFETY: guaranteed by the caller.
-        let (row, x, coarse) =
-            unsafe { (self.row(j, k), self.x.row(&self.cells(j, k)), coarse.row_mut(&coarse_row(grid, j, k))) };
-        if j.is_multiple_of(grid.ratio[1]) && k.is_multiple_of(grid.ratio[2]) {
-            coarse.fill(T::default());
+        let (row, x, coarse_r) = unsafe {
+            (self.read_row(j, k), self.x.row(&self.row_cells(j, k)), coarse_r.row_mut(&coarse_row_cells(grid, j, k)))
+        };
+        if j.is_multiple_of(grid.coarsening_ratio[1]) && k.is_multiple_of(grid.coarsening_ratio[2]) {
+            coarse_r.fill(T::default());
         }
-        let mut residual = [F::default(); CHUNK];
-        for start in (0..x.len()).step_by(CHUNK) {
-            let n = CHUNK.min(x.len() - start);
+        let mut residual = [F::default(); CHUNK_CELLS];
+        for start in (0..x.len()).step_by(CHUNK_CELLS) {
+            let n = CHUNK_CELLS.min(x.len() - start);
             residual_chunk(&mut residual[..n], x, start, row);
-            let first = Self::odd(0, j, k);
-            for i in (first..n).step_by(2) {
-                coarse[(start + i) / grid.ratio[0]] += T::narrow(residual[i].wide() / scale);
+            let parity = Self::column_parity(0, j, k);
+            for i in (parity..n).step_by(2) {
+                coarse_r[(start + i) / grid.coarsening_ratio[0]] += T::from_f64(residual[i].to_f64() / scale);
             }
         }
     }
 }
 
 /// Returns the cells of the coarse row that contains the fine row (j, k).
-fn coarse_row<T>(grid: &Grid<T>, j: usize, k: usize) -> Range<usize> {
-    let start = (k / grid.ratio[2] * grid.cells.ny + j / grid.ratio[1]) * grid.cells.nx;
+fn coarse_row_cells<T>(grid: &Grid<T>, j: usize, k: usize) -> Range<usize> {
+    let start = (k / grid.coarsening_ratio[2] * grid.cells.ny + j / grid.coarsening_ratio[1]) * grid.cells.nx;
     start..start + grid.cells.nx
 }
 
 /// Data for relaxing a row of cells, except x of the row itself.
 #[derive(Clone, Copy)]
-pub struct Row<'a, F> {
+pub struct RowData<'a, F> {
     r: &'a [F],
     center: &'a [F],
     /// Matrix entries to the east.
     east: &'a [F],
-    /// Matrix entries to south, north, bottom and top; `values` contains x at these neighbours.
-    near: [&'a [F]; 4],
-    values: [&'a [F]; 4],
+    /// Matrix entries to south, north, bottom and top; `neighbour_x` contains x at these neighbours.
+    neighbour_entries: [&'a [F]; 4],
+    neighbour_x: [&'a [F]; 4],
 }
 
-impl<F: Real> Row<'_, F> {
+impl<F: Real> RowData<'_, F> {
     /// Returns r - (A - D) x in cell i.
     #[inline(always)]
     fn off_diagonal_residual(&self, x: &[F], i: usize) -> F {
@@ -350,12 +376,12 @@ impl<F: Real> Row<'_, F> {
         if i + 1 < x.len() {
             value -= self.east[i] * x[i + 1];
         }
-        self.near.iter().zip(self.values).fold(value, |value, (a, x)| value - a[i] * x[i])
+        self.neighbour_entries.iter().zip(self.neighbour_x).fold(value, |value, (a, x)| value - a[i] * x[i])
     }
 
     /// Computes r - (A - D) x in the cells start .. start + out.len(), which may include the ends of the row.
     #[inline(always)]
-    fn chunk(&self, out: &mut [F], x: &[F], start: usize) {
+    fn off_diagonal_residuals(&self, out: &mut [F], x: &[F], start: usize) {
         let (n, end) = (out.len(), start + out.len());
         out[0] = self.off_diagonal_residual(x, start);
         out[n - 1] = self.off_diagonal_residual(x, end - 1);
@@ -363,12 +389,12 @@ impl<F: Real> Row<'_, F> {
             return;
         }
         let (out, n) = (&mut out[1..n - 1], n - 2);
-        let first = start + 1;
-        let r = &self.r[first..][..n];
-        let (a_w, a_e) = (&self.east[first - 1..][..n], &self.east[first..][..n]);
-        let (w, e) = (&x[first - 1..][..n], &x[first + 1..][..n]);
-        let [a_s, a_n, a_b, a_t] = self.near.map(|v| &v[first..][..n]);
-        let [s, north, b, t] = self.values.map(|v| &v[first..][..n]);
+        let inner_start = start + 1;
+        let r = &self.r[inner_start..][..n];
+        let (a_w, a_e) = (&self.east[inner_start - 1..][..n], &self.east[inner_start..][..n]);
+        let (w, e) = (&x[inner_start - 1..][..n], &x[inner_start + 1..][..n]);
+        let [a_s, a_n, a_b, a_t] = self.neighbour_entries.map(|v| &v[inner_start..][..n]);
+        let [s, north, b, t] = self.neighbour_x.map(|v| &v[inner_start..][..n]);
         for i in 0..n {
             out[i] = r[i]
                 - a_w[i] * w[i]
@@ -382,38 +408,38 @@ impl<F: Real> Row<'_, F> {
 }
 
 /// Number of cells whose new values are computed in a buffer. Only the values of one colour are then stored.
-const CHUNK: usize = 256;
+const CHUNK_CELLS: usize = 256;
 
 for_each_isa! {
-    /// Sets x = r / center in the cells with i % 2 = `odd`, and 0 in the others.
-    fn begin_row<F: Real>(x: &mut [F], odd: usize, r: &[F], center: &[F]) {
+    /// Sets x = r / center in the cells with i % 2 = `parity`, and 0 in the others.
+    fn set_first_colour_row<F: Real>(x: &mut [F], parity: usize, r: &[F], center: &[F]) {
         let n = x.len();
         let (r, center) = (&r[..n], &center[..n]);
         for i in 0..n {
             let value = r[i] / center[i];
-            x[i] = if i % 2 == odd { value } else { F::default() };
+            x[i] = if i % 2 == parity { value } else { F::default() };
         }
     }
 
-    /// Computes x = D^-1 (r - (A - D) x) in the cells with i % 2 = `odd`. The loop computes the values of all cells, so
-    /// that it vectorizes, and discards the other half.
-    fn relax_row<F: Real>(x: &mut [F], odd: usize, row: Row<F>) {
-        let mut new = [F::default(); CHUNK];
-        for start in (0..x.len()).step_by(CHUNK) {
-            let n = CHUNK.min(x.len() - start);
-            let new = &mut new[..n];
-            row.chunk(new, x, start);
+    /// Computes x = D^-1 (r - (A - D) x) in the cells with i % 2 = `parity`. The loop computes the values of all cells,
+    /// so that it vectorizes, and discards the other half.
+    fn relax_row<F: Real>(x: &mut [F], parity: usize, row: RowData<F>) {
+        let mut new_values = [F::default(); CHUNK_CELLS];
+        for start in (0..x.len()).step_by(CHUNK_CELLS) {
+            let n = CHUNK_CELLS.min(x.len() - start);
+            let new_values = &mut new_values[..n];
+            row.off_diagonal_residuals(new_values, x, start);
             let (x, center) = (&mut x[start..][..n], &row.center[start..][..n]);
             for i in 0..n {
-                let value = new[i] / center[i];
-                x[i] = if i % 2 == odd { value } else { x[i] };
+                let value = new_values[i] / center[i];
+                x[i] = if i % 2 == parity { value } else { x[i] };
             }
         }
     }
 
     /// Computes r - A x in the cells start .. start + out.len() of a row.
-    fn residual_chunk<F: Real>(out: &mut [F], x: &[F], start: usize, row: Row<F>) {
-        row.chunk(out, x, start);
+    fn residual_chunk<F: Real>(out: &mut [F], x: &[F], start: usize, row: RowData<F>) {
+        row.off_diagonal_residuals(out, x, start);
         let n = out.len();
         let (x, center) = (&x[start..][..n], &row.center[start..][..n]);
         for i in 0..n {
@@ -425,7 +451,7 @@ for_each_isa! {
 /// Computes x += scale P e: each coarse value e is added to `ratio` fine cells.
 fn prolong_row<F: Real, T: Real>(x: &mut [F], e: &[T], ratio: usize, scale: f64) {
     for (x, e) in x.chunks_mut(ratio).zip(e) {
-        let e = F::narrow(e.wide() * scale);
+        let e = F::from_f64(e.to_f64() * scale);
         x.iter_mut().for_each(|x| *x += e);
     }
 }

@@ -1,6 +1,6 @@
 //! Vectors with one value per cell, shared by the threads of a team.
 
-use super::loops::Around;
+use super::loops::NeighbourValues;
 use crate::base::shared::Shared;
 use crate::error::Result;
 use crate::krylov::cpu::means::Vector;
@@ -11,24 +11,24 @@ use std::ops::Range;
 /// Guard values are zero, so loops need no test for the boundary of the box.
 pub struct Field {
     values: Shared,
-    guard: usize,
-    steps: [usize; 3],
+    guard_len: usize,
+    strides: [usize; 3],
 }
 
 impl Field {
     /// Allocates a vector of zeros.
     pub fn new(cells: Cells) -> Result<Self> {
-        let guard = cells.plane();
-        Ok(Self { values: Shared::zeroed(cells.count() + 2 * guard)?, guard, steps: cells.strides() })
+        let guard_len = cells.plane();
+        Ok(Self { values: Shared::zeroed(cells.count() + 2 * guard_len)?, guard_len, strides: cells.strides() })
     }
 
     /// Returns the values of a range of cells.
     ///
     /// # Safety
     /// No thread may write these values while the slice is in use.
-    pub unsafe fn range(&self, range: &Range<usize>) -> &[f64] {
+    pub unsafe fn slice(&self, cells: &Range<usize>) -> &[f64] {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.values.slice(self.guard + range.start, range.len()) }
+        unsafe { self.values.slice(self.guard_len + cells.start, cells.len()) }
     }
 
     /// Returns the values of a range of cells for writing.
@@ -36,21 +36,21 @@ impl Field {
     /// # Safety
     /// No other slice of these values may be in use while this slice is in use.
     #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint parts")]
-    pub unsafe fn range_mut(&self, range: &Range<usize>) -> &mut [f64] {
+    pub unsafe fn slice_mut(&self, cells: &Range<usize>) -> &mut [f64] {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.values.slice_mut(self.guard + range.start, range.len()) }
+        unsafe { self.values.slice_mut(self.guard_len + cells.start, cells.len()) }
     }
 
     /// Returns the values of a range of cells and of their six neighbours.
     ///
     /// # Safety
     /// No thread may write these values while the slices are in use.
-    pub unsafe fn around(&self, range: &Range<usize>) -> Around<'_> {
+    pub unsafe fn with_neighbours(&self, cells: &Range<usize>) -> NeighbourValues<'_> {
         // SAFETY: guaranteed by the caller.
         unsafe {
-            let [w, s, b] = self.before(range);
-            let [e, n, t] = self.after(range);
-            Around { here: self.range(range), near: [w, e, s, n, b, t] }
+            let [w, s, b] = self.lower_neighbours(cells);
+            let [e, n, t] = self.upper_neighbours(cells);
+            NeighbourValues { own_values: self.slice(cells), neighbours: [w, e, s, n, b, t] }
         }
     }
 
@@ -58,18 +58,18 @@ impl Field {
     ///
     /// # Safety
     /// No thread may write these values while the slices are in use.
-    pub unsafe fn before(&self, range: &Range<usize>) -> [&[f64]; 3] {
+    pub unsafe fn lower_neighbours(&self, cells: &Range<usize>) -> [&[f64]; 3] {
         // SAFETY: guaranteed by the caller.
-        self.steps.map(|step| unsafe { self.values.slice(self.guard + range.start - step, range.len()) })
+        self.strides.map(|stride| unsafe { self.values.slice(self.guard_len + cells.start - stride, cells.len()) })
     }
 
     /// Returns the values of the neighbours to east, north and top.
     ///
     /// # Safety
     /// No thread may write these values while the slices are in use.
-    pub unsafe fn after(&self, range: &Range<usize>) -> [&[f64]; 3] {
+    pub unsafe fn upper_neighbours(&self, cells: &Range<usize>) -> [&[f64]; 3] {
         // SAFETY: guaranteed by the caller.
-        self.steps.map(|step| unsafe { self.values.slice(self.guard + range.start + step, range.len()) })
+        self.strides.map(|stride| unsafe { self.values.slice(self.guard_len + cells.start + stride, cells.len()) })
     }
 
     /// Sets all values to zero, including the guard values.
@@ -92,11 +92,11 @@ impl Vector<usize> for Field {
 
     unsafe fn values(&self, position: usize, len: usize) -> &[f64] {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.range(&(position..position + len)) }
+        unsafe { self.slice(&(position..position + len)) }
     }
 
     unsafe fn values_mut(&self, position: usize, len: usize) -> &mut [f64] {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.range_mut(&(position..position + len)) }
+        unsafe { self.slice_mut(&(position..position + len)) }
     }
 }

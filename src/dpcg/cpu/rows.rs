@@ -23,12 +23,12 @@ pub trait CellVector<T> {
 impl CellVector<f64> for Field {
     unsafe fn row(&self, cells: &Range<usize>) -> &[f64] {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.range(cells) }
+        unsafe { self.slice(cells) }
     }
 
     unsafe fn row_mut(&self, cells: &Range<usize>) -> &mut [f64] {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.range_mut(cells) }
+        unsafe { self.slice_mut(cells) }
     }
 }
 

@@ -1,50 +1,54 @@
 //! Start and end of a solve: copies of the caller's arrays, and the deflated part of x.
 
 use super::state::Vectors;
-use crate::base::loops::{combine, largest};
+use crate::base::loops::{combine, max_abs};
 use crate::dpcg::cpu::steps::ThreadState;
 use crate::krylov::solve_steps::{Criterion, Inputs, Load, SolveSteps};
 use crate::krylov::vectors::{VectorId, VectorSteps};
 
 impl SolveSteps for ThreadState<'_> {
-    fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
-        let mut seen = Inputs::none();
-        for (row, _) in self.rows() {
-            let b = self.input(row);
+    fn inspect(&mut self, has_guess: bool, _: Option<&Criterion>) -> Inputs {
+        let mut inputs = Inputs::uninspected();
+        for (row, _) in self.rows_and_cells() {
+            let b = self.input_row(row);
             // SAFETY: the row belongs to this thread.
-            let x = if guess { unsafe { self.output(row) } } else { &mut [] };
-            seen.inspect_row(self.caller.input_name, b, largest(b), row, true);
-            seen.inspect_row("x", x, largest(x), row, false);
+            let x = if has_guess { unsafe { self.output_row(row) } } else { &mut [] };
+            inputs.inspect_row(self.caller.input_name, b, max_abs(b), row, true);
+            inputs.inspect_row("x", x, max_abs(x), row, false);
         }
-        self.state.observed.inputs(self.me, &seen, self.caller.input_name, |_| ())
+        self.state.observed.merge_inputs(self.thread, &inputs, self.caller.input_name, |_| ())
     }
 
-    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
+    fn load(&mut self, scale: f64, load: Load) -> (f64, Option<[f64; 2]>) {
         let Vectors { x, b, .. } = self.vectors();
-        for (row, cells) in self.rows() {
+        for (row, cells) in self.rows_and_cells() {
             // SAFETY: the row belongs to this thread, and no other thread reads it in this step.
-            let (x, b) = unsafe { (x.range_mut(&cells), b.range_mut(&cells)) };
-            combine(b, 0.0, scale, self.input(row));
-            match what.guess() {
+            let (x, b) = unsafe { (x.slice_mut(&cells), b.slice_mut(&cells)) };
+            combine(b, 0.0, scale, self.input_row(row));
+            match load.guess() {
                 // SAFETY: the row belongs to this thread.
-                Some(true) => combine(x, 0.0, scale, unsafe { self.output(row) }),
+                Some(true) => combine(x, 0.0, scale, unsafe { self.output_row(row) }),
                 Some(false) => x.fill(0.0),
                 None => {}
             }
         }
-        let rhs_norm2 = if what == Load::Rhs { 0.0 } else { self.inner(VectorId::B, VectorId::B) };
+        let rhs_norm2 = if load == Load::Rhs { 0.0 } else { self.inner_product(VectorId::B, VectorId::B) };
         (rhs_norm2, None)
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
-        self.state.singular.worst(self.me, &self.state.pieces.share(self.me), &self.vectors().b)
+        self.state.singular_cells.find_worst_label(
+            self.thread,
+            &self.state.pieces.share(self.thread),
+            &self.vectors().b,
+        )
     }
 
     fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
         if let Some(scale) = scale {
             self.load(scale, Load::Rhs);
         }
-        self.residual_to(&self.vectors().z)
+        self.compute_residual(&self.vectors().z)
     }
 
     /// Computes x = x^ + Z E^-1 Z^T (b - A x^), and returns max |x_i|. On entry, x contains x^, the solution of P A x^
@@ -52,20 +56,20 @@ impl SolveSteps for ThreadState<'_> {
     fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
         if self.state.deflation.is_some() {
             let q = &self.vectors().q;
-            self.residual_to(q);
+            self.compute_residual(q);
             self.add_deflated_part(q);
         }
-        (self.largest(VectorId::X), None)
+        (self.max_abs(VectorId::X), None)
     }
 
     fn store(&mut self, scale: f64) {
-        for (row, cells) in self.rows() {
+        for (row, cells) in self.rows_and_cells() {
             // SAFETY: the row belongs to this thread.
-            unsafe { combine(self.output(row), 0.0, scale.recip(), self.vectors().x.range(&cells)) };
+            unsafe { combine(self.output_row(row), 0.0, scale.recip(), self.vectors().x.slice(&cells)) };
         }
     }
 
     fn multiply_rhs(&mut self) {
-        self.product(&self.vectors().x, &self.vectors().b);
+        self.multiply_vector(&self.vectors().x, &self.vectors().b);
     }
 }

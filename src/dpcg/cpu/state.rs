@@ -7,8 +7,8 @@ use crate::deflation::cpu::Projection;
 use crate::dpcg::backend::Preconditioner;
 use crate::dpcg::cpu::unfused::UnfusedPreconditioner;
 use crate::error::Result;
-use crate::krylov::cpu::means::Labelled;
-use crate::krylov::cpu::observed::Observed;
+use crate::krylov::cpu::means::LabelledRuns;
+use crate::krylov::cpu::observed::SharedRunState;
 use crate::stencil::cells::StoredMatrix;
 use crate::stencil::pieces::Pieces;
 
@@ -24,30 +24,30 @@ pub struct Vectors {
     /// M^-1 r. In fused passes with Jacobi or a Neumann series, v = D^-1 K r (see `fused`).
     pub z: Field,
     /// Second workspace vector of a Neumann series.
-    pub s: Option<Field>,
+    pub series_vector: Option<Field>,
     /// Partial results of reductions, up to two per piece.
     pub partials: Partials,
 }
 
 impl Vectors {
-    /// Allocates the vectors. With `series`, also allocates the vector `s` for a Neumann series.
-    pub fn new(pieces: Pieces, series: bool) -> Result<Self> {
-        let field = || Field::new(pieces.cells);
+    /// Allocates the vectors. With `has_series`, also allocates the vector `s` for a Neumann series.
+    pub fn new(pieces: Pieces, has_series: bool) -> Result<Self> {
+        let zeroed_field = || Field::new(pieces.cells);
         Ok(Self {
-            b: field()?,
-            x: field()?,
-            r: field()?,
-            p: field()?,
-            q: field()?,
-            z: field()?,
-            s: if series { Some(field()?) } else { None },
+            b: zeroed_field()?,
+            x: zeroed_field()?,
+            r: zeroed_field()?,
+            p: zeroed_field()?,
+            q: zeroed_field()?,
+            z: zeroed_field()?,
+            series_vector: if has_series { Some(zeroed_field()?) } else { None },
             partials: Partials::new(pieces.count(), 2)?,
         })
     }
 
     /// Returns all vectors.
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
-        [&self.b, &self.x, &self.r, &self.p, &self.q, &self.z].into_iter().chain(&self.s)
+        [&self.b, &self.x, &self.r, &self.p, &self.q, &self.z].into_iter().chain(&self.series_vector)
     }
 
     fn bytes(&self) -> usize {
@@ -62,16 +62,16 @@ pub struct State {
     pub vectors: Vectors,
     pub preconditioner: Preconditioner,
     /// Whether fused passes are used, where the preconditioner permits them.
-    pub fused: bool,
+    pub uses_fused_passes: bool,
     /// Ring buffers of rows for the fused passes, one set per thread.
-    pub rings: Shared,
+    pub row_rings: Shared,
     /// The preconditioner if its application is not fused with passes of PCG; `None` for `Preconditioner::None`,
     /// `Jacobi` and `Neumann`.
-    pub unfused: Option<UnfusedPreconditioner>,
+    pub unfused_preconditioner: Option<UnfusedPreconditioner>,
     /// Cells of the singular components, grouped by component.
-    pub singular: Labelled<usize>,
+    pub singular_cells: LabelledRuns<usize>,
     pub deflation: Option<Projection>,
-    pub observed: Observed,
+    pub observed: SharedRunState,
     /// Time of the coarse solves with E in the last run, in nanoseconds.
     pub coarse_nanos: std::sync::atomic::AtomicU64,
 }
@@ -81,9 +81,9 @@ impl State {
     pub fn bytes(&self) -> usize {
         self.matrix.bytes()
             + self.vectors.bytes()
-            + self.singular.bytes()
-            + self.rings.bytes()
-            + self.unfused.as_ref().map_or(0, UnfusedPreconditioner::bytes)
+            + self.singular_cells.bytes()
+            + self.row_rings.bytes()
+            + self.unfused_preconditioner.as_ref().map_or(0, UnfusedPreconditioner::bytes)
             + self.deflation.as_ref().map_or(0, Projection::bytes)
     }
 }

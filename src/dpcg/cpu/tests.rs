@@ -5,30 +5,30 @@ use rrbsolver_oracle::{System, pcg::pcg};
 use rrbsolver_problems::two_phase::{SplitMix, TwoPhase};
 
 /// Returns the matrix as the backend reads it.
-pub fn view(system: &System) -> SevenPoints<'_> {
+pub fn view_system(system: &System) -> SevenPoints<'_> {
     let [nx, ny, nz] = system.size;
     let [x, y, z] = &system.forward;
     SevenPoints { cells: Cells { nx, ny, nz }, center: &system.center, forward: [x, y, z] }
 }
 
 /// Returns n random numbers between -1 and 1.
-pub fn random(n: usize, seed: u64) -> Vec<f64> {
-    let mut random = SplitMix(seed);
-    (0..n).map(|_| 2.0 * random.unit() - 1.0).collect()
+pub fn random_vector(n: usize, seed: u64) -> Vec<f64> {
+    let mut generator = SplitMix(seed);
+    (0..n).map(|_| 2.0 * generator.unit() - 1.0).collect()
 }
 
 /// Runs PCG from zero for the right-hand side `rand` until the recurred residual is at most 1e-6 |b|. Checks the true
 /// residual, and returns the number of iterations. `precondition` computes z = M^-1 r.
-pub fn iterations(problem: &TwoPhase, precondition: &mut dyn FnMut(&[f64], &mut [f64])) -> usize {
+pub fn count_iterations(problem: &TwoPhase, precondition: &mut dyn FnMut(&[f64], &mut [f64])) -> usize {
     let b = problem.rhs("rand");
     let (x, iterations) = pcg(&System::of(problem), precondition, None, &b, (1e-6, 2000));
-    let relative = problem.relative_residual(&b, &x);
-    assert!(relative <= 1.01e-6, "{relative:e} after {iterations} iterations");
+    let relative_residual = problem.relative_residual(&b, &x);
+    assert!(relative_residual <= 1.01e-6, "{relative_residual:e} after {iterations} iterations");
     iterations
 }
 
 /// Returns whether the environment variable requests the golden rows of all sizes.
-pub fn all_rows() -> bool {
+pub fn runs_all_rows() -> bool {
     std::env::var_os("RRBSOLVER_ALL_ROWS").is_some()
 }
 

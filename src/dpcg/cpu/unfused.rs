@@ -5,7 +5,7 @@ use super::field::Field;
 use super::incomplete::Incomplete;
 use super::vertex::VertexMultigrid;
 use crate::aggregation::cpu::{CoarseMethod, Cycle};
-use crate::aggregation::{COARSEST, CycleParameters, Hierarchy, KeptAggregates, Ordered, Rules};
+use crate::aggregation::{AggregationRules, COARSEST_ROWS, CycleParameters, Hierarchy, KeptAggregates, OrderedRows};
 use crate::base::number::{Real, power_of_two_below};
 use crate::base::shared::Number;
 use crate::base::team::{Team, TeamThread};
@@ -35,14 +35,14 @@ pub enum UnfusedPreconditioner {
 
 /// Counters of a thread for all applications of the preconditioner in a run.
 pub struct ApplicationCounts<'a> {
-    counter: StepCounter<'a>,
-    count: usize,
+    step_counter: StepCounter<'a>,
+    application_count: usize,
 }
 
 impl<'a> ApplicationCounts<'a> {
     /// Starts the counters of a run at zero.
-    pub fn new(me: TeamThread<'a>) -> Self {
-        Self { counter: StepCounter::new(me), count: 0 }
+    pub fn new(thread: TeamThread<'a>) -> Self {
+        Self { step_counter: StepCounter::new(thread), application_count: 0 }
     }
 }
 
@@ -50,37 +50,37 @@ impl UnfusedPreconditioner {
     /// Computes the preconditioner of a matrix. The result is `None` for the preconditioners `None`, `Jacobi` and
     /// `Neumann`, which need no such data. With vertex coarsening, reuses the memory of `previous` if it fits. With
     /// aggregation, reuses the aggregates of `previous`.
-    pub fn make(
+    pub fn compute(
         previous: Option<Self>,
         preconditioner: Preconditioner,
         a: &SevenPoints,
         team: &mut Team,
     ) -> Result<Option<Self>> {
-        let mut kept = KeptAggregates::default();
+        let mut kept_aggregates = KeptAggregates::default();
         let previous = match preconditioner {
-            Preconditioner::Multigrid { vertex: true, .. } => previous,
+            Preconditioner::Multigrid { is_vertex_centered: true, .. } => previous,
             // The previous preconditioner, except its aggregates, is freed before a new one is allocated.
             _ => {
-                kept = previous.map(Self::into_kept).unwrap_or_default();
+                kept_aggregates = previous.map(Self::into_kept_aggregates).unwrap_or_default();
                 None
             }
         };
         Ok(Some(match preconditioner {
             Preconditioner::Incomplete { omega } => Self::Incomplete(Incomplete::factorize(a, omega)?),
-            Preconditioner::Multigrid { vertex: true, sweeps, single, .. } => {
-                vertex(previous, (a.cells, sweeps), single, a, team)?
+            Preconditioner::Multigrid { is_vertex_centered: true, sweeps, is_single_precision, .. } => {
+                build_vertex_multigrid(previous, (a.cells, sweeps), is_single_precision, a, team)?
             }
-            Preconditioner::Multigrid { sweeps, coarsest, single: true, .. } => {
-                Self::Cell32(CellMultigrid::new(a, sweeps, coarsest)?)
+            Preconditioner::Multigrid { sweeps, max_coarsest_cells, is_single_precision: true, .. } => {
+                Self::Cell32(CellMultigrid::new(a, sweeps, max_coarsest_cells)?)
             }
-            Preconditioner::Multigrid { sweeps, coarsest, .. } => {
-                Self::Cell64(CellMultigrid::new(a, sweeps, coarsest)?)
+            Preconditioner::Multigrid { sweeps, max_coarsest_cells, .. } => {
+                Self::Cell64(CellMultigrid::new(a, sweeps, max_coarsest_cells)?)
             }
-            Preconditioner::Aggregation { passes, single: true, zero_row_sum } => {
-                Self::Aggregates32(aggregated((a, zero_row_sum), passes, kept, team)?)
+            Preconditioner::Aggregation { pairing_passes, is_single_precision: true, zero_row_sum } => {
+                Self::Aggregates32(build_aggregation((a, zero_row_sum), pairing_passes, kept_aggregates, team)?)
             }
-            Preconditioner::Aggregation { passes, zero_row_sum, .. } => {
-                Self::Aggregates64(aggregated((a, zero_row_sum), passes, kept, team)?)
+            Preconditioner::Aggregation { pairing_passes, zero_row_sum, .. } => {
+                Self::Aggregates64(build_aggregation((a, zero_row_sum), pairing_passes, kept_aggregates, team)?)
             }
             _ => return Ok(None),
         }))
@@ -93,48 +93,48 @@ impl UnfusedPreconditioner {
     /// From the barrier before this call to the end of the call, no thread may write r, and no other code may use z.
     pub unsafe fn apply(
         &self,
-        applications: &mut ApplicationCounts,
-        me: TeamThread,
+        counts: &mut ApplicationCounts,
+        thread: TeamThread,
         a: &SevenPoints,
         (r, z): (&Field, &Field),
         norm: f64,
     ) -> Option<f64> {
-        let all = 0..a.cells.count();
-        applications.count += 1;
-        let turn = applications.count - 1;
+        let all_cells = 0..a.cells.count();
+        counts.application_count += 1;
+        let application_index = counts.application_count - 1;
         // SAFETY: guaranteed by the caller; each thread requests only its own cells of z.
         unsafe {
             match self {
-                Self::Vertex32(grids) => {
-                    return Some(grids.apply(me, r.range(&all), norm, |cells| z.range_mut(&cells)));
+                Self::Vertex32(multigrid) => {
+                    return Some(multigrid.apply(thread, r.slice(&all_cells), norm, |cells| z.slice_mut(&cells)));
                 }
-                Self::Vertex64(grids) => {
-                    return Some(grids.apply(me, r.range(&all), norm, |cells| z.range_mut(&cells)));
+                Self::Vertex64(multigrid) => {
+                    return Some(multigrid.apply(thread, r.slice(&all_cells), norm, |cells| z.slice_mut(&cells)));
                 }
-                Self::Incomplete(incomplete) => incomplete.apply(me, turn, a, r, z),
-                Self::Cell32(grids) => grids.apply(&applications.counter, a, r, z, norm),
-                Self::Cell64(grids) => grids.apply(&applications.counter, a, r, z, norm),
-                Self::Aggregates32(cycle) => apply(cycle, &me, r.range(&all), z),
-                Self::Aggregates64(cycle) => apply(cycle, &me, r.range(&all), z),
+                Self::Incomplete(incomplete) => incomplete.apply(thread, application_index, a, r, z),
+                Self::Cell32(multigrid) => multigrid.apply(&counts.step_counter, a, r, z, norm),
+                Self::Cell64(multigrid) => multigrid.apply(&counts.step_counter, a, r, z, norm),
+                Self::Aggregates32(cycle) => apply_cycle(cycle, &thread, r.slice(&all_cells), z),
+                Self::Aggregates64(cycle) => apply_cycle(cycle, &thread, r.slice(&all_cells), z),
             }
         }
         None
     }
 
     /// Returns the aggregates for reuse with the next matrix.
-    fn into_kept(self) -> KeptAggregates {
+    fn into_kept_aggregates(self) -> KeptAggregates {
         match self {
-            Self::Aggregates32(cycle) => cycle.into_kept(),
-            Self::Aggregates64(cycle) => cycle.into_kept(),
+            Self::Aggregates32(cycle) => cycle.into_kept_aggregates(),
+            Self::Aggregates64(cycle) => cycle.into_kept_aggregates(),
             _ => KeptAggregates::default(),
         }
     }
 
     /// Returns the number of aggregates reused from the previous matrix.
-    pub fn aggregates_kept(&self) -> usize {
+    pub fn reused_aggregate_count(&self) -> usize {
         match self {
-            Self::Aggregates32(cycle) => cycle.aggregates_kept(),
-            Self::Aggregates64(cycle) => cycle.aggregates_kept(),
+            Self::Aggregates32(cycle) => cycle.reused_aggregate_count(),
+            Self::Aggregates64(cycle) => cycle.reused_aggregate_count(),
             _ => 0,
         }
     }
@@ -143,68 +143,83 @@ impl UnfusedPreconditioner {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Incomplete(incomplete) => incomplete.bytes(),
-            Self::Vertex32(grids) => grids.bytes(),
-            Self::Vertex64(grids) => grids.bytes(),
-            Self::Cell32(grids) => grids.bytes(),
-            Self::Cell64(grids) => grids.bytes(),
+            Self::Vertex32(multigrid) => multigrid.bytes(),
+            Self::Vertex64(multigrid) => multigrid.bytes(),
+            Self::Cell32(multigrid) => multigrid.bytes(),
+            Self::Cell64(multigrid) => multigrid.bytes(),
             Self::Aggregates32(cycle) => cycle.bytes(),
             Self::Aggregates64(cycle) => cycle.bytes(),
         }
     }
 }
 
-fn aggregated<V: Real + Number>(
+fn build_aggregation<V: Real + Number>(
     (a, zero_row_sum): (&SevenPoints, f64),
-    passes: usize,
-    kept: KeptAggregates,
+    pairing_passes: usize,
+    kept_aggregates: KeptAggregates,
     team: &Team,
 ) -> Result<Cycle<V>> {
-    let scale = power_of_two_below(a.center.iter().fold(0.0, |most: f64, center| most.max(*center))).recip();
+    let scale = power_of_two_below(a.center.iter().fold(0.0, |maximum: f64, center| maximum.max(*center))).recip();
     let workers = &mut Workers::new(team.threads());
     let couplings = Couplings::of_cells(a, scale, zero_row_sum)?;
-    let hierarchy = Hierarchy::reusing(couplings, scale, &Rules::passes(passes), (COARSEST, kept), workers)?;
+    let hierarchy = Hierarchy::reusing_aggregates(
+        couplings,
+        scale,
+        &AggregationRules::with_passes(pairing_passes),
+        (COARSEST_ROWS, kept_aggregates),
+        workers,
+    )?;
     let colours = (0..a.cells.count()).map(|cell| (a.cells.indices(cell).iter().sum::<usize>() % 2) as u32);
-    Cycle::keeping_aggregates(hierarchy, &CycleParameters::PARALLEL, Some(Ordered::coloured::<2>(colours)?), workers)
+    Cycle::keeping_aggregates(
+        hierarchy,
+        &CycleParameters::PARALLEL,
+        Some(OrderedRows::from_colours::<2>(colours)?),
+        workers,
+    )
 }
 
 /// Computes z = M^-1 r, one cycle of multigrid by aggregation.
 ///
 /// # Safety
 /// The conditions of [`UnfusedPreconditioner::apply`] must hold.
-unsafe fn apply<V: Real + Number>(cycle: &Cycle<V>, me: &TeamThread, r: &[f64], z: &Field) {
+unsafe fn apply_cycle<V: Real + Number>(cycle: &Cycle<V>, thread: &TeamThread, r: &[f64], z: &Field) {
     // SAFETY: guaranteed by the caller; the cycle assigns each cell to one thread.
-    let to = |i: usize, value: f64| unsafe { z.range_mut(&(i..i + 1))[0] = value };
-    cycle.apply(me, CoarseMethod::Flexible, |i| r[i], to);
+    let store_z = |i: usize, value: f64| unsafe { z.slice_mut(&(i..i + 1))[0] = value };
+    cycle.apply(thread, CoarseMethod::FlexibleCg, |i| r[i], store_z);
 }
 
-fn vertex(
+fn build_vertex_multigrid(
     previous: Option<UnfusedPreconditioner>,
     (cells, sweeps): (Cells, usize),
-    single: bool,
+    is_single_precision: bool,
     a: &SevenPoints,
     team: &mut Team,
 ) -> Result<UnfusedPreconditioner> {
     let threads = team.threads();
-    let mut made = match previous {
-        Some(UnfusedPreconditioner::Vertex32(grids)) if single && grids.fits(cells, sweeps, threads) => {
-            UnfusedPreconditioner::Vertex32(grids)
+    let mut preconditioner = match previous {
+        Some(UnfusedPreconditioner::Vertex32(multigrid))
+            if is_single_precision && multigrid.fits(cells, sweeps, threads) =>
+        {
+            UnfusedPreconditioner::Vertex32(multigrid)
         }
-        Some(UnfusedPreconditioner::Vertex64(grids)) if !single && grids.fits(cells, sweeps, threads) => {
-            UnfusedPreconditioner::Vertex64(grids)
+        Some(UnfusedPreconditioner::Vertex64(multigrid))
+            if !is_single_precision && multigrid.fits(cells, sweeps, threads) =>
+        {
+            UnfusedPreconditioner::Vertex64(multigrid)
         }
-        other => {
+        previous => {
             // The previous preconditioner is freed before a new one is allocated.
-            drop(other);
-            match single {
+            drop(previous);
+            match is_single_precision {
                 true => UnfusedPreconditioner::Vertex32(VertexMultigrid::new(cells, sweeps, threads)?),
                 false => UnfusedPreconditioner::Vertex64(VertexMultigrid::new(cells, sweeps, threads)?),
             }
         }
     };
-    match &mut made {
-        UnfusedPreconditioner::Vertex32(grids) => grids.setup(team, a)?,
-        UnfusedPreconditioner::Vertex64(grids) => grids.setup(team, a)?,
+    match &mut preconditioner {
+        UnfusedPreconditioner::Vertex32(multigrid) => multigrid.compute_grids(team, a)?,
+        UnfusedPreconditioner::Vertex64(multigrid) => multigrid.compute_grids(team, a)?,
         _ => {}
     }
-    Ok(made)
+    Ok(preconditioner)
 }

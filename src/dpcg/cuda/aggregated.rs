@@ -2,8 +2,8 @@
 //! a fixed matrix.
 
 use super::source::DeviceMatrix;
-use crate::aggregation::Rules;
-use crate::aggregation::cuda::{AggregationMultigrid, Shape};
+use crate::aggregation::AggregationRules;
+use crate::aggregation::cuda::{AggregationMultigrid, MatrixShape};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::aggregation::Couplings;
@@ -23,16 +23,25 @@ impl Aggregated {
         stream: &Stream,
         source: &DeviceMatrix,
         (scale, zero_row_sum): (f64, f64),
-        (passes, single): (usize, bool),
-        before: Option<Self>,
+        (pairing_passes, is_single_precision): (usize, bool),
+        previous: Option<Self>,
     ) -> Result<Self> {
-        let shape = Shape { rows: source.extents.count(), entries: MOST_COUPLINGS * source.extents.count() };
-        let take = |c: &Couplings| {
+        let shape = MatrixShape { rows: source.extents.count(), entries: MOST_COUPLINGS * source.extents.count() };
+        let load_couplings = |c: &Couplings| {
             let (cells, m) = (source.cells, source.m);
             launch::cell_couplings(stream, &CellCouplingsArgs { cells, m, scale, zero_row_sum, c: *c })
         };
-        let before = before.map(|before| before.0);
-        Ok(Self(AggregationMultigrid::new(stream, (shape, &Rules::passes(passes)), (scale, single), before, take)?.0))
+        let previous = previous.map(|previous| previous.0);
+        Ok(Self(
+            AggregationMultigrid::new(
+                stream,
+                (shape, &AggregationRules::with_passes(pairing_passes)),
+                (scale, is_single_precision),
+                previous,
+                load_couplings,
+            )?
+            .0,
+        ))
     }
 
     /// Computes z = M^-1 r and <r, z>.
@@ -41,13 +50,13 @@ impl Aggregated {
     }
 
     /// Returns the number of aggregates reused from the previous matrix.
-    pub fn aggregates_kept(&self) -> usize {
-        self.0.aggregates_kept()
+    pub fn reused_aggregate_count(&self) -> usize {
+        self.0.reused_aggregate_count()
     }
 
     #[cfg(test)]
     pub fn levels(&self) -> &[crate::cuda::launch::aggregation::Level] {
-        self.0.launched().levels()
+        self.0.launches().levels()
     }
 
     /// Returns the allocated device memory in bytes.

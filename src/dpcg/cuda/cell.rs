@@ -1,8 +1,8 @@
 //! V-cycle of multigrid with cell coarsening on a device, for the grids of `cell_grids` (docs/theory/dpcg.md;
 //! kernels/dpcg/cell.cuh).
 
-use super::cell_grids::{Grid, make};
-use super::dense::Dense;
+use super::cell_grids::{Grid, build_grids};
+use super::dense::DenseInverse;
 use super::multigrid::GridsAndInverse;
 use super::source::DeviceMatrix;
 use crate::cuda::arrays::Pool;
@@ -15,26 +15,28 @@ use crate::error::Result;
 /// The preconditioner: one V-cycle that starts from zero.
 pub struct CellMultigrid {
     sweeps: usize,
-    single: bool,
+    is_single_precision: bool,
     /// Power of two by which coarse matrices are multiplied.
-    scale: f64,
+    matrix_scale: f64,
     grids: Vec<Grid>,
     /// Inverse of the coarsest matrix.
-    inverse: Dense,
+    inverse: DenseInverse,
 }
 
 impl CellMultigrid {
-    /// Builds the preconditioner. Coarse matrices are multiplied by `scale`. `single`: coarse grids use f32.
+    /// Builds the preconditioner. Coarse matrices are multiplied by `matrix_scale`. `is_single_precision`: coarse grids
+    /// use f32.
     pub fn new(
         pool: &mut Pool,
         stream: &Stream,
         source: &DeviceMatrix,
-        (scalars, scale): (Address, f64),
-        single: bool,
-        (sweeps, coarsest): (usize, usize),
+        (scalars, matrix_scale): (Address, f64),
+        is_single_precision: bool,
+        (sweeps, max_coarsest_cells): (usize, usize),
     ) -> Result<Self> {
-        let GridsAndInverse { grids, inverse } = make(pool, stream, source, (scalars, scale), single, coarsest)?;
-        Ok(Self { sweeps, single, scale, grids, inverse })
+        let GridsAndInverse { grids, inverse } =
+            build_grids(pool, stream, source, (scalars, matrix_scale), is_single_precision, max_coarsest_cells)?;
+        Ok(Self { sweeps, is_single_precision, matrix_scale, grids, inverse })
     }
 
     /// Returns the memory to the pool.
@@ -48,40 +50,40 @@ impl CellMultigrid {
         let m = source.m;
         let forward = [m.east, m.north, m.top];
         let finest = CellArgs { cells: source.cells, center: m.center, forward, r, x: z, colour: 0, from_zero: 0 };
-        let Some(last) = self.grids.last() else { return self.solve_coarsest(stream, &finest, false) };
-        scale.find(stream, r, source.cells.count())?;
+        let Some(coarsest_grid) = self.grids.last() else { return self.solve_coarsest(stream, &finest, false) };
+        scale.find_scale(stream, r, source.cells.count())?;
         self.presmooth(stream, &finest, false)?;
         self.restrict(stream, &finest, 0, scale)?;
         for (l, grid) in self.grids.iter().enumerate().take(self.grids.len() - 1) {
-            self.presmooth(stream, &grid.arguments, self.single)?;
-            self.restrict(stream, &grid.arguments, l + 1, scale)?;
+            self.presmooth(stream, &grid.cell_args, self.is_single_precision)?;
+            self.restrict(stream, &grid.cell_args, l + 1, scale)?;
         }
-        self.solve_coarsest(stream, &last.arguments, self.single)?;
+        self.solve_coarsest(stream, &coarsest_grid.cell_args, self.is_single_precision)?;
         for l in (1..self.grids.len()).rev() {
-            let grid = &self.grids[l - 1].arguments;
+            let grid = &self.grids[l - 1].cell_args;
             self.interpolate(stream, grid, l, scale)?;
-            self.postsmooth(stream, grid, self.single)?;
+            self.postsmooth(stream, grid, self.is_single_precision)?;
         }
         self.interpolate(stream, &finest, 0, scale)?;
         self.postsmooth(stream, &finest, false)
     }
 
     /// Executes the sweeps before the coarse-grid correction, from x = 0, with red cells first.
-    fn presmooth(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
+    fn presmooth(&self, stream: &Stream, grid: &CellArgs, is_single_precision: bool) -> Result<()> {
         for sweep in 0..self.sweeps {
             let from_zero = i32::from(sweep == 0);
-            launch::relax_cells(stream, single, &CellArgs { colour: 0, from_zero, ..*grid })?;
-            launch::relax_cells(stream, single, &CellArgs { colour: 1, ..*grid })?;
+            launch::relax_cells(stream, is_single_precision, &CellArgs { colour: 0, from_zero, ..*grid })?;
+            launch::relax_cells(stream, is_single_precision, &CellArgs { colour: 1, ..*grid })?;
         }
         Ok(())
     }
 
     /// Executes the sweeps after the coarse-grid correction. The order of the colours is reversed, so that M is
     /// symmetric.
-    fn postsmooth(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
+    fn postsmooth(&self, stream: &Stream, grid: &CellArgs, is_single_precision: bool) -> Result<()> {
         for _ in 0..self.sweeps {
-            launch::relax_cells(stream, single, &CellArgs { colour: 1, ..*grid })?;
-            launch::relax_cells(stream, single, &CellArgs { colour: 0, ..*grid })?;
+            launch::relax_cells(stream, is_single_precision, &CellArgs { colour: 1, ..*grid })?;
+            launch::relax_cells(stream, is_single_precision, &CellArgs { colour: 0, ..*grid })?;
         }
         Ok(())
     }
@@ -90,45 +92,49 @@ impl CellMultigrid {
     /// for the coarse grids.
     fn transfer_args(&self, fine: &CellArgs, l: usize, coarse_vector: Address, scale: &Scale) -> GridTransferArgs {
         let grid = &self.grids[l];
-        let ratio = grid.ratio.map(|n| n as i32);
-        let (scales, factor) = if l == 0 { (scale.scales, self.scale) } else { (0, 1.0) };
-        GridTransferArgs { fine: *fine, coarse: grid.arguments.cells, ratio, unused: 0, coarse_vector, scales, factor }
+        let ratio = grid.coarsening_ratio.map(|n| n as i32);
+        let (scales, factor) = if l == 0 { (scale.scales, self.matrix_scale) } else { (0, 1.0) };
+        GridTransferArgs { fine: *fine, coarse: grid.cell_args.cells, ratio, unused: 0, coarse_vector, scales, factor }
     }
 
     /// Restricts the residual of `fine` to coarse grid l: each coarse value is the sum over its fine cells. Only red
     /// cells contribute, since the last half-sweep has made the residual of black cells zero.
     fn restrict(&self, stream: &Stream, fine: &CellArgs, l: usize, scale: &Scale) -> Result<()> {
-        let a = self.transfer_args(fine, l, self.grids[l].arguments.r, scale);
-        if l == 0 && self.single {
-            launch::restrict_cells_to(stream, &a)
+        let args = self.transfer_args(fine, l, self.grids[l].cell_args.r, scale);
+        if l == 0 && self.is_single_precision {
+            launch::restrict_cells_to(stream, &args)
         } else {
-            launch::restrict_cells(stream, self.single, &a)
+            launch::restrict_cells(stream, self.is_single_precision, &args)
         }
     }
 
     /// Adds the solution of coarse grid l to x of `fine`: the interpolation is constant on each coarse cell.
     fn interpolate(&self, stream: &Stream, fine: &CellArgs, l: usize, scale: &Scale) -> Result<()> {
-        let a = self.transfer_args(fine, l, self.grids[l].arguments.x, scale);
-        if l == 0 && self.single {
-            launch::interpolate_cells_from(stream, &a)
+        let args = self.transfer_args(fine, l, self.grids[l].cell_args.x, scale);
+        if l == 0 && self.is_single_precision {
+            launch::interpolate_cells_from(stream, &args)
         } else {
-            launch::interpolate_cells(stream, self.single, &a)
+            launch::interpolate_cells(stream, self.is_single_precision, &args)
         }
     }
 
     /// Computes x = A^-1 r on the coarsest grid.
-    fn solve_coarsest(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
+    fn solve_coarsest(&self, stream: &Stream, grid: &CellArgs, is_single_precision: bool) -> Result<()> {
         let &CellArgs { r, x, .. } = grid;
         let (matrix, n) = (self.inverse.matrix(), self.inverse.n() as i32);
-        let a = DenseArgs { matrix, input: r, out: x, n, ..DenseArgs::default() };
-        if single { launch::dense_short(stream, &a) } else { launch::dense(stream, &a) }
+        let args = DenseArgs { matrix, input: r, out: x, n, ..DenseArgs::default() };
+        if is_single_precision {
+            launch::multiply_dense_f32(stream, &args)
+        } else {
+            launch::multiply_dense(stream, &args)
+        }
     }
 
     /// Sets r and x of all coarse grids to zero.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
         self.grids.iter().try_for_each(|grid| {
-            let value_bytes = if self.single { size_of::<f32>() } else { size_of::<f64>() };
-            stream.fill(grid.arguments.r, 0, 2 * value_bytes * grid.arrays.stride())
+            let value_bytes = if self.is_single_precision { size_of::<f32>() } else { size_of::<f64>() };
+            stream.fill(grid.cell_args.r, 0, 2 * value_bytes * grid.arrays.stride())
         })
     }
 

@@ -1,10 +1,10 @@
 //! Setup of multigrid with cell coarsening on the device (docs/theory/dpcg.md; kernels/dpcg/cell_grids.cuh). The host
 //! chooses the directions to coarsen from their strengths.
 
-use super::dense::Dense;
-use super::multigrid::{GRIDS, GridSetup, GridsAndInverse};
+use super::dense::DenseInverse;
+use super::multigrid::{GRIDS_ALLOCATION, GridSetup, GridsAndInverse};
 use super::source::DeviceMatrix;
-use crate::cuda::arrays::{Padded, Pool, box_of};
+use crate::cuda::arrays::{PaddedArrays, Pool, box_of};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::{Address, CellArgs, CellGridArgs, CoarsestArgs};
@@ -17,102 +17,128 @@ use crate::stencil::components::ZERO_ROW_SUM;
 pub struct Grid {
     pub extents: Cells,
     /// Arguments of the kernels, with the addresses of matrix and vectors.
-    pub arguments: CellArgs,
+    pub cell_args: CellArgs,
     /// Number of fine cells per coarse cell in each direction.
-    pub ratio: [usize; 3],
+    pub coarsening_ratio: [usize; 3],
     /// Center, three arrays of forward couplings, r and x.
-    pub arrays: Padded,
+    pub arrays: PaddedArrays,
 }
 
 impl Grid {
     /// Allocates a grid with zeros in all arrays.
-    fn zeroed(pool: &mut Pool, stream: &Stream, extents: Cells, ratio: [usize; 3], value_bytes: usize) -> Result<Self> {
-        let arrays = Padded::zeroed_in(pool, stream, 6, extents.count(), extents.plane(), value_bytes, GRIDS)?;
+    fn zeroed(
+        pool: &mut Pool,
+        stream: &Stream,
+        extents: Cells,
+        coarsening_ratio: [usize; 3],
+        value_bytes: usize,
+    ) -> Result<Self> {
+        let arrays =
+            PaddedArrays::zeroed_in(pool, stream, 6, extents.count(), extents.plane(), value_bytes, GRIDS_ALLOCATION)?;
         let [center, x, y, z, r, solution] = [0, 1, 2, 3, 4, 5].map(|k| arrays.at(k));
         let forward = [x, y, z];
-        let arguments = CellArgs { cells: box_of(extents), center, forward, r, x: solution, colour: 0, from_zero: 0 };
-        Ok(Self { extents, arguments, ratio, arrays })
+        let cell_args = CellArgs { cells: box_of(extents), center, forward, r, x: solution, colour: 0, from_zero: 0 };
+        Ok(Self { extents, cell_args, coarsening_ratio, arrays })
     }
 }
 
-/// Makes all grids, down to a grid of at most `coarsest` cells and at most `Dense::MOST` cells, and the inverse of the
-/// coarsest matrix. `scalars` is the address of the scalars, and `scale` the power of two by which coarse matrices are
-/// multiplied. `single`: coarse grids use f32. Without coarse grids, the inverse is that of the caller's matrix.
-pub fn make(
+/// Builds all grids, down to a grid of at most `max_coarsest_cells` cells and at most
+/// `DenseInverse::MAX_COARSEST_UNKNOWNS` cells, and the inverse of the coarsest matrix. `scalars` is the address of the
+/// scalars, and `matrix_scale` the power of two by which coarse matrices are multiplied. `is_single_precision`: coarse
+/// grids use f32. Without coarse grids, the inverse is that of the caller's matrix.
+pub fn build_grids(
     pool: &mut Pool,
     stream: &Stream,
     source: &DeviceMatrix,
-    (scalars, scale): (Address, f64),
-    single: bool,
-    coarsest: usize,
+    (scalars, matrix_scale): (Address, f64),
+    is_single_precision: bool,
+    max_coarsest_cells: usize,
 ) -> Result<GridsAndInverse<Grid>> {
-    let maker = GridSetup::new(pool, stream, source, (scalars, scale), single)?;
-    launch::row_sums_of_finest(stream, &arguments(&maker, None, 0))?;
+    let grid_setup = GridSetup::new(pool, stream, source, (scalars, matrix_scale), is_single_precision)?;
+    launch::row_sums_of_finest(stream, &setup_args(&grid_setup, None, 0))?;
     let mut grids: Vec<Grid> = Vec::new();
-    while grids.last().map_or(source.extents, |grid| grid.extents).count() > coarsest.min(Dense::MOST) {
-        let grid = coarsen(&maker, pool, grids.last(), grids.len())?;
-        push(&mut grids, grid, GRIDS)?;
+    while grids.last().map_or(source.extents, |grid| grid.extents).count()
+        > max_coarsest_cells.min(DenseInverse::MAX_COARSEST_UNKNOWNS)
+    {
+        let grid = coarsen_grid(&grid_setup, pool, grids.last(), grids.len())?;
+        push(&mut grids, grid, GRIDS_ALLOCATION)?;
     }
-    let inverse = invert(&maker, pool, grids.last(), grids.len())?;
-    maker.finish(pool, grids, inverse)
+    let inverse = invert_coarsest_grid(&grid_setup, pool, grids.last(), grids.len())?;
+    grid_setup.finish_setup(pool, grids, inverse)
 }
 
 /// Returns the arguments of the setup kernels for coarse grid l - 1, or for the caller's grid if l = 0. The fields of
 /// the next grid are zero.
-fn arguments(maker: &GridSetup, grid: Option<&Grid>, l: usize) -> CellGridArgs {
-    let m = maker.source.m;
+fn setup_args(grid_setup: &GridSetup, grid: Option<&Grid>, l: usize) -> CellGridArgs {
+    let m = grid_setup.source.m;
     let (cells, forward, center) = match grid {
-        Some(grid) => (grid.arguments.cells, grid.arguments.forward, grid.arguments.center),
-        None => (maker.source.cells, [m.east, m.north, m.top], m.center),
+        Some(grid) => (grid.cell_args.cells, grid.cell_args.forward, grid.cell_args.center),
+        None => (grid_setup.source.cells, [m.east, m.north, m.top], m.center),
     };
     CellGridArgs {
         cells,
         forward,
         center,
-        row_sums: maker.row_sums[l % 2],
-        factor: if l == 0 { maker.scale } else { 1.0 },
+        row_sums: grid_setup.row_sums[l % 2],
+        factor: if l == 0 { grid_setup.matrix_scale } else { 1.0 },
         zero_row_sum: ZERO_ROW_SUM,
-        partial: maker.partial,
-        strengths: maker.strengths,
-        scalars: maker.scalars,
+        partial: grid_setup.partial_sums,
+        strengths: grid_setup.strengths,
+        scalars: grid_setup.scalars,
         ..CellGridArgs::default()
     }
 }
 
 /// Makes coarse grid l from the previous grid `fine`. The strengths of `fine` must be those that were computed last.
-fn coarsen(maker: &GridSetup, pool: &mut Pool, fine: Option<&Grid>, l: usize) -> Result<Grid> {
-    let (stream, single) = (maker.stream, maker.single);
-    let [x, y, z, _] = maker.fetch_strengths()?;
-    let extents = fine.map_or(maker.source.extents, |grid| grid.extents);
-    let ratio = cell_ratio(extents, [x, y, z]);
-    let grid = Grid::zeroed(pool, stream, coarse_cells(extents, ratio), ratio, maker.value_bytes())?;
-    let a = CellGridArgs {
-        coarse: grid.arguments.cells,
-        ratio: ratio.map(|n| n as i32),
-        coarse_forward: grid.arguments.forward,
-        coarse_row_sums: maker.row_sums[(l + 1) % 2],
-        ..arguments(maker, fine, l)
+fn coarsen_grid(grid_setup: &GridSetup, pool: &mut Pool, fine: Option<&Grid>, l: usize) -> Result<Grid> {
+    let (stream, is_single_precision) = (grid_setup.stream, grid_setup.is_single_precision);
+    let [x, y, z, _] = grid_setup.fetch_strengths()?;
+    let extents = fine.map_or(grid_setup.source.extents, |grid| grid.extents);
+    let coarsening_ratio = cell_ratio(extents, [x, y, z]);
+    let grid = Grid::zeroed(
+        pool,
+        stream,
+        coarse_cells(extents, coarsening_ratio),
+        coarsening_ratio,
+        grid_setup.value_bytes(),
+    )?;
+    let args = CellGridArgs {
+        coarse: grid.cell_args.cells,
+        ratio: coarsening_ratio.map(|n| n as i32),
+        coarse_forward: grid.cell_args.forward,
+        coarse_row_sums: grid_setup.row_sums[(l + 1) % 2],
+        ..setup_args(grid_setup, fine, l)
     };
-    if single && l == 0 {
-        launch::coarsen_cells_to(stream, &a)?;
+    if is_single_precision && l == 0 {
+        launch::coarsen_cells_to(stream, &args)?;
     } else {
-        launch::coarsen_cells(stream, single, &a)?;
+        launch::coarsen_cells(stream, is_single_precision, &args)?;
     }
-    launch::centers_and_strengths(stream, single, &arguments(maker, Some(&grid), l + 1))?;
+    launch::centers_and_strengths(stream, is_single_precision, &setup_args(grid_setup, Some(&grid), l + 1))?;
     Ok(grid)
 }
 
 /// Returns the inverse of the matrix of coarse grid l - 1, or of the caller's matrix if l = 0.
-fn invert(maker: &GridSetup, pool: &mut Pool, grid: Option<&Grid>, l: usize) -> Result<Dense> {
-    let CellGridArgs { cells, center, forward: [c, ..], row_sums, factor, .. } = arguments(maker, grid, l);
-    let stride = grid.map_or(maker.source.stride(), |grid| grid.arrays.stride());
-    let a = CoarsestArgs { cells, c, c_stride: stride as i64, center, factor, row_sums, ..CoarsestArgs::default() };
-    let short = grid.is_some() && maker.single;
-    let spread = if short { launch::spread_cells_short } else { launch::spread_cells };
-    let mut dense = maker.invert(pool, grid.map_or(maker.source.extents, |grid| grid.extents).count(), spread, a)?;
+fn invert_coarsest_grid(
+    grid_setup: &GridSetup,
+    pool: &mut Pool,
+    grid: Option<&Grid>,
+    l: usize,
+) -> Result<DenseInverse> {
+    let CellGridArgs { cells, center, forward: [c, ..], row_sums, factor, .. } = setup_args(grid_setup, grid, l);
+    let stride = grid.map_or(grid_setup.source.array_stride(), |grid| grid.arrays.stride());
+    let args = CoarsestArgs { cells, c, c_stride: stride as i64, center, factor, row_sums, ..CoarsestArgs::default() };
+    let uses_f32 = grid.is_some() && grid_setup.is_single_precision;
+    let spread_matrix = if uses_f32 { launch::spread_cells_f32 } else { launch::spread_cells };
+    let mut dense = grid_setup.invert_coarsest(
+        pool,
+        grid.map_or(grid_setup.source.extents, |grid| grid.extents).count(),
+        spread_matrix,
+        args,
+    )?;
     if grid.is_none() {
         // The inverse of A is (s A)^-1 s.
-        dense.multiply_by(maker.stream, factor)?;
+        dense.multiply_by(grid_setup.stream, factor)?;
     }
     Ok(dense)
 }

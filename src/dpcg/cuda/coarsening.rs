@@ -1,51 +1,53 @@
 //! Setup of multigrid with vertex coarsening on the device (Dendy 1982; kernels/dpcg/coarsening.cuh). The host chooses
 //! the directions to coarsen from their strengths.
 
-use super::multigrid::{GRIDS, GridSetup, GridsAndInverse};
+use super::multigrid::{GRIDS_ALLOCATION, GridSetup, GridsAndInverse};
 use super::source::DeviceMatrix;
-use crate::cuda::arrays::{Padded, Pool, box_of};
+use crate::cuda::arrays::{PaddedArrays, Pool, box_of};
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{Address, CellBox, CoarseningArgs, CoarsestArgs, Strides};
 use crate::error::{Result, push};
 use crate::stencil::cells::Cells;
-use crate::stencil::coarsening::{COARSEST, CUBE, FACES, SEMICOARSENING_RATIO, coarse_cells, coarsened_directions};
+use crate::stencil::coarsening::{
+    CUBE_OFFSETS, FACE_OFFSETS, MAX_COARSEST_CELLS, SEMICOARSENING_RATIO, coarse_cells, coarsened_directions,
+};
 
 /// A grid with a smoother, and the transfer to the next coarser grid.
 pub struct Grid {
     pub cells: CellBox,
-    pub coarse: CellBox,
-    pub coarsened: [i32; 3],
+    pub coarse_box: CellBox,
+    pub coarsened_directions: [i32; 3],
     pub conductances: Conductances,
     /// Diagonal, and 1 / divisor of the smoother.
-    pub diagonals: Padded,
+    pub diagonals: PaddedArrays,
     pub weights: Memory,
     pub strides: Strides,
     /// r, and two arrays that alternate as x and residual. None if the grid uses the solver's vectors.
-    pub vectors: Option<Padded>,
+    pub vectors: Option<PaddedArrays>,
 }
 
 /// Conductances c_o(p) = -A(p, p + o), stored offset by offset.
 pub struct Conductances {
     /// Address of the first offset's first value.
-    pub at: Address,
+    pub address: Address,
     /// Number of values from one offset to the next.
     pub stride: usize,
     /// Conductance per unit of a stored coupling: -scale for the caller's matrix, else 1.
     pub per_coupling: f64,
     /// None if the couplings of the caller's matrix are used.
-    own: Option<Padded>,
+    own_arrays: Option<PaddedArrays>,
 }
 
 impl Conductances {
-    /// Describes the conductances stored in `own`.
-    fn of(own: Padded) -> Self {
-        Self { at: own.at(0), stride: own.stride(), per_coupling: 1.0, own: Some(own) }
+    /// Describes the conductances stored in `own_arrays`.
+    fn of_arrays(own_arrays: PaddedArrays) -> Self {
+        Self { address: own_arrays.at(0), stride: own_arrays.stride(), per_coupling: 1.0, own_arrays: Some(own_arrays) }
     }
 
     /// Describes the conductances of `scale` times the caller's matrix, c = -scale a.
     fn of_matrix(source: &DeviceMatrix, scale: f64) -> Self {
-        Self { at: source.m.east, stride: source.stride(), per_coupling: -scale, own: None }
+        Self { address: source.m.east, stride: source.array_stride(), per_coupling: -scale, own_arrays: None }
     }
 }
 
@@ -60,24 +62,38 @@ const CUBE_ENTRIES: usize = 36;
 struct Matrix {
     extents: Cells,
     conductances: Conductances,
-    diagonals: Padded,
+    diagonals: PaddedArrays,
 }
 
 /// Returns the number of zeros before and after each array of a grid: the largest offset of a 27-point stencil. On the
 /// finest grid, a plane of zeros is sufficient, so the solver's vectors can be used there.
-fn guard(extents: Cells) -> usize {
+fn guard_len(extents: Cells) -> usize {
     extents.plane() + extents.nx + 1
 }
 
 impl Matrix {
-    /// Allocates the matrix of a grid, with conductances for `offsets` offsets of the stencil.
-    fn zeroed(pool: &mut Pool, stream: &Stream, extents: Cells, offsets: usize, value_bytes: usize) -> Result<Self> {
-        let own = Padded::zeroed_in(pool, stream, offsets, extents.count(), guard(extents), value_bytes, GRIDS)?;
-        Self::with(Conductances::of(own), pool, stream, extents, value_bytes)
+    /// Allocates the matrix of a grid, with conductances for `offset_count` offsets of the stencil.
+    fn zeroed(
+        pool: &mut Pool,
+        stream: &Stream,
+        extents: Cells,
+        offset_count: usize,
+        value_bytes: usize,
+    ) -> Result<Self> {
+        let own_arrays = PaddedArrays::zeroed_in(
+            pool,
+            stream,
+            offset_count,
+            extents.count(),
+            guard_len(extents),
+            value_bytes,
+            GRIDS_ALLOCATION,
+        )?;
+        Self::with_conductances(Conductances::of_arrays(own_arrays), pool, stream, extents, value_bytes)
     }
 
     /// Allocates the diagonal and the reciprocal divisors for existing conductances.
-    fn with(
+    fn with_conductances(
         conductances: Conductances,
         pool: &mut Pool,
         stream: &Stream,
@@ -87,31 +103,47 @@ impl Matrix {
         Ok(Self {
             extents,
             conductances,
-            diagonals: Padded::zeroed_in(pool, stream, 2, extents.count(), guard(extents), value_bytes, GRIDS)?,
+            diagonals: PaddedArrays::zeroed_in(
+                pool,
+                stream,
+                2,
+                extents.count(),
+                guard_len(extents),
+                value_bytes,
+                GRIDS_ALLOCATION,
+            )?,
         })
     }
 
     /// Makes a grid of this matrix. Allocates the weights of the transfer to the next grid, and vectors unless the grid
     /// uses those of the solver.
-    fn grid(
+    fn into_grid(
         self,
         pool: &mut Pool,
         stream: &Stream,
-        coarse: Cells,
-        coarsened: [bool; 3],
+        coarse_extents: Cells,
+        coarsened_directions: [bool; 3],
         value_bytes: usize,
     ) -> Result<Grid> {
         let extents = self.extents;
-        let (strides, count) = Strides::of(box_of(coarse), coarsened);
-        let (weights, [_]) = pool.lists(stream, [value_bytes * count], GRIDS)?;
-        let vectors = match self.conductances.own {
-            Some(_) => Some(Padded::zeroed_in(pool, stream, 3, extents.count(), guard(extents), value_bytes, GRIDS)?),
+        let (strides, weight_count) = Strides::of(box_of(coarse_extents), coarsened_directions);
+        let (weights, [_]) = pool.allocate_lists(stream, [value_bytes * weight_count], GRIDS_ALLOCATION)?;
+        let vectors = match self.conductances.own_arrays {
+            Some(_) => Some(PaddedArrays::zeroed_in(
+                pool,
+                stream,
+                3,
+                extents.count(),
+                guard_len(extents),
+                value_bytes,
+                GRIDS_ALLOCATION,
+            )?),
             None => None,
         };
         Ok(Grid {
             cells: box_of(extents),
-            coarse: box_of(coarse),
-            coarsened: coarsened.map(i32::from),
+            coarse_box: box_of(coarse_extents),
+            coarsened_directions: coarsened_directions.map(i32::from),
             conductances: self.conductances,
             diagonals: self.diagonals,
             weights,
@@ -125,13 +157,13 @@ impl Grid {
     /// Returns the memory to the pool.
     pub fn release(self, pool: &mut Pool) -> Result<()> {
         pool.release(self.weights)?;
-        let arrays = [self.conductances.own, Some(self.diagonals), self.vectors];
+        let arrays = [self.conductances.own_arrays, Some(self.diagonals), self.vectors];
         arrays.into_iter().flatten().try_for_each(|arrays| pool.release(arrays.into_memory()))
     }
 
     pub fn bytes(&self) -> usize {
-        let arrays = [self.conductances.own.as_ref(), Some(&self.diagonals), self.vectors.as_ref()];
-        self.weights.bytes + arrays.into_iter().flatten().map(Padded::bytes).sum::<usize>()
+        let arrays = [self.conductances.own_arrays.as_ref(), Some(&self.diagonals), self.vectors.as_ref()];
+        self.weights.bytes + arrays.into_iter().flatten().map(PaddedArrays::bytes).sum::<usize>()
     }
 }
 
@@ -147,137 +179,154 @@ struct Slabs {
 impl Slabs {
     /// Plans the memory of a coarsening step. The weights and then the cubes are stored in the pool's workspace, behind
     /// the row sums of the grids with odd numbers. This workspace is the memory of the solver's vectors.
-    fn plan(maker: &GridSetup, pool: &mut Pool, odd: Cells, coarse: Cells, weights: usize) -> Result<Self> {
-        let (weights, plane) = (8 * weights, 8 * CUBE_ENTRIES * coarse.plane());
-        let before = (maker.row_sums[1] - maker.row_sums[0]) as usize + 8 * odd.count();
-        let left = pool.workspace().bytes - before;
-        let planes = (left.saturating_sub(weights) / plane).min(coarse.nz);
-        if planes < coarse.nz.min(2) {
+    fn plan(
+        grid_setup: &GridSetup,
+        pool: &mut Pool,
+        odd_extents: Cells,
+        coarse_extents: Cells,
+        weight_count: usize,
+    ) -> Result<Self> {
+        let (weight_bytes, plane_bytes) = (8 * weight_count, 8 * CUBE_ENTRIES * coarse_extents.plane());
+        let used_bytes = (grid_setup.row_sums[1] - grid_setup.row_sums[0]) as usize + 8 * odd_extents.count();
+        let free_bytes = pool.workspace().bytes - used_bytes;
+        let fitting_planes = (free_bytes.saturating_sub(weight_bytes) / plane_bytes).min(coarse_extents.nz);
+        if fitting_planes < coarse_extents.nz.min(2) {
             // A thin grid may need more memory than the workspace has.
-            let (memory, [weights, cubes]) = pool.lists(maker.stream, [weights, plane * coarse.nz], GRIDS)?;
+            let (memory, [weights, cubes]) = pool.allocate_lists(
+                grid_setup.stream,
+                [weight_bytes, plane_bytes * coarse_extents.nz],
+                GRIDS_ALLOCATION,
+            )?;
             pool.save_for_next(memory)?;
-            return Ok(Self { weights, cubes, point_planes: coarse.nz });
+            return Ok(Self { weights, cubes, point_planes: coarse_extents.nz });
         }
         // Each slab but the first has one more plane of cubes than planes of points.
-        let slabs = if planes < coarse.nz { coarse.nz.div_ceil(planes - 1) } else { 1 };
-        let point_planes = coarse.nz.div_ceil(slabs);
-        pool.borrow(before + weights + plane * coarse.nz.min(point_planes + 1));
-        let at = maker.row_sums[0] + before as u64;
-        Ok(Self { weights: at, cubes: at + weights as u64, point_planes })
+        let slab_count =
+            if fitting_planes < coarse_extents.nz { coarse_extents.nz.div_ceil(fitting_planes - 1) } else { 1 };
+        let point_planes = coarse_extents.nz.div_ceil(slab_count);
+        pool.borrow_workspace(used_bytes + weight_bytes + plane_bytes * coarse_extents.nz.min(point_planes + 1));
+        let weights_address = grid_setup.row_sums[0] + used_bytes as u64;
+        Ok(Self { weights: weights_address, cubes: weights_address + weight_bytes as u64, point_planes })
     }
 
     /// Returns the arguments of each slab. A point needs the cubes of its plane and of the previous plane.
-    fn of(&self, nz: usize, a: CoarseningArgs) -> impl Iterator<Item = CoarseningArgs> {
-        (0..nz).step_by(self.point_planes).map(move |from| {
-            let (first, end) = (from.saturating_sub(1), nz.min(from + self.point_planes));
+    fn slab_args(&self, nz: usize, args: CoarseningArgs) -> impl Iterator<Item = CoarseningArgs> {
+        (0..nz).step_by(self.point_planes).map(move |first_point_plane| {
+            let (first_cube_plane, end_plane) =
+                (first_point_plane.saturating_sub(1), nz.min(first_point_plane + self.point_planes));
             CoarseningArgs {
-                cubes_from: first as i32,
-                cube_planes: (end - first) as i32,
-                points_from: from as i32,
-                point_planes: (end - from) as i32,
-                ..a
+                first_cube_plane: first_cube_plane as i32,
+                cube_planes: (end_plane - first_cube_plane) as i32,
+                first_point_plane: first_point_plane as i32,
+                point_planes: (end_plane - first_point_plane) as i32,
+                ..args
             }
         })
     }
 }
 
 /// Makes all grids of `scale` times the matrix except the coarsest one, and the inverse of the coarsest matrix.
-/// `single`: the cycle computes in f32.
-pub fn make(
+/// `is_single_precision`: the cycle computes in f32.
+pub fn build_grids(
     pool: &mut Pool,
     stream: &Stream,
     source: &DeviceMatrix,
     scalars: Address,
     scale: f64,
-    single: bool,
+    is_single_precision: bool,
 ) -> Result<GridsAndInverse<Grid>> {
-    let maker = GridSetup::new(pool, stream, source, (scalars, scale), single)?;
-    let mut matrix = match single {
-        true => Matrix::zeroed(pool, stream, source.extents, FACES.len(), maker.value_bytes())?,
-        false => {
-            Matrix::with(Conductances::of_matrix(source, scale), pool, stream, source.extents, maker.value_bytes())?
-        }
+    let grid_setup = GridSetup::new(pool, stream, source, (scalars, scale), is_single_precision)?;
+    let mut matrix = match is_single_precision {
+        true => Matrix::zeroed(pool, stream, source.extents, FACE_OFFSETS.len(), grid_setup.value_bytes())?,
+        false => Matrix::with_conductances(
+            Conductances::of_matrix(source, scale),
+            pool,
+            stream,
+            source.extents,
+            grid_setup.value_bytes(),
+        )?,
     };
-    launch::compute_conductances(stream, single, &arguments(&maker, &matrix, 0))?;
+    launch::compute_conductances(stream, is_single_precision, &setup_args(&grid_setup, &matrix, 0))?;
     let mut grids = Vec::new();
-    while grids.is_empty() || matrix.extents.count() > COARSEST {
-        let (grid, next) = coarsen(&maker, pool, matrix, grids.len())?;
-        push(&mut grids, grid, GRIDS)?;
-        matrix = next;
+    while grids.is_empty() || matrix.extents.count() > MAX_COARSEST_CELLS {
+        let (grid, next_matrix) = coarsen_grid(&grid_setup, pool, matrix, grids.len())?;
+        push(&mut grids, grid, GRIDS_ALLOCATION)?;
+        matrix = next_matrix;
     }
-    let a = CoarsestArgs {
+    let args = CoarsestArgs {
         cells: box_of(matrix.extents),
-        c: matrix.conductances.at,
+        c: matrix.conductances.address,
         c_stride: matrix.conductances.stride as i64,
-        row_sums: maker.row_sums[grids.len() % 2],
+        row_sums: grid_setup.row_sums[grids.len() % 2],
         ..CoarsestArgs::default()
     };
-    let spread = if single { launch::spread_coarsest_short } else { launch::spread_coarsest };
-    let inverse = maker.invert(pool, matrix.extents.count(), spread, a)?;
-    let made = maker.finish(pool, grids, inverse)?;
-    for arrays in [matrix.conductances.own, Some(matrix.diagonals)].into_iter().flatten() {
+    let spread_matrix = if is_single_precision { launch::spread_coarsest_f32 } else { launch::spread_coarsest };
+    let inverse = grid_setup.invert_coarsest(pool, matrix.extents.count(), spread_matrix, args)?;
+    let grids_and_inverse = grid_setup.finish_setup(pool, grids, inverse)?;
+    for arrays in [matrix.conductances.own_arrays, Some(matrix.diagonals)].into_iter().flatten() {
         pool.save_for_next(arrays.into_memory())?;
     }
-    Ok(made)
+    Ok(grids_and_inverse)
 }
 
 /// Returns the arguments of the setup kernels for grid l. The fields of the next grid are zero.
-fn arguments(maker: &GridSetup, matrix: &Matrix, l: usize) -> CoarseningArgs {
+fn setup_args(grid_setup: &GridSetup, matrix: &Matrix, l: usize) -> CoarseningArgs {
     CoarseningArgs {
         fine: box_of(matrix.extents),
-        m: maker.source.m,
-        scale: maker.scale,
-        c: matrix.conductances.at,
+        m: grid_setup.source.m,
+        scale: grid_setup.matrix_scale,
+        c: matrix.conductances.address,
         c_stride: matrix.conductances.stride as i64,
         diagonal: matrix.diagonals.at(DIAGONAL),
         inverse: matrix.diagonals.at(INVERSE_DIVISOR),
-        row_sums: maker.row_sums[l % 2],
-        partial: maker.partial,
-        strengths: maker.strengths,
-        scalars: maker.scalars,
+        row_sums: grid_setup.row_sums[l % 2],
+        partial: grid_setup.partial_sums,
+        strengths: grid_setup.strengths,
+        scalars: grid_setup.scalars,
         ..CoarseningArgs::default()
     }
 }
 
 /// Returns grid l, and the matrix P^T A P of the next grid.
-fn coarsen(maker: &GridSetup, pool: &mut Pool, matrix: Matrix, l: usize) -> Result<(Grid, Matrix)> {
-    let (stream, single, value_bytes) = (maker.stream, maker.single, maker.value_bytes());
+fn coarsen_grid(grid_setup: &GridSetup, pool: &mut Pool, matrix: Matrix, l: usize) -> Result<(Grid, Matrix)> {
+    let (stream, is_single_precision, value_bytes) =
+        (grid_setup.stream, grid_setup.is_single_precision, grid_setup.value_bytes());
     // Kernels for the finest grid, or for a coarse grid.
     type Launch = fn(&Stream, bool, &CoarseningArgs) -> Result<()>;
     let [strengths, weights, product]: [Launch; 3] = match l {
-        0 => [launch::finest_strengths, launch::finest_weights, launch::finest_product],
-        _ => [launch::strengths, launch::weights, launch::product],
+        0 => [launch::compute_finest_strengths, launch::compute_finest_weights, launch::multiply_finest],
+        _ => [launch::compute_strengths, launch::compute_weights, launch::multiply_coarse],
     };
-    let a = arguments(maker, &matrix, l);
-    strengths(stream, single, &a)?;
-    let [x, y, z, rows] = maker.fetch_strengths()?;
-    let coarsened =
-        coarsened_directions(matrix.extents, [x, y, z].map(|sum| sum / rows.max(1.0)), SEMICOARSENING_RATIO);
-    let coarse = coarse_cells(matrix.extents, coarsened.map(|d| 1 + usize::from(d)));
-    let odd = if l % 2 == 1 { matrix.extents } else { coarse };
-    let grid = matrix.grid(pool, stream, coarse, coarsened, value_bytes)?;
-    let next = Matrix::zeroed(pool, stream, coarse, CUBE.len(), value_bytes)?;
-    let (_, count) = Strides::of(grid.coarse, coarsened);
-    let slabs = Slabs::plan(maker, pool, odd, coarse, count)?;
-    let a = CoarseningArgs {
-        coarse: grid.coarse,
-        coarsened: grid.coarsened,
+    let args = setup_args(grid_setup, &matrix, l);
+    strengths(stream, is_single_precision, &args)?;
+    let [x, y, z, row_count] = grid_setup.fetch_strengths()?;
+    let coarsened_directions =
+        coarsened_directions(matrix.extents, [x, y, z].map(|sum| sum / row_count.max(1.0)), SEMICOARSENING_RATIO);
+    let coarse_extents = coarse_cells(matrix.extents, coarsened_directions.map(|d| 1 + usize::from(d)));
+    let odd_extents = if l % 2 == 1 { matrix.extents } else { coarse_extents };
+    let grid = matrix.into_grid(pool, stream, coarse_extents, coarsened_directions, value_bytes)?;
+    let next_matrix = Matrix::zeroed(pool, stream, coarse_extents, CUBE_OFFSETS.len(), value_bytes)?;
+    let (_, weight_count) = Strides::of(grid.coarse_box, coarsened_directions);
+    let slabs = Slabs::plan(grid_setup, pool, odd_extents, coarse_extents, weight_count)?;
+    let args = CoarseningArgs {
+        coarse: grid.coarse_box,
+        is_coarsened: grid.coarsened_directions,
         weights: slabs.weights,
-        narrow: grid.weights.address,
+        rounded_weights: grid.weights.address,
         strides: grid.strides,
         cubes: slabs.cubes,
-        coarse_c: next.conductances.at,
-        coarse_stride: next.conductances.stride as i64,
-        coarse_row_sums: maker.row_sums[(l + 1) % 2],
-        ..a
+        coarse_conductances: next_matrix.conductances.address,
+        coarse_c_stride: next_matrix.conductances.stride as i64,
+        coarse_row_sums: grid_setup.row_sums[(l + 1) % 2],
+        ..args
     };
-    for which in 1..=3 {
-        weights(stream, single, &CoarseningArgs { which, ..a })?;
+    for odd_indices in 1..=3 {
+        weights(stream, is_single_precision, &CoarseningArgs { odd_count: odd_indices, ..args })?;
     }
-    let (diagonal, inverse) = (next.diagonals.at(DIAGONAL), next.diagonals.at(INVERSE_DIVISOR));
-    for slab in slabs.of(coarse.nz, CoarseningArgs { diagonal, inverse, ..a }) {
-        product(stream, single, &slab)?;
-        launch::compute_coarse_grid(stream, single, &slab)?;
+    let (diagonal, inverse) = (next_matrix.diagonals.at(DIAGONAL), next_matrix.diagonals.at(INVERSE_DIVISOR));
+    for slab in slabs.slab_args(coarse_extents.nz, CoarseningArgs { diagonal, inverse, ..args }) {
+        product(stream, is_single_precision, &slab)?;
+        launch::compute_coarse_grid(stream, is_single_precision, &slab)?;
     }
-    Ok((grid, next))
+    Ok((grid, next_matrix))
 }

@@ -4,14 +4,14 @@
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, DenseArgs, MOST_UNKNOWNS, MOST_VECTORS, NullVectorArgs, PIVOTS, Sum, VectorArgs};
+use crate::cuda::launch::{Address, DenseArgs, MAX_UNKNOWNS, MAX_VECTORS, NullVectorArgs, PIVOTS, Sum, VectorArgs};
 use crate::error::Result;
 
 /// Name of the memory in error messages about failed allocations.
-const WHAT: &str = "the inverse of a coarse matrix";
+const ALLOCATION_NAME: &str = "the inverse of a coarse matrix";
 
 /// A matrix that is replaced by its inverse.
-pub struct Dense {
+pub struct DenseInverse {
     memory: Memory,
     n: usize,
     /// Two buffers; the first one contains the matrix, or later its inverse.
@@ -30,33 +30,33 @@ pub struct Dense {
     largest: Address,
 }
 
-impl Dense {
+impl DenseInverse {
     /// Largest number of unknowns of a coarsest grid.
-    pub const MOST: usize = MOST_UNKNOWNS as usize;
+    pub const MAX_COARSEST_UNKNOWNS: usize = MAX_UNKNOWNS as usize;
     /// Largest number of unknowns of E.
-    pub const MOST_VECTORS: usize = MOST_VECTORS as usize;
+    pub const MAX_DEFLATION_VECTORS: usize = MAX_VECTORS as usize;
 
-    /// Allocates a zero matrix without null vectors. `work` is the address of n^2 values that serve as workspace until
-    /// the call of [`Self::copy_from_workspace`].
-    pub fn zeroed(pool: &mut Pool, stream: &Stream, n: usize, work: Option<Address>) -> Result<Self> {
-        let square = 8 * n * n;
-        let own = if work.is_some() { 0 } else { square };
+    /// Allocates a zero matrix without null vectors. `workspace` is the address of n^2 values that may be used
+    /// until the call of [`Self::copy_from_workspace`].
+    pub fn zeroed(pool: &mut Pool, stream: &Stream, n: usize, workspace: Option<Address>) -> Result<Self> {
+        let matrix_bytes = 8 * n * n;
+        let workspace_bytes = if workspace.is_some() { 0 } else { matrix_bytes };
         // There are two numbers per null vector, and at most as many null vectors as unknowns.
-        let sizes = [square, own, 16 * (PIVOTS * PIVOTS) as usize, 8 * n, 4 * n, 4, 16 * n, 16];
-        let (memory, [first, second, pivots, diagonal, null_vector_of, null_vector_count, shift, largest]) =
-            pool.lists(stream, sizes, WHAT)?;
+        let sizes = [matrix_bytes, workspace_bytes, 16 * (PIVOTS * PIVOTS) as usize, 8 * n, 4 * n, 4, 16 * n, 16];
+        let (memory, [matrix, workspace_address, pivots, diagonal, null_vector_of, null_vector_count, shift, largest]) =
+            pool.allocate_lists(stream, sizes, ALLOCATION_NAME)?;
         stream.fill(memory.address, 0, memory.bytes)?;
-        let buffers = [first, work.unwrap_or(second)];
+        let buffers = [matrix, workspace.unwrap_or(workspace_address)];
         Ok(Self { memory, n, buffers, pivots, diagonal, null_vector_of, null_vector_count, shift, largest })
     }
 
     /// Copies the inverse from the workspace to the memory of this object.
     pub fn copy_from_workspace(&mut self, stream: &Stream) -> Result<()> {
-        let own = self.memory.address;
-        if self.buffers[0] != own {
+        let own_address = self.memory.address;
+        if self.buffers[0] != own_address {
             self.multiply_by(stream, 1.0)?;
         }
-        self.buffers = [own; 2];
+        self.buffers = [own_address; 2];
         Ok(())
     }
 
@@ -67,10 +67,10 @@ impl Dense {
 
     /// Copies an inverse, of any size, from the host to the device.
     pub fn from_host(pool: &mut Pool, stream: &Stream, inverse: &[f64]) -> Result<Self> {
-        let (memory, [first]) = pool.lists(stream, [size_of_val(inverse)], WHAT)?;
-        stream.send(first, inverse)?;
+        let (memory, [matrix]) = pool.allocate_lists(stream, [size_of_val(inverse)], ALLOCATION_NAME)?;
+        stream.send(matrix, inverse)?;
         stream.wait()?;
-        let (n, buffers) = (inverse.len().isqrt(), [first; 2]);
+        let (n, buffers) = (inverse.len().isqrt(), [matrix; 2]);
         Ok(Self {
             memory,
             n,
@@ -104,30 +104,30 @@ impl Dense {
         launch::aggregation::invert(stream, (&mut self.buffers, self.diagonal, self.pivots, self.n))
     }
 
-    fn null_args(&self, add: bool) -> NullVectorArgs {
-        let [from, to] = self.buffers;
+    fn null_vector_args(&self, adds_shift: bool) -> NullVectorArgs {
+        let [source, target] = self.buffers;
         let Self { diagonal, null_vector_of, null_vector_count, shift, largest, .. } = *self;
         NullVectorArgs {
-            from,
-            to,
+            source,
+            target,
             diagonal,
             null_vector_of,
             null_vector_count,
             shift,
             largest,
             n: self.n as i32,
-            add: i32::from(add),
+            adds_shift: i32::from(adds_shift),
         }
     }
 
     /// Replaces the inverse G by Q G Q with Q = I - u u^T / k and k = u^T u, for each null vector u. The result is the
-    /// pseudoinverse. With `shifted`, also adds u u^T / (c k^2), which results in the inverse of A + c u u^T.
-    pub fn project_inverse(&mut self, stream: &Stream, shifted: bool) -> Result<()> {
-        if shifted {
-            launch::find_shifts(stream, &self.null_args(false))?;
+    /// pseudoinverse. With `adds_shift`, also adds u u^T / (c k^2), which results in the inverse of A + c u u^T.
+    pub fn project_inverse(&mut self, stream: &Stream, adds_shift: bool) -> Result<()> {
+        if adds_shift {
+            launch::find_shifts(stream, &self.null_vector_args(false))?;
         }
-        for add in [false, shifted] {
-            launch::aggregation::project_inverse(stream, &self.null_args(add))?;
+        for adds_shift in [false, adds_shift] {
+            launch::aggregation::project_inverse(stream, &self.null_vector_args(adds_shift))?;
             self.buffers.reverse();
         }
         Ok(())
@@ -135,10 +135,11 @@ impl Dense {
 
     /// Multiplies the inverse by a number.
     pub fn multiply_by(&mut self, stream: &Stream, factor: f64) -> Result<()> {
-        let ([from, to], count) = (self.buffers, self.n * self.n);
-        stream.fill(to, 0, 8 * count)?;
-        let a = VectorArgs { count: count as i64, a: from, out: to, factor, ..VectorArgs::default() };
-        launch::cell_add_scaled(stream, &a)?;
+        let ([input_buffer, output_buffer], count) = (self.buffers, self.n * self.n);
+        stream.fill(output_buffer, 0, 8 * count)?;
+        let args =
+            VectorArgs { count: count as i64, a: input_buffer, out: output_buffer, factor, ..VectorArgs::default() };
+        launch::cell_add_scaled(stream, &args)?;
         self.buffers.reverse();
         Ok(())
     }
@@ -146,7 +147,7 @@ impl Dense {
     /// Waits, and returns max_r (A_rr + c) times the largest magnitude in the inverse. c is the shift of the null
     /// vector to which unknown r belongs, or 0 if there is none.
     pub fn condition(&self, stream: &Stream) -> Result<f64> {
-        launch::find_condition(stream, &self.null_args(false))?;
+        launch::find_condition(stream, &self.null_vector_args(false))?;
         let mut largest = [0.0; 2];
         stream.fetch(&mut largest, self.largest)?;
         stream.wait()?;
@@ -157,7 +158,7 @@ impl Dense {
     /// `clock`.
     pub fn multiply(&self, stream: &Stream, input: Address, out: Address, clock: Address, sum: Sum) -> Result<()> {
         let (matrix, n) = (self.matrix(), self.n as i32);
-        launch::dense(stream, &DenseArgs { matrix, input, out, n, unused: 0, clock, sum })
+        launch::multiply_dense(stream, &DenseArgs { matrix, input, out, n, unused: 0, clock, sum })
     }
 
     /// Returns the allocated device memory in bytes.

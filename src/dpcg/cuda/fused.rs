@@ -12,7 +12,7 @@ use std::mem::offset_of;
 impl State {
     /// Returns whether steps are fused. The device then executes iterations without the host.
     pub fn is_fused(&self) -> bool {
-        self.fused_steps != FusedSteps::Unfused && self.recorded.is_some()
+        self.fused_steps != FusedSteps::Unfused && self.recorded_loop.is_some()
     }
 
     /// Returns whether `descend` also computes v = D^-1 K r.
@@ -21,70 +21,77 @@ impl State {
     }
 
     /// Returns the order of the Neumann series; 0 for Jacobi and multigrid.
-    fn order(&self) -> usize {
+    fn series_order(&self) -> usize {
         if let FusedSteps::Series(order) = self.fused_steps { order } else { 0 }
     }
 
     /// Computes v = D^-1 K r and rho = <r, M^-1 r> = <v, D v> at the start of a solve.
     pub fn begin_descend(&self, stream: &Stream, source: &DeviceMatrix, rho: Sum) -> Result<()> {
-        self.descend(stream, &FusedArgs { sum: rho, ..self.passes_args(source) })
+        self.descend(stream, &FusedArgs { sum: rho, ..self.pass_args(source) })
     }
 
     /// Computes p = z, q = A p and, with deflation, t = E^-1 Z^T q at the start of a solve. Stores <p, q> in the scalar
-    /// `sigma` and, with deflation, <Z^T q, t> as the sum `part`. The caller computes <p, P A p> = <p, q> - <Z^T q, t>.
-    pub fn begin_ascend(&self, stream: &Stream, source: &DeviceMatrix, part: Sum) -> Result<()> {
+    /// `sigma` and, with deflation, <Z^T q, t> as the sum `deflated_sum`. The caller computes <p, P A p> = <p, q> -
+    /// <Z^T q, t>.
+    pub fn begin_ascend(&self, stream: &Stream, source: &DeviceMatrix, deflated_sum: Sum) -> Result<()> {
         let energy = self.vectors.sum_to(offset_of!(Scalars, sigma));
-        self.ascend(stream, source, energy, [energy, part])
+        self.ascend(stream, source, energy, [energy, deflated_sum])
     }
 
     /// Launches an iteration that begins with p, q and, with deflation, t, where P A p = q - A Z t. The kernels also
-    /// update rho and sigma, or end the loop. `last` is the sum that the last kernel computes.
-    pub fn fused_iteration(&self, stream: &Stream, source: &DeviceMatrix, last: Sum) -> Result<()> {
-        let rho = Sum { sum_use: SumUse::Rho as i32, conditional: 0, ..last };
-        let a = FusedArgs { sum: rho, ..self.passes_args(source) };
+    /// update rho and sigma, or end the loop. `last_sum` is the sum that the last kernel computes.
+    pub fn fused_iteration(&self, stream: &Stream, source: &DeviceMatrix, last_sum: Sum) -> Result<()> {
+        let rho = Sum { sum_use: SumUse::Rho as i32, conditional: 0, ..last_sum };
+        let args = FusedArgs { sum: rho, ..self.pass_args(source) };
         if self.is_series() {
-            self.descend(stream, &a)?;
+            self.descend(stream, &args)?;
         } else {
-            let around = FusedArgs { v: 0, ..a };
+            let cycle_args = FusedArgs { v: 0, ..args };
             match self.deflation {
-                Some(_) => launch::descend_0(stream, &around)?,
-                None => launch::advance_residual(stream, &around)?,
+                Some(_) => launch::descend_0(stream, &cycle_args)?,
+                None => launch::advance_residual(stream, &cycle_args)?,
             }
             self.precondition(stream, source, rho)?;
         }
         let energy = Sum { in_loop: 1, ..self.vectors.sum_to(offset_of!(Scalars, sigma)) };
-        let [alone, part] =
-            [SumUse::LastSigma, SumUse::LastPart].map(|sum_use| Sum { sum_use: sum_use as i32, ..last });
-        self.ascend(stream, source, alone, [energy, part])
+        let [undeflated_sum, deflated_sum] =
+            [SumUse::LastSigma, SumUse::LastPart].map(|sum_use| Sum { sum_use: sum_use as i32, ..last_sum });
+        self.ascend(stream, source, undeflated_sum, [energy, deflated_sum])
     }
 
     /// Launches the pass `descend` with the order of the series.
-    fn descend(&self, stream: &Stream, a: &FusedArgs) -> Result<()> {
-        [launch::descend_0, launch::descend_1, launch::descend_2][self.order()](stream, a)
+    fn descend(&self, stream: &Stream, args: &FusedArgs) -> Result<()> {
+        [launch::descend_0, launch::descend_1, launch::descend_2][self.series_order()](stream, args)
     }
 
-    /// Computes x, p and q. Without deflation, computes <p, q> as the sum `alone`. With deflation, computes <p, q> as
-    /// `energy`, t = E^-1 Z^T q, and <Z^T q, t> as `part`.
-    fn ascend(&self, stream: &Stream, source: &DeviceMatrix, alone: Sum, [energy, part]: [Sum; 2]) -> Result<()> {
-        let ascend = [launch::ascend_0, launch::ascend_1, launch::ascend_2][self.order()];
-        let a = self.passes_args(source);
+    /// Computes x, p and q. Without deflation, computes <p, q> as the sum `undeflated_sum`. With deflation, computes
+    /// <p, q> as `energy`, t = E^-1 Z^T q, and <Z^T q, t> as `deflated_sum`.
+    fn ascend(
+        &self,
+        stream: &Stream,
+        source: &DeviceMatrix,
+        undeflated_sum: Sum,
+        [energy, deflated_sum]: [Sum; 2],
+    ) -> Result<()> {
+        let ascend = [launch::ascend_0, launch::ascend_1, launch::ascend_2][self.series_order()];
+        let args = self.pass_args(source);
         let Some(deflation) = &self.deflation else {
-            return ascend(stream, &FusedArgs { sum: alone, ..a });
+            return ascend(stream, &FusedArgs { sum: undeflated_sum, ..args });
         };
-        ascend(stream, &FusedArgs { sum: energy, ..a })?;
-        deflation.solve_with_product(stream, self.vectors.q, part)
+        ascend(stream, &FusedArgs { sum: energy, ..args })?;
+        deflation.solve_with_product(stream, self.vectors.q, deflated_sum)
     }
 
     /// Returns the arguments of both passes.
-    fn passes_args(&self, source: &DeviceMatrix) -> FusedArgs {
-        let order = self.order();
-        let Vectors { x, r, p, q, z, s, other_p, norm_partial, .. } = self.vectors;
+    fn pass_args(&self, source: &DeviceMatrix) -> FusedArgs {
+        let order = self.series_order();
+        let Vectors { x, r, p, q, z, series_vector, second_p, norm_partial, .. } = self.vectors;
         let (region, t) = self.deflation.as_ref().map_or((0, 0), |deflation| deflation.region_and_t());
-        let a = FusedArgs {
+        let args = FusedArgs {
             cells: source.cells,
             m: source.m,
-            r: [r, if order > 0 { s } else { r }],
-            p: [p, other_p],
+            r: [r, if order > 0 { series_vector } else { r }],
+            p: [p, second_p],
             q,
             x,
             v: z,
@@ -93,6 +100,6 @@ impl State {
             norm_partial,
             ..FusedArgs::default()
         };
-        a.with_chunk(order as u32 + 2)
+        args.with_planes_per_piece(order as u32 + 2)
     }
 }

@@ -30,21 +30,21 @@ use crate::cuda::launch;
 use crate::cuda::launch::{CellArray, CellFindings};
 use crate::cuda::session::Session;
 use crate::deflation::Solver;
-use crate::deflation::regions::{Choice, RegionCounts, Regions};
+use crate::deflation::regions::{RegionChoice, RegionCounts, Regions};
 use crate::dpcg::backend::{DpcgBackend, Setup};
 use crate::dpcg::survey::Survey;
 use crate::error::{Error, Result};
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::report::{Observer, Outcome};
 use crate::stencil::cell_inspection::InspectedRows;
-use crate::stencil::cells::{CellView, Cells, SevenPoints, StoredMatrix, Values};
-use crate::stencil::outward::{Entry, Outward};
+use crate::stencil::cells::{CellValues, CellView, Cells, SevenPoints, StoredMatrix};
+use crate::stencil::outward::{OutwardCouplings, OutwardEntry};
 use deflation::Deflation;
-use run::{Rhs, Run};
+use run::{LoadedRhs, Run};
 use source::DeviceMatrix;
 use state::{Multigrid, State};
 use std::cell::OnceCell;
-use survey::{FactorizationInput, Surveyor, on_host};
+use survey::{FactorizationInput, Surveyor, copy_matrix_to_host};
 
 /// The `cuda` backend.
 pub struct Cuda {
@@ -59,10 +59,10 @@ pub struct Cuda {
     /// Thread team for work on the host copy.
     team: Option<Team>,
     /// Counts of the couplings that point out of the box, and the first of them.
-    outward: Outward,
+    outward_couplings: OutwardCouplings,
     /// Deflation regions that `find_regions` has found for the next `factorize`; `None` without deflation.
     regions: Option<Regions>,
-    threads: usize,
+    max_threads: usize,
     session: Session,
 }
 
@@ -71,11 +71,11 @@ const MIN_TEAM_CELLS: usize = 16_384;
 
 impl Cuda {
     /// Opens the device number `ordinal`. At most `threads` CPU threads copy host arrays and inspect the matrix.
-    pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
-        Ok(Self::with(Session::open(ordinal, &launch::DPCG, threads)?, threads))
+    pub fn new(ordinal: i64, max_threads: usize) -> Result<Self> {
+        Ok(Self::with_session(Session::open(ordinal, &launch::DPCG, max_threads)?, max_threads))
     }
 
-    fn with(session: Session, threads: usize) -> Self {
+    fn with_session(session: Session, max_threads: usize) -> Self {
         Self {
             state: None,
             source: None,
@@ -83,59 +83,67 @@ impl Cuda {
             surveyor: None,
             host_matrix: OnceCell::new(),
             team: None,
-            outward: Outward::default(),
+            outward_couplings: OutwardCouplings::default(),
             regions: None,
-            threads,
+            max_threads,
             session,
         }
     }
 
     /// Starts the thread team for the inspection on the host.
-    fn make_team(&mut self, cells: Cells) -> Result<()> {
-        let threads = if cells.count() < MIN_TEAM_CELLS { 1 } else { self.threads.clamp(1, cells.rows()) };
-        Team::sized(&mut self.team, threads).map(|_| ())
+    fn start_team(&mut self, cells: Cells) -> Result<()> {
+        let threads = if cells.count() < MIN_TEAM_CELLS { 1 } else { self.max_threads.clamp(1, cells.rows()) };
+        Team::with_size(&mut self.team, threads).map(|_| ())
     }
 
     /// Returns the counts of couplings that point out of the box, and the first such coupling. `input` contains the
-    /// device addresses of the arrays of `a`, and `seen` is the result of their inspection.
-    fn outward_of(&self, a: &CellView, input: &[CellArray; 4], seen: &CellFindings) -> Result<Outward> {
-        let counts = seen.outward.map(|count| count as usize);
-        if seen.first_outward == u64::MAX {
-            return Ok(Outward::in_cells(counts, None));
+    /// device addresses of the arrays of `a`, and `findings` is the result of their inspection.
+    fn decode_outward_couplings(
+        &self,
+        a: &CellView,
+        input: &[CellArray; 4],
+        findings: &CellFindings,
+    ) -> Result<OutwardCouplings> {
+        let counts = findings.outward_counts.map(|count| count as usize);
+        if findings.first_outward == u64::MAX {
+            return Ok(OutwardCouplings::from_device_counts(counts, None));
         }
         let (nx, ny) = (a.cells.nx, a.cells.ny);
-        let (i, line) = (seen.first_outward as usize % nx, seen.first_outward as usize / nx);
+        let (i, line) = (findings.first_outward as usize % nx, findings.first_outward as usize / nx);
         let (row, array) = (line / 3, line % 3);
         let (j, k) = (row % ny, row / ny);
         let mut value = [0.0];
         if a.forward[array].device_address().is_some() {
-            let from = input[array + 1];
-            let place = k as u64 * from.plane as u64 + j as u64 * from.ld as u64 + i as u64;
+            let device_array = input[array + 1];
+            let value_index = k as u64 * device_array.plane as u64 + j as u64 * device_array.ld as u64 + i as u64;
             let stream = self.session.stream();
-            stream.fetch(&mut value, from.values + 8 * place)?;
+            stream.fetch(&mut value, device_array.values + 8 * value_index)?;
             stream.wait()?;
         } else {
             value[0] = a.forward[array].row(row)[i];
         }
-        Ok(Outward::in_cells(counts, Some(Entry { array, value: value[0], i, j, k: Some(k) })))
+        Ok(OutwardCouplings::from_device_counts(
+            counts,
+            Some(OutwardEntry { array, value: value[0], i, j, k: Some(k) }),
+        ))
     }
 }
 
 /// Returns the host copy of the matrix as a view with the caller's names and extents.
-fn with_caller_names<'k>(a: &CellView, host_matrix: &SevenPoints<'k>) -> CellView<'k> {
-    let of = |name, values| Values::new(name, values, a.cells, a.cells.nx, a.cells.plane());
-    let forward = [0, 1, 2].map(|d| of(a.forward[d].name, host_matrix.forward[d]));
-    CellView { cells: a.cells, center: of(a.center.name, host_matrix.center), forward }
+fn view_with_caller_names<'k>(a: &CellView, host_matrix: &SevenPoints<'k>) -> CellView<'k> {
+    let with_layout = |name, values| CellValues::new(name, values, a.cells, a.cells.nx, a.cells.plane());
+    let forward = [0, 1, 2].map(|d| with_layout(a.forward[d].name, host_matrix.forward[d]));
+    CellView { cells: a.cells, center: with_layout(a.center.name, host_matrix.center), forward }
 }
 
-fn nothing_loaded() -> Error {
+fn missing_matrix_error() -> Error {
     Error::Internal("the matrix on the device is missing".to_owned())
 }
 
 impl DpcgBackend for Cuda {
-    fn load(&mut self, a: &CellView, finite: bool) -> Result<f64> {
-        if let Some(session) = self.session.after_reset()? {
-            *self = Self::with(session, self.threads);
+    fn load(&mut self, a: &CellView, checks_finite: bool) -> Result<f64> {
+        if let Some(session) = self.session.reopen_after_reset()? {
+            *self = Self::with_session(session, self.max_threads);
         }
         let _entered = self.session.device.clone().enter()?;
         if self.source.as_ref().is_none_or(|source| source.extents != a.cells) {
@@ -144,40 +152,50 @@ impl DpcgBackend for Cuda {
             let source = self.source.insert(DeviceMatrix::new(self.session.stream(), a.cells)?);
             self.surveyor = Some(Surveyor::new(self.session.stream(), source)?);
         }
-        self.make_team(a.cells)?;
-        let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
-        let (stream, copies, _) = self.session.parts();
+        self.start_team(a.cells)?;
+        let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else {
+            return Err(missing_matrix_error());
+        };
+        let (stream, copies, _) = self.session.stream_and_copies();
         let input = source.device_arrays(stream, copies, a)?;
-        let seen = *surveyor.copy_matrix(stream, input)?;
+        let findings = *surveyor.copy_matrix(stream, input)?;
         self.host_matrix = OnceCell::new();
-        self.outward = self.outward_of(a, &input, &seen)?;
-        if seen.unusual == 0 {
-            return Ok(f64::from_bits(seen.center_max));
+        self.outward_couplings = self.decode_outward_couplings(a, &input, &findings)?;
+        if findings.has_invalid_entry == 0 {
+            return Ok(f64::from_bits(findings.center_max));
         }
         // The matrix is inspected again on the host. This creates the error message, or returns the largest center if
-        // `finite` permits the unusual entries.
+        // `checks_finite` permits the unusual entries.
         let stream = self.session.stream();
-        let here = with_caller_names(a, &on_host(&self.host_matrix, source, stream)?);
-        InspectedRows::center_max(&here, [InspectedRows::of(&here, finite, 0..a.cells.rows(), |_| {})])
+        let host_view = view_with_caller_names(a, &copy_matrix_to_host(&self.host_matrix, source, stream)?);
+        InspectedRows::merge_center_max(
+            &host_view,
+            [InspectedRows::of(&host_view, checks_finite, 0..a.cells.rows(), |_| {})],
+        )
     }
 
-    fn outward(&self, _: &CellView) -> Result<Outward> {
-        Ok(self.outward)
+    fn find_outward_couplings(&self, _: &CellView) -> Result<OutwardCouplings> {
+        Ok(self.outward_couplings)
     }
 
     fn survey(&mut self, zero_row_sum: f64) -> Result<Survey> {
         let _entered = self.session.device.clone().enter()?;
-        let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
+        let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else {
+            return Err(missing_matrix_error());
+        };
         self.regions = None;
         surveyor.survey(self.session.stream(), source, zero_row_sum)
     }
 
-    fn find_regions(&mut self, choice: &Choice) -> Result<RegionCounts> {
+    fn find_regions(&mut self, choice: &RegionChoice) -> Result<RegionCounts> {
         let _entered = self.session.device.clone().enter()?;
-        let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
-        let count;
-        (count, self.regions) = surveyor.find_regions(self.session.stream(), source.extents, choice)?.with_counts();
-        Ok(count)
+        let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else {
+            return Err(missing_matrix_error());
+        };
+        let region_counts;
+        (region_counts, self.regions) =
+            surveyor.find_regions(self.session.stream(), source.extents, choice)?.with_counts();
+        Ok(region_counts)
     }
 
     fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>> {
@@ -186,21 +204,21 @@ impl DpcgBackend for Cuda {
         let (regions, host_matrix) = (self.regions.take(), self.host_matrix.take());
         let host_matrix = &host_matrix.map_or_else(OnceCell::new, OnceCell::from);
         let (Some(source), Some(surveyor), Some(team)) = (&self.source, &self.surveyor, &mut self.team) else {
-            return Err(nothing_loaded());
+            return Err(missing_matrix_error());
         };
         let input = FactorizationInput { source, host_matrix, setup, surveyor, regions: regions.as_ref() };
         let mut state = State::new(self.session.stream(), &input, team, previous)?;
-        state.record(&self.session.device, source)?;
+        state.record_loop(&self.session.device, source)?;
         Ok(self.state.insert(state).deflation.as_ref().map(Deflation::solver))
     }
 
-    fn seconds_of_e(&self) -> f64 {
-        self.state.as_ref().map_or(0.0, |state| state.seconds_of_e)
+    fn coarse_setup_seconds(&self) -> f64 {
+        self.state.as_ref().map_or(0.0, |state| state.coarse_setup_seconds)
     }
 
-    fn aggregates_kept(&self) -> usize {
+    fn reused_aggregate_count(&self) -> usize {
         match self.state.as_ref().and_then(|state| state.multigrid.as_ref()) {
-            Some(Multigrid::Aggregated(aggregated)) => aggregated.aggregates_kept(),
+            Some(Multigrid::Aggregated(aggregated)) => aggregated.reused_aggregate_count(),
             _ => 0,
         }
     }
@@ -208,52 +226,65 @@ impl DpcgBackend for Cuda {
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
         let _entered = self.session.device.clone().enter()?;
         let stream = self.session.stream();
-        let (Some(k), Some(source)) = (&mut self.state, &self.source) else {
+        let (Some(state), Some(source)) = (&mut self.state, &self.source) else {
             return Err(Error::State("factorize must come before solve".to_owned()));
         };
-        let array = 8 * source.extents.count();
+        let array_bytes = 8 * source.extents.count();
         let both_on_device = arrays.device_input != 0 && arrays.device_output != 0;
         if !both_on_device && self.staging.is_none() {
-            self.staging = Some(Memory::zeroed(stream.device(), stream, 2 * array, "arrays that are on the host")?);
+            self.staging =
+                Some(Memory::zeroed(stream.device(), stream, 2 * array_bytes, "arrays that are on the host")?);
         }
-        let staged = self.staging.as_ref().map_or(0, |memory| memory.address);
-        k.seconds_coarse = 0.0;
-        k.deflation.as_ref().map_or(Ok(()), |deflation| deflation.start_clock(stream))?;
-        let call = self.session.call(arrays, observer, source.extents, [staged, staged + array as u64]);
-        let mut run = Run { state: k, source, stream: call.stream, call, rhs: Rhs::default(), norm2: f64::NAN };
+        let staging_address = self.staging.as_ref().map_or(0, |memory| memory.address);
+        state.coarse_solve_seconds = 0.0;
+        state.deflation.as_ref().map_or(Ok(()), |deflation| deflation.start_clock(stream))?;
+        let call = self.session.start_call(
+            arrays,
+            observer,
+            source.extents,
+            [staging_address, staging_address + array_bytes as u64],
+        );
+        let mut run = Run {
+            state,
+            source,
+            stream: call.stream,
+            call,
+            loaded_rhs: LoadedRhs::default(),
+            residual_norm2: f64::NAN,
+        };
         let result = program(&mut run);
-        let failed = run.call.failed.take();
+        let error = run.call.first_error.take();
         let stream = self.session.stream();
         // The wait is needed because the next call may use another stream, and because the caller's arrays must not be
         // used after the return.
-        let waited = stream.wait();
-        if let Some(error) = failed {
+        let wait_result = stream.wait();
+        if let Some(error) = error {
             return Err(error);
         }
-        waited?;
-        if let Some(deflation) = &k.deflation {
-            k.seconds_coarse += deflation.seconds_on_device(stream)?;
+        wait_result?;
+        if let Some(deflation) = &state.deflation {
+            state.coarse_solve_seconds += deflation.seconds_on_device(stream)?;
         }
         if Outcome::may_leave_infinities(&result) {
-            k.clear(stream)?;
+            state.clear(stream)?;
             stream.wait()?;
         }
         result
     }
 
-    fn seconds_coarse(&self) -> f64 {
-        self.state.as_ref().map_or(0.0, |state| state.seconds_coarse)
+    fn coarse_solve_seconds(&self) -> f64 {
+        self.state.as_ref().map_or(0.0, |state| state.coarse_solve_seconds)
     }
 }
 
 impl Engine for Cuda {
     fn bytes(&self) -> [usize; 2] {
-        let coarse = self.state.as_ref().and_then(|state| state.deflation.as_ref()).map_or(0, |d| d.host_bytes());
-        let device = self.source.as_ref().map_or(0, DeviceMatrix::bytes)
+        let coarse_bytes = self.state.as_ref().and_then(|state| state.deflation.as_ref()).map_or(0, |d| d.host_bytes());
+        let device_bytes = self.source.as_ref().map_or(0, DeviceMatrix::bytes)
             + self.surveyor.as_ref().map_or(0, Surveyor::bytes)
             + self.staging.as_ref().map_or(0, |memory| memory.bytes)
             + self.state.as_ref().map_or(0, State::device_bytes);
-        [self.host_matrix.get().map_or(0, StoredMatrix::bytes) + self.session.bytes() + coarse, device]
+        [self.host_matrix.get().map_or(0, StoredMatrix::bytes) + self.session.bytes() + coarse_bytes, device_bytes]
     }
 
     fn seconds_transfer(&self) -> f64 {

@@ -1,33 +1,33 @@
 //! Code shared by multigrid with cell coarsening and multigrid with vertex coarsening.
 
-use super::dense::Dense;
+use super::dense::DenseInverse;
 use super::source::DeviceMatrix;
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::{Memory, Stream};
-use crate::cuda::launch::{Address, CoarsestArgs, MOST_CELL_BLOCKS};
+use crate::cuda::launch::{Address, CoarsestArgs, MAX_CELL_BLOCKS};
 use crate::error::Result;
 
 /// Name of the memory in error messages about failed allocations.
-pub const GRIDS: &str = "the grids of multigrid";
+pub const GRIDS_ALLOCATION: &str = "the grids of multigrid";
 
 /// The grids, and the inverse of the coarsest matrix.
 pub struct GridsAndInverse<G> {
     pub grids: Vec<G>,
-    pub inverse: Dense,
+    pub inverse: DenseInverse,
 }
 
-/// Matrix and workspace of a setup, which makes the grids of `scale` times the matrix.
+/// Matrix and workspace of a setup, which makes the grids of `matrix_scale` times the matrix.
 pub struct GridSetup<'a> {
     pub stream: &'a Stream,
     pub source: &'a DeviceMatrix,
     pub scalars: Address,
     /// Power of two by which the matrix is multiplied.
-    pub scale: f64,
+    pub matrix_scale: f64,
     /// Whether coarse grids use f32.
-    pub single: bool,
+    pub is_single_precision: bool,
     memory: Memory,
     /// Partial sums of the thread blocks.
-    pub partial: Address,
+    pub partial_sums: Address,
     /// Strengths of the directions x, y and z: sums over all rows of the couplings in this direction divided by the
     /// diagonal. With vertex coarsening, the number of rows follows.
     pub strengths: Address,
@@ -42,17 +42,28 @@ impl<'a> GridSetup<'a> {
         pool: &mut Pool,
         stream: &'a Stream,
         source: &'a DeviceMatrix,
-        (scalars, scale): (Address, f64),
-        single: bool,
+        (scalars, matrix_scale): (Address, f64),
+        is_single_precision: bool,
     ) -> Result<Self> {
-        let (memory, [partial, strengths]) = pool.lists(stream, [8 * 4 * MOST_CELL_BLOCKS as usize, 8 * 4], GRIDS)?;
-        let row_sums = pool.borrow_pair(source.extents.count())?;
-        Ok(Self { stream, source, scalars, scale, single, memory, partial, strengths, row_sums })
+        let (memory, [partial_sums, strengths]) =
+            pool.allocate_lists(stream, [8 * 4 * MAX_CELL_BLOCKS as usize, 8 * 4], GRIDS_ALLOCATION)?;
+        let row_sums = pool.borrow_two_arrays(source.extents.count())?;
+        Ok(Self {
+            stream,
+            source,
+            scalars,
+            matrix_scale,
+            is_single_precision,
+            memory,
+            partial_sums,
+            strengths,
+            row_sums,
+        })
     }
 
     /// Returns the bytes of a value on coarse grids.
     pub fn value_bytes(&self) -> usize {
-        if self.single { size_of::<f32>() } else { size_of::<f64>() }
+        if self.is_single_precision { size_of::<f32>() } else { size_of::<f64>() }
     }
 
     /// Waits and returns the strengths that were computed last.
@@ -63,25 +74,25 @@ impl<'a> GridSetup<'a> {
         Ok(strengths)
     }
 
-    /// Returns the inverse of a coarsest matrix of n unknowns, which `spread` stores densely, or its pseudoinverse if
-    /// the matrix is singular.
-    pub fn invert(
+    /// Returns the inverse of a coarsest matrix of n unknowns, which `spread_matrix` stores densely, or its
+    /// pseudoinverse if the matrix is singular.
+    pub fn invert_coarsest(
         &self,
         pool: &mut Pool,
         n: usize,
-        spread: fn(&Stream, &CoarsestArgs) -> Result<()>,
-        a: CoarsestArgs,
-    ) -> Result<Dense> {
-        let mut dense = Dense::zeroed(pool, self.stream, n, None)?;
+        spread_matrix: fn(&Stream, &CoarsestArgs) -> Result<()>,
+        args: CoarsestArgs,
+    ) -> Result<DenseInverse> {
+        let mut dense = DenseInverse::zeroed(pool, self.stream, n, None)?;
         let (matrix, diagonal, null_vector_of) = (dense.matrix(), dense.diagonal, dense.null_vector_of);
-        spread(self.stream, &CoarsestArgs { matrix, diagonal, null_vector_of, ..a })?;
+        spread_matrix(self.stream, &CoarsestArgs { matrix, diagonal, null_vector_of, ..args })?;
         dense.invert(self.stream)?;
         dense.project_inverse(self.stream, false)?;
         Ok(dense)
     }
 
     /// Keeps the memory of the partial sums for the next factorization. Returns the grids and the inverse.
-    pub fn finish<G>(self, pool: &mut Pool, grids: Vec<G>, inverse: Dense) -> Result<GridsAndInverse<G>> {
+    pub fn finish_setup<G>(self, pool: &mut Pool, grids: Vec<G>, inverse: DenseInverse) -> Result<GridsAndInverse<G>> {
         pool.save_for_next(self.memory)?;
         Ok(GridsAndInverse { grids, inverse })
     }

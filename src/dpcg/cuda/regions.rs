@@ -1,14 +1,14 @@
 //! Deflation regions on a device (docs/theory/dpcg.md, regions).
 
 use super::survey::FactorizationInput;
-use crate::cuda::arrays::{Padded, Pool};
+use crate::cuda::arrays::{PaddedArrays, Pool};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch::{Address, CellLabels};
 use crate::deflation::regions::{NO_REGION, Regions};
 use crate::error::{Result, collected, zeroed};
 
 /// Name of the memory in error messages about failed allocations.
-const WHAT: &str = "deflation regions";
+const ALLOCATION_NAME: &str = "deflation regions";
 
 /// Bit that marks the removed unknown of a null vector (kernels/common/inverse.cuh).
 const REMOVED_UNKNOWN: u32 = 1 << 31;
@@ -16,9 +16,9 @@ const REMOVED_UNKNOWN: u32 = 1 << 31;
 /// The region number of each cell, in 16 bits.
 pub struct RegionNumbers {
     /// Region numbers. Cells in no region, and the padding around the cells, have the number `count`.
-    numbers: Padded,
+    region_numbers: PaddedArrays,
     /// Number of regions, that is, of columns of Z.
-    pub count: usize,
+    pub region_count: usize,
     /// For each column of Z, the null vector to which it belongs, counted from 1; 0: none. The bit `REMOVED_UNKNOWN`
     /// marks the removed column of each null vector.
     pub null_vector_of: Vec<u32>,
@@ -28,45 +28,57 @@ pub struct RegionNumbers {
 
 impl RegionNumbers {
     /// Computes the region of each cell from the classes that the inspection has found. Does not use the list
-    /// `regions.of_cell`.
+    /// `regions.region_of_cell`.
     pub fn new(pool: &mut Pool, stream: &Stream, input: &FactorizationInput, regions: &Regions) -> Result<Self> {
         let (extents, value_bytes) = (input.source.extents, size_of::<u16>());
-        let numbers = Padded::zeroed_in(pool, stream, 1, extents.count(), extents.plane(), value_bytes, WHAT)?;
-        input.surveyor.number_cells(stream, numbers.at(0), regions.count as u16)?;
+        let region_numbers =
+            PaddedArrays::zeroed_in(pool, stream, 1, extents.count(), extents.plane(), value_bytes, ALLOCATION_NAME)?;
+        input.surveyor.assign_cell_regions(stream, region_numbers.at(0), regions.count as u16)?;
         let null_vector_of = |r| regions.null_vector_of.get(r).copied().unwrap_or(0);
-        let mut null_vector_of = collected((0..regions.count).map(null_vector_of), WHAT)?;
-        regions.surplus.iter().for_each(|&r| null_vector_of[usize::from(r)] |= REMOVED_UNKNOWN);
-        Ok(Self { numbers, count: regions.count, null_vector_of, null_vector_count: regions.surplus.len() })
+        let mut null_vector_of = collected((0..regions.count).map(null_vector_of), ALLOCATION_NAME)?;
+        regions.surplus_vectors.iter().for_each(|&r| null_vector_of[usize::from(r)] |= REMOVED_UNKNOWN);
+        Ok(Self {
+            region_numbers,
+            region_count: regions.count,
+            null_vector_of,
+            null_vector_count: regions.surplus_vectors.len(),
+        })
     }
 
     /// Returns `regions` together with the region of each cell, which is copied from the device.
     pub fn on_host(&self, stream: &Stream, input: &FactorizationInput, regions: &Regions) -> Result<Regions> {
-        let mut of: Vec<u16> = zeroed(input.source.extents.count(), WHAT)?;
-        stream.fetch(&mut of, self.at())?;
+        let mut region_of_cell: Vec<u16> = zeroed(input.source.extents.count(), ALLOCATION_NAME)?;
+        stream.fetch(&mut region_of_cell, self.address())?;
         stream.wait()?;
-        of.iter_mut().filter(|r| usize::from(**r) == self.count).for_each(|r| *r = NO_REGION);
-        let null_vector_of = collected(regions.null_vector_of.iter().copied(), WHAT)?;
-        let surplus = collected(regions.surplus.iter().copied(), WHAT)?;
-        Ok(Regions { of_cell: of, count: regions.count, found: regions.found, null_vector_of, surplus })
+        region_of_cell.iter_mut().filter(|r| usize::from(**r) == self.region_count).for_each(|r| *r = NO_REGION);
+        let null_vector_of = collected(regions.null_vector_of.iter().copied(), ALLOCATION_NAME)?;
+        let surplus_vectors = collected(regions.surplus_vectors.iter().copied(), ALLOCATION_NAME)?;
+        Ok(Regions {
+            region_of_cell,
+            count: regions.count,
+            region_count: regions.region_count,
+            null_vector_of,
+            surplus_vectors,
+        })
     }
 
     /// Returns the address of the region number of the first cell.
-    pub fn at(&self) -> Address {
-        self.numbers.at(0)
+    pub fn address(&self) -> Address {
+        self.region_numbers.at(0)
     }
 
     /// Returns the regions as labels of cells.
     pub fn labels(&self) -> CellLabels {
-        CellLabels { of: self.at(), wide: 0, count: self.count as u32 }
+        CellLabels { label_of_cell: self.address(), has_32_bit_labels: 0, count: self.region_count as u32 }
     }
 
     /// Returns the memory to the pool.
     pub fn release(self, pool: &mut Pool) -> Result<()> {
-        pool.release(self.numbers.into_memory())
+        pool.release(self.region_numbers.into_memory())
     }
 
     /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
-        self.numbers.bytes()
+        self.region_numbers.bytes()
     }
 }

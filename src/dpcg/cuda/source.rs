@@ -1,10 +1,10 @@
 //! The matrix A in device memory.
 
-use crate::cuda::arrays::{Padded, box_of};
-use crate::cuda::call::{array_on_device, push_reads};
+use crate::cuda::arrays::{PaddedArrays, box_of};
+use crate::cuda::call::{array_on_device, push_host_to_device_jobs};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch::{Address, CellArray, CellBox, CellMatrix};
-use crate::cuda::staging::Copies;
+use crate::cuda::staging::StagedCopies;
 use crate::error::{Error, Result};
 use crate::stencil::cells::{CellView, Cells, StoredMatrix};
 
@@ -24,14 +24,14 @@ pub struct DeviceMatrix {
     pub extents: Cells,
     pub cells: CellBox,
     pub m: CellMatrix,
-    arrays: Padded,
+    arrays: PaddedArrays,
 }
 
 impl DeviceMatrix {
     /// Allocates the memory of a matrix.
     pub fn new(stream: &Stream, extents: Cells) -> Result<Self> {
         check_index_range(extents)?;
-        let arrays = Padded::zeroed(stream, 4, extents.count(), extents.plane(), size_of::<f64>(), "the matrix")?;
+        let arrays = PaddedArrays::zeroed(stream, 4, extents.count(), extents.plane(), size_of::<f64>(), "the matrix")?;
         let m = CellMatrix { center: arrays.at(0), east: arrays.at(1), north: arrays.at(2), top: arrays.at(3) };
         Ok(Self { extents, cells: box_of(extents), m, arrays })
     }
@@ -43,35 +43,48 @@ impl DeviceMatrix {
 
     /// Returns the addresses of the caller's arrays on the device, center first. Arrays in host memory are copied to
     /// the addresses of this matrix.
-    pub fn device_arrays(&self, stream: &Stream, copies: &mut Copies, a: &CellView) -> Result<[CellArray; 4]> {
+    pub fn device_arrays(&self, stream: &Stream, copies: &mut StagedCopies, a: &CellView) -> Result<[CellArray; 4]> {
         let [x, y, z] = a.forward;
-        let mut at = [CellArray::default(); 4];
-        let mut jobs = Vec::new();
-        for ((at, given), own) in at.iter_mut().zip([a.center, x, y, z]).zip(self.addresses()) {
-            *at = array_on_device(given.device_address().unwrap_or(0), own, self.extents, given.shape());
-            if given.device_address().is_none() {
-                push_reads(&mut jobs, given.all(), self.extents, given.shape(), own)?;
+        let mut device_arrays = [CellArray::default(); 4];
+        let mut copy_jobs = Vec::new();
+        for ((device_array, caller_array), own_address) in
+            device_arrays.iter_mut().zip([a.center, x, y, z]).zip(self.addresses())
+        {
+            *device_array = array_on_device(
+                caller_array.device_address().unwrap_or(0),
+                own_address,
+                self.extents,
+                caller_array.ld_and_plane(),
+            );
+            if caller_array.device_address().is_none() {
+                push_host_to_device_jobs(
+                    &mut copy_jobs,
+                    caller_array.values(),
+                    self.extents,
+                    caller_array.ld_and_plane(),
+                    own_address,
+                )?;
             }
         }
-        copies.send(stream, &jobs)?;
-        if !jobs.is_empty() {
+        copies.send(stream, &copy_jobs)?;
+        if !copy_jobs.is_empty() {
             stream.wait()?;
         }
-        Ok(at)
+        Ok(device_arrays)
     }
 
     /// Copies the matrix to host memory.
     pub fn copy_to_host(&self, stream: &Stream) -> Result<StoredMatrix> {
         let mut matrix = StoredMatrix::default();
-        for (values, from) in matrix.rows_mut(self.extents)?.arrays().into_iter().zip(self.addresses()) {
-            stream.fetch(values, from)?;
+        for (values, address) in matrix.rows_mut(self.extents)?.arrays().into_iter().zip(self.addresses()) {
+            stream.fetch(values, address)?;
         }
         stream.wait()?;
         Ok(matrix)
     }
 
     /// Returns the number of values from one array to the next.
-    pub fn stride(&self) -> usize {
+    pub fn array_stride(&self) -> usize {
         self.arrays.stride()
     }
 

@@ -7,12 +7,12 @@ use super::source::DeviceMatrix;
 use super::survey::FactorizationInput;
 use super::vertex::VertexMultigrid;
 use crate::base::team::Team;
-use crate::cuda::arrays::{Padded, Pool, lists};
+use crate::cuda::arrays::{PaddedArrays, Pool, allocate_lists};
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::labelled::Labelled;
-use crate::cuda::launch::{Address, MOST_CELL_BLOCKS, MOST_FUSED_ORDER, Scalars, Sum};
-use crate::cuda::looped::{Recorded, SharedScalars};
-use crate::cuda::vectors::{Scale, sum_to};
+use crate::cuda::launch::{Address, MAX_CELL_BLOCKS, MAX_FUSED_ORDER, Scalars, Sum};
+use crate::cuda::looped::{RecordedLoops, SharedScalars};
+use crate::cuda::vectors::{Scale, store_sum_in};
 use crate::dpcg::backend::{Preconditioner, Setup};
 use crate::error::{Error, Result};
 use crate::krylov::vectors::VectorId;
@@ -41,9 +41,13 @@ impl FusedSteps {
     /// Returns which steps are fused with these options.
     pub fn of(setup: &Setup) -> Self {
         match setup.preconditioner {
-            Preconditioner::Jacobi if setup.fused => Self::Series(0),
-            Preconditioner::Neumann { order } if setup.fused && order <= MOST_FUSED_ORDER => Self::Series(order),
-            Preconditioner::Multigrid { .. } | Preconditioner::Aggregation { .. } if setup.fused => Self::AroundCycle,
+            Preconditioner::Jacobi if setup.uses_fused_passes => Self::Series(0),
+            Preconditioner::Neumann { order } if setup.uses_fused_passes && order <= MAX_FUSED_ORDER => {
+                Self::Series(order)
+            }
+            Preconditioner::Multigrid { .. } | Preconditioner::Aggregation { .. } if setup.uses_fused_passes => {
+                Self::AroundCycle
+            }
             _ => Self::Unfused,
         }
     }
@@ -53,7 +57,7 @@ impl FusedSteps {
 /// additional vectors.
 pub struct Vectors {
     pub extents: Cells,
-    arrays: Padded,
+    arrays: PaddedArrays,
     memory: Memory,
     pub b: Address,
     pub x: Address,
@@ -63,13 +67,13 @@ pub struct Vectors {
     pub q: Address,
     pub z: Address,
     /// Workspace of a Neumann series, and the second r of fused passes; 0 if there is none.
-    pub s: Address,
+    pub series_vector: Address,
     /// The second p of fused passes; 0 if there is none.
-    pub other_p: Address,
-    /// Whether `other_p` contains the current p after a loop.
-    pub is_p_in_other: bool,
+    pub second_p: Address,
+    /// Whether `second_p` contains the current p after a loop.
+    pub p_is_in_second: bool,
     /// Partial sums, one per thread block.
-    partial: Address,
+    partial_sums: Address,
     /// Partial sums of <r, r>, if a kernel also computes another sum.
     pub norm_partial: Address,
     pub scale: Scale,
@@ -79,25 +83,31 @@ pub struct Vectors {
 impl Vectors {
     /// Returns the address of a vector of PCG.
     pub fn address(&self, v: VectorId) -> Address {
-        let p = if self.is_p_in_other { self.other_p } else { self.p };
+        let p = if self.p_is_in_second { self.second_p } else { self.p };
         [self.x, self.b, self.r, p, self.q, self.z][v.0]
     }
 
-    /// Allocates the vectors. With `series`, also allocates the workspace of a Neumann series. With `fused`, also
-    /// allocates the second p of fused passes.
-    pub fn new(stream: &Stream, extents: Cells, series: bool, fused: bool) -> Result<Self> {
-        let count = 6 + usize::from(series) + usize::from(fused);
-        let arrays =
-            Padded::zeroed(stream, count, extents.count(), extents.plane(), size_of::<f64>(), "the solver's vectors")?;
-        let sums = 8 * MOST_CELL_BLOCKS as usize;
-        let (memory, [partial, norm_partial, largest, scales, scalars_at]) =
-            lists(stream, [sums, sums, sums, 16, size_of::<Scalars>()], "sums")?;
-        let scalars = SharedScalars::new(stream, scalars_at, None)?;
+    /// Allocates the vectors. With `has_series`, also allocates the workspace of a Neumann series. With
+    /// `has_second_p`, also allocates the second p of fused passes.
+    pub fn new(stream: &Stream, extents: Cells, has_series: bool, has_second_p: bool) -> Result<Self> {
+        let vector_count = 6 + usize::from(has_series) + usize::from(has_second_p);
+        let arrays = PaddedArrays::zeroed(
+            stream,
+            vector_count,
+            extents.count(),
+            extents.plane(),
+            size_of::<f64>(),
+            "the solver's vectors",
+        )?;
+        let sum_bytes = 8 * MAX_CELL_BLOCKS as usize;
+        let (memory, [partial_sums, norm_partial, largest_partial, scales, scalars_address]) =
+            allocate_lists(stream, [sum_bytes, sum_bytes, sum_bytes, 16, size_of::<Scalars>()], "sums")?;
+        let scalars = SharedScalars::new(stream, scalars_address, None)?;
         let [b, x, r, p, q, z] = [0, 1, 2, 3, 4, 5].map(|k| arrays.at(k));
-        let s = if series { arrays.at(6) } else { 0 };
-        let other_p = if fused { arrays.at(count - 1) } else { 0 };
-        let scale = Scale { partial: largest, scales, scalars: scalars_at };
-        let is_p_in_other = false;
+        let series_vector = if has_series { arrays.at(6) } else { 0 };
+        let second_p = if has_second_p { arrays.at(vector_count - 1) } else { 0 };
+        let scale = Scale { partial: largest_partial, scales, scalars: scalars_address };
+        let p_is_in_second = false;
         Ok(Self {
             extents,
             arrays,
@@ -108,24 +118,24 @@ impl Vectors {
             p,
             q,
             z,
-            s,
-            other_p,
-            is_p_in_other,
-            partial,
+            series_vector,
+            second_p,
+            p_is_in_second,
+            partial_sums,
             norm_partial,
             scale,
             scalars,
         })
     }
 
-    /// Returns a sum whose result is stored in the scalar at offset `to`.
-    pub fn sum_to(&self, to: usize) -> Sum {
-        sum_to(self.partial, self.scalars.at, to)
+    /// Returns a sum whose result is stored in the scalar at offset `scalar_offset`.
+    pub fn sum_to(&self, scalar_offset: usize) -> Sum {
+        store_sum_in(self.partial_sums, self.scalars.address, scalar_offset)
     }
 
     /// Waits, and returns the power of two that scales the largest magnitude of a vector to the interval [1, 2).
-    fn scale_of(&self, stream: &Stream, v: Address) -> Result<f64> {
-        self.scale.find(stream, v, self.extents.count() as i64)?;
+    fn find_scale(&self, stream: &Stream, v: Address) -> Result<f64> {
+        self.scale.find_scale(stream, v, self.extents.count() as i64)?;
         let mut scale = [0.0];
         stream.fetch(&mut scale, self.scale.scales)?;
         stream.wait()?;
@@ -145,64 +155,68 @@ pub struct State {
     pub fused_steps: FusedSteps,
     pub multigrid: Option<Multigrid>,
     /// Cells of the singular components, grouped by component; `None` if no component is singular.
-    pub singular: Option<Labelled>,
+    pub singular_cells: Option<Labelled>,
     pub deflation: Option<Deflation>,
     /// Memory that the next factorization reuses.
     pool: Pool,
     /// The recorded loop, if the device executes whole iterations.
-    pub recorded: Option<Recorded>,
+    pub recorded_loop: Option<RecordedLoops>,
     /// Time that the last run spent on solves with E, in seconds.
-    pub seconds_coarse: f64,
+    pub coarse_solve_seconds: f64,
     /// Time of the setup of E, in seconds.
-    pub seconds_of_e: f64,
+    pub coarse_setup_seconds: f64,
 }
 
 impl State {
     /// Computes the factorization. `previous` is a factorization for the same extents, whose memory is reused.
     pub fn new(stream: &Stream, input: &FactorizationInput, team: &mut Team, previous: Option<Self>) -> Result<Self> {
         let preconditioner = input.setup.preconditioner;
-        let before = previous.map(Self::into_parts).transpose()?;
-        let (vectors, mut pool, recorded, aggregated) = match before {
-            Some((vectors, pool, recorded, aggregated)) => (Some(vectors), pool, recorded, aggregated),
+        let previous_parts = previous.map(Self::into_reusable_parts).transpose()?;
+        let (vectors, mut pool, recorded_loop, previous_aggregated) = match previous_parts {
+            Some((vectors, pool, recorded_loop, previous_aggregated)) => {
+                (Some(vectors), pool, recorded_loop, previous_aggregated)
+            }
             None => (None, Pool::default(), None, None),
         };
-        let series = matches!(preconditioner, Preconditioner::Neumann { order } if order > 0);
+        let has_series = matches!(preconditioner, Preconditioner::Neumann { order } if order > 0);
         let fused_steps = FusedSteps::of(input.setup);
-        let fused = fused_steps != FusedSteps::Unfused;
-        let enough = |v: &Vectors| (v.s != 0 || !series) && (v.other_p != 0 || !fused);
-        let vectors = match vectors.filter(enough) {
+        let has_second_p = fused_steps != FusedSteps::Unfused;
+        let is_sufficient = |v: &Vectors| (v.series_vector != 0 || !has_series) && (v.second_p != 0 || !has_second_p);
+        let vectors = match vectors.filter(is_sufficient) {
             Some(vectors) => vectors,
-            None => Vectors::new(stream, input.source.extents, series, fused)?,
+            None => Vectors::new(stream, input.source.extents, has_series, has_second_p)?,
         };
-        pool.set_workspace(vectors.arrays.range());
-        let scale = vectors.scale_of(stream, input.source.m.center)?;
-        let singular = input.surveyor.components.singular_cells(&mut pool, stream)?;
+        pool.set_workspace(vectors.arrays.memory_range());
+        let scale = vectors.find_scale(stream, input.source.m.center)?;
+        let singular_cells = input.surveyor.components.singular_cells(&mut pool, stream)?;
         let started = Instant::now();
         let deflation = match input.regions {
-            Some(regions) => Some(Deflation::new(&mut pool, stream, input, regions, (singular.as_ref(), scale), team)?),
+            Some(regions) => {
+                Some(Deflation::new(&mut pool, stream, input, regions, (singular_cells.as_ref(), scale), team)?)
+            }
             None => None,
         };
-        let seconds_of_e = started.elapsed().as_secs_f64();
+        let coarse_setup_seconds = started.elapsed().as_secs_f64();
         Ok(Self {
             preconditioner,
             fused_steps,
-            multigrid: multigrid(&mut pool, stream, input, (&vectors, scale), aggregated)?,
-            singular,
+            multigrid: build_multigrid(&mut pool, stream, input, (&vectors, scale), previous_aggregated)?,
+            singular_cells,
             deflation,
             vectors,
-            pool: pool.next(stream)?,
-            recorded,
-            seconds_coarse: 0.0,
-            seconds_of_e,
+            pool: pool.into_next_pool(stream)?,
+            recorded_loop,
+            coarse_solve_seconds: 0.0,
+            coarse_setup_seconds,
         })
     }
 
     /// Returns the parts that the next factorization reuses: the vectors, the memory of all other data, the loop, and
     /// the aggregates.
-    fn into_parts(self) -> Result<(Vectors, Pool, Option<Recorded>, Option<Aggregated>)> {
+    fn into_reusable_parts(self) -> Result<(Vectors, Pool, Option<RecordedLoops>, Option<Aggregated>)> {
         let (mut pool, mut aggregated) = (self.pool, None);
-        if let Some(singular) = self.singular {
-            singular.release(&mut pool)?;
+        if let Some(singular_cells) = self.singular_cells {
+            singular_cells.release(&mut pool)?;
         }
         if let Some(deflation) = self.deflation {
             deflation.release(&mut pool)?;
@@ -210,10 +224,10 @@ impl State {
         match self.multigrid {
             Some(Multigrid::Vertex(vertex)) => vertex.release(&mut pool)?,
             Some(Multigrid::Cell(cell)) => cell.release(&mut pool)?,
-            Some(Multigrid::Aggregated(before)) => aggregated = Some(before),
+            Some(Multigrid::Aggregated(aggregation)) => aggregated = Some(aggregation),
             None => {}
         }
-        Ok((self.vectors, pool, self.recorded, aggregated))
+        Ok((self.vectors, pool, self.recorded_loop, aggregated))
     }
 
     /// Sets all vectors and the values around them to zero after an overflow. Couplings that leave the box are zero,
@@ -229,7 +243,7 @@ impl State {
     }
 
     /// Computes z = M^-1 r by a multigrid cycle. Returns whether the kernels also compute <r, z>.
-    pub fn cycle(&self, stream: &Stream, source: &DeviceMatrix, sum: Sum) -> Result<bool> {
+    pub fn apply_cycle(&self, stream: &Stream, source: &DeviceMatrix, sum: Sum) -> Result<bool> {
         let Vectors { r, z, scale, .. } = &self.vectors;
         match &self.multigrid {
             Some(Multigrid::Vertex(vertex)) => vertex.apply(stream, scale, sum).map(|()| true),
@@ -250,33 +264,52 @@ impl State {
         multigrid
             + self.pool.free_bytes()
             + self.vectors.bytes()
-            + self.singular.as_ref().map_or(0, Labelled::bytes)
+            + self.singular_cells.as_ref().map_or(0, Labelled::bytes)
             + self.deflation.as_ref().map_or(0, Deflation::device_bytes)
     }
 }
 
 /// Computes the multigrid preconditioner; returns `None` for other preconditioners.
-fn multigrid(
+fn build_multigrid(
     pool: &mut Pool,
     stream: &Stream,
     input: &FactorizationInput,
     (vectors, scale): (&Vectors, f64),
-    aggregated: Option<Aggregated>,
+    previous_aggregated: Option<Aggregated>,
 ) -> Result<Option<Multigrid>> {
-    let (source, scalars, own) = (input.source, vectors.scalars.at, [vectors.r, vectors.q, vectors.z]);
+    let (source, scalars, solver_vectors) = (input.source, vectors.scalars.address, [vectors.r, vectors.q, vectors.z]);
     Ok(Some(match input.setup.preconditioner {
-        Preconditioner::Aggregation { passes, single, zero_row_sum } => {
-            Multigrid::Aggregated(Aggregated::new(stream, source, (scale, zero_row_sum), (passes, single), aggregated)?)
+        Preconditioner::Aggregation { pairing_passes, is_single_precision, zero_row_sum } => {
+            Multigrid::Aggregated(Aggregated::new(
+                stream,
+                source,
+                (scale, zero_row_sum),
+                (pairing_passes, is_single_precision),
+                previous_aggregated,
+            )?)
         }
-        Preconditioner::Multigrid { vertex: false, sweeps, single, coarsest } => {
-            Multigrid::Cell(CellMultigrid::new(pool, stream, source, (scalars, scale), single, (sweeps, coarsest))?)
+        Preconditioner::Multigrid { is_vertex_centered: false, sweeps, is_single_precision, max_coarsest_cells } => {
+            Multigrid::Cell(CellMultigrid::new(
+                pool,
+                stream,
+                source,
+                (scalars, scale),
+                is_single_precision,
+                (sweeps, max_coarsest_cells),
+            )?)
         }
-        Preconditioner::Multigrid { sweeps, single: true, .. } => {
-            Multigrid::Vertex(VertexMultigrid::new::<f32>(pool, stream, source, scalars, scale, sweeps, own)?)
-        }
-        Preconditioner::Multigrid { sweeps, .. } => {
-            Multigrid::Vertex(VertexMultigrid::new::<f64>(pool, stream, source, scalars, scale, sweeps, own)?)
-        }
+        Preconditioner::Multigrid { sweeps, is_single_precision: true, .. } => Multigrid::Vertex(
+            VertexMultigrid::new::<f32>(pool, stream, source, scalars, scale, sweeps, solver_vectors)?,
+        ),
+        Preconditioner::Multigrid { sweeps, .. } => Multigrid::Vertex(VertexMultigrid::new::<f64>(
+            pool,
+            stream,
+            source,
+            scalars,
+            scale,
+            sweeps,
+            solver_vectors,
+        )?),
         _ => return Ok(None),
     }))
 }

@@ -1,9 +1,9 @@
 //! V-cycle of multigrid with vertex coarsening (Dendy 1982) for the grids of `coarsening`. kernels/dpcg/finest.cuh
 //! contains the sweeps on the finest grid, and kernels/dpcg/vertex.cuh the cycle on the coarser grids.
 
-use super::coarsening::{DIAGONAL, Grid, INVERSE_DIVISOR, make};
-use super::dense::Dense;
-use super::multigrid::{GRIDS, GridsAndInverse};
+use super::coarsening::{DIAGONAL, Grid, INVERSE_DIVISOR, build_grids};
+use super::dense::DenseInverse;
+use super::multigrid::{GRIDS_ALLOCATION, GridsAndInverse};
 use super::source::DeviceMatrix;
 use crate::base::heap::boxed;
 use crate::base::number::Real;
@@ -18,28 +18,28 @@ use crate::cuda::vectors::Scale;
 use crate::error::{Result, push};
 use bytemuck::{Pod, Zeroable};
 
-/// Indices of the arrays in `Grid::vectors`. The array X + 1 is the second x.
-const R: usize = 0;
-const X: usize = 1;
+/// Indices of the arrays in `Grid::vectors`. The array `X_ARRAY + 1` is the second x.
+const R_ARRAY: usize = 0;
+const X_ARRAY: usize = 1;
 
 /// Upper bound of the number of grids. A box of 2^32 cells has fewer grids, because a grid has at most 2/3 of the
 /// points of the previous grid. The same constant is in kernels/dpcg/vertex.cuh.
-const MOST_GRIDS: usize = 64;
+const MAX_GRIDS: usize = 64;
 
 /// The preconditioner: one V-cycle that starts from zero.
 pub struct VertexMultigrid {
     sweeps: usize,
-    single: bool,
+    is_single_precision: bool,
     /// Power of two by which the matrix is multiplied.
-    scale: f64,
+    matrix_scale: f64,
     grids: Vec<Grid>,
     /// Inverse of the coarsest matrix.
-    inverse: Dense,
+    inverse: DenseInverse,
     finest: VertexGrid,
     /// Tiles for a sweep from zero, and tiles for other sweeps.
     tiles: [SweepTiles; 2],
-    cycle: VertexCycleArgs,
-    cooperative: CooperativeLaunch,
+    cycle_args: VertexCycleArgs,
+    cooperative_launch: CooperativeLaunch,
     /// Memory of r and x of the coarsest grid in f64, the list of grids, and the counters of the barrier.
     memory: Memory,
     /// The solver's r.
@@ -49,15 +49,18 @@ pub struct VertexMultigrid {
 }
 
 impl Grid {
-    /// Returns the arguments of this grid. `coarse` contains the addresses of the next coarser grid. If the grid has no
-    /// vectors, those in `of_solver` are used.
-    fn level(&self, coarse: VertexGrid, of_solver: [Address; 3]) -> VertexGrid {
-        let [r, x, other_x] = self.vectors.as_ref().map_or(of_solver, |own| [R, X, X + 1].map(|k| own.at(k)));
+    /// Returns the arguments of this grid. `coarse_args` contains the addresses of the next coarser grid. If the grid
+    /// has no vectors, those in `solver_vectors` are used.
+    fn level_args(&self, coarse_args: VertexGrid, solver_vectors: [Address; 3]) -> VertexGrid {
+        let [r, x, second_x] = self
+            .vectors
+            .as_ref()
+            .map_or(solver_vectors, |own_vectors| [R_ARRAY, X_ARRAY, X_ARRAY + 1].map(|k| own_vectors.at(k)));
         VertexGrid {
             cells: self.cells,
-            coarse: self.coarse,
-            coarsened: self.coarsened,
-            c: self.conductances.at,
+            coarse: self.coarse_box,
+            is_coarsened: self.coarsened_directions,
+            c: self.conductances.address,
             c_stride: self.conductances.stride as i64,
             per_coupling: self.conductances.per_coupling,
             diagonal: self.diagonals.at(DIAGONAL),
@@ -65,15 +68,15 @@ impl Grid {
             weights: self.weights.address,
             strides: self.strides,
             r,
-            x: [x, other_x],
-            ..coarse
+            x: [x, second_x],
+            ..coarse_args
         }
     }
 }
 
 impl VertexMultigrid {
-    /// Builds the preconditioner for `scale` times the matrix. The cycle computes in the type `T`. `of_solver` contains
-    /// the addresses of r, q and z. In f64, the finest grid uses these vectors, and a cycle overwrites q.
+    /// Builds the preconditioner for `scale` times the matrix. The cycle computes in the type `T`. `solver_vectors`
+    /// contains the addresses of r, q and z. In f64, the finest grid uses these vectors, and a cycle overwrites q.
     pub fn new<T: Real + Pod>(
         pool: &mut Pool,
         stream: &Stream,
@@ -81,43 +84,45 @@ impl VertexMultigrid {
         scalars: Address,
         scale: f64,
         sweeps: usize,
-        of_solver: [Address; 3],
+        solver_vectors: [Address; 3],
     ) -> Result<Box<Self>> {
-        let single = size_of::<T>() == 4;
-        let GridsAndInverse { grids, inverse } = make(pool, stream, source, scalars, scale, single)?;
+        let is_single_precision = size_of::<T>() == 4;
+        let GridsAndInverse { grids, inverse } =
+            build_grids(pool, stream, source, scalars, scale, is_single_precision)?;
         let n = inverse.n();
         // Zeros must follow the solution on the coarsest grid, as they follow other vectors.
-        let behind = grids.last().map_or(0, |grid| grid.coarse.nx as usize * (grid.coarse.ny as usize + 1) + 1);
-        let sizes = [8 * n, 8 * (n + behind), MOST_GRIDS * size_of::<VertexGrid>(), 16];
-        let (memory, [r, x, list, barrier]) = pool.lists(stream, sizes, GRIDS)?;
-        let mut next = VertexGrid { wide: 1, coarse_r: r, coarse_x: x, ..VertexGrid::zeroed() };
+        let trailing_zeros =
+            grids.last().map_or(0, |grid| grid.coarse_box.nx as usize * (grid.coarse_box.ny as usize + 1) + 1);
+        let sizes = [8 * n, 8 * (n + trailing_zeros), MAX_GRIDS * size_of::<VertexGrid>(), 16];
+        let (memory, [r, x, levels_address, barrier]) = pool.allocate_lists(stream, sizes, GRIDS_ALLOCATION)?;
+        let mut coarse_args = VertexGrid { coarsest_is_next: 1, coarse_r: r, coarse_x: x, ..VertexGrid::zeroed() };
         let mut levels = Vec::new();
         for grid in grids.iter().rev() {
-            let level = grid.level(next, of_solver);
-            push(&mut levels, level, GRIDS)?;
-            let [start, x] = level.x;
+            let level = grid.level_args(coarse_args, solver_vectors);
+            push(&mut levels, level, GRIDS_ALLOCATION)?;
+            let [sweep_start, x] = level.x;
             let (r, inverse) = (level.r, level.inverse);
-            next = VertexGrid {
+            coarse_args = VertexGrid {
                 coarse_r: r,
-                coarse_start: start,
+                coarse_first_iterate: sweep_start,
                 coarse_inverse: inverse,
                 coarse_x: x,
                 ..VertexGrid::zeroed()
             };
         }
         levels.reverse();
-        stream.send(list, &levels[1..])?;
-        stream.fill(x + 8 * n as u64, 0, 8 * behind)?;
+        stream.send(levels_address, &levels[1..])?;
+        stream.fill(x + 8 * n as u64, 0, 8 * trailing_zeros)?;
         stream.fill(barrier, 0, 16)?;
         stream.wait()?;
-        let mut cooperative = launch::vertex_cycle_launch(stream.device(), single)?;
-        let largest = levels.get(1).map_or(0, |level| level.cells.count() as u32).max(32 * n as u32);
-        cooperative.blocks = cooperative.blocks.min(largest.div_ceil(VERTEX_CYCLE_THREADS));
-        let count = levels.len() as i32 - 1;
+        let mut cooperative_launch = launch::vertex_cycle_launch(stream.device(), is_single_precision)?;
+        let max_points = levels.get(1).map_or(0, |level| level.cells.count() as u32).max(32 * n as u32);
+        cooperative_launch.blocks = cooperative_launch.blocks.min(max_points.div_ceil(VERTEX_CYCLE_THREADS));
+        let level_count = levels.len() as i32 - 1;
         let coarsest = DenseArgs { matrix: inverse.matrix(), input: r, out: x, n: n as i32, ..DenseArgs::default() };
-        let cycle = VertexCycleArgs {
-            levels: list,
-            count,
+        let cycle_args = VertexCycleArgs {
+            levels: levels_address,
+            count: level_count,
             sweeps: sweeps as i32,
             step: -1,
             coarsest,
@@ -126,10 +131,23 @@ impl VertexMultigrid {
         };
         let finest = levels[0];
         let tiles = [1, 2].map(|halo| SweepTiles::of(finest.cells, halo));
-        let [of_r, _, z] = of_solver;
+        let [solver_r, _, z] = solver_vectors;
         boxed(
-            Self { sweeps, single, scale, grids, inverse, finest, tiles, cycle, cooperative, memory, r: of_r, z },
-            GRIDS,
+            Self {
+                sweeps,
+                is_single_precision,
+                matrix_scale: scale,
+                grids,
+                inverse,
+                finest,
+                tiles,
+                cycle_args,
+                cooperative_launch,
+                memory,
+                r: solver_r,
+                z,
+            },
+            GRIDS_ALLOCATION,
         )
     }
 
@@ -144,40 +162,53 @@ impl VertexMultigrid {
     /// scaling factor of r.
     pub fn apply(&self, stream: &Stream, scale: &Scale, sum: Sum) -> Result<()> {
         // In f64, no scaling factor is needed.
-        if self.single && sum.in_loop == 0 {
-            scale.find(stream, self.r, self.finest.cells.count())?;
+        if self.is_single_precision && sum.in_loop == 0 {
+            scale.find_scale(stream, self.r, self.finest.cells.count())?;
         }
-        let none = Sum { partial: 0, sum_use: 0, conditional: 0, ..sum };
-        let of = FinestSweepArgs {
+        let no_sum = Sum { partial: 0, sum_use: 0, conditional: 0, ..sum };
+        let sweep_args = FinestSweepArgs {
             grid: self.finest,
             tiles: self.tiles[1],
-            wide: self.r,
+            r_f64: self.r,
             z: self.z,
-            factor: self.scale,
+            factor: self.matrix_scale,
             scales: scale.scales,
-            sum: none,
+            sum: no_sum,
             ..FinestSweepArgs::default()
         };
-        let single = self.single;
-        launch::sweep_from_zero(stream, single, &FinestSweepArgs { tiles: self.tiles[0], from: 1, ..of })?;
+        let is_single_precision = self.is_single_precision;
+        launch::sweep_from_zero(
+            stream,
+            is_single_precision,
+            &FinestSweepArgs { tiles: self.tiles[0], source_array: 1, ..sweep_args },
+        )?;
         // Index of the array that contains the current x of the finest grid.
-        let mut from = 0;
+        let mut current_x = 0;
         for _ in 1..self.sweeps {
-            launch::sweep_finest(stream, single, &FinestSweepArgs { from, ..of })?;
-            from = 1 - from;
+            launch::sweep_finest(
+                stream,
+                is_single_precision,
+                &FinestSweepArgs { source_array: current_x, ..sweep_args },
+            )?;
+            current_x = 1 - current_x;
         }
-        launch::restrict_finest(stream, single, &RestrictFinestArgs::new(self.finest, from, none))?;
-        self.solve_coarse(stream, none)?;
+        launch::restrict_finest(stream, is_single_precision, &RestrictFinestArgs::new(self.finest, current_x, no_sum))?;
+        self.solve_coarse(stream, no_sum)?;
         for sweep in 0..self.sweeps {
-            let last = sweep + 1 == self.sweeps;
-            let a = FinestSweepArgs { colour: 1, from, sum: if last { sum } else { none }, ..of };
-            match (sweep, last) {
-                (0, false) => launch::sweep_corrected(stream, single, &a),
-                (0, true) => launch::last_sweep_corrected(stream, single, &a),
-                (_, false) => launch::sweep_finest(stream, single, &a),
-                (_, true) => launch::last_sweep(stream, single, &a),
+            let is_last = sweep + 1 == self.sweeps;
+            let args = FinestSweepArgs {
+                colour: 1,
+                source_array: current_x,
+                sum: if is_last { sum } else { no_sum },
+                ..sweep_args
+            };
+            match (sweep, is_last) {
+                (0, false) => launch::sweep_corrected(stream, is_single_precision, &args),
+                (0, true) => launch::last_sweep_corrected(stream, is_single_precision, &args),
+                (_, false) => launch::sweep_finest(stream, is_single_precision, &args),
+                (_, true) => launch::last_sweep(stream, is_single_precision, &args),
             }?;
-            from = 1 - from;
+            current_x = 1 - current_x;
         }
         Ok(())
     }
@@ -185,12 +216,14 @@ impl VertexMultigrid {
     /// Executes the cycle on the coarse grids in one launch. If its thread blocks cannot be resident on the device at
     /// the same time, uses one launch per step.
     fn solve_coarse(&self, stream: &Stream, sum: Sum) -> Result<()> {
-        let all = VertexCycleArgs { sum, ..self.cycle };
-        if self.cooperative.blocks > 0 {
-            return launch::vertex_cycle(stream, self.single, self.cooperative, &all);
+        let args = VertexCycleArgs { sum, ..self.cycle_args };
+        if self.cooperative_launch.blocks > 0 {
+            return launch::vertex_cycle(stream, self.is_single_precision, self.cooperative_launch, &args);
         }
-        let steps = all.count * (2 * all.sweeps + 2) + 1;
-        (0..steps).try_for_each(|step| launch::vertex_cycle_step(stream, self.single, &VertexCycleArgs { step, ..all }))
+        let step_count = args.count * (2 * args.sweeps + 2) + 1;
+        (0..step_count).try_for_each(|step| {
+            launch::vertex_cycle_step(stream, self.is_single_precision, &VertexCycleArgs { step, ..args })
+        })
     }
 
     /// Sets all vectors to zero, except those of the solver.

@@ -4,16 +4,16 @@ use crate::krylov::solve_steps::Arrays;
 use std::marker::PhantomData;
 
 /// An array of the caller that the threads of a run write. No two threads use the same entry at the same time.
-pub struct Output<'a> {
+pub struct SharedOutput<'a> {
     start: *mut f64,
     len: usize,
     borrow: PhantomData<&'a mut [f64]>,
 }
 
 // SAFETY: `slice` requires that no two threads use an entry at the same time.
-unsafe impl Sync for Output<'_> {}
+unsafe impl Sync for SharedOutput<'_> {}
 
-impl<'a> Output<'a> {
+impl<'a> SharedOutput<'a> {
     pub fn new(array: &'a mut [f64]) -> Self {
         Self { start: array.as_mut_ptr(), len: array.len(), borrow: PhantomData }
     }
@@ -34,40 +34,40 @@ impl<'a> Output<'a> {
 pub struct CallerArrays<'a> {
     pub input_name: &'static str,
     input: &'a [f64],
-    output: Output<'a>,
+    output: SharedOutput<'a>,
     ld: usize,
     plane: usize,
     /// Number of rows of a plane.
     ny: usize,
     /// Global number of the first row of both arrays.
-    first: usize,
+    first_row: usize,
 }
 
 impl<'a> CallerArrays<'a> {
     /// Wraps the arrays. `ny`: number of rows of a plane, or `usize::MAX` if there is only one plane.
     pub fn new(arrays: Arrays<'a>, ny: usize) -> Self {
-        let Arrays { input_name, input, ld, plane, output, first_row: first, .. } = arrays;
-        Self { input_name, input, output: Output::new(output), ld, plane, ny, first }
+        let Arrays { input_name, input, ld, plane, output, first_row, .. } = arrays;
+        Self { input_name, input, output: SharedOutput::new(output), ld, plane, ny, first_row }
     }
 
     /// Returns the index of the first entry of a row with this global number.
-    fn start(&self, row: usize) -> usize {
-        let row = row - self.first;
+    fn row_start(&self, row: usize) -> usize {
+        let row = row - self.first_row;
         row / self.ny * self.plane + row % self.ny * self.ld
     }
 
     /// Returns the first `len` entries of a row of the input.
-    pub fn input(&self, row: usize, len: usize) -> &'a [f64] {
-        self.input_at(self.start(row), len)
+    pub fn input_row(&self, row: usize, len: usize) -> &'a [f64] {
+        self.input_at(self.row_start(row), len)
     }
 
     /// Returns the first `len` entries of a row of the output.
     ///
     /// # Safety
     /// No other slice of these entries may be in use, on any thread, while the slice is in use.
-    pub unsafe fn output(&self, row: usize, len: usize) -> &'a mut [f64] {
+    pub unsafe fn output_row(&self, row: usize, len: usize) -> &'a mut [f64] {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.output_at(self.start(row), len) }
+        unsafe { self.output_at(self.row_start(row), len) }
     }
 
     /// Returns the `len` entries of the input from `start` on.

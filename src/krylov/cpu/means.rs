@@ -11,7 +11,7 @@ use crate::base::reduce::{OtherRanks, Partials, Reduce};
 use crate::base::shared::{Number, Shared};
 use crate::base::team::TeamThread;
 use crate::error::{Result, push, reset};
-use crate::krylov::pcg::Means;
+use crate::krylov::pcg::MeansChange;
 use std::ops::Range;
 
 /// Position of a value in a vector.
@@ -63,12 +63,12 @@ impl Vector<usize> for Shared {
 struct Run<P> {
     position: P,
     len: u32,
-    /// Slot of the run's unit and label; see `Labelled::slots`.
+    /// Slot of the run's unit and label; see `LabelledRuns::slots`.
     slot: u32,
 }
 
 /// Values grouped by label, and workspace for sums over them.
-pub struct Labelled<P> {
+pub struct LabelledRuns<P> {
     runs: Vec<Run<P>>,
     /// Index in `runs` of the first run of each unit; one more element is the number of runs.
     run_start: Vec<usize>,
@@ -78,31 +78,31 @@ pub struct Labelled<P> {
     /// Index in `slots` of the first slot of each unit; one more element is the number of slots.
     slot_start: Vec<usize>,
     /// Slots of each label, in ascending order; those of label l are by_label[label_start[l] .. label_start[l + 1]].
-    by_label: Vec<u32>,
+    slots_by_label: Vec<u32>,
     label_start: Vec<usize>,
     /// Number of values of each label.
-    count: Vec<f64>,
-    /// Workspace of `set`: the latest slot of each label.
+    value_counts: Vec<f64>,
+    /// Workspace of `set_labels`: the latest slot of each label.
     latest_slot: Vec<u32>,
-    sums: Option<Partials>,
-    /// Three numbers per label: sums of v, sums of |v|, and the means that `Means::Store` has stored.
+    partial_sums: Option<Partials>,
+    /// Three numbers per label: sums of v, sums of |v|, and the means that `MeansChange::Store` has stored.
     totals: Option<Shared>,
     /// Exchanges partial sums with other ranks; `None` if the sums include only values of this rank.
     other_ranks: Option<Box<dyn OtherRanks>>,
 }
 
-impl<P> Default for Labelled<P> {
+impl<P> Default for LabelledRuns<P> {
     fn default() -> Self {
         Self {
             runs: Vec::new(),
             run_start: Vec::new(),
             slots: Vec::new(),
             slot_start: Vec::new(),
-            by_label: Vec::new(),
+            slots_by_label: Vec::new(),
             label_start: Vec::new(),
-            count: Vec::new(),
+            value_counts: Vec::new(),
             latest_slot: Vec::new(),
-            sums: None,
+            partial_sums: None,
             totals: None,
             other_ranks: None,
         }
@@ -111,110 +111,113 @@ impl<P> Default for Labelled<P> {
 
 /// Values of the singular components, on all nodes and on the unknowns of CG. The label of a value is the number of its
 /// component.
-pub struct Singular<P> {
+pub struct SingularComponents<P> {
     /// Labels on all nodes.
-    pub whole: Labelled<P>,
+    pub all_nodes: LabelledRuns<P>,
     /// Labels on the unknowns of CG; `None` if all nodes are unknowns.
-    reduced: Option<Labelled<P>>,
+    unknowns: Option<LabelledRuns<P>>,
 }
 
-impl<P> Default for Singular<P> {
+impl<P> Default for SingularComponents<P> {
     fn default() -> Self {
-        Self { whole: Labelled::default(), reduced: None }
+        Self { all_nodes: LabelledRuns::default(), unknowns: None }
     }
 }
 
-impl<P: Position> Singular<P> {
-    /// Sets the labels as [`Labelled::set`] does. With `reduces`, `runs(unit, true)` returns the runs on the unknowns
-    /// of CG.
-    pub fn set<R: Iterator<Item = (P, usize, usize)>>(
+impl<P: Position> SingularComponents<P> {
+    /// Sets the label_count as [`LabelledRuns::set_labels`] does. With `is_reduced`, `runs(unit, true)` returns the
+    /// runs on the unknowns of CG.
+    pub fn set_labels<R: Iterator<Item = (P, usize, usize)>>(
         &mut self,
-        units: usize,
-        labels: usize,
-        reduces: bool,
+        unit_count: usize,
+        label_count: usize,
+        is_reduced: bool,
         runs: impl Fn(usize, bool) -> R,
     ) -> Result<()> {
-        self.whole.set(units, labels, |unit| runs(unit, false))?;
-        if !reduces {
-            self.reduced = None;
+        self.all_nodes.set_labels(unit_count, label_count, |unit| runs(unit, false))?;
+        if !is_reduced {
+            self.unknowns = None;
             return Ok(());
         }
-        self.reduced.get_or_insert_default().set(units, labels, |unit| runs(unit, true))
+        self.unknowns.get_or_insert_default().set_labels(unit_count, label_count, |unit| runs(unit, true))
     }
 
     /// Makes all sums include the values of other ranks. `other_ranks` returns the object that exchanges the partial
     /// sums of these labels.
-    pub fn over<E: OtherRanks + 'static>(&mut self, other_ranks: impl Fn(&Labelled<P>) -> Result<E>) -> Result<()> {
-        for labelled in [Some(&mut self.whole), self.reduced.as_mut()].into_iter().flatten() {
-            labelled.other_ranks = Some(boxed(other_ranks(labelled)?, RUNS)?);
+    pub fn with_other_ranks<E: OtherRanks + 'static>(
+        &mut self,
+        other_ranks: impl Fn(&LabelledRuns<P>) -> Result<E>,
+    ) -> Result<()> {
+        for labelled in [Some(&mut self.all_nodes), self.unknowns.as_mut()].into_iter().flatten() {
+            labelled.other_ranks = Some(boxed(other_ranks(labelled)?, ALLOCATION_NAME)?);
         }
         Ok(())
     }
 
     /// Returns the labels on the unknowns of CG.
-    pub fn system(&self) -> &Labelled<P> {
-        self.reduced.as_ref().unwrap_or(&self.whole)
+    pub fn on_unknowns(&self) -> &LabelledRuns<P> {
+        self.unknowns.as_ref().unwrap_or(&self.all_nodes)
     }
 
     /// Returns whether no component is singular.
     pub fn is_empty(&self) -> bool {
-        self.whole.labels() == 0
+        self.all_nodes.labels() == 0
     }
 
     /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
-        self.whole.bytes() + self.reduced.as_ref().map_or(0, Labelled::bytes)
+        self.all_nodes.bytes() + self.unknowns.as_ref().map_or(0, LabelledRuns::bytes)
     }
 }
 
 /// Name of the allocation in error messages.
-const RUNS: &str = "the runs of singular components";
+const ALLOCATION_NAME: &str = "the runs of singular components";
 
 /// Number of sums per label: of v, and of |v|.
 const SUMS_PER_LABEL: usize = 2;
 
-impl<P: Position> Labelled<P> {
+impl<P: Position> LabelledRuns<P> {
     /// Sets the labels. `runs(unit)` returns position, length and label of the runs of a unit. If `labels` is 0, the
     /// memory is kept, because the next matrix may have singular components again.
-    pub fn set<R: Iterator<Item = (P, usize, usize)>>(
+    pub fn set_labels<R: Iterator<Item = (P, usize, usize)>>(
         &mut self,
-        units: usize,
-        labels: usize,
+        unit_count: usize,
+        label_count: usize,
         runs: impl Fn(usize) -> R,
     ) -> Result<()> {
-        reset(&mut self.count, labels, RUNS)?;
-        if labels == 0 {
+        reset(&mut self.value_counts, label_count, ALLOCATION_NAME)?;
+        if label_count == 0 {
             return Ok(());
         }
         self.runs.clear();
         self.slots.clear();
-        reset(&mut self.run_start, units + 1, RUNS)?;
-        reset(&mut self.slot_start, units + 1, RUNS)?;
-        reset(&mut self.latest_slot, labels, RUNS)?;
-        for unit in 0..units {
-            let first = self.slots.len();
+        reset(&mut self.run_start, unit_count + 1, ALLOCATION_NAME)?;
+        reset(&mut self.slot_start, unit_count + 1, ALLOCATION_NAME)?;
+        reset(&mut self.latest_slot, label_count, ALLOCATION_NAME)?;
+        for unit in 0..unit_count {
+            let first_slot = self.slots.len();
             for (position, len, label) in runs(unit) {
-                self.count[label] += len as f64;
+                self.value_counts[label] += len as f64;
                 let slot = self.latest_slot[label];
-                let known = self.slots.get(slot as usize) == Some(&(label as u32));
-                if !known || (slot as usize) < first {
+                let is_known_slot = self.slots.get(slot as usize) == Some(&(label as u32));
+                if !is_known_slot || (slot as usize) < first_slot {
                     self.latest_slot[label] = self.slots.len() as u32;
-                    push(&mut self.slots, label as u32, RUNS)?;
+                    push(&mut self.slots, label as u32, ALLOCATION_NAME)?;
                 }
                 self.add_run(unit, Run { position, len: len as u32, slot: self.latest_slot[label] })?;
             }
-            // `partials_of` needs the runs in the order of the slots. Adjacent runs of a slot are already merged.
+            // `reduce_runs` needs the runs in the order of the slots. Adjacent runs of a slot are already merged.
             self.runs[self.run_start[unit]..].sort_unstable_by_key(|run| (run.slot, run.position));
             self.run_start[unit + 1] = self.runs.len();
             self.slot_start[unit + 1] = self.slots.len();
         }
-        self.sort_slots(labels)?;
+        self.sort_slots(label_count)?;
         let slots = self.slots.len().max(1);
-        if self.sums.as_ref().is_none_or(|sums| sums.rows() < slots) {
-            self.sums = Some(Partials::single_buffered(slots, SUMS_PER_LABEL)?);
+        if self.partial_sums.as_ref().is_none_or(|sums| sums.rows() < slots) {
+            self.partial_sums = Some(Partials::single_buffered(slots, SUMS_PER_LABEL)?);
         }
-        if self.totals.as_ref().is_none_or(|totals| totals.len() != (SUMS_PER_LABEL + 1) * labels) {
-            self.totals = Some(Shared::zeroed((SUMS_PER_LABEL + 1) * labels)?);
+        if self.totals.as_ref().is_none_or(|totals| totals.len() != (SUMS_PER_LABEL + 1) * label_count) {
+            self.totals = Some(Shared::zeroed((SUMS_PER_LABEL + 1) * label_count)?);
         }
         Ok(())
     }
@@ -222,27 +225,27 @@ impl<P: Position> Labelled<P> {
     /// Appends a run to those of a unit. If the run directly follows the last run and has the same slot, extends the
     /// last run instead.
     fn add_run(&mut self, unit: usize, run: Run<P>) -> Result<()> {
-        let first = self.run_start[unit];
-        match self.runs[first..].last_mut() {
+        let first_run = self.run_start[unit];
+        match self.runs[first_run..].last_mut() {
             Some(last) if last.slot == run.slot && last.position.after(last.len as usize) == run.position => {
                 last.len += run.len;
             }
-            _ => push(&mut self.runs, run, RUNS)?,
+            _ => push(&mut self.runs, run, ALLOCATION_NAME)?,
         }
         Ok(())
     }
 
-    fn sort_slots(&mut self, labels: usize) -> Result<()> {
-        reset(&mut self.label_start, labels + 1, RUNS)?;
-        reset(&mut self.by_label, self.slots.len(), RUNS)?;
+    fn sort_slots(&mut self, label_count: usize) -> Result<()> {
+        reset(&mut self.label_start, label_count + 1, ALLOCATION_NAME)?;
+        reset(&mut self.slots_by_label, self.slots.len(), ALLOCATION_NAME)?;
         for &label in &self.slots {
             self.label_start[label as usize + 1] += 1;
         }
         lengths_to_pointers(&mut self.label_start);
         for (slot, &label) in self.slots.iter().enumerate() {
-            let next = &mut self.label_start[label as usize];
-            self.by_label[*next] = slot as u32;
-            *next += 1;
+            let next_position = &mut self.label_start[label as usize];
+            self.slots_by_label[*next_position] = slot as u32;
+            *next_position += 1;
         }
         ends_to_pointers(&mut self.label_start);
         Ok(())
@@ -255,7 +258,7 @@ impl<P: Position> Labelled<P> {
 
     /// Returns the number of labels.
     fn labels(&self) -> usize {
-        self.count.len()
+        self.value_counts.len()
     }
 
     /// Returns the runs of some units.
@@ -263,73 +266,75 @@ impl<P: Position> Labelled<P> {
         &self.runs[self.run_start[units.start]..self.run_start[units.end]]
     }
 
-    /// Adds the N sums that `of` returns for each run of these units, and stores one total per slot. `of` also receives
-    /// the label of the run. Returns the reduction of these totals.
-    fn partials_of<const N: usize>(
+    /// Adds the N sums that `sums_of_run` returns for each run of these units, and stores one total per slot.
+    /// `sums_of_run` also receives the label of the run. Returns the reduction of these totals.
+    fn reduce_runs<const N: usize>(
         &self,
         units: &Range<usize>,
-        of: impl Fn(&Run<P>, usize) -> [f64; N],
+        sums_of_run: impl Fn(&Run<P>, usize) -> [f64; N],
     ) -> Reduce<'_, N> {
-        let partials = self.sums.as_ref().expect("allocated with the labels").reduce::<N>(0, self.slots.len());
+        let partials = self.partial_sums.as_ref().expect("allocated with the labels").reduce::<N>(0, self.slots.len());
         let mut runs = self.runs(units).iter().peekable();
         for slot in self.slots(units) {
             let mut sums = [0.0; N];
             while let Some(run) = runs.next_if(|run| run.slot as usize == slot) {
-                let of_run = of(run, self.slots[slot] as usize);
-                sums.iter_mut().zip(of_run).for_each(|(sum, of_run)| *sum += of_run);
+                let run_sums = sums_of_run(run, self.slots[slot] as usize);
+                sums.iter_mut().zip(run_sums).for_each(|(sum, run_sums)| *sum += run_sums);
             }
             // SAFETY: the unit of the slot belongs to this thread, which writes the slot once per call. All threads
             // have read the previous sums before the barrier that ended the previous call.
             unsafe { partials.store(slot, sums) };
         }
-        partials.over(self.other_ranks.as_deref())
+        partials.with_other_ranks(self.other_ranks.as_deref())
     }
 
     /// Returns the sums of v over the values of each label, and with N = 2 also those of |v|. All threads may read them
     /// until the next call of a function of this structure. `units`: units of this thread.
-    fn sum<const N: usize>(&self, me: TeamThread, units: &Range<usize>, v: &impl Vector<P>) -> [&[f64]; N] {
+    fn sum_labels<const N: usize>(&self, thread: TeamThread, units: &Range<usize>, v: &impl Vector<P>) -> [&[f64]; N] {
         let Some(totals) = self.totals.as_ref().filter(|_| self.labels() > 0) else { return [&[]; N] };
-        let partials = self.partials_of::<N>(units, |run, _| {
+        let partials = self.reduce_runs::<N>(units, |run, _| {
             // SAFETY: the values belong to this thread, and no other thread writes them.
             let values = unsafe { v.values(run.position, run.len as usize) };
-            std::array::from_fn(|k| if k == 0 { sum(values) } else { values.iter().map(|v| v.wide().abs()).sum() })
+            std::array::from_fn(|k| if k == 0 { sum(values) } else { values.iter().map(|v| v.to_f64().abs()).sum() })
         });
-        let (partials, labels) = (partials.all(Some(me)), self.labels());
-        for label in me.share(labels) {
-            for (k, of_slots) in partials.iter().enumerate() {
-                let slots = &self.by_label[self.label_start[label]..self.label_start[label + 1]];
+        let (partials, labels) = (partials.partial_results(Some(thread)), self.labels());
+        for label in thread.share(labels) {
+            for (k, slot_sums) in partials.iter().enumerate() {
+                let slots = &self.slots_by_label[self.label_start[label]..self.label_start[label + 1]];
                 // SAFETY: this thread computes the total of this label. All threads have read the previous sums before
                 // the barrier above; the other threads read the new total after the barrier below.
                 let total = unsafe { totals.slice_mut(k * labels + label, 1) };
-                total[0] = slots.iter().map(|&slot| of_slots[slot as usize]).sum();
+                total[0] = slots.iter().map(|&slot| slot_sums[slot as usize]).sum();
             }
         }
-        me.barrier();
+        thread.barrier();
         // SAFETY: no thread writes the totals until all threads have passed the first barrier of the next call.
         std::array::from_fn(|k| unsafe { totals.slice(k * labels, labels) })
     }
 
-    /// Adds a constant to the values of each label, or stores the mean of v on each label; see [`Means`].
-    pub fn change_means(&self, me: TeamThread, units: &Range<usize>, v: &impl Vector<P>, to: Means) {
+    /// Adds a constant to the values of each label, or stores the mean of v on each label; see [`MeansChange`].
+    pub fn change_means(&self, thread: TeamThread, units: &Range<usize>, v: &impl Vector<P>, change: MeansChange) {
         let labels = self.labels();
         let Some(totals) = self.totals.as_ref().filter(|_| labels > 0) else { return };
-        let [sums] = self.sum(me, units, v);
-        let mean = |label: usize| sums[label] / self.count[label];
-        if to == Means::Store {
-            for label in me.share(labels) {
+        let [sums] = self.sum_labels(thread, units, v);
+        let mean = |label: usize| sums[label] / self.value_counts[label];
+        if change == MeansChange::Store {
+            for label in thread.share(labels) {
                 // SAFETY: only this thread writes the mean of this label. The other threads read the mean after the
                 // barrier below.
                 unsafe { totals.slice_mut(SUMS_PER_LABEL * labels + label, 1)[0] = mean(label) };
             }
-            return me.barrier();
+            return thread.barrier();
         }
-        // SAFETY: only a call with `Means::Store` writes these values, and such a call ends with a barrier.
-        let kept = unsafe { totals.slice(SUMS_PER_LABEL * labels, labels) };
+        // SAFETY: only a call with `MeansChange::Store` writes these values, and such a call ends with a barrier.
+        let stored_means = unsafe { totals.slice(SUMS_PER_LABEL * labels, labels) };
         for run in self.runs(units) {
             let label = self.slots[run.slot as usize] as usize;
-            let shift = if to == Means::Restore { kept[label] } else { 0.0 } - mean(label);
+            let shift = if change == MeansChange::Restore { stored_means[label] } else { 0.0 } - mean(label);
             // SAFETY: the values belong to this thread, and no other thread uses them in this step.
-            unsafe { v.values_mut(run.position, run.len as usize) }.iter_mut().for_each(|v| *v += Real::narrow(shift));
+            unsafe { v.values_mut(run.position, run.len as usize) }
+                .iter_mut()
+                .for_each(|v| *v += Real::from_f64(shift));
         }
     }
 
@@ -337,7 +342,7 @@ impl<P: Position> Labelled<P> {
     /// returns the numbers c_i for a position and a number of values.
     pub fn weighted_square_of_means<'c>(
         &self,
-        me: TeamThread,
+        thread: TeamThread,
         units: &Range<usize>,
         v: &impl Vector<P>,
         center: impl Fn(P, usize) -> &'c [f64],
@@ -345,22 +350,22 @@ impl<P: Position> Labelled<P> {
         if self.labels() == 0 {
             return 0.0;
         }
-        let [sums] = self.sum(me, units, v);
-        let squares = self.partials_of(units, |run, label| {
-            let mean = sums[label] / self.count[label];
+        let [sums] = self.sum_labels(thread, units, v);
+        let squares = self.reduce_runs(units, |run, label| {
+            let mean = sums[label] / self.value_counts[label];
             [center(run.position, run.len as usize).iter().map(|c| mean * mean / c).sum()]
         });
-        let [square] = squares.sum(Some(me));
-        me.barrier();
+        let [square] = squares.sum(Some(thread));
+        thread.barrier();
         square
     }
 
     /// Returns the label with the largest |sum v| / sum |v|, and both sums. All are 0 if there is no label.
-    pub fn worst(&self, me: TeamThread, units: &Range<usize>, v: &impl Vector<P>) -> (usize, f64, f64) {
+    pub fn find_worst_label(&self, thread: TeamThread, units: &Range<usize>, v: &impl Vector<P>) -> (usize, f64, f64) {
         if self.labels() == 0 {
             return (0, 0.0, 0.0);
         }
-        let [sums, magnitudes] = self.sum(me, units, v);
+        let [sums, magnitudes] = self.sum_labels(thread, units, v);
         let ratio = |k: usize| sums[k].abs() / magnitudes[k].max(f64::MIN_POSITIVE);
         let worst = (0..self.labels()).fold(0, |w, k| if ratio(k) > ratio(w) { k } else { w });
         (worst, sums[worst], magnitudes[worst])
@@ -370,9 +375,9 @@ impl<P: Position> Labelled<P> {
     pub fn bytes(&self) -> usize {
         size_of::<Run<P>>() * self.runs.capacity()
             + size_of::<usize>() * (self.run_start.capacity() + self.slot_start.capacity())
-            + size_of::<usize>() * (self.label_start.capacity() + self.count.capacity())
-            + size_of::<u32>() * (self.slots.capacity() + self.by_label.capacity() + self.latest_slot.capacity())
-            + self.sums.as_ref().map_or(0, Partials::bytes)
+            + size_of::<usize>() * (self.label_start.capacity() + self.value_counts.capacity())
+            + size_of::<u32>() * (self.slots.capacity() + self.slots_by_label.capacity() + self.latest_slot.capacity())
+            + self.partial_sums.as_ref().map_or(0, Partials::bytes)
             + self.totals.as_ref().map_or(0, Shared::bytes)
     }
 }

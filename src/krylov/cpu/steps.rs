@@ -6,12 +6,12 @@
 
 use super::caller::CallerArrays;
 use super::workspace::Workspace;
-use crate::base::loops::{combine, dot, largest};
-use crate::base::reduce::{Reduce, max_abs};
+use crate::base::loops::{combine, dot, max_abs};
+use crate::base::reduce::Reduce;
 use crate::base::shared::Shared;
 use crate::base::team::TeamThread;
-use crate::krylov::pcg::{Means, OtherPreconditioner, PcgSteps, Properties, unfused_ascend};
-use crate::krylov::solve_steps::Eliminated;
+use crate::krylov::pcg::{MeansChange, OtherPreconditioner, PcgSteps, Properties, unfused_ascend};
+use crate::krylov::solve_steps::EliminatedVector;
 use crate::krylov::vectors::{Iterate, KrylovSteps, VectorId, VectorSteps};
 use crate::report::{Event, Observer};
 use std::ops::Range;
@@ -32,43 +32,44 @@ pub trait System: Sized {
     fn column(&self, i: usize, _line: usize) -> usize {
         i
     }
-    /// Computes `to` = A `from`. If `from` is b, A is the matrix of the caller, also if CG runs on a reduced system.
-    fn product(m: &mut ThreadState<'_, Self>, from: VectorId, to: VectorId);
+    /// Computes `target` = A `source`. If `source` is b, A is the matrix of the caller, also if CG runs on a reduced
+    /// system.
+    fn multiply_vector(state: &mut ThreadState<'_, Self>, source: VectorId, target: VectorId);
     /// Computes q = A p; returns <p, q>.
-    fn multiply(m: &mut ThreadState<'_, Self>) -> f64 {
-        Self::product(m, VectorId::P, VectorId::Q);
-        m.inner(VectorId::P, VectorId::Q)
+    fn multiply(state: &mut ThreadState<'_, Self>) -> f64 {
+        Self::multiply_vector(state, VectorId::P, VectorId::Q);
+        state.inner_product(VectorId::P, VectorId::Q)
     }
     /// Computes z = P M^-1 P r.
-    fn precondition(m: &mut ThreadState<'_, Self>);
+    fn precondition(state: &mut ThreadState<'_, Self>);
     /// Computes r = b - A x and returns <r, r>; see `VectorSteps::residual`.
-    fn residual(m: &mut ThreadState<'_, Self>, of: Iterate) -> f64;
+    fn residual(state: &mut ThreadState<'_, Self>, iterate: Iterate) -> f64;
     /// Returns |b - A x|^2 on the whole grid. May overwrite r.
-    fn whole_residual_norm2(m: &mut ThreadState<'_, Self>) -> f64 {
-        Self::residual(m, Iterate::X)
+    fn whole_residual_norm2(state: &mut ThreadState<'_, Self>) -> f64 {
+        Self::residual(state, Iterate::X)
     }
     /// See `SolveSteps::reduce`.
-    fn reduce(_m: &mut ThreadState<'_, Self>, _what: Eliminated) -> f64 {
+    fn reduce(_state: &mut ThreadState<'_, Self>, _vector: EliminatedVector) -> f64 {
         0.0
     }
     /// Completes x; see `SolveSteps::back_substitute`.
-    fn back_substitute(_m: &mut ThreadState<'_, Self>) {}
-    /// See `PcgSteps::means`.
-    fn means(_m: &mut ThreadState<'_, Self>, _v: VectorId, _to: Means) {}
+    fn back_substitute(_state: &mut ThreadState<'_, Self>) {}
+    /// See `PcgSteps::change_means`.
+    fn change_means(_state: &mut ThreadState<'_, Self>, _v: VectorId, _change: MeansChange) {}
     /// See `PcgSteps::weighted_square_of_means`.
-    fn weighted_square_of_means(_m: &mut ThreadState<'_, Self>) -> f64 {
+    fn weighted_square_of_means(_state: &mut ThreadState<'_, Self>) -> f64 {
         0.0
     }
     /// See `SolveSteps::worst_incompatibility`.
-    fn worst_incompatibility(_m: &mut ThreadState<'_, Self>) -> (usize, f64, f64) {
+    fn worst_incompatibility(_state: &mut ThreadState<'_, Self>) -> (usize, f64, f64) {
         (0, 0.0, 0.0)
     }
     /// See `PcgSteps::change_preconditioner`.
-    fn change_preconditioner(&mut self, _to: OtherPreconditioner) -> bool {
+    fn change_preconditioner(&mut self, _replacement: OtherPreconditioner) -> bool {
         false
     }
-    /// See `SolveSteps::krylov`.
-    fn krylov<'m>(_m: &'m mut ThreadState<'_, Self>) -> Option<&'m mut dyn KrylovSteps> {
+    /// See `SolveSteps::krylov_steps`.
+    fn krylov_steps<'m>(_state: &'m mut ThreadState<'_, Self>) -> Option<&'m mut dyn KrylovSteps> {
         None
     }
 }
@@ -76,12 +77,12 @@ pub trait System: Sized {
 /// State of one thread during a run.
 pub struct ThreadState<'a, S> {
     pub workspace: &'a Workspace,
-    pub me: TeamThread<'a>,
+    pub thread: TeamThread<'a>,
     pub caller: &'a CallerArrays<'a>,
     /// Observer on thread 0; `None` on the other threads.
     observer: Option<&'a mut dyn Observer>,
     /// Number of reductions so far.
-    turn: usize,
+    reduction_count: usize,
     pub system: S,
 }
 
@@ -89,11 +90,11 @@ impl<'a, S> ThreadState<'a, S> {
     pub fn new(
         workspace: &'a Workspace,
         system: S,
-        me: TeamThread<'a>,
+        thread: TeamThread<'a>,
         caller: &'a CallerArrays<'a>,
         observer: Option<&'a mut dyn Observer>,
     ) -> Self {
-        Self { workspace, me, caller, observer, turn: 0, system }
+        Self { workspace, thread, caller, observer, reduction_count: 0, system }
     }
 
     /// Returns the length of a vector.
@@ -107,7 +108,7 @@ impl<'a, S> ThreadState<'a, S> {
 
     /// Returns the range of the chunks that this thread owns.
     pub fn own_chunks(&self) -> Range<usize> {
-        self.workspace.chunks.share(&self.me)
+        self.workspace.chunks.own_chunks(&self.thread)
     }
 
     /// Iterates over the row ranges of the chunks of this thread.
@@ -120,7 +121,7 @@ impl<'a, S> ThreadState<'a, S> {
     /// vector.
     pub fn lines(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<S> {
         let Workspace { chunks, lines, .. } = self.workspace;
-        lines.within(&chunks.own(&self.me), chunks.rows)
+        lines.lines_within(&chunks.own_rows(&self.thread), chunks.rows)
     }
 
     /// Returns these rows of a vector.
@@ -142,105 +143,106 @@ impl<'a, S> ThreadState<'a, S> {
     }
 
     /// Returns all values of these vectors. The run must have only one thread.
-    pub fn values<const N: usize>(&self, ids: [VectorId; N]) -> [&[f64]; N] {
-        assert!(self.me.threads == 1, "only this thread may use the vectors");
+    pub fn vector_values<const N: usize>(&self, ids: [VectorId; N]) -> [&[f64]; N] {
+        assert!(self.thread.threads == 1, "only this thread may use the vectors");
         // SAFETY: this is the only thread of the run. It writes a vector only through an exclusive reference to
         // `self`, which cannot exist while the slices are in use.
         ids.map(|id| unsafe { self.vector(id).slice(0, self.len()) })
     }
 
-    /// Calls `f` with the system, all values of `to` for writing, and all values of the vectors `from`. The run must
-    /// have only one thread.
-    pub fn write<const N: usize, R>(
+    /// Calls `f` with the system, all values of `target` for writing, and all values of the vectors `source`. The run
+    /// must have only one thread.
+    pub fn with_vectors<const N: usize, R>(
         &mut self,
-        to: VectorId,
-        from: [VectorId; N],
+        target: VectorId,
+        source: [VectorId; N],
         f: impl FnOnce(&mut S, &mut [f64], [&[f64]; N]) -> R,
     ) -> R {
-        assert!(self.me.threads == 1 && !from.contains(&to), "only this thread may use the vectors");
-        let (workspace, all) = (self.workspace, self.len());
+        assert!(self.thread.threads == 1 && !source.contains(&target), "only this thread may use the vectors");
+        let (workspace, len) = (self.workspace, self.len());
         // SAFETY: this is the only thread of the run. The exclusive reference to `self` excludes other slices, and
-        // `to` is none of the other vectors, by the assertion above.
-        let (to, from) =
-            unsafe { (workspace.vector(to).slice_mut(0, all), from.map(|id| workspace.vector(id).slice(0, all))) };
-        f(&mut self.system, to, from)
+        // `target` is none of the other vectors, by the assertion above.
+        let (target, source) = unsafe {
+            (workspace.vector(target).slice_mut(0, len), source.map(|id| workspace.vector(id).slice(0, len)))
+        };
+        f(&mut self.system, target, source)
     }
 
-    /// Stores the partial results that `of` returns for the chunks of this thread. Returns the reduction of these
-    /// results.
-    pub fn partials_of<const N: usize>(
+    /// Stores the partial results that `chunk_values` returns for the chunks of this thread. Returns the reduction of
+    /// these results.
+    pub fn reduce_chunks<const N: usize>(
         &mut self,
-        mut of: impl FnMut(&Self, Range<usize>) -> [f64; N],
+        mut chunk_values: impl FnMut(&Self, Range<usize>) -> [f64; N],
     ) -> Reduce<'a, N> {
-        self.turn += 1;
+        self.reduction_count += 1;
         let Workspace { chunks, partials, .. } = self.workspace;
-        let partials: Reduce<N> = partials.reduce(self.turn, chunks.count());
+        let partials: Reduce<N> = partials.reduce(self.reduction_count, chunks.count());
         for chunk in self.own_chunks() {
             // SAFETY: this thread owns the chunk, and stores its results once. The two buffers of `partials` alternate,
             // and each reduction begins with a barrier.
-            unsafe { partials.store(chunk, of(self, chunks.range(chunk))) };
+            unsafe { partials.store(chunk, chunk_values(self, chunks.range(chunk))) };
         }
         partials
     }
 
-    /// Returns the sums of the results of `of` over all chunks.
-    pub fn sums<const N: usize>(&mut self, of: impl FnMut(&Self, Range<usize>) -> [f64; N]) -> [f64; N] {
-        self.partials_of(of).sum(Some(self.me))
+    /// Returns the sums of the results of `chunk_values` over all chunks.
+    pub fn sums<const N: usize>(&mut self, chunk_values: impl FnMut(&Self, Range<usize>) -> [f64; N]) -> [f64; N] {
+        self.reduce_chunks(chunk_values).sum(Some(self.thread))
     }
 
-    /// Computes `to` = `scale` `to` + sum_k factor_k v_k on a range of rows of this thread.
-    fn combine_rows(&self, rows: &Range<usize>, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
-        // SAFETY: the rows belong to this thread, and no other thread uses them in this step. `to` is none of the
+    /// Computes `target` = `scale` `target` + sum_k factor_k v_k on a range of rows of this thread.
+    fn combine_rows(&self, rows: &Range<usize>, target: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        // SAFETY: the rows belong to this thread, and no other thread uses them in this step. `target` is none of the
         // terms.
-        let to = unsafe { self.rows_of_mut(to, rows) };
+        let target = unsafe { self.rows_of_mut(target, rows) };
         // SAFETY: as above.
-        let term = |id: VectorId| unsafe { self.rows_of(id, rows) };
+        let term_rows = |id: VectorId| unsafe { self.rows_of(id, rows) };
         match terms {
-            [] if scale == 0.0 => to.fill(0.0),
-            [] => to.iter_mut().for_each(|v| *v *= scale),
-            [(factor, first), rest @ ..] => {
-                combine(to, scale, *factor, term(*first));
-                rest.iter().for_each(|(factor, id)| combine(to, 1.0, *factor, term(*id)));
+            [] if scale == 0.0 => target.fill(0.0),
+            [] => target.iter_mut().for_each(|v| *v *= scale),
+            [(factor, first_vector), other_terms @ ..] => {
+                combine(target, scale, *factor, term_rows(*first_vector));
+                other_terms.iter().for_each(|(factor, id)| combine(target, 1.0, *factor, term_rows(*id)));
             }
         }
     }
 
-    /// Computes `combine`, and returns <to, to> of the result. The norm reads the rows of a chunk while they are still
+    /// Computes `combine`, and returns <target, target> of the result. The norm reads the rows of a chunk while they are still
     /// in the L1 cache.
-    pub fn combine_and_square(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> f64 {
+    pub fn combine_and_square(&mut self, target: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> f64 {
         self.sums(|s, rows| {
-            s.combine_rows(&rows, to, scale, terms);
+            s.combine_rows(&rows, target, scale, terms);
             // SAFETY: the rows belong to this thread, and no other thread uses them in this step.
-            let to = unsafe { s.rows_of(to, &rows) };
-            [dot(to, to)]
+            let target = unsafe { s.rows_of(target, &rows) };
+            [dot(target, target)]
         })[0]
     }
 }
 
 impl<S: System> VectorSteps for ThreadState<'_, S> {
-    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
+    fn inner_product(&mut self, a: VectorId, b: VectorId) -> f64 {
         // SAFETY: the rows belong to this thread, and only this thread writes them.
         self.sums(|s, rows| unsafe { [dot(s.rows_of(a, &rows), s.rows_of(b, &rows))] })[0]
     }
 
-    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+    fn combine(&mut self, target: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
         for rows in self.chunks() {
-            self.combine_rows(&rows, to, scale, terms);
+            self.combine_rows(&rows, target, scale, terms);
         }
     }
 
-    fn largest(&mut self, v: VectorId) -> f64 {
+    fn max_abs(&mut self, v: VectorId) -> f64 {
         // SAFETY: the rows belong to this thread, and only this thread writes them.
-        let partials = self.partials_of(|s, rows| [largest(unsafe { s.rows_of(v, &rows) })]);
-        max_abs(partials.all(Some(self.me))[0])
+        let partials = self.reduce_chunks(|s, rows| [max_abs(unsafe { s.rows_of(v, &rows) })]);
+        max_abs(partials.partial_results(Some(self.thread))[0])
     }
 
-    fn residual(&mut self, of: Iterate) -> f64 {
-        S::residual(self, of)
+    fn residual(&mut self, iterate: Iterate) -> f64 {
+        S::residual(self, iterate)
     }
 
     fn observe(&mut self, event: Event) -> bool {
-        self.workspace.observed.report(self.me, self.observer.as_deref_mut(), event)
+        self.workspace.run_state.report(self.thread, self.observer.as_deref_mut(), event)
     }
 }
 
@@ -251,15 +253,15 @@ impl<S: System> PcgSteps for ThreadState<'_, S> {
 
     fn precondition(&mut self) -> f64 {
         S::precondition(self);
-        self.inner(VectorId::R, VectorId::Z)
+        self.inner_product(VectorId::R, VectorId::Z)
     }
 
     fn multiply(&mut self) -> f64 {
         S::multiply(self)
     }
 
-    fn means(&mut self, v: VectorId, to: Means) {
-        S::means(self, v, to);
+    fn change_means(&mut self, v: VectorId, change: MeansChange) {
+        S::change_means(self, v, change);
     }
 
     fn weighted_square_of_means(&mut self) -> f64 {
@@ -269,12 +271,12 @@ impl<S: System> PcgSteps for ThreadState<'_, S> {
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         match alpha {
             Some(alpha) => self.combine_and_square(VectorId::R, 1.0, &[(-alpha, VectorId::Q)]),
-            None => self.inner(VectorId::R, VectorId::R),
+            None => self.inner_product(VectorId::R, VectorId::R),
         }
     }
 
-    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        let Some((alpha, beta)) = step else { return unfused_ascend(self, step) };
+    fn ascend(&mut self, coefficients: Option<(f64, f64)>) -> f64 {
+        let Some((alpha, beta)) = coefficients else { return unfused_ascend(self, coefficients) };
         for rows in self.chunks() {
             self.combine_rows(&rows, VectorId::X, 1.0, &[(alpha, VectorId::P)]);
             self.combine_rows(&rows, VectorId::P, beta, &[(1.0, VectorId::Z)]);
@@ -282,7 +284,7 @@ impl<S: System> PcgSteps for ThreadState<'_, S> {
         S::multiply(self)
     }
 
-    fn change_preconditioner(&mut self, to: OtherPreconditioner) -> bool {
-        self.system.change_preconditioner(to)
+    fn change_preconditioner(&mut self, replacement: OtherPreconditioner) -> bool {
+        self.system.change_preconditioner(replacement)
     }
 }

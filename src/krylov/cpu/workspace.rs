@@ -1,7 +1,7 @@
 //! Numbered vectors that the threads of a run share.
 
 use super::chunks::Chunks;
-use super::observed::Observed;
+use super::observed::SharedRunState;
 use crate::base::reduce::Partials;
 use crate::base::shared::Shared;
 use crate::error::{Result, reserve};
@@ -20,19 +20,23 @@ pub struct Lines {
     /// Number of values of a line; the last line may be shorter.
     pub len: usize,
     /// Index of the first value of line 0 in a vector.
-    pub first: usize,
+    pub first_index: usize,
     /// Distance between lines in a vector.
     pub stride: usize,
 }
 
 impl Lines {
-    /// Returns the lines within `own`, each with its range in a vector. `own`: rows of one or more chunks; `rows`:
-    /// length of a vector.
-    pub fn within(self, own: &Range<usize>, rows: usize) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
-        let before = self.first / self.stride;
-        let line = |row: usize| row.div_ceil(self.stride).saturating_sub(before).min(self.count);
-        (line(own.start)..line(own.end)).map(move |line| {
-            let start = self.first + line * self.stride;
+    /// Returns the lines within `own_rows`, each with its range in a vector. `own_rows`: rows of one or more chunks;
+    /// `rows`: length of a vector.
+    pub fn lines_within(
+        self,
+        own_rows: &Range<usize>,
+        rows: usize,
+    ) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
+        let lines_before = self.first_index / self.stride;
+        let line_of_row = |row: usize| row.div_ceil(self.stride).saturating_sub(lines_before).min(self.count);
+        (line_of_row(own_rows.start)..line_of_row(own_rows.end)).map(move |line| {
+            let start = self.first_index + line * self.stride;
             (line, start..rows.min(start + self.len))
         })
     }
@@ -46,7 +50,7 @@ pub struct Workspace {
     vectors: Vec<Shared>,
     /// Workspace for sums over chunks.
     pub partials: Partials,
-    pub observed: Observed,
+    pub run_state: SharedRunState,
 }
 
 impl Workspace {
@@ -57,15 +61,15 @@ impl Workspace {
             lines,
             vectors: Vec::new(),
             partials: Partials::new(chunks.count(), SUMS_PER_PASS)?,
-            observed: Observed::default(),
+            run_state: SharedRunState::default(),
         };
-        workspace.reserve(0)?;
+        workspace.reserve_vectors(0)?;
         Ok(workspace)
     }
 
-    /// Allocates `own` vectors in addition to x, b and r.
-    pub fn reserve(&mut self, own: usize) -> Result<()> {
-        let missing = VectorId::work(own).0.saturating_sub(self.vectors.len());
+    /// Allocates `work_vector_count` vectors in addition to x, b and r.
+    pub fn reserve_vectors(&mut self, work_vector_count: usize) -> Result<()> {
+        let missing = VectorId::work(work_vector_count).0.saturating_sub(self.vectors.len());
         reserve(&mut self.vectors, missing, "vectors of a solve")?;
         for _ in 0..missing {
             self.vectors.push(Shared::zeroed(self.chunks.rows)?);
@@ -79,7 +83,7 @@ impl Workspace {
 
     /// Sets all vectors to zero. After a breakdown, they may contain infinities, for which multiplication by 0 yields
     /// NaN.
-    pub fn clear(&mut self) {
+    pub fn clear_vectors(&mut self) {
         for vector in &self.vectors {
             // SAFETY: this function borrows the workspace mutably, so no run is in progress.
             unsafe { vector.clear() };
@@ -97,20 +101,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_chunks() {
+    fn lines_within_returns_lines_of_chunks() {
         // Four lines of 5 values, with two values before and after each line, and two lines without values before and
         // after the four lines.
-        let lines = Lines { count: 4, len: 5, first: 2 * 9 + 2, stride: 9 };
-        let all = |chunk: usize| {
-            let chunks = Chunks { rows: 8 * 9, chunk };
-            let of = |k: usize| lines.within(&chunks.range(k), chunks.rows);
-            (0..chunks.count()).flat_map(of).collect::<Vec<_>>()
+        let lines = Lines { count: 4, len: 5, first_index: 2 * 9 + 2, stride: 9 };
+        let chunk_lines = |chunk_rows: usize| {
+            let chunks = Chunks { rows: 8 * 9, chunk_rows };
+            let lines_of_chunk = |k: usize| lines.lines_within(&chunks.range(k), chunks.rows);
+            (0..chunks.count()).flat_map(lines_of_chunk).collect::<Vec<_>>()
         };
         let expected: Vec<_> = (0..4).map(|line| (line, 20 + 9 * line..25 + 9 * line)).collect();
-        assert_eq!((all(9), all(27), all(72)), (expected.clone(), expected.clone(), expected));
+        assert_eq!((chunk_lines(9), chunk_lines(27), chunk_lines(72)), (expected.clone(), expected.clone(), expected));
         // Here, each line is a chunk.
-        let (lines, chunks) = (Lines { count: 3, len: 4, first: 0, stride: 4 }, Chunks { rows: 10, chunk: 4 });
-        assert_eq!(lines.within(&chunks.range(2), 10).collect::<Vec<_>>(), [(2, 8..10)]);
-        assert_eq!(lines.within(&(10..10), 10).count(), 0);
+        let (lines, chunks) =
+            (Lines { count: 3, len: 4, first_index: 0, stride: 4 }, Chunks { rows: 10, chunk_rows: 4 });
+        assert_eq!(lines.lines_within(&chunks.range(2), 10).collect::<Vec<_>>(), [(2, 8..10)]);
+        assert_eq!(lines.lines_within(&(10..10), 10).count(), 0);
     }
 }

@@ -7,8 +7,8 @@ use crate::rrb::layout::{Colour, Layout};
 use std::ops::Index;
 
 /// Array of one colour of a grid (see [`Layout`]); an absent array has no memory. Between two rows is a border of
-/// `block` values, which is the right border of one row and the left border of the next row. A clone refers to the same
-/// memory.
+/// `border_width` values, which is the right border of one row and the left border of the next row. A clone refers to
+/// the same memory.
 ///
 /// Most fields have 32 bits, because a grid has hundreds of arrays and is built on the stack.
 #[derive(Clone)]
@@ -17,10 +17,10 @@ pub struct ColourArray<T = f64> {
     stride: u32,
     cx: u32,
     /// Border width in values.
-    block: u32,
+    border_width: u32,
     /// Bits of J that select the stored row: all bits, or the low bits for a ring of rows (see
     /// [`ColourArray::as_row_ring`]).
-    mask: i32,
+    row_mask: i32,
     /// Index of entry (0, J) for a J whose selected bits are zero.
     origin: isize,
 }
@@ -32,34 +32,35 @@ pub const RING_ROWS: usize = 4;
 impl<T: Number> ColourArray<T> {
     /// Allocates an array of zeros.
     pub fn zeroed(layout: &Layout) -> Result<Self> {
-        let (stride, block) = (layout.cx + layout.block, layout.block);
-        let values = Shared::zeroed((layout.to - layout.from + 2) * stride + block)?;
-        let origin = (1 - layout.from as isize) * stride as isize + block as isize;
-        let [stride, block, cx] = [stride, block, layout.cx].map(|n| n as u32);
-        Ok(Self { values, stride, cx, block, mask: -1, origin })
+        let (stride, border_width) = (layout.cx + layout.compute_block, layout.compute_block);
+        let values = Shared::zeroed((layout.end_row - layout.first_row + 2) * stride + border_width)?;
+        let origin = (1 - layout.first_row as isize) * stride as isize + border_width as isize;
+        let [stride, border_width, cx] = [stride, border_width, layout.cx].map(|n| n as u32);
+        Ok(Self { values, stride, cx, border_width, row_mask: -1, origin })
     }
 
-    /// Allocates an array of zeros if `present`; otherwise returns an absent array.
-    pub fn zeroed_if(layout: &Layout, present: bool) -> Result<Self> {
-        if present { Self::zeroed(layout) } else { Self::absent() }
+    /// Allocates an array of zeros if `is_present`; otherwise returns an absent array.
+    pub fn zeroed_if(layout: &Layout, is_present: bool) -> Result<Self> {
+        if is_present { Self::zeroed(layout) } else { Self::absent() }
     }
 
     /// Returns an array without memory. It replaces an array that the current options do not need.
     pub fn absent() -> Result<Self> {
-        Ok(Self { values: Shared::zeroed(0)?, stride: 0, cx: 0, block: 0, mask: -1, origin: 0 })
+        Ok(Self { values: Shared::zeroed(0)?, stride: 0, cx: 0, border_width: 0, row_mask: -1, origin: 0 })
     }
 
-    /// Returns an array of all rows J that uses only the memory of the rows `first` .. `first` + [`RING_ROWS`]. Row J
-    /// is stored in row `first` + J mod [`RING_ROWS`]. If a thread uses few rows at a time, they stay in a cache.
-    pub fn as_row_ring(&self, first: usize) -> Self {
-        let origin = self.start(first as isize, 0) as isize;
-        Self { mask: RING_ROWS as i32 - 1, origin, ..self.clone() }
+    /// Returns an array of all rows J that uses only the memory of the rows `first_row` .. `first_row` + [`RING_ROWS`].
+    /// Row J is stored in row `first_row` + J mod [`RING_ROWS`]. If a thread uses few rows at a time, they stay in a
+    /// cache.
+    pub fn as_row_ring(&self, first_row: usize) -> Self {
+        let origin = self.start_index(first_row as isize, 0) as isize;
+        Self { row_mask: RING_ROWS as i32 - 1, origin, ..self.clone() }
     }
 
     #[inline(always)]
-    fn start(&self, row: isize, shift: isize) -> usize {
-        let start = (row & self.mask as isize) * self.stride as isize + self.origin + shift;
-        // The border consists of the rows -1 and cy and of `block` columns on either side.
+    fn start_index(&self, row: isize, shift: isize) -> usize {
+        let start = (row & self.row_mask as isize) * self.stride as isize + self.origin + shift;
+        // The border consists of the rows -1 and cy and of `border_width` columns on either side.
         debug_assert!(start >= 0);
         start as usize
     }
@@ -67,20 +68,20 @@ impl<T: Number> ColourArray<T> {
     /// Returns the same memory with another number type, or `None` if the sizes of the types differ. Generic code uses
     /// this function to test whether the arrays of a storage format are doubles.
     pub fn of_type<U: Number>(&self) -> Option<ColourArray<U>> {
-        let Self { stride, cx, block, mask, origin, .. } = *self;
-        Some(ColourArray { values: self.values.of_type()?, stride, cx, block, mask, origin })
+        let Self { stride, cx, border_width, row_mask, origin, .. } = *self;
+        Some(ColourArray { values: self.values.of_type()?, stride, cx, border_width, row_mask, origin })
     }
 
     /// Returns the index of the value (I, J) in the array.
     pub fn index_of(&self, row: usize, column: usize) -> usize {
-        self.start(row as isize, column as isize)
+        self.start_index(row as isize, column as isize)
     }
 
     /// Returns the value at the index that [`ColourArray::index_of`] returns.
     ///
     /// # Safety
     /// No thread may write this value meanwhile.
-    pub unsafe fn at(&self, index: usize) -> T {
+    pub unsafe fn get(&self, index: usize) -> T {
         // SAFETY: by the safety contract of this function.
         unsafe { self.values.slice(index, 1)[0] }
     }
@@ -101,7 +102,7 @@ impl<T: Number> ColourArray<T> {
     #[inline(always)]
     pub unsafe fn row(&self, row: usize, shift: isize) -> &[T] {
         // SAFETY: by the safety contract of this function.
-        unsafe { self.values.slice(self.start(row as isize, shift), self.cx as usize) }
+        unsafe { self.values.slice(self.start_index(row as isize, shift), self.cx as usize) }
     }
 
     /// Returns the cx values of row J - 1 from column I = shift on.
@@ -109,9 +110,9 @@ impl<T: Number> ColourArray<T> {
     /// # Safety
     /// No thread may write row J - 1 while the slice is used.
     #[inline(always)]
-    pub unsafe fn below(&self, row: usize, shift: isize) -> &[T] {
+    pub unsafe fn row_below(&self, row: usize, shift: isize) -> &[T] {
         // SAFETY: by the safety contract of this function.
-        unsafe { self.values.slice(self.start(row as isize - 1, shift), self.cx as usize) }
+        unsafe { self.values.slice(self.start_index(row as isize - 1, shift), self.cx as usize) }
     }
 
     /// Returns the first cx + 1 values of row J: the compute area and one value of the right border.
@@ -120,7 +121,7 @@ impl<T: Number> ColourArray<T> {
     /// No thread may write this row or the border to its right while the slice is used.
     pub unsafe fn row_with_border(&self, row: usize) -> &[T] {
         // SAFETY: by the safety contract of this function.
-        unsafe { self.values.slice(self.start(row as isize, 0), self.cx as usize + 1) }
+        unsafe { self.values.slice(self.start_index(row as isize, 0), self.cx as usize + 1) }
     }
 
     /// Returns the cx values of row J from column I = shift on, for writing.
@@ -133,7 +134,7 @@ impl<T: Number> ColourArray<T> {
     #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint rows")]
     pub unsafe fn row_mut(&self, row: usize, shift: isize) -> &mut [T] {
         // SAFETY: by the safety contract of this function.
-        unsafe { self.values.slice_mut(self.start(row as isize, shift), self.cx as usize) }
+        unsafe { self.values.slice_mut(self.start_index(row as isize, shift), self.cx as usize) }
     }
 
     /// Returns the size in bytes.
@@ -151,17 +152,17 @@ impl<T: Number> ColourArray<T> {
     }
 
     /// Sets row J to `value`, including padding and border. For the first stored row, also sets the border row below;
-    /// for the last stored row, also the border row above. `to` is the end of the stored rows.
+    /// for the last stored row, also the border row above. `end_row` is the end of the stored rows.
     ///
     /// # Safety
     /// No other thread may use these rows meanwhile.
-    pub unsafe fn fill_row(&self, row: usize, to: usize, value: T) {
-        let (stride, own) = (self.stride as usize, self.start(row as isize, -(self.block as isize)));
-        let first = if own == stride { 0 } else { own };
+    pub unsafe fn fill_row(&self, row: usize, end_row: usize, value: T) {
+        let (stride, row_start) = (self.stride as usize, self.start_index(row as isize, -(self.border_width as isize)));
+        let fill_start = if row_start == stride { 0 } else { row_start };
         // The right border of a row is filled as the left border of the next row; the last row fills both.
-        let end = own + if row + 1 == to { 2 * stride + self.block as usize } else { stride };
+        let fill_end = row_start + if row + 1 == end_row { 2 * stride + self.border_width as usize } else { stride };
         // SAFETY: by the safety contract of this function.
-        unsafe { self.values.slice_mut(first, end - first) }.fill(value);
+        unsafe { self.values.slice_mut(fill_start, fill_end - fill_start) }.fill(value);
     }
 }
 
@@ -174,17 +175,21 @@ impl<R: Real + Number> ColourArray<R> {
         if self.values.len() == 0 {
             return true;
         }
-        let (start, block) = (self.start(row as isize, 0), self.block as usize);
+        let (start, border_width) = (self.start_index(row as isize, 0), self.border_width as usize);
         // SAFETY: by the safety contract of this function.
-        let sides =
-            unsafe { [self.values.slice(start - block, block), self.values.slice(start + self.cx as usize, block)] };
-        sides.iter().all(|side| side.iter().all(|v| v.wide() == 0.0))
+        let borders = unsafe {
+            [
+                self.values.slice(start - border_width, border_width),
+                self.values.slice(start + self.cx as usize, border_width),
+            ]
+        };
+        borders.iter().all(|border| border.iter().all(|v| v.to_f64() == 0.0))
     }
 }
 
-/// Calls `next` four times, and returns the four arrays in the order of the calls.
-pub fn four<T>(mut next: impl FnMut() -> Result<ColourArray<T>>) -> Result<[ColourArray<T>; 4]> {
-    Ok([next()?, next()?, next()?, next()?])
+/// Calls `make_array` four times, and returns the four arrays in the order of the calls.
+pub fn four_arrays<T>(mut make_array: impl FnMut() -> Result<ColourArray<T>>) -> Result<[ColourArray<T>; 4]> {
+    Ok([make_array()?, make_array()?, make_array()?, make_array()?])
 }
 
 /// One value per node, by colour; the red arrays may be absent.
@@ -201,22 +206,32 @@ pub struct FourColours<T = f64> {
 }
 
 impl<T: Number> FourColours<T> {
-    /// Calls `next` once per colour, in the order of storage.
-    pub fn of(next: impl FnMut() -> Result<ColourArray<T>>) -> Result<Self> {
-        let [r1, r2, b1, b2] = four(next)?;
+    /// Calls `make_array` once per colour, in the order of storage.
+    pub fn of(make_array: impl FnMut() -> Result<ColourArray<T>>) -> Result<Self> {
+        let [r1, r2, b1, b2] = four_arrays(make_array)?;
         Ok(Self { r1, r2, b1, b2 })
     }
 
     /// Allocates zeros on all nodes, or on the black nodes only.
-    pub fn zeroed(layout: &Layout, reds: bool) -> Result<Self> {
-        let red = || ColourArray::zeroed_if(layout, reds);
-        Ok(Self { r1: red()?, r2: red()?, b1: ColourArray::zeroed(layout)?, b2: ColourArray::zeroed(layout)? })
+    pub fn zeroed(layout: &Layout, has_reds: bool) -> Result<Self> {
+        let new_red_array = || ColourArray::zeroed_if(layout, has_reds);
+        Ok(Self {
+            r1: new_red_array()?,
+            r2: new_red_array()?,
+            b1: ColourArray::zeroed(layout)?,
+            b2: ColourArray::zeroed(layout)?,
+        })
     }
 
-    /// Allocates zeros on the nodes that are eliminated on a grid: b1, and the red nodes if `reds` is set.
-    pub fn eliminated(layout: &Layout, reds: bool) -> Result<Self> {
-        let red = || ColourArray::zeroed_if(layout, reds);
-        Ok(Self { r1: red()?, r2: red()?, b1: ColourArray::zeroed(layout)?, b2: ColourArray::absent()? })
+    /// Allocates zeros on the nodes that are eliminated on a grid: b1, and the red nodes if `has_reds` is set.
+    pub fn zeroed_eliminated(layout: &Layout, has_reds: bool) -> Result<Self> {
+        let new_red_array = || ColourArray::zeroed_if(layout, has_reds);
+        Ok(Self {
+            r1: new_red_array()?,
+            r2: new_red_array()?,
+            b1: ColourArray::zeroed(layout)?,
+            b2: ColourArray::absent()?,
+        })
     }
 
     /// Returns four arrays without memory.
@@ -231,8 +246,8 @@ impl<T: Number> FourColours<T> {
     }
 
     /// See [`ColourArray::as_row_ring`].
-    pub fn as_row_ring(&self, first: usize) -> Self {
-        let [r1, r2, b1, b2] = [&self.r1, &self.r2, &self.b1, &self.b2].map(|area| area.as_row_ring(first));
+    pub fn as_row_ring(&self, first_row: usize) -> Self {
+        let [r1, r2, b1, b2] = [&self.r1, &self.r2, &self.b1, &self.b2].map(|array| array.as_row_ring(first_row));
         Self { r1, r2, b1, b2 }
     }
 
@@ -241,9 +256,9 @@ impl<T: Number> FourColours<T> {
     /// # Safety
     /// No thread may use the values meanwhile.
     pub unsafe fn clear(&self) {
-        for area in [&self.r1, &self.r2, &self.b1, &self.b2] {
+        for array in [&self.r1, &self.r2, &self.b1, &self.b2] {
             // SAFETY: by the safety contract of this function.
-            unsafe { area.clear() };
+            unsafe { array.clear() };
         }
     }
 

@@ -8,17 +8,17 @@
 //!     backward    z_E = y_E - D^-1 A_EK z_K
 //! ```
 
-use super::loops::{scale_in_place, subtract, subtract_scaled};
-use super::neighbours::{Corners, Diagonal, Rows, Straight};
+use super::loops::{divide_in_place, subtract_divided_product, subtract_product};
+use super::neighbours::{AxisCouplings, CornerCouplings, DiagonalCouplings, NeighbourRows};
 use super::number::Format;
 use super::ranks::Halo;
-use super::system::Shape;
+use super::system::PackedShape;
 use crate::base::number::Real;
 use crate::base::shared::Number;
 use crate::base::team::TeamThread;
 use crate::error::{Result, zeroed};
 use crate::rrb::cpu::colour_array::FourColours;
-use crate::rrb::cpu::conversion::{Target, collect};
+use crate::rrb::cpu::conversion::{HalfStencilTarget, load_natural_row};
 use crate::rrb::layout::{Colour, Layout};
 use crate::stencil::levels::Embedding;
 use std::ops::Range;
@@ -28,39 +28,39 @@ pub struct PackedGrid<F: Format> {
     pub layout: Layout,
     pub embedding: Embedding,
     /// Rows J that belong to this rank; all rows if the grid is not distributed.
-    pub own: Range<usize>,
+    pub own_rows: Range<usize>,
     /// Exchange of the halo rows, which belong to other ranks.
     pub halo: Option<Box<Halo>>,
     /// Whether several threads work on this grid.
-    pub shared: bool,
+    pub is_shared: bool,
     /// Row sums s; after the elimination of a node, s~ / d, where s~ is its row sum after lumping.
     pub row_sums: FourColours,
     /// Whether red nodes are coupled with each other: `false` on the first grid of a 5-point matrix.
-    pub corners: bool,
+    pub couples_reds: bool,
     /// Couplings between r1 and r2, which the odd level lumps.
-    pub red_diagonal: Diagonal,
+    pub red_diagonal: DiagonalCouplings,
     /// Couplings between b1 and b2. The odd level replaces them by the couplings of the skew stencil. With f32 and
     /// bf16, this array is absent on the first grid if CG runs on S1.
-    pub black_diagonal: Diagonal,
+    pub black_diagonal: DiagonalCouplings,
     /// 1 / d of the eliminated nodes; b2 is not eliminated on this grid.
-    pub inverse: FourColours,
+    pub inverse_pivots: FourColours,
     /// Whether this is the first grid, the grid of A. On this grid, arrays that only the factorization reads share
     /// memory with vectors.
-    first: bool,
-    pub sweep: Sweep<F::Stored>,
+    is_first: bool,
+    pub factors: SweepFactors<F::Stored>,
     /// Right-hand side of this grid before the sweeps, solution after the sweeps.
     pub z: FourColours<F::Real>,
     /// Whether z shares memory with another vector.
     pub z_is_shared: bool,
     /// Matrix and vectors of the inner iterations, if the cycle recurses on this grid.
-    pub recursion: Option<RecursionGrid<F>>,
+    pub recursion_grid: Option<RecursionGrid<F>>,
 }
 
 /// Matrix of a recursion grid before its levels change it, in row-sum form, and the vectors of the inner iterations.
-/// The levels do not change the straight couplings, so these are read from [`Sweep::straight`].
+/// The levels do not change the straight couplings, so these are read from [`SweepFactors::axis_couplings`].
 pub struct RecursionGrid<F: Format> {
     pub row_sums: FourColours<F::Stored>,
-    pub corners: Corners<F::Stored>,
+    pub corners: CornerCouplings<F::Stored>,
     /// Residual r, direction d, product q of the matrix and d, and solution u of the inner iterations.
     pub r: FourColours<F::Real>,
     pub d: FourColours<F::Real>,
@@ -69,7 +69,7 @@ pub struct RecursionGrid<F: Format> {
 }
 
 /// Vectors whose memory the first grid uses: `z` during an iteration, the others during a factorization.
-pub struct Vectors<'a, F: Format> {
+pub struct SharedVectors<'a, F: Format> {
     pub x: &'a FourColours,
     pub b: &'a FourColours,
     pub r: Option<FourColours>,
@@ -77,30 +77,30 @@ pub struct Vectors<'a, F: Format> {
     pub z: Option<FourColours<F::Real>>,
 }
 
-/// Factors that the sweeps read. In f64, `diagonal` and `stored_pivot` use the memory of
-/// `PackedGrid::black_diagonal` and `PackedGrid::inverse`.
-pub struct Sweep<T> {
+/// Factors that the sweeps read. In f64, `diagonal_couplings` and `stored_pivot` use the memory of
+/// `PackedGrid::black_diagonal` and `PackedGrid::inverse_pivots`.
+pub struct SweepFactors<T> {
     /// Couplings between red and black nodes. Absent on the first grid if CG runs on S1, because the solve then reads
     /// the couplings of A, and if aggregation replaces the levels.
-    pub straight: Straight<T>,
+    pub axis_couplings: AxisCouplings<T>,
     /// Couplings between b1 and b2 of the skew stencil.
-    pub diagonal: Diagonal<T>,
-    /// Stored pivots of r1, r2 and b1, the first argument of [`Format::inverse`].
+    pub diagonal_couplings: DiagonalCouplings<T>,
+    /// Stored pivots of r1, r2 and b1, the first argument of [`Format::inverse_pivot`].
     pub stored_pivot: FourColours<T>,
 }
 
-impl<T: Number> Sweep<T> {
+impl<T: Number> SweepFactors<T> {
     /// Returns the pivots of row J of an eliminated colour and the couplings: from red nodes to black nodes, or from b1
     /// to b2.
     ///
     /// # Safety
     /// No thread may write the matrix meanwhile.
-    pub unsafe fn eliminated(&self, colour: Colour, row: usize) -> (&[T], Rows<'_, T>) {
+    pub unsafe fn pivots_and_couplings(&self, colour: Colour, row: usize) -> (&[T], NeighbourRows<'_, T>) {
         // SAFETY: by the safety contract of this function.
         unsafe {
             let couplings = match colour {
-                Colour::B1 => self.diagonal.couplings(colour, row),
-                _ => self.straight.couplings(colour, row),
+                Colour::B1 => self.diagonal_couplings.couplings(colour, row),
+                _ => self.axis_couplings.couplings(colour, row),
             };
             (self.stored_pivot[colour].row(row, 0), couplings)
         }
@@ -111,55 +111,60 @@ impl<F: Format> PackedGrid<F> {
     /// Allocates a grid. `vectors`: memory that the first grid shares; `None` on other grids.
     pub fn new(
         layout: Layout,
-        own: Range<usize>,
+        own_rows: Range<usize>,
         embedding: Embedding,
-        shape: Shape,
-        vectors: Option<Vectors<F>>,
+        shape: PackedShape,
+        vectors: Option<SharedVectors<F>>,
         recurses: bool,
     ) -> Result<Self> {
-        let first = vectors.is_some();
-        let on_schur = first && shape.schur;
-        let corners = !first || shape.nine_points;
-        // With aggregation, there are no sweeps. The array `diagonal` is nevertheless needed if CG runs on S1, because
-        // it contains the diagonal couplings of S1.
-        let levels = !shape.aggregates;
-        let sweep = Sweep {
-            straight: Straight::zeroed(&layout, !on_schur && levels)?,
-            diagonal: Diagonal::zeroed(&layout, on_schur || levels)?,
-            stored_pivot: if levels { FourColours::eliminated(&layout, !on_schur)? } else { FourColours::absent()? },
+        let is_first = vectors.is_some();
+        let is_on_schur = is_first && shape.uses_schur;
+        let couples_reds = !is_first || shape.has_nine_points;
+        // With aggregation, there are no sweeps. The array `diagonal_couplings` is nevertheless needed if CG runs on
+        // S1, because it contains the diagonal couplings of S1.
+        let has_levels = !shape.uses_aggregation;
+        let factors = SweepFactors {
+            axis_couplings: AxisCouplings::zeroed(&layout, !is_on_schur && has_levels)?,
+            diagonal_couplings: DiagonalCouplings::zeroed(&layout, is_on_schur || has_levels)?,
+            stored_pivot: if has_levels {
+                FourColours::zeroed_eliminated(&layout, !is_on_schur)?
+            } else {
+                FourColours::absent()?
+            },
         };
         // On the first grid, arrays that only the factorization reads use the memory of vectors.
-        let diagonal = |vector: Option<&FourColours>, present: bool| match vector.filter(|_| present) {
-            Some(v) => Ok(Diagonal { of: Colour::ALL.map(|colour| v[colour].clone()) }),
-            None => Diagonal::zeroed(&layout, present),
+        let diagonal_in = |vector: Option<&FourColours>, is_present: bool| match vector.filter(|_| is_present) {
+            Some(v) => Ok(DiagonalCouplings { arrays: Colour::ALL.map(|colour| v[colour].clone()) }),
+            None => DiagonalCouplings::zeroed(&layout, is_present),
         };
-        let shared = vectors.as_ref();
-        let red_diagonal = diagonal(shared.and_then(|v| v.r.as_ref()), corners && levels)?;
-        let black_diagonal = match sweep.diagonal.of_type() {
-            Some(of_sweeps) => of_sweeps,
-            None => diagonal(shared.and_then(|v| v.p.as_ref()), !on_schur)?,
+        let shared_vectors = vectors.as_ref();
+        let red_diagonal = diagonal_in(shared_vectors.and_then(|v| v.r.as_ref()), couples_reds && has_levels)?;
+        let black_diagonal = match factors.diagonal_couplings.of_type() {
+            Some(sweep_couplings) => sweep_couplings,
+            None => diagonal_in(shared_vectors.and_then(|v| v.p.as_ref()), !is_on_schur)?,
         };
-        let row_sums = shared.map_or_else(|| FourColours::zeroed(&layout, true), |v| Ok(FourColours::clone(v.x)))?;
-        let inverse = match (sweep.stored_pivot.of_type(), shared) {
-            (Some(pivot), Some(v)) if on_schur => FourColours { r1: v.b.r1.clone(), r2: v.b.r2.clone(), ..pivot },
+        let row_sums =
+            shared_vectors.map_or_else(|| FourColours::zeroed(&layout, true), |v| Ok(FourColours::clone(v.x)))?;
+        let inverse_pivots = match (factors.stored_pivot.of_type(), shared_vectors) {
+            (Some(pivot), Some(v)) if is_on_schur => FourColours { r1: v.b.r1.clone(), r2: v.b.r2.clone(), ..pivot },
             (Some(pivot), _) => pivot,
             (None, Some(v)) => FourColours::clone(v.b),
-            (None, None) => FourColours::eliminated(&layout, true)?,
+            (None, None) => FourColours::zeroed_eliminated(&layout, true)?,
         };
-        let recursion = if recurses { Some(RecursionGrid::new(&layout)?) } else { None };
+        let recursion_grid = if recurses { Some(RecursionGrid::new(&layout)?) } else { None };
         let z_is_shared = vectors.as_ref().is_some_and(|vectors| vectors.z.is_some());
-        let z = vectors.and_then(|vectors| vectors.z).map_or_else(|| FourColours::zeroed(&layout, !on_schur), Ok)?;
+        let z = vectors.and_then(|vectors| vectors.z).map_or_else(|| FourColours::zeroed(&layout, !is_on_schur), Ok)?;
         Ok(Self {
-            sweep,
-            inverse,
-            first,
-            recursion,
+            factors,
+            inverse_pivots,
+            is_first,
+            recursion_grid,
             embedding,
-            own,
+            own_rows,
             halo: None,
-            shared: false,
+            is_shared: false,
             row_sums,
-            corners,
+            couples_reds,
             red_diagonal,
             black_diagonal,
             z,
@@ -169,49 +174,49 @@ impl<F: Format> PackedGrid<F> {
     }
 
     /// Returns the arrays to which the matrix of this grid is written, with row sums instead of centers.
-    pub fn target(&self, unit: f64) -> Target<'_, F> {
-        Target {
+    pub fn matrix_target(&self, storage_unit: f64) -> HalfStencilTarget<'_, F> {
+        HalfStencilTarget {
             layout: &self.layout,
             center: &self.row_sums,
-            straight: &self.sweep.straight,
-            unit,
+            axis_couplings: &self.factors.axis_couplings,
+            storage_unit,
             corners: Some((&self.red_diagonal, &self.black_diagonal)),
         }
     }
 
     /// Returns the factors of the sweeps if they have separate arrays (f32 and bf16).
-    pub fn short(&self) -> Option<&Sweep<F::Stored>> {
-        F::SHORT.then_some(&self.sweep)
+    pub fn short_factors(&self) -> Option<&SweepFactors<F::Stored>> {
+        F::IS_SHORT.then_some(&self.factors)
     }
 
     /// Returns the rows J that belong to this thread.
-    pub fn rows(&self, me: TeamThread) -> Range<usize> {
-        let first = self.own.start;
-        match (self.shared, me.index) {
+    pub fn rows(&self, thread: TeamThread) -> Range<usize> {
+        let first_row = self.own_rows.start;
+        match (self.is_shared, thread.index) {
             (true, _) => {
-                let rows = me.share(self.own.len());
-                first + rows.start..first + rows.end
+                let rows = thread.share(self.own_rows.len());
+                first_row + rows.start..first_row + rows.end
             }
-            (false, 0) => self.own.clone(),
-            (false, _) => first..first,
+            (false, 0) => self.own_rows.clone(),
+            (false, _) => first_row..first_row,
         }
     }
 
     /// Returns the rows of this thread. If they are the first or the last rows of this rank, the range also contains
-    /// `more` halo rows on this side.
-    pub fn rows_and(&self, me: TeamThread, more: usize) -> Range<usize> {
-        let rows = self.rows(me);
+    /// `halo_rows` halo rows on this side.
+    pub fn rows_with_halo(&self, thread: TeamThread, halo_rows: usize) -> Range<usize> {
+        let rows = self.rows(thread);
         if self.halo.is_none() || rows.is_empty() {
             return rows;
         }
-        let start = if rows.start == self.own.start { rows.start.saturating_sub(more) } else { rows.start };
-        start..if rows.end == self.own.end { (rows.end + more).min(self.layout.cy) } else { rows.end }
+        let start = if rows.start == self.own_rows.start { rows.start.saturating_sub(halo_rows) } else { rows.start };
+        start..if rows.end == self.own_rows.end { (rows.end + halo_rows).min(self.layout.cy) } else { rows.end }
     }
 
     /// Waits at a barrier if several threads work on this grid.
-    pub fn barrier(&self, me: TeamThread) {
-        if self.shared {
-            me.barrier();
+    pub fn barrier(&self, thread: TeamThread) {
+        if self.is_shared {
+            thread.barrier();
         }
     }
 
@@ -223,62 +228,71 @@ impl<F: Format> PackedGrid<F> {
     /// the grid, is initialized with zeros, and is never written. Without halo rows, a barrier is therefore sufficient.
     /// Instead of calling this function, fused stages wait for one row of a neighbour thread (see `sweeps::next_thread`
     /// and `sweeps::previous_thread`).
-    pub fn refresh<R: Real + Number>(&self, me: TeamThread, v: &FourColours<R>) {
+    pub fn refresh<R: Real + Number>(&self, thread: TeamThread, v: &FourColours<R>) {
         // SAFETY: no thread writes a border.
-        debug_assert!(self.rows(me).all(|row| Colour::ALL.iter().all(|&c| unsafe { v[c].border_is_clear(row) })));
-        self.barrier(me);
+        debug_assert!(self.rows(thread).all(|row| Colour::ALL.iter().all(|&c| unsafe { v[c].border_is_clear(row) })));
+        self.barrier(thread);
         if let Some(halo) = &self.halo {
-            if me.index == 0 {
+            if thread.index == 0 {
                 // SAFETY: the other threads wait at the barrier below.
                 unsafe { halo.refresh(v) };
             }
-            self.barrier(me);
+            self.barrier(thread);
         }
     }
 
-    /// Makes v readable for a downward sweep, after the threads of the finer grid `above` have written it. With
-    /// `fused`, exchanges only those halo rows that a fused sweep reads.
-    pub fn refresh_down<R: Real + Number>(&self, me: TeamThread, above: &Self, fused: bool, v: &FourColours<R>) {
-        above.barrier(me);
+    /// Makes v readable for a downward sweep, after the threads of the finer grid `finer_grid` have written it. With
+    /// `is_fused`, exchanges only those halo rows that a fused sweep reads.
+    pub fn refresh_down<R: Real + Number>(
+        &self,
+        thread: TeamThread,
+        finer_grid: &Self,
+        is_fused: bool,
+        v: &FourColours<R>,
+    ) {
+        finer_grid.barrier(thread);
         if let Some(halo) = &self.halo {
-            if me.index == 0 {
+            if thread.index == 0 {
                 // SAFETY: the other threads wait at the barrier below.
-                unsafe { if fused { halo.refresh_down(v) } else { halo.refresh(v) } };
+                unsafe { if is_fused { halo.refresh_down(v) } else { halo.refresh(v) } };
             }
-            above.barrier(me);
+            finer_grid.barrier(thread);
         }
     }
 
     /// Returns whether rows of another rank precede the rows of this thread, and whether they follow.
-    pub fn borders_other_ranks(&self, me: TeamThread) -> [bool; 2] {
-        let (rows, own) = (self.rows(me), &self.own);
-        let [below, above] = self.halo.as_ref().map_or([false; 2], |halo| halo.sides);
-        [below && rows.start == own.start, above && rows.end == own.end].map(|is| is && !rows.is_empty())
+    pub fn borders_other_ranks(&self, thread: TeamThread) -> [bool; 2] {
+        let (rows, own_rows) = (self.rows(thread), &self.own_rows);
+        let [has_rank_below, has_rank_above] = self.halo.as_ref().map_or([false; 2], |halo| halo.has_neighbour_ranks);
+        [has_rank_below && rows.start == own_rows.start, has_rank_above && rows.end == own_rows.end]
+            .map(|borders| borders && !rows.is_empty())
     }
 
     pub fn bytes(&self) -> usize {
-        let sweep = self.sweep.straight.bytes() + self.sweep.diagonal.bytes() + self.sweep.stored_pivot.bytes();
-        let short = |bytes: usize| if F::SHORT { bytes } else { 0 };
-        let factorization = self.row_sums.bytes()
+        let sweep_bytes = self.factors.axis_couplings.bytes()
+            + self.factors.diagonal_couplings.bytes()
+            + self.factors.stored_pivot.bytes();
+        let if_short = |bytes: usize| if F::IS_SHORT { bytes } else { 0 };
+        let factorization_bytes = self.row_sums.bytes()
             + self.red_diagonal.bytes()
-            + short(self.black_diagonal.bytes() + self.inverse.bytes());
-        sweep
-            + if self.first { 0 } else { factorization }
+            + if_short(self.black_diagonal.bytes() + self.inverse_pivots.bytes());
+        sweep_bytes
+            + if self.is_first { 0 } else { factorization_bytes }
             + if self.z_is_shared { 0 } else { self.z.bytes() }
-            + self.recursion.as_ref().map_or(0, RecursionGrid::bytes)
+            + self.recursion_grid.as_ref().map_or(0, RecursionGrid::bytes)
     }
 }
 
 impl<F: Format> RecursionGrid<F> {
     fn new(layout: &Layout) -> Result<Self> {
-        let vector = || FourColours::zeroed(layout, true);
+        let zero_vector = || FourColours::zeroed(layout, true);
         Ok(Self {
             row_sums: FourColours::zeroed(layout, true)?,
-            corners: Corners::zeroed(layout, true)?,
-            r: vector()?,
-            d: vector()?,
-            q: vector()?,
-            u: vector()?,
+            corners: CornerCouplings::zeroed(layout, true)?,
+            r: zero_vector()?,
+            d: zero_vector()?,
+            q: zero_vector()?,
+            u: zero_vector()?,
         })
     }
 
@@ -289,37 +303,41 @@ impl<F: Format> RecursionGrid<F> {
 }
 
 /// Row buffers of one thread, each with a border of zeros on the left and on the right.
-pub struct Buffers<R> {
+pub struct RowBuffers<R> {
     pub values: Vec<R>,
     pub stride: usize,
-    pub block: usize,
+    pub border_width: usize,
 }
 
 /// Number of buffer rows for a fused stage: two rows for each of three colours.
 const BUFFER_ROWS: usize = 6;
 
-impl<R: Real + Number> Buffers<R> {
+impl<R: Real + Number> RowBuffers<R> {
     pub fn new(layout: &Layout) -> Result<Self> {
         let stride = layout.stride();
-        Ok(Self { values: zeroed(BUFFER_ROWS * stride, "rows of a stage")?, stride, block: layout.block })
+        Ok(Self {
+            values: zeroed(BUFFER_ROWS * stride, "rows of a stage")?,
+            stride,
+            border_width: layout.compute_block,
+        })
     }
 
     /// Returns n values of buffer row k, from column I = shift on.
     pub fn row(&self, k: usize, shift: isize, n: usize) -> &[R] {
-        &self.values[(k * self.stride + self.block).wrapping_add_signed(shift)..][..n]
+        &self.values[(k * self.stride + self.border_width).wrapping_add_signed(shift)..][..n]
     }
 
     /// Returns n values of buffer row k for writing. Sets the value after the row to zero, because a wider grid may
     /// have used the buffer before.
     pub fn row_mut(&mut self, k: usize, n: usize) -> &mut [R] {
-        let row = &mut self.values[k * self.stride + self.block..][..n + 1];
+        let row = &mut self.values[k * self.stride + self.border_width..][..n + 1];
         row[n] = R::default();
         &mut row[..n]
     }
 }
 
 /// Eliminated colours and remaining colours of the odd level, and of the even level.
-const LEVELS: [(&[Colour], &[Colour]); 2] =
+const COLOURS_OF_LEVELS: [(&[Colour], &[Colour]); 2] =
     [(&[Colour::R1, Colour::R2], &[Colour::B1, Colour::B2]), (&[Colour::B1], &[Colour::B2])];
 
 impl<F: Format> PackedGrid<F> {
@@ -330,58 +348,58 @@ impl<F: Format> PackedGrid<F> {
     /// No thread may write these rows of z meanwhile.
     unsafe fn couplings_and_neighbours(
         &self,
-        odd: bool,
+        is_odd_level: bool,
         colour: Colour,
         row: usize,
-    ) -> (Rows<'_, F::Stored>, Rows<'_, F::Real>) {
-        let (m, z) = (&self.sweep, &self.z);
+    ) -> (NeighbourRows<'_, F::Stored>, NeighbourRows<'_, F::Real>) {
+        let (factors, z) = (&self.factors, &self.z);
         // SAFETY: by the safety contract of this function.
         unsafe {
-            if odd {
-                (m.straight.couplings(colour, row), z.straight(colour, row))
+            if is_odd_level {
+                (factors.axis_couplings.couplings(colour, row), z.axis_neighbours(colour, row))
             } else {
-                (m.diagonal.couplings(colour, row), z.diagonal(colour, row))
+                (factors.diagonal_couplings.couplings(colour, row), z.diagonal_neighbours(colour, row))
             }
         }
     }
 
     /// Forward substitution for the odd or the even level: y_E = D^-1 r_E and r_K = r_K - A_KE y_E. The vector z
     /// contains r on entry and y on return.
-    pub fn forward(&self, me: TeamThread, odd: bool) {
-        let (eliminated, left) = LEVELS[usize::from(!odd)];
-        for row in self.rows(me) {
-            for &colour in eliminated {
+    pub fn substitute_forward(&self, thread: TeamThread, is_odd_level: bool) {
+        let (eliminated_colours, remaining_colours) = COLOURS_OF_LEVELS[usize::from(!is_odd_level)];
+        for row in self.rows(thread) {
+            for &colour in eliminated_colours {
                 // SAFETY: the rows belong to this thread, and no other thread reads them in this step.
                 unsafe {
-                    let (pivot, a) = self.sweep.eliminated(colour, row);
-                    scale_in_place::<F>(self.z[colour].row_mut(row, 0), pivot, a);
+                    let (pivot, a) = self.factors.pivots_and_couplings(colour, row);
+                    divide_in_place::<F>(self.z[colour].row_mut(row, 0), pivot, a);
                 }
             }
         }
-        self.refresh(me, &self.z);
-        for row in self.rows(me) {
-            for &colour in left {
+        self.refresh(thread, &self.z);
+        for row in self.rows(thread) {
+            for &colour in remaining_colours {
                 // SAFETY: this code reads rows of eliminated colours, which no thread writes now. It writes rows of
                 // other colours, which belong to this thread.
                 unsafe {
-                    let (a, y) = self.couplings_and_neighbours(odd, colour, row);
-                    subtract::<F>(self.z[colour].row_mut(row, 0), a, y);
+                    let (a, y) = self.couplings_and_neighbours(is_odd_level, colour, row);
+                    subtract_product::<F>(self.z[colour].row_mut(row, 0), a, y);
                 }
             }
         }
     }
 
     /// Backward substitution for the odd or the even level: z_E = y_E - D^-1 A_EK z_K.
-    pub fn backward(&self, me: TeamThread, odd: bool) {
-        for row in self.rows(me) {
-            for &colour in LEVELS[usize::from(!odd)].0 {
+    pub fn substitute_backward(&self, thread: TeamThread, is_odd_level: bool) {
+        for row in self.rows(thread) {
+            for &colour in COLOURS_OF_LEVELS[usize::from(!is_odd_level)].0 {
                 // SAFETY: this code reads rows of remaining colours, which no thread writes now. It writes rows of
                 // eliminated colours, which belong to this thread.
                 unsafe {
-                    let (a, z) = self.couplings_and_neighbours(odd, colour, row);
-                    subtract_scaled::<F>(
+                    let (a, z) = self.couplings_and_neighbours(is_odd_level, colour, row);
+                    subtract_divided_product::<F>(
                         self.z[colour].row_mut(row, 0),
-                        self.sweep.stored_pivot[colour].row(row, 0),
+                        self.factors.stored_pivot[colour].row(row, 0),
                         a,
                         z,
                     );
@@ -391,12 +409,17 @@ impl<F: Format> PackedGrid<F> {
     }
 
     /// Copies z of the next grid to the kept nodes of this grid.
-    pub fn copy_to_kept(&self, me: TeamThread, coarse: &Self) {
-        for row in self.rows(me) {
+    pub fn copy_coarse_solution(&self, thread: TeamThread, coarse: &Self) {
+        for row in self.rows(thread) {
             if self.layout.rows(Colour::B2).contains(&row) {
                 // SAFETY: no thread writes the next grid now; the b2 rows belong to this thread.
                 unsafe {
-                    collect(&coarse.layout, row, &coarse.z, &mut self.z.b2.row_mut(row, 0)[..coarse.layout.grid.nx])
+                    load_natural_row(
+                        &coarse.layout,
+                        row,
+                        &coarse.z,
+                        &mut self.z.b2.row_mut(row, 0)[..coarse.layout.grid.nx],
+                    )
                 };
             }
         }

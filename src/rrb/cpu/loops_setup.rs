@@ -2,8 +2,8 @@
 //! of the row-sum form (docs/theory/rrb.md). In the formulas, sums run over the four neighbours of a node, and d is a
 //! pivot. Further, h = 1 / d, and t is the row sum after lumping, divided by d.
 
-use super::loops::{cut, dot4, inverse_of};
-use super::neighbours::Rows;
+use super::loops::{dot4, safe_inverse, truncate_rows};
+use super::neighbours::NeighbourRows;
 use super::number::Format;
 use crate::base::isa::for_each_isa;
 use crate::base::number::Real;
@@ -11,27 +11,32 @@ use crate::rrb::backend::Pivot;
 
 /// Returns n values of a row, and the n values that begin one column to the east.
 #[inline(always)]
-fn and_next<T>(row: &[T], n: usize) -> [&[T]; 2] {
+fn with_next_column<T>(row: &[T], n: usize) -> [&[T]; 2] {
     [&row[..n], &row[1..][..n]]
 }
 
-/// Returns a stored number of M, multiplied by the unit, which is one in f64.
+/// Returns a stored number of M, multiplied by the storage unit, which is one in f64.
 #[inline(always)]
-fn wide<F: Format>(a: F::Stored, unit: f64) -> f64 {
-    let a = F::read(a).wide();
-    if F::SHORT { a * unit } else { a }
+fn load_double<F: Format>(a: F::Stored, storage_unit: f64) -> f64 {
+    let a = F::read(a).to_f64();
+    if F::IS_SHORT { a * storage_unit } else { a }
 }
 
-/// Returns four stored numbers of M at i, multiplied by the unit.
+/// Returns four stored numbers of M at i, multiplied by the storage unit.
 #[inline(always)]
-fn wide4<F: Format>(a: &Rows<F::Stored>, i: usize, unit: f64) -> [f64; 4] {
-    [wide::<F>(a[0][i], unit), wide::<F>(a[1][i], unit), wide::<F>(a[2][i], unit), wide::<F>(a[3][i], unit)]
+fn load_double4<F: Format>(a: &NeighbourRows<F::Stored>, i: usize, storage_unit: f64) -> [f64; 4] {
+    [
+        load_double::<F>(a[0][i], storage_unit),
+        load_double::<F>(a[1][i], storage_unit),
+        load_double::<F>(a[2][i], storage_unit),
+        load_double::<F>(a[3][i], storage_unit),
+    ]
 }
 
-/// Rounds v to the storage format like `Setup::rounded`. `per_unit` = 1 / unit, which is exact.
+/// Rounds v to the storage format like `Setup::rounded`. `inverse_unit` = 1 / `storage_unit`, which is exact.
 #[inline(always)]
-fn rounded<F: Format>(v: f64, per_unit: f64, unit: f64) -> f64 {
-    wide::<F>(F::write(v * per_unit), unit)
+fn round_to_storage<F: Format>(v: f64, inverse_unit: f64, storage_unit: f64) -> f64 {
+    load_double::<F>(F::write(v * inverse_unit), storage_unit)
 }
 
 /// Number of values of a row that are converted together, so that the loop over the narrower type uses whole vector
@@ -40,38 +45,39 @@ const VALUES_PER_BUFFER: usize = 128;
 
 /// Returns a_0 + a_1 + a_2 + a_3 at i.
 #[inline(always)]
-fn total4(a: &Rows, i: usize) -> f64 {
+fn sum4(a: &NeighbourRows, i: usize) -> f64 {
     (a[0][i] + a[1][i]) + (a[2][i] + a[3][i])
 }
 
-/// Returns the row sum center + couplings, or zero if its magnitude is at most `zero` * center (see `Setup::row_sum`).
+/// Returns the row sum center + couplings, or zero if its magnitude is at most `zero_fraction` * center (see
+/// `Setup::row_sum`).
 #[inline(always)]
-fn row_sum(center: f64, couplings: f64, zero: f64) -> f64 {
+fn row_sum(center: f64, couplings: f64, zero_fraction: f64) -> f64 {
     let row_sum = center + couplings;
-    if row_sum.abs() <= zero * center { 0.0 } else { row_sum }
+    if row_sum.abs() <= zero_fraction * center { 0.0 } else { row_sum }
 }
 
 /// Returns the pivot of node i, the row sum that f32 and bf16 store for it, and whether it needs no further checks (see
-/// [`Pivot::checked`]). `least`: smallest pivot that the storage format allows.
+/// [`Pivot::accept_rounded`]). `smallest_pivot`: smallest pivot that the storage format allows.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn pivot<F: Format>(
+fn compute_pivot<F: Format>(
     row_sum: f64,
-    kept: &Rows<F::Stored>,
-    lumped: &Rows,
+    kept_couplings: &NeighbourRows<F::Stored>,
+    lumped_couplings: &NeighbourRows,
     i: usize,
     one_minus_omega: f64,
-    unit: f64,
-    per_unit: f64,
-    least: f64,
+    storage_unit: f64,
+    inverse_unit: f64,
+    smallest_pivot: f64,
 ) -> (Pivot, F::Stored, bool) {
-    let of = wide4::<F>(kept, i, unit);
-    let lumped = total4(lumped, i);
-    let center = Pivot::center(row_sum, of, lumped);
-    let exact = Pivot::new(row_sum, of, lumped, one_minus_omega);
-    let stored = F::write(exact.stored * per_unit);
-    let rounded = exact.with_stored(wide::<F>(stored, unit));
-    (rounded, stored, exact.needs_no_check(center) & (rounded.d >= least))
+    let kept_values = load_double4::<F>(kept_couplings, i, storage_unit);
+    let lumped_sum = sum4(lumped_couplings, i);
+    let center = Pivot::center(row_sum, kept_values, lumped_sum);
+    let exact_pivot = Pivot::new(row_sum, kept_values, lumped_sum, one_minus_omega);
+    let stored_pivot = F::write(exact_pivot.stored_row_sum * inverse_unit);
+    let rounded_pivot = exact_pivot.with_stored_row_sum(load_double::<F>(stored_pivot, storage_unit));
+    (rounded_pivot, stored_pivot, exact_pivot.needs_no_check(center) & (rounded_pivot.d >= smallest_pivot))
 }
 
 /// Returns kept_fraction t - over_first b - over_second d, the coupling of two nodes after the elimination of two
@@ -86,27 +92,37 @@ fn after_elimination(t: f64, kept_fraction: f64, over_first: f64, b: f64, over_s
 
 /// Data by which a black node is coupled to others through a red neighbour r: 1 / d of r, the coupling of the node to
 /// r, and the couplings of r to the two black nodes on either side.
-pub type Link<'a, T> = (&'a [f64], [&'a [T]; 3]);
+pub type RedLink<'a, T> = (&'a [f64], [&'a [T]; 3]);
 
 /// Returns the first n values of each array of a link.
 #[inline(always)]
-fn cut_link<T>((h, [a, b, c]): Link<T>, n: usize) -> Link<T> {
+fn truncate_link<T>((h, [a, b, c]): RedLink<T>, n: usize) -> RedLink<T> {
     (&h[..n], [&a[..n], &b[..n], &c[..n]])
 }
 
 /// Returns three numbers at i: the product a h, and the two couplings of the red neighbour to the other black nodes.
 /// Here a is the coupling of the node to the red neighbour.
 #[inline(always)]
-fn over<F: Format>((h, a): &Link<F::Stored>, i: usize, unit: f64) -> [f64; 3] {
-    [wide::<F>(a[0][i], unit) * h[i], wide::<F>(a[1][i], unit), wide::<F>(a[2][i], unit)]
+fn link_terms<F: Format>((h, a): &RedLink<F::Stored>, i: usize, storage_unit: f64) -> [f64; 3] {
+    [
+        load_double::<F>(a[0][i], storage_unit) * h[i],
+        load_double::<F>(a[1][i], storage_unit),
+        load_double::<F>(a[2][i], storage_unit),
+    ]
 }
 
 /// Returns the new diagonal couplings of node i, a_bb' = kept_fraction a_bb' - sum_r (a_br h_r) a_rb', in the order
 /// southwest, southeast, northwest, northeast.
 #[inline(always)]
-fn skew4<F: Format>(t: [f64; 4], kept_fraction: f64, links: &[Link<F::Stored>; 4], i: usize, unit: f64) -> [f64; 4] {
-    let (west, east) = (over::<F>(&links[0], i, unit), over::<F>(&links[1], i, unit));
-    let (south, north) = (over::<F>(&links[2], i, unit), over::<F>(&links[3], i, unit));
+fn skew4<F: Format>(
+    t: [f64; 4],
+    kept_fraction: f64,
+    links: &[RedLink<F::Stored>; 4],
+    i: usize,
+    storage_unit: f64,
+) -> [f64; 4] {
+    let (west, east) = (link_terms::<F>(&links[0], i, storage_unit), link_terms::<F>(&links[1], i, storage_unit));
+    let (south, north) = (link_terms::<F>(&links[2], i, storage_unit), link_terms::<F>(&links[3], i, storage_unit));
     [
         after_elimination(t[0], kept_fraction, west[0], west[1], south[0], south[1]),
         after_elimination(t[1], kept_fraction, east[0], east[1], south[0], south[2]),
@@ -121,187 +137,204 @@ pub struct KeptNodeInput<'a, T> {
     /// t = (row sum after lumping) / d of the dropped neighbours below and above.
     pub row_sum_over_pivot: [&'a [f64]; 2],
     /// 1 / d of the dropped neighbours below and above.
-    pub inverse: [&'a [f64]; 2],
+    pub inverse_pivots: [&'a [f64]; 2],
     /// Couplings of the dropped neighbours below to the northwest and northeast.
-    pub below: [&'a [T]; 2],
+    pub couplings_below: [&'a [T]; 2],
     /// Couplings of the dropped neighbours above to the southwest, southeast, northwest and northeast.
-    pub above: [&'a [T]; 4],
+    pub couplings_above: [&'a [T]; 4],
     /// Couplings of the kept nodes at distance two, to the east and to the north.
-    pub distant: [&'a [f64]; 2],
+    pub distant_couplings: [&'a [f64]; 2],
 }
 
 for_each_isa! {
-    /// Computes the row sums of M, out = c + sum a (+ sum b with 9 points). A sum of magnitude at most `zero` c becomes
-    /// zero.
-    fn row_sums(out: &mut [f64], center: &[f64], a: Rows, b: Option<Rows>, zero: f64) {
+    /// Computes the row sums of M, out = c + sum a (+ sum b with 9 points). A sum of magnitude at most `zero_fraction`
+    /// c becomes zero.
+    fn compute_row_sums(
+        out: &mut [f64], center: &[f64], a: NeighbourRows, b: Option<NeighbourRows>, zero_fraction: f64
+    ) {
         let n = out.len();
-        let (center, a) = (&center[..n], cut(a, n));
+        let (center, a) = (&center[..n], truncate_rows(a, n));
         if let Some(b) = b {
-            let b = cut(b, n);
+            let b = truncate_rows(b, n);
             for i in 0..n {
-                out[i] = row_sum(center[i], total4(&a, i) + total4(&b, i), zero);
+                out[i] = row_sum(center[i], sum4(&a, i) + sum4(&b, i), zero_fraction);
             }
         } else {
             for i in 0..n {
-                out[i] = row_sum(center[i], total4(&a, i), zero);
+                out[i] = row_sum(center[i], sum4(&a, i), zero_fraction);
             }
         }
     }
 
     /// Computes out = min(a, 0), which removes positive couplings (compensation).
-    fn without_positive(out: &mut [f64], a: &[f64]) {
+    fn remove_positive(out: &mut [f64], a: &[f64]) {
         for (out, a) in out.iter_mut().zip(a) {
             *out = a.min(0.0);
         }
     }
 
-    /// Computes out = a / unit, rounded to the storage format.
-    fn store<F: Format>(out: &mut [F::Stored], a: &[f64], unit: f64) {
-        // This is exact, because the unit is a power of two.
-        let per_unit = unit.recip();
-        let mut narrow = [F::Real::default(); VALUES_PER_BUFFER];
+    /// Computes out = a / `storage_unit`, rounded to the storage format.
+    fn store_rounded<F: Format>(out: &mut [F::Stored], a: &[f64], storage_unit: f64) {
+        // This is exact, because the storage unit is a power of two.
+        let inverse_unit = storage_unit.recip();
+        let mut converted = [F::Real::default(); VALUES_PER_BUFFER];
         for (out, a) in out.chunks_mut(VALUES_PER_BUFFER).zip(a.chunks(VALUES_PER_BUFFER)) {
-            for (narrow, a) in narrow.iter_mut().zip(a) {
-                *narrow = F::Real::narrow(a * per_unit);
+            for (converted, a) in converted.iter_mut().zip(a) {
+                *converted = F::Real::from_f64(a * inverse_unit);
             }
-            for (out, narrow) in out.iter_mut().zip(&narrow) {
-                *out = F::round(*narrow);
+            for (out, converted) in out.iter_mut().zip(&converted) {
+                *out = F::round(*converted);
             }
         }
     }
 
-    /// Computes out = a / unit for numbers a / unit that are exact in the storage format.
-    fn store_exact<F: Format>(out: &mut [F::Stored], a: &[f64], unit: f64) {
-        let per_unit = unit.recip();
+    /// Computes out = a / `storage_unit` for quotients that are exact in the storage format.
+    fn store_exact<F: Format>(out: &mut [F::Stored], a: &[f64], storage_unit: f64) {
+        let inverse_unit = storage_unit.recip();
         for (out, a) in out.iter_mut().zip(a) {
-            *out = F::same(F::Real::narrow(a * per_unit));
+            *out = F::convert_exact(F::Real::from_f64(a * inverse_unit));
         }
     }
 
-    /// Divides `values` by the unit. Stores the quotients with even index in `even`, and the others in `odd`. The
-    /// quotients must be exact in the storage format.
-    fn deinterleave_exact<F: Format>(even: &mut [F::Stored], odd: &mut [F::Stored], values: &[f64], unit: f64) {
-        let (n, per_unit) = (values.len() / 2, unit.recip());
+    /// Divides `values` by the storage unit. Stores the quotients with even index in `even`, and the others in `odd`.
+    /// The quotients must be exact in the storage format.
+    fn deinterleave_exact<F: Format>(even: &mut [F::Stored], odd: &mut [F::Stored], values: &[f64], storage_unit: f64) {
+        let (n, inverse_unit) = (values.len() / 2, storage_unit.recip());
         if values.len() > 2 * n {
-            even[n] = F::same(F::Real::narrow(values[2 * n] * per_unit));
+            even[n] = F::convert_exact(F::Real::from_f64(values[2 * n] * inverse_unit));
         }
         let (pairs, even, odd) = (&values[..2 * n], &mut even[..n], &mut odd[..n]);
         for k in 0..n {
-            even[k] = F::same(F::Real::narrow(pairs[2 * k] * per_unit));
-            odd[k] = F::same(F::Real::narrow(pairs[2 * k + 1] * per_unit));
+            even[k] = F::convert_exact(F::Real::from_f64(pairs[2 * k] * inverse_unit));
+            odd[k] = F::convert_exact(F::Real::from_f64(pairs[2 * k + 1] * inverse_unit));
         }
     }
 
     /// Computes e = e - sum a t: updates the row sums e of remaining nodes.
-    fn subtract_couplings<F: Format>(e: &mut [f64], a: Rows<F::Stored>, t: Rows, unit: f64) {
+    fn subtract_from_row_sums<F: Format>(
+        e: &mut [f64], a: NeighbourRows<F::Stored>, t: NeighbourRows, storage_unit: f64
+    ) {
         let n = e.len();
-        let (a, t) = (cut(a, n), cut(t, n));
+        let (a, t) = (truncate_rows(a, n), truncate_rows(t, n));
         for (i, e) in e.iter_mut().enumerate() {
-            *e -= dot4(wide4::<F>(&a, i, unit), &t, i);
+            *e -= dot4(load_double4::<F>(&a, i, storage_unit), &t, i);
         }
     }
 
-    /// Computes the row sums after lumping, e = e - loss sum a, with loss = 1 - omega.
-    fn lump_row_sums(e: &mut [f64], loss: f64, a: Rows) {
+    /// Computes the row sums after lumping, e = e - `lumping_factor` sum a. The factor is 1 - omega, times
+    /// the fraction of the couplings that is lumped.
+    fn lump_row_sums(e: &mut [f64], lumping_factor: f64, a: NeighbourRows) {
         let n = e.len();
-        let a = cut(a, n);
+        let a = truncate_rows(a, n);
         for (i, e) in e.iter_mut().enumerate() {
-            *e -= loss * total4(&a, i);
+            *e -= lumping_factor * sum4(&a, i);
         }
     }
 
-    /// Computes inverse = 1 / c and e = s / c, where s is the row sum c + sum a, or zero if |c + sum a| <= zero * c. In
-    /// padding, both are 0.
-    fn exact_pivots(inverse: &mut [f64], e: &mut [f64], center: &[f64], a: Rows, zero: f64) {
-        let n = inverse.len();
-        let (e, center, a) = (&mut e[..n], &center[..n], cut(a, n));
+    /// Computes `inverse_pivots` = 1 / c and e = s / c, where s is the row sum c + sum a, or zero if |c + sum a| <=
+    /// zero_fraction * c. In padding, both are 0.
+    fn compute_exact_pivots(
+        inverse_pivots: &mut [f64], e: &mut [f64], center: &[f64], a: NeighbourRows, zero_fraction: f64
+    ) {
+        let n = inverse_pivots.len();
+        let (e, center, a) = (&mut e[..n], &center[..n], truncate_rows(a, n));
         for i in 0..n {
-            let h = inverse_of(center[i]);
-            inverse[i] = if center[i] > 0.0 { h } else { 0.0 };
-            e[i] = row_sum(center[i], total4(&a, i), zero) * inverse[i];
+            let h = safe_inverse(center[i]);
+            inverse_pivots[i] = if center[i] > 0.0 { h } else { 0.0 };
+            e[i] = row_sum(center[i], sum4(&a, i), zero_fraction) * inverse_pivots[i];
         }
     }
 
     /// Computes 1 / d and t in a row, and for f32 and bf16 the numbers that are stored for the pivots. Returns `false`
-    /// if any pivot needs the checks of [`Pivot::checked`]; the results are then invalid.
-    fn pivots<F: Format>(
-        inverse: &mut [f64], row_sum_over_pivot: &mut [f64], stored: &mut [F::Stored], row_sums: &[f64],
-        kept: Rows<F::Stored>, lumped: Rows, one_minus_omega: f64, unit: f64
+    /// if any pivot needs the checks of [`Pivot::accept_rounded`]; the results are then invalid.
+    fn compute_pivots<F: Format>(
+        inverse_pivots: &mut [f64], row_sum_over_pivot: &mut [f64], stored_pivots: &mut [F::Stored], row_sums: &[f64],
+        kept_couplings: NeighbourRows<F::Stored>, lumped_couplings: NeighbourRows, one_minus_omega: f64,
+        storage_unit: f64
     ) -> bool {
-        let n = inverse.len();
+        let n = inverse_pivots.len();
         let (row_sum_over_pivot, row_sums) = (&mut row_sum_over_pivot[..n], &row_sums[..n]);
-        let (kept, lumped) = (cut(kept, n), cut(lumped, n));
-        let per_unit = unit.recip();
-        let least = if F::SHORT { Pivot::least(unit) } else { f64::NEG_INFINITY };
-        let stored = if F::SHORT { &mut stored[..n] } else { stored };
-        // `doubtful` is a number instead of a flag, because compilers do not vectorize the loop with a flag.
-        let mut doubtful = 0;
+        let (kept_couplings, lumped_couplings) = (truncate_rows(kept_couplings, n), truncate_rows(lumped_couplings, n));
+        let inverse_unit = storage_unit.recip();
+        let smallest_pivot = if F::IS_SHORT { Pivot::smallest_short_pivot(storage_unit) } else { f64::NEG_INFINITY };
+        let stored_pivots = if F::IS_SHORT { &mut stored_pivots[..n] } else { stored_pivots };
+        // `doubts` is a number instead of a flag, because compilers do not vectorize the loop with a flag.
+        let mut doubts = 0;
         for i in 0..n {
-            let (pivot, kept, needs_no_check) =
-                pivot::<F>(row_sums[i], &kept, &lumped, i, one_minus_omega, unit, per_unit, least);
-            inverse[i] = 1.0 / pivot.d;
-            row_sum_over_pivot[i] = pivot.row_sum * inverse[i];
-            if F::SHORT {
-                stored[i] = kept;
+            let (pivot, stored_pivot, needs_no_check) = compute_pivot::<F>(
+                row_sums[i], &kept_couplings, &lumped_couplings, i, one_minus_omega, storage_unit, inverse_unit,
+                smallest_pivot
+            );
+            inverse_pivots[i] = 1.0 / pivot.d;
+            row_sum_over_pivot[i] = pivot.row_sum * inverse_pivots[i];
+            if F::IS_SHORT {
+                stored_pivots[i] = stored_pivot;
             }
-            doubtful |= u64::from(!needs_no_check);
+            doubts |= u64::from(!needs_no_check);
         }
-        doubtful == 0
+        doubts == 0
     }
 
-    /// Computes the diagonal couplings of black nodes after the elimination of the red nodes:
-    /// a_bb' = kept_fraction a_bb' - sum_r (a_br h_r) a_rb'. With `new`, a_bb' on the right-hand side is zero. `links`
-    /// has the order west, east, south, north.
-    fn skew_couplings<F: Format>(
+    /// Computes the diagonal couplings of black nodes after the elimination of the red nodes: a_bb' = kept_fraction
+    /// a_bb' - sum_r (a_br h_r) a_rb'. With `is_new`, a_bb' on the right-hand side is zero. `links` has the order west,
+    /// east, south, north.
+    fn compute_skew_couplings<F: Format>(
         southwest: &mut [f64], southeast: &mut [f64], northwest: &mut [f64], northeast: &mut [f64],
-        new: bool, kept_fraction: f64, links: [Link<F::Stored>; 4], unit: f64
+        is_new: bool, kept_fraction: f64, links: [RedLink<F::Stored>; 4], storage_unit: f64
     ) {
         let n = southwest.len();
         let (southeast, northwest, northeast) = (&mut southeast[..n], &mut northwest[..n], &mut northeast[..n]);
-        let links = [cut_link(links[0], n), cut_link(links[1], n), cut_link(links[2], n), cut_link(links[3], n)];
+        let [west, east, south, north] = links;
+        let links = [truncate_link(west, n), truncate_link(east, n), truncate_link(south, n), truncate_link(north, n)];
         // There are two loops, because compilers vectorize a single loop with a condition less well.
-        if new {
+        if is_new {
             for i in 0..n {
                 [southwest[i], southeast[i], northwest[i], northeast[i]] =
-                    skew4::<F>([0.0; 4], kept_fraction, &links, i, unit);
+                    skew4::<F>([0.0; 4], kept_fraction, &links, i, storage_unit);
             }
             return;
         }
         for i in 0..n {
             let t = [southwest[i], southeast[i], northwest[i], northeast[i]];
-            [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4::<F>(t, kept_fraction, &links, i, unit);
+            [southwest[i], southeast[i], northwest[i], northeast[i]] =
+                skew4::<F>(t, kept_fraction, &links, i, storage_unit);
         }
     }
 
     /// Computes out = -(a h) b, a coupling at distance two through one node.
-    fn distant_couplings<F: Format>(out: &mut [f64], a: &[F::Stored], h: &[f64], b: &[F::Stored], unit: f64) {
+    fn compute_distant_couplings<F: Format>(
+        out: &mut [f64], a: &[F::Stored], h: &[f64], b: &[F::Stored], storage_unit: f64
+    ) {
         let n = out.len();
         let (a, h, b) = (&a[..n], &h[..n], &b[..n]);
         for i in 0..n {
-            out[i] = -(wide::<F>(a[i], unit) * h[i]) * wide::<F>(b[i], unit);
+            out[i] = -(load_double::<F>(a[i], storage_unit) * h[i]) * load_double::<F>(b[i], storage_unit);
         }
     }
 
     /// Computes, for S1, the row sums e = s - sum a t and the centers out = c - sum a (a h). Here s is the row sum
-    /// c + sum a of A, or zero if |c + sum a| <= zero * c.
-    fn schur_centers(e: &mut [f64], out: &mut [f64], c: &[f64], a: Rows, t: Rows, h: Rows, zero: f64) {
+    /// c + sum a of A, or zero if |c + sum a| <= zero_fraction * c.
+    fn compute_schur_centers(
+        e: &mut [f64], out: &mut [f64], c: &[f64], a: NeighbourRows, t: NeighbourRows, h: NeighbourRows,
+        zero_fraction: f64
+    ) {
         let n = out.len();
-        let (e, c, a, t, h) = (&mut e[..n], &c[..n], cut(a, n), cut(t, n), cut(h, n));
+        let (e, c, a, t, h) = (&mut e[..n], &c[..n], truncate_rows(a, n), truncate_rows(t, n), truncate_rows(h, n));
         for i in 0..n {
             let a = [a[0][i], a[1][i], a[2][i], a[3][i]];
-            e[i] = row_sum(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero) - dot4(a, &t, i);
-            let first = a[0] * (a[0] * h[0][i]) + a[1] * (a[1] * h[1][i]);
-            out[i] = c[i] - (first + (a[2] * (a[2] * h[2][i]) + a[3] * (a[3] * h[3][i])));
+            e[i] = row_sum(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero_fraction) - dot4(a, &t, i);
+            let west_east_sum = a[0] * (a[0] * h[0][i]) + a[1] * (a[1] * h[1][i]);
+            out[i] = c[i] - (west_east_sum + (a[2] * (a[2] * h[2][i]) + a[3] * (a[3] * h[3][i])));
         }
     }
 
-    /// Computes the row sums e = s - sum a t of S1, with s as in `schur_centers`.
-    fn schur_row_sums(e: &mut [f64], c: &[f64], a: Rows, t: Rows, zero: f64) {
+    /// Computes the row sums e = s - sum a t of S1, with s as in `compute_schur_centers`.
+    fn compute_schur_row_sums(e: &mut [f64], c: &[f64], a: NeighbourRows, t: NeighbourRows, zero_fraction: f64) {
         let n = e.len();
-        let (c, a, t) = (&c[..n], cut(a, n), cut(t, n));
+        let (c, a, t) = (&c[..n], truncate_rows(a, n), truncate_rows(t, n));
         for i in 0..n {
             let a = [a[0][i], a[1][i], a[2][i], a[3][i]];
-            e[i] = row_sum(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero) - dot4(a, &t, i);
+            e[i] = row_sum(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero_fraction) - dot4(a, &t, i);
         }
     }
 
@@ -311,43 +344,46 @@ for_each_isa! {
     /// ```text
     ///     s_b <- s_b - sum_k a_bk t_k,    a_bb' = kept_fraction a_bb' - sum_k (a_bk h_k) a_kb'
     /// ```
-    fn coarse_couplings<F: Format>(
+    fn compute_coarse_couplings<F: Format>(
         row_sums: &mut [f64], east: &mut [f64], north: &mut [f64], northeast: &mut [f64], northwest: &mut [f64],
-        of: KeptNodeInput<F::Stored>, kept_fraction: f64, unit: f64
+        input: KeptNodeInput<F::Stored>, kept_fraction: f64, storage_unit: f64
     ) {
         let n = row_sums.len();
         let (east, north) = (&mut east[..n], &mut north[..n]);
         let (northeast, northwest) = (&mut northeast[..n], &mut northwest[..n]);
-        let [distant_east, distant_north] = [&of.distant[0][..n], &of.distant[1][..n]];
+        let [distant_east, distant_north] = [&input.distant_couplings[0][..n], &input.distant_couplings[1][..n]];
         // In the names below, one direction denotes a dropped neighbour (`t_sw`: t of the neighbour to the southwest).
         // Two directions denote a coupling of a dropped neighbour (`sw_ne`: of the neighbour to the southwest, to its
         // northeast).
-        let t = of.row_sum_over_pivot;
-        let ([t_sw, t_se], [t_nw, t_ne]) = (and_next(t[0], n), and_next(t[1], n));
-        let ([_, h_se], [h_nw, h_ne]) = (and_next(of.inverse[0], n), and_next(of.inverse[1], n));
-        let ([_, se_nw], [sw_ne, se_ne]) = (and_next(of.below[0], n), and_next(of.below[1], n));
-        let [southwest, southeast, northwest_of, northeast_of] = of.above;
-        let ([_, ne_sw], [nw_se, ne_se]) = (and_next(southwest, n), and_next(southeast, n));
-        let ([nw_nw, ne_nw], [nw_ne, ne_ne]) = (and_next(northwest_of, n), and_next(northeast_of, n));
-        let per_unit = unit.recip();
+        let t = input.row_sum_over_pivot;
+        let ([t_sw, t_se], [t_nw, t_ne]) = (with_next_column(t[0], n), with_next_column(t[1], n));
+        let ([_, h_se], [h_nw, h_ne]) =
+            (with_next_column(input.inverse_pivots[0], n), with_next_column(input.inverse_pivots[1], n));
+        let ([_, se_nw], [sw_ne, se_ne]) =
+            (with_next_column(input.couplings_below[0], n), with_next_column(input.couplings_below[1], n));
+        let [southwest, southeast, northwest_couplings, northeast_couplings] = input.couplings_above;
+        let ([_, ne_sw], [nw_se, ne_se]) = (with_next_column(southwest, n), with_next_column(southeast, n));
+        let ([nw_nw, ne_nw], [nw_ne, ne_ne]) =
+            (with_next_column(northwest_couplings, n), with_next_column(northeast_couplings, n));
+        let inverse_unit = storage_unit.recip();
         for i in 0..n {
-            let (to_sw, to_se) = (wide::<F>(sw_ne[i], unit), wide::<F>(se_nw[i], unit));
-            let (to_nw, to_ne) = (wide::<F>(nw_se[i], unit), wide::<F>(ne_sw[i], unit));
+            let (to_sw, to_se) = (load_double::<F>(sw_ne[i], storage_unit), load_double::<F>(se_nw[i], storage_unit));
+            let (to_nw, to_ne) = (load_double::<F>(nw_se[i], storage_unit), load_double::<F>(ne_sw[i], storage_unit));
             row_sums[i] -= (to_sw * t_sw[i] + to_se * t_se[i]) + (to_nw * t_nw[i] + to_ne * t_ne[i]);
-            // The couplings below are stored divided by `unit`. This factor is applied here, once for several
+            // The couplings below are stored divided by `storage_unit`. This factor is applied here, once for several
             // couplings.
-            let (over_se, over_nw) = (to_se * h_se[i] * unit, to_nw * h_nw[i] * unit);
-            let over_ne = to_ne * h_ne[i] * unit;
+            let (over_se, over_nw) = (to_se * h_se[i] * storage_unit, to_nw * h_nw[i] * storage_unit);
+            let over_ne = to_ne * h_ne[i] * storage_unit;
             let to_east = kept_fraction * distant_east[i]
-                - over_ne * F::read(ne_se[i]).wide()
-                - over_se * F::read(se_ne[i]).wide();
+                - over_ne * F::read(ne_se[i]).to_f64()
+                - over_se * F::read(se_ne[i]).to_f64();
             let to_north = kept_fraction * distant_north[i]
-                - over_ne * F::read(ne_nw[i]).wide()
-                - over_nw * F::read(nw_ne[i]).wide();
-            east[i] = rounded::<F>(to_east, per_unit, unit);
-            north[i] = rounded::<F>(to_north, per_unit, unit);
-            northeast[i] = -over_ne * F::read(ne_ne[i]).wide();
-            northwest[i] = -over_nw * F::read(nw_nw[i]).wide();
+                - over_ne * F::read(ne_nw[i]).to_f64()
+                - over_nw * F::read(nw_ne[i]).to_f64();
+            east[i] = round_to_storage::<F>(to_east, inverse_unit, storage_unit);
+            north[i] = round_to_storage::<F>(to_north, inverse_unit, storage_unit);
+            northeast[i] = -over_ne * F::read(ne_ne[i]).to_f64();
+            northwest[i] = -over_nw * F::read(nw_nw[i]).to_f64();
         }
     }
 }

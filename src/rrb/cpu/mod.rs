@@ -9,7 +9,7 @@
 //! - `conversion`: conversion between natural rows and colours;
 //! - `ranks`: data exchange of distributed grids;
 //! - `system`: A and S1;
-//! - `couplings`, `aggregated`: the matrix in the form that aggregation reads, and M by aggregation;
+//! - `couplings`, `aggregation_cycle`: the matrix in the form that aggregation reads, and M by aggregation;
 //! - `levels`: grids and their unfused sweeps;
 //! - `projection`: singular components;
 //! - `packed`: all data of a factorization;
@@ -41,37 +41,39 @@ use crate::error::{Error, Result};
 use crate::krylov::cpu::caller::CallerArrays;
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::report::{Observer, Outcome};
-use crate::rrb::backend::{CostOfAggregation, FivePoints, InspectionSetup, PivotContext, Report, RrbBackend, Setup};
+use crate::rrb::backend::{
+    CostOfAggregation, FivePointMatrix, InspectionSetup, PivotContext, Report, RrbBackend, Setup,
+};
 use crate::rrb::cpu::conversion::natural_rows;
 use crate::rrb::cpu::iteration::thread::ThreadState;
 use crate::rrb::domain::Domain;
 use crate::rrb::layout::Layout;
-use crate::rrb::recursion::Kind;
+use crate::rrb::recursion::CycleKind;
 use crate::rrb::reference::Reference;
 use crate::rrb::storage::Storage;
 use crate::stencil::components::Components;
-use crate::stencil::inspection::{Conditions, Inspection};
+use crate::stencil::inspection::{Inspection, SpeculationConditions};
 use crate::stencil::levels::Grid;
 use crate::stencil::matrix::StencilView;
-use crate::stencil::outward::Outward;
-use aggregated::{Aggregated, COST, check_unprojected};
+use crate::stencil::outward::OutwardCouplings;
+use aggregated::{AGGREGATION_COST, AggregationCycle, check_components_projected};
 use factor::SpeculativeInspection;
-use number::{BrainFloat, Double, Format, Mixed, Single};
-use packed::Packed;
+use number::{Bf16Format, F32Format, F64Format, Format, MixedFormat};
+use packed::PackedSystem;
 use std::ops::Range;
-use system::{MIN_TEAM_NODES, Shape};
+use system::{MIN_TEAM_NODES, PackedShape};
 
 /// Name of the memory in error messages about failed allocations.
-const SOLVER: &str = "a solver's lists";
+const SOLVER_ALLOCATION: &str = "a solver's lists";
 
 /// The `cpu` backend: thread team and current factorization.
 pub struct Cpu {
-    wanted_threads: usize,
+    max_threads: usize,
     team: Option<Team>,
     solver: Solver,
     /// Memory of a previous factorization with another shape. It is reused if the caller alternates between two kinds
     /// of matrices, for example regular and singular ones.
-    spare: Option<Box<dyn PackedSolver>>,
+    spare_solver: Option<Box<dyn PackedSolver>>,
     /// Distribution of the first grids among ranks; `None` if the handle is not distributed.
     domain: Option<Domain>,
 }
@@ -90,7 +92,7 @@ enum Solver {
 impl Cpu {
     /// Creates a backend with at most `threads` threads. The thread team starts with the first matrix.
     pub fn new(threads: usize) -> Self {
-        Self { wanted_threads: threads, team: None, solver: Solver::Empty, spare: None, domain: None }
+        Self { max_threads: threads, team: None, solver: Solver::Empty, spare_solver: None, domain: None }
     }
 
     /// Creates the backend of one rank of a distributed grid.
@@ -104,76 +106,91 @@ impl Cpu {
     }
 
     /// Returns memory for a factorization. Reuses the memory of a previous factorization with the same shape.
-    fn packed_for(&mut self, previous: Solver, shape: Shape, setup: &Setup) -> Result<Box<dyn PackedSolver>> {
-        let other = match previous {
+    fn take_or_allocate(
+        &mut self,
+        previous: Solver,
+        shape: PackedShape,
+        setup: &Setup,
+    ) -> Result<Box<dyn PackedSolver>> {
+        let replaced = match previous {
             Solver::Packed(packed) if packed.shape() == shape => return Ok(packed),
-            other => other,
+            replaced => replaced,
         };
-        let fitting = self.spare.take_if(|spare| spare.shape() == shape);
+        let reusable = self.spare_solver.take_if(|spare_solver| spare_solver.shape() == shape);
         // The memory of the previous factorization becomes the spare memory if a later matrix may use it, and otherwise
         // is freed. The old spare memory is freed before more memory is allocated.
-        match other {
+        match replaced {
             Solver::Packed(packed) if packed.was_replaced() => drop(packed),
-            Solver::Packed(packed) => self.spare = Some(packed),
-            _ => self.spare = None,
+            Solver::Packed(packed) => self.spare_solver = Some(packed),
+            _ => self.spare_solver = None,
         }
-        if let Some(fitting) = fitting {
-            return Ok(fitting);
+        if let Some(reusable) = reusable {
+            return Ok(reusable);
         }
         let domain = self.shared_domain();
         match setup.storage {
             // With aggregation, `Setup::storage` is the format of the hierarchy, which has its own arrays.
-            _ if shape.aggregates => packed::<Double>(shape, domain),
-            Storage::F64 => packed::<Double>(shape, domain),
-            Storage::F32 => packed::<Single>(shape, domain),
-            Storage::Bf16 => packed::<BrainFloat>(shape, domain),
-            Storage::Mixed => packed::<Mixed>(shape, domain),
+            _ if shape.uses_aggregation => new_packed::<F64Format>(shape, domain),
+            Storage::F64 => new_packed::<F64Format>(shape, domain),
+            Storage::F32 => new_packed::<F32Format>(shape, domain),
+            Storage::Bf16 => new_packed::<Bf16Format>(shape, domain),
+            Storage::Mixed => new_packed::<MixedFormat>(shape, domain),
         }
     }
 }
 
 impl RrbBackend for Cpu {
-    fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
+    fn run_over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
         // The thread team of the last factorization is used, if there is one. Before the first factorization, the
         // number of threads depends on the number of nodes and of rows J.
         if self.team.is_none() {
-            let with_team = grid.nodes() >= MIN_TEAM_NODES;
-            Team::sized(&mut self.team, if with_team { self.wanted_threads.clamp(1, grid.ny.div_ceil(2)) } else { 1 })?;
+            let uses_team = grid.nodes() >= MIN_TEAM_NODES;
+            Team::with_size(
+                &mut self.team,
+                if uses_team { self.max_threads.clamp(1, grid.ny.div_ceil(2)) } else { 1 },
+            )?;
         }
-        let team = Team::started(&mut self.team)?;
+        let team = Team::require(&mut self.team)?;
         // Each thread gets the same rows as in the factorization.
         let layout = Layout::new(grid, 1);
         let rows = self.domain.as_ref().map_or(0..layout.cy, |domain| domain.rows(0));
-        let own = |me: TeamThread| {
-            let share = me.share(rows.len());
-            work(me.index, natural_rows(&layout, &(rows.start + share.start..rows.start + share.end)));
+        let work_on_share = |thread: TeamThread| {
+            let share = thread.share(rows.len());
+            work(thread.index, natural_rows(&layout, &(rows.start + share.start..rows.start + share.end)));
         };
-        team.run(own, own)
+        team.run(work_on_share, work_on_share)
     }
 
-    fn examine(
+    fn inspect_matrix(
         &mut self,
         a: &StencilView,
         inspection_setup: &InspectionSetup,
         inspection: &mut Inspection,
     ) -> Result<()> {
-        let inspected = inspection.start(inspection_setup.threads).and_then(|()| {
-            let shared = &*inspection;
-            self.over_rows(a.grid, &|thread, rows| shared.inspect(thread, a, rows, &inspection_setup.checks))
+        let result = inspection.start(inspection_setup.threads).and_then(|()| {
+            let shared_inspection = &*inspection;
+            self.run_over_rows(a.grid, &|thread, rows| {
+                shared_inspection.inspect(thread, a, rows, &inspection_setup.checks)
+            })
         });
         let Some(domain) = &self.domain else {
-            return inspected.and_then(|()| inspection.finish(a, inspection_setup.project));
+            return result.and_then(|()| inspection.finish(a, inspection_setup.projects_null_space));
         };
-        let own = (domain.comm.rank(), domain.strips.natural(domain.comm.rank()));
-        inspection
-            .finish_with_ranks(a, own, inspected, inspection_setup.project, |found| domain.gather_found(found))?;
-        domain.set_center(inspection.findings.center_max);
+        let own_rank_rows = (domain.comm.rank(), domain.strips.natural_rows(domain.comm.rank()));
+        inspection.finish_with_ranks(
+            a,
+            own_rank_rows,
+            result,
+            inspection_setup.projects_null_space,
+            |rank_result| domain.gather_results(rank_result),
+        )?;
+        domain.set_center_max(inspection.findings.center_max);
         Ok(())
     }
 
-    fn outward(&mut self, a: &StencilView) -> Result<Outward> {
-        let own = self.domain.as_ref().map(|domain| domain.strips.natural(domain.comm.rank()));
-        Ok(Outward::of_rows(a, own.unwrap_or(0..a.grid.ny)))
+    fn outward(&mut self, a: &StencilView) -> Result<OutwardCouplings> {
+        let own_rows = self.domain.as_ref().map(|domain| domain.strips.natural_rows(domain.comm.rank()));
+        Ok(OutwardCouplings::of_rows(a, own_rows.unwrap_or(0..a.grid.ny)))
     }
 
     fn shares_grids(&self) -> bool {
@@ -181,11 +198,11 @@ impl RrbBackend for Cpu {
     }
 
     fn cost_of_aggregation(&self, _nodes: usize) -> Option<&'static CostOfAggregation> {
-        Some(&COST).filter(|_| self.domain.is_none())
+        Some(&AGGREGATION_COST).filter(|_| self.domain.is_none())
     }
 
-    fn release_spare(&mut self) {
-        self.spare = None;
+    fn release_spare_memory(&mut self) {
+        self.spare_solver = None;
     }
 
     fn release(&mut self) {
@@ -195,41 +212,41 @@ impl RrbBackend for Cpu {
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
         let previous = std::mem::replace(&mut self.solver, Solver::Empty);
         if setup.grids == 0 {
-            self.spare = None;
-            let mut natural = match previous {
-                Solver::Natural(natural) => natural,
+            self.spare_solver = None;
+            let mut reference = match previous {
+                Solver::Natural(reference) => reference,
                 other => {
                     drop(other);
-                    boxed(Reference::default(), SOLVER)?
+                    boxed(Reference::default(), SOLVER_ALLOCATION)?
                 }
             };
-            Team::sized(&mut self.team, 1)?;
-            natural.factorize(a, setup, components)?;
-            self.solver = Solver::Natural(natural);
+            Team::with_size(&mut self.team, 1)?;
+            reference.factorize(a, setup, components)?;
+            self.solver = Solver::Natural(reference);
             return Ok(());
         }
-        let shape = Shape::new(a, setup);
-        let threads = shape.useful_threads(self.wanted_threads);
-        let made = self
-            .packed_for(previous, shape, setup)
-            .and_then(|packed| Team::sized(&mut self.team, threads).map(|_| packed));
+        let shape = PackedShape::new(a, setup);
+        let threads = shape.useful_threads(self.max_threads);
+        let allocated = self
+            .take_or_allocate(previous, shape, setup)
+            .and_then(|packed| Team::with_size(&mut self.team, threads).map(|_| packed));
         let mut packed = match self.shared_domain() {
             // If the allocation fails on one rank, all ranks return an error.
             Some(domain) => {
-                let mut made = made;
-                let ready = made.as_mut().map_err(|error| error.clone());
-                domain.share_error(ready.and_then(|packed| packed.prepare(setup, components, threads)).err())?;
-                made?
+                let mut allocated = allocated;
+                let prepared = allocated.as_mut().map_err(|error| error.clone());
+                domain.share_error(prepared.and_then(|packed| packed.prepare(setup, components, threads)).err())?;
+                allocated?
             }
-            None => made?,
+            None => allocated?,
         };
-        packed.set_pivot_center(self.domain.as_ref().map(Domain::center));
-        packed.factorize(Team::started(&mut self.team)?, a, setup, components)?;
+        packed.set_pivot_center(self.domain.as_ref().map(Domain::center_max));
+        packed.factorize(Team::require(&mut self.team)?, a, setup, components)?;
         self.solver = Solver::Packed(packed);
         Ok(())
     }
 
-    fn factorize_again(
+    fn factorize_speculatively(
         &mut self,
         a: &StencilView,
         inspection_setup: &InspectionSetup,
@@ -237,15 +254,13 @@ impl RrbBackend for Cpu {
         inspection: &mut Inspection,
     ) -> Result<bool> {
         let (Solver::Packed(packed), Some(team)) = (&mut self.solver, &mut self.team) else { return Ok(false) };
-        let shape = Shape::new(a, setup);
-        if self.domain.is_some()
-            || packed.shape() != shape
-            || shape.useful_threads(self.wanted_threads) != team.threads()
+        let shape = PackedShape::new(a, setup);
+        if self.domain.is_some() || packed.shape() != shape || shape.useful_threads(self.max_threads) != team.threads()
         {
             return Ok(false);
         }
-        match packed.factorize_again(team, a, inspection_setup, setup, inspection) {
-            Ok(done) => Ok(done),
+        match packed.factorize_speculatively(team, a, inspection_setup, setup, inspection) {
+            Ok(is_accepted) => Ok(is_accepted),
             // The caller repeats the factorization, which then reports the error. This attempt may have left infinities
             // in the padding, so the memory is discarded.
             Err(_) => {
@@ -258,9 +273,9 @@ impl RrbBackend for Cpu {
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
         match &mut self.solver {
             Solver::Empty => Err(Error::State("factorize must come before solve".to_owned())),
-            Solver::Natural(natural) => natural.run(arrays, observer, program),
+            Solver::Natural(reference) => reference.run(arrays, observer, program),
             Solver::Packed(packed) => {
-                let team = Team::started(&mut self.team)?;
+                let team = Team::require(&mut self.team)?;
                 packed.run(team, arrays, observer, program)
             }
         }
@@ -268,13 +283,13 @@ impl RrbBackend for Cpu {
 
     fn report(&self) -> Report {
         match &self.solver {
-            Solver::Empty => Report::PLAIN,
-            Solver::Natural(natural) => natural.report(),
+            Solver::Empty => Report::V_CYCLE,
+            Solver::Natural(reference) => reference.report(),
             Solver::Packed(packed) => packed.report(),
         }
     }
 
-    fn matrix(&self) -> Result<Option<FivePoints>> {
+    fn matrix(&self) -> Result<Option<FivePointMatrix>> {
         match &self.solver {
             Solver::Packed(packed) => packed.matrix(),
             _ => Ok(None),
@@ -286,8 +301,10 @@ impl Engine for Cpu {
     fn bytes(&self) -> [usize; 2] {
         match &self.solver {
             Solver::Empty => [0, 0],
-            Solver::Natural(natural) => natural.bytes(),
-            Solver::Packed(packed) => [packed.bytes() + self.spare.as_ref().map_or(0, |spare| spare.bytes()), 0],
+            Solver::Natural(reference) => reference.bytes(),
+            Solver::Packed(packed) => {
+                [packed.bytes() + self.spare_solver.as_ref().map_or(0, |spare_solver| spare_solver.bytes()), 0]
+            }
         }
     }
 
@@ -296,21 +313,21 @@ impl Engine for Cpu {
     }
 }
 
-/// A [`Packed`] of any storage format.
+/// A [`PackedSystem`] of any storage format.
 trait PackedSolver: Send {
-    fn shape(&self) -> Shape;
+    fn shape(&self) -> PackedShape;
     /// Allocates the memory that depends on the matrix and on the number of threads.
     fn prepare(&mut self, setup: &Setup, components: &Components, threads: usize) -> Result<()>;
-    /// Sets the value of [`PivotContext::center`] for later factorizations.
+    /// Sets the value of [`PivotContext::center_substitute`] for later factorizations.
     fn set_pivot_center(&mut self, center: Option<f64>);
     /// Returns whether `cycle=auto` has selected the V-cycle for a factorization with the levels of a recursive cycle.
     /// The V-cycle has fewer levels, so no later matrix is factorized with this shape.
     fn was_replaced(&self) -> bool {
-        self.shape().cycle.kind.is_none() && self.report().kind == Kind::V
+        self.shape().cycle.kind.is_none() && self.report().kind == CycleKind::V
     }
     fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
-    /// See [`RrbBackend::factorize_again`].
-    fn factorize_again(
+    /// See [`RrbBackend::factorize_speculatively`].
+    fn factorize_speculatively(
         &mut self,
         team: &mut Team,
         a: &StencilView,
@@ -328,12 +345,12 @@ trait PackedSolver: Send {
     /// See [`RrbBackend::report`].
     fn report(&self) -> Report;
     /// See [`RrbBackend::matrix`].
-    fn matrix(&self) -> Result<Option<FivePoints>>;
+    fn matrix(&self) -> Result<Option<FivePointMatrix>>;
     fn bytes(&self) -> usize;
 }
 
-impl<F: Format> PackedSolver for Packed<F> {
-    fn shape(&self) -> Shape {
+impl<F: Format> PackedSolver for PackedSystem<F> {
+    fn shape(&self) -> PackedShape {
         self.shape
     }
 
@@ -342,28 +359,29 @@ impl<F: Format> PackedSolver for Packed<F> {
     }
 
     fn set_pivot_center(&mut self, center: Option<f64>) {
-        self.center = center;
+        self.pivot_center = center;
     }
 
     fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
         self.prepare(setup, components, team.threads())?;
-        let context = PivotContext { a, components, center: self.center };
-        let shared = &*self;
+        let context = PivotContext { a, components, center_substitute: self.pivot_center };
+        let shared_self = &*self;
         let result = team.run(
-            |thread| drop(shared.factorize_share(thread, setup, &context, None)),
-            |thread| shared.factorize_share(thread, setup, &context, None),
+            |thread| drop(shared_self.factorize_on_thread(thread, setup, &context, None)),
+            |thread| shared_self.factorize_on_thread(thread, setup, &context, None),
         )?;
-        self.fresh = false;
+        self.is_fresh = false;
         result?;
-        if self.shape.aggregates {
-            check_unprojected(components)?;
-            let kept = self.take_reusable_aggregates();
-            self.aggregated = self.aggregate(setup.storage, kept, team.threads())?.into();
+        if self.shape.uses_aggregation {
+            check_components_projected(components)?;
+            let kept_aggregates = self.take_reusable_aggregates();
+            self.aggregation_cycle =
+                self.build_aggregation_cycle(setup.storage, kept_aggregates, team.threads())?.into();
         }
         Ok(())
     }
 
-    fn factorize_again(
+    fn factorize_speculatively(
         &mut self,
         team: &mut Team,
         a: &StencilView,
@@ -373,30 +391,31 @@ impl<F: Format> PackedSolver for Packed<F> {
     ) -> Result<bool> {
         // During the factorization, the threads need the singular components of A, which are not known yet. This
         // function assumes that A has none.
-        if self.fresh || self.aggregated.get().is_some() || !self.singular.is_empty() {
+        if self.is_fresh || self.aggregation_cycle.get().is_some() || !self.singular.is_empty() {
             return Ok(false);
         }
         inspection.start(team.threads())?;
-        let seen = &*inspection;
-        self.prepare(setup, &seen.components, team.threads())?;
-        // The unit of `setup` belongs to the previous matrix. A center of 2 `unit` or more requires a larger unit, so
-        // `setup` does not apply, and M / `unit` may overflow in f32.
-        let center_below = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.unit };
+        let shared_inspection = &*inspection;
+        self.prepare(setup, &shared_inspection.components, team.threads())?;
+        // The unit of `setup` belongs to the previous matrix. A center of 2 `storage_unit` or more requires a larger
+        // unit, so `setup` does not apply, and M / `storage_unit` may overflow in f32.
+        let center_limit = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.storage_unit };
         let speculation = SpeculativeInspection::new(
-            seen,
-            Conditions { zero_row_sum: inspection_setup.checks.zero_row_sum, center_below },
+            shared_inspection,
+            SpeculationConditions { zero_row_sum: inspection_setup.checks.zero_row_sum, center_limit },
         );
-        let (shared, context) = (&*self, PivotContext::new(a, &seen.components));
+        let (shared_self, context) = (&*self, PivotContext::new(a, &shared_inspection.components));
         // A rejected row, or entries of another magnitude than in the previous matrix, can cause zero pivots. In these
         // cases, the whole result is discarded.
-        let speculative = |thread: TeamThread| shared.factorize_share(thread, setup, &context, Some(&speculation));
-        let result = team.run(|thread| drop(speculative(thread)), speculative)?;
-        let over = speculation.has_failed();
+        let factorize_speculatively =
+            |thread: TeamThread| shared_self.factorize_on_thread(thread, setup, &context, Some(&speculation));
+        let result = team.run(|thread| drop(factorize_speculatively(thread)), factorize_speculatively)?;
+        let speculation_failed = speculation.has_failed();
         result?;
-        if over {
+        if speculation_failed {
             return Ok(false);
         }
-        inspection.finish(a, inspection_setup.project)?;
+        inspection.finish(a, inspection_setup.projects_null_space)?;
         Ok(inspection.components.size.is_empty())
     }
 
@@ -407,11 +426,11 @@ impl<F: Format> PackedSolver for Packed<F> {
         observer: &mut dyn Observer,
         program: Program,
     ) -> Result<Outcome> {
-        self.observed.begin(observer);
-        let (shared, caller) = (&*self, CallerArrays::new(arrays, usize::MAX));
+        self.observed.begin_run(observer);
+        let (shared_self, caller) = (&*self, CallerArrays::new(arrays, usize::MAX));
         let result = team.run(
-            |thread| drop(program(&mut ThreadState::new(shared, thread, &caller, None))),
-            |thread| program(&mut ThreadState::new(shared, thread, &caller, Some(observer))),
+            |thread| drop(program(&mut ThreadState::new(shared_self, thread, &caller, None))),
+            |thread| program(&mut ThreadState::new(shared_self, thread, &caller, Some(observer))),
         )?;
         if Outcome::may_leave_infinities(&result) {
             self.clear_vectors();
@@ -420,17 +439,17 @@ impl<F: Format> PackedSolver for Packed<F> {
     }
 
     fn report(&self) -> Report {
-        let aggregated = self.aggregated.get();
+        let cycle = self.aggregation_cycle.get();
         Report {
             kind: self.recursion().kind,
-            levels: aggregated.map(|aggregated| aggregated.levels),
-            aggregates: aggregated.is_some(),
-            aggregates_kept: aggregated.map_or(0, Aggregated::aggregates_kept),
-            grids: self.shape.grids,
+            levels: cycle.map(|cycle| cycle.levels),
+            uses_aggregation: cycle.is_some(),
+            reused_aggregate_count: cycle.map_or(0, AggregationCycle::reused_aggregate_count),
+            grids: self.shape.grid_count,
         }
     }
 
-    fn matrix(&self) -> Result<Option<FivePoints>> {
+    fn matrix(&self) -> Result<Option<FivePointMatrix>> {
         self.natural_matrix()
     }
 
@@ -439,8 +458,8 @@ impl<F: Format> PackedSolver for Packed<F> {
     }
 }
 
-fn packed<F: Format + 'static>(shape: Shape, domain: Option<&Domain>) -> Result<Box<dyn PackedSolver>> {
-    Ok(Packed::<F>::new(shape, domain)?)
+fn new_packed<F: Format + 'static>(shape: PackedShape, domain: Option<&Domain>) -> Result<Box<dyn PackedSolver>> {
+    Ok(PackedSystem::<F>::new(shape, domain)?)
 }
 
 #[cfg(test)]
@@ -455,7 +474,7 @@ mod tests {
             let grid = Grid { nx: 100, ny };
             for _ in 0..2 {
                 let shares = Mutex::new(Vec::new());
-                cpu.over_rows(grid, &|thread, rows| shares.lock().unwrap().push((thread, rows))).unwrap();
+                cpu.run_over_rows(grid, &|thread, rows| shares.lock().unwrap().push((thread, rows))).unwrap();
                 let mut shares = shares.into_inner().unwrap();
                 shares.sort_by_key(|(thread, _)| *thread);
                 assert_eq!(shares.len(), if grid.nodes() < MIN_TEAM_NODES { 1 } else { threads });

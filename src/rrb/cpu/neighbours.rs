@@ -11,15 +11,15 @@
 
 use crate::base::shared::Number;
 use crate::error::Result;
-use crate::rrb::cpu::colour_array::{ColourArray, FourColours, four};
+use crate::rrb::cpu::colour_array::{ColourArray, FourColours, four_arrays};
 use crate::rrb::layout::{Colour, Layout};
 
 /// Rows for four neighbours, in the order west, east, south, north or southwest, southeast, northwest, northeast.
-pub type Rows<'a, T = f64> = [&'a [T]; 4];
+pub type NeighbourRows<'a, T = f64> = [&'a [T]; 4];
 
 /// Straight couplings, stored with the red nodes: to the west, east, south and north of r1 and of r2.
 #[derive(Clone)]
-pub struct Straight<T = f64> {
+pub struct AxisCouplings<T = f64> {
     pub r1: [ColourArray<T>; 4],
     pub r2: [ColourArray<T>; 4],
 }
@@ -27,55 +27,55 @@ pub struct Straight<T = f64> {
 /// Diagonal couplings between two colours, stored with one of the two: to the southwest, southeast, northwest and
 /// northeast of r1 (to r2) or of b1 (to b2).
 #[derive(Clone)]
-pub struct Diagonal<T = f64> {
-    pub of: [ColourArray<T>; 4],
+pub struct DiagonalCouplings<T = f64> {
+    pub arrays: [ColourArray<T>; 4],
 }
 
 /// All diagonal couplings: between r1 and r2, and between b1 and b2.
 #[derive(Clone)]
-pub struct Corners<T = f64> {
-    pub red: Diagonal<T>,
-    pub black: Diagonal<T>,
+pub struct CornerCouplings<T = f64> {
+    pub red: DiagonalCouplings<T>,
+    pub black: DiagonalCouplings<T>,
 }
 
 /// Couplings at distance two between nodes of one colour, to the east and to the north.
 #[derive(Clone)]
-pub struct Distant<T = f64> {
+pub struct DistantCouplings<T = f64> {
     pub east: ColourArray<T>,
     pub north: ColourArray<T>,
 }
 
-/// Indices of straight neighbours in `Rows`.
+/// Indices of straight neighbours in `NeighbourRows`.
 pub const WEST: usize = 0;
 pub const EAST: usize = 1;
 pub const SOUTH: usize = 2;
 pub const NORTH: usize = 3;
-/// Indices of diagonal neighbours in `Rows`.
+/// Indices of diagonal neighbours in `NeighbourRows`.
 pub const SOUTHWEST: usize = 0;
 pub const SOUTHEAST: usize = 1;
 pub const NORTHWEST: usize = 2;
 pub const NORTHEAST: usize = 3;
 
-fn bytes<T: Number>(areas: &[ColourArray<T>]) -> usize {
-    areas.iter().map(ColourArray::bytes).sum()
+fn total_bytes<T: Number>(arrays: &[ColourArray<T>]) -> usize {
+    arrays.iter().map(ColourArray::bytes).sum()
 }
 
-impl<T: Number> Straight<T> {
-    /// Allocates zeros if `present`; otherwise returns absent arrays.
-    pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
-        Self::of(|| ColourArray::zeroed_if(layout, present))
+impl<T: Number> AxisCouplings<T> {
+    /// Allocates zeros if `is_present`; otherwise returns absent arrays.
+    pub fn zeroed(layout: &Layout, is_present: bool) -> Result<Self> {
+        Self::of(|| ColourArray::zeroed_if(layout, is_present))
     }
 
-    /// Calls `next` once per array, first for r1 and then for r2.
-    pub fn of(mut next: impl FnMut() -> Result<ColourArray<T>>) -> Result<Self> {
-        Ok(Self { r1: four(&mut next)?, r2: four(&mut next)? })
+    /// Calls `make_array` once per array, first for r1 and then for r2.
+    pub fn of(mut make_array: impl FnMut() -> Result<ColourArray<T>>) -> Result<Self> {
+        Ok(Self { r1: four_arrays(&mut make_array)?, r2: four_arrays(&mut make_array)? })
     }
 
     /// Returns the couplings of row J of a colour to its straight neighbours.
     ///
     /// # Safety
     /// No thread may write these rows while the slices are used.
-    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
+    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> NeighbourRows<'_, T> {
         let (r1, r2) = (&self.r1, &self.r2);
         // SAFETY: by the safety contract of this function.
         unsafe {
@@ -83,7 +83,7 @@ impl<T: Number> Straight<T> {
                 Colour::R1 => [0, 1, 2, 3].map(|k| r1[k].row(row, 0)),
                 Colour::R2 => [0, 1, 2, 3].map(|k| r2[k].row(row, 0)),
                 Colour::B1 => {
-                    [r2[EAST].row(row, -1), r2[WEST].row(row, 0), r1[NORTH].below(row, 0), r1[SOUTH].row(row, 0)]
+                    [r2[EAST].row(row, -1), r2[WEST].row(row, 0), r1[NORTH].row_below(row, 0), r1[SOUTH].row(row, 0)]
                 }
                 Colour::B2 => {
                     [r1[EAST].row(row, 0), r1[WEST].row(row, 1), r2[NORTH].row(row, 0), r2[SOUTH].row(row + 1, 0)]
@@ -99,7 +99,7 @@ impl<T: Number> Straight<T> {
     ///
     /// # Safety
     /// No thread may write these rows while the slices are used.
-    pub unsafe fn along(&self, colour: Colour, row: usize) -> [[&[T]; 2]; 4] {
+    pub unsafe fn coupling_pairs(&self, colour: Colour, row: usize) -> [[&[T]; 2]; 4] {
         let (r1, r2) = (&self.r1, &self.r2);
         // SAFETY: by the safety contract of this function.
         unsafe {
@@ -107,7 +107,7 @@ impl<T: Number> Straight<T> {
                 Colour::B1 => [
                     [r2[WEST].row(row, -1), r2[EAST].row(row, -1)],
                     [r2[WEST].row(row, 0), r2[EAST].row(row, 0)],
-                    [r1[SOUTH].below(row, 0), r1[NORTH].below(row, 0)],
+                    [r1[SOUTH].row_below(row, 0), r1[NORTH].row_below(row, 0)],
                     [r1[SOUTH].row(row, 0), r1[NORTH].row(row, 0)],
                 ],
                 _ => [
@@ -121,67 +121,70 @@ impl<T: Number> Straight<T> {
     }
 
     pub fn bytes(&self) -> usize {
-        bytes(&self.r1) + bytes(&self.r2)
+        total_bytes(&self.r1) + total_bytes(&self.r2)
     }
 }
 
-impl<T: Number> Diagonal<T> {
-    /// Allocates zeros if `present`; otherwise returns absent arrays.
-    pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
-        Ok(Self { of: four(|| ColourArray::zeroed_if(layout, present))? })
+impl<T: Number> DiagonalCouplings<T> {
+    /// Allocates zeros if `is_present`; otherwise returns absent arrays.
+    pub fn zeroed(layout: &Layout, is_present: bool) -> Result<Self> {
+        Ok(Self { arrays: four_arrays(|| ColourArray::zeroed_if(layout, is_present))? })
     }
 
     /// See [`ColourArray::of_type`].
-    pub fn of_type<U: Number>(&self) -> Option<Diagonal<U>> {
-        let [a, b, c, d] = &self.of;
-        Some(Diagonal { of: [a.of_type()?, b.of_type()?, c.of_type()?, d.of_type()?] })
+    pub fn of_type<U: Number>(&self) -> Option<DiagonalCouplings<U>> {
+        let [a, b, c, d] = &self.arrays;
+        Some(DiagonalCouplings { arrays: [a.of_type()?, b.of_type()?, c.of_type()?, d.of_type()?] })
     }
 
     /// Returns the couplings of row J of a colour to its diagonal neighbours.
     ///
     /// # Safety
     /// No thread may write these rows while the slices are used.
-    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
-        let of = &self.of;
+    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> NeighbourRows<'_, T> {
+        let arrays = &self.arrays;
         // SAFETY: by the safety contract of this function.
         unsafe {
             match colour {
-                Colour::R1 | Colour::B1 => [0, 1, 2, 3].map(|k| of[k].row(row, 0)),
+                Colour::R1 | Colour::B1 => [0, 1, 2, 3].map(|k| arrays[k].row(row, 0)),
                 Colour::R2 => [
-                    of[NORTHEAST].below(row, 0),
-                    of[NORTHWEST].below(row, 1),
-                    of[SOUTHEAST].row(row, 0),
-                    of[SOUTHWEST].row(row, 1),
+                    arrays[NORTHEAST].row_below(row, 0),
+                    arrays[NORTHWEST].row_below(row, 1),
+                    arrays[SOUTHEAST].row(row, 0),
+                    arrays[SOUTHWEST].row(row, 1),
                 ],
                 Colour::B2 => [
-                    of[NORTHEAST].row(row, 0),
-                    of[NORTHWEST].row(row, 1),
-                    of[SOUTHEAST].row(row + 1, 0),
-                    of[SOUTHWEST].row(row + 1, 1),
+                    arrays[NORTHEAST].row(row, 0),
+                    arrays[NORTHWEST].row(row, 1),
+                    arrays[SOUTHEAST].row(row + 1, 0),
+                    arrays[SOUTHWEST].row(row + 1, 1),
                 ],
             }
         }
     }
 
     pub fn bytes(&self) -> usize {
-        bytes(&self.of)
+        total_bytes(&self.arrays)
     }
 }
 
-impl<T: Number> Corners<T> {
-    /// Allocates zeros if `present`; otherwise returns absent arrays.
-    pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
-        Ok(Self { red: Diagonal::zeroed(layout, present)?, black: Diagonal::zeroed(layout, present)? })
+impl<T: Number> CornerCouplings<T> {
+    /// Allocates zeros if `is_present`; otherwise returns absent arrays.
+    pub fn zeroed(layout: &Layout, is_present: bool) -> Result<Self> {
+        Ok(Self {
+            red: DiagonalCouplings::zeroed(layout, is_present)?,
+            black: DiagonalCouplings::zeroed(layout, is_present)?,
+        })
     }
 
     /// Returns the couplings of row J of a colour to its diagonal neighbours.
     ///
     /// # Safety
     /// No thread may write these rows while the slices are used.
-    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
-        let of = if matches!(colour, Colour::R1 | Colour::R2) { &self.red } else { &self.black };
+    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> NeighbourRows<'_, T> {
+        let diagonal = if matches!(colour, Colour::R1 | Colour::R2) { &self.red } else { &self.black };
         // SAFETY: by the safety contract of this function.
-        unsafe { of.couplings(colour, row) }
+        unsafe { diagonal.couplings(colour, row) }
     }
 
     pub fn bytes(&self) -> usize {
@@ -189,29 +192,29 @@ impl<T: Number> Corners<T> {
     }
 }
 
-impl<T: Number> Distant<T> {
-    /// Allocates zeros if `present`; otherwise returns absent arrays.
-    pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
-        Self::of(|| ColourArray::zeroed_if(layout, present))
+impl<T: Number> DistantCouplings<T> {
+    /// Allocates zeros if `is_present`; otherwise returns absent arrays.
+    pub fn zeroed(layout: &Layout, is_present: bool) -> Result<Self> {
+        Self::of(|| ColourArray::zeroed_if(layout, is_present))
     }
 
-    /// Calls `next` twice: for the couplings to the east, then to the north.
-    pub fn of(mut next: impl FnMut() -> Result<ColourArray<T>>) -> Result<Self> {
-        Ok(Self { east: next()?, north: next()? })
+    /// Calls `make_array` twice: for the couplings to the east, then to the north.
+    pub fn of(mut make_array: impl FnMut() -> Result<ColourArray<T>>) -> Result<Self> {
+        Ok(Self { east: make_array()?, north: make_array()? })
     }
 
     /// See [`ColourArray::of_type`].
-    pub fn of_type<U: Number>(&self) -> Option<Distant<U>> {
-        Some(Distant { east: self.east.of_type()?, north: self.north.of_type()? })
+    pub fn of_type<U: Number>(&self) -> Option<DistantCouplings<U>> {
+        Some(DistantCouplings { east: self.east.of_type()?, north: self.north.of_type()? })
     }
 
     /// Returns the couplings of row J to the nodes at distance two to the west, east, south and north.
     ///
     /// # Safety
     /// No thread may write these rows while the slices are used.
-    pub unsafe fn couplings(&self, row: usize) -> Rows<'_, T> {
+    pub unsafe fn couplings(&self, row: usize) -> NeighbourRows<'_, T> {
         // SAFETY: by the safety contract of this function.
-        unsafe { [self.east.row(row, -1), self.east.row(row, 0), self.north.below(row, 0), self.north.row(row, 0)] }
+        unsafe { [self.east.row(row, -1), self.east.row(row, 0), self.north.row_below(row, 0), self.north.row(row, 0)] }
     }
 
     pub fn bytes(&self) -> usize {
@@ -224,13 +227,17 @@ impl<T: Number> FourColours<T> {
     ///
     /// # Safety
     /// No thread may write these rows while the slices are used.
-    pub unsafe fn straight(&self, colour: Colour, row: usize) -> Rows<'_, T> {
+    pub unsafe fn axis_neighbours(&self, colour: Colour, row: usize) -> NeighbourRows<'_, T> {
         // SAFETY: by the safety contract of this function.
         unsafe {
             match colour {
                 Colour::R1 => [self.b2.row(row, -1), self.b2.row(row, 0), self.b1.row(row, 0), self.b1.row(row + 1, 0)],
-                Colour::R2 => [self.b1.row(row, 0), self.b1.row(row, 1), self.b2.below(row, 0), self.b2.row(row, 0)],
-                Colour::B1 => [self.r2.row(row, -1), self.r2.row(row, 0), self.r1.below(row, 0), self.r1.row(row, 0)],
+                Colour::R2 => {
+                    [self.b1.row(row, 0), self.b1.row(row, 1), self.b2.row_below(row, 0), self.b2.row(row, 0)]
+                }
+                Colour::B1 => {
+                    [self.r2.row(row, -1), self.r2.row(row, 0), self.r1.row_below(row, 0), self.r1.row(row, 0)]
+                }
                 Colour::B2 => [self.r1.row(row, 0), self.r1.row(row, 1), self.r2.row(row, 0), self.r2.row(row + 1, 0)],
             }
         }
@@ -240,16 +247,18 @@ impl<T: Number> FourColours<T> {
     ///
     /// # Safety
     /// No thread may write these rows while the slices are used.
-    pub unsafe fn diagonal(&self, colour: Colour, row: usize) -> Rows<'_, T> {
+    pub unsafe fn diagonal_neighbours(&self, colour: Colour, row: usize) -> NeighbourRows<'_, T> {
         // SAFETY: by the safety contract of this function.
         unsafe {
             match colour {
                 Colour::R1 => {
                     [self.r2.row(row, -1), self.r2.row(row, 0), self.r2.row(row + 1, -1), self.r2.row(row + 1, 0)]
                 }
-                Colour::R2 => [self.r1.below(row, 0), self.r1.below(row, 1), self.r1.row(row, 0), self.r1.row(row, 1)],
+                Colour::R2 => {
+                    [self.r1.row_below(row, 0), self.r1.row_below(row, 1), self.r1.row(row, 0), self.r1.row(row, 1)]
+                }
                 Colour::B1 => {
-                    [self.b2.below(row, -1), self.b2.below(row, 0), self.b2.row(row, -1), self.b2.row(row, 0)]
+                    [self.b2.row_below(row, -1), self.b2.row_below(row, 0), self.b2.row(row, -1), self.b2.row(row, 0)]
                 }
                 Colour::B2 => {
                     [self.b1.row(row, 0), self.b1.row(row, 1), self.b1.row(row + 1, 0), self.b1.row(row + 1, 1)]
@@ -264,8 +273,8 @@ impl<T: Number> ColourArray<T> {
     ///
     /// # Safety
     /// No thread may write these rows while the slices are used.
-    pub unsafe fn distant(&self, row: usize) -> Rows<'_, T> {
+    pub unsafe fn distant_neighbours(&self, row: usize) -> NeighbourRows<'_, T> {
         // SAFETY: by the safety contract of this function.
-        unsafe { [self.row(row, -1), self.row(row, 1), self.below(row, 0), self.row(row + 1, 0)] }
+        unsafe { [self.row(row, -1), self.row(row, 1), self.row_below(row, 0), self.row(row + 1, 0)] }
     }
 }

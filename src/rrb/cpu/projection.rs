@@ -1,11 +1,11 @@
 //! Singular components on grids stored by colour (docs/theory/rrb.md, singular systems). The units of
 //! `krylov::cpu::means`, for which partial sums are computed, are the rows J.
 
-use super::ranks::Sums;
+use super::ranks::SumExchange;
 use crate::base::number::Real;
 use crate::base::shared::Number;
 use crate::error::{Result, collected, push};
-use crate::krylov::cpu::means::{Labelled, Position, Singular, Vector};
+use crate::krylov::cpu::means::{LabelledRuns, Position, SingularComponents, Vector};
 use crate::rrb::cpu::colour_array::FourColours;
 use crate::rrb::domain::Domain;
 use crate::rrb::layout::{Colour, Layout};
@@ -13,27 +13,27 @@ use crate::stencil::components::Components;
 
 /// Position of consecutive values of one row and colour.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Run {
+pub struct RunPosition {
     colour: Colour,
     row: u32,
     start: u32,
 }
 
-impl Position for Run {
+impl Position for RunPosition {
     fn after(self, len: usize) -> Self {
         Self { start: self.start + len as u32, ..self }
     }
 }
 
-impl<R: Real + Number> Vector<Run> for FourColours<R> {
+impl<R: Real + Number> Vector<RunPosition> for FourColours<R> {
     type Value = R;
 
-    unsafe fn values(&self, run: Run, len: usize) -> &[R] {
+    unsafe fn values(&self, run: RunPosition, len: usize) -> &[R] {
         // SAFETY: guaranteed by the caller.
         unsafe { &self[run.colour].row(run.row as usize, 0)[run.start as usize..][..len] }
     }
 
-    unsafe fn values_mut(&self, run: Run, len: usize) -> &mut [R] {
+    unsafe fn values_mut(&self, run: RunPosition, len: usize) -> &mut [R] {
         // SAFETY: guaranteed by the caller. Runs of different components in one row do not overlap.
         unsafe { &mut self[run.colour].row_mut(run.row as usize, 0)[run.start as usize..][..len] }
     }
@@ -41,48 +41,52 @@ impl<R: Real + Number> Vector<Run> for FourColours<R> {
 
 /// Finds the runs of all singular components, both on all nodes and on the unknowns of CG. With `domain`, also plans
 /// the exchange of their partial sums between ranks.
-pub fn set(
-    singular: &mut Singular<Run>,
+pub fn set_runs(
+    singular: &mut SingularComponents<RunPosition>,
     layout: &Layout,
     components: &Components,
-    schur: bool,
+    uses_schur: bool,
     domain: Option<&Domain>,
 ) -> Result<()> {
-    singular.set(layout.cy, components.singular(), schur, |row, reduced| {
-        let colours = if reduced { &Colour::ALL[2..] } else { &Colour::ALL };
-        colours.iter().flat_map(move |&colour| runs(layout, components, colour, row))
+    singular.set_labels(layout.cy, components.projected_count(), uses_schur, |row, is_reduced| {
+        let colours = if is_reduced { &Colour::ALL[2..] } else { &Colour::ALL };
+        colours.iter().flat_map(move |&colour| runs_of_row(layout, components, colour, row))
     })?;
     let Some(domain) = domain.filter(|_| !singular.is_empty()) else { return Ok(()) };
-    singular.over(|labelled| partial_sums(labelled, domain))
+    singular.with_other_ranks(|labelled| plan_partial_sums(labelled, domain))
 }
 
 /// Returns the runs of a row and colour with their components.
-fn runs<'a>(
+fn runs_of_row<'a>(
     layout: &'a Layout,
     components: &'a Components,
     colour: Colour,
     row: usize,
-) -> impl Iterator<Item = (Run, usize, usize)> + 'a {
+) -> impl Iterator<Item = (RunPosition, usize, usize)> + 'a {
     let columns = layout.columns(colour);
-    let present = layout.rows(colour).contains(&row) && !columns.is_empty();
-    let (first, j) = if present { layout.node(colour, columns.start, row) } else { (0, 0) };
+    let is_present = layout.rows(colour).contains(&row) && !columns.is_empty();
+    let (first_column, j) = if is_present { layout.node(colour, columns.start, row) } else { (0, 0) };
     // Index of the first column of this colour at node (i, j) or east of it. Every second node of a row has this
     // colour.
-    let column = move |i: usize| columns.start + i.saturating_sub(first).div_ceil(2);
-    let nodes = present.then(|| components.singular_runs(j)).into_iter().flatten();
+    let array_index = move |i: usize| columns.start + i.saturating_sub(first_column).div_ceil(2);
+    let nodes = is_present.then(|| components.singular_runs(j)).into_iter().flatten();
     let runs = nodes.map(move |(nodes, component)| {
-        let (start, end) = (column(nodes.start), column(nodes.end));
-        (Run { colour, row: row as u32, start: start as u32 }, end - start, component)
+        let (start, end) = (array_index(nodes.start), array_index(nodes.end));
+        (RunPosition { colour, row: row as u32, start: start as u32 }, end - start, component)
     });
     runs.filter(|&(_, len, _)| len > 0)
 }
 
 /// Plans the exchange of the partial sums of all ranks.
-fn partial_sums(labelled: &Labelled<Run>, domain: &Domain) -> Result<Sums> {
-    let what = "the runs of singular components";
-    let mut owned = Vec::new();
-    for rank in 0..domain.strips.ranks() {
-        push(&mut owned, collected([labelled.slots(&domain.strips.rows(0, rank))], what)?, what)?;
+fn plan_partial_sums(labelled: &LabelledRuns<RunPosition>, domain: &Domain) -> Result<SumExchange> {
+    let allocation_name = "the runs of singular components";
+    let mut owned_ranges = Vec::new();
+    for rank in 0..domain.strips.rank_count() {
+        push(
+            &mut owned_ranges,
+            collected([labelled.slots(&domain.strips.rows(0, rank))], allocation_name)?,
+            allocation_name,
+        )?;
     }
-    Sums::new(domain, owned, 2)
+    SumExchange::new(domain, owned_ranges, 2)
 }

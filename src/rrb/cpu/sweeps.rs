@@ -10,109 +10,122 @@
 //! side, which z already contains. Red rows therefore change only in the upward sweep (docs/theory/rrb.md,
 //! preconditioner).
 //!
-//! In the functions below, `t` contains the row buffers of the thread, and `stage` is the number of the fused stage.
+//! In the functions below, `buffers` contains the row buffers of the thread, and `stage` is the number of the fused
+//! stage.
 
-use super::levels::{Buffers, PackedGrid};
-use super::loops::{scale, solve_in_place, subtract};
-use super::neighbours::Rows;
+use super::levels::{PackedGrid, RowBuffers};
+use super::loops::{divide_by_pivots, solve_eliminated_in_place, subtract_product};
+use super::neighbours::NeighbourRows;
 use super::number::Format;
-use super::packed::Packed;
+use super::packed::PackedSystem;
 use crate::base::number::Real;
 use crate::base::shared::Number;
-use crate::base::team::{Point, TeamThread};
-use crate::rrb::cpu::conversion::{collect, spread};
+use crate::base::team::{StagePoint, TeamThread};
+use crate::rrb::cpu::conversion::{load_natural_row, store_natural_row};
 use crate::rrb::layout::Colour;
 
 /// Returns the thread that owns the next rows of a grid; `None` if this thread owns the last rows.
-pub fn next_thread<F: Format>(me: TeamThread, grid: &PackedGrid<F>) -> Option<usize> {
-    (grid.shared && me.index + 1 < me.threads).then_some(me.index + 1)
+pub fn next_thread<F: Format>(thread: TeamThread, grid: &PackedGrid<F>) -> Option<usize> {
+    (grid.is_shared && thread.index + 1 < thread.threads).then_some(thread.index + 1)
 }
 
 /// Returns the thread that owns the previous rows of a grid; `None` if this thread owns the first rows.
-pub fn previous_thread<F: Format>(me: TeamThread, grid: &PackedGrid<F>) -> Option<usize> {
-    if grid.shared { me.index.checked_sub(1) } else { None }
+pub fn previous_thread<F: Format>(thread: TeamThread, grid: &PackedGrid<F>) -> Option<usize> {
+    if grid.is_shared { thread.index.checked_sub(1) } else { None }
 }
 
 /// First rows of three pairs of buffer rows, for r1, r2 and b1; J mod 2 selects the row of a pair.
-pub const FIRST_RED: usize = 0;
-pub const SECOND_RED: usize = 2;
-pub const DROPPED: usize = 4;
+pub const R1_ROWS: usize = 0;
+pub const R2_ROWS: usize = 2;
+pub const B1_ROWS: usize = 4;
 /// First buffer row of the kept values in the upward sweep.
-pub const KEPT: usize = FIRST_RED;
+pub const KEPT_ROWS: usize = R1_ROWS;
 
-impl<F: Format> Packed<F> {
-    /// Writes the kept values in row J of grid q to the next grid. They are read from row `place` of b2.
+impl<F: Format> PackedSystem<F> {
+    /// Writes the kept values in row J of grid q to the next grid. They are read from row `source_row` of b2.
     ///
     /// # Safety
     /// Both rows must belong to this thread.
-    pub unsafe fn store_kept(&self, q: usize, row: usize, place: usize) {
+    pub unsafe fn store_kept_row(&self, q: usize, row: usize, source_row: usize) {
         let grid = &self.grids[q];
         let Some(coarse) = self.grids.get(q + 1) else { return };
         if grid.layout.rows(Colour::B2).contains(&row) {
             // SAFETY: each row of the next grid receives values from one row only, which belongs to this thread.
-            unsafe { spread(&coarse.layout, row, &grid.z.b2.row(place, 0)[..coarse.layout.grid.nx], 1.0, &coarse.z) };
+            unsafe {
+                store_natural_row(
+                    &coarse.layout,
+                    row,
+                    &grid.z.b2.row(source_row, 0)[..coarse.layout.grid.nx],
+                    1.0,
+                    &coarse.z,
+                )
+            };
         }
     }
 
     /// Computes the downward sweep through both levels of grid q and stores y' D^-1 y per row.
-    pub fn descend_grid(&self, q: usize, me: TeamThread, stage: usize, t: &mut Buffers<F::Real>) {
+    pub fn descend_grid(&self, q: usize, thread: TeamThread, stage: usize, buffers: &mut RowBuffers<F::Real>) {
         let (grid, rho) = (&self.grids[q], self.rho.reduce(0, self.rho_start[q + 1]));
-        let (rows, n) = (grid.rows(me), grid.layout.cx);
-        let Some(last) = rows.clone().last() else { return };
-        let [below, above] = grid.borders_other_ranks(me);
+        let (rows, n) = (grid.rows(thread), grid.layout.cx);
+        let Some(last_row) = rows.clone().last() else { return };
+        let [has_rank_below, has_rank_above] = grid.borders_other_ranks(thread);
         // SAFETY: no thread writes red rows in this stage. The black rows belong to this thread, with two exceptions.
         // The first b1 row of the next thread is read after that thread has posted it. The b1 halo rows are used by
         // this thread only.
         unsafe {
             // The b1 halo row below is also computed, because the upward sweep reads it.
-            let first = if below { rows.start - 1 } else { rows.start };
-            match first.checked_sub(1) {
-                Some(before) => {
-                    self.scale_row(q, Colour::R1, before, FIRST_RED, t);
+            let first_row = if has_rank_below { rows.start - 1 } else { rows.start };
+            match first_row.checked_sub(1) {
+                Some(row_before) => {
+                    self.divide_row_by_pivots(q, Colour::R1, row_before, R1_ROWS, buffers);
                 }
-                None => t.row_mut(FIRST_RED + 1, n).fill(F::Real::default()),
+                None => buffers.row_mut(R1_ROWS + 1, n).fill(F::Real::default()),
             }
-            let mut rho_r2 = self.scale_row(q, Colour::R2, first, SECOND_RED, t);
-            for row in first..rows.end {
-                let rho_r1 = self.scale_row(q, Colour::R1, row, FIRST_RED, t);
-                self.descend_dropped(q, row, t);
+            let mut rho_r2 = self.divide_row_by_pivots(q, Colour::R2, first_row, R2_ROWS, buffers);
+            for row in first_row..rows.end {
+                let rho_r1 = self.divide_row_by_pivots(q, Colour::R1, row, R1_ROWS, buffers);
+                self.descend_b1(q, row, buffers);
                 if row >= rows.start {
-                    let rho_b1 = self.scale_row(q, Colour::B1, row, DROPPED, t);
+                    let rho_b1 = self.divide_row_by_pivots(q, Colour::B1, row, B1_ROWS, buffers);
                     rho.store(self.rho_start[q] + row, [(rho_r1 + rho_r2) + rho_b1]);
                 }
                 if row == rows.start {
-                    me.post(Point::First, stage);
+                    thread.signal(StagePoint::FirstRow, stage);
                 }
 
-                rho_r2 = self.scale_row(q, Colour::R2, row + 1, SECOND_RED, t);
+                rho_r2 = self.divide_row_by_pivots(q, Colour::R2, row + 1, R2_ROWS, buffers);
                 if row < rows.start {
                     continue;
                 }
-                let m = &grid.sweep;
+                let factors = &grid.factors;
                 let neighbours = [
-                    t.row(FIRST_RED + row % 2, 0, n),
-                    t.row(FIRST_RED + row % 2, 1, n),
-                    t.row(SECOND_RED + row % 2, 0, n),
-                    t.row(SECOND_RED + (row + 1) % 2, 0, n),
+                    buffers.row(R1_ROWS + row % 2, 0, n),
+                    buffers.row(R1_ROWS + row % 2, 1, n),
+                    buffers.row(R2_ROWS + row % 2, 0, n),
+                    buffers.row(R2_ROWS + (row + 1) % 2, 0, n),
                 ];
-                subtract::<F>(grid.z.b2.row_mut(row, 0), m.straight.couplings(Colour::B2, row), neighbours);
+                subtract_product::<F>(
+                    grid.z.b2.row_mut(row, 0),
+                    factors.axis_couplings.couplings(Colour::B2, row),
+                    neighbours,
+                );
                 if row > rows.start {
-                    self.descend_kept(q, row - 1, t);
+                    self.descend_b2(q, row - 1, buffers);
                 }
             }
-            match next_thread(me, grid) {
-                Some(thread) => {
-                    me.wait_for(thread, Point::First, stage);
-                    self.scale_row(q, Colour::B1, rows.end, DROPPED, t);
+            match next_thread(thread, grid) {
+                Some(next) => {
+                    thread.wait_for_signal(next, StagePoint::FirstRow, stage);
+                    self.divide_row_by_pivots(q, Colour::B1, rows.end, B1_ROWS, buffers);
                 }
-                None if above => {
-                    self.scale_row(q, Colour::R1, rows.end, FIRST_RED, t);
-                    self.descend_dropped(q, rows.end, t);
-                    self.scale_row(q, Colour::B1, rows.end, DROPPED, t);
+                None if has_rank_above => {
+                    self.divide_row_by_pivots(q, Colour::R1, rows.end, R1_ROWS, buffers);
+                    self.descend_b1(q, rows.end, buffers);
+                    self.divide_row_by_pivots(q, Colour::B1, rows.end, B1_ROWS, buffers);
                 }
-                None => t.row_mut(DROPPED + rows.end % 2, n).fill(F::Real::default()),
+                None => buffers.row_mut(B1_ROWS + rows.end % 2, n).fill(F::Real::default()),
             }
-            self.descend_kept(q, last, t);
+            self.descend_b2(q, last_row, buffers);
         }
     }
 
@@ -121,12 +134,24 @@ impl<F: Format> Packed<F> {
     ///
     /// # Safety
     /// No thread may write this row meanwhile.
-    unsafe fn scale_row(&self, q: usize, colour: Colour, row: usize, k: usize, t: &mut Buffers<F::Real>) -> f64 {
+    unsafe fn divide_row_by_pivots(
+        &self,
+        q: usize,
+        colour: Colour,
+        row: usize,
+        first_buffer_row: usize,
+        buffers: &mut RowBuffers<F::Real>,
+    ) -> f64 {
         let grid = &self.grids[q];
         // SAFETY: by the safety contract of this function.
         unsafe {
-            let (pivot, a) = grid.sweep.eliminated(colour, row);
-            scale::<F>(t.row_mut(k + row % 2, grid.layout.cx), pivot, a, grid.z[colour].row(row, 0))
+            let (pivot, a) = grid.factors.pivots_and_couplings(colour, row);
+            divide_by_pivots::<F>(
+                buffers.row_mut(first_buffer_row + row % 2, grid.layout.cx),
+                pivot,
+                a,
+                grid.z[colour].row(row, 0),
+            )
         }
     }
 
@@ -135,18 +160,18 @@ impl<F: Format> Packed<F> {
     ///
     /// # Safety
     /// No other thread may use this row meanwhile.
-    unsafe fn descend_dropped(&self, q: usize, row: usize, t: &Buffers<F::Real>) {
+    unsafe fn descend_b1(&self, q: usize, row: usize, buffers: &RowBuffers<F::Real>) {
         let (grid, n) = (&self.grids[q], self.grids[q].layout.cx);
         let neighbours = [
-            t.row(SECOND_RED + row % 2, -1, n),
-            t.row(SECOND_RED + row % 2, 0, n),
-            t.row(FIRST_RED + (row + 1) % 2, 0, n),
-            t.row(FIRST_RED + row % 2, 0, n),
+            buffers.row(R2_ROWS + row % 2, -1, n),
+            buffers.row(R2_ROWS + row % 2, 0, n),
+            buffers.row(R1_ROWS + (row + 1) % 2, 0, n),
+            buffers.row(R1_ROWS + row % 2, 0, n),
         ];
         // SAFETY: by the safety contract of this function.
         unsafe {
-            let a = grid.sweep.straight.couplings(Colour::B1, row);
-            subtract::<F>(grid.z.b1.row_mut(row, 0), a, neighbours);
+            let a = grid.factors.axis_couplings.couplings(Colour::B1, row);
+            subtract_product::<F>(grid.z.b1.row_mut(row, 0), a, neighbours);
         }
     }
 
@@ -154,13 +179,13 @@ impl<F: Format> Packed<F> {
     ///
     /// # Safety
     /// Row J must belong to this thread.
-    pub unsafe fn descend_kept(&self, q: usize, row: usize, t: &Buffers<F::Real>) {
+    pub unsafe fn descend_b2(&self, q: usize, row: usize, buffers: &RowBuffers<F::Real>) {
         let grid = &self.grids[q];
         // SAFETY: the row belongs to this thread.
         unsafe {
-            let a = grid.sweep.diagonal.couplings(Colour::B2, row);
-            subtract::<F>(grid.z.b2.row_mut(row, 0), a, b1_around_b2(t, DROPPED, row, grid.layout.cx));
-            self.store_kept(q, row, row);
+            let a = grid.factors.diagonal_couplings.couplings(Colour::B2, row);
+            subtract_product::<F>(grid.z.b2.row_mut(row, 0), a, b1_around_b2(buffers, B1_ROWS, row, grid.layout.cx));
+            self.store_kept_row(q, row, row);
         }
     }
 
@@ -169,9 +194,9 @@ impl<F: Format> Packed<F> {
     ///
     /// # Safety
     /// In this stage, no thread may write the next grid, or b2 if grid q is the last grid.
-    pub unsafe fn load_kept(&self, q: usize, row: usize, k: usize, t: &mut Buffers<F::Real>) {
+    pub unsafe fn load_kept_row(&self, q: usize, row: usize, buffer_row: usize, buffers: &mut RowBuffers<F::Real>) {
         let grid = &self.grids[q];
-        let out = t.row_mut(k, grid.layout.cx);
+        let out = buffers.row_mut(buffer_row, grid.layout.cx);
         if !grid.layout.rows(Colour::B2).contains(&row) {
             out.fill(F::Real::default());
             return;
@@ -181,7 +206,7 @@ impl<F: Format> Packed<F> {
             match self.grids.get(q + 1) {
                 Some(coarse) => {
                     let nx = coarse.layout.grid.nx;
-                    collect(&coarse.layout, row, &coarse.z, &mut out[..nx]);
+                    load_natural_row(&coarse.layout, row, &coarse.z, &mut out[..nx]);
                     out[nx..].fill(F::Real::default());
                 }
                 None => out.copy_from_slice(grid.z.b2.row(row, 0)),
@@ -190,46 +215,46 @@ impl<F: Format> Packed<F> {
     }
 
     /// Computes the upward sweep through both levels of grid q, including those halo rows that the finer grid reads.
-    pub fn ascend_grid(&self, q: usize, me: TeamThread, stage: usize, t: &mut Buffers<F::Real>) {
+    pub fn ascend_grid(&self, q: usize, thread: TeamThread, stage: usize, buffers: &mut RowBuffers<F::Real>) {
         let grid = &self.grids[q];
-        let (rows, n) = (grid.rows(me), grid.layout.cx);
-        let Some(last) = rows.clone().last() else { return };
-        let [beside_below, beside_above] = grid.borders_other_ranks(me);
+        let (rows, n) = (grid.rows(thread), grid.layout.cx);
+        let Some(last_row) = rows.clone().last() else { return };
+        let [has_rank_below, has_rank_above] = grid.borders_other_ranks(thread);
         // SAFETY: rows of this thread and halo rows, which this thread alone uses, are written before they are read.
         // The first b1 row of the next thread is read after that thread has posted it. The next grid is only read.
         unsafe {
-            let first = if beside_below { rows.start - 1 } else { rows.start };
-            match first.checked_sub(1) {
-                Some(before) => self.load_kept(q, before, KEPT + before % 2, t),
-                None => t.row_mut(KEPT + 1, n).fill(F::Real::default()),
+            let first_row = if has_rank_below { rows.start - 1 } else { rows.start };
+            match first_row.checked_sub(1) {
+                Some(row_before) => self.load_kept_row(q, row_before, KEPT_ROWS + row_before % 2, buffers),
+                None => buffers.row_mut(KEPT_ROWS + 1, n).fill(F::Real::default()),
             }
-            for row in first..rows.end {
-                self.load_kept(q, row, KEPT + row % 2, t);
-                let below = KEPT + (row + 1) % 2;
-                self.ascend_dropped(q, row, t);
+            for row in first_row..rows.end {
+                self.load_kept_row(q, row, KEPT_ROWS + row % 2, buffers);
+                let buffer_below = KEPT_ROWS + (row + 1) % 2;
+                self.ascend_b1(q, row, buffers);
                 if row == rows.start {
-                    me.post(Point::First, stage);
+                    thread.signal(StagePoint::FirstRow, stage);
                 }
-                if row > first {
-                    self.ascend_first_red(q, row - 1, t.row(below, -1, n), t.row(below, 0, n));
+                if row > first_row {
+                    self.ascend_r1(q, row - 1, buffers.row(buffer_below, -1, n), buffers.row(buffer_below, 0, n));
                 }
-                self.ascend_second_red(q, row, t);
+                self.ascend_r2(q, row, buffers);
                 if self.grids.len() > q + 1 {
-                    grid.z.b2.row_mut(row, 0).copy_from_slice(t.row(KEPT + row % 2, 0, n));
+                    grid.z.b2.row_mut(row, 0).copy_from_slice(buffers.row(KEPT_ROWS + row % 2, 0, n));
                 }
             }
-            let here = KEPT + last % 2;
-            match next_thread(me, grid) {
-                Some(thread) => me.wait_for(thread, Point::First, stage),
-                None if beside_above => {
+            let buffer_row = KEPT_ROWS + last_row % 2;
+            match next_thread(thread, grid) {
+                Some(next) => thread.wait_for_signal(next, StagePoint::FirstRow, stage),
+                None if has_rank_above => {
                     // The halo row above also needs the kept values of the last row, which are still in their buffer.
-                    self.load_kept(q, rows.end, KEPT + rows.end % 2, t);
-                    self.ascend_dropped(q, rows.end, t);
-                    self.ascend_second_red(q, rows.end, t);
+                    self.load_kept_row(q, rows.end, KEPT_ROWS + rows.end % 2, buffers);
+                    self.ascend_b1(q, rows.end, buffers);
+                    self.ascend_r2(q, rows.end, buffers);
                 }
                 None => {}
             }
-            self.ascend_first_red(q, last, t.row(here, -1, n), t.row(here, 0, n));
+            self.ascend_r1(q, last_row, buffers.row(buffer_row, -1, n), buffers.row(buffer_row, 0, n));
         }
     }
 
@@ -237,10 +262,15 @@ impl<F: Format> Packed<F> {
     ///
     /// # Safety
     /// No other thread may use this row meanwhile.
-    unsafe fn ascend_dropped(&self, q: usize, row: usize, t: &Buffers<F::Real>) {
+    unsafe fn ascend_b1(&self, q: usize, row: usize, buffers: &RowBuffers<F::Real>) {
         let n = self.grids[q].layout.cx;
-        let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
-        let v = [t.row(below, -1, n), t.row(below, 0, n), t.row(here, -1, n), t.row(here, 0, n)];
+        let (buffer_row, buffer_below) = (KEPT_ROWS + row % 2, KEPT_ROWS + (row + 1) % 2);
+        let v = [
+            buffers.row(buffer_below, -1, n),
+            buffers.row(buffer_below, 0, n),
+            buffers.row(buffer_row, -1, n),
+            buffers.row(buffer_row, 0, n),
+        ];
         // SAFETY: by the safety contract of this function.
         unsafe { self.solve_row(q, Colour::B1, row, v) };
     }
@@ -250,12 +280,17 @@ impl<F: Format> Packed<F> {
     ///
     /// # Safety
     /// No other thread may use this row meanwhile, and row J of b1 must be complete.
-    unsafe fn ascend_second_red(&self, q: usize, row: usize, t: &Buffers<F::Real>) {
+    unsafe fn ascend_r2(&self, q: usize, row: usize, buffers: &RowBuffers<F::Real>) {
         let (grid, n) = (&self.grids[q], self.grids[q].layout.cx);
-        let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
+        let (buffer_row, buffer_below) = (KEPT_ROWS + row % 2, KEPT_ROWS + (row + 1) % 2);
         // SAFETY: by the safety contract of this function.
         unsafe {
-            let v = [grid.z.b1.row(row, 0), grid.z.b1.row(row, 1), t.row(below, 0, n), t.row(here, 0, n)];
+            let v = [
+                grid.z.b1.row(row, 0),
+                grid.z.b1.row(row, 1),
+                buffers.row(buffer_below, 0, n),
+                buffers.row(buffer_row, 0, n),
+            ];
             self.solve_row(q, Colour::R2, row, v);
         }
     }
@@ -265,7 +300,7 @@ impl<F: Format> Packed<F> {
     ///
     /// # Safety
     /// Row J must belong to this thread, and row J + 1 of b1 must be complete.
-    pub unsafe fn ascend_first_red(&self, q: usize, row: usize, west: &[F::Real], east: &[F::Real]) {
+    pub unsafe fn ascend_r1(&self, q: usize, row: usize, west: &[F::Real], east: &[F::Real]) {
         let grid = &self.grids[q];
         // SAFETY: by the safety contract of this function.
         unsafe {
@@ -277,19 +312,29 @@ impl<F: Format> Packed<F> {
     ///
     /// # Safety
     /// No other thread may use this row meanwhile.
-    unsafe fn solve_row(&self, q: usize, colour: Colour, row: usize, v: Rows<F::Real>) {
+    unsafe fn solve_row(&self, q: usize, colour: Colour, row: usize, v: NeighbourRows<F::Real>) {
         let grid = &self.grids[q];
         // SAFETY: by the safety contract of this function.
         unsafe {
-            let (pivot, a) = grid.sweep.eliminated(colour, row);
-            solve_in_place::<F>(grid.z[colour].row_mut(row, 0), pivot, a, v);
+            let (pivot, a) = grid.factors.pivots_and_couplings(colour, row);
+            solve_eliminated_in_place::<F>(grid.z[colour].row_mut(row, 0), pivot, a, v);
         }
     }
 }
 
 /// Returns the b1 neighbours of row J of b2. The buffer rows k and k + 1 contain rows J and J + 1 of b1: row J is in
 /// buffer row k + J mod 2.
-pub fn b1_around_b2<R: Real + Number>(t: &Buffers<R>, k: usize, row: usize, n: usize) -> Rows<'_, R> {
-    let (here, above) = (k + row % 2, k + (row + 1) % 2);
-    [t.row(here, 0, n), t.row(here, 1, n), t.row(above, 0, n), t.row(above, 1, n)]
+pub fn b1_around_b2<R: Real + Number>(
+    buffers: &RowBuffers<R>,
+    first_buffer_row: usize,
+    row: usize,
+    n: usize,
+) -> NeighbourRows<'_, R> {
+    let (buffer_row, buffer_above) = (first_buffer_row + row % 2, first_buffer_row + (row + 1) % 2);
+    [
+        buffers.row(buffer_row, 0, n),
+        buffers.row(buffer_row, 1, n),
+        buffers.row(buffer_above, 0, n),
+        buffers.row(buffer_above, 1, n),
+    ]
 }

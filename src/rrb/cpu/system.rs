@@ -2,9 +2,11 @@
 //! equation 2.9).
 //! This module also contains the parameters that determine which arrays are allocated.
 
-use super::loops::{difference_form, five_point_residual, five_points, nine_point_residual, nine_points};
-use super::neighbours::{Corners, Diagonal, Distant, Straight};
-use super::number::{Double, Format};
+use super::loops::{
+    five_point_residual, multiply_difference_form, multiply_five_points, multiply_nine_points, nine_point_residual,
+};
+use super::neighbours::{AxisCouplings, CornerCouplings, DiagonalCouplings, DistantCouplings};
+use super::number::{F64Format, Format};
 use crate::error::Result;
 use crate::rrb::backend::{Aggregation, Setup};
 use crate::rrb::cpu::colour_array::{ColourArray, FourColours};
@@ -19,56 +21,56 @@ pub const MIN_TEAM_NODES: usize = 8192;
 
 /// Parameters that determine which arrays are allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct PackedShape {
     pub grid: Grid,
     /// Number of levels before the coarsest system.
     pub levels: usize,
     /// Number of grids that are stored by colour.
-    pub grids: usize,
+    pub grid_count: usize,
     /// Rows are padded to a multiple of this number of values. It is also the width of the border.
     pub block: usize,
     /// Whether CG runs on S1.
-    pub schur: bool,
+    pub uses_schur: bool,
     /// Whether stages are fused. If CG runs on S1 of a regular system, this means all stages of a solve, otherwise only
     /// the sweeps.
-    pub fused: bool,
-    pub nine_points: bool,
+    pub is_fused: bool,
+    pub has_nine_points: bool,
     pub storage: Storage,
     pub cycle: Cycle,
     /// Whether aggregation replaces the levels from the start.
-    pub aggregates: bool,
+    pub uses_aggregation: bool,
 }
 
-impl Shape {
+impl PackedShape {
     pub fn new(a: &StencilView, setup: &Setup) -> Self {
         Self {
             grid: a.grid,
             levels: setup.levels,
-            grids: setup.grids,
-            block: setup.block,
-            schur: setup.on_schur_complement(a),
-            fused: setup.fused,
-            nine_points: a.corners.is_some(),
+            grid_count: setup.grids,
+            block: setup.compute_block,
+            uses_schur: setup.uses_schur_complement(a),
+            is_fused: setup.fused,
+            has_nine_points: a.corners.is_some(),
             storage: setup.storage,
             cycle: setup.cycle,
-            aggregates: setup.aggregation == Aggregation::FromStart,
+            uses_aggregation: setup.aggregation == Aggregation::FromStart,
         }
     }
 
-    /// Returns the number of threads that a grid of this size can occupy, at most `wanted`.
-    pub fn useful_threads(&self, wanted: usize) -> usize {
+    /// Returns the number of threads that a grid of this size can occupy, at most `max_threads`.
+    pub fn useful_threads(&self, max_threads: usize) -> usize {
         let rows = Layout::new(self.grid, self.block).cy;
-        if self.grid.nodes() >= MIN_TEAM_NODES { wanted.clamp(1, rows) } else { 1 }
+        if self.grid.nodes() >= MIN_TEAM_NODES { max_threads.clamp(1, rows) } else { 1 }
     }
 }
 
 /// The matrix A, stored by colour.
 pub struct Matrix {
     pub center: FourColours,
-    pub straight: Straight,
+    pub axis_couplings: AxisCouplings,
     /// Diagonal couplings; absent for 5-point matrices.
-    pub corners: Corners,
-    pub nine_points: bool,
+    pub corners: CornerCouplings,
+    pub has_nine_points: bool,
 }
 
 impl Matrix {
@@ -76,15 +78,23 @@ impl Matrix {
     ///
     /// # Safety
     /// No thread may write A or v meanwhile.
-    pub unsafe fn row(&self, colour: Colour, row: usize, v: &FourColours, out: &mut [f64]) {
+    pub unsafe fn multiply_row(&self, colour: Colour, row: usize, v: &FourColours, out: &mut [f64]) {
         // SAFETY: by the safety contract of this function.
         unsafe {
-            let (center, own) = (self.center[colour].row(row, 0), v[colour].row(row, 0));
-            let (a, w) = (self.straight.couplings(colour, row), v.straight(colour, row));
-            if self.nine_points {
-                nine_points(out, center, own, a, w, self.corners.couplings(colour, row), v.diagonal(colour, row));
+            let (center, own_values) = (self.center[colour].row(row, 0), v[colour].row(row, 0));
+            let (a, neighbours) = (self.axis_couplings.couplings(colour, row), v.axis_neighbours(colour, row));
+            if self.has_nine_points {
+                multiply_nine_points(
+                    out,
+                    center,
+                    own_values,
+                    a,
+                    neighbours,
+                    self.corners.couplings(colour, row),
+                    v.diagonal_neighbours(colour, row),
+                );
             } else {
-                five_points(out, center, own, a, w);
+                multiply_five_points(out, center, own_values, a, neighbours);
             }
         }
     }
@@ -93,16 +103,16 @@ impl Matrix {
     ///
     /// # Safety
     /// No thread may write A or x meanwhile.
-    pub unsafe fn residual(&self, colour: Colour, row: usize, b: &[f64], x: &FourColours, out: &mut [f64]) {
+    pub unsafe fn residual_row(&self, colour: Colour, row: usize, b: &[f64], x: &FourColours, out: &mut [f64]) {
         // SAFETY: by the safety contract of this function.
         unsafe {
-            let (center, own) = (self.center[colour].row(row, 0), x[colour].row(row, 0));
-            let (a, w) = (self.straight.couplings(colour, row), x.straight(colour, row));
-            if self.nine_points {
-                let (e, u) = (self.corners.couplings(colour, row), x.diagonal(colour, row));
-                nine_point_residual(out, b, center, own, a, w, e, u);
+            let (center, own_values) = (self.center[colour].row(row, 0), x[colour].row(row, 0));
+            let (a, neighbours) = (self.axis_couplings.couplings(colour, row), x.axis_neighbours(colour, row));
+            if self.has_nine_points {
+                let (e, u) = (self.corners.couplings(colour, row), x.diagonal_neighbours(colour, row));
+                nine_point_residual(out, b, center, own_values, a, neighbours, e, u);
             } else {
-                five_point_residual(out, b, center, own, a, w);
+                five_point_residual(out, b, center, own_values, a, neighbours);
             }
         }
     }
@@ -111,34 +121,36 @@ impl Matrix {
 /// S1 on the black nodes: a 9-point stencil with couplings at distance two and diagonal couplings. In single precision,
 /// S1 is stored in difference form: row sums instead of centers. Rounding the couplings then preserves the row sums
 /// (docs/theory/rrb.md, CG in single precision).
-pub struct Schur<F: Format> {
+pub struct SchurComplement<F: Format> {
     /// Centers at b1 and at b2; row sums in difference form.
     pub center: [ColourArray<F::Vector>; 2],
     /// Couplings between b1 and b2.
-    pub diagonal: Diagonal<F::Vector>,
-    pub b1_distant: Distant<F::Vector>,
-    pub b2_distant: Distant<F::Vector>,
+    pub diagonal_couplings: DiagonalCouplings<F::Vector>,
+    pub b1_distant: DistantCouplings<F::Vector>,
+    pub b2_distant: DistantCouplings<F::Vector>,
 }
 
-impl<F: Format> Schur<F> {
-    /// Allocates S1. `diagonal` contains the diagonal couplings that the sweeps read on the first grid. In f64, they
-    /// are equal to those of S1, so S1 uses the same memory.
-    pub fn new(layout: &Layout, diagonal: &Diagonal<F::Stored>, present: bool) -> Result<Self> {
-        let distant = || Distant::zeroed(layout, present);
+impl<F: Format> SchurComplement<F> {
+    /// Allocates S1. `diagonal_couplings` contains the diagonal couplings that the sweeps read on the first grid. In
+    /// f64, they are equal to those of S1, so S1 uses the same memory.
+    pub fn new(layout: &Layout, diagonal_couplings: &DiagonalCouplings<F::Stored>, is_present: bool) -> Result<Self> {
+        let new_distant = || DistantCouplings::zeroed(layout, is_present);
         Ok(Self {
-            center: [ColourArray::zeroed_if(layout, present)?, ColourArray::zeroed_if(layout, present)?],
-            diagonal: diagonal.of_type().map_or_else(|| Diagonal::zeroed(layout, present), Ok)?,
-            b1_distant: distant()?,
-            b2_distant: distant()?,
+            center: [ColourArray::zeroed_if(layout, is_present)?, ColourArray::zeroed_if(layout, is_present)?],
+            diagonal_couplings: diagonal_couplings
+                .of_type()
+                .map_or_else(|| DiagonalCouplings::zeroed(layout, is_present), Ok)?,
+            b1_distant: new_distant()?,
+            b2_distant: new_distant()?,
         })
     }
 
     /// Returns the same arrays as arrays of doubles; `None` if CG runs in single precision.
-    pub fn doubles(&self) -> Option<Schur<Double>> {
+    pub fn as_doubles(&self) -> Option<SchurComplement<F64Format>> {
         let [b1, b2] = &self.center;
-        Some(Schur {
+        Some(SchurComplement {
             center: [b1.of_type()?, b2.of_type()?],
-            diagonal: self.diagonal.of_type()?,
+            diagonal_couplings: self.diagonal_couplings.of_type()?,
             b1_distant: self.b1_distant.of_type()?,
             b2_distant: self.b2_distant.of_type()?,
         })
@@ -148,7 +160,7 @@ impl<F: Format> Schur<F> {
     pub fn bytes(&self) -> usize {
         self.center[0].bytes()
             + self.center[1].bytes()
-            + if F::SHORT { self.diagonal.bytes() } else { 0 }
+            + if F::IS_SHORT { self.diagonal_couplings.bytes() } else { 0 }
             + self.b1_distant.bytes()
             + self.b2_distant.bytes()
     }
@@ -158,7 +170,7 @@ impl<F: Format> Schur<F> {
     /// # Safety
     /// No thread may write S1, or rows J - 1 to J + 1 of v, meanwhile.
     #[inline]
-    pub unsafe fn row(&self, colour: Colour, row: usize, v: &FourColours<F::Vector>, out: &mut [F::Vector]) {
+    pub unsafe fn multiply_row(&self, colour: Colour, row: usize, v: &FourColours<F::Vector>, out: &mut [F::Vector]) {
         let (center, distant) = match colour {
             Colour::B1 => (&self.center[0], &self.b1_distant),
             _ => (&self.center[1], &self.b2_distant),
@@ -166,12 +178,13 @@ impl<F: Format> Schur<F> {
         // SAFETY: by the safety contract of this function.
         unsafe {
             let (c, w) = (center.row(row, 0), v[colour].row(row, 0));
-            let (a, far) = (distant.couplings(row), v[colour].distant(row));
-            let (b, near) = (self.diagonal.couplings(colour, row), v.diagonal(colour, row));
-            if F::SINGLE {
-                difference_form::<F::CgFormat>(out, c, w, a, far, b, near);
+            let (a, distant_values) = (distant.couplings(row), v[colour].distant_neighbours(row));
+            let (b, diagonal_values) =
+                (self.diagonal_couplings.couplings(colour, row), v.diagonal_neighbours(colour, row));
+            if F::CG_IS_SINGLE {
+                multiply_difference_form::<F::CgFormat>(out, c, w, a, distant_values, b, diagonal_values);
             } else {
-                nine_points(out, c, w, a, far, b, near);
+                multiply_nine_points(out, c, w, a, distant_values, b, diagonal_values);
             }
         }
     }

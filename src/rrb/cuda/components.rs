@@ -9,33 +9,33 @@ use crate::error::Result;
 
 impl Source {
     /// Counts the components of at least two nodes. Returns `None` if a component is singular, or if the grid is too
-    /// large. `spare` is the address of four planes that serve as workspace and are zero afterwards. If `spare` is 0,
-    /// the workspace is allocated.
-    pub fn count_regular(&mut self, stream: &Stream, spare: Address) -> Result<Option<usize>> {
-        let values = 4 * self.g.plane as usize;
+    /// large. `spare_planes` is the address of four planes that serve as workspace and are zero afterwards. If
+    /// `spare_planes` is 0, the workspace is allocated.
+    pub fn count_regular_components(&mut self, stream: &Stream, spare_planes: Address) -> Result<Option<usize>> {
+        let label_count = 4 * self.g.plane as usize;
         // Node indices have 31 bits; the highest bit marks a root (kernels/common/forest.cuh).
-        if values > 1 << 31 {
+        if label_count > 1 << 31 {
             return Ok(None);
         }
-        let own = match spare {
-            0 => Some(Memory::zeroed(stream.device(), stream, 8 * values, "component labels")?),
+        let workspace = match spare_planes {
+            0 => Some(Memory::zeroed(stream.device(), stream, 8 * label_count, "component labels")?),
             _ => None,
         };
-        let parent = own.as_ref().map_or(spare, |m| m.address);
+        let parent = workspace.as_ref().map_or(spare_planes, |m| m.address);
         let arguments = ComponentArgs {
             // The labels extend over all rows, so a single device computes them.
-            g: self.g.whole(),
+            g: self.g.on_one_device(),
             m: self.m,
             row_sums: self.row_sums,
             parent,
-            marks: parent + 4 * values as u64,
-            findings: self.findings_at,
+            marks: parent + 4 * label_count as u64,
+            findings: self.findings_address,
         };
         launch::tile_components(stream, &arguments)?;
         launch::join_components(stream, &arguments)?;
         launch::count_components(stream, &arguments)?;
-        stream.fetch_prefix(&mut self.findings, self.findings_at, size_of::<Findings>())?;
-        stream.fill(parent, 0, 8 * values)?;
+        stream.fetch_prefix(&mut self.findings, self.findings_address, size_of::<Findings>())?;
+        stream.fill(parent, 0, 8 * label_count)?;
         stream.wait()?;
         let Findings { components, regular_components, .. } = *self.findings;
         Ok((components == regular_components).then_some(components as usize))

@@ -7,14 +7,14 @@
 //! owns consecutive parts.
 
 use crate::cuda::driver::{GRANULE_BYTES, Memory, Stream};
-use crate::cuda::launch::{Geometry, MOST_BLOCKS, PART_ROWS, PARTS};
+use crate::cuda::launch::{Geometry, MAX_BLOCKS, PART_ROWS, PARTS};
 use crate::cuda::layout::{MemoryLayout, PlaneLayout};
 use crate::error::Result;
 use crate::rrb::layout::Layout;
 
 /// Minimum number of tiles of a grid whose rows are distributed. On smaller grids, the distribution costs as much time
 /// as it saves.
-const MIN_DIVIDED_TILES: usize = 2 * MOST_BLOCKS as usize;
+const MIN_DIVIDED_TILES: usize = 2 * MAX_BLOCKS as usize;
 
 /// Parameters for the distribution of the rows of large grids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +37,8 @@ const REMOTE_ROW_COST: f64 = 11.0;
 /// Sizes of values in bytes, and the approximate fraction of the time that is spent on values of this size. In the
 /// short formats, the vectors of CG have eight bytes per value, those of the sweeps four, and M four (f32) or two
 /// (bf16).
-const DOUBLE_SIZES: [(usize, f64); 1] = [(8, 1.0)];
-const SHORT_SIZES: [(usize, f64); 3] = [(8, 0.3), (4, 0.4), (2, 0.3)];
+const DOUBLE_SIZE_WEIGHTS: [(usize, f64); 1] = [(8, 1.0)];
+const SHORT_SIZE_WEIGHTS: [(usize, f64); 3] = [(8, 0.3), (4, 0.4), (2, 0.3)];
 
 /// Number of devices for which the parts of a grid are chosen. The parts must not depend on the actual number of
 /// devices, because sums must have the same order for any number of devices.
@@ -55,9 +55,14 @@ impl Division {
 
     /// Returns the division for a number of devices. `RRBSOLVER_CUDA_DIVIDE=all` in the environment distributes all
     /// grids, for tests.
-    pub fn among(devices: usize) -> Self {
-        let all = std::env::var_os("RRBSOLVER_CUDA_DIVIDE").is_some_and(|value| value == "all");
-        Self { devices, min_tiles: if all { 0 } else { MIN_DIVIDED_TILES }, divides_all: all, has_short_values: true }
+    pub fn for_devices(devices: usize) -> Self {
+        let divides_all = std::env::var_os("RRBSOLVER_CUDA_DIVIDE").is_some_and(|value| value == "all");
+        Self {
+            devices,
+            min_tiles: if divides_all { 0 } else { MIN_DIVIDED_TILES },
+            divides_all,
+            has_short_values: true,
+        }
     }
 
     /// Returns the geometry of a grid as kernel argument, and the layout of its rows in memory.
@@ -66,67 +71,76 @@ impl Division {
         if self.devices > 0 && g.tiles_and_patches().0 >= self.min_tiles {
             self.divide(&mut g);
         }
-        let rows = PlaneLayout::new(&g);
-        g.plane = rows.plane as i64;
-        (g, rows)
+        let plane_layout = PlaneLayout::new(&g);
+        g.plane = plane_layout.plane as i64;
+        (g, plane_layout)
     }
 
     /// Allocates the memory of a layout whose addresses begin at 0.
-    pub fn memory(&self, stream: &Stream, layout: &MemoryLayout, what: &'static str) -> Result<Memory> {
+    pub fn allocate(&self, stream: &Stream, layout: &MemoryLayout, allocation_name: &'static str) -> Result<Memory> {
         if self.devices > 1 {
-            Memory::divided(stream, layout.used, |granule| layout.owner(granule), what)
+            Memory::divided(stream, layout.used_bytes, |granule| layout.owner(granule), allocation_name)
         } else {
-            Memory::zeroed(stream.device(), stream, layout.used, what)
+            Memory::zeroed(stream.device(), stream, layout.used_bytes, allocation_name)
         }
     }
 
     /// Chooses the rows per part, the distance between rows in memory, and the number of devices that own rows. Some
     /// devices own no rows if the estimated time is lower with 2 or `PLANNED_DEVICES` devices than with all of them.
     fn divide(&self, g: &mut Geometry) {
-        let given = *g;
-        let pieces = (g.cy as usize).div_ceil(PART_ROWS * PARTS).max(1);
-        let around = pieces - (pieces / 8).min(MAX_CANDIDATES / 2)..=pieces + (pieces / 8).min(MAX_CANDIDATES / 2);
+        let undivided = *g;
+        let tiles_per_part = (g.cy as usize).div_ceil(PART_ROWS * PARTS).max(1);
+        let part_heights = tiles_per_part - (tiles_per_part / 8).min(MAX_CANDIDATES / 2)
+            ..=tiles_per_part + (tiles_per_part / 8).min(MAX_CANDIDATES / 2);
         let strides = || {
-            (0..=(given.stride as usize / (16 * PADDING_STEP)).min(MAX_CANDIDATES))
-                .map(|n| given.stride + (n * PADDING_STEP) as i32)
+            (0..=(undivided.stride as usize / (16 * PADDING_STEP)).min(MAX_CANDIDATES))
+                .map(|n| undivided.stride + (n * PADDING_STEP) as i32)
         };
-        let with =
-            |part: usize, stride, sharers| Geometry { part_rows: (part * PART_ROWS) as i32, stride, sharers, ..given };
-        let best = |all: &mut dyn Iterator<Item = Geometry>| {
-            all.min_by(|one, other| self.time(one).total_cmp(&self.time(other))).unwrap_or(given)
+        let geometry_with = |part_height: usize, stride, sharers| Geometry {
+            part_rows: (part_height * PART_ROWS) as i32,
+            stride,
+            sharers,
+            ..undivided
         };
-        let usual =
-            &mut around.rev().flat_map(|part| strides().map(move |stride| with(part, stride, PLANNED_DEVICES as i32)));
-        let part = best(usual).part_rows as usize / PART_ROWS;
-        let fewer = [self.devices, PLANNED_DEVICES, 2].into_iter().filter(|sharers| *sharers <= self.devices);
-        let all = fewer.flat_map(|sharers| strides().map(move |stride| (stride, sharers as i32)));
-        *g = best(&mut all.map(|(stride, sharers)| with(part, stride, sharers)));
+        let fastest = |candidates: &mut dyn Iterator<Item = Geometry>| {
+            candidates.min_by(|a, b| self.estimated_time(a).total_cmp(&self.estimated_time(b))).unwrap_or(undivided)
+        };
+        let planned_geometries = &mut part_heights.rev().flat_map(|part_height| {
+            strides().map(move |stride| geometry_with(part_height, stride, PLANNED_DEVICES as i32))
+        });
+        let part_height = fastest(planned_geometries).part_rows as usize / PART_ROWS;
+        let device_counts = [self.devices, PLANNED_DEVICES, 2].into_iter().filter(|sharers| *sharers <= self.devices);
+        let stride_choices = device_counts.flat_map(|sharers| strides().map(move |stride| (stride, sharers as i32)));
+        *g = fastest(&mut stride_choices.map(|(stride, sharers)| geometry_with(part_height, stride, sharers)));
         if self.divides_all {
             (g.stride, g.sharers) = (g.stride + PADDING_STEP as i32, self.devices as i32);
         }
     }
 
     /// Returns the estimated time of the slowest device, in units of one local row.
-    fn time(&self, g: &Geometry) -> f64 {
+    fn estimated_time(&self, g: &Geometry) -> f64 {
         let sharers = g.sharers as usize;
-        let first = |device: usize| g.first_row(PARTS * device / sharers);
-        let mut far = [0.0; PARTS + 1];
-        for (size, weight) in if self.has_short_values { &SHORT_SIZES[..] } else { &DOUBLE_SIZES[..] } {
-            let row = g.stride as usize * size;
+        let first_row_of = |device: usize| g.first_row(PARTS * device / sharers);
+        let mut remote_rows = [0.0; PARTS + 1];
+        for (size, weight) in if self.has_short_values { &SHORT_SIZE_WEIGHTS[..] } else { &DOUBLE_SIZE_WEIGHTS[..] } {
+            let row_bytes = g.stride as usize * size;
             for device in 2..sharers {
                 // Distance of this device's first row from the granule boundary before it. The rows of the second
                 // device (number 1) begin at a granule boundary.
-                let over = (first(device) - first(1)) * row % GRANULE_BYTES;
-                let (loser, bytes) =
-                    if over < GRANULE_BYTES / 2 { (device - 1, over) } else { (device, GRANULE_BYTES - over) };
-                far[loser] += weight * bytes as f64 / row as f64;
+                let excess_bytes = (first_row_of(device) - first_row_of(1)) * row_bytes % GRANULE_BYTES;
+                let (reading_device, remote_bytes) = if excess_bytes < GRANULE_BYTES / 2 {
+                    (device - 1, excess_bytes)
+                } else {
+                    (device, GRANULE_BYTES - excess_bytes)
+                };
+                remote_rows[reading_device] += weight * remote_bytes as f64 / row_bytes as f64;
             }
         }
-        let of = |device: usize| {
-            let rows = (first(device + 1) - first(device)) as f64;
-            rows + REMOTE_ROW_COST * far[device].min(rows)
+        let device_time = |device: usize| {
+            let rows = (first_row_of(device + 1) - first_row_of(device)) as f64;
+            rows + REMOTE_ROW_COST * remote_rows[device].min(rows)
         };
-        (0..sharers).map(of).fold(0.0, f64::max)
+        (0..sharers).map(device_time).fold(0.0, f64::max)
     }
 }
 
@@ -140,7 +154,7 @@ fn geometry(layout: &Layout) -> Geometry {
         shift_x: layout.shift_x as i32,
         shift_y: layout.shift_y as i32,
         stride: layout.stride() as i32,
-        block: layout.block as i32,
+        block: layout.compute_block as i32,
         plane: 0,
         uniform: 0,
         part_rows: 0,
@@ -153,8 +167,8 @@ mod tests {
     use super::*;
     use crate::stencil::levels::Grid;
 
-    fn geometry_of(devices: usize, short: bool, nx: usize, ny: usize) -> Geometry {
-        let division = Division { devices, min_tiles: 0, divides_all: false, has_short_values: short };
+    fn geometry_of(devices: usize, has_short_values: bool, nx: usize, ny: usize) -> Geometry {
+        let division = Division { devices, min_tiles: 0, divides_all: false, has_short_values };
         division.geometry(&Layout::new(Grid { nx, ny }, 8)).0
     }
 
@@ -165,17 +179,24 @@ mod tests {
         for (nx, ny) in
             [(1, 1), (65, 33), (39, 199), (70_000, 33), (65, 36_000), (4095, 16_380), (8191, 8191), (1000, 999)]
         {
-            for short in [false, true] {
-                let g = geometry_of(1, short, nx, ny);
-                let parts = |g: &Geometry| [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|part| g.first_row(part));
-                let first = parts(&g);
-                assert!(first.is_sorted() && first[..PARTS].iter().all(|row| row % 16 == 0), "{nx} x {ny}: {first:?}");
-                let middle = (g.cy as usize).div_ceil(16) / 2 * 16;
-                assert_eq!((first[0], first[4], first[8]), (0, middle, g.cy as usize), "{nx} x {ny}");
+            for has_short_values in [false, true] {
+                let g = geometry_of(1, has_short_values, nx, ny);
+                let part_starts = |g: &Geometry| [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|part| g.first_row(part));
+                let expected_starts = part_starts(&g);
+                assert!(
+                    expected_starts.is_sorted() && expected_starts[..PARTS].iter().all(|row| row % 16 == 0),
+                    "{nx} x {ny}: {expected_starts:?}"
+                );
+                let middle_row = (g.cy as usize).div_ceil(16) / 2 * 16;
+                assert_eq!(
+                    (expected_starts[0], expected_starts[4], expected_starts[8]),
+                    (0, middle_row, g.cy as usize),
+                    "{nx} x {ny}"
+                );
                 for devices in 2..=8 {
-                    let several = geometry_of(devices, short, nx, ny);
-                    assert_eq!(parts(&several), first, "{nx} x {ny} on {devices}");
-                    assert!((2..=devices).contains(&(several.sharers as usize)), "{nx} x {ny} on {devices}");
+                    let geometry = geometry_of(devices, has_short_values, nx, ny);
+                    assert_eq!(part_starts(&geometry), expected_starts, "{nx} x {ny} on {devices}");
+                    assert!((2..=devices).contains(&(geometry.sharers as usize)), "{nx} x {ny} on {devices}");
                 }
             }
         }
@@ -187,16 +208,19 @@ mod tests {
     #[test]
     fn devices_own_mostly_local_rows() {
         for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (4095, 4095), (6000, 5000), (10_007, 9001)] {
-            for short in [false, true] {
+            for has_short_values in [false, true] {
                 let (g, division) = (
-                    geometry_of(4, short, nx, ny),
-                    Division { devices: 4, min_tiles: 0, divides_all: false, has_short_values: short },
+                    geometry_of(4, has_short_values, nx, ny),
+                    Division { devices: 4, min_tiles: 0, divides_all: false, has_short_values },
                 );
-                let over = division.time(&g) / (0.25 * f64::from(g.cy));
-                assert!(g.sharers == 4 && over < 1.12, "{nx} x {ny}, short {short}: {over}, {g:?}");
+                let relative_time = division.estimated_time(&g) / (0.25 * f64::from(g.cy));
+                assert!(
+                    g.sharers == 4 && relative_time < 1.12,
+                    "{nx} x {ny}, short {has_short_values}: {relative_time}, {g:?}"
+                );
             }
         }
-        assert_eq!([false, true].map(|short| geometry_of(4, short, 2047, 2047).sharers), [4, 2]);
+        assert_eq!([false, true].map(|has_short_values| geometry_of(4, has_short_values, 2047, 2047).sharers), [4, 2]);
     }
 
     /// In the actual layout, too, few rows of a device are in a granule of another device.
@@ -204,16 +228,20 @@ mod tests {
     fn few_owned_rows_are_remote() {
         for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (6000, 5000), (10_007, 9001)] {
             let division = Division { devices: 4, min_tiles: 0, divides_all: false, has_short_values: false };
-            let (g, rows) = division.geometry(&Layout::new(Grid { nx, ny }, 8));
+            let (g, plane_layout) = division.geometry(&Layout::new(Grid { nx, ny }, 8));
             let mut layout = MemoryLayout::new(0);
-            layout.bytes(5000);
-            let at = layout.planes(&rows, 2, 8).unwrap() as usize + 8 * rows.plane;
+            layout.reserve_bytes(5000);
+            let plane_address = layout.reserve_planes(&plane_layout, 2, 8).unwrap() as usize + 8 * plane_layout.plane;
             let stride = g.stride as usize;
             for device in 0..4 {
-                let own = g.first_row(2 * device)..g.first_row(2 * device + 2);
-                let is_far = |row: &usize| layout.owner((at + 8 * stride * (1 + row)) / GRANULE_BYTES) != device;
-                let (count, far) = (own.len(), own.filter(is_far).count());
-                assert!(far <= 16 && 50 * far <= count, "{nx} x {ny}: {far} rows of {count} on {device}");
+                let own_rows = g.first_row(2 * device)..g.first_row(2 * device + 2);
+                let is_remote =
+                    |row: &usize| layout.owner((plane_address + 8 * stride * (1 + row)) / GRANULE_BYTES) != device;
+                let (count, remote_count) = (own_rows.len(), own_rows.filter(is_remote).count());
+                assert!(
+                    remote_count <= 16 && 50 * remote_count <= count,
+                    "{nx} x {ny}: {remote_count} rows of {count} on {device}"
+                );
             }
         }
     }

@@ -42,16 +42,16 @@ use crate::stencil::cells::Cells;
 use crate::stencil::components::Components;
 use crate::stencil::inspection::Inspection;
 use crate::stencil::matrix::StencilView;
-use crate::stencil::outward::Outward;
-use aggregated::{Aggregated, cost_on};
+use crate::stencil::outward::OutwardCouplings;
+use aggregated::{AggregationPreconditioner, costs_for};
 use division::Division;
 use packed::{Packed, Shape};
 use run::Run;
-use setup::HostCopies;
+use setup::HostMatrix;
 use source::{Source, SourceShape, Staging};
 
 /// Name of the memory in error messages about failed allocations.
-const SOLVER: &str = "a solver's lists";
+const ALLOCATION_NAME: &str = "a solver's lists";
 
 /// The `cuda` backend.
 pub struct Cuda {
@@ -72,27 +72,30 @@ enum Solver {
     /// Factorization on the device.
     Packed(Box<Packed>),
     /// Factorization on the host, for fewer than two levels without aggregation.
-    Natural(Box<Reference>),
+    Host(Box<Reference>),
 }
 
 impl Cuda {
     /// Opens the device number `ordinal`. At most `threads` CPU threads copy host arrays.
     pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
-        Ok(Self::with(Session::open(ordinal, &launch::RRB, threads)?, Division::NONE))
+        Ok(Self::from_session(Session::open(ordinal, &launch::RRB, threads)?, Division::NONE))
     }
 
     /// Opens one or several devices, among which the rows of large grids are distributed. Results are bitwise identical
     /// for any number of devices. The first device owns the small grids.
     pub fn on_devices(ordinals: &[i64], threads: usize) -> Result<Self> {
-        Ok(Self::with(Session::open_all(ordinals, &launch::RRB_DIVIDED, threads)?, Division::among(ordinals.len())))
+        Ok(Self::from_session(
+            Session::open_devices(ordinals, &launch::RRB_DIVIDED, threads)?,
+            Division::for_devices(ordinals.len()),
+        ))
     }
 
     /// Waits for work that a failed call has left on the stream.
     fn wait_for_failed_call(&self) {
-        self.session.stream().settle();
+        self.session.stream().finish_all_work();
     }
 
-    fn with(session: Session, division: Division) -> Self {
+    fn from_session(session: Session, division: Division) -> Self {
         Self { solver: Solver::Empty, source: None, staging: None, last_scale: None, session, division }
     }
 }
@@ -105,18 +108,18 @@ impl Drop for Cuda {
 }
 
 impl RrbBackend for Cuda {
-    fn examine(
+    fn inspect_matrix(
         &mut self,
         a: &StencilView,
         inspection_setup: &InspectionSetup,
         inspection: &mut Inspection,
     ) -> Result<()> {
-        if let Some(session) = self.session.after_reset()? {
-            *self = Self::with(session, self.division);
+        if let Some(session) = self.session.reopen_after_reset()? {
+            *self = Self::from_session(session, self.division);
         }
-        let _entered = self.session.enter()?;
+        let _context = self.session.enter()?;
         self.division.has_short_values = self.division.devices > 0 && inspection_setup.may_store_short;
-        let shape = SourceShape::new(a, inspection_setup.block, self.division);
+        let shape = SourceShape::new(a, inspection_setup.compute_block, self.division);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
             // The old memory is freed before new memory is allocated.
             self.wait_for_failed_call();
@@ -124,12 +127,14 @@ impl RrbBackend for Cuda {
             self.source = None;
             self.source = Some(Source::new(self.session.stream(), shape)?);
         }
-        let on_host = a.center.device_address().is_none()
+        let has_host_arrays = a.center.device_address().is_none()
             || a.east.device_address().is_none()
             || a.north.device_address().is_none();
-        let on_host =
-            on_host || a.corners.is_some_and(|(ne, nw)| ne.device_address().is_none() || nw.device_address().is_none());
-        if on_host && self.staging.is_none() {
+        let has_host_arrays = has_host_arrays
+            || a.corners.is_some_and(|(northeast, northwest)| {
+                northeast.device_address().is_none() || northwest.device_address().is_none()
+            });
+        if has_host_arrays && self.staging.is_none() {
             if let Solver::Packed(packed) = &mut self.solver {
                 self.staging = packed.staging.take();
             }
@@ -138,15 +143,15 @@ impl RrbBackend for Cuda {
             }
         }
         // The vectors of the old factorization serve as workspace.
-        let spare = if let Solver::Packed(packed) = &self.solver { packed.b } else { 0 };
-        let source = self.source.as_mut().ok_or_else(no_source)?;
-        let (stream, copies, _) = self.session.parts();
-        source.examine(
+        let spare_planes = if let Solver::Packed(packed) = &self.solver { packed.b } else { 0 };
+        let source = self.source.as_mut().ok_or_else(missing_source_error)?;
+        let (stream, copies, _) = self.session.stream_and_copies();
+        source.inspect_matrix(
             stream,
             a,
             inspection_setup,
             (self.staging.as_ref().map(|staging| &staging.memory), copies),
-            spare,
+            spare_planes,
             inspection,
         )
     }
@@ -161,77 +166,78 @@ impl RrbBackend for Cuda {
     }
 
     fn cost_of_aggregation(&self, nodes: usize) -> Option<&'static CostOfAggregation> {
-        Some(cost_on(nodes))
+        Some(costs_for(nodes))
     }
 
-    fn outward(&mut self, a: &StencilView) -> Result<Outward> {
-        let _entered = self.session.enter()?;
-        self.source.as_ref().ok_or_else(no_source)?.outward(self.session.stream(), a)
+    fn outward(&mut self, a: &StencilView) -> Result<OutwardCouplings> {
+        let _context = self.session.enter()?;
+        self.source.as_ref().ok_or_else(missing_source_error)?.outward(self.session.stream(), a)
     }
 
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
-        let _entered = self.session.enter()?;
+        let _context = self.session.enter()?;
         self.wait_for_failed_call();
         let stream = self.session.stream();
         let previous = std::mem::replace(&mut self.solver, Solver::Empty);
         if setup.levels < 2 && setup.aggregation != Aggregation::FromStart {
-            let mut natural = match previous {
-                Solver::Natural(natural) => natural,
-                other => {
-                    drop(other);
-                    boxed(Reference::default(), SOLVER)?
+            let mut host_solver = match previous {
+                Solver::Host(host_solver) => host_solver,
+                previous => {
+                    drop(previous);
+                    boxed(Reference::default(), ALLOCATION_NAME)?
                 }
             };
-            let fetched = HostCopies::new(stream, a)?;
-            let host = fetched.as_ref().map(|f| f.view(a));
-            natural.factorize(host.as_ref().unwrap_or(a), setup, components)?;
-            self.solver = Solver::Natural(natural);
+            let host_matrix = HostMatrix::new(stream, a)?;
+            let host_view = host_matrix.as_ref().map(|matrix| matrix.view(a));
+            host_solver.factorize(host_view.as_ref().unwrap_or(a), setup, components)?;
+            self.solver = Solver::Host(host_solver);
             return Ok(());
         }
-        let source = self.source.as_mut().ok_or_else(no_source)?;
+        let source = self.source.as_mut().ok_or_else(missing_source_error)?;
         let shape = Shape::new(a, setup, self.division);
         let mut packed = match previous {
             Solver::Packed(packed) if packed.shape == shape => packed,
-            other => {
+            previous => {
                 // The old memory is freed before new memory is allocated.
-                drop(other);
-                boxed(Packed::new(stream, shape, source)?, SOLVER)?
+                drop(previous);
+                boxed(Packed::new(stream, shape, source)?, ALLOCATION_NAME)?
             }
         };
         if self.staging.is_some() {
             packed.staging = self.staging.take();
         }
-        let made = packed.factorize(stream, source, a, setup, components).and_then(|()| packed.record(stream, source));
-        if made.is_err() {
+        let result =
+            packed.factorize(stream, source, a, setup, components).and_then(|()| packed.record_loops(stream, source));
+        if result.is_err() {
             // Work on the stream must end before `packed` is freed.
-            stream.settle();
+            stream.finish_all_work();
         }
-        made?;
+        result?;
         self.solver = Solver::Packed(packed);
         Ok(())
     }
 
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
-        let _entered = self.session.enter()?;
+        let _context = self.session.enter()?;
         match &mut self.solver {
             Solver::Empty => Err(Error::State("factorize must come before solve".to_owned())),
-            Solver::Natural(natural) => {
+            Solver::Host(host_solver) => {
                 self.session.seconds_transfer = 0.0;
-                run_on_host(natural, self.session.stream(), arrays, observer, program)
+                run_on_host(host_solver, self.session.stream(), arrays, observer, program)
             }
             Solver::Packed(packed) => {
-                let source = self.source.as_mut().ok_or_else(no_source)?;
-                let on_device = arrays.device_input != 0 && arrays.device_output != 0;
-                let staged =
-                    if on_device { [0; 2] } else { packed.staging_addresses(self.session.stream(), source)? };
+                let source = self.source.as_mut().ok_or_else(missing_source_error)?;
+                let arrays_on_device = arrays.device_input != 0 && arrays.device_output != 0;
+                let staging_addresses =
+                    if arrays_on_device { [0; 2] } else { packed.staging_addresses(self.session.stream(), source)? };
                 let (nx, ny) = (source.shape.grid.nx, source.shape.grid.ny);
-                let call = self.session.call(arrays, observer, Cells { nx, ny, nz: 1 }, staged);
+                let call = self.session.start_call(arrays, observer, Cells { nx, ny, nz: 1 }, staging_addresses);
                 let mut run = Run::new(packed, source, call, &mut self.last_scale);
                 let result = program(&mut run);
-                let failed = run.call.failed.take();
-                let looping = run.is_looping();
+                let error = run.call.first_error.take();
+                let is_looping = run.is_looping();
                 let stream = self.session.stream();
-                if let Some(error) = failed {
+                if let Some(error) = error {
                     // Copies of the caller's arrays may still be running. Only the first error is reported.
                     let _ = packed.scalars.reset_findings(stream);
                     let _ = stream.wait();
@@ -241,7 +247,7 @@ impl RrbBackend for Cuda {
                     // Overflow or NaN may have reached the padding.
                     packed.clear_vectors(stream)?;
                 }
-                if looping || result.is_err() {
+                if is_looping || result.is_err() {
                     // The next call may use another stream.
                     stream.wait()?;
                 }
@@ -252,18 +258,18 @@ impl RrbBackend for Cuda {
 
     fn report(&self) -> Report {
         let packed = match &self.solver {
-            Solver::Empty => return Report::PLAIN,
-            Solver::Natural(natural) => return natural.report(),
+            Solver::Empty => return Report::V_CYCLE,
+            Solver::Host(host_solver) => return host_solver.report(),
             Solver::Packed(packed) => packed,
         };
         let aggregated = packed.aggregated.as_ref();
-        let ended = packed.is_truncated().then_some(2 * packed.used);
+        let truncated_levels = packed.is_truncated().then_some(2 * packed.grids_in_use);
         Report {
             kind: packed.recursion.kind,
-            levels: aggregated.map(Aggregated::levels).or(ended),
-            aggregates: aggregated.is_some(),
-            aggregates_kept: aggregated.map_or(0, Aggregated::aggregates_kept),
-            grids: packed.used,
+            levels: aggregated.map(AggregationPreconditioner::coarse_level_count).or(truncated_levels),
+            uses_aggregation: aggregated.is_some(),
+            reused_aggregate_count: aggregated.map_or(0, AggregationPreconditioner::reused_aggregate_count),
+            grids: packed.grids_in_use,
         }
     }
 }
@@ -272,11 +278,11 @@ impl Engine for Cuda {
     fn bytes(&self) -> [usize; 2] {
         let [host, device] = match &self.solver {
             Solver::Empty => [0, 0],
-            Solver::Natural(natural) => natural.bytes(),
+            Solver::Host(host_solver) => host_solver.bytes(),
             Solver::Packed(packed) => [packed.host_bytes(), packed.bytes()],
         };
-        let source = self.source.as_ref().map_or(0, |s| s.memory.bytes);
-        [host + self.session.bytes(), device + source + self.staging.as_ref().map_or(0, |s| s.memory.bytes)]
+        let source_bytes = self.source.as_ref().map_or(0, |s| s.memory.bytes);
+        [host + self.session.bytes(), device + source_bytes + self.staging.as_ref().map_or(0, |s| s.memory.bytes)]
     }
 
     fn seconds_transfer(&self) -> f64 {
@@ -288,39 +294,39 @@ impl Engine for Cuda {
     }
 }
 
-fn no_source() -> Error {
+fn missing_source_error() -> Error {
     Error::Internal("the matrix on the device is missing".to_owned())
 }
 
 /// Runs `program` with the reference backend on the host. An array on the device is replaced by a host copy, and the
 /// output is copied back to the device.
 fn run_on_host(
-    natural: &mut Reference,
+    host_solver: &mut Reference,
     stream: &Stream,
     arrays: Arrays,
     observer: &mut dyn Observer,
     program: Program,
 ) -> Result<Outcome> {
-    let len = arrays.len;
+    let array_len = arrays.len;
     let (mut input, mut output): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
     if arrays.device_input != 0 {
-        input = zeroed(len, "a copy of an array")?;
+        input = zeroed(array_len, "a copy of an array")?;
         stream.fetch(&mut input, arrays.device_input)?;
     }
     if arrays.device_output != 0 {
-        output = zeroed(len, "a copy of an array")?;
+        output = zeroed(array_len, "a copy of an array")?;
         stream.fetch(&mut output, arrays.device_output)?;
     }
     stream.wait()?;
     let (device_input, device_output) = (arrays.device_input, arrays.device_output);
-    let on_host = Arrays {
+    let host_arrays = Arrays {
         input: if device_input != 0 { &input } else { arrays.input },
         output: if device_output != 0 { &mut output } else { &mut *arrays.output },
         device_input: 0,
         device_output: 0,
         ..arrays
     };
-    let outcome = natural.run(on_host, observer, program)?;
+    let outcome = host_solver.run(host_arrays, observer, program)?;
     if device_output != 0 {
         stream.send(device_output, &output)?;
         stream.wait()?;

@@ -1,7 +1,7 @@
 //! Device memory of a factorization: the levels down to the coarsest system, the vectors of CG, and the scalars. As on
 //! the CPU, `rrb::layout` defines the storage. On a device, all levels are stored by colour (r1, r2, b1, b2).
 
-use super::aggregated::Aggregated;
+use super::aggregated::AggregationPreconditioner;
 use super::division::Division;
 use super::program::Programs;
 use super::projection::Projection;
@@ -10,19 +10,19 @@ use crate::base::heap::boxed;
 use crate::cuda::driver::{Event, GRANULE_BYTES, Memory, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, Format, Grid, Kept, LINE_NODES, Level as Sweep, Lines, MOST_BLOCKS, MOST_TESTED_GRIDS, Op, Scalars,
-    SchurArrays,
+    Address, Grid, KeptNodes, LINE_NODES, Level as Sweep, LineArrays, MAX_BLOCKS, MAX_TESTED_GRIDS, Op, Scalars,
+    SchurArrays, StorageFormat,
 };
 use crate::cuda::layout::MemoryLayout;
-use crate::cuda::looped::{Recorded, SharedScalars};
+use crate::cuda::looped::{RecordedLoops, SharedScalars};
 use crate::error::{Error, Result, collected, reserve};
 use crate::rrb::backend::{Aggregation, Setup};
 use crate::rrb::layout::Layout;
 use crate::rrb::natural::NaturalLevels;
-use crate::rrb::recursion::{Cycle, Kind, Recursion};
+use crate::rrb::recursion::{Cycle, CycleKind, Recursion};
 use crate::rrb::storage::Storage;
 use crate::stencil::levels;
-use crate::stencil::levels::{Embedding, MOST_INVERTED};
+use crate::stencil::levels::{Embedding, MAX_INVERTED_NODES};
 use crate::stencil::matrix::StencilView;
 
 /// Properties that determine the size of the arrays. A factorization with an equal shape reuses them.
@@ -31,75 +31,75 @@ pub struct Shape {
     pub source: SourceShape,
     pub levels: usize,
     /// Whether CG runs on S1, the Schur complement after the first level.
-    pub schur: bool,
-    /// Whether a kernel may execute several steps, and stages may be fused (conditions: `Packed::fused`).
-    pub fusion: bool,
+    pub uses_schur: bool,
+    /// Whether a kernel may execute several steps, and stages may be fused (conditions: `Packed::uses_fusion`).
+    pub allows_fusion: bool,
     pub storage: Storage,
     pub cycle: Cycle,
     /// Whether the hierarchy may be truncated where the remaining couplings are weak.
     pub may_truncate: bool,
     /// Whether aggregation replaces the levels.
-    pub aggregates: bool,
+    pub uses_aggregation: bool,
 }
 
 impl Shape {
     /// Returns the shape of a factorization of `a`.
     pub fn new(a: &StencilView, setup: &Setup, division: Division) -> Self {
         Self {
-            source: SourceShape::new(a, setup.block, division),
+            source: SourceShape::new(a, setup.compute_block, division),
             levels: setup.levels,
-            schur: setup.on_schur_complement(a),
-            fusion: setup.fused,
+            uses_schur: setup.uses_schur_complement(a),
+            allows_fusion: setup.fused,
             storage: setup.storage,
             cycle: setup.cycle,
             may_truncate: setup.may_truncate,
-            aggregates: setup.aggregation == Aggregation::FromStart,
+            uses_aggregation: setup.aggregation == Aggregation::FromStart,
         }
     }
 
     /// Returns the number of grids that are stored by colour. There is one grid per two levels; with aggregation, there
     /// is one grid.
-    pub fn grids(&self) -> usize {
-        if self.aggregates { 1 } else { self.levels / 2 }
+    pub fn grid_count(&self) -> usize {
+        if self.uses_aggregation { 1 } else { self.levels / 2 }
     }
 
     /// Returns the grid that remains after the levels of `grid`. With aggregation, it is a single node.
     fn grid_after(&self, grid: levels::Grid) -> levels::Grid {
-        if self.aggregates { levels::Grid { nx: 1, ny: 1 } } else { grid.coarse() }
+        if self.uses_aggregation { levels::Grid { nx: 1, ny: 1 } } else { grid.coarse() }
     }
 
     /// Returns the first grid of each section of the cycle. A section begins at the finest grid and at each recursion.
-    pub fn sections(&self) -> Result<Vec<usize>> {
-        let recursions = self.cycle.grids(self.levels).filter(|q| *q < self.grids());
-        collected(std::iter::once(0).chain(recursions), LEVELS)
+    pub fn section_starts(&self) -> Result<Vec<usize>> {
+        let recursions = self.cycle.recursion_grids(self.levels).filter(|q| *q < self.grid_count());
+        collected(std::iter::once(0).chain(recursions), ALLOCATION_NAME)
     }
 
     /// Returns whether sweeps compute in f32.
-    fn short(&self) -> bool {
+    fn sweeps_in_f32(&self) -> bool {
         self.storage != Storage::F64
     }
 
-    /// Returns whether a cache of `cache` bytes can hold the data that an iteration reads repeatedly, but not also S1
-    /// and x, which it reads only once. For the second condition, only half of the cache counts, because lines that
-    /// both halves of the device read are stored in both halves of the cache.
-    fn reads_once(&self, source: &Source, cache: usize) -> bool {
-        let (real, stored) = self.sizes();
+    /// Returns whether a cache of `cache_bytes` bytes can hold the data that an iteration reads repeatedly, but not
+    /// also S1 and x, which it reads only once. For the second condition, only half of the cache counts, because lines
+    /// that both halves of the device read are stored in both halves of the cache.
+    fn caches_repeated_reads(&self, source: &Source, cache_bytes: usize) -> bool {
+        let (real_bytes, stored_bytes) = self.value_sizes();
         // Bytes per value of a plane of the first grid. Read repeatedly: r (3 planes), q (2) and both arrays of p (4);
         // M on the first grid; and M and the vectors of the sweeps on the other grids, whose planes have a third as
         // many values in total. Read once: S1 (10 planes) and x (2).
-        let again = 9 * 8 + (real + 4 * stored) + (8 * real + 12 * stored) / 3;
-        let once = (4 + 4 + 2) * 8 + 2 * 8;
+        let repeated_bytes = 9 * 8 + (real_bytes + 4 * stored_bytes) + (8 * real_bytes + 12 * stored_bytes) / 3;
+        let single_bytes = (4 + 4 + 2) * 8 + 2 * 8;
         let values_per_plane = source.layout.len();
         // This estimate does not hold for several devices, because the cache does not hold memory of other devices.
         self.source.division == Division::NONE
-            && self.schur
-            && values_per_plane * again <= cache
-            && cache / 2 < values_per_plane * (again + once)
+            && self.uses_schur
+            && values_per_plane * repeated_bytes <= cache_bytes
+            && cache_bytes / 2 < values_per_plane * (repeated_bytes + single_bytes)
     }
 
     /// Returns two sizes in bytes: of the numbers in which sweeps compute and pivots are stored, and of the stored
     /// couplings and row sums of M.
-    pub fn sizes(&self) -> (usize, usize) {
+    pub fn value_sizes(&self) -> (usize, usize) {
         match self.storage {
             Storage::F64 => (8, 8),
             Storage::F32 => (4, 4),
@@ -135,10 +135,10 @@ pub enum CoarsestSolver {
 /// Addresses of the coarsest system's arrays.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoarsestArrays {
-    pub natural: Address,
+    pub natural_matrix: Address,
     pub r: Address,
     pub z: Address,
-    pub lines: Lines,
+    pub lines: LineArrays,
     /// Values of r and z with epoch numbers, through which thread blocks exchange them (kernels/rrb/cluster.cuh).
     pub exchange: Address,
 }
@@ -149,13 +149,13 @@ pub struct Packed {
     pub grids: Vec<Level>,
     /// Number of grids in use. If the couplings between the nodes that remain after a grid (b2) are weak, the hierarchy
     /// is truncated after this grid.
-    pub used: usize,
+    pub grids_in_use: usize,
     /// Whether the inverse of the coarsest system remains in f64 although sweeps compute in f32
-    /// (`MAX_RATIO_FOR_SHORT`). A separate kernel then applies it.
-    pub wide_coarsest: bool,
-    pub first: SchurArrays,
-    /// Whether the cache holds only the data that an iteration reads repeatedly (`Shape::reads_once`).
-    pub reads_once: bool,
+    /// (`MAX_RATIO_FOR_F32`). A separate kernel then applies it.
+    pub has_f64_inverse: bool,
+    pub schur_arrays: SchurArrays,
+    /// Whether the cache holds only the data that an iteration reads repeatedly (`Shape::caches_repeated_reads`).
+    pub caches_repeated_reads: bool,
     pub coarsest_solver: CoarsestSolver,
     pub coarsest: CoarsestArrays,
     /// Grid of the coarsest system.
@@ -177,32 +177,33 @@ pub struct Packed {
     /// Partial sums of rho = <r, M^-1 r>.
     pub rho_partial: Address,
     /// Counters for barriers of all thread blocks of a launch.
-    pub barrier_at: Address,
+    pub barrier_address: Address,
     /// Memory through which several devices synchronize. It has one granule per device.
     pub synchronization: Option<Memory>,
     /// Address of the lists of steps.
-    pub ops_at: Address,
+    pub ops_address: Address,
     pub programs: Programs,
     /// First grid of each section, that is, of the levels from one recursion of the cycle to the next.
     pub sections: Vec<usize>,
     /// Kind, steps and bounds of the cycle in use.
     pub recursion: Recursion,
     /// Power of two by which M is divided before it is stored.
-    pub unit: f64,
+    pub storage_unit: f64,
     /// A row sum whose magnitude is at most this fraction of the center counts as zero.
     pub zero_row_sum: f64,
     pub scalars: SharedScalars,
     pub projection: Projection,
-    /// The recorded loops, which may be an empty list (`Packed::record`). `None` if solves launch each step separately.
-    pub recorded: Option<Recorded>,
+    /// The recorded loops, which may be an empty list (`Packed::record_loops`). `None` if solves launch each step
+    /// separately.
+    pub recorded_loops: Option<RecordedLoops>,
     /// Whether the recorded loops consist of fused stages.
-    pub recorded_fused: bool,
+    pub recorded_loops_are_fused: bool,
     /// The preconditioner by aggregation, if it replaces the levels.
-    pub aggregated: Option<Aggregated>,
+    pub aggregated: Option<AggregationPreconditioner>,
     /// Whether a slow solve may switch to aggregation.
     pub may_aggregate: bool,
     /// Event that is recorded when the results of a start are in `scalars`. The loop may already follow on the stream.
-    pub started: Event,
+    pub start_event: Event,
     /// Iteration counts of the last loops, the most recent one first; 0 if unknown.
     pub recent_iterations: [usize; 4],
     /// Device buffers for the caller's b and x if these are on the host.
@@ -218,9 +219,10 @@ pub struct Packed {
     pub transient: (Address, usize),
 }
 
+/// Addresses of all arrays of a factorization, and the layout of their memory.
 struct Addresses {
     grids: Vec<Level>,
-    first: SchurArrays,
+    schur_arrays: SchurArrays,
     coarsest: CoarsestArrays,
     vectors: [Address; 5],
     vector_bytes: usize,
@@ -237,39 +239,45 @@ struct Addresses {
 
 /// Returns the number of planes of 1 / d on a grid. There is a plane for b2 only if the hierarchy may be truncated
 /// after this grid.
-fn pivots(shape: &Shape, number: usize) -> usize {
-    if shape.may_truncate && number > 0 { 4 } else { 3 }
+fn pivot_planes(shape: &Shape, grid_number: usize) -> usize {
+    if shape.may_truncate && grid_number > 0 { 4 } else { 3 }
 }
 
 /// Returns the bytes of the arrays that only the factorization of a short format (f32 or bf16) needs.
 fn transient_bytes(shape: &Shape) -> Result<usize> {
-    if !shape.short() {
+    if !shape.sweeps_in_f32() {
         return Ok(0);
     }
     let mut memory_layout = MemoryLayout::new(0);
-    for (number, grid) in shape.source.grid.chain().take(shape.grids()).enumerate() {
-        let (_, rows) = shape.source.division.geometry(&Layout::new(grid, shape.source.block));
-        let corners = number > 0 || shape.source.nine_points;
-        if number > 0 || !shape.schur {
-            for planes in [pivots(shape, number), 8, 4, if number > 0 { 4 } else { 0 }, if corners { 4 } else { 0 }, 4]
-            {
-                memory_layout.planes(&rows, planes, 8)?;
+    for (grid_number, grid) in shape.source.grid.grid_sequence().take(shape.grid_count()).enumerate() {
+        let (_, plane_layout) = shape.source.division.geometry(&Layout::new(grid, shape.source.compute_block));
+        let has_corners = grid_number > 0 || shape.source.nine_points;
+        if grid_number > 0 || !shape.uses_schur {
+            for planes in [
+                pivot_planes(shape, grid_number),
+                8,
+                4,
+                if grid_number > 0 { 4 } else { 0 },
+                if has_corners { 4 } else { 0 },
+                4,
+            ] {
+                memory_layout.reserve_planes(&plane_layout, planes, 8)?;
             }
         }
     }
-    Ok(memory_layout.used)
+    Ok(memory_layout.used_bytes)
 }
 
 /// Name of the memory in error messages about failed allocations.
-const LEVELS: &str = "lists of levels";
+const ALLOCATION_NAME: &str = "lists of levels";
 /// Largest number of vectors of a grid: z, y, and r, d, q, u of a recursion.
-const MOST_VECTORS: usize = 6;
+const MAX_GRID_VECTORS: usize = 6;
 
 /// Layouts of two kinds of memory: for arrays that remain, and for arrays that only the factorization of a short format
 /// needs.
 struct Layouts<'a> {
-    permanent: MemoryLayout,
-    transient: MemoryLayout,
+    permanent_layout: MemoryLayout,
+    transient_layout: MemoryLayout,
     shape: &'a Shape,
     source: &'a Source,
 }
@@ -278,72 +286,86 @@ impl Layouts<'_> {
     /// Returns the number of bytes by which the address of an array with only the black planes is decreased, so that
     /// these planes have the numbers 2 and 3. The planes 0 and 1 do not exist and are never accessed. Returns 0 if CG
     /// runs on A, where all arrays have four planes.
-    fn before(&self, size: usize) -> u64 {
-        if self.shape.schur { size as u64 * 2 * self.source.g.plane as u64 } else { 0 }
+    fn black_plane_offset(&self, value_bytes: usize) -> u64 {
+        if self.shape.uses_schur { value_bytes as u64 * 2 * self.source.g.plane as u64 } else { 0 }
     }
 
-    /// Assigns addresses to the arrays of grid `number`; `sections` are the first grids of the sections. If CG runs on
-    /// S1, `other_p` receives the address of two black planes on the first grid. They contain z in unfused steps, and
-    /// the second p in fused steps.
-    fn level(&mut self, number: usize, sections: &[usize], other_p: &mut Address, layout: Layout) -> Result<Level> {
+    /// Assigns addresses to the arrays of grid `grid_number`; `sections` are the first grids of the sections. If CG
+    /// runs on S1, `other_p` receives the address of two black planes on the first grid. They contain z in unfused
+    /// steps, and the second p in fused steps.
+    fn assign_level(
+        &mut self,
+        grid_number: usize,
+        sections: &[usize],
+        other_p: &mut Address,
+        layout: Layout,
+    ) -> Result<Level> {
         let (shape, source) = (self.shape, self.source);
-        let ((real, stored), (g, rows)) = (shape.sizes(), shape.source.division.geometry(&layout));
-        let rows = &rows;
-        let (first, short) = (number == 0, shape.short());
-        let (tiles, patches) = g.tiles_and_patches();
-        let (equal_rows, uniform) = match first {
+        let ((real_bytes, stored_bytes), (g, plane_layout)) =
+            (shape.value_sizes(), shape.source.division.geometry(&layout));
+        let plane_layout = &plane_layout;
+        let (is_first, uses_f32) = (grid_number == 0, shape.sweeps_in_f32());
+        let (tile_count, patch_count) = g.tiles_and_patches();
+        let (equal_rows, uniform) = match is_first {
             true => (source.equal_rows, source.uniform),
-            false => (self.permanent.bytes(patches), self.permanent.bytes(tiles)),
+            false => {
+                (self.permanent_layout.reserve_bytes(patch_count), self.permanent_layout.reserve_bytes(tile_count))
+            }
         };
-        let own = !(first && shape.schur);
+        let has_all_colours = !(is_first && shape.uses_schur);
         // In a short format, only the factorization needs the following arrays, except on the first grid if CG runs on
         // S1: there, `d` and `far` are the couplings of S1.
-        let setup = if short && own { &mut self.transient } else { &mut self.permanent };
+        let setup_layout =
+            if uses_f32 && has_all_colours { &mut self.transient_layout } else { &mut self.permanent_layout };
         let mut k = Grid {
             g,
-            h: setup.planes(rows, pivots(shape, number), 8)?,
-            s: if own { setup.planes(rows, 8, 8)? } else { source.m.straight },
-            d: setup.planes(rows, 4, 8)?,
-            row_sums: if first { source.row_sums } else { setup.planes(rows, 4, 8)? },
-            corners: if !first || source.shape.nine_points { setup.planes(rows, 4, 8)? } else { 0 },
-            far: setup.planes(rows, 4, 8)?,
+            h: setup_layout.reserve_planes(plane_layout, pivot_planes(shape, grid_number), 8)?,
+            s: if has_all_colours { setup_layout.reserve_planes(plane_layout, 8, 8)? } else { source.m.axis_couplings },
+            d: setup_layout.reserve_planes(plane_layout, 4, 8)?,
+            row_sums: if is_first { source.row_sums } else { setup_layout.reserve_planes(plane_layout, 4, 8)? },
+            corners: if !is_first || source.shape.nine_points {
+                setup_layout.reserve_planes(plane_layout, 4, 8)?
+            } else {
+                0
+            },
+            far_couplings: setup_layout.reserve_planes(plane_layout, 4, 8)?,
             ..Grid::default()
         };
         let mut sweep = Sweep { g, h: k.h, s: k.s, d: k.d, ..Sweep::default() };
-        if short {
+        if uses_f32 {
             // If CG runs on S1, sweeps on the first grid process only the even level, which needs 1 / d of b1 and no
             // couplings of red nodes.
-            let before = self.before(real);
-            let memory_layout = &mut self.permanent;
-            k.short_h = match own {
-                true => memory_layout.planes(rows, pivots(shape, number), real)?,
-                false => memory_layout.planes(rows, 1, real)?.wrapping_sub(before),
+            let black_offset = self.black_plane_offset(real_bytes);
+            let memory_layout = &mut self.permanent_layout;
+            k.short_h = match has_all_colours {
+                true => memory_layout.reserve_planes(plane_layout, pivot_planes(shape, grid_number), real_bytes)?,
+                false => memory_layout.reserve_planes(plane_layout, 1, real_bytes)?.wrapping_sub(black_offset),
             };
-            k.short_s = if own { memory_layout.planes(rows, 8, stored)? } else { 0 };
-            k.short_d = memory_layout.planes(rows, 4, stored)?;
+            k.short_s = if has_all_colours { memory_layout.reserve_planes(plane_layout, 8, stored_bytes)? } else { 0 };
+            k.short_d = memory_layout.reserve_planes(plane_layout, 4, stored_bytes)?;
             (sweep.h, sweep.s, sweep.d) = (k.short_h, k.short_s, k.short_d);
         }
         let mut vectors = Vec::new();
-        reserve(&mut vectors, MOST_VECTORS, LEVELS)?;
-        let before = self.before(real);
-        let memory_layout = &mut self.permanent;
-        let mut vector = |planes: usize, size: usize| {
-            let address = memory_layout.planes(rows, planes, size)?;
-            vectors.push((address, planes * rows.plane * size));
+        reserve(&mut vectors, MAX_GRID_VECTORS, ALLOCATION_NAME)?;
+        let black_offset = self.black_plane_offset(real_bytes);
+        let memory_layout = &mut self.permanent_layout;
+        let mut assign_vector = |planes: usize, value_bytes: usize| {
+            let address = memory_layout.reserve_planes(plane_layout, planes, value_bytes)?;
+            vectors.push((address, planes * plane_layout.plane * value_bytes));
             Ok(address)
         };
-        if own {
-            (sweep.z, sweep.y) = (vector(4, real)?, vector(1, real)?);
+        if has_all_colours {
+            (sweep.z, sweep.y) = (assign_vector(4, real_bytes)?, assign_vector(1, real_bytes)?);
         } else {
-            *other_p = vector(2, 8)?;
-            sweep.z = other_p.wrapping_sub(before);
+            *other_p = assign_vector(2, 8)?;
+            sweep.z = other_p.wrapping_sub(black_offset);
         }
-        if sections[1..].contains(&number) {
+        if sections[1..].contains(&grid_number) {
             for address in [&mut sweep.r, &mut sweep.direction, &mut sweep.q, &mut sweep.u] {
-                *address = vector(4, real)?;
+                *address = assign_vector(4, real_bytes)?;
             }
             for address in [&mut k.original_row_sums, &mut k.original_corners, &mut k.original_black] {
-                *address = memory_layout.planes(rows, 4, stored)?;
+                *address = memory_layout.reserve_planes(plane_layout, 4, stored_bytes)?;
             }
             (sweep.row_sums, sweep.corners, sweep.black) = (k.original_row_sums, k.original_corners, k.original_black);
         }
@@ -351,116 +373,134 @@ impl Layouts<'_> {
     }
 
     /// Assigns addresses to all grids. Returns the grids, and the grid of the coarsest system.
-    fn levels(&mut self, sections: &[usize], other_p: &mut Address) -> Result<(Vec<Level>, levels::Grid)> {
+    fn assign_levels(&mut self, sections: &[usize], other_p: &mut Address) -> Result<(Vec<Level>, levels::Grid)> {
         let mut grids: Vec<Level> = Vec::new();
-        reserve(&mut grids, self.shape.grids(), LEVELS)?;
+        reserve(&mut grids, self.shape.grid_count(), ALLOCATION_NAME)?;
         let (mut grid, mut embedding) = (self.source.shape.grid, Embedding::FINEST);
-        for number in 0..self.shape.grids() {
-            let layout = Layout::new(grid, self.source.shape.block);
-            grids.push(Level { embedding, ..self.level(number, sections, other_p, layout)? });
+        for grid_number in 0..self.shape.grid_count() {
+            let layout = Layout::new(grid, self.source.shape.compute_block);
+            grids.push(Level { embedding, ..self.assign_level(grid_number, sections, other_p, layout)? });
             (embedding, grid) = (embedding.coarse(grid), self.shape.grid_after(grid));
         }
         Ok((grids, grid))
     }
 
-    /// Assigns addresses to the arrays of the coarsest system with `n` nodes and `len` values per plane.
-    fn assign_coarsest(&mut self, n: usize, len: usize, kind: &CoarsestSolver) -> CoarsestArrays {
-        let ((real, _), short, memory_layout) = (self.shape.sizes(), self.shape.short(), &mut self.permanent);
-        let inverted = if matches!(kind, CoarsestSolver::Inverse) { n } else { 0 };
-        let here = !matches!(kind, CoarsestSolver::Host(_));
+    /// Assigns addresses to the arrays of the coarsest system with `n` nodes and `plane_len` values per plane.
+    fn assign_coarsest(&mut self, n: usize, plane_len: usize, solver: &CoarsestSolver) -> CoarsestArrays {
+        let ((real_bytes, _), uses_f32, memory_layout) =
+            (self.shape.value_sizes(), self.shape.sweeps_in_f32(), &mut self.permanent_layout);
+        let inverted_rows = if matches!(solver, CoarsestSolver::Inverse) { n } else { 0 };
+        let has_inverse = !matches!(solver, CoarsestSolver::Host(_));
         CoarsestArrays {
-            natural: memory_layout.doubles(5 * n),
-            r: memory_layout.bytes(4 * len * real),
-            z: memory_layout.bytes(4 * len * real),
-            lines: Lines {
-                own: memory_layout.doubles(inverted * LINE_NODES),
-                left: memory_layout.doubles(inverted * LINE_NODES),
-                right: memory_layout.doubles(inverted * LINE_NODES),
-                onward: memory_layout.doubles(inverted * LINE_NODES),
-                left_row_sums: memory_layout.doubles(inverted),
-                right_row_sums: memory_layout.doubles(inverted),
-                inverse_pivot: memory_layout.doubles(inverted),
-                inverse: memory_layout.doubles(if here { n * n } else { 0 }),
-                inverse_f32: if here && short { memory_layout.bytes(4 * n * n) } else { 0 },
+            natural_matrix: memory_layout.reserve_doubles(5 * n),
+            r: memory_layout.reserve_bytes(4 * plane_len * real_bytes),
+            z: memory_layout.reserve_bytes(4 * plane_len * real_bytes),
+            lines: LineArrays {
+                own_block: memory_layout.reserve_doubles(inverted_rows * LINE_NODES),
+                left_block: memory_layout.reserve_doubles(inverted_rows * LINE_NODES),
+                right_block: memory_layout.reserve_doubles(inverted_rows * LINE_NODES),
+                next_couplings: memory_layout.reserve_doubles(inverted_rows * LINE_NODES),
+                left_row_sums: memory_layout.reserve_doubles(inverted_rows),
+                right_row_sums: memory_layout.reserve_doubles(inverted_rows),
+                inverse_pivot: memory_layout.reserve_doubles(inverted_rows),
+                inverse: memory_layout.reserve_doubles(if has_inverse { n * n } else { 0 }),
+                inverse_f32: if has_inverse && uses_f32 { memory_layout.reserve_bytes(4 * n * n) } else { 0 },
             },
-            exchange: memory_layout.bytes(2 * n * 16),
+            exchange: memory_layout.reserve_bytes(2 * n * 16),
         }
     }
 }
 
 /// Sets, for each grid, the arrays to which its forward half writes the values of the remaining nodes (b2), and from
 /// which its backward half reads them: z of the next grid, or r and z of the coarsest system.
-fn connect(grids: &mut [Level], (coarsest_layout, coarsest): (&Layout, &CoarsestArrays)) {
-    for number in 0..grids.len() {
-        let coarse = grids[number].layout.grid.coarse();
-        let (nx, ny) = (coarse.nx as i32, coarse.ny as i32);
-        grids[number].sweep.kept = match grids.get(number + 1) {
-            Some(next) => Kept { g: next.k.g, to: next.sweep.z, from: next.sweep.z, nx, ny },
-            None => Kept { g: Division::NONE.geometry(coarsest_layout).0, to: coarsest.r, from: coarsest.z, nx, ny },
+fn connect_grids(grids: &mut [Level], (coarsest_layout, coarsest): (&Layout, &CoarsestArrays)) {
+    for grid_number in 0..grids.len() {
+        let coarse_grid = grids[grid_number].layout.grid.coarse();
+        let (nx, ny) = (coarse_grid.nx as i32, coarse_grid.ny as i32);
+        grids[grid_number].sweep.kept_nodes = match grids.get(grid_number + 1) {
+            Some(next) => KeptNodes { g: next.k.g, rhs: next.sweep.z, solution: next.sweep.z, nx, ny },
+            None => KeptNodes {
+                g: Division::NONE.geometry(coarsest_layout).0,
+                rhs: coarsest.r,
+                solution: coarsest.z,
+                nx,
+                ny,
+            },
         };
     }
 }
 
 /// Assigns addresses to all arrays of a factorization from address `base` on.
-fn assign_addresses(base: Address, shape: &Shape, source: &Source, kind: &CoarsestSolver) -> Result<Addresses> {
+fn assign_addresses(
+    base: Address,
+    shape: &Shape,
+    source: &Source,
+    coarsest_solver: &CoarsestSolver,
+) -> Result<Addresses> {
     let mut memory_layout = MemoryLayout::new(base);
-    let rows = &shape.source.division.geometry(&source.layout).1;
-    let planes = if shape.schur { 2 } else { 4 };
-    let (b, x) = (memory_layout.planes(rows, 4, 8)?, memory_layout.planes(rows, 4, 8)?);
+    let plane_layout = &shape.source.division.geometry(&source.layout).1;
+    let cg_plane_count = if shape.uses_schur { 2 } else { 4 };
+    let (b, x) = (memory_layout.reserve_planes(plane_layout, 4, 8)?, memory_layout.reserve_planes(plane_layout, 4, 8)?);
     // If CG runs on S1, r has the planes b1 and b2 and a second plane b1. The fused forward half reads one of the two
     // planes b1 and writes the other.
-    let r = memory_layout.planes(rows, planes + usize::from(shape.schur), 8)?;
-    let (p, q) = (memory_layout.planes(rows, planes, 8)?, memory_layout.planes(rows, planes, 8)?);
-    let vector_bytes = memory_layout.used - (b - base) as usize;
+    let r = memory_layout.reserve_planes(plane_layout, cg_plane_count + usize::from(shape.uses_schur), 8)?;
+    let (p, q) = (
+        memory_layout.reserve_planes(plane_layout, cg_plane_count, 8)?,
+        memory_layout.reserve_planes(plane_layout, cg_plane_count, 8)?,
+    );
+    let vector_bytes = memory_layout.used_bytes - (b - base) as usize;
     // Arrays that only the factorization of a short format needs are stored in the memory of the vectors.
-    memory_layout.used = memory_layout.used.max(transient_bytes(shape)?);
-    let mut layouts = Layouts { permanent: memory_layout, transient: MemoryLayout::new(base), shape, source };
-    let (sections, mut other_p) = (shape.sections()?, 0);
-    let (mut grids, coarsest_grid) = layouts.levels(&sections, &mut other_p)?;
-    let coarsest_layout = Layout::new(coarsest_grid, source.shape.block);
-    let coarsest = layouts.assign_coarsest(coarsest_grid.nodes(), coarsest_layout.len(), kind);
-    connect(&mut grids, (&coarsest_layout, &coarsest));
-    let before = layouts.before(8);
-    let Layouts { permanent: mut memory_layout, transient, .. } = layouts;
-    let (ops, rho) = Programs::max_steps_and_sums(&sections, grids.len(), shape.schur, &shape.cycle)?;
-    let parts = grids.iter().map(|level| level.k.g.parts() - 1).sum::<usize>() + source.g.parts();
-    let (ops, rho_partial) =
-        (memory_layout.bytes(ops * size_of::<Op>()), memory_layout.doubles(rho + (parts - 1) * MOST_BLOCKS as usize));
-    let sums = source.g.parts() * MOST_BLOCKS as usize;
-    let (fused_norm_partial, barrier) = (memory_layout.doubles(sums), memory_layout.bytes(16));
-    let (partial, norm_partial) = (memory_layout.doubles(sums), memory_layout.doubles(sums));
-    let center = if shape.schur { memory_layout.planes(rows, 2, 8)? } else { 0 };
-    let scalars = memory_layout.doubles(size_of::<Scalars>().div_ceil(8));
-    let own = 8 * rows.plane as u64;
-    let mut first = SchurArrays::default();
-    if shape.schur {
-        let Grid { g, d, far, .. } = grids[0].k;
-        first = SchurArrays {
+    memory_layout.used_bytes = memory_layout.used_bytes.max(transient_bytes(shape)?);
+    let mut layouts =
+        Layouts { permanent_layout: memory_layout, transient_layout: MemoryLayout::new(base), shape, source };
+    let (sections, mut other_p) = (shape.section_starts()?, 0);
+    let (mut grids, coarsest_grid) = layouts.assign_levels(&sections, &mut other_p)?;
+    let coarsest_layout = Layout::new(coarsest_grid, source.shape.compute_block);
+    let coarsest = layouts.assign_coarsest(coarsest_grid.nodes(), coarsest_layout.len(), coarsest_solver);
+    connect_grids(&mut grids, (&coarsest_layout, &coarsest));
+    let black_offset = layouts.black_plane_offset(8);
+    let Layouts { permanent_layout: mut memory_layout, transient_layout, .. } = layouts;
+    let (op_count, rho_count) = Programs::max_steps_and_sums(&sections, grids.len(), shape.uses_schur, &shape.cycle)?;
+    let part_count = grids.iter().map(|level| level.k.g.part_count() - 1).sum::<usize>() + source.g.part_count();
+    let (ops, rho_partial) = (
+        memory_layout.reserve_bytes(op_count * size_of::<Op>()),
+        memory_layout.reserve_doubles(rho_count + (part_count - 1) * MAX_BLOCKS as usize),
+    );
+    let sum_count = source.g.part_count() * MAX_BLOCKS as usize;
+    let (fused_norm_partial, barrier) = (memory_layout.reserve_doubles(sum_count), memory_layout.reserve_bytes(16));
+    let (partial, norm_partial) = (memory_layout.reserve_doubles(sum_count), memory_layout.reserve_doubles(sum_count));
+    let center = if shape.uses_schur { memory_layout.reserve_planes(plane_layout, 2, 8)? } else { 0 };
+    let scalars = memory_layout.reserve_doubles(size_of::<Scalars>().div_ceil(8));
+    let plane_bytes = 8 * plane_layout.plane as u64;
+    let mut schur_arrays = SchurArrays::default();
+    if shape.uses_schur {
+        let Grid { g, d, far_couplings, .. } = grids[0].k;
+        schur_arrays = SchurArrays {
             g,
             d,
-            far,
+            far_couplings,
             center,
-            r_b1: [r, r + 2 * own],
-            r_b2: r + own,
-            x_b1: x + 2 * own,
-            x_b2: x + 3 * own,
+            r_b1: [r, r + 2 * plane_bytes],
+            r_b2: r + plane_bytes,
+            x_b1: x + 2 * plane_bytes,
+            x_b2: x + 3 * plane_bytes,
             q_b1: q,
-            q_b2: q + own,
+            q_b2: q + plane_bytes,
             p_b1: [p, other_p],
-            p_b2: [p + own, other_p + own],
-            b_b1: b + 2 * own,
-            b_b2: b + 3 * own,
+            p_b2: [p + plane_bytes, other_p + plane_bytes],
+            b_b1: b + 2 * plane_bytes,
+            b_b2: b + 3 * plane_bytes,
             scalars,
         };
     }
-    let [r, p, q] = [r, p, q].map(|v| v.wrapping_sub(before));
+    let [r, p, q] = [r, p, q].map(|v| v.wrapping_sub(black_offset));
     Ok(Addresses {
         grids,
-        first,
+        schur_arrays,
         coarsest,
         vectors: [b, x, r, p, q],
         vector_bytes,
-        transient: (transient.base, transient.used),
+        transient: (transient_layout.base, transient_layout.used_bytes),
         partial,
         norm_partial,
         fused_norm_partial,
@@ -483,46 +523,49 @@ impl Packed {
                 shape.source.grid.nx, shape.source.grid.ny
             )));
         }
-        let local = shape.levels.saturating_sub(2 * shape.grids());
+        let levels_on_host = shape.levels.saturating_sub(2 * shape.grid_count());
         let (mut coarsest_grid, mut embedding) = (shape.source.grid, Embedding::FINEST);
-        for _ in 0..shape.grids() {
+        for _ in 0..shape.grid_count() {
             embedding = embedding.coarse(coarsest_grid);
             coarsest_grid = shape.grid_after(coarsest_grid);
         }
         // The solver of the coarsest system has no recursion.
-        let plain = Cycle { kind: Some(Kind::V), spacing: 2, steps: 1, allows_jumps: false };
-        let on_host = || {
-            NaturalLevels::new(coarsest_grid, embedding, 2 * shape.grids(), shape.levels, &plain, false)
-                .and_then(|levels| boxed(levels, LEVELS))
+        let v_cycle = Cycle { kind: Some(CycleKind::V), spacing: 2, steps: 1, allows_jumps: false };
+        let host_levels = || {
+            NaturalLevels::new(coarsest_grid, embedding, 2 * shape.grid_count(), shape.levels, &v_cycle, false)
+                .and_then(|levels| boxed(levels, ALLOCATION_NAME))
         };
-        let coarsest_solver = match (coarsest_grid.nodes() <= MOST_INVERTED, local) {
+        let coarsest_solver = match (coarsest_grid.nodes() <= MAX_INVERTED_NODES, levels_on_host) {
             (true, 0) => CoarsestSolver::Inverse,
-            (true, _) => CoarsestSolver::InverseFromHost(on_host()?),
-            (false, _) => CoarsestSolver::Host(on_host()?),
+            (true, _) => CoarsestSolver::InverseFromHost(host_levels()?),
+            (false, _) => CoarsestSolver::Host(host_levels()?),
         };
         let memory_layout = assign_addresses(0, &shape, source, &coarsest_solver)?.memory_layout;
-        let memory = shape.source.division.memory(stream, &memory_layout, "the levels and vectors")?;
-        let devices = shape.source.division.devices;
-        let synchronization = match devices {
+        let memory = shape.source.division.allocate(stream, &memory_layout, "the levels and vectors")?;
+        let device_count = shape.source.division.devices;
+        let synchronization = match device_count {
             0 | 1 => None,
-            _ => {
-                Some(Memory::divided(stream, devices * GRANULE_BYTES, |granule| granule, "synchronization of devices")?)
-            }
+            _ => Some(Memory::divided(
+                stream,
+                device_count * GRANULE_BYTES,
+                |granule| granule,
+                "synchronization of devices",
+            )?),
         };
         let addresses = assign_addresses(memory.address, &shape, source, &coarsest_solver)?;
         let [b, x, r, p, q] = addresses.vectors;
         let scalars = SharedScalars::new(stream, addresses.scalars, Some(launch::report))?;
         Ok(Self {
-            reads_once: shape.reads_once(source, device.cache),
-            used: addresses.grids.len(),
-            wide_coarsest: false,
+            caches_repeated_reads: shape.caches_repeated_reads(source, device.l2_cache_bytes),
+            grids_in_use: addresses.grids.len(),
+            has_f64_inverse: false,
             shape,
             grids: addresses.grids,
-            first: addresses.first,
+            schur_arrays: addresses.schur_arrays,
             coarsest_solver,
             coarsest: addresses.coarsest,
             coarsest_grid,
-            coarsest_layout: Layout::new(coarsest_grid, shape.source.block),
+            coarsest_layout: Layout::new(coarsest_grid, shape.source.compute_block),
             b,
             x,
             r,
@@ -532,21 +575,21 @@ impl Packed {
             norm_partial: addresses.norm_partial,
             fused_norm_partial: addresses.fused_norm_partial,
             rho_partial: addresses.rho_partial,
-            barrier_at: addresses.barrier,
+            barrier_address: addresses.barrier,
             synchronization,
-            ops_at: addresses.ops,
+            ops_address: addresses.ops,
             programs: Programs::default(),
-            sections: shape.sections()?,
+            sections: shape.section_starts()?,
             recursion: Recursion::V,
-            unit: 1.0,
+            storage_unit: 1.0,
             zero_row_sum: 0.0,
             scalars,
             projection: Projection::default(),
-            recorded: None,
-            recorded_fused: false,
+            recorded_loops: None,
+            recorded_loops_are_fused: false,
             aggregated: None,
             may_aggregate: false,
-            started: Event::new(device)?,
+            start_event: Event::new(device)?,
             recent_iterations: [0; 4],
             staging: None,
             grid_seconds: Vec::new(),
@@ -558,33 +601,33 @@ impl Packed {
 
     /// Returns whether the levels are the preconditioner, and not aggregation.
     pub fn uses_levels(&self) -> bool {
-        !self.shape.aggregates && self.aggregated.is_none()
+        !self.shape.uses_aggregation && self.aggregated.is_none()
     }
 
     /// Returns whether stages are fused. This requires `fusion=on`, CG on S1 of a regular system, and levels as the
     /// preconditioner.
-    pub fn fused(&self) -> bool {
-        self.shape.fusion && self.shape.schur && self.projection.is_empty() && self.uses_levels()
+    pub fn uses_fusion(&self) -> bool {
+        self.shape.allows_fusion && self.shape.uses_schur && self.projection.is_empty() && self.uses_levels()
     }
 
     /// Returns whether M may be truncated after grid q, provided that the remaining couplings are weak.
     pub fn may_truncate_after(&self, q: usize) -> bool {
-        self.shape.may_truncate && (1..self.grids.len() - 1).contains(&q) && q < MOST_TESTED_GRIDS
+        self.shape.may_truncate && (1..self.grids.len() - 1).contains(&q) && q < MAX_TESTED_GRIDS
     }
 
     /// Returns whether M is truncated. The diagonal then replaces the matrix on b2 of the last grid in use.
     pub fn is_truncated(&self) -> bool {
-        self.used < self.grids.len()
+        self.grids_in_use < self.grids.len()
     }
 
     /// Returns the first grids of the sections in use.
     pub fn sections_in_use(&self) -> Result<Vec<usize>> {
-        collected(self.sections.iter().copied().filter(|q| *q < self.used), LEVELS)
+        collected(self.sections.iter().copied().filter(|q| *q < self.grids_in_use), ALLOCATION_NAME)
     }
 
     /// Returns the first plane of the unknowns of CG, and the number of these planes.
     pub fn cg_planes(&self) -> (i32, i32) {
-        if self.shape.schur { (2, 2) } else { (0, 4) }
+        if self.shape.uses_schur { (2, 2) } else { (0, 4) }
     }
 
     /// Returns the addresses of the device buffers for the caller's host arrays. Allocates missing buffers.
@@ -614,29 +657,29 @@ impl Packed {
 
     /// Returns whether the current cycle is recursive and was selected by `cycle=auto`. Returns `false` if aggregation
     /// has replaced the levels.
-    pub fn chose_recursion(&self) -> bool {
-        self.shape.cycle.kind.is_none() && self.recursion.kind != Kind::V && self.uses_levels()
+    pub fn has_automatic_recursion(&self) -> bool {
+        self.shape.cycle.kind.is_none() && self.recursion.kind != CycleKind::V && self.uses_levels()
     }
 
     /// Returns the storage format of M, for the factorization.
-    pub fn format(&self) -> Format {
-        Format::new(self.shape.storage, self.unit)
+    pub fn format(&self) -> StorageFormat {
+        StorageFormat::new(self.shape.storage, self.storage_unit)
     }
 
     /// Returns whether sweeps compute in f32.
-    pub fn short(&self) -> bool {
-        self.shape.short()
+    pub fn sweeps_in_f32(&self) -> bool {
+        self.shape.sweeps_in_f32()
     }
 
     /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
-        let of_cycle = self.aggregated.as_ref().map_or(0, Aggregated::bytes);
-        let synchronization = self.synchronization.as_ref().map_or(0, |m| m.bytes);
+        let aggregation_bytes = self.aggregated.as_ref().map_or(0, AggregationPreconditioner::bytes);
+        let synchronization_bytes = self.synchronization.as_ref().map_or(0, |m| m.bytes);
         self.memory.bytes
-            + synchronization
+            + synchronization_bytes
             + self.staging.as_ref().map_or(0, |s| s.memory.bytes)
             + self.projection.bytes()
-            + of_cycle
+            + aggregation_bytes
     }
 
     /// Returns the allocated host memory in bytes.

@@ -6,15 +6,15 @@
 use super::packed::Packed;
 use super::source::Source;
 use super::textbook::product_args;
-use crate::cuda::call::{Attempts, Call};
+use crate::cuda::call::{Call, FallibleSteps};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::{Address, LargestArgs, ProductArgs, ReduceArgs, Scalars, Stage, UpdateArgs};
 use crate::cuda::looped;
 use crate::error::{Error, Result};
-use crate::krylov::pcg::{Means, OtherPreconditioner, PcgSteps, Properties, unfused_ascend, unfused_descend};
-use crate::krylov::solve_steps::{Criterion, Eliminated, Inputs, Load, SolveSteps, Timing};
-use crate::krylov::state::{Code, State};
+use crate::krylov::pcg::{MeansChange, OtherPreconditioner, PcgSteps, Properties, unfused_ascend, unfused_descend};
+use crate::krylov::solve_steps::{Criterion, EliminatedVector, Inputs, Load, SolveSteps, Timing};
+use crate::krylov::state::{State, TestCode};
 use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
 use crate::report::Event;
 use crate::rrb::recursion::Recursion;
@@ -22,7 +22,7 @@ use std::mem::offset_of;
 
 /// State of one run.
 pub struct Run<'a> {
-    pub k: &'a mut Packed,
+    pub packed: &'a mut Packed,
     pub source: &'a mut Source,
     pub stream: &'a Stream,
     pub call: Call<'a>,
@@ -39,15 +39,15 @@ pub struct Run<'a> {
     pub criterion: Option<Criterion>,
     /// Whether the caller's x already contains an iterate. Kernels must then not overwrite this array, because a later
     /// iterate may be worse.
-    pub stored: bool,
+    pub x_is_stored: bool,
     /// Number of iterations after which a loop pauses, so that the host can check whether it is slow.
-    pub patience: i64,
+    pub iterations_until_check: i64,
     /// Number of iterations since the start, when the loop last paused or ended.
     pub loop_iterations: i64,
 }
 
 /// Number of iterations before the first check whether a loop is slow. A pause takes as long as one or two iterations.
-pub const PATIENCE: i64 = crate::options::limits::SWITCH_ITERATIONS_ON_DEVICE;
+pub const ITERATIONS_UNTIL_FIRST_CHECK: i64 = crate::options::limits::SWITCH_ITERATIONS_ON_DEVICE;
 
 /// Mode of launching: how many steps are launched together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,16 +70,17 @@ pub enum DeviceResults {
     /// may overflow or underflow.
     Inspected(Option<f64>),
     /// r contains the right-hand side of CG.
-    Reduced,
+    RhsReduced,
     /// r, p = z and q = A p of a start are available.
-    Started(Start),
+    Started(StartResults),
     /// The loop has ended, and the end of the solve has been computed.
-    Ended(Ended),
+    Ended(EndResults),
 }
 
+/// Results of the start of CG.
 #[derive(Clone, Copy, Debug)]
-pub struct Start {
-    pub origin: Origin,
+pub struct StartResults {
+    pub origin: ResidualOrigin,
     /// <r, r>.
     pub norm2: f64,
     /// <r, M^-1 r>.
@@ -87,12 +88,12 @@ pub struct Start {
     /// <p, A p>.
     pub sigma: f64,
     /// Further results, if the start was computed directly from the caller's arrays.
-    pub begun: Option<DirectStart>,
+    pub direct_start: Option<DirectStartResults>,
     /// Whether the loop has been launched after the start.
     pub loop_is_launched: bool,
 }
 
-impl Start {
+impl StartResults {
     pub fn is_finite(&self) -> bool {
         [self.norm2, self.rho, self.sigma].iter().all(|v| v.is_finite())
     }
@@ -100,39 +101,45 @@ impl Start {
 
 /// Vector from which r at the start was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ResidualOrigin {
     /// r is the right-hand side of CG.
     Rhs,
     /// r is the residual b - A x of the system of CG.
     Solution,
 }
 
+/// Further results of a start that was computed directly from the caller's arrays.
 #[derive(Clone, Copy, Debug)]
-pub struct DirectStart {
+pub struct DirectStartResults {
     pub scale: f64,
     /// ||b - A x||_2^2 on all nodes.
-    pub whole_norm2: f64,
+    pub all_nodes_norm2: f64,
 }
 
 /// Results of the end of a solve, after the loop. x is available on all nodes.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended {
+pub struct EndResults {
     /// max |x|.
-    pub largest: f64,
+    pub x_max: f64,
     /// <r, r> of the recomputed residual r = b - A x, if the stopping test requires it.
     pub norm2: Option<f64>,
     /// With a fused end: square of the tested norm of b - A x on all nodes.
-    pub square: Option<f64>,
+    pub tested_norm2: Option<f64>,
     /// Whether x is already in the caller's array.
-    pub delivered: bool,
+    pub is_delivered: bool,
 }
 
 impl<'a> Run<'a> {
-    pub fn new(k: &'a mut Packed, source: &'a mut Source, call: Call<'a>, last_scale: &'a mut Option<f64>) -> Self {
-        k.grid_seconds.clear();
+    pub fn new(
+        packed: &'a mut Packed,
+        source: &'a mut Source,
+        call: Call<'a>,
+        last_scale: &'a mut Option<f64>,
+    ) -> Self {
+        packed.grid_seconds.clear();
         Self {
-            mode: if k.recorded.is_some() { LaunchMode::Together } else { LaunchMode::Separate },
-            k,
+            mode: if packed.recorded_loops.is_some() { LaunchMode::Together } else { LaunchMode::Separate },
+            packed,
             source,
             stream: call.stream,
             call,
@@ -140,59 +147,67 @@ impl<'a> Run<'a> {
             scale: 1.0,
             last_scale,
             criterion: None,
-            stored: false,
-            patience: PATIENCE,
+            x_is_stored: false,
+            iterations_until_check: ITERATIONS_UNTIL_FIRST_CHECK,
             loop_iterations: 0,
         }
     }
 
     /// Waits for the kernels on the stream, and returns the scalars.
-    pub fn fetch(&mut self) -> Result<&Scalars> {
-        self.k.scalars.fetch(self.stream)
+    pub fn fetch_scalars(&mut self) -> Result<&Scalars> {
+        self.packed.scalars.fetch(self.stream)
     }
 
-    /// Computes r with `make`. If steps are launched together, also computes the other vectors of the start. Returns
-    /// <r, r>.
-    fn start(&mut self, origin: Origin, make: impl FnOnce(&mut Self) -> Result<()>) -> f64 {
+    /// Computes r with `compute_residual`. If steps are launched together, also computes the other vectors of the
+    /// start. Returns <r, r>.
+    fn start(&mut self, origin: ResidualOrigin, compute_residual: impl FnOnce(&mut Self) -> Result<()>) -> f64 {
         self.scalar(|s| {
-            make(s)?;
+            compute_residual(s)?;
             if s.mode == LaunchMode::Separate {
-                s.k.dot_r(s.stream, offset_of!(Scalars, sum))?;
-                return Ok(s.fetch()?.sum);
+                s.packed.dot_r(s.stream, offset_of!(Scalars, sum))?;
+                return Ok(s.fetch_scalars()?.sum);
             }
-            s.k.start(s.stream, s.source)?;
-            let &Scalars { norm2, rho, sigma, .. } = s.fetch()?;
-            s.results =
-                DeviceResults::Started(Start { origin, norm2, rho, sigma, begun: None, loop_is_launched: false });
+            s.packed.compute_start(s.stream, s.source)?;
+            let &Scalars { norm2, rho, sigma, .. } = s.fetch_scalars()?;
+            s.results = DeviceResults::Started(StartResults {
+                origin,
+                norm2,
+                rho,
+                sigma,
+                direct_start: None,
+                loop_is_launched: false,
+            });
             Ok(norm2)
         })
     }
 
-    fn started(&self) -> Option<Start> {
+    /// Returns the results of a start, if they are available.
+    fn start_results(&self) -> Option<StartResults> {
         if let DeviceResults::Started(start) = self.results { Some(start) } else { None }
     }
 
-    fn ended(&self) -> Option<Ended> {
+    /// Returns the results of the end of the solve, if they are available.
+    fn end_results(&self) -> Option<EndResults> {
         if let DeviceResults::Ended(ended) = self.results { Some(ended) } else { None }
     }
 
     /// Returns whether the loop may still be running on the stream.
     pub fn is_looping(&self) -> bool {
-        self.started().is_some_and(|start| start.loop_is_launched)
+        self.start_results().is_some_and(|start| start.loop_is_launched)
     }
 
-    fn fused(&self) -> bool {
+    fn uses_fusion(&self) -> bool {
         self.mode == LaunchMode::Fused
     }
 
     fn product_args(&self, v: Address, out: Address) -> ProductArgs {
-        product_args(self.k, self.source, v, out)
+        product_args(self.packed, self.source, v, out)
     }
 }
 
-impl Attempts for Run<'_> {
-    fn failed(&mut self) -> &mut Option<Error> {
-        &mut self.call.failed
+impl FallibleSteps for Run<'_> {
+    fn first_error(&mut self) -> &mut Option<Error> {
+        &mut self.call.first_error
     }
 
     fn begin_step(&mut self) {
@@ -201,14 +216,15 @@ impl Attempts for Run<'_> {
 }
 
 impl Run<'_> {
-    fn vector(&self, v: VectorId) -> Address {
+    /// Returns the address of a vector.
+    fn vector_address(&self, v: VectorId) -> Address {
         match v {
-            VectorId::X => self.k.x,
-            VectorId::B => self.k.b,
-            VectorId::R => self.k.r,
-            VectorId::P => self.k.p,
-            VectorId::Q => self.k.q,
-            _ => self.k.z(),
+            VectorId::X => self.packed.x,
+            VectorId::B => self.packed.b,
+            VectorId::R => self.packed.r,
+            VectorId::P => self.packed.p,
+            VectorId::Q => self.packed.q,
+            _ => self.packed.z_address(),
         }
     }
 
@@ -216,94 +232,94 @@ impl Run<'_> {
     /// of the array written last. Each array begins with the plane of b1. This plane has the number 2, so the returned
     /// address is that of a plane 0 which does not exist.
     fn current_p(&self) -> Address {
-        if !self.k.fused() {
-            return self.k.p;
+        if !self.packed.uses_fusion() {
+            return self.packed.p;
         }
-        let plane = 8 * self.k.grids[0].k.g.plane as u64;
-        self.k.first.p_b1[self.k.scalars.direction as usize].wrapping_sub(2 * plane)
+        let plane = 8 * self.packed.grids[0].k.g.plane as u64;
+        self.packed.schur_arrays.p_b1[self.packed.scalars.direction_index as usize].wrapping_sub(2 * plane)
     }
 
     /// Sets r to the right-hand side of CG, which is the residual for x = 0. Returns <r, r>.
     fn residual_from_rhs(&mut self) -> f64 {
         match self.results {
-            DeviceResults::Started(Start { origin: Origin::Rhs, norm2, .. }) => norm2,
-            DeviceResults::Reduced => self.start(Origin::Rhs, |_| Ok(())),
-            _ => self.start(Origin::Rhs, |s| {
-                launch::direction(s.stream, &s.k.update_args(s.k.r, s.k.b, 0.0))?;
-                s.stream.fill(s.k.scalars.at + offset_of!(Scalars, parity) as u64, 0, 4)
+            DeviceResults::Started(StartResults { origin: ResidualOrigin::Rhs, norm2, .. }) => norm2,
+            DeviceResults::RhsReduced => self.start(ResidualOrigin::Rhs, |_| Ok(())),
+            _ => self.start(ResidualOrigin::Rhs, |s| {
+                launch::update_direction(s.stream, &s.packed.update_args(s.packed.r, s.packed.b, 0.0))?;
+                s.stream.fill(s.packed.scalars.address + offset_of!(Scalars, parity) as u64, 0, 4)
             }),
         }
     }
 
     /// Switches to aggregation if the estimated remaining work is then smaller. Returns whether it has switched.
-    fn aggregate(&mut self, at: &State) -> bool {
-        if !self.k.may_aggregate || !self.is_worthwhile(at) {
+    fn switch_to_aggregation(&mut self, state: &State) -> bool {
+        if !self.packed.may_aggregate || !self.is_switch_worthwhile(state) {
             return false;
         }
-        self.k.may_aggregate = false;
+        self.packed.may_aggregate = false;
         self.results = DeviceResults::None;
         // Fused stages alternate between two arrays for r on b1. Unfused steps use the first array.
-        let parity = self.k.scalars.at + offset_of!(Scalars, parity) as u64;
-        let _ = self.attempt(|s| s.stream.fill(parity, 0, 4));
+        let parity_address = self.packed.scalars.address + offset_of!(Scalars, parity) as u64;
+        let _ = self.attempt(|s| s.stream.fill(parity_address, 0, 4));
         // If the setup of aggregation fails, the solve continues with the levels, unless the device has failed. An
         // error in the matrix is also ignored, because M of the levels can be positive definite although S1 is not.
-        let made = self.attempt(|s| match s.k.change_to_aggregation(s.stream, s.source) {
+        let has_switched = self.attempt(|s| match s.packed.replace_levels_by_aggregation(s.stream, s.source) {
             Err(error) if error.is_out_of_memory_or_unsupported() || matches!(error, Error::Matrix { .. }) => Ok(false),
-            other => other.map(|()| true),
+            result => result.map(|()| true),
         });
-        if made == Some(true) {
-            self.mode = if self.k.recorded.is_some() { LaunchMode::Together } else { LaunchMode::Separate };
-            at.report_change(self.call.observer);
+        if has_switched == Some(true) {
+            self.mode = if self.packed.recorded_loops.is_some() { LaunchMode::Together } else { LaunchMode::Separate };
+            state.report_preconditioner_change(self.call.observer);
         }
-        made == Some(true)
+        has_switched == Some(true)
     }
 
     /// Switches to the V-cycle if the current cycle is recursive and was selected automatically. Returns whether it has
     /// switched.
-    fn fall_back(&mut self) -> bool {
-        if !self.k.chose_recursion() {
+    fn fall_back_to_v_cycle(&mut self) -> bool {
+        if !self.packed.has_automatic_recursion() {
             return false;
         }
         self.step(|s| {
-            s.k.write_programs(s.stream, &Recursion::V)?;
-            s.k.recorded = None;
-            s.k.record(s.stream, s.source)
+            s.packed.write_programs(s.stream, &Recursion::V)?;
+            s.packed.recorded_loops = None;
+            s.packed.record_loops(s.stream, s.source)
         });
         true
     }
 
     /// Computes b = b - A x. Returns <b_r, D_r^-1 b_r> of the new b, where b_r are its values on the red nodes, and D_r
     /// their centers.
-    fn rhs_to_residual(&mut self) -> f64 {
-        if !self.fused() {
+    fn replace_rhs_by_residual(&mut self) -> f64 {
+        if !self.uses_fusion() {
             return self.scalar(|s| {
-                launch::rhs_to_residual(s.stream, &s.product_args(s.k.x, s.k.b))?;
-                Ok(s.fetch()?.sum)
+                launch::rhs_to_residual(s.stream, &s.product_args(s.packed.x, s.packed.b))?;
+                Ok(s.fetch_scalars()?.sum)
             });
         }
         // With fused stages, the stored b does not change, and the residual of S1 is stored in r.
-        let on_red = self.scalar(|s| {
+        let norm2_on_red = self.scalar(|s| {
             launch::eliminated_residual(s.stream, &s.start_end_args(s.scale, Stage::Nothing, false))?;
-            Ok(s.fetch()?.whole_norm2)
+            Ok(s.fetch_scalars()?.all_nodes_norm2)
         });
-        self.results = DeviceResults::Reduced;
-        on_red
+        self.results = DeviceResults::RhsReduced;
+        norm2_on_red
     }
 
     /// Loads b = `scale` times the caller's input, unless fused passes read the caller's array directly.
     fn load_rhs(&mut self, scale: f64) {
-        if !self.fused() {
+        if !self.uses_fusion() {
             self.step(|s| {
-                s.clear_planes(s.k.b)?;
-                launch::load(s.stream, &s.transfer_args(s.k.b, s.call.input, scale))
+                s.clear_planes(s.packed.b)?;
+                launch::load_by_colour(s.stream, &s.transfer_args(s.packed.b, s.call.input, scale))
             });
         }
     }
 }
 
 impl VectorSteps for Run<'_> {
-    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
-        if let (VectorId::R, VectorId::R, Some(start)) = (a, b, self.started()) {
+    fn inner_product(&mut self, a: VectorId, b: VectorId) -> f64 {
+        if let (VectorId::R, VectorId::R, Some(start)) = (a, b, self.start_results()) {
             return start.norm2;
         }
         if (a, b) != (VectorId::Q, VectorId::Q) {
@@ -311,51 +327,57 @@ impl VectorSteps for Run<'_> {
             // loop, and the results of the loop remain valid.
             self.begin_step();
         }
-        let product = self.attempt(|s| {
-            let sum = offset_of!(Scalars, sum);
+        let result = self.attempt(|s| {
+            let sum_offset = offset_of!(Scalars, sum);
             match (a, b) {
-                (VectorId::R, VectorId::Z) => s.k.dot_z(s.stream, Stage::Nothing, sum)?,
-                (VectorId::B, VectorId::B) => s.k.dot_b(s.stream, sum)?,
-                _ => launch::dot(s.stream, &s.k.dot_args(s.vector(a), s.vector(b), s.k.cg_planes(), sum))?,
+                (VectorId::R, VectorId::Z) => s.packed.dot_z(s.stream, Stage::Nothing, sum_offset)?,
+                (VectorId::B, VectorId::B) => s.packed.dot_b(s.stream, sum_offset)?,
+                _ => launch::dot(
+                    s.stream,
+                    &s.packed.dot_args(s.vector_address(a), s.vector_address(b), s.packed.cg_planes(), sum_offset),
+                )?,
             }
-            Ok(s.fetch()?.sum)
+            Ok(s.fetch_scalars()?.sum)
         });
-        product.unwrap_or(f64::NAN)
+        result.unwrap_or(f64::NAN)
     }
 
-    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
-        let Some(&(factor, from)) = terms.first() else { return self.step(|s| s.clear_planes(s.vector(to))) };
-        let source = match from {
-            // After a start, z has been overwritten, but p = z.
-            VectorId::Z if self.started().is_some() => self.k.p,
-            VectorId::P if to == VectorId::Q => self.current_p(),
-            VectorId::Z => return self.step(|s| s.k.update_direction(s.stream, s.vector(to), scale)),
-            _ => self.vector(from),
+    fn combine(&mut self, target: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        let Some(&(factor, source_id)) = terms.first() else {
+            return self.step(|s| s.clear_planes(s.vector_address(target)));
         };
-        if to != VectorId::Q || self.started().is_some() {
-            // If `to` is q, the results are reset only after a start, because only the results of a start include q.
+        let source = match source_id {
+            // After a start, z has been overwritten, but p = z.
+            VectorId::Z if self.start_results().is_some() => self.packed.p,
+            VectorId::P if target == VectorId::Q => self.current_p(),
+            VectorId::Z => return self.step(|s| s.packed.update_direction(s.stream, s.vector_address(target), scale)),
+            _ => self.vector_address(source_id),
+        };
+        if target != VectorId::Q || self.start_results().is_some() {
+            // If `target` is q, the results are reset only after a start, because only the results of a start include
+            // q.
             self.begin_step();
         }
         let _ = self.attempt(|s| {
-            let update = s.k.update_args(s.vector(to), source, scale);
+            let update = s.packed.update_args(s.vector_address(target), source, scale);
             if scale == 1.0 {
                 launch::add_scaled(s.stream, &UpdateArgs { factor, ..update })
             } else {
-                launch::direction(s.stream, &UpdateArgs { per_unit: factor, ..update })
+                launch::update_direction(s.stream, &UpdateArgs { per_unit: factor, ..update })
             }
         });
     }
 
-    fn largest(&mut self, v: VectorId) -> f64 {
+    fn max_abs(&mut self, v: VectorId) -> f64 {
         self.scalar(|s| {
-            let (g, v, scalars) = (s.source.g, s.vector(v), s.k.scalars.at);
-            launch::largest(s.stream, &LargestArgs { g, v, scalars })?;
-            Ok(f64::from_bits(s.fetch()?.largest))
+            let (g, v, scalars) = (s.source.g, s.vector_address(v), s.packed.scalars.address);
+            launch::find_largest(s.stream, &LargestArgs { g, v, scalars })?;
+            Ok(f64::from_bits(s.fetch_scalars()?.largest))
         })
     }
 
-    fn residual(&mut self, of: Iterate) -> f64 {
-        if of == Iterate::Zero {
+    fn residual(&mut self, iterate: Iterate) -> f64 {
+        if iterate == Iterate::Zero {
             return self.residual_from_rhs();
         }
         if let DeviceResults::Ended(ended) = &mut self.results
@@ -366,8 +388,8 @@ impl VectorSteps for Run<'_> {
             return norm2;
         }
         match self.results {
-            DeviceResults::Started(Start { origin: Origin::Solution, norm2, .. }) => norm2,
-            _ => self.start(Origin::Solution, |s| s.k.residual(s.stream, s.source, Stage::Nothing)),
+            DeviceResults::Started(StartResults { origin: ResidualOrigin::Solution, norm2, .. }) => norm2,
+            _ => self.start(ResidualOrigin::Solution, |s| s.packed.residual(s.stream, s.source, Stage::Nothing)),
         }
     }
 
@@ -378,86 +400,87 @@ impl VectorSteps for Run<'_> {
 
 impl PcgSteps for Run<'_> {
     fn properties(&self) -> Properties {
-        Properties { eliminates: self.k.shape.schur, ..Properties::default() }
+        Properties { eliminates_red: self.packed.shape.uses_schur, ..Properties::default() }
     }
 
     fn precondition(&mut self) -> f64 {
-        if let Some(start) = self.started() {
+        if let Some(start) = self.start_results() {
             return start.rho;
         }
         self.scalar(|s| {
-            s.k.sweeps(s.stream)?;
-            s.k.dot_z(s.stream, Stage::Nothing, offset_of!(Scalars, sum))?;
-            Ok(s.fetch()?.sum)
+            s.packed.apply_unfused(s.stream)?;
+            s.packed.dot_z(s.stream, Stage::Nothing, offset_of!(Scalars, sum))?;
+            Ok(s.fetch_scalars()?.sum)
         })
     }
 
-    fn means(&mut self, v: VectorId, to: Means) {
-        self.step(|s| match to {
-            Means::Store => s.k.projection.store_means(s.stream, s.k.x),
-            _ => s.k.projection.shift(s.stream, s.vector(v), to == Means::Restore),
+    fn change_means(&mut self, v: VectorId, change: MeansChange) {
+        self.step(|s| match change {
+            MeansChange::Store => s.packed.projection.store_means(s.stream, s.packed.x),
+            _ => s.packed.projection.shift_means(s.stream, s.vector_address(v), change == MeansChange::Restore),
         });
     }
 
     fn weighted_square_of_means(&mut self) -> f64 {
-        let squares = self.attempt(|s| s.k.projection.constant_square(s.stream, s.k.r, s.source.m.center));
-        squares.unwrap_or(f64::NAN)
+        let weighted_square =
+            self.attempt(|s| s.packed.projection.weighted_square_of_means(s.stream, s.packed.r, s.source.m.center));
+        weighted_square.unwrap_or(f64::NAN)
     }
 
     fn multiply(&mut self) -> f64 {
         self.scalar(|s| {
-            s.k.multiply(s.stream, s.source, Stage::Start, 0)?;
-            Ok(s.fetch()?.sigma)
+            s.packed.multiply(s.stream, s.source, Stage::Start, 0)?;
+            Ok(s.fetch_scalars()?.sigma)
         })
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
-        match (alpha, self.started()) {
+        match (alpha, self.start_results()) {
             (None, Some(start)) => start.norm2,
             // r is current, but there are no results of a start: the confirmation of the stopping test computed r, its
             // means were removed after the start, or the steps are launched separately.
-            (None, None) => self.start(Origin::Solution, |_| Ok(())),
+            (None, None) => self.start(ResidualOrigin::Solution, |_| Ok(())),
             (Some(_), _) => unfused_descend(self, alpha),
         }
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        match (step, self.started()) {
+        match (step, self.start_results()) {
             (None, Some(start)) => start.sigma,
             _ => unfused_ascend(self, step),
         }
     }
 
-    fn iterate(&mut self, at: &mut State) -> Option<Code> {
+    fn iterate(&mut self, state: &mut State) -> Option<TestCode> {
         if self.mode == LaunchMode::Separate {
             return None;
         }
-        self.attempt(|s| looped::run(s, at))
+        self.attempt(|s| looped::run(s, state))
     }
 
-    fn change_preconditioner(&mut self, to: OtherPreconditioner) -> bool {
-        match to {
-            OtherPreconditioner::Cheaper(at) => self.aggregate(at),
-            OtherPreconditioner::Definite => self.fall_back(),
-            OtherPreconditioner::Linear | OtherPreconditioner::Second => false,
+    fn change_preconditioner(&mut self, choice: OtherPreconditioner) -> bool {
+        match choice {
+            OtherPreconditioner::Cheaper(state) => self.switch_to_aggregation(state),
+            OtherPreconditioner::Definite => self.fall_back_to_v_cycle(),
+            OtherPreconditioner::Linear | OtherPreconditioner::AfterBreakdown => false,
         }
     }
 }
 
 impl Timing for Run<'_> {
-    fn time_grids(&mut self) {
-        self.k.grid_seconds = vec![[0.0; 2]; self.k.grids.len() + 1];
+    fn enable_grid_timing(&mut self) {
+        self.packed.grid_seconds = vec![[0.0; 2]; self.packed.grids.len() + 1];
     }
 
     fn grid_seconds(&self) -> &[[f64; 2]] {
-        &self.k.grid_seconds
+        &self.packed.grid_seconds
     }
 
     fn separate_steps(&mut self) {
         (self.mode, self.results) = (LaunchMode::Separate, DeviceResults::None);
     }
 
-    fn finish(&mut self) {
+    fn wait_until_done(&mut self) {
         let _ = self.attempt(|s| s.stream.wait());
     }
 }
@@ -467,54 +490,55 @@ impl SolveSteps for Run<'_> {
         Some(self)
     }
 
-    fn inspect(&mut self, guess: bool, criterion: Option<&Criterion>) -> Inputs {
+    fn inspect(&mut self, has_guess: bool, criterion: Option<&Criterion>) -> Inputs {
         self.criterion = criterion.copied();
         if criterion.is_some_and(|criterion| criterion.max_iter == 0) {
             // The residual of the guess needs red values of x, which a fused start does not compute.
             self.mode = LaunchMode::Separate;
         }
         // A guess exists only in a solve, and not in an application of M^-1 or A.
-        if guess && self.mode == LaunchMode::Together && self.k.fused() {
+        if has_guess && self.mode == LaunchMode::Together && self.packed.uses_fusion() {
             self.mode = LaunchMode::Fused;
         }
-        let inputs =
-            self.attempt(|s| s.inspect_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() });
-        let begun = self.started().and_then(|start| start.begun);
-        Inputs { scale: begun.map(|begun| begun.scale), ..inputs }
+        let inputs = self
+            .attempt(|s| s.inspect_inputs(has_guess))
+            .unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::uninspected() });
+        let direct_start = self.start_results().and_then(|start| start.direct_start);
+        Inputs { scale: direct_start.map(|direct_start| direct_start.scale), ..inputs }
     }
 
-    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
-        let Some(guess) = what.guess() else {
+    fn load(&mut self, scale: f64, load: Load) -> (f64, Option<[f64; 2]>) {
+        let Some(has_guess) = load.guess() else {
             self.load_rhs(scale);
             return (0.0, None);
         };
-        if matches!(what, Load::Separate(_)) {
+        if matches!(load, Load::Separate(_)) {
             self.separate_steps();
         }
         self.scale = scale;
-        if self.fused() {
-            let rhs_norm2 = self.attempt(|s| s.load_fused(scale, guess)).unwrap_or(f64::NAN);
+        if self.uses_fusion() {
+            let rhs_norm2 = self.attempt(|s| s.load_fused(scale, has_guess)).unwrap_or(f64::NAN);
             return (rhs_norm2, None);
         }
-        let known = if let DeviceResults::Inspected(b_norm2) = self.results { b_norm2 } else { None };
+        let known_norm2 = if let DeviceResults::Inspected(b_norm2) = self.results { b_norm2 } else { None };
         let rhs_norm2 = self.scalar(|s| {
-            s.clear_planes(s.k.b)?;
-            launch::load(s.stream, &s.transfer_args(s.k.b, s.call.input, scale))?;
-            s.clear_planes(s.k.x)?;
-            if guess {
-                launch::load(s.stream, &s.transfer_args(s.k.x, s.call.output, scale))?;
-            } else if let Some(known) = known {
+            s.clear_planes(s.packed.b)?;
+            launch::load_by_colour(s.stream, &s.transfer_args(s.packed.b, s.call.input, scale))?;
+            s.clear_planes(s.packed.x)?;
+            if has_guess {
+                launch::load_by_colour(s.stream, &s.transfer_args(s.packed.x, s.call.output, scale))?;
+            } else if let Some(known_norm2) = known_norm2 {
                 // `scale` is a power of two, so the product is exact.
-                return Ok(known * scale * scale);
+                return Ok(known_norm2 * scale * scale);
             }
-            s.k.dot_b(s.stream, offset_of!(Scalars, b_norm2))?;
-            Ok(s.fetch()?.b_norm2)
+            s.packed.dot_b(s.stream, offset_of!(Scalars, b_norm2))?;
+            Ok(s.fetch_scalars()?.b_norm2)
         });
         (rhs_norm2, None)
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
-        self.attempt(|s| s.k.projection.worst(s.stream, s.k.b)).unwrap_or((0, f64::NAN, f64::NAN))
+        self.attempt(|s| s.packed.projection.worst_component(s.stream, s.packed.b)).unwrap_or((0, f64::NAN, f64::NAN))
     }
 
     fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
@@ -522,50 +546,53 @@ impl SolveSteps for Run<'_> {
             self.load_rhs(scale);
         }
         match self.results {
-            DeviceResults::Started(Start { begun: Some(begun), .. }) => begun.whole_norm2,
-            DeviceResults::Ended(Ended { square: Some(square), .. }) => square,
+            DeviceResults::Started(StartResults { direct_start: Some(direct_start), .. }) => {
+                direct_start.all_nodes_norm2
+            }
+            DeviceResults::Ended(EndResults { tested_norm2: Some(tested_norm2), .. }) => tested_norm2,
             _ => self.scalar(|s| {
-                if s.fused() {
-                    launch::whole_residual(s.stream, &s.start_end_args(s.scale, Stage::Nothing, false))?;
+                if s.uses_fusion() {
+                    launch::all_nodes_residual(s.stream, &s.start_end_args(s.scale, Stage::Nothing, false))?;
                 } else {
-                    launch::residual(s.stream, &s.product_args(s.k.x, 0))?;
+                    launch::residual(s.stream, &s.product_args(s.packed.x, 0))?;
                 }
-                Ok(s.fetch()?.whole_norm2)
+                Ok(s.fetch_scalars()?.all_nodes_norm2)
             }),
         }
     }
 
-    fn reduce(&mut self, what: Eliminated) -> f64 {
-        let on_red = if what == Eliminated::Residual { self.rhs_to_residual() } else { 0.0 };
-        if self.k.shape.schur && !self.fused() {
-            let reduce = self.k.reduce_args();
-            if what == Eliminated::ReloadedRhs {
-                self.step(|s| launch::reduce(s.stream, &ReduceArgs { r_b1: 0, r_b2: 0, ..reduce }));
+    fn reduce(&mut self, eliminated_vector: EliminatedVector) -> f64 {
+        let norm2_on_red =
+            if eliminated_vector == EliminatedVector::Residual { self.replace_rhs_by_residual() } else { 0.0 };
+        if self.packed.shape.uses_schur && !self.uses_fusion() {
+            let reduce_args = self.packed.reduce_args();
+            if eliminated_vector == EliminatedVector::ReloadedRhs {
+                self.step(|s| launch::reduce(s.stream, &ReduceArgs { r_b1: 0, r_b2: 0, ..reduce_args }));
             } else {
-                self.step(|s| launch::reduce(s.stream, &reduce));
-                self.results = DeviceResults::Reduced;
+                self.step(|s| launch::reduce(s.stream, &reduce_args));
+                self.results = DeviceResults::RhsReduced;
             }
         }
-        on_red
+        norm2_on_red
     }
 
     fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
-        if let Some(ended) = self.ended() {
-            return (ended.largest, ended.square);
+        if let Some(ended) = self.end_results() {
+            return (ended.x_max, ended.tested_norm2);
         }
-        let largest = self.scalar(|s| {
-            s.k.back_substitute(s.stream)?;
-            Ok(f64::from_bits(s.fetch()?.largest))
+        let x_max = self.scalar(|s| {
+            s.packed.back_substitute(s.stream)?;
+            Ok(f64::from_bits(s.fetch_scalars()?.largest))
         });
-        (largest, None)
+        (x_max, None)
     }
 
     fn store(&mut self, scale: f64) {
-        self.stored = true;
-        let delivered = self.ended().is_some_and(|ended| ended.delivered);
+        self.x_is_stored = true;
+        let is_delivered = self.end_results().is_some_and(|ended| ended.is_delivered);
         self.step(|s| {
-            if !delivered {
-                launch::store(s.stream, &s.transfer_args(s.k.x, s.call.output, scale.recip()))?;
+            if !is_delivered {
+                launch::store_by_rows(s.stream, &s.transfer_args(s.packed.x, s.call.output, scale.recip()))?;
             } else if s.call.arrays.device_output != 0 {
                 return Ok(());
             }
@@ -574,6 +601,8 @@ impl SolveSteps for Run<'_> {
     }
 
     fn multiply_rhs(&mut self) {
-        self.step(|s| launch::multiply(s.stream, &ProductArgs { partial: 0, ..s.product_args(s.k.b, s.k.x) }));
+        self.step(|s| {
+            launch::multiply(s.stream, &ProductArgs { partial: 0, ..s.product_args(s.packed.b, s.packed.x) })
+        });
     }
 }

@@ -2,107 +2,117 @@
 //! that are stored in the shared memory of the first cluster.
 
 use super::packed::{CoarsestSolver, Packed};
-use super::program::{ClusterGrids, OPS, Programs, Steps, steps_of};
+use super::program::{ALLOCATION_NAME, ClusterGrids, Programs, StepRecorder, record_steps};
 use crate::cuda::driver::{Blocks, CooperativeLaunch, Device};
 use crate::cuda::launch;
-use crate::cuda::launch::{Geometry, MOST_BLOCKS, MOST_GRIDS, Op, flag, kind};
+use crate::cuda::launch::{Geometry, MAX_BLOCKS, MAX_GRIDS, Op, flag, kind};
 use crate::error::{Result, extend};
 use crate::rrb::recursion::Recursion;
 
 /// Largest number of pieces of x += alpha p that a thread block computes while other thread blocks execute the steps on
 /// small grids. On an H200, a piece takes 1.25 us, and the steps take 20 us (docs/benchmarks/gpu.md).
-const X_ROUNDS: u32 = 16;
+const MAX_X_ROUNDS: u32 = 16;
 
 /// Numbers of thread blocks of a cluster, in order of preference.
-const CLUSTERS: [u32; 2] = [16, 8];
+const CLUSTER_SIZES: [u32; 2] = [16, 8];
 impl ClusterGrids {
-    /// Returns the layout of the grids with numbers from `base` on, in a cluster with `row_blocks` thread blocks.
+    /// Returns the layout of the grids with numbers from `first_grid` on, in a cluster with `row_blocks` thread blocks.
     /// Returns `None` if a thread block would own no row of a grid, or if a thread block has fewer threads than values
     /// of one colour in its rows and in one more row.
-    fn of(k: &Packed, base: usize, row_blocks: usize) -> Option<Self> {
-        let (real, stored) = k.shape.sizes();
-        let mut first = [0; CLUSTERS[0] as usize + 1];
-        let first = &mut first[..=row_blocks];
-        for (b, first) in first.iter_mut().enumerate() {
-            *first = b * k.grids[base].layout.cy / row_blocks;
+    fn of(k: &Packed, first_grid: usize, row_blocks: usize) -> Option<Self> {
+        let (real_bytes, stored_bytes) = k.shape.value_sizes();
+        let mut first_rows = [0; CLUSTER_SIZES[0] as usize + 1];
+        let first_rows = &mut first_rows[..=row_blocks];
+        for (block, first_row) in first_rows.iter_mut().enumerate() {
+            *first_row = block * k.grids[first_grid].layout.cy / row_blocks;
         }
-        let (mut bytes, mut largest) = (0, 0);
-        for (n, level) in k.grids[base..].iter().enumerate() {
+        let (mut bytes, mut largest_plane) = (0, 0);
+        for (n, level) in k.grids[first_grid..].iter().enumerate() {
             let layout = &level.layout;
             // Number of values per row and colour, without the padding.
-            let columns = (layout.grid.nx + layout.shift_x).div_ceil(2);
+            let column_count = (layout.grid.nx + layout.shift_x).div_ceil(2);
             if n > 0 {
-                first.iter_mut().for_each(|f| *f = (*f + layout.shift_y) / 2);
-                first[row_blocks] = layout.cy;
+                first_rows.iter_mut().for_each(|row| *row = (*row + layout.shift_y) / 2);
+                first_rows[row_blocks] = layout.cy;
             }
-            let rows = || first.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
-            let most = rows().max()?;
-            if rows().min() == Some(0) || (most + 1) * columns > launch::CLUSTER_THREADS as usize {
+            let rows_per_block = || first_rows.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+            let max_rows = rows_per_block().max()?;
+            if rows_per_block().min() == Some(0) || (max_rows + 1) * column_count > launch::CLUSTER_THREADS as usize {
                 return None;
             }
-            let plane = (most + 2) * (columns + 2);
-            largest = largest.max(plane);
-            let (vectors, couplings) = if level.sweep.r > 0 { (24, 24) } else { (8, 12) };
-            bytes += (plane * (vectors * real + couplings * stored)).next_multiple_of(16);
+            let plane = (max_rows + 2) * (column_count + 2);
+            largest_plane = largest_plane.max(plane);
+            let (vector_values, coupling_values) = if level.sweep.r > 0 { (24, 24) } else { (8, 12) };
+            bytes += (plane * (vector_values * real_bytes + coupling_values * stored_bytes)).next_multiple_of(16);
         }
-        bytes += largest * real;
-        Some(Self { base, row_blocks: row_blocks as u32, bytes: u32::try_from(bytes).ok()? })
+        bytes += largest_plane * real_bytes;
+        Some(Self { first_grid, row_blocks: row_blocks as u32, bytes: u32::try_from(bytes).ok()? })
     }
 
-    /// Returns the layout of grids in a cluster. The first grid is the largest one from `base` on that fits into shared
-    /// memory together with all coarser grids. The finest grid is excluded if CG runs on S1. Returns an empty layout if
-    /// no grid fits, if the device does not support the kernel, if the host solves the coarsest system, or if the
-    /// hierarchy is truncated.
-    fn choose(k: &Packed, device: &Device, base: usize, cluster: u32) -> Self {
-        let first = base.max(usize::from(k.shape.schur));
+    /// Returns the layout of grids in a cluster. The first grid is the largest one from `first_cooperative_grid` on
+    /// that fits into shared memory together with all coarser grids. The finest grid is excluded if CG runs on S1.
+    /// Returns an empty layout if no grid fits, if the device does not support the kernel, if the host solves the
+    /// coarsest system, or if the hierarchy is truncated.
+    fn choose(k: &Packed, device: &Device, first_cooperative_grid: usize, cluster_size: u32) -> Self {
+        let first_grid = first_cooperative_grid.max(usize::from(k.shape.uses_schur));
         if matches!(k.coarsest_solver, CoarsestSolver::Host(_)) || k.is_truncated() {
             return Self::default();
         }
         let storage = k.shape.storage;
-        let Some(most) = launch::CLUSTER_BYTES.into_iter().find(|bytes| launch::allow_cluster(device, storage, *bytes))
+        let Some(max_bytes) =
+            launch::CLUSTER_BYTES.into_iter().find(|bytes| launch::allow_cluster(device, storage, *bytes))
         else {
             return Self::default();
         };
-        let fits = |cluster: &Self| cluster.bytes <= most;
-        let with =
-            |base| (1..=cluster as usize).rev().find_map(|row_blocks| Self::of(k, base, row_blocks).filter(fits));
-        (first..k.grids.len()).find_map(with).unwrap_or_default()
+        let fits_memory = |layout: &Self| layout.bytes <= max_bytes;
+        let largest_layout = |first_cooperative_grid| {
+            (1..=cluster_size as usize)
+                .rev()
+                .find_map(|row_blocks| Self::of(k, first_cooperative_grid, row_blocks).filter(fits_memory))
+        };
+        (first_grid..k.grids.len()).find_map(largest_layout).unwrap_or_default()
     }
 }
 
 impl Programs {
     /// Generates the lists of steps for a cycle, and groups the steps into kernels.
-    pub fn write(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
-        let (grids, schur, threads) = (k.used, k.shape.schur, launch::CLUSTER_THREADS);
-        let mut cooperative = CooperativeLaunch { blocks: 0, cluster: 1, shared: 0, further: 0 };
-        if k.shape.fusion && !k.wide_coarsest {
-            cooperative.blocks = MOST_BLOCKS;
+    pub fn generate(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
+        let (grids_in_use, uses_schur, block_threads) = (k.grids_in_use, k.shape.uses_schur, launch::CLUSTER_THREADS);
+        let mut cooperative = CooperativeLaunch { blocks: 0, cluster: 1, shared_bytes: 0, extra_blocks: 0 };
+        if k.shape.allows_fusion && !k.has_f64_inverse {
+            cooperative.blocks = MAX_BLOCKS;
             for kernel in launch::cooperative_kernels(k.shape.storage) {
-                cooperative.blocks = cooperative.blocks.min(device.most_resident_blocks(kernel, threads)?);
+                cooperative.blocks = cooperative.blocks.min(device.max_resident_blocks(kernel, block_threads)?);
             }
         }
         let mut cluster_grids = ClusterGrids::default();
-        let base_with = |blocks: u32| {
-            let small = |g: &Geometry| !g.is_divided() && g.blocks().count <= blocks;
-            let fits = |q: &usize| small(&k.grids[*q].k.g) && grids - *q <= MOST_GRIDS;
-            (0..grids).find(fits).unwrap_or(grids)
+        let first_small_grid = |blocks: u32| {
+            let is_small = |g: &Geometry| !g.is_divided() && g.blocks().count <= blocks;
+            let is_executable = |q: &usize| is_small(&k.grids[*q].k.g) && grids_in_use - *q <= MAX_GRIDS;
+            (0..grids_in_use).find(is_executable).unwrap_or(grids_in_use)
         };
         // A truncated hierarchy has too few small grids for a cluster.
         if cooperative.blocks > 0 && device.has_clusters() && !k.is_truncated() {
-            for cluster in CLUSTERS {
-                let with = |shared| {
-                    let of = |kernel| device.most_resident_in_clusters(kernel, threads, cluster, shared);
-                    let blocks = launch::cooperative_kernels(k.shape.storage).map(of).into_iter().min().unwrap_or(0);
-                    blocks.min(MOST_BLOCKS / cluster * cluster)
+            for cluster_size in CLUSTER_SIZES {
+                let resident_blocks = |shared_bytes| {
+                    let blocks_of_kernel = |kernel| {
+                        device.max_resident_blocks_in_clusters(kernel, block_threads, cluster_size, shared_bytes)
+                    };
+                    let blocks = launch::cooperative_kernels(k.shape.storage)
+                        .map(blocks_of_kernel)
+                        .into_iter()
+                        .min()
+                        .unwrap_or(0);
+                    blocks.min(MAX_BLOCKS / cluster_size * cluster_size)
                 };
                 // With clusters, fewer thread blocks may fit on the device. The next larger grid then needs separate
                 // kernels, which cost less time than the clusters save.
-                let blocks = with(0);
+                let blocks = resident_blocks(0);
                 if blocks > 0 {
-                    cooperative = CooperativeLaunch { blocks, cluster, shared: 0, further: 0 };
-                    cluster_grids = ClusterGrids::choose(k, device, base_with(blocks), cluster);
-                    if cluster_grids.row_blocks > 0 && with(cluster_grids.bytes) == blocks {
-                        cooperative.shared = cluster_grids.bytes;
+                    cooperative = CooperativeLaunch { blocks, cluster: cluster_size, shared_bytes: 0, extra_blocks: 0 };
+                    cluster_grids = ClusterGrids::choose(k, device, first_small_grid(blocks), cluster_size);
+                    if cluster_grids.row_blocks > 0 && resident_blocks(cluster_grids.bytes) == blocks {
+                        cooperative.shared_bytes = cluster_grids.bytes;
                     } else {
                         cluster_grids = ClusterGrids::default();
                     }
@@ -110,63 +120,78 @@ impl Programs {
                 }
             }
         }
-        let base = base_with(cooperative.blocks);
-        // The kernel needs max(largest, coarsest) thread blocks. `largest`: tiles of its largest grid, or 1 if all its
-        // grids are stored in the first cluster. `coarsest`: blocks for the product with the coarsest inverse. Both
-        // also count the blocks of the first cluster if these do other work at the same time.
+        let first_joined_grid = first_small_grid(cooperative.blocks);
+        // The kernel needs max(grid_blocks, coarsest_blocks) thread blocks. `grid_blocks`: tiles of its largest grid,
+        // or 1 if all its grids are stored in the first cluster. `coarsest_blocks`: blocks for the product with the
+        // coarsest inverse. Both also count the blocks of the first cluster if these do other work at the same time.
         let cluster_blocks = if cooperative.cluster > 1 { cooperative.cluster } else { 0 };
-        let coarsest = if k.is_truncated() {
+        let coarsest_blocks = if k.is_truncated() {
             1
         } else {
             (k.coarsest_grid.nodes() as u32).div_ceil(launch::CLUSTER_THREADS / 32) + cluster_blocks
         };
-        let tiles = k.grids.get(base).map_or(1, |level| level.k.g.blocks().count);
-        let largest = match cluster_grids.row_blocks {
-            0 => tiles,
-            _ if base == 0 => tiles,
-            _ if cluster_grids.base == base => 1,
-            _ => tiles + cluster_blocks,
+        let tile_count = k.grids.get(first_joined_grid).map_or(1, |level| level.k.g.blocks().count);
+        let grid_blocks = match cluster_grids.row_blocks {
+            0 => tile_count,
+            _ if first_joined_grid == 0 => tile_count,
+            _ if cluster_grids.first_grid == first_joined_grid => 1,
+            _ => tile_count + cluster_blocks,
         };
-        let most = cooperative.blocks;
-        cooperative.blocks = most.min(largest.max(coarsest).next_multiple_of(cooperative.cluster));
+        let max_blocks = cooperative.blocks;
+        cooperative.blocks = max_blocks.min(grid_blocks.max(coarsest_blocks).next_multiple_of(cooperative.cluster));
         // The remaining thread blocks compute x, provided that they finish before the steps do.
-        let wanted = launch::blocks_of_x(&k.first.g);
-        let others = (most - cooperative.blocks).min(wanted.next_multiple_of(cooperative.cluster));
-        cooperative.further = if wanted <= others * X_ROUNDS { others } else { 0 };
+        let wanted_x_blocks = launch::x_update_blocks(&k.schur_arrays.g);
+        let x_blocks = (max_blocks - cooperative.blocks).min(wanted_x_blocks.next_multiple_of(cooperative.cluster));
+        cooperative.extra_blocks = if wanted_x_blocks <= x_blocks * MAX_X_ROUNDS { x_blocks } else { 0 };
         let sections = k.sections_in_use()?;
-        let steps = || Steps::new(&sections, grids, schur).map(|steps| steps.with_truncation(k.is_truncated()));
-        let mut ops = if schur { steps_of(steps()?, true, recursion)? } else { Vec::new() };
-        let iteration = 0..ops.len();
-        extend(&mut ops, steps_of(steps()?, false, recursion)?, OPS)?;
-        let application = iteration.end..ops.len();
-        let mut programs = Self { ops, iteration, application, cooperative, base, cluster_grids, ..Self::default() };
+        let new_steps = || {
+            StepRecorder::new(&sections, grids_in_use, uses_schur).map(|steps| steps.with_truncation(k.is_truncated()))
+        };
+        let mut ops = if uses_schur { record_steps(new_steps()?, true, recursion)? } else { Vec::new() };
+        let iteration_range = 0..ops.len();
+        extend(&mut ops, record_steps(new_steps()?, false, recursion)?, ALLOCATION_NAME)?;
+        let application_range = iteration_range.end..ops.len();
+        let mut programs = Self {
+            ops,
+            iteration_range,
+            application_range,
+            cooperative,
+            first_joined_grid,
+            cluster_grids,
+            ..Self::default()
+        };
         let mut ops = std::mem::take(&mut programs.ops);
         if !programs.is_one_kernel(k) {
-            programs.move_scalar_update(k, &mut ops[programs.iteration.clone()]);
+            programs.move_scalar_update(k, &mut ops[programs.iteration_range.clone()]);
         }
-        let iteration = &ops[programs.iteration.clone()];
-        let divided = k.first.g.is_divided();
-        if programs.is_one_kernel(k) || divided || !iteration.iter().any(|op| programs.joins(k, op)) {
+        let iteration_ops = &ops[programs.iteration_range.clone()];
+        let is_divided = k.schur_arrays.g.is_divided();
+        if programs.is_one_kernel(k) || is_divided || !iteration_ops.iter().any(|op| programs.can_join(k, op)) {
             // In three cases, x is computed in the backward half: one kernel executes the whole iteration, x is
             // distributed among devices, or there are no steps on small grids.
-            programs.cooperative.further = 0;
+            programs.cooperative.extra_blocks = 0;
         }
-        let update = iteration.iter().position(|op| op.flags & flag::UPDATE_SCALARS != 0);
-        programs.until_update = update.map_or(0, |update| update + 1);
-        for part in [programs.iteration.clone(), programs.application.clone()] {
-            let mut n = part.start;
-            while n < part.end {
-                let whole = n < programs.iteration.end && programs.is_one_kernel(k);
-                let joined = if whole { part.len() } else { programs.joined(k, &ops[n..part.end]) };
-                programs.assign(k, &mut ops[n..n + joined], true);
-                let run = &mut ops[n..n + joined.max(1)];
+        let update_index = iteration_ops.iter().position(|op| op.flags & flag::UPDATE_SCALARS != 0);
+        programs.update_end = update_index.map_or(0, |update_index| update_index + 1);
+        for op_range in [programs.iteration_range.clone(), programs.application_range.clone()] {
+            let mut n = op_range.start;
+            while n < op_range.end {
+                let is_whole_iteration = n < programs.iteration_range.end && programs.is_one_kernel(k);
+                let joined_count = if is_whole_iteration {
+                    op_range.len()
+                } else {
+                    programs.count_joined_ops(k, &ops[n..op_range.end])
+                };
+                programs.assign_blocks(k, &mut ops[n..n + joined_count], true);
+                let kernel_ops = &mut ops[n..n + joined_count.max(1)];
                 // A kernel that executes several steps has one partial sum per thread block.
-                if let Some(last) = run.iter_mut().rfind(|op| op.flags & flag::RHO != 0) {
-                    last.flags |= if joined > 0 { flag::STORE_RHO } else { 0 };
-                    last.partial = programs.rho_count as i32;
-                    programs.rho_count += if joined > 0 { cooperative.blocks as usize } else { k.parts_of(last) };
+                if let Some(rho_op) = kernel_ops.iter_mut().rfind(|op| op.flags & flag::RHO != 0) {
+                    rho_op.flags |= if joined_count > 0 { flag::STORE_RHO } else { 0 };
+                    rho_op.partial = programs.rho_count as i32;
+                    programs.rho_count +=
+                        if joined_count > 0 { cooperative.blocks as usize } else { k.partial_sum_count(rho_op) };
                 }
-                n += joined.max(1);
+                n += joined_count.max(1);
             }
         }
         programs.ops = ops;
@@ -175,47 +200,50 @@ impl Programs {
 
     /// Returns the number of steps at the beginning of `ops` that share a kernel; 0 if the first step has its own
     /// kernel.
-    pub fn joined(&self, k: &Packed, ops: &[Op]) -> usize {
-        ops.iter().take_while(|op| self.joins(k, op)).count()
+    pub fn count_joined_ops(&self, k: &Packed, ops: &[Op]) -> usize {
+        ops.iter().take_while(|op| self.can_join(k, op)).count()
     }
 
-    /// Sets which thread blocks execute each step of a kernel, and which barrier follows the step. `in_cluster`:
-    /// whether grids are stored in the shared memory of the first cluster.
-    pub fn assign(&self, k: &Packed, ops: &mut [Op], in_cluster: bool) {
-        let in_cluster = |op: &Op| {
-            let inner = !matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST);
-            in_cluster && self.cluster_grids.row_blocks > 0 && inner && op.grid as usize >= self.cluster_grids.base
+    /// Sets which thread blocks execute each step of a kernel, and which barrier follows the step.
+    /// `uses_cluster_memory`: whether grids are stored in the shared memory of the first cluster.
+    pub fn assign_blocks(&self, k: &Packed, ops: &mut [Op], uses_cluster_memory: bool) {
+        let is_in_cluster = |op: &Op| {
+            let is_grid_step = !matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST);
+            uses_cluster_memory
+                && self.cluster_grids.row_blocks > 0
+                && is_grid_step
+                && op.grid as usize >= self.cluster_grids.first_grid
         };
-        let cluster = |op: &Op| {
-            let first = matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST | kind::COARSEST);
-            self.cooperative.cluster > 1 && !first && k.blocks_of(op).count <= self.cooperative.cluster
+        let fits_cluster = |op: &Op| {
+            let has_own_blocks = matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST | kind::COARSEST);
+            self.cooperative.cluster > 1 && !has_own_blocks && k.blocks_of_op(op).count <= self.cooperative.cluster
         };
         for n in 0..ops.len() {
-            let next = ops.get(n + 1).copied();
-            if in_cluster(&ops[n]) {
-                let enters = n == 0 || ops[n - 1].flags & flag::IN_CLUSTER == 0;
+            let next_op = ops.get(n + 1).copied();
+            if is_in_cluster(&ops[n]) {
+                let enters_cluster = n == 0 || ops[n - 1].flags & flag::IN_CLUSTER == 0;
                 let is_coarsest = |op: &Op| op.kind == kind::COARSEST;
-                let meets = match &next {
+                let barrier_flag = match &next_op {
                     None => flag::NO_BARRIER,
                     // No barrier is needed before the step of the coarsest system, because its thread blocks wait for
                     // each value of r separately (kernels/rrb/cluster.cuh).
-                    Some(next) if in_cluster(next) && is_coarsest(next) => flag::NO_BARRIER,
-                    Some(next) if in_cluster(next) => flag::CLUSTER_BARRIER,
+                    Some(next_op) if is_in_cluster(next_op) && is_coarsest(next_op) => flag::NO_BARRIER,
+                    Some(next_op) if is_in_cluster(next_op) => flag::CLUSTER_BARRIER,
                     Some(_) => 0,
                 };
-                ops[n].flags |= flag::IN_CLUSTER | meets | if enters { flag::LOAD_Z } else { 0 };
+                ops[n].flags |= flag::IN_CLUSTER | barrier_flag | if enters_cluster { flag::LOAD_Z } else { 0 };
                 continue;
             }
-            if next.is_none() && ops[n].flags & flag::UPDATE_SCALARS == 0 {
+            if next_op.is_none() && ops[n].flags & flag::UPDATE_SCALARS == 0 {
                 ops[n].flags |= flag::NO_BARRIER;
             }
-            if cluster(&ops[n]) {
+            if fits_cluster(&ops[n]) {
                 ops[n].flags |= flag::CLUSTER_ONLY;
-                if next.as_ref().is_some_and(cluster) && ops[n].flags & flag::UPDATE_SCALARS == 0 {
+                if next_op.as_ref().is_some_and(fits_cluster) && ops[n].flags & flag::UPDATE_SCALARS == 0 {
                     ops[n].flags |= flag::CLUSTER_BARRIER;
                 }
             }
-            if next.is_some_and(|next| next.kind == kind::COARSEST) {
+            if next_op.is_some_and(|next_op| next_op.kind == kind::COARSEST) {
                 ops[n].flags |= flag::NO_BARRIER;
             }
         }
@@ -224,20 +252,20 @@ impl Programs {
     /// Moves the scalar update to the first backward sweep with a kernel of its own, if there is one and its grid is
     /// not distributed. One thread block updates the scalars while the others execute this sweep, because the update
     /// takes as long as a step on a small grid. If the second step is a forward sweep with a kernel of its own, one
-    /// thread block of this sweep then determines in advance whether the loop ends (`check_ahead` in
+    /// thread block of this sweep then determines in advance whether the loop ends (`check_convergence_ahead` in
     /// kernels/common/scalars.cuh).
     fn move_scalar_update(&self, k: &Packed, ops: &mut [Op]) {
-        let Some(update) = ops.iter().position(|op| op.flags & flag::UPDATE_SCALARS != 0) else { return };
-        let divided = |op: &Op| k.grids.get(op.grid as usize).is_some_and(|level| level.k.g.is_divided());
-        let apart = |op: &Op, kind| op.kind == kind && !self.joins(k, op) && !divided(op);
-        if apart(&ops[update], kind::COARSEST) {
+        let Some(update_index) = ops.iter().position(|op| op.flags & flag::UPDATE_SCALARS != 0) else { return };
+        let is_divided = |op: &Op| k.grids.get(op.grid as usize).is_some_and(|level| level.k.g.is_divided());
+        let has_own_kernel = |op: &Op, kind| op.kind == kind && !self.can_join(k, op) && !is_divided(op);
+        if has_own_kernel(&ops[update_index], kind::COARSEST) {
             return;
         }
-        let Some(next) = (update + 1..ops.len()).find(|n| !self.joins(k, &ops[*n])) else { return };
-        if apart(&ops[next], kind::ASCEND) {
-            ops[update].flags &= !flag::UPDATE_SCALARS;
-            ops[next].flags |= flag::UPDATE_SCALARS | flag::SCALAR_BLOCK;
-            if apart(&ops[1], kind::DESCEND) {
+        let Some(next_index) = (update_index + 1..ops.len()).find(|n| !self.can_join(k, &ops[*n])) else { return };
+        if has_own_kernel(&ops[next_index], kind::ASCEND) {
+            ops[update_index].flags &= !flag::UPDATE_SCALARS;
+            ops[next_index].flags |= flag::UPDATE_SCALARS | flag::SCALAR_BLOCK;
+            if has_own_kernel(&ops[1], kind::DESCEND) {
                 ops[1].flags |= flag::SCALAR_BLOCK;
             }
         }
@@ -246,18 +274,18 @@ impl Programs {
     /// Returns whether one kernel executes a whole iteration.
     pub fn is_one_kernel(&self, k: &Packed) -> bool {
         self.cooperative.blocks > 0
-            && self.base == 0
-            && k.fused()
+            && self.first_joined_grid == 0
+            && k.uses_fusion()
             && !matches!(k.coarsest_solver, CoarsestSolver::Host(_))
     }
 
     /// Returns whether the kernel for several steps can execute this step.
-    pub fn joins(&self, k: &Packed, op: &Op) -> bool {
+    pub fn can_join(&self, k: &Packed, op: &Op) -> bool {
         self.cooperative.blocks > 0
             && match op.kind {
                 kind::COARSEST => !matches!(k.coarsest_solver, CoarsestSolver::Host(_)),
                 kind::DESCEND | kind::ASCEND | kind::MULTIPLY_INNER | kind::DIRECTION_INNER | kind::ADVANCE_INNER => {
-                    op.grid as usize >= self.base
+                    op.grid as usize >= self.first_joined_grid
                 }
                 _ => false,
             }
@@ -268,7 +296,7 @@ impl Programs {
         if self.is_one_kernel(k) {
             self.cooperative.blocks as usize
         } else {
-            k.first_blocks().count as usize * k.first.g.parts()
+            k.blocks_for_tile_rows().count as usize * k.schur_arrays.g.part_count()
         }
     }
 }
@@ -281,24 +309,24 @@ pub fn scalar_block(op: &Op) -> i32 {
 
 impl Packed {
     /// Returns the thread blocks of a pass over the first grid.
-    pub fn first_blocks(&self) -> Blocks {
-        self.first.g.first_blocks(self.first.g.backward_tile_rows())
+    pub fn blocks_for_tile_rows(&self) -> Blocks {
+        self.schur_arrays.g.blocks_for_tile_rows(self.schur_arrays.g.backward_tile_rows())
     }
 
     /// Returns the number of partial sums of a step.
-    fn parts_of(&self, op: &Op) -> usize {
-        let parts = if op.kind == kind::COARSEST { 1 } else { self.grids[op.grid as usize].k.g.parts() };
-        self.blocks_of(op).count as usize * parts
+    fn partial_sum_count(&self, op: &Op) -> usize {
+        let part_count = if op.kind == kind::COARSEST { 1 } else { self.grids[op.grid as usize].k.g.part_count() };
+        self.blocks_of_op(op).count as usize * part_count
     }
 
     /// Returns the thread blocks of the launch of a step.
-    pub fn blocks_of(&self, op: &Op) -> Blocks {
+    pub fn blocks_of_op(&self, op: &Op) -> Blocks {
         match op.kind {
             kind::COARSEST => launch::coarsest_blocks(self.coarsest_grid.nodes()).into(),
             kind::DESCEND | kind::ASCEND => {
                 launch::sweep_blocks(&self.grids[op.grid as usize].k.g, scalar_block(op), self.shape.storage)
             }
-            kind::DESCEND_FIRST => self.first_blocks(),
+            kind::DESCEND_FIRST => self.blocks_for_tile_rows(),
             _ => self.grids[op.grid as usize].k.g.blocks(),
         }
     }

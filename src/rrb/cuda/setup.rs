@@ -2,7 +2,7 @@
 //! the matrix. Kernels: kernels/rrb/setup.cuh and kernels/rrb/coarsest.cuh.
 
 use super::aggregated;
-use super::aggregated::Aggregated;
+use super::aggregated::AggregationPreconditioner;
 use super::packed::{CoarsestArrays, CoarsestSolver, Level, Packed};
 use super::program::Programs;
 use super::projection::Projection;
@@ -10,12 +10,12 @@ use super::source::Source;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, CoarseArgs, CopyArgs, Findings, Format, Geometry, Grid, LevelArgs, LinesArgs, MOST_BLOCKS,
-    MOST_TESTED_GRIDS, RowSumArgs, Rules, SchurCenterArgs, StartCouplingsArgs, UniformArgs, WindowArgs,
+    Address, CoarseArgs, CopyMatrixArgs, Findings, Geometry, Grid, LevelArgs, LinesArgs, MAX_BLOCKS, MAX_TESTED_GRIDS,
+    PivotRules, RowSumArgs, SchurCenterArgs, StartCouplingsArgs, StorageFormat, UniformArgs, WindowArgs,
 };
-use crate::cuda::staging::{Copies, Job};
-use crate::error::{Error, Place, Result, collected, push, reserve, zeroed};
-use crate::rrb::anisotropy::{has_windows, percentile};
+use crate::cuda::staging::{Job, StagedCopies};
+use crate::error::{Error, Location, Result, collected, push, reserve, zeroed};
+use crate::rrb::anisotropy::{has_windows, percentile_90};
 use crate::rrb::backend::{Aggregation, InspectionSetup, PivotContext, Setup};
 use crate::rrb::layout::{Colour, Layout};
 use crate::rrb::storage::Storage;
@@ -23,12 +23,12 @@ use crate::stencil::components::Components;
 use crate::stencil::inspection;
 use crate::stencil::inspection::Inspection;
 use crate::stencil::levels::Embedding;
-use crate::stencil::matrix::{StencilView, View, ring_index, ring_stride};
-use crate::stencil::outward::{Entry, Outward};
+use crate::stencil::matrix::{GridArray, StencilView, ring_index, ring_stride};
+use crate::stencil::outward::{OutwardCouplings, OutwardEntry};
 use std::mem::offset_of;
 
 /// Names of the arrays of a matrix, in the order in which kernels number them.
-const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
+const ARRAY_NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
 
 /// Limit for the truncation of the hierarchy. Let A_l be the matrix that remains after a grid. If all rows of A_l have
 /// sum_j |a_ij| <= MAX_WEAK_RATIO c_i, then D = diag(A_l) replaces A_l in M. By Gershgorin's theorem, the eigenvalues
@@ -46,37 +46,37 @@ const MIN_UNIFORM_FRACTION: f64 = 0.25;
 /// sqrt(n) times the largest entry. This norm must be small compared with the smallest eigenvalue of the inverse, which
 /// is about 1 / (largest pivot). Otherwise M may be indefinite. The product is about 10 for Poisson's equation and
 /// somewhat below the limit for contrasts of 1e4. It is at least 1e7 for contrasts of 1e6 and for nearly closed basins.
-const MAX_RATIO_FOR_SHORT: f64 = 131_072.0;
+const MAX_RATIO_FOR_F32: f64 = 131_072.0;
 
-/// Returns whether the environment variable `RRBSOLVER_CUDA_UNIFORM` has the value `wanted`. With `off`, sweeps read
-/// all rows of all grids. With `all`, sweeps use tiles with equal rows even if there are few of them.
-fn uniform_option_is(wanted: &str) -> bool {
-    std::env::var_os("RRBSOLVER_CUDA_UNIFORM").is_some_and(|value| value == wanted)
+/// Returns whether the environment variable `RRBSOLVER_CUDA_UNIFORM` has the value `required_value`. With `off`, sweeps
+/// read all rows of all grids. With `all`, sweeps use tiles with equal rows even if there are few of them.
+fn uniform_option_is(required_value: &str) -> bool {
+    std::env::var_os("RRBSOLVER_CUDA_UNIFORM").is_some_and(|value| value == required_value)
 }
 
 /// Name of the memory in error messages about failed allocations.
-const ARRAYS: &str = "the list of arrays";
+const ALLOCATION_NAME: &str = "the list of arrays";
 
 /// Host copies of all arrays of a matrix of which at least one is on the device.
-pub struct HostCopies {
+pub struct HostMatrix {
     arrays: Vec<Vec<f64>>,
 }
 
-impl HostCopies {
+impl HostMatrix {
     /// Copies all arrays of `a`. Returns `None` if all of them are in host memory.
     pub fn new(stream: &Stream, a: &StencilView) -> Result<Option<Self>> {
-        let views = views(a)?;
-        if views.iter().all(|v| v.device_address().is_none()) {
+        let array_views = array_views(a)?;
+        if array_views.iter().all(|v| v.device_address().is_none()) {
             return Ok(None);
         }
         let mut arrays = Vec::new();
-        for view in views {
+        for view in array_views {
             let mut values: Vec<f64> = zeroed(view.count(), "a copy of the matrix")?;
             match view.device_address() {
                 Some(address) => stream.fetch(&mut values, address)?,
                 None => values.copy_from_slice(view.values()),
             }
-            push(&mut arrays, values, ARRAYS)?;
+            push(&mut arrays, values, ALLOCATION_NAME)?;
         }
         stream.wait()?;
         Ok(Some(Self { arrays }))
@@ -84,94 +84,109 @@ impl HostCopies {
 
     /// Returns the matrix as a view of the copies.
     pub fn view<'a>(&'a self, a: &StencilView) -> StencilView<'a> {
-        let of = |k: usize| View::new(NAMES[k], &self.arrays[k], a.grid, a.center.ld());
+        let array_view = |k: usize| GridArray::new(ARRAY_NAMES[k], &self.arrays[k], a.grid, a.center.ld());
         StencilView {
             grid: a.grid,
-            center: of(0),
-            east: of(1),
-            north: of(2),
-            corners: a.corners.map(|_| (of(3), of(4))),
+            center: array_view(0),
+            east: array_view(1),
+            north: array_view(2),
+            corners: a.corners.map(|_| (array_view(3), array_view(4))),
         }
     }
 }
 
-/// Returns the arrays of `a` in the order of `NAMES`.
-fn views<'a>(a: &StencilView<'a>) -> Result<Vec<View<'a>>> {
+/// Returns the arrays of `a` in the order of `ARRAY_NAMES`.
+fn array_views<'a>(a: &StencilView<'a>) -> Result<Vec<GridArray<'a>>> {
     let corners = a.corners.iter().flat_map(|&(ne, nw)| [ne, nw]);
-    collected([a.center, a.east, a.north].into_iter().chain(corners), ARRAYS)
+    collected([a.center, a.east, a.north].into_iter().chain(corners), ALLOCATION_NAME)
 }
 
 impl Source {
     /// Copies A to the device's storage, computes its row sums and inspects it. `staging` contains the device buffer
-    /// for host arrays and the state of their copies. `spare` is the address of four unused planes, or 0.
-    pub fn examine(
+    /// for host arrays and the state of their copies. `spare_planes` is the address of four unused planes, or 0.
+    pub fn inspect_matrix(
         &mut self,
         stream: &Stream,
         a: &StencilView,
         inspection_setup: &InspectionSetup,
-        staging: (Option<&Memory>, &mut Copies),
-        spare: Address,
+        staging: (Option<&Memory>, &mut StagedCopies),
+        spare_planes: Address,
         inspection: &mut Inspection,
     ) -> Result<()> {
         *self.findings = Findings::NONE;
-        self.summed = false;
-        stream.send_prefix(self.findings_at, &self.findings, size_of::<Findings>())?;
-        self.copy(stream, a, staging)?;
-        self.sum_rows(stream, inspection_setup.checks.zero_row_sum)?;
-        self.compute_windows(stream)?;
-        stream.fetch_prefix(&mut self.findings, self.findings_at, size_of::<Findings>())?;
+        self.has_row_sums = false;
+        stream.send_prefix(self.findings_address, &self.findings, size_of::<Findings>())?;
+        self.copy_matrix(stream, a, staging)?;
+        self.compute_row_sums(stream, inspection_setup.checks.zero_row_sum)?;
+        self.compute_window_anisotropies(stream)?;
+        stream.fetch_prefix(&mut self.findings, self.findings_address, size_of::<Findings>())?;
         stream.wait()?;
-        let found = *self.findings;
+        let device_findings = *self.findings;
         let nx = a.grid.nx as u64;
-        if inspection_setup.checks.finite && found.not_finite != u64::MAX {
-            let (array, i, j) = place_of(found.not_finite, nx);
-            let view = views(a)?[array];
-            return Err(Error::not_finite(NAMES[array], value(stream, &view, i, j)?, Place::node(0, i, j)));
+        if inspection_setup.checks.checks_finite && device_findings.not_finite != u64::MAX {
+            let (array, i, j) = entry_of_key(device_findings.not_finite, nx);
+            let view = array_views(a)?[array];
+            return Err(Error::not_finite(
+                ARRAY_NAMES[array],
+                read_entry(stream, &view, i, j)?,
+                Location::node(0, i, j),
+            ));
         }
-        if found.bad_center != u64::MAX {
-            let (i, j) = ((found.bad_center % nx) as usize, (found.bad_center / nx) as usize);
-            let refused = inspection::refused_center(value(stream, &a.center, i, j)?, i, j);
-            let fetched = HostCopies::new(stream, a)?;
-            return Err(inspection::all_negative_error(&fetched.as_ref().map_or(*a, |f| f.view(a)), 0..a.grid.ny)
-                .unwrap_or(refused));
+        if device_findings.bad_center != u64::MAX {
+            let (i, j) = ((device_findings.bad_center % nx) as usize, (device_findings.bad_center / nx) as usize);
+            let center_error = inspection::center_error(read_entry(stream, &a.center, i, j)?, i, j);
+            let host_matrix = HostMatrix::new(stream, a)?;
+            return Err(inspection::all_negative_error(
+                &host_matrix.as_ref().map_or(*a, |matrix| matrix.view(a)),
+                0..a.grid.ny,
+            )
+            .unwrap_or(center_error));
         }
         let findings = inspection::Findings {
-            positive_couplings: found.positive as usize,
-            center_min: f64::from_bits(found.center_min),
-            center_max: f64::from_bits(found.center_max),
-            coupling_max: f64::from_bits(found.coupling_max),
+            positive_couplings: device_findings.positive as usize,
+            center_min: f64::from_bits(device_findings.center_min),
+            center_max: f64::from_bits(device_findings.center_max),
+            coupling_max: f64::from_bits(device_findings.coupling_max),
         };
-        if found.zero_couplings == 0 {
-            return inspection.set_whole(a.grid, findings, found.has_nonzero_row_sum != 0, inspection_setup.project);
+        if device_findings.zero_couplings == 0 {
+            return inspection.set_one_component(
+                a.grid,
+                findings,
+                device_findings.has_nonzero_row_sum != 0,
+                inspection_setup.projects_null_space,
+            );
         }
         // Some couplings between neighbours are zero, as on land, so the components must be counted.
-        if let Some(count) = self.count_regular(stream, spare)? {
-            inspection.set_regular(findings, count, inspection_setup.project);
+        if let Some(count) = self.count_regular_components(stream, spare_planes)? {
+            inspection.set_regular(findings, count, inspection_setup.projects_null_space);
             return Ok(());
         }
-        // A component is singular, or the grid is too large for `count_regular`. The host determines the components.
-        let fetched = HostCopies::new(stream, a)?;
-        let host = fetched.as_ref().map_or(*a, |f| f.view(a));
+        // A component is singular, or the grid is too large for `count_regular_components`. The host determines the
+        // components.
+        let host_matrix = HostMatrix::new(stream, a)?;
+        let host_view = host_matrix.as_ref().map_or(*a, |matrix| matrix.view(a));
         inspection.start(1)?;
-        inspection.inspect(0, &host, 0..a.grid.ny, &inspection_setup.checks);
-        inspection.finish(&host, inspection_setup.project)
+        inspection.inspect(0, &host_view, 0..a.grid.ny, &inspection_setup.checks);
+        inspection.finish(&host_view, inspection_setup.projects_null_space)
     }
 
     /// Returns the couplings that point out of the grid. They were counted when `a` was copied.
-    pub fn outward(&self, stream: &Stream, a: &StencilView) -> Result<Outward> {
-        let (counts, first) = (self.findings.outward.map(|count| count as usize), self.findings.first_outward);
-        if first == u64::MAX {
-            return Ok(Outward::default());
+    pub fn outward(&self, stream: &Stream, a: &StencilView) -> Result<OutwardCouplings> {
+        let (counts, first_key) = (self.findings.outward.map(|count| count as usize), self.findings.first_outward);
+        if first_key == u64::MAX {
+            return Ok(OutwardCouplings::default());
         }
-        let (array, i, j) = place_of(first, a.grid.nx as u64);
-        let entry = Entry { array: array - 1, value: value(stream, &views(a)?[array], i, j)?, i, j, k: None };
-        Ok(Outward { counts, first: Some(entry), ..Outward::default() })
+        let (array, i, j) = entry_of_key(first_key, a.grid.nx as u64);
+        let entry =
+            OutwardEntry { array: array - 1, value: read_entry(stream, &array_views(a)?[array], i, j)?, i, j, k: None };
+        Ok(OutwardCouplings { counts, first_entry: Some(entry), ..OutwardCouplings::default() })
     }
 
     /// Computes the row sums of M, which eliminations overwrite later. A row sum whose magnitude is at most
-    /// `zero_row_sum` times the center becomes zero. Also determines in which patches all rows are equal (`same`).
-    fn sum_rows(&mut self, stream: &Stream, zero_row_sum: f64) -> Result<()> {
-        self.summed = true;
+    /// `zero_row_sum` times the center becomes zero. Also determines in which patches all rows are equal
+    /// (`equal_rows`).
+    fn compute_row_sums(&mut self, stream: &Stream, zero_row_sum: f64) -> Result<()> {
+        self.has_row_sums = true;
         stream.fill(self.equal_rows, 1, self.g.tiles_and_patches().1)?;
         launch::row_sums(
             stream,
@@ -181,44 +196,52 @@ impl Source {
                 row_sums: self.row_sums,
                 zero_row_sum,
                 nine_points: i32::from(self.shape.nine_points),
-                findings: self.findings_at,
+                findings: self.findings_address,
                 equal_rows: self.equal_rows,
             },
         )
     }
 
     /// Computes the anisotropy of all windows of the grid, which `anisotropy` reads.
-    fn compute_windows(&self, stream: &Stream) -> Result<()> {
+    fn compute_window_anisotropies(&self, stream: &Stream) -> Result<()> {
         if !has_windows(self.shape.grid) {
             return Ok(());
         }
-        let (nine_points, findings) = (i32::from(self.shape.nine_points), self.findings_at);
-        launch::windows(stream, &WindowArgs { g: self.g, m: self.m, row_sums: self.row_sums, nine_points, findings })
+        let (nine_points, findings) = (i32::from(self.shape.nine_points), self.findings_address);
+        launch::compute_anisotropy(
+            stream,
+            &WindowArgs { g: self.g, m: self.m, row_sums: self.row_sums, nine_points, findings },
+        )
     }
 
     /// Returns the anisotropy of the inspected matrix: the 90th percentile, over windows of the grid, of the ratio of
     /// the two directions' conductances.
     pub fn anisotropy(&self) -> f64 {
-        percentile(bytemuck::cast(self.findings.window))
+        percentile_90(bytemuck::cast(self.findings.window))
     }
 
     /// Copies A to the storage by colour. Each launch copies as many rows as fit into the staging buffer.
-    fn copy(&self, stream: &Stream, a: &StencilView, (staging, copies): (Option<&Memory>, &mut Copies)) -> Result<()> {
-        let views = views(a)?;
+    fn copy_matrix(
+        &self,
+        stream: &Stream,
+        a: &StencilView,
+        (staging, copies): (Option<&Memory>, &mut StagedCopies),
+    ) -> Result<()> {
+        let array_views = array_views(a)?;
         let (nx, ny) = (a.grid.nx, a.grid.ny);
-        let on_host = views.iter().filter(|v| v.device_address().is_none()).count();
-        let chunk = match staging {
-            Some(memory) if on_host > 0 => (memory.bytes / (8 * nx * on_host)).clamp(1, ny),
+        let host_array_count = array_views.iter().filter(|v| v.device_address().is_none()).count();
+        let chunk_rows = match staging {
+            Some(memory) if host_array_count > 0 => (memory.bytes / (8 * nx * host_array_count)).clamp(1, ny),
             _ => ny,
         };
-        for first_row in (0..ny).step_by(chunk) {
-            let rows = chunk.min(ny - first_row);
+        for first_row in (0..ny).step_by(chunk_rows) {
+            let row_count = chunk_rows.min(ny - first_row);
             let mut arrays = [0; 5];
             let mut ld = [nx as i64; 5];
             let mut address = staging.map_or(0, |m| m.address);
             let mut jobs = Vec::new();
-            reserve(&mut jobs, on_host, ARRAYS)?;
-            for ((array, ld), view) in arrays.iter_mut().zip(&mut ld).zip(&views) {
+            reserve(&mut jobs, host_array_count, ALLOCATION_NAME)?;
+            for ((array, ld), view) in arrays.iter_mut().zip(&mut ld).zip(&array_views) {
                 *array = match view.device_address() {
                     Some(address) => {
                         *ld = view.ld() as i64;
@@ -226,16 +249,16 @@ impl Source {
                     }
                     None => {
                         let values = &view.values()[first_row * view.ld()..];
-                        jobs.push(Job::from_host(values, (view.ld(), nx, rows), address));
-                        let here = address;
-                        address += 8 * (nx * rows) as u64;
-                        here
+                        jobs.push(Job::from_host(values, (view.ld(), nx, row_count), address));
+                        let buffer_address = address;
+                        address += 8 * (nx * row_count) as u64;
+                        buffer_address
                     }
                 };
             }
             copies.send(stream, &jobs)?;
             let [center, east, north, northeast, northwest] = arrays;
-            let arguments = CopyArgs {
+            let arguments = CopyMatrixArgs {
                 g: self.g,
                 m: self.m,
                 center,
@@ -245,23 +268,23 @@ impl Source {
                 northwest,
                 ld,
                 first_row: first_row as i32,
-                rows: rows as i32,
-                findings: self.findings_at,
+                rows: row_count as i32,
+                findings: self.findings_address,
             };
-            launch::copy(stream, &arguments)?;
+            launch::copy_rrb_matrix(stream, &arguments)?;
         }
         Ok(())
     }
 }
 
 /// Returns array, column i and row j for the index (5 j + array) nx + i.
-fn place_of(key: u64, nx: u64) -> (usize, usize, usize) {
+fn entry_of_key(key: u64, nx: u64) -> (usize, usize, usize) {
     let (i, line) = (key % nx, key / nx);
     ((line % 5) as usize, i as usize, (line / 5) as usize)
 }
 
 /// Returns entry (i, j) of an array.
-fn value(stream: &Stream, view: &View, i: usize, j: usize) -> Result<f64> {
+fn read_entry(stream: &Stream, view: &GridArray, i: usize, j: usize) -> Result<f64> {
     match view.device_address() {
         None => Ok(view.row(j)[i]),
         Some(address) => {
@@ -273,9 +296,15 @@ fn value(stream: &Stream, view: &View, i: usize, j: usize) -> Result<f64> {
     }
 }
 
-/// Returns the rules of a level on a grid whose position on the finest grid is `e`.
-fn on_level(rules: &Rules, level: usize, e: &Embedding) -> Rules {
-    Rules { level: level as i32, x0: e.x0 as i32, y0: e.y0 as i32, step: e.step as i32, ..*rules }
+/// Returns the rules of a level on a grid whose position on the finest grid is `embedding`.
+fn rules_of_level(rules: &PivotRules, level: usize, embedding: &Embedding) -> PivotRules {
+    PivotRules {
+        level: level as i32,
+        x0: embedding.x0 as i32,
+        y0: embedding.y0 as i32,
+        step: embedding.step as i32,
+        ..*rules
+    }
 }
 
 impl Packed {
@@ -288,150 +317,157 @@ impl Packed {
         setup: &Setup,
         components: &Components,
     ) -> Result<()> {
-        let mut labels = None;
-        if let Some(values) = components.labels_to_refuse(a.grid)? {
-            let memory = Memory::zeroed(stream.device(), stream, 4 * values.len(), "component labels")?;
-            stream.send(memory.address, &values)?;
+        let mut label_memory = None;
+        if let Some(labels) = components.labels_to_refuse(a.grid)? {
+            let memory = Memory::zeroed(stream.device(), stream, 4 * labels.len(), "component labels")?;
+            stream.send(memory.address, &labels)?;
             stream.wait()?;
-            labels = Some(memory);
+            label_memory = Some(memory);
         }
-        (self.unit, self.zero_row_sum) = (setup.unit, setup.zero_row_sum);
+        (self.storage_unit, self.zero_row_sum) = (setup.storage_unit, setup.zero_row_sum);
         self.clear_transient(stream)?;
         source.findings.reset_factorization();
-        stream.send_prefix(source.findings_at, &source.findings, size_of::<Findings>())?;
+        stream.send_prefix(source.findings_address, &source.findings, size_of::<Findings>())?;
         // In a second factorization of the same matrix, with another format or cycle, the row sums must be recomputed,
         // because the first one has overwritten them.
-        if !std::mem::take(&mut source.summed) {
-            source.sum_rows(stream, setup.zero_row_sum)?;
-            source.summed = false;
+        if !std::mem::take(&mut source.has_row_sums) {
+            source.compute_row_sums(stream, setup.zero_row_sum)?;
+            source.has_row_sums = false;
         }
-        let rules = Rules {
+        let rules = PivotRules {
             one_minus_omega: setup.one_minus_omega(),
             kept_fraction: setup.kept_fraction(),
             fine_nx: a.grid.nx as i32,
             fine_ny: a.grid.ny as i32,
-            fine: source.g,
+            fine_geometry: source.g,
             center: source.m.center,
-            label: labels.as_ref().map_or(0, |m| m.address),
-            findings: source.findings_at,
+            label: label_memory.as_ref().map_or(0, |m| m.address),
+            findings: source.findings_address,
             format: self.format(),
-            ..Rules::default()
+            ..PivotRules::default()
         };
-        if self.shape.aggregates {
-            return self.aggregate(stream, source, &rules, components);
+        if self.shape.uses_aggregation {
+            return self.factorize_by_aggregation(stream, source, &rules, components);
         }
         if self.aggregated.take().is_some() {
-            self.recorded = None;
+            self.recorded_loops = None;
         }
         self.may_aggregate = matches!(setup.aggregation, Aggregation::IfSlow(_));
-        self.eliminate(stream, source, &rules, setup.compensate)?;
-        if labels.is_none() && !uniform_option_is("off") {
-            self.find_uniform(stream, source.findings_at)?;
+        self.eliminate(stream, source, &rules, setup.uses_compensation)?;
+        if label_memory.is_none() && !uniform_option_is("off") {
+            self.find_uniform_tiles(stream, source.findings_address)?;
         }
         if matches!(self.coarsest_solver, CoarsestSolver::Inverse) {
             self.invert_coarsest(stream, &rules, setup.levels + 1)?;
         }
-        self.scalars.per_unit = self.unit.recip();
+        self.scalars.per_unit = self.storage_unit.recip();
         self.scalars.send(stream, size_of::<f64>())?;
-        stream.fetch_prefix(&mut source.findings, source.findings_at, size_of::<Findings>())?;
+        stream.fetch_prefix(&mut source.findings, source.findings_address, size_of::<Findings>())?;
         stream.wait()?;
         if source.findings.bad_pivot != u64::MAX {
-            return Err(self.bad_pivot(stream, source.findings.bad_pivot, a.grid.nx)?);
+            return Err(self.rejected_pivot_error(stream, source.findings.bad_pivot, a.grid.nx)?);
         }
-        let of_device = [source.findings.coarsest_inverse, source.findings.coarsest_pivot].map(f64::from_bits);
-        let of_host = self.factorize_on_host(stream, a, setup, components)?;
+        let extremes_on_device = [source.findings.coarsest_inverse, source.findings.coarsest_pivot].map(f64::from_bits);
+        let extremes_on_host = self.factorize_on_host(stream, a, setup, components)?;
         self.clear_transient(stream)?;
-        let [inverse, pivot] = of_host.unwrap_or(of_device);
-        self.decide_execution(stream, &source.findings, inverse * pivot > MAX_RATIO_FOR_SHORT, components)?;
+        let [largest_inverse_entry, largest_pivot] = extremes_on_host.unwrap_or(extremes_on_device);
+        self.decide_execution(
+            stream,
+            &source.findings,
+            largest_inverse_entry * largest_pivot > MAX_RATIO_FOR_F32,
+            components,
+        )?;
         if !self.prepare_cycle(stream, &setup.cycle)? {
-            self.recorded = None;
+            self.recorded_loops = None;
         }
         // This wait is needed, because the next solve may use another stream.
         stream.wait()
     }
 
     /// Computes S1 if CG runs on S1, and the aggregation preconditioner of S1 or of A.
-    fn aggregate(
+    fn factorize_by_aggregation(
         &mut self,
         stream: &Stream,
         source: &mut Source,
-        rules: &Rules,
+        rules: &PivotRules,
         components: &Components,
     ) -> Result<()> {
-        if self.shape.schur {
+        if self.shape.uses_schur {
             self.eliminate_first(stream, source, rules)?;
         }
         self.scalars.per_unit = 1.0;
         self.scalars.send(stream, size_of::<f64>())?;
-        stream.fetch_prefix(&mut source.findings, source.findings_at, size_of::<Findings>())?;
+        stream.fetch_prefix(&mut source.findings, source.findings_address, size_of::<Findings>())?;
         stream.wait()?;
         if source.findings.bad_pivot != u64::MAX {
-            return Err(self.bad_pivot(stream, source.findings.bad_pivot, source.shape.grid.nx)?);
+            return Err(self.rejected_pivot_error(stream, source.findings.bad_pivot, source.shape.grid.nx)?);
         }
         self.clear_transient(stream)?;
-        self.project(stream, components)?;
-        self.make_aggregated(stream, source)?;
+        self.prepare_projection(stream, components)?;
+        self.build_aggregation(stream, source)?;
         // This wait is needed, because the next solve may use another stream.
         stream.wait()
     }
 
     /// Builds the multigrid method by aggregation for the matrix on which CG runs. Reuses the memory of the previous
     /// one.
-    fn make_aggregated(&mut self, stream: &Stream, source: &Source) -> Result<()> {
+    fn build_aggregation(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         let k = self.grids[0].k;
-        let of = aggregated::CgMatrix {
+        let cg_matrix = aggregated::CgMatrix {
             g: k.g,
             nodes: source.shape.grid.nodes(),
             m: source.m,
-            schur: self.shape.schur.then_some([k.d, k.far]),
+            schur_couplings: self.shape.uses_schur.then_some([k.d, k.far_couplings]),
             row_sums: source.row_sums,
             center_max: f64::from_bits(source.findings.center_max),
         };
-        let before = self.aggregated.take();
-        let (made, same) = Aggregated::new(stream, &of, self.short(), before)?;
-        if !same {
-            self.recorded = None;
+        let previous = self.aggregated.take();
+        let (aggregated, recordings_are_valid) =
+            AggregationPreconditioner::new(stream, &cg_matrix, self.sweeps_in_f32(), previous)?;
+        if !recordings_are_valid {
+            self.recorded_loops = None;
         }
-        self.aggregated = Some(made);
+        self.aggregated = Some(aggregated);
         Ok(())
     }
 
     /// Replaces the levels by aggregation, for a solve that converges slowly with the levels. S1 is recomputed, because
     /// the later levels have overwritten the row sums.
-    pub fn change_to_aggregation(&mut self, stream: &Stream, source: &mut Source) -> Result<()> {
-        let rules = Rules {
+    pub fn replace_levels_by_aggregation(&mut self, stream: &Stream, source: &mut Source) -> Result<()> {
+        let rules = PivotRules {
             fine_nx: source.g.nx,
             fine_ny: source.g.ny,
-            fine: source.g,
+            fine_geometry: source.g,
             center: source.m.center,
-            findings: source.findings_at,
+            findings: source.findings_address,
             format: self.format(),
-            ..Rules::default()
+            ..PivotRules::default()
         };
-        source.sum_rows(stream, self.zero_row_sum)?;
-        source.summed = false;
-        if self.shape.schur {
+        source.compute_row_sums(stream, self.zero_row_sum)?;
+        source.has_row_sums = false;
+        if self.shape.uses_schur {
             self.eliminate_first(stream, source, &rules)?;
         }
-        self.make_aggregated(stream, source)?;
-        self.recorded = None;
-        self.record(stream, source)
+        self.build_aggregation(stream, source)?;
+        self.recorded_loops = None;
+        self.record_loops(stream, source)
     }
 
     /// Eliminates the red nodes of the first grid (level 1) and computes S1.
-    fn eliminate_first(&self, stream: &Stream, source: &Source, rules: &Rules) -> Result<()> {
+    fn eliminate_first(&self, stream: &Stream, source: &Source, rules: &PivotRules) -> Result<()> {
         let level = &self.grids[0];
-        let rules = Rules { level: 1, ..on_level(rules, 1, &level.embedding) };
-        let odd = LevelArgs { k: level.k, rules, exact: source.m.center, corners: 0, black: 0 };
-        launch::eliminate_reds(stream, &odd)?;
-        launch::form_skew(stream, &odd)?;
-        let schur = SchurCenterArgs { k: level.k, center: source.m.center, schur: self.first.center };
-        launch::schur_center(stream, &schur)
+        let rules = PivotRules { level: 1, ..rules_of_level(rules, 1, &level.embedding) };
+        let odd_args =
+            LevelArgs { k: level.k, rules, exact_centers: source.m.center, has_corners: 0, has_black_couplings: 0 };
+        launch::eliminate_reds(stream, &odd_args)?;
+        launch::form_skew(stream, &odd_args)?;
+        let schur_args = SchurCenterArgs { k: level.k, center: source.m.center, schur: self.schur_arrays.center };
+        launch::schur_center(stream, &schur_args)
     }
 
     /// Eliminates the levels of all grids.
-    fn eliminate(&self, stream: &Stream, source: &Source, rules: &Rules, compensate: bool) -> Result<()> {
-        let (schur, m, nine_points) = (self.shape.schur, source.m, source.shape.nine_points);
+    fn eliminate(&self, stream: &Stream, source: &Source, rules: &PivotRules, compensate: bool) -> Result<()> {
+        let (schur, m, nine_points) = (self.shape.uses_schur, source.m, source.shape.nine_points);
         if !schur {
             let (k, format) = (self.grids[0].k, rules.format);
             let (nine_points, compensate) = (i32::from(nine_points), i32::from(compensate));
@@ -439,109 +475,136 @@ impl Packed {
         }
         for (q, level) in self.grids.iter().enumerate() {
             // The first elimination of a 5-point matrix drops no couplings, so couplings and centers are those of A.
-            let exact = if q == 0 && schur { m.center } else { 0 };
-            let black = i32::from(q > 0 || nine_points);
-            let (k, even) = (level.k, on_level(rules, 2 * q + 2, &level.embedding));
-            let odd = LevelArgs { k, rules: Rules { level: even.level - 1, ..even }, exact, corners: black, black };
-            launch::eliminate_reds(stream, &odd)?;
-            launch::form_skew(stream, &odd)?;
-            launch::eliminate_dropped(stream, &LevelArgs { rules: even, ..odd })?;
-            let next = self.grids.get(q + 1).map_or(Grid::default(), |l| l.k);
-            let natural = if q + 1 < self.grids.len() { 0 } else { self.coarsest.natural };
-            let (nx, ny) = (level.sweep.kept.nx, level.sweep.kept.ny);
+            let exact_centers = if q == 0 && schur { m.center } else { 0 };
+            let has_black_couplings = i32::from(q > 0 || nine_points);
+            let (k, even_rules) = (level.k, rules_of_level(rules, 2 * q + 2, &level.embedding));
+            let odd_args = LevelArgs {
+                k,
+                rules: PivotRules { level: even_rules.level - 1, ..even_rules },
+                exact_centers,
+                has_corners: has_black_couplings,
+                has_black_couplings,
+            };
+            launch::eliminate_reds(stream, &odd_args)?;
+            launch::form_skew(stream, &odd_args)?;
+            launch::eliminate_dropped(stream, &LevelArgs { rules: even_rules, ..odd_args })?;
+            let next_grid = self.grids.get(q + 1).map_or(Grid::default(), |level| level.k);
+            let natural = if q + 1 < self.grids.len() { 0 } else { self.coarsest.natural_matrix };
+            let (nx, ny) = (level.sweep.kept_nodes.nx, level.sweep.kept_nodes.ny);
             let ratio_index = if self.may_truncate_after(q) { q as i32 } else { -1 };
-            launch::form_coarse(stream, &CoarseArgs { k, rules: even, next, natural, nx, ny, ratio_index })?;
+            launch::form_coarse(
+                stream,
+                &CoarseArgs { k, rules: even_rules, next: next_grid, natural, nx, ny, ratio_index },
+            )?;
         }
         if schur {
-            let (k, center, schur) = (self.grids[0].k, m.center, self.first.center);
+            let (k, center, schur) = (self.grids[0].k, m.center, self.schur_arrays.center);
             launch::schur_center(stream, &SchurCenterArgs { k, center, schur })?;
         }
         Ok(())
     }
 
     /// Computes the inverse of the coarsest matrix. Errors in its pivots name `level`.
-    fn invert_coarsest(&self, stream: &Stream, rules: &Rules, level: usize) -> Result<()> {
-        let (grid, last) = (self.coarsest_grid, &self.grids[self.grids.len() - 1]);
-        let rules = on_level(rules, level, &last.embedding.coarse(last.layout.grid));
+    fn invert_coarsest(&self, stream: &Stream, rules: &PivotRules, level: usize) -> Result<()> {
+        let (grid, last_grid) = (self.coarsest_grid, &self.grids[self.grids.len() - 1]);
+        let rules = rules_of_level(rules, level, &last_grid.embedding.coarse(last_grid.layout.grid));
         // The pivots of the coarsest system remain in double precision.
-        let rules = Rules { format: Format::new(Storage::F64, 1.0), ..rules };
+        let rules = PivotRules { format: StorageFormat::new(Storage::F64, 1.0), ..rules };
         let (nx, ny, n) = (grid.nx as i32, grid.ny as i32, grid.nodes() as i32);
-        let CoarsestArrays { natural, lines, .. } = self.coarsest;
-        let arguments = LinesArgs { rules, natural, nx, ny, n, step: 1, arrays: lines, unit: self.unit };
-        let steps = 0..=arguments.lines().ilog2();
-        let with = |k: u32| LinesArgs { step: 1 << k, ..arguments };
-        steps.clone().try_for_each(|k| launch::eliminate_lines(stream, &with(k)))?;
-        steps.rev().try_for_each(|k| launch::invert_lines(stream, &with(k)))
+        let CoarsestArrays { natural_matrix: natural, lines, .. } = self.coarsest;
+        let arguments = LinesArgs { rules, natural, nx, ny, n, step: 1, arrays: lines, unit: self.storage_unit };
+        let step_exponents = 0..=arguments.lines().ilog2();
+        let args_with_step = |k: u32| LinesArgs { step: 1 << k, ..arguments };
+        step_exponents.clone().try_for_each(|k| launch::eliminate_lines(stream, &args_with_step(k)))?;
+        step_exponents.rev().try_for_each(|k| launch::invert_lines(stream, &args_with_step(k)))
     }
 
     /// Decides from the findings of the eliminations how solves are executed, and prepares the means over singular
-    /// components. `large`: whether the inverse of the coarsest system is too large for f32 (`MAX_RATIO_FOR_SHORT`).
+    /// components. `inverse_is_large`: whether the inverse of the coarsest system is too large for f32
+    /// (`MAX_RATIO_FOR_F32`).
     fn decide_execution(
         &mut self,
         stream: &Stream,
-        found: &Findings,
-        large: bool,
+        findings: &Findings,
+        inverse_is_large: bool,
         components: &Components,
     ) -> Result<()> {
-        if self.use_uniform(found) {
-            self.recorded = None;
+        if self.select_uniform_tiles(findings) {
+            self.recorded_loops = None;
         }
-        let wide = self.short() && large;
-        let weak = |q: &usize| self.may_truncate_after(*q) && f64::from_bits(found.coupling[*q]) <= MAX_WEAK_RATIO;
-        let used = (0..self.grids.len()).find(weak).map_or(self.grids.len(), |q| q + 1);
-        let projects = self.projects(components);
+        let has_f64_inverse = self.sweeps_in_f32() && inverse_is_large;
+        let is_weak =
+            |q: &usize| self.may_truncate_after(*q) && f64::from_bits(findings.coupling[*q]) <= MAX_WEAK_RATIO;
+        let grids_in_use = (0..self.grids.len()).find(is_weak).map_or(self.grids.len(), |q| q + 1);
+        let needs_projection = self.needs_projection(components);
         // The grouping of the steps into kernels depends on these values.
-        if wide != self.wide_coarsest || used != self.used || projects {
-            self.recorded = None;
+        if has_f64_inverse != self.has_f64_inverse || grids_in_use != self.grids_in_use || needs_projection {
+            self.recorded_loops = None;
             self.programs = Programs::default();
         }
-        (self.wide_coarsest, self.used) = (wide, used);
-        self.project(stream, components)
+        (self.has_f64_inverse, self.grids_in_use) = (has_f64_inverse, grids_in_use);
+        self.prepare_projection(stream, components)
     }
 
     /// Returns whether means are needed for this matrix, or were needed for the previous matrix.
-    fn projects(&self, components: &Components) -> bool {
-        !(self.projection.is_empty() && components.singular() == 0)
+    fn needs_projection(&self, components: &Components) -> bool {
+        !(self.projection.is_empty() && components.projected_count() == 0)
     }
 
     /// Prepares the computation of means over singular components.
-    fn project(&mut self, stream: &Stream, components: &Components) -> Result<()> {
-        if self.projects(components) {
+    fn prepare_projection(&mut self, stream: &Stream, components: &Components) -> Result<()> {
+        if self.needs_projection(components) {
             // Recorded launches contain the addresses of the old means.
-            self.recorded = None;
+            self.recorded_loops = None;
             let (layout, g) = (&self.grids[0].layout, self.grids[0].k.g);
             self.projection = Projection::default();
-            self.projection = Projection::new(stream, layout, g, components, self.shape.schur)?;
+            self.projection = Projection::new(stream, layout, g, components, self.shape.uses_schur)?;
         }
         Ok(())
     }
 
     /// Finds the tiles whose rows are equal. This function must not be called if pivots depend on the labels of
     /// components.
-    fn find_uniform(&self, stream: &Stream, findings: Address) -> Result<()> {
-        let looked_at = self.grids.iter().take(MOST_TESTED_GRIDS).take_while(|level| level.may_be_uniform()).count();
-        let grids = &self.grids[..looked_at];
+    fn find_uniform_tiles(&self, stream: &Stream, findings: Address) -> Result<()> {
+        let tested_grids = self.grids.iter().take(MAX_TESTED_GRIDS).take_while(|level| level.may_be_uniform()).count();
+        let grids = &self.grids[..tested_grids];
         for (q, level) in grids.iter().enumerate() {
-            let (next, next_equal_rows) = grids.get(q + 1).map_or((Geometry::default(), 0), |l| (l.k.g, l.equal_rows));
-            let count = findings + (offset_of!(Findings, uniform) + q * size_of::<u64>()) as u64;
+            let (next_geometry, next_equal_rows) =
+                grids.get(q + 1).map_or((Geometry::default(), 0), |next_level| (next_level.k.g, next_level.equal_rows));
+            let count_address = findings + (offset_of!(Findings, uniform) + q * size_of::<u64>()) as u64;
             let Level { equal_rows, uniform, k, .. } = *level;
-            launch::uniform(stream, &UniformArgs { g: k.g, equal_rows, uniform, count, next, next_equal_rows })?;
+            launch::find_uniform_tiles(
+                stream,
+                &UniformArgs {
+                    g: k.g,
+                    equal_rows,
+                    uniform,
+                    count: count_address,
+                    next: next_geometry,
+                    next_equal_rows,
+                },
+            )?;
         }
         Ok(())
     }
 
     /// Lets sweeps read one row per tile with equal rows, on grids where this is faster. Returns whether the setting of
     /// a grid has changed.
-    fn use_uniform(&mut self, findings: &Findings) -> bool {
+    fn select_uniform_tiles(&mut self, findings: &Findings) -> bool {
         let mut has_changed = false;
         for (q, level) in self.grids.iter_mut().enumerate() {
-            let (tiles, found) = (level.k.g.tiles_and_patches().0, findings.uniform.get(q).copied().unwrap_or(0));
-            let worth = if uniform_option_is("all") { 0.0 } else { MIN_UNIFORM_FRACTION };
-            let address = if found > 0 && found as f64 >= worth * tiles as f64 { level.uniform } else { 0 };
-            has_changed |= level.k.g.uniform != address;
-            (level.k.g.uniform, level.sweep.g.uniform) = (address, address);
+            let (tile_count, uniform_tiles) =
+                (level.k.g.tiles_and_patches().0, findings.uniform.get(q).copied().unwrap_or(0));
+            let min_fraction = if uniform_option_is("all") { 0.0 } else { MIN_UNIFORM_FRACTION };
+            let flags_address = if uniform_tiles > 0 && uniform_tiles as f64 >= min_fraction * tile_count as f64 {
+                level.uniform
+            } else {
+                0
+            };
+            has_changed |= level.k.g.uniform != flags_address;
+            (level.k.g.uniform, level.sweep.g.uniform) = (flags_address, flags_address);
         }
-        self.first.g.uniform = self.grids[0].k.g.uniform;
+        self.schur_arrays.g.uniform = self.grids[0].k.g.uniform;
         has_changed
     }
 
@@ -555,38 +618,44 @@ impl Packed {
         setup: &Setup,
         components: &Components,
     ) -> Result<Option<[f64; 2]>> {
-        let (grid, places) = (self.coarsest_grid, self.coarsest);
-        let (natural, invert) = match &mut self.coarsest_solver {
+        let (grid, coarsest_arrays) = (self.coarsest_grid, self.coarsest);
+        let (natural, needs_inverse) = match &mut self.coarsest_solver {
             CoarsestSolver::Inverse => return Ok(None),
             CoarsestSolver::InverseFromHost(natural) => (natural, true),
             CoarsestSolver::Host(natural) => (natural, false),
         };
         let n = grid.nodes();
         let mut values: Vec<f64> = zeroed(5 * n, "the coarsest system")?;
-        stream.fetch(&mut values, places.natural)?;
+        stream.fetch(&mut values, coarsest_arrays.natural_matrix)?;
         stream.wait()?;
-        let input = natural.input();
-        let targets =
-            [&mut input.diagonal, &mut input.east, &mut input.north, &mut input.northeast, &mut input.northwest];
-        for (target, values) in targets.into_iter().zip(values.chunks_exact(n)) {
-            for (j, row) in values.chunks_exact(grid.nx).enumerate() {
+        let input_matrix = natural.input_matrix();
+        let targets = [
+            &mut input_matrix.diagonal,
+            &mut input_matrix.east,
+            &mut input_matrix.north,
+            &mut input_matrix.northeast,
+            &mut input_matrix.northwest,
+        ];
+        for (target, array_values) in targets.into_iter().zip(values.chunks_exact(n)) {
+            for (j, row) in array_values.chunks_exact(grid.nx).enumerate() {
                 target[ring_index(grid.nx, 0, j)..][..grid.nx].copy_from_slice(row);
             }
         }
         // Largest center c_i = s_i - sum_j a_ij; the fetched diagonal contains the row sums s_i.
-        let (mut largest, mut center) = (0.0f64, 0.0f64);
+        let (mut largest_inverse_entry, mut center_max) = (0.0f64, 0.0f64);
         for (i, j) in (0..n).map(|k| (k % grid.nx, k / grid.nx)) {
-            let (c, up) = (ring_index(grid.nx, i, j), ring_stride(grid.nx));
-            let straight = (input.east[c] + input.east[c - 1]) + (input.north[c] + input.north[c - up]);
-            let up_right = input.northeast[c] + input.northeast[c - up - 1];
-            let up_left = input.northwest[c] + input.northwest[c - up + 1];
-            center = center.max(input.diagonal[c] - straight - (up_right + up_left));
+            let (c, stride) = (ring_index(grid.nx, i, j), ring_stride(grid.nx));
+            let axis_sum = (input_matrix.east[c] + input_matrix.east[c - 1])
+                + (input_matrix.north[c] + input_matrix.north[c - stride]);
+            let northeast_sum = input_matrix.northeast[c] + input_matrix.northeast[c - stride - 1];
+            let northwest_sum = input_matrix.northwest[c] + input_matrix.northwest[c - stride + 1];
+            center_max = center_max.max(input_matrix.diagonal[c] - axis_sum - (northeast_sum + northwest_sum));
         }
-        let fetched = HostCopies::new(stream, a)?;
-        let host = fetched.as_ref().map(|f| f.view(a));
-        let context = PivotContext::new(host.as_ref().unwrap_or(a), components);
+        let host_matrix = HostMatrix::new(stream, a)?;
+        let host_view = host_matrix.as_ref().map(|matrix| matrix.view(a));
+        let context = PivotContext::new(host_view.as_ref().unwrap_or(a), components);
         natural.factorize(setup, &context, None)?;
-        if invert {
+        if needs_inverse {
             let mut inverse: Vec<f64> = zeroed(n * n, "the inverse of the coarsest system")?;
             // Column k is the solution for unit vector k. The largest entry of the inverse is on its diagonal, because
             // the inverse is positive definite.
@@ -595,47 +664,48 @@ impl Packed {
                 z.fill(0.0);
                 z[ring_index(grid.nx, k % grid.nx, k / grid.nx)] = 1.0;
                 natural.apply();
-                gather(&natural.grids[0].z, grid.nx, column);
-                largest = largest.max(column[k]);
-                column.iter_mut().for_each(|v| *v *= setup.unit);
+                remove_ring(&natural.grids[0].z, grid.nx, column);
+                largest_inverse_entry = largest_inverse_entry.max(column[k]);
+                column.iter_mut().for_each(|v| *v *= setup.storage_unit);
             }
             // The computed columns are also the rows, because the inverse is symmetric.
-            stream.send(places.lines.inverse, &inverse)?;
-            if places.lines.inverse_f32 != 0 {
-                let narrow = collected(inverse.iter().map(|v| *v as f32), "the inverse of the coarsest system")?;
-                stream.send(places.lines.inverse_f32, &narrow)?;
+            stream.send(coarsest_arrays.lines.inverse, &inverse)?;
+            if coarsest_arrays.lines.inverse_f32 != 0 {
+                let inverse_f32 = collected(inverse.iter().map(|v| *v as f32), "the inverse of the coarsest system")?;
+                stream.send(coarsest_arrays.lines.inverse_f32, &inverse_f32)?;
                 stream.wait()?;
             }
             stream.wait()?;
         }
-        Ok(Some([largest, center]))
+        Ok(Some([largest_inverse_entry, center_max]))
     }
 
     /// Returns the error for the rejected pivot with the given key (`Findings::bad_pivot`). The kernels have stored the
     /// pivot and its center in place of its inverse and row sum (kernels/rrb/setup.cuh). In the coarsest system, only
     /// the pivot is stored, and the error reports it as the center, too.
-    fn bad_pivot(&self, stream: &Stream, key: u64, nx: usize) -> Result<Error> {
+    fn rejected_pivot_error(&self, stream: &Stream, key: u64, nx: usize) -> Result<Error> {
         let (level, node) = ((key >> 40) as usize, (key & ((1 << 40) - 1)) as usize);
         let (i, j) = (node % nx, node / nx);
         let (mut d, mut center) = ([f64::NAN], [f64::NAN]);
-        if let Some(at) = self.grids.get((level - 1) / 2) {
-            let (colour, index) = at.place_of(i, j);
-            let entry = 8 * (colour as usize * at.k.g.plane as usize + index) as u64;
-            stream.fetch(&mut d, at.k.h + entry)?;
-            stream.fetch(&mut center, at.k.row_sums + entry)?;
+        if let Some(level_data) = self.grids.get((level - 1) / 2) {
+            let (colour, index) = level_data.colour_and_index_of(i, j);
+            let entry = 8 * (colour as usize * level_data.k.g.plane as usize + index) as u64;
+            stream.fetch(&mut d, level_data.k.h + entry)?;
+            stream.fetch(&mut center, level_data.k.row_sums + entry)?;
             stream.wait()?;
         } else {
-            let last = &self.grids[self.grids.len() - 1];
-            let e = last.embedding.coarse(last.layout.grid);
-            let (ci, cj) = ((i - e.x0) / e.step, (j - e.y0) / e.step);
+            let last_grid = &self.grids[self.grids.len() - 1];
+            let embedding = last_grid.embedding.coarse(last_grid.layout.grid);
+            let (coarse_i, coarse_j) = ((i - embedding.x0) / embedding.step, (j - embedding.y0) / embedding.step);
             let grid = self.coarsest_grid;
-            let k = if grid.nx <= grid.ny { cj * grid.nx + ci } else { ci * grid.ny + cj };
-            stream.fetch(&mut d, self.coarsest.lines.inverse_pivot + 8 * k as u64)?;
+            let node_number =
+                if grid.nx <= grid.ny { coarse_j * grid.nx + coarse_i } else { coarse_i * grid.ny + coarse_j };
+            stream.fetch(&mut d, self.coarsest.lines.inverse_pivot + 8 * node_number as u64)?;
             stream.wait()?;
             center = d;
         }
-        if self.short() && d[0] > f64::EPSILON * center[0] && d[0].is_finite() {
-            return Ok(crate::rrb::backend::underflowing_pivot(d[0], self.unit, level, i, j));
+        if self.sweeps_in_f32() && d[0] > f64::EPSILON * center[0] && d[0].is_finite() {
+            return Ok(crate::rrb::backend::underflowing_pivot(d[0], self.storage_unit, level, i, j));
         }
         Ok(crate::rrb::backend::rejected_pivot(d[0], center[0], level, i, j))
     }
@@ -645,33 +715,38 @@ impl Level {
     /// Returns whether tiles with equal rows are searched on this grid. They save no time on a grid with at most one
     /// tile per thread block.
     fn may_be_uniform(&self) -> bool {
-        self.k.g.tiles_and_patches().0 > MOST_BLOCKS as usize || uniform_option_is("all")
+        self.k.g.tiles_and_patches().0 > MAX_BLOCKS as usize || uniform_option_is("all")
     }
 
     /// Returns the colour of a node and its index in the plane of this colour. (i, j) are its indices on the finest
     /// grid.
-    fn place_of(&self, i: usize, j: usize) -> (Colour, usize) {
-        let e = &self.embedding;
-        place_in(&self.layout, self.k.g.stride as usize, (i - e.x0) / e.step, (j - e.y0) / e.step)
+    fn colour_and_index_of(&self, i: usize, j: usize) -> (Colour, usize) {
+        let embedding = &self.embedding;
+        colour_and_index(
+            &self.layout,
+            self.k.g.stride as usize,
+            (i - embedding.x0) / embedding.step,
+            (j - embedding.y0) / embedding.step,
+        )
     }
 }
 
 /// Returns the colour of node (i, j) and its index in the plane of this colour. `stride` is the distance between rows
 /// in values.
-pub fn place_in(l: &Layout, stride: usize, i: usize, j: usize) -> (Colour, usize) {
-    let (ii, jj) = (i + l.shift_x, j + l.shift_y);
-    let colour = match (ii % 2, jj % 2) {
+pub fn colour_and_index(layout: &Layout, stride: usize, i: usize, j: usize) -> (Colour, usize) {
+    let (shifted_i, shifted_j) = (i + layout.shift_x, j + layout.shift_y);
+    let colour = match (shifted_i % 2, shifted_j % 2) {
         (1, 1) => Colour::B2,
         (0, 1) => Colour::R1,
         (1, 0) => Colour::R2,
         _ => Colour::B1,
     };
-    (colour, (jj / 2 + 1) * stride + l.block + ii / 2)
+    (colour, (shifted_j / 2 + 1) * stride + layout.compute_block + shifted_i / 2)
 }
 
 /// Copies values from an array with a ring of zeros to an array without a ring.
-fn gather(ringed: &[f64], nx: usize, values: &mut [f64]) {
+fn remove_ring(ringed_values: &[f64], nx: usize, values: &mut [f64]) {
     for (j, row) in values.chunks_exact_mut(nx).enumerate() {
-        row.copy_from_slice(&ringed[ring_index(nx, 0, j)..][..nx]);
+        row.copy_from_slice(&ringed_values[ring_index(nx, 0, j)..][..nx]);
     }
 }

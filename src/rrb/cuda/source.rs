@@ -10,7 +10,7 @@ use crate::stencil::levels;
 use crate::stencil::matrix::StencilView;
 
 /// Device buffers for b and x, stored row by row, for a caller whose arrays are in host memory. While A is copied
-/// (`Source::examine`), they hold rows of its arrays instead.
+/// (`Source::inspect_matrix`), they hold rows of its arrays instead.
 pub struct Staging {
     pub memory: Memory,
     /// Addresses of the buffers of b and x.
@@ -20,16 +20,19 @@ pub struct Staging {
 impl Staging {
     /// Allocates the buffers.
     pub fn new(stream: &Stream, division: &Division, g: &Geometry) -> Result<Self> {
-        let rows = PlaneLayout::natural(g);
-        let assign = |base| {
-            let mut layout = MemoryLayout::new(base);
-            let arrays = [layout.planes(&rows, 1, 8)?, layout.planes(&rows, 1, 8)?];
+        let plane_layout = PlaneLayout::natural(g);
+        let assign_addresses = |base| {
+            let mut memory_layout = MemoryLayout::new(base);
+            let arrays = [
+                memory_layout.reserve_planes(&plane_layout, 1, 8)?,
+                memory_layout.reserve_planes(&plane_layout, 1, 8)?,
+            ];
             // The buffer must also hold one row of each of the five arrays of a matrix.
-            layout.used = layout.used.max(40 * g.nx as usize);
-            Ok((layout, arrays))
+            memory_layout.used_bytes = memory_layout.used_bytes.max(40 * g.nx as usize);
+            Ok((memory_layout, arrays))
         };
-        let memory = division.memory(stream, &assign(0)?.0, "arrays that are on the host")?;
-        let arrays = assign(memory.address)?.1;
+        let memory = division.allocate(stream, &assign_addresses(0)?.0, "arrays that are on the host")?;
+        let arrays = assign_addresses(memory.address)?.1;
         Ok(Self { memory, arrays })
     }
 }
@@ -38,14 +41,14 @@ impl Staging {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceShape {
     pub grid: levels::Grid,
-    pub block: usize,
+    pub compute_block: usize,
     pub nine_points: bool,
     pub division: Division,
 }
 
 impl SourceShape {
-    pub fn new(a: &StencilView, block: usize, division: Division) -> Self {
-        Self { grid: a.grid, block, nine_points: a.corners.is_some(), division }
+    pub fn new(a: &StencilView, compute_block: usize, division: Division) -> Self {
+        Self { grid: a.grid, compute_block, nine_points: a.corners.is_some(), division }
     }
 }
 
@@ -65,8 +68,8 @@ pub struct Source {
     pub uniform: Address,
     /// Whether `row_sums` still contains the row sums of A (0 where they are rounding errors); eliminations overwrite
     /// them.
-    pub summed: bool,
-    pub findings_at: Address,
+    pub has_row_sums: bool,
+    pub findings_address: Address,
     pub findings: Pinned<Findings>,
     pub memory: Memory,
 }
@@ -74,23 +77,49 @@ pub struct Source {
 impl Source {
     /// Allocates the memory of a matrix.
     pub fn new(stream: &Stream, shape: SourceShape) -> Result<Self> {
-        let layout = Layout::new(shape.grid, shape.block);
-        let (g, rows) = shape.division.geometry(&layout);
+        let layout = Layout::new(shape.grid, shape.compute_block);
+        let (g, plane_layout) = shape.division.geometry(&layout);
         let (tiles, patches) = g.tiles_and_patches();
-        let assign = |base| {
-            let mut layout = MemoryLayout::new(base);
+        let assign_addresses = |base| {
+            let mut memory_layout = MemoryLayout::new(base);
             let m = Matrix {
-                center: layout.planes(&rows, 4, 8)?,
-                straight: layout.planes(&rows, 8, 8)?,
-                red: if shape.nine_points { layout.planes(&rows, 4, 8)? } else { 0 },
-                black: if shape.nine_points { layout.planes(&rows, 4, 8)? } else { 0 },
+                center: memory_layout.reserve_planes(&plane_layout, 4, 8)?,
+                axis_couplings: memory_layout.reserve_planes(&plane_layout, 8, 8)?,
+                red_couplings: if shape.nine_points { memory_layout.reserve_planes(&plane_layout, 4, 8)? } else { 0 },
+                black_couplings: if shape.nine_points {
+                    memory_layout.reserve_planes(&plane_layout, 4, 8)?
+                } else {
+                    0
+                },
             };
-            let (row_sums, findings) = (layout.planes(&rows, 4, 8)?, layout.doubles(size_of::<Findings>() / 8));
-            Ok((m, row_sums, findings, layout.bytes(tiles), layout.bytes(patches), layout))
+            let (row_sums, findings) = (
+                memory_layout.reserve_planes(&plane_layout, 4, 8)?,
+                memory_layout.reserve_doubles(size_of::<Findings>() / 8),
+            );
+            Ok((
+                m,
+                row_sums,
+                findings,
+                memory_layout.reserve_bytes(tiles),
+                memory_layout.reserve_bytes(patches),
+                memory_layout,
+            ))
         };
-        let memory = shape.division.memory(stream, &assign(0)?.5, "the matrix")?;
-        let (m, row_sums, findings_at, uniform, equal_rows, _) = assign(memory.address)?;
+        let memory = shape.division.allocate(stream, &assign_addresses(0)?.5, "the matrix")?;
+        let (m, row_sums, findings_address, uniform, equal_rows, _) = assign_addresses(memory.address)?;
         let findings = Pinned::new(stream.device(), Findings::NONE)?;
-        Ok(Self { shape, layout, g, m, row_sums, equal_rows, uniform, summed: false, findings_at, findings, memory })
+        Ok(Self {
+            shape,
+            layout,
+            g,
+            m,
+            row_sums,
+            equal_rows,
+            uniform,
+            has_row_sums: false,
+            findings_address,
+            findings,
+            memory,
+        })
     }
 }

@@ -2,7 +2,7 @@
 //! points, compensation, singular components, aggregation), or if only a single step is needed.
 
 use super::packed::Packed;
-use super::program::Part;
+use super::program::ProgramPart;
 use super::source::Source;
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
@@ -20,130 +20,152 @@ pub fn product_args(k: &Packed, source: &Source, v: Address, out: Address) -> Pr
         b: k.b,
         out,
         partial: k.partial,
-        scalars: k.scalars.at,
+        scalars: k.scalars.address,
         stage: Stage::Nothing as i32,
         conditional: 0,
     }
 }
 
 impl Packed {
-    /// Returns the arguments of a kernel that stores <a, b> in the scalar at offset `to`.
-    pub fn dot_args(&self, a: Address, b: Address, (first, count): (i32, i32), to: usize) -> DotArgs {
+    /// Returns the arguments of a kernel that stores <a, b> in the scalar at offset `scalar_offset`.
+    pub fn dot_args(
+        &self,
+        a: Address,
+        b: Address,
+        (first_plane, plane_count): (i32, i32),
+        scalar_offset: usize,
+    ) -> DotArgs {
         DotArgs {
             g: self.grids[0].k.g,
             a,
             b,
-            first,
-            count,
+            first_plane: first_plane,
+            plane_count: plane_count,
             partial: self.partial,
-            scalars: self.scalars.at,
+            scalars: self.scalars.address,
             norm_partial: 0,
             norm_count: 0,
             stage: Stage::Nothing as i32,
-            to: self.scalars.at + to as u64,
+            result: self.scalars.address + scalar_offset as u64,
             factor: 1.0,
         }
     }
 
     /// Returns the address of z on the first grid.
-    pub fn z(&self) -> Address {
+    pub fn z_address(&self) -> Address {
         self.grids[0].sweep.z
     }
 
-    /// Computes <r, M^-1 r>, with z = unit M^-1 r. Outside a loop, the result is stored at offset `to` of the scalars.
-    /// In a loop, the kernel updates the scalars.
-    pub fn dot_z(&self, stream: &Stream, stage: Stage, to: usize) -> Result<()> {
+    /// Computes <r, M^-1 r>, with z = storage_unit M^-1 r. Outside a loop, the result is stored at offset
+    /// `scalar_offset` of the scalars. In a loop, the kernel updates the scalars.
+    pub fn dot_z(&self, stream: &Stream, stage: Stage, scalar_offset: usize) -> Result<()> {
         let arguments = DotArgs {
             norm_partial: self.norm_partial,
-            norm_count: (self.grids[0].k.g.blocks().count as usize * self.grids[0].k.g.parts()) as i32,
+            norm_count: (self.grids[0].k.g.blocks().count as usize * self.grids[0].k.g.part_count()) as i32,
             stage: stage as i32,
-            factor: self.unit.recip(),
-            ..self.dot_args(self.r, self.z(), self.cg_planes(), to)
+            factor: self.storage_unit.recip(),
+            ..self.dot_args(self.r, self.z_address(), self.cg_planes(), scalar_offset)
         };
-        if self.short() { launch::dot_short(stream, &arguments) } else { launch::dot(stream, &arguments) }
+        if self.sweeps_in_f32() { launch::dot_f32(stream, &arguments) } else { launch::dot(stream, &arguments) }
     }
 
-    /// Computes <r, r>, and stores it in the scalar at offset `to`.
-    pub fn dot_r(&self, stream: &Stream, to: usize) -> Result<()> {
-        launch::dot(stream, &self.dot_args(self.r, self.r, self.cg_planes(), to))
+    /// Computes <r, r>, and stores it in the scalar at offset `scalar_offset`.
+    pub fn dot_r(&self, stream: &Stream, scalar_offset: usize) -> Result<()> {
+        launch::dot(stream, &self.dot_args(self.r, self.r, self.cg_planes(), scalar_offset))
     }
 
-    /// Computes <b, b> on all nodes, and stores it in the scalar at offset `to`.
-    pub fn dot_b(&self, stream: &Stream, to: usize) -> Result<()> {
-        launch::dot(stream, &self.dot_args(self.b, self.b, (0, 4), to))
+    /// Computes <b, b> on all nodes, and stores it in the scalar at offset `scalar_offset`.
+    pub fn dot_b(&self, stream: &Stream, scalar_offset: usize) -> Result<()> {
+        launch::dot(stream, &self.dot_args(self.b, self.b, (0, 4), scalar_offset))
     }
 
     /// Returns the arguments of a vector update for the unknowns of CG.
     pub fn update_args(&self, target: Address, source: Address, factor: f64) -> UpdateArgs {
-        let (g, (first, count)) = (self.grids[0].k.g, self.cg_planes());
-        UpdateArgs { g, first, count, target, other: 0, source, factor, per_unit: 1.0, partial: 0, scalars: 0 }
+        let (g, (first_plane, plane_count)) = (self.grids[0].k.g, self.cg_planes());
+        UpdateArgs {
+            g,
+            first_plane: first_plane,
+            plane_count: plane_count,
+            target,
+            x: 0,
+            source,
+            factor,
+            per_unit: 1.0,
+            partial: 0,
+            scalars: 0,
+        }
     }
 
-    /// Computes target = M^-1 r + beta target from z = unit M^-1 r.
+    /// Computes target = M^-1 r + beta target from z = storage_unit M^-1 r.
     pub fn update_direction(&self, stream: &Stream, target: Address, beta: f64) -> Result<()> {
-        let arguments = UpdateArgs { per_unit: self.unit.recip(), ..self.update_args(target, self.z(), beta) };
-        if self.short() { launch::direction_short(stream, &arguments) } else { launch::direction(stream, &arguments) }
+        let arguments =
+            UpdateArgs { per_unit: self.storage_unit.recip(), ..self.update_args(target, self.z_address(), beta) };
+        if self.sweeps_in_f32() {
+            launch::update_direction_f32(stream, &arguments)
+        } else {
+            launch::update_direction(stream, &arguments)
+        }
     }
 
-    /// Computes z = P unit M^-1 P r with unfused sweeps, where P subtracts the means over singular components.
-    pub fn sweeps(&mut self, stream: &Stream) -> Result<()> {
+    /// Computes z = P storage_unit M^-1 P r with unfused sweeps, where P subtracts the means over singular components.
+    pub fn apply_unfused(&mut self, stream: &Stream) -> Result<()> {
         if self.aggregated.is_some() {
-            return self.cycle_of_aggregation(stream);
+            return self.apply_aggregation(stream);
         }
         let plane = 8 * self.grids[0].k.g.plane as u64;
-        let (z, short) = (self.z(), self.short());
+        let (z, is_single_precision) = (self.z_address(), self.sweeps_in_f32());
         let mut input = self.r;
-        if !self.shape.schur {
-            let copy = self.update_args(z, self.r, 0.0);
-            if short {
-                launch::narrow(stream, &copy)?
+        if !self.shape.uses_schur {
+            let copy_args = self.update_args(z, self.r, 0.0);
+            if is_single_precision {
+                launch::round_to_f32(stream, &copy_args)?
             } else {
-                launch::direction(stream, &copy)?
+                launch::update_direction(stream, &copy_args)?
             }
-            self.projection.center(stream, z, short)?;
+            self.projection.subtract_means(stream, z, is_single_precision)?;
         } else if !self.projection.is_empty() {
             // q is not in use in this step.
             input = self.q;
-            launch::direction(stream, &self.update_args(input, self.r, 0.0))?;
-            self.projection.center(stream, input, false)?;
+            launch::update_direction(stream, &self.update_args(input, self.r, 0.0))?;
+            self.projection.subtract_means(stream, input, false)?;
         }
-        let black = [input.wrapping_add(2 * plane), input.wrapping_add(3 * plane)];
-        self.run(stream, Part::Application, Stage::Nothing, black, 0)?;
-        self.projection.center(stream, z, short)
+        let black_planes = [input.wrapping_add(2 * plane), input.wrapping_add(3 * plane)];
+        self.run(stream, ProgramPart::Application, Stage::Nothing, black_planes, 0)?;
+        self.projection.subtract_means(stream, z, is_single_precision)
     }
 
-    /// Computes z = P unit M^-1 P r by aggregation, where P subtracts the means over singular components.
-    fn cycle_of_aggregation(&self, stream: &Stream) -> Result<()> {
+    /// Computes z = P storage_unit M^-1 P r by aggregation, where P subtracts the means over singular components.
+    fn apply_aggregation(&self, stream: &Stream) -> Result<()> {
         let Some(aggregated) = &self.aggregated else { return Ok(()) };
-        let (z, mut input) = (self.z(), self.r);
+        let (z, mut input) = (self.z_address(), self.r);
         if !self.projection.is_empty() {
             // q is not in use in this step.
             input = self.q;
-            launch::direction(stream, &self.update_args(input, self.r, 0.0))?;
-            self.projection.center(stream, input, false)?;
+            launch::update_direction(stream, &self.update_args(input, self.r, 0.0))?;
+            self.projection.subtract_means(stream, input, false)?;
         }
-        aggregated.apply(stream, (input, z), self.unit)?;
-        self.projection.center(stream, z, self.short())
+        aggregated.apply(stream, (input, z), self.storage_unit)?;
+        self.projection.subtract_means(stream, z, self.sweeps_in_f32())
     }
 
     /// Launches one unfused iteration: r -= alpha q, z = M^-1 r, x += alpha p, p = z + beta p, q = A p.
-    pub fn plain_iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
-        let vector = UpdateArgs { scalars: self.scalars.at, ..self.update_args(self.r, self.q, 0.0) };
-        launch::add_scaled(stream, &UpdateArgs { partial: self.norm_partial, ..vector })?;
-        self.sweeps(stream)?;
+    pub fn launch_unfused_iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
+        let residual_update = UpdateArgs { scalars: self.scalars.address, ..self.update_args(self.r, self.q, 0.0) };
+        launch::add_scaled(stream, &UpdateArgs { partial: self.norm_partial, ..residual_update })?;
+        self.apply_unfused(stream)?;
         self.dot_z(stream, Stage::Loop, 0)?;
-        let advance = UpdateArgs { target: self.p, other: self.x, source: self.z(), ..vector };
-        if self.short() {
-            launch::advance_short(stream, &advance)?
+        let advance_args = UpdateArgs { target: self.p, x: self.x, source: self.z_address(), ..residual_update };
+        if self.sweeps_in_f32() {
+            launch::advance_f32(stream, &advance_args)?
         } else {
-            launch::advance(stream, &advance)?
+            launch::advance(stream, &advance_args)?
         }
         self.multiply(stream, source, Stage::Loop, conditional)
     }
 
     /// Computes q = A p and sigma = <p, q>. In a loop, also ends the iteration.
     pub fn multiply(&self, stream: &Stream, source: &Source, stage: Stage, conditional: u64) -> Result<()> {
-        if self.shape.schur {
+        if self.shape.uses_schur {
             return launch::multiply_first(stream, &self.schur_args(stage, conditional));
         }
         launch::multiply(
@@ -153,12 +175,12 @@ impl Packed {
     }
 
     /// Computes <r, r>, rho, p = z, q = A p and sigma from the current r.
-    pub fn start(&mut self, stream: &Stream, source: &Source) -> Result<()> {
-        if self.fused() {
-            return self.run(stream, Part::Iteration, Stage::Start, [0; 2], 0);
+    pub fn compute_start(&mut self, stream: &Stream, source: &Source) -> Result<()> {
+        if self.uses_fusion() {
+            return self.run(stream, ProgramPart::Iteration, Stage::Start, [0; 2], 0);
         }
         self.dot_r(stream, offset_of!(Scalars, norm2))?;
-        self.sweeps(stream)?;
+        self.apply_unfused(stream)?;
         self.dot_z(stream, Stage::Nothing, offset_of!(Scalars, rho))?;
         self.update_direction(stream, self.p, 0.0)?;
         self.multiply(stream, source, Stage::Start, 0)
@@ -167,7 +189,7 @@ impl Packed {
     /// Computes r = b - A x, or the residual of S1 if CG runs on S1, and the scalar `norm2` = <r, r>. With `stage` =
     /// `Loop`, the kernel does nothing if the loop continues.
     pub fn residual(&self, stream: &Stream, source: &Source, stage: Stage) -> Result<()> {
-        if self.shape.schur {
+        if self.shape.uses_schur {
             launch::residual_first(stream, &self.schur_args(stage, 0))
         } else {
             launch::residual(stream, &ProductArgs { stage: stage as i32, ..product_args(self, source, self.x, self.r) })
@@ -176,15 +198,15 @@ impl Packed {
 
     /// If CG runs on S1, computes x on red nodes. Computes max |x|; the scalar `largest` must be zero on entry.
     pub fn back_substitute(&self, stream: &Stream) -> Result<()> {
-        if self.shape.schur {
+        if self.shape.uses_schur {
             return launch::back_substitute(stream, &self.reduce_args());
         }
-        launch::largest(stream, &LargestArgs { g: self.grids[0].k.g, v: self.x, scalars: self.scalars.at })
+        launch::find_largest(stream, &LargestArgs { g: self.grids[0].k.g, v: self.x, scalars: self.scalars.address })
     }
 
     /// Returns the arguments of the kernels that eliminate the red nodes and that compute x on them.
     pub fn reduce_args(&self) -> ReduceArgs {
-        let (r_b1, r_b2) = (self.first.r_b1[0], self.first.r_b2);
-        ReduceArgs { k: self.grids[0].k, b: self.b, x: self.x, r_b1, r_b2, scalars: self.scalars.at }
+        let (r_b1, r_b2) = (self.schur_arrays.r_b1[0], self.schur_arrays.r_b2);
+        ReduceArgs { k: self.grids[0].k, b: self.b, x: self.x, r_b1, r_b2, scalars: self.scalars.address }
     }
 }

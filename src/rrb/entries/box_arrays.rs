@@ -1,7 +1,7 @@
 //! Checks and staging of the caller's arrays for the boxes of a rank.
 
 use crate::abi::spaces::{
-    AddressRange, PrimaryContext, Rows, check_apart, check_array, check_on_host, list_of, ordinal_of,
+    AddressRange, PrimaryContext, Rows, caller_list, check_array, check_no_overlap, check_on_host, ordinal_of,
 };
 use crate::distributed::box_transfer::{BoxInput, BoxOutput};
 use crate::distributed::boxes::GridBox;
@@ -11,14 +11,14 @@ use crate::stencil::levels::Grid;
 use std::sync::Arc;
 
 /// Name of the memory in error messages about failed allocations.
-const BOXES: &str = "boxes of ranks";
+const BOXES_ALLOCATION: &str = "boxes of ranks";
 
 /// An argument of a call, which consists of one array per box of this rank.
 pub struct BoxArrays {
     pub name: &'static str,
     pub arrays: Vec<*mut f64>,
     /// Whether the call writes the arrays.
-    pub written: bool,
+    pub is_written: bool,
 }
 
 impl BoxArrays {
@@ -26,13 +26,18 @@ impl BoxArrays {
     ///
     /// # Safety
     /// The list must be NULL or hold `count` pointers.
-    pub unsafe fn of_list(name: &'static str, list: *const *mut f64, count: usize, written: bool) -> Result<Self> {
+    pub unsafe fn of_list(
+        name: &'static str,
+        array_pointers: *const *mut f64,
+        count: usize,
+        is_written: bool,
+    ) -> Result<Self> {
         if count > 0 {
-            check_array(name, list)?;
+            check_array(name, array_pointers)?;
         }
         // SAFETY: guaranteed by the caller; not NULL if `count` > 0, as just checked.
-        let arrays = unsafe { list_of(name, (count > 0).then_some(list), count)? };
-        Ok(Self { name, arrays: collected(arrays.iter().copied(), BOXES)?, written })
+        let arrays = unsafe { caller_list(name, (count > 0).then_some(array_pointers), count)? };
+        Ok(Self { name, arrays: collected(arrays.iter().copied(), BOXES_ALLOCATION)?, is_written })
     }
 }
 
@@ -60,16 +65,18 @@ pub struct BoxLayout {
 }
 
 impl BoxLayout {
-    /// Checks the leading dimension `given` of box `k`; `None` means nx.
-    fn new(grid: Grid, given: Option<i64>, k: usize) -> Result<Self> {
+    /// Checks the leading dimension `leading_dimension` of box `box_index`; `None` means nx.
+    fn new(grid: Grid, leading_dimension: Option<i64>, box_index: usize) -> Result<Self> {
         let Grid { nx, ny } = grid;
-        let ld = given.unwrap_or(nx as i64);
+        let ld = leading_dimension.unwrap_or(nx as i64);
         if ld < nx as i64 {
-            return Err(Error::Argument(format!("leading_dimensions[{k}] must be at least nx = {nx}, got {ld}")));
+            return Err(Error::Argument(format!(
+                "leading_dimensions[{box_index}] must be at least nx = {nx}, got {ld}"
+            )));
         }
         let len = (ny as i64 - 1).checked_mul(ld).and_then(|n| n.checked_add(nx as i64));
         if len.is_none_or(|len| len > isize::MAX as i64 / size_of::<f64>() as i64) {
-            return Err(Error::Dimension(format!("(ny - 1) * leading_dimensions[{k}] + nx overflows")));
+            return Err(Error::Dimension(format!("(ny - 1) * leading_dimensions[{box_index}] + nx overflows")));
         }
         Ok(Self { grid, ld: ld as usize })
     }
@@ -82,12 +89,12 @@ impl BoxLayout {
     ///
     /// # Safety
     /// Both arrays must hold the values, and no other thread may use the array that is written.
-    unsafe fn copy(&self, context: &PrimaryContext, array: *mut f64, host: *mut f64, to_host: bool) -> Result<()> {
+    unsafe fn copy_rows(&self, context: &PrimaryContext, array: *mut f64, host: *mut f64, to_host: bool) -> Result<()> {
         let Grid { nx, ny } = self.grid;
         let (host, device) = (Rows { address: host as u64, ld: nx }, Rows { address: array as u64, ld: self.ld });
-        let (to, from) = if to_host { (host, device) } else { (device, host) };
+        let (target, source) = if to_host { (host, device) } else { (device, host) };
         // SAFETY: guaranteed by the caller; the copy has nx values in each of ny rows.
-        unsafe { context.copy_rows(to, from, nx, ny)? };
+        unsafe { context.copy_rows(target, source, nx, ny)? };
         context.wait()
     }
 }
@@ -98,30 +105,38 @@ pub struct CallArrays {
     pub arguments: Vec<BoxArrays>,
     spaces: MemorySpaces,
     /// For each argument, host copies of those arrays that reside on a device.
-    copies: Vec<Vec<Option<Vec<f64>>>>,
+    host_copies: Vec<Vec<Option<Vec<f64>>>>,
 }
 
 impl CallArrays {
     /// Checks the arrays of a call: alignment, memory space, and no overlap of a written array with another array.
     pub fn new(boxes: &[GridBox], ld: &[i64], arguments: Vec<BoxArrays>, spaces: MemorySpaces) -> Result<Self> {
-        let mut placed = Vec::new();
-        for (k, b) in boxes.iter().enumerate() {
-            push(&mut placed, BoxLayout::new(b.extents(), ld.get(k).copied(), k)?, BOXES)?;
+        let mut layouts = Vec::new();
+        for (box_index, grid_box) in boxes.iter().enumerate() {
+            push(
+                &mut layouts,
+                BoxLayout::new(grid_box.extents(), ld.get(box_index).copied(), box_index)?,
+                BOXES_ALLOCATION,
+            )?;
         }
-        let mut extents = Vec::new();
-        for BoxArrays { name, arrays, written } in &arguments {
-            for (&array, b) in arrays.iter().zip(&placed) {
+        let mut address_ranges = Vec::new();
+        for BoxArrays { name, arrays, is_written } in &arguments {
+            for (&array, layout) in arrays.iter().zip(&layouts) {
                 match spaces.memory {
                     None => check_on_host(*name, array as usize)?,
                     Some(_) => drop(spaces.ordinal_of(name, array as usize)?),
                 }
-                push(&mut extents, AddressRange::new(*name, array, b.len(), *written)?, BOXES)?;
+                push(
+                    &mut address_ranges,
+                    AddressRange::new(*name, array, layout.len(), *is_written)?,
+                    BOXES_ALLOCATION,
+                )?;
             }
         }
-        if arguments.iter().any(|argument| argument.written) {
-            check_apart(&mut extents)?;
+        if arguments.iter().any(|argument| argument.is_written) {
+            check_no_overlap(&mut address_ranges)?;
         }
-        Ok(Self { boxes: placed, arguments, spaces, copies: Vec::new() })
+        Ok(Self { boxes: layouts, arguments, spaces, host_copies: Vec::new() })
     }
 
     /// Returns the device that stores an array of an argument; `None` for an array in host memory.
@@ -132,75 +147,78 @@ impl CallArrays {
 
     /// Returns the same as `context_of`, after waiting for the work on the caller's stream.
     pub fn context_after_wait(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<PrimaryContext>>> {
-        let device = self.context_of(argument, array)?;
-        device.iter().try_for_each(|context| context.settle(self.spaces.stream))?;
-        Ok(device)
+        let context = self.context_of(argument, array)?;
+        context.iter().try_for_each(|context| context.wait_for_stream(self.spaces.stream))?;
+        Ok(context)
     }
 
-    /// Copies the arrays that are on devices to the host: those of all inputs and, with `guess`, those of the output.
+    /// Copies the arrays that are on devices to the host: those of all inputs and, with `needs_guess`, those of the
+    /// output.
     ///
     /// # Safety
     /// The arrays must hold the values of their boxes.
-    pub unsafe fn stage(&mut self, guess: bool) -> Result<()> {
-        for (k, argument) in self.arguments.iter().enumerate() {
-            let mut copies = Vec::new();
-            for (&array, b) in argument.arrays.iter().zip(&self.boxes) {
-                let Some(context) = self.context_after_wait(k, array)? else {
-                    push(&mut copies, None, BOXES)?;
+    pub unsafe fn stage_arrays(&mut self, needs_guess: bool) -> Result<()> {
+        for (argument_index, argument) in self.arguments.iter().enumerate() {
+            let mut argument_copies = Vec::new();
+            for (&array, layout) in argument.arrays.iter().zip(&self.boxes) {
+                let Some(context) = self.context_after_wait(argument_index, array)? else {
+                    push(&mut argument_copies, None, BOXES_ALLOCATION)?;
                     continue;
                 };
-                let mut values: Vec<f64> = zeroed(b.grid.nodes(), BOXES)?;
-                if guess || !argument.written {
+                let mut values: Vec<f64> = zeroed(layout.grid.nodes(), BOXES_ALLOCATION)?;
+                if needs_guess || !argument.is_written {
                     // SAFETY: guaranteed by the caller; the copy has one value per node.
-                    unsafe { b.copy(&context, array, values.as_mut_ptr(), true)? };
+                    unsafe { layout.copy_rows(&context, array, values.as_mut_ptr(), true)? };
                 }
-                push(&mut copies, Some(values), BOXES)?;
+                push(&mut argument_copies, Some(values), BOXES_ALLOCATION)?;
             }
-            push(&mut self.copies, copies, BOXES)?;
+            push(&mut self.host_copies, argument_copies, BOXES_ALLOCATION)?;
         }
         Ok(())
     }
 
-    /// Returns the values of all arguments, if all of them are inputs. Call `stage` first.
+    /// Returns the values of all arguments, if all of them are inputs. Call `stage_arrays` first.
     ///
     /// # Safety
     /// The arrays must hold the values of their boxes while the result is in use.
     pub unsafe fn inputs(&self) -> Result<Vec<Vec<BoxInput<'_>>>> {
-        let all = self.arguments.iter().zip(&self.copies);
+        let argument_copies = self.arguments.iter().zip(&self.host_copies);
         // SAFETY: guaranteed by the caller.
-        all.map(|(argument, copies)| unsafe { inputs(argument, &self.boxes, copies) }).collect()
+        argument_copies.map(|(argument, copies)| unsafe { inputs_of_argument(argument, &self.boxes, copies) }).collect()
     }
 
     /// Returns the values of the first argument, which is an input, and of the second argument, which is the output.
-    /// Call `stage` first.
+    /// Call `stage_arrays` first.
     ///
     /// # Safety
     /// The requirements of `inputs` hold, and no other thread may use the arrays of the second list.
     pub unsafe fn input_and_output(&mut self) -> Result<(Vec<BoxInput<'_>>, Vec<BoxOutput<'_>>)> {
-        let (read, written) = self.copies.split_at_mut(1);
+        let (input_copies, output_copies) = self.host_copies.split_at_mut(1);
         let mut output = Vec::new();
-        for ((&array, b), copy) in self.arguments[1].arrays.iter().zip(&self.boxes).zip(&mut written[0]) {
-            let taken = match copy {
-                Some(values) => BoxOutput { values, ld: b.grid.nx },
+        for ((&array, layout), copy) in self.arguments[1].arrays.iter().zip(&self.boxes).zip(&mut output_copies[0]) {
+            let box_output = match copy {
+                Some(values) => BoxOutput { values, ld: layout.grid.nx },
                 // SAFETY: as in `inputs`; `new` checked that the array overlaps no other.
-                None => BoxOutput { values: unsafe { std::slice::from_raw_parts_mut(array, b.len()) }, ld: b.ld },
+                None => {
+                    BoxOutput { values: unsafe { std::slice::from_raw_parts_mut(array, layout.len()) }, ld: layout.ld }
+                }
             };
-            push(&mut output, taken, BOXES)?;
+            push(&mut output, box_output, BOXES_ALLOCATION)?;
         }
         // SAFETY: guaranteed by the caller.
-        Ok((unsafe { inputs(&self.arguments[0], &self.boxes, &read[0])? }, output))
+        Ok((unsafe { inputs_of_argument(&self.arguments[0], &self.boxes, &input_copies[0])? }, output))
     }
 
     /// Copies the output, the second argument, from the host copies to those of its arrays that are on devices.
     ///
     /// # Safety
-    /// As for `lists`.
+    /// As for `input_and_output`.
     pub unsafe fn write_back(&mut self) -> Result<()> {
-        let mut copies = self.copies.pop().unwrap_or_default();
-        for ((&array, b), values) in self.arguments[1].arrays.iter().zip(&self.boxes).zip(&mut copies) {
+        let mut output_copies = self.host_copies.pop().unwrap_or_default();
+        for ((&array, layout), values) in self.arguments[1].arrays.iter().zip(&self.boxes).zip(&mut output_copies) {
             if let (Some(context), Some(values)) = (self.context_of(1, array)?, values) {
                 // SAFETY: guaranteed by the caller; the copy has one value per node.
-                unsafe { b.copy(&context, array, values.as_mut_ptr(), false)? };
+                unsafe { layout.copy_rows(&context, array, values.as_mut_ptr(), false)? };
             }
         }
         Ok(())
@@ -209,15 +227,15 @@ impl CallArrays {
 
 /// # Safety
 /// As for [`CallArrays::inputs`].
-unsafe fn inputs<'a>(
+unsafe fn inputs_of_argument<'a>(
     argument: &BoxArrays,
     boxes: &[BoxLayout],
-    copies: &'a [Option<Vec<f64>>],
+    host_copies: &'a [Option<Vec<f64>>],
 ) -> Result<Vec<BoxInput<'a>>> {
-    let of = |((&array, b), copy): ((&*mut f64, &BoxLayout), &'a Option<Vec<f64>>)| match copy {
-        Some(values) => BoxInput { values, ld: b.grid.nx },
+    let box_input = |((&array, layout), copy): ((&*mut f64, &BoxLayout), &'a Option<Vec<f64>>)| match copy {
+        Some(values) => BoxInput { values, ld: layout.grid.nx },
         // SAFETY: not NULL, aligned and on the host, as checked; the caller guarantees the number of values.
-        None => BoxInput { values: unsafe { std::slice::from_raw_parts(array, b.len()) }, ld: b.ld },
+        None => BoxInput { values: unsafe { std::slice::from_raw_parts(array, layout.len()) }, ld: layout.ld },
     };
-    collected(argument.arrays.iter().zip(boxes).zip(copies).map(of), BOXES)
+    collected(argument.arrays.iter().zip(boxes).zip(host_copies).map(box_input), BOXES_ALLOCATION)
 }

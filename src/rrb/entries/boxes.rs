@@ -1,13 +1,13 @@
 //! Calls whose arguments are the arrays of boxes. They pass these arrays, on the host or on devices, to the collective
 //! calls of `rrb::ranks`.
 
-use crate::abi::handle::{Base, Handle, with};
+use crate::abi::handle::{Base, Handle, with_handle};
 use crate::abi::messages::{no_boxes, several_boxes};
 use crate::abi::rrb_status;
-use crate::abi::spaces::list_of;
-use crate::abi::system::{Input, Output};
+use crate::abi::spaces::caller_list;
+use crate::abi::system::{InputArray, OutputArray};
 use crate::base::machine::Machine;
-use crate::distributed::box_transfer::NAMES;
+use crate::distributed::box_transfer::MATRIX_ARRAY_NAMES;
 use crate::distributed::boxes::GridBox;
 use crate::error::Result;
 use crate::krylov::solve::Function;
@@ -15,10 +15,10 @@ use crate::krylov::solve_steps::Arrays;
 use crate::options::{Backend, Options, opt};
 use crate::rrb::domain::Domain;
 use crate::rrb::entries::box_arrays::{BoxArrays, CallArrays, MemorySpaces};
-use crate::rrb::entries::device_rows::{DeviceRows, MATRIX, VECTORS};
-use crate::rrb::entries::handle::{factorize, make_backend, on_rank, rrb_handle};
+use crate::rrb::entries::device_rows::{DeviceRows, MATRIX_ARRAYS, VECTOR_ARRAYS};
+use crate::rrb::entries::handle::{factorize, make_backend, make_rank_backend, rrb_handle};
 use crate::rrb::ranks::{Ranks, Role};
-use crate::rrb::{Rrb, machine};
+use crate::rrb::{Rrb, choose_machine};
 use crate::stencil::matrix::StencilView;
 
 /// Runs the body of `rrb_solve`, `rrb_apply` and `rrb_multiply`. On a distributed handle, this rank must have one box,
@@ -26,154 +26,172 @@ use crate::stencil::matrix::StencilView;
 ///
 /// # Safety
 /// `h` must be NULL or a live handle; the arrays must be NULL or hold the values of the grid, or of its box.
-pub unsafe fn call(h: *mut rrb_handle, what: Function, input: Input, output: Output) -> rrb_status {
-    let call = |h: &mut Handle<rrb_handle>| {
-        if h.own.ranks.is_none() {
+pub unsafe fn run_function(
+    h: *mut rrb_handle,
+    function: Function,
+    input: InputArray,
+    output: OutputArray,
+) -> rrb_status {
+    let run = |h: &mut Handle<rrb_handle>| {
+        if h.family_parts.ranks.is_none() {
             // SAFETY: guaranteed by the caller.
-            return unsafe { h.call(what, input, output) };
+            return unsafe { h.call(function, input, output) };
         }
-        let ld = h.one_box();
+        let ld = h.leading_dimension_of_only_box();
         // SAFETY: guaranteed by the caller; each list has one array, for the only box.
-        unsafe { h.call_boxes(what, slice(&ld), (input.0, &raw const input.1), (output.0, &raw const output.1)) }
+        unsafe {
+            h.run_on_boxes(function, as_slice(&ld), (input.0, &raw const input.1), (output.0, &raw const output.1))
+        }
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { with(h, call) }
+    unsafe { with_handle(h, run) }
 }
 
 /// Runs the body of `rrb_solve_boxes`, `rrb_apply_boxes` and `rrb_multiply_boxes`, with one array per box.
 ///
 /// # Safety
 /// As for `rrb_solve_boxes`.
-pub(super) unsafe fn call_boxes(
+pub(super) unsafe fn run_on_boxes(
     h: *mut rrb_handle,
-    what: Function,
+    function: Function,
     leading_dimensions: *const i64,
     input: (&'static str, *const *const f64),
     output: (&'static str, *const *mut f64),
 ) -> rrb_status {
-    let call = |h: &mut Handle<rrb_handle>| {
-        let count = h.boxes()?.len();
+    let run = |h: &mut Handle<rrb_handle>| {
+        let box_count = h.boxes()?.len();
         // SAFETY: guaranteed by the caller.
-        unsafe { h.call_boxes(what, leading(leading_dimensions, count), input, output) }
+        unsafe { h.run_on_boxes(function, leading_dimensions_of(leading_dimensions, box_count), input, output) }
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { with(h, call) }
+    unsafe { with_handle(h, run) }
 }
 
 /// Returns the leading dimensions; empty if the caller passed none.
 ///
 /// # Safety
-/// `given` must be NULL or hold one value for each of `count` boxes.
-pub(super) unsafe fn leading<'a>(given: *const i64, count: usize) -> Result<&'a [i64]> {
+/// `leading_dimensions` must be NULL or hold one value for each of `box_count` boxes.
+pub(super) unsafe fn leading_dimensions_of<'a>(leading_dimensions: *const i64, box_count: usize) -> Result<&'a [i64]> {
     // SAFETY: guaranteed by the caller.
-    unsafe { list_of("leading_dimensions", (!given.is_null()).then_some(given), count) }
+    unsafe {
+        caller_list("leading_dimensions", (!leading_dimensions.is_null()).then_some(leading_dimensions), box_count)
+    }
 }
 
-fn slice(ld: &Result<[i64; 1]>) -> Result<&[i64]> {
+fn as_slice(ld: &Result<[i64; 1]>) -> Result<&[i64]> {
     ld.as_ref().map(|ld| &ld[..]).map_err(Clone::clone)
 }
 
 impl Handle<rrb_handle> {
     /// Returns the boxes of this rank.
     pub(super) fn boxes(&self) -> Result<&[GridBox]> {
-        self.own.ranks.as_ref().map(|ranks| ranks.own()).ok_or_else(no_boxes)
+        self.family_parts.ranks.as_ref().map(|ranks| ranks.own_boxes()).ok_or_else(no_boxes)
     }
 
     /// Returns the option `leading_dimension`, which applies to the only box. Returns an error if this rank has several
     /// boxes.
-    fn one_box(&self) -> Result<[i64; 1]> {
+    fn leading_dimension_of_only_box(&self) -> Result<[i64; 1]> {
         match self.boxes()?.len() {
             0 | 1 => Ok([self.base.layout()?.ld as i64]),
-            count => Err(several_boxes(count)),
+            box_count => Err(several_boxes(box_count)),
         }
     }
 
     /// # Safety
     /// The arrays must be NULL or hold the values of the one box of this rank.
     pub(super) unsafe fn factorize_box(&mut self, arrays: [*const f64; 5]) -> Result<()> {
-        let corners = !(arrays[3].is_null() && arrays[4].is_null());
-        let (ld, lists) = (self.one_box(), arrays.each_ref().map(|array| &raw const *array));
+        let has_corners = !(arrays[3].is_null() && arrays[4].is_null());
+        let (ld, array_lists) =
+            (self.leading_dimension_of_only_box(), arrays.each_ref().map(|array| &raw const *array));
         // SAFETY: guaranteed by the caller.
-        unsafe { self.factorize_boxes(corners, slice(&ld), lists) }
+        unsafe { self.factorize_boxes(has_corners, as_slice(&ld), array_lists) }
     }
 
     /// # Safety
     /// The lists must be NULL or have one array per box, which must be NULL or hold the values of the box.
     pub(super) unsafe fn factorize_boxes(
         &mut self,
-        corners: bool,
+        has_corners: bool,
         ld: Result<&[i64]>,
-        lists: [*const *const f64; 5],
+        array_lists: [*const *const f64; 5],
     ) -> Result<()> {
-        let Self { base, own } = self;
-        let ranks = own.ranks.as_deref_mut().ok_or_else(no_boxes)?;
-        let count = ranks.own().len();
-        let checked = ld.and_then(|ld| {
-            let named = NAMES.into_iter().zip(lists).take(if corners { 5 } else { 3 });
+        let Self { base, family_parts } = self;
+        let ranks = family_parts.ranks.as_deref_mut().ok_or_else(no_boxes)?;
+        let box_count = ranks.own_boxes().len();
+        let checked_arrays = ld.and_then(|ld| {
+            let named_lists = MATRIX_ARRAY_NAMES.into_iter().zip(array_lists).take(if has_corners { 5 } else { 3 });
             // SAFETY: guaranteed by the caller.
-            let of =
-                |(name, list): (_, *const *const f64)| unsafe { BoxArrays::of_list(name, list.cast(), count, false) };
-            CallArrays::new(ranks.own(), ld, named.map(of).collect::<Result<_>>()?, memory_spaces(base))
+            let box_arrays = |(name, array_list): (_, *const *const f64)| unsafe {
+                BoxArrays::of_list(name, array_list.cast(), box_count, false)
+            };
+            CallArrays::new(
+                ranks.own_boxes(),
+                ld,
+                named_lists.map(box_arrays).collect::<Result<_>>()?,
+                memory_spaces(base),
+            )
         });
-        let refused = checked.as_ref().err().cloned();
+        let check_error = checked_arrays.as_ref().err().cloned();
         // A rank without boxes has no arrays, so it does not know whether the stencil has 5 or 9 points.
-        let corners = (!ranks.own().is_empty()).then_some(corners);
-        let corners = ranks.open(None, &base.options, corners, false, refused)?;
-        let mut call = checked?;
-        let arrays = if corners { 5 } else { 3 };
-        let prepared = ranks.prepare(arrays, &base.options).and_then(|changed| {
-            if changed {
-                own.device_rows = if ranks.root_has_all_rows() { Some(DeviceRows::new(ranks, arrays)?) } else { None };
+        let has_corners = (!ranks.own_boxes().is_empty()).then_some(has_corners);
+        let has_corners = ranks.begin_call(None, &base.options, has_corners, false, check_error)?;
+        let mut call_arrays = checked_arrays?;
+        let array_count = if has_corners { 5 } else { 3 };
+        let preparation = ranks.prepare_rows(array_count, &base.options).and_then(|has_changed| {
+            if has_changed {
+                family_parts.device_rows =
+                    if ranks.root_has_all_rows() { Some(DeviceRows::new(ranks, array_count)?) } else { None };
             }
-            Ok(changed)
+            Ok(has_changed)
         });
-        let prepared = ranks.close(prepared);
+        let preparation = ranks.end_call(preparation);
         // If the call failed on one rank, no other rank may keep its previous factorization.
-        if !matches!(prepared, Ok(false)) {
+        if !matches!(preparation, Ok(false)) {
             base.core = None;
         }
-        if prepared.is_err() {
+        if preparation.is_err() {
             ranks.discard_plans();
-            own.device_rows = None;
+            family_parts.device_rows = None;
         }
-        prepared?;
+        preparation?;
         let leaves_work_to_root = ranks.role().leaves_work_to_root();
-        let on_device = match &mut own.device_rows {
-            Some(rows) => rows.open_arrays(MATRIX, &call, first_device(&base.options), ranks)?,
+        let is_on_device = match &mut family_parts.device_rows {
+            Some(rows) => rows.open_arrays(MATRIX_ARRAYS, &call_arrays, first_device_ordinal(&base.options), ranks)?,
             None => false,
         };
         let mut factorize = |a: &StencilView, domain: Option<&Domain>| {
-            let machine = machine(&base.options, a.grid, base.threads(), 0);
-            let make = |machine: Machine| match domain {
-                Some(domain) if machine.backend == Backend::Cpu => Ok(on_rank(machine.threads, domain)?),
+            let machine = choose_machine(&base.options, a.grid, base.threads(), 0);
+            let make_backend_of_domain = |machine: Machine| match domain {
+                Some(domain) if machine.backend == Backend::Cpu => Ok(make_rank_backend(machine.threads, domain)?),
                 _ => make_backend(machine),
             };
-            factorize(base, &mut own.idle_options_logged, a, machine, &make)
+            factorize(base, &mut family_parts.idle_options_logged, a, machine, &make_backend_of_domain)
         };
-        let result = if let Some(rows) = own.device_rows.as_mut().filter(|_| on_device) {
-            if leaves_work_to_root { Ok(()) } else { rows.matrix(arrays, |a| factorize(a, None)) }
+        let result = if let Some(rows) = family_parts.device_rows.as_mut().filter(|_| is_on_device) {
+            if leaves_work_to_root { Ok(()) } else { rows.with_matrix(array_count, |a| factorize(a, None)) }
         } else {
             ranks.prepare_host()?;
             // SAFETY: guaranteed by the caller; checked above.
-            let values = unsafe { call.stage(false).and_then(|()| call.inputs()) };
+            let values = unsafe { call_arrays.stage_arrays(false).and_then(|()| call_arrays.inputs()) };
             // Allocation may fail on one rank only.
-            let mut values = ranks.close(values)?;
+            let mut values = ranks.end_call(values)?;
             // A rank without boxes needs as many (empty) lists of arrays as the other ranks.
-            values.resize_with(arrays, Vec::new);
-            if !ranks.is_alone() {
+            values.resize_with(array_count, Vec::new);
+            if !ranks.uses_arrays_in_place() {
                 ranks.spread_matrix(&values)?;
             }
             if leaves_work_to_root { Ok(()) } else { ranks.factorize(&values, factorize) }
         };
-        let result = ranks.close(result);
-        let result = result.and_then(|()| ranks.send_factorized(base.core.as_ref().filter(|_| !leaves_work_to_root)));
-        if result.is_err() {
+        let result = ranks.end_call(result);
+        let sent_results =
+            result.and_then(|()| ranks.send_factorization(base.core.as_ref().filter(|_| !leaves_work_to_root)));
+        if sent_results.is_err() {
             // The factorization is discarded even without an error on this rank, because another rank may have an
             // error.
             base.core = None;
             base.begin_setup();
         }
-        match result? {
+        match sent_results? {
             Some(results) => base.set_up(|_, _| Ok(results)),
             None => Ok(()),
         }
@@ -182,91 +200,101 @@ impl Handle<rrb_handle> {
     /// # Safety
     /// As for `factorize_boxes`.
     #[inline(never)]
-    unsafe fn call_boxes(
+    unsafe fn run_on_boxes(
         &mut self,
-        what: Function,
+        function: Function,
         ld: Result<&[i64]>,
         input: (&'static str, *const *const f64),
         output: (&'static str, *const *mut f64),
     ) -> Result<i32> {
-        let Self { base, own } = self;
-        let ranks = own.ranks.as_deref_mut().ok_or_else(no_boxes)?;
-        let count = ranks.own().len();
-        let checked = base.check_fresh().and(ld).and_then(|ld| {
+        let Self { base, family_parts } = self;
+        let ranks = family_parts.ranks.as_deref_mut().ok_or_else(no_boxes)?;
+        let box_count = ranks.own_boxes().len();
+        let checked_arrays = base.check_current().and(ld).and_then(|ld| {
             // SAFETY: guaranteed by the caller.
             let arguments = unsafe {
-                let input = BoxArrays::of_list(input.0, input.1.cast(), count, false)?;
-                vec![input, BoxArrays::of_list(output.0, output.1, count, true)?]
+                let input = BoxArrays::of_list(input.0, input.1.cast(), box_count, false)?;
+                vec![input, BoxArrays::of_list(output.0, output.1, box_count, true)?]
             };
-            CallArrays::new(ranks.own(), ld, arguments, memory_spaces(base))
+            CallArrays::new(ranks.own_boxes(), ld, arguments, memory_spaces(base))
         });
-        let refused = checked.as_ref().err().cloned();
-        ranks.open(Some(what), &base.options, None, base.has_monitor(), refused)?;
-        let mut call = checked?;
-        let (guess, input_name) = (what == Function::Solve, input.0);
-        if let Some(rows) = &mut own.device_rows
-            && rows.open_arrays(VECTORS, &call, first_device(&base.options), ranks)?
+        let check_error = checked_arrays.as_ref().err().cloned();
+        ranks.begin_call(Some(function), &base.options, None, base.has_monitor(), check_error)?;
+        let mut call_arrays = checked_arrays?;
+        let (needs_guess, input_name) = (function == Function::Solve, input.0);
+        if let Some(rows) = &mut family_parts.device_rows
+            && rows.open_arrays(VECTOR_ARRAYS, &call_arrays, first_device_ordinal(&base.options), ranks)?
         {
-            return call_on_device(base, ranks, rows, what, input_name);
+            return run_on_device_rows(base, ranks, rows, function, input_name);
         }
         ranks.prepare_host()?;
         // SAFETY: guaranteed by the caller; checked above.
-        let staged = unsafe { call.stage(guess) };
+        let staging = unsafe { call_arrays.stage_arrays(needs_guess) };
         // A stream that rank 0 cannot use causes an error here, before the computation, in which the other ranks would
         // wait for rank 0.
-        let staged = staged.and_then(|()| base.check_stream());
+        let staging = staging.and_then(|()| base.check_stream());
         // SAFETY: as above.
-        let lists = staged.and_then(|()| unsafe { call.input_and_output() });
-        let result = ranks.call(what, input_name, lists, |role, arrays, a| work(base, role, what, arrays, a))?;
+        let input_and_output = staging.and_then(|()| unsafe { call_arrays.input_and_output() });
+        let result = ranks.run_on_rows(function, input_name, input_and_output, |role, arrays, a| {
+            run_on_own_rows(base, role, function, arrays, a)
+        })?;
         // SAFETY: as above.
-        let back = unsafe { call.write_back() };
+        let write_back_result = unsafe { call_arrays.write_back() };
         if ranks.root_has_all_rows() {
-            ranks.close(back)?
+            ranks.end_call(write_back_result)?
         } else {
-            back?
+            write_back_result?
         }
         Ok(result)
     }
 }
 
 /// A call on device arrays that rank 0 can read and write.
-fn call_on_device(
+fn run_on_device_rows(
     base: &mut Base<Rrb>,
     ranks: &mut Ranks,
     rows: &mut DeviceRows,
-    what: Function,
+    function: Function,
     input_name: &'static str,
 ) -> Result<i32> {
     let (leaves_work_to_root, grid) = (ranks.role().leaves_work_to_root(), base.shape.plane());
-    let arrays = if what == Function::Solve { 2 } else { 1 };
-    let brought = if leaves_work_to_root { Ok(()) } else { rows.copy_from_boxes(VECTORS, arrays) };
-    let address = |array| if leaves_work_to_root { 0 } else { rows.address(VECTORS, array) };
+    let array_count = if function == Function::Solve { 2 } else { 1 };
+    let gathered = if leaves_work_to_root { Ok(()) } else { rows.copy_from_boxes(VECTOR_ARRAYS, array_count) };
+    let address_on_root = |array| if leaves_work_to_root { 0 } else { rows.address(VECTOR_ARRAYS, array) };
     let arrays = Arrays {
         input_name,
         input: &[],
         ld: grid.nx,
         plane: grid.nodes(),
         output: &mut [],
-        device_input: address(0),
-        device_output: address(1),
+        device_input: address_on_root(0),
+        device_output: address_on_root(1),
         len: grid.nodes(),
         first_row: 0,
     };
     // The stream is checked as for arrays that are transferred through the host.
-    let ready = brought.and_then(|()| base.check_stream());
-    let result = ranks.close(ready).and_then(|()| work(base, ranks.role(), what, arrays, None));
+    let readiness = gathered.and_then(|()| base.check_stream());
+    let result = ranks.end_call(readiness).and_then(|()| run_on_own_rows(base, ranks.role(), function, arrays, None));
     // x is written if the solve succeeded on all ranks.
-    let result = ranks.close(result);
-    let back = if leaves_work_to_root || result.is_err() { Ok(()) } else { rows.copy_to_boxes(VECTORS, 1) };
+    let result = ranks.end_call(result);
+    let copied_back =
+        if leaves_work_to_root || result.is_err() { Ok(()) } else { rows.copy_to_boxes(VECTOR_ARRAYS, 1) };
     rows.close();
     let result = result?;
-    ranks.close(back).map(|()| result)
+    ranks.end_call(copied_back).map(|()| result)
 }
 
 /// Runs the computation of a call on the rows of this rank. `a` contains these rows of the matrix.
-fn work(base: &mut Base<Rrb>, role: Role, what: Function, arrays: Arrays, a: Option<&StencilView>) -> Result<i32> {
+fn run_on_own_rows(
+    base: &mut Base<Rrb>,
+    role: Role,
+    function: Function,
+    arrays: Arrays,
+    a: Option<&StencilView>,
+) -> Result<i32> {
     let leaves_work_to_root = role.leaves_work_to_root();
-    let result = base.work(what, |core, options, observer| role.run(what, core, (arrays, a), options, observer));
+    let result =
+        base.run_function(function, |core, options, observer| role.run(function, core, (arrays, a), options, observer));
     if !leaves_work_to_root && base.core.as_ref().is_some_and(Rrb::has_no_factorization) {
         base.begin_setup();
     }
@@ -275,11 +303,11 @@ fn work(base: &mut Base<Rrb>, role: Role, what: Function, arrays: Arrays, a: Opt
 
 /// Returns the memory spaces in which arrays are allowed: the host and, if rank 0 solves on devices, devices.
 fn memory_spaces(base: &Base<Rrb>) -> MemorySpaces {
-    let on_devices = base.options.is(opt::BACKEND, Backend::Cuda);
-    MemorySpaces { memory: on_devices.then(|| base.options.choice(opt::MEMORY)), stream: base.stream as usize }
+    let allows_devices = base.options.is(opt::BACKEND, Backend::Cuda);
+    MemorySpaces { memory: allows_devices.then(|| base.options.choice(opt::MEMORY)), stream: base.stream as usize }
 }
 
 /// Returns the ordinal of the first device in the options.
-fn first_device(options: &Options) -> i64 {
+fn first_device_ordinal(options: &Options) -> i64 {
     options.devices().ordinals().next().unwrap_or_else(|| options.int(opt::DEVICE))
 }

@@ -3,16 +3,16 @@
 //! Each rank passes the values of its boxes and receives its part of the solution. Results are bitwise identical for
 //! any distribution of the boxes.
 
-use crate::abi::handle::{Handle, create, with_ok};
+use crate::abi::handle::{Handle, create, with_handle_ok};
 use crate::abi::rrb_status;
-use crate::abi::spaces::list_of;
+use crate::abi::spaces::caller_list;
 use crate::base::heap::boxed;
 use crate::distributed::vtable::rrbsolver_comm;
 use crate::error::Error;
 use crate::krylov::solve::Function;
 use crate::options::opt;
-use crate::rrb::entries::boxes::{call_boxes, leading};
-use crate::rrb::entries::handle::{new, rrb_handle};
+use crate::rrb::entries::boxes::{leading_dimensions_of, run_on_boxes};
+use crate::rrb::entries::handle::{new_handle, rrb_handle};
 use crate::rrb::ranks::Ranks;
 use crate::stencil::cells::Cells;
 
@@ -105,23 +105,26 @@ pub unsafe extern "C" fn rrb_create_distributed(
         // SAFETY: guaranteed by the caller.
         let table = unsafe { comm.as_ref() };
         // An error of this rank is sent to the other ranks, which is possible only if the table `comm` is valid.
-        let own = if out.is_null() { Err(Error::Null("out".into())) } else { new(nx, ny) };
-        let given = own.as_ref().ok().map(|h| (h.base.shape.plane(), h.base.options.real(opt::COMM_TIMEOUT)));
-        let boxes = own.as_ref().map_err(Clone::clone).and_then(|_| {
+        let new_solver = if out.is_null() { Err(Error::Null("out".into())) } else { new_handle(nx, ny) };
+        let plane_and_timeout =
+            new_solver.as_ref().ok().map(|h| (h.base.shape.plane(), h.base.options.real(opt::COMM_TIMEOUT)));
+        let boxes = new_solver.as_ref().map_err(Clone::clone).and_then(|_| {
             if count < 0 {
                 return Err(Error::range("count", count, "be at least 0"));
             }
-            let (given, count) = (|list: *const [i64; 2]| Some(list).filter(|_| count > 0), count as usize);
+            let (list_if_any, count) = (|list: *const [i64; 2]| Some(list).filter(|_| count > 0), count as usize);
             // SAFETY: guaranteed by the caller.
-            unsafe { Ok([list_of("lower", given(lower), count)?, list_of("size", given(size), count)?]) }
+            unsafe {
+                Ok([caller_list("lower", list_if_any(lower), count)?, caller_list("size", list_if_any(size), count)?])
+            }
         });
-        let ranks = Ranks::new(table.ok_or(Error::Null("comm".into()))?, given, boxes)?;
-        let mut h = own?;
-        h.base.shape.arrays = match ranks.own() {
-            [one] => Cells { nx: one.extents().nx, ny: one.extents().ny, nz: 1 },
+        let ranks = Ranks::new(table.ok_or(Error::Null("comm".into()))?, plane_and_timeout, boxes)?;
+        let mut h = new_solver?;
+        h.base.shape.arrays = match ranks.own_boxes() {
+            [only_box] => Cells { nx: only_box.extents().nx, ny: only_box.extents().ny, nz: 1 },
             _ => Cells { nx: 1, ny: 1, nz: 1 },
         };
-        h.own.ranks = Some(boxed(ranks, "boxes of ranks")?);
+        h.family_parts.ranks = Some(boxed(ranks, "boxes of ranks")?);
         Ok(h)
     };
     // SAFETY: guaranteed by the caller.
@@ -191,13 +194,13 @@ pub unsafe extern "C" fn rrb_factorize_boxes(
     let factorize = |h: &mut Handle<rrb_handle>| {
         let count = h.boxes()?.len();
         h.base.begin_setup();
-        let lists = [center, east, north, northeast, northwest];
-        let corners = !(northeast.is_null() && northwest.is_null());
+        let array_lists = [center, east, north, northeast, northwest];
+        let has_corners = !(northeast.is_null() && northwest.is_null());
         // SAFETY: guaranteed by the caller.
-        unsafe { h.factorize_boxes(corners, leading(leading_dimensions, count), lists) }
+        unsafe { h.factorize_boxes(has_corners, leading_dimensions_of(leading_dimensions, count), array_lists) }
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ok(h, factorize) }
+    unsafe { with_handle_ok(h, factorize) }
 }
 
 /// Solves A x = b like `rrb_solve`, with one array per box of this rank.
@@ -260,7 +263,7 @@ pub unsafe extern "C" fn rrb_solve_boxes(
     x: *const *mut f64,
 ) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { call_boxes(h, Function::Solve, leading_dimensions, ("b", b), ("x", x)) }
+    unsafe { run_on_boxes(h, Function::Solve, leading_dimensions, ("b", b), ("x", x)) }
 }
 
 /// Computes z = M^-1 r like `rrb_apply`, with one array per box of this rank.
@@ -321,7 +324,7 @@ pub unsafe extern "C" fn rrb_apply_boxes(
     z: *const *mut f64,
 ) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { call_boxes(h, Function::Apply, leading_dimensions, ("r", r), ("z", z)) }
+    unsafe { run_on_boxes(h, Function::Apply, leading_dimensions, ("r", r), ("z", z)) }
 }
 
 /// Computes y = A x like `rrb_multiply`, with one array per box of this rank.
@@ -382,5 +385,5 @@ pub unsafe extern "C" fn rrb_multiply_boxes(
     y: *const *mut f64,
 ) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { call_boxes(h, Function::Multiply, leading_dimensions, ("x", x), ("y", y)) }
+    unsafe { run_on_boxes(h, Function::Multiply, leading_dimensions, ("x", x), ("y", y)) }
 }

@@ -13,12 +13,12 @@ mod handle;
 pub use distributed::*;
 pub use handle::{make_backend, rrb_handle};
 
-use crate::abi::handle::{Handle, create, with_ok};
+use crate::abi::handle::{Handle, create, with_handle_ok};
 use crate::abi::rrb_status;
 use crate::abi::system::{SolveOnceArguments, solve_once};
 use crate::krylov::solve::Function;
-use boxes::call;
-use handle::new;
+use boxes::run_function;
+use handle::new_handle;
 
 /// Creates a solver for symmetric matrices with a 5-point or 9-point stencil on nx x ny nodes.
 ///
@@ -60,7 +60,7 @@ use handle::new;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_create(nx: i64, ny: i64, out: *mut *mut rrb_handle) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { create(out, || new(nx, ny)) }
+    unsafe { create(out, || new_handle(nx, ny)) }
 }
 
 /// Copies the coefficients of A and computes the preconditioner M.
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn rrb_factorize(
     northwest: *const f64,
 ) -> rrb_status {
     // SAFETY: guaranteed by the caller; the documentation states the sizes.
-    unsafe { with_ok(h, |h| h.factorize([center, east, north, northeast, northwest])) }
+    unsafe { with_handle_ok(h, |h| h.factorize([center, east, north, northeast, northwest])) }
 }
 
 /// Solves A x = b by conjugate gradients with the preconditioner M.
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn rrb_factorize(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f64) -> rrb_status {
     // SAFETY: guaranteed by the caller; the documentation of the functions that create the handle states the sizes.
-    unsafe { call(h, Function::Solve, ("b", b), ("x", x)) }
+    unsafe { run_function(h, Function::Solve, ("b", b), ("x", x)) }
 }
 
 /// Computes z = M^-1 r with the preconditioner M.
@@ -307,7 +307,7 @@ pub unsafe extern "C" fn rrb_solve(h: *mut rrb_handle, b: *const f64, x: *mut f6
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f64) -> rrb_status {
     // SAFETY: guaranteed by the caller; the documentation of the functions that create the handle states the sizes.
-    unsafe { call(h, Function::Apply, ("r", r), ("z", z)) }
+    unsafe { run_function(h, Function::Apply, ("r", r), ("z", z)) }
 }
 
 /// Computes y = A x with the matrix A of the last `rrb_factorize`.
@@ -356,7 +356,7 @@ pub unsafe extern "C" fn rrb_apply(h: *mut rrb_handle, r: *const f64, z: *mut f6
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rrb_multiply(h: *mut rrb_handle, x: *const f64, y: *mut f64) -> rrb_status {
     // SAFETY: guaranteed by the caller; the documentation of the functions that create the handle states the sizes.
-    unsafe { call(h, Function::Multiply, ("x", x), ("y", y)) }
+    unsafe { run_function(h, Function::Multiply, ("x", x), ("y", y)) }
 }
 
 /// Solves one system A x = b without a handle.
@@ -428,9 +428,9 @@ pub unsafe extern "C" fn rrb_solve_once(
 ) -> rrb_status {
     let corners = [("northeast", northeast), ("northwest", northwest)].into_iter().filter(|c| !c.1.is_null());
     let matrix = [("center", center), ("east", east), ("north", north)].into_iter().chain(corners);
-    let task = SolveOnceArguments { b, x, rel_tol, max_iter, iterations };
+    let arguments = SolveOnceArguments { b, x, rel_tol, max_iter, iterations };
     // SAFETY: guaranteed by the caller.
     let factorize = |h: &mut Handle<rrb_handle>| unsafe { h.factorize([center, east, north, northeast, northwest]) };
     // SAFETY: guaranteed by the caller; the documentation states the sizes.
-    unsafe { solve_once(|| new(nx, ny), matrix, task, factorize) }
+    unsafe { solve_once(|| new_handle(nx, ny), matrix, arguments, factorize) }
 }

@@ -4,14 +4,15 @@
 #![allow(clippy::needless_range_loop)] // index loops: closures would be compiled without the target features
 
 use super::kernels::{
-    BATCH_BLOCKS, BlockInverse, Form, Operator, SCRATCH_VALUES, Task, TileRowLayout, tile_row_residual, tile_update,
+    BATCH_BLOCKS, BlockInverse, InverseForm, Operator, SCRATCH_VALUES, Task, TileRowLayout, compute_tile_row_residual,
+    update_tile_row,
 };
 use crate::base::lanes::Lanes;
-use crate::smoother::block_inverse::Shape;
+use crate::smoother::block_inverse::BlockShape;
 
 /// Returns, for each row of cells (., j, k) of a block, the index of its first cell in the block, and j and k.
 #[inline(always)]
-fn tile_rows([bx, by, bz]: Shape) -> impl Iterator<Item = (usize, usize, usize)> {
+fn tile_rows([bx, by, bz]: BlockShape) -> impl Iterator<Item = (usize, usize, usize)> {
     (0..by * bz).map(move |r| (r * bx, r % by, r / by))
 }
 
@@ -26,53 +27,55 @@ pub unsafe fn relax_dense_generic<V: Lanes>(
     block_inverse: &BlockInverse,
     a: &Operator,
     scratch: &mut [f64],
-    one_by_one: bool,
+    is_sequential: bool,
 ) {
-    let Form::Dense(inverse) = &block_inverse.form else { return };
+    let InverseForm::Dense(inverse) = &block_inverse.form else { return };
     let [bx, by, bz] = block_inverse.shape;
     let n = bx * by * bz;
     let inverse = &inverse[..n * n];
     let (r, z) = scratch[..SCRATCH_VALUES].split_at_mut(SCRATCH_VALUES / 2);
     // Value t of block b is stored at r[t] for a single block, and at r[t * BATCH_BLOCKS + b] for a batch.
-    let stride = if one_by_one { 1 } else { BATCH_BLOCKS };
+    let stride = if is_sequential { 1 } else { BATCH_BLOCKS };
     for (b, task) in tasks.iter().enumerate() {
         let layout = TileRowLayout::new(task, bx);
-        for (first, j, k) in tile_rows(block_inverse.shape) {
+        for (first_cell, j, k) in tile_rows(block_inverse.shape) {
             let mut values = [0.0; 8];
             // SAFETY: the caller guarantees that the cells of the tasks may be read; `values` has room for eight
             // values.
-            unsafe { tile_row_residual::<V>(&layout, task, j, k, a).store(values.as_mut_ptr()) };
-            for (i, v) in values.into_iter().enumerate().take(bx) {
-                r[(first + i) * stride + b] = v;
+            unsafe { compute_tile_row_residual::<V>(&layout, task, j, k, a).store(values.as_mut_ptr()) };
+            for (i, value) in values.into_iter().enumerate().take(bx) {
+                r[(first_cell + i) * stride + b] = value;
             }
         }
     }
-    if one_by_one {
+    if is_sequential {
         for (z, row) in z.iter_mut().zip(inverse.chunks_exact(n)) {
-            *z = dense_dot::<V>(row, &r[..n]);
+            *z = dot_product::<V>(row, &r[..n]);
         }
     } else {
-        dense_product::<V>(inverse, n, r, z);
+        multiply_batch::<V>(inverse, n, r, z);
     }
     for (b, task) in tasks.iter().enumerate() {
         let layout = TileRowLayout::new(task, bx);
-        for (first, j, k) in tile_rows(block_inverse.shape) {
-            let values: [f64; 8] = std::array::from_fn(|i| if i < bx { z[(first + i) * stride + b] } else { 0.0 });
+        for (first_cell, j, k) in tile_rows(block_inverse.shape) {
+            let values: [f64; 8] = std::array::from_fn(|i| if i < bx { z[(first_cell + i) * stride + b] } else { 0.0 });
             // SAFETY: the caller guarantees that the cells of the tasks may be written; `values` holds eight values.
-            unsafe { tile_update(&layout, task, j, k, V::load(values.as_ptr())) };
+            unsafe { update_tile_row(&layout, task, j, k, V::load(values.as_ptr())) };
         }
     }
 }
 
 /// Computes the dot product sum_t a_t b_t with eight partial sums, which are then added in a fixed order.
 #[inline(always)]
-fn dense_dot<V: Lanes>(a: &[f64], b: &[f64]) -> f64 {
+fn dot_product<V: Lanes>(a: &[f64], b: &[f64]) -> f64 {
     let n = a.len().min(b.len());
     let mut sum = V::splat(0.0);
     for t in (0..n).step_by(8) {
-        let here = (n - t).min(8);
-        // SAFETY: t + here <= n.
-        sum = unsafe { V::load_first(a.as_ptr().add(t), here).mul_add(V::load_first(b.as_ptr().add(t), here), sum) };
+        let lane_count = (n - t).min(8);
+        // SAFETY: t + lane_count <= n.
+        sum = unsafe {
+            V::load_first(a.as_ptr().add(t), lane_count).mul_add(V::load_first(b.as_ptr().add(t), lane_count), sum)
+        };
     }
     sum.sum()
 }
@@ -80,14 +83,14 @@ fn dense_dot<V: Lanes>(a: &[f64], b: &[f64]) -> f64 {
 /// Computes the product z = inverse r. r and z have n rows of `BATCH_BLOCKS` values, one column per block. One step
 /// multiplies eight rows of the inverse by two vectors of eight columns.
 #[inline(always)]
-fn dense_product<V: Lanes>(inverse: &[f64], n: usize, r: &[f64], z: &mut [f64]) {
-    const ROWS: usize = 8;
+fn multiply_batch<V: Lanes>(inverse: &[f64], n: usize, r: &[f64], z: &mut [f64]) {
+    const ROWS_PER_STEP: usize = 8;
     let (r, z) = (&r[..n * BATCH_BLOCKS], &mut z[..n * BATCH_BLOCKS]);
-    for first in (0..n).step_by(ROWS) {
-        let rows = ROWS.min(n - first);
-        let mut sums = [[V::splat(0.0); 2]; ROWS];
-        if rows == ROWS {
-            let matrix = &inverse[first * n..(first + ROWS) * n];
+    for first_row in (0..n).step_by(ROWS_PER_STEP) {
+        let row_count = ROWS_PER_STEP.min(n - first_row);
+        let mut sums = [[V::splat(0.0); 2]; ROWS_PER_STEP];
+        if row_count == ROWS_PER_STEP {
+            let matrix = &inverse[first_row * n..(first_row + ROWS_PER_STEP) * n];
             for t in 0..n {
                 // SAFETY: t < n, and r has n rows of two vectors.
                 let columns: [V; 2] = unsafe {
@@ -99,9 +102,9 @@ fn dense_product<V: Lanes>(inverse: &[f64], n: usize, r: &[f64], z: &mut [f64]) 
                 }
             }
         } else {
-            for (q, sums) in sums.iter_mut().enumerate().take(rows) {
+            for (q, sums) in sums.iter_mut().enumerate().take(row_count) {
                 for t in 0..n {
-                    let entry = V::splat(inverse[(first + q) * n + t]);
+                    let entry = V::splat(inverse[(first_row + q) * n + t]);
                     for (h, sum) in sums.iter_mut().enumerate() {
                         // SAFETY: t < n, and r has n rows of two vectors.
                         *sum = entry.mul_add(unsafe { V::load(r.as_ptr().add(t * BATCH_BLOCKS + 8 * h)) }, *sum);
@@ -109,10 +112,10 @@ fn dense_product<V: Lanes>(inverse: &[f64], n: usize, r: &[f64], z: &mut [f64]) 
                 }
             }
         }
-        for (q, sums) in sums.into_iter().enumerate().take(rows) {
+        for (q, sums) in sums.into_iter().enumerate().take(row_count) {
             for (h, sum) in sums.into_iter().enumerate() {
-                // SAFETY: first + q < n, and z has n rows of two vectors.
-                unsafe { sum.store(z.as_mut_ptr().add((first + q) * BATCH_BLOCKS + 8 * h)) };
+                // SAFETY: first_row + q < n, and z has n rows of two vectors.
+                unsafe { sum.store(z.as_mut_ptr().add((first_row + q) * BATCH_BLOCKS + 8 * h)) };
             }
         }
     }

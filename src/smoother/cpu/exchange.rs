@@ -12,7 +12,7 @@
 
 use crate::base::shared::Shared;
 use crate::error::{Result, zeroed};
-use crate::smoother::patches::{Cut, Patch, PatchList};
+use crate::smoother::patches::{BlockPartition, Patch, PatchList};
 
 /// The values of a box that is one cell wide in x are stored in groups of this number of planes (see
 /// `GhostBuffers::copy_box`). The number is the largest number of planes of a block.
@@ -20,23 +20,23 @@ const PLANES_PER_GROUP: usize = 8;
 
 /// Largest number of boxes per patch for the exchange within the sweep, because an outer row of blocks scans all
 /// boxes of its patch. If a patch has more boxes, the exchange before the sweep is used.
-const MOST_BOXES: usize = 256;
+const MAX_BOXES: usize = 256;
 
-/// The two buffers of the exchange (`values`), and the boxes of the copy plan in two orders: by the patch that is
-/// written (`to`), and by the patch that is read (`from`).
+/// The two buffers of the exchange (`buffers`), and the boxes of the copy plan in two orders: by the patch that is
+/// written (`target_boxes`), and by the patch that is read (`source_boxes`).
 pub struct GhostBuffers {
-    to: CopyBoxes,
-    from: CopyBoxes,
-    values: [Shared; 2],
+    target_boxes: CopyBoxes,
+    source_boxes: CopyBoxes,
+    buffers: [Shared; 2],
 }
 
 /// Boxes of the copy plan, sorted by one of their two patches. Within a patch, the boxes that only the outer rows of
 /// blocks (those at an edge of the patch in y or z) need are stored last.
 struct CopyBoxes {
-    all: Vec<CopyBox>,
-    /// The boxes of patch p are `first[p] .. first[p + 1]`.
-    first: Vec<usize>,
-    /// Inner rows of blocks scan only the boxes `first[p] .. inner_end[p]`.
+    boxes: Vec<CopyBox>,
+    /// The boxes of patch p are `first_box[p] .. first_box[p + 1]`.
+    first_box: Vec<usize>,
+    /// Inner rows of blocks scan only the boxes `first_box[p] .. inner_end[p]`.
     inner_end: Vec<usize>,
 }
 
@@ -49,11 +49,11 @@ struct CopyBox {
     start: usize,
 }
 
-/// Direction of a copy: `Out` from the patch to the buffer, `In` from the buffer to the ghost cells.
+/// Direction of a copy: `ToBuffer` from the patch to the buffer, `FromBuffer` from the buffer to the ghost cells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    Out,
-    In,
+    ToBuffer,
+    FromBuffer,
 }
 
 /// Cells of a patch in the rows y.0 .. y.1 and the planes z.0 .. z.1; the end is exclusive.
@@ -64,122 +64,139 @@ struct Band {
 }
 
 impl CopyBoxes {
-    /// Sorts the boxes of the copy plan; `side` returns the patch of a copy.
-    fn new(list: &PatchList, side: impl Fn(usize) -> usize) -> Result<Self> {
-        let patches = list.patches.len();
-        let mut first: Vec<usize> = zeroed(patches + 1, "ghost cells")?;
-        for c in 0..list.copies.len() {
-            first[side(c) + 1] += 1;
+    /// Sorts the boxes of the copy plan; `patch_of_copy` returns the patch of a copy.
+    fn new(patch_list: &PatchList, patch_of_copy: impl Fn(usize) -> usize) -> Result<Self> {
+        let patches = patch_list.patches.len();
+        let mut first_box: Vec<usize> = zeroed(patches + 1, "ghost cells")?;
+        for c in 0..patch_list.ghost_copies.len() {
+            first_box[patch_of_copy(c) + 1] += 1;
         }
         for p in 0..patches {
-            first[p + 1] += first[p];
+            first_box[p + 1] += first_box[p];
         }
         let mut inner_end: Vec<usize> = zeroed(patches, "ghost cells")?;
-        inner_end.copy_from_slice(&first[..patches]);
-        let mut outer: Vec<usize> = zeroed(patches, "ghost cells")?;
-        outer.copy_from_slice(&first[1..]);
-        let mut all: Vec<CopyBox> = zeroed(list.copies.len(), "ghost cells")?;
+        inner_end.copy_from_slice(&first_box[..patches]);
+        let mut outer_start: Vec<usize> = zeroed(patches, "ghost cells")?;
+        outer_start.copy_from_slice(&first_box[1..]);
+        let mut boxes: Vec<CopyBox> = zeroed(patch_list.ghost_copies.len(), "ghost cells")?;
         let mut start = 0;
-        for (c, copy) in list.copies.iter().enumerate() {
-            let (p, Patch { lower, size }) = (side(c), copy.cells);
-            let patch = &list.patches[p];
+        for (c, copy) in patch_list.ghost_copies.iter().enumerate() {
+            let (p, Patch { lower, size }) = (patch_of_copy(c), copy.cell_box);
+            let patch = &patch_list.patches[p];
             let lower = [0, 1, 2].map(|d| lower[d] - patch.lower[d]);
-            let at_edge = |d: usize| lower[d] + size[d] as i64 <= 1 || lower[d] >= patch.size[d] as i64 - 1;
-            let index = if at_edge(1) || at_edge(2) {
-                outer[p] -= 1;
-                outer[p]
+            let is_at_edge = |d: usize| lower[d] + size[d] as i64 <= 1 || lower[d] >= patch.size[d] as i64 - 1;
+            let index = if is_at_edge(1) || is_at_edge(2) {
+                outer_start[p] -= 1;
+                outer_start[p]
             } else {
                 inner_end[p] += 1;
                 inner_end[p] - 1
             };
-            all[index] = CopyBox { lower, size, start };
-            start += copy.cells.cells();
+            boxes[index] = CopyBox { lower, size, start };
+            start += copy.cell_box.cell_count();
         }
-        Ok(Self { all, first, inner_end })
+        Ok(Self { boxes, first_box, inner_end })
     }
 
     fn bytes(&self) -> usize {
-        size_of_val(&self.all[..]) + (self.first.len() + self.inner_end.len()) * size_of::<usize>()
+        size_of_val(&self.boxes[..]) + (self.first_box.len() + self.inner_end.len()) * size_of::<usize>()
     }
 }
 
 impl GhostBuffers {
-    /// Builds the boxes for the copy plan of `list`. The buffers of `old` are reused if they are large enough.
-    pub fn new(list: &PatchList, old: Option<Self>) -> Result<Self> {
-        let to = CopyBoxes::new(list, |c| list.copies[c].to)?;
-        let from = CopyBoxes::new(list, |c| list.copies[c].from)?;
-        let len = list.copies.iter().map(|c| c.cells.cells()).sum();
-        let values = match old {
-            Some(old) if old.values[0].len() >= len => old.values,
-            old => {
+    /// Builds the boxes for the copy plan of `patch_list`. The buffers of `previous` are reused if they are large
+    /// enough.
+    pub fn new(patch_list: &PatchList, previous: Option<Self>) -> Result<Self> {
+        let target_boxes = CopyBoxes::new(patch_list, |c| patch_list.ghost_copies[c].target_patch)?;
+        let source_boxes = CopyBoxes::new(patch_list, |c| patch_list.ghost_copies[c].source_patch)?;
+        let len = patch_list.ghost_copies.iter().map(|c| c.cell_box.cell_count()).sum();
+        let buffers = match previous {
+            Some(previous) if previous.buffers[0].len() >= len => previous.buffers,
+            previous => {
                 // Frees the old buffers before the new ones are allocated.
-                drop(old);
+                drop(previous);
                 [Shared::zeroed(len)?, Shared::zeroed(len)?]
             }
         };
-        Ok(Self { to, from, values })
+        Ok(Self { target_boxes, source_boxes, buffers })
     }
 
-    /// Returns whether the exchange within the sweep can be used: no patch has more than `MOST_BOXES` boxes.
+    /// Returns whether the exchange within the sweep can be used: no patch has more than `MAX_BOXES` boxes.
     pub fn is_usable(&self) -> bool {
-        [&self.to, &self.from].iter().all(|p| p.first.windows(2).all(|w| w[1] - w[0] <= MOST_BOXES))
+        [&self.target_boxes, &self.source_boxes]
+            .iter()
+            .all(|boxes| boxes.first_box.windows(2).all(|pair| pair[1] - pair[0] <= MAX_BOXES))
     }
 
     /// Returns the memory use in bytes.
     pub fn bytes(&self) -> usize {
-        self.to.bytes() + self.from.bytes() + self.values.iter().map(Shared::bytes).sum::<usize>()
+        self.target_boxes.bytes() + self.source_boxes.bytes() + self.buffers.iter().map(Shared::bytes).sum::<usize>()
     }
 
-    /// Copies to the buffer `which` all values of patch p that other patches need.
+    /// Copies to the buffer `buffer_index` all values of patch p that other patches need.
     ///
     /// # Safety
-    /// `u` is the array of patch p. No other thread writes these cells, or accesses their values in the buffer `which`.
-    pub unsafe fn store_patch(&self, list: &PatchList, p: usize, which: usize, u: *mut f64) {
-        let all = Band { y: (i64::MIN, i64::MAX), z: (i64::MIN, i64::MAX) };
-        for copy_box in &self.from.all[self.from.first[p]..self.from.first[p + 1]] {
+    /// `u` is the array of patch p. No other thread writes these cells, or accesses their values in the buffer
+    /// `buffer_index`.
+    pub unsafe fn store_patch(&self, patch_list: &PatchList, patch_index: usize, buffer_index: usize, u: *mut f64) {
+        let whole_patch = Band { y: (i64::MIN, i64::MAX), z: (i64::MIN, i64::MAX) };
+        for copy_box in &self.source_boxes.boxes
+            [self.source_boxes.first_box[patch_index]..self.source_boxes.first_box[patch_index + 1]]
+        {
             // SAFETY: the caller guarantees exclusive access to these values; the boxes are in patch p.
-            unsafe { self.copy_box(copy_box, &list.patches[p], all, which, u, Direction::Out) };
+            unsafe {
+                self.copy_box(
+                    copy_box,
+                    &patch_list.patches[patch_index],
+                    whole_patch,
+                    buffer_index,
+                    u,
+                    Direction::ToBuffer,
+                )
+            };
         }
     }
 
-    /// `Direction::Out`: copies to the buffer `which` the values of a row of blocks of patch p that other patches need.
-    /// `Direction::In`: copies from this buffer the values of the ghost cells that the row reads.
+    /// `Direction::ToBuffer`: copies to the buffer `buffer_index` the values of a row of blocks of patch p that other
+    /// patches need. `Direction::FromBuffer`: copies from this buffer the values of the ghost cells that the row reads.
     ///
     /// # Safety
-    /// `u` is the array of patch p. `Direction::Out`: the conditions of `store_patch` hold for the cells of this row.
-    /// `Direction::In`: no other thread accesses the ghost cells of this row or writes the buffer `which`.
+    /// `u` is the array of patch p. `Direction::ToBuffer`: the conditions of `store_patch` hold for the cells of this
+    /// row. `Direction::FromBuffer`: no other thread accesses the ghost cells of this row or writes the buffer
+    /// `buffer_index`.
     pub unsafe fn copy_row(
         &self,
-        list: &PatchList,
-        cut: &Cut,
-        (p, row): (usize, usize),
-        which: usize,
+        patch_list: &PatchList,
+        partition: &BlockPartition,
+        (patch_index, row): (usize, usize),
+        buffer_index: usize,
         u: *mut f64,
         direction: Direction,
     ) {
-        let boxes = if direction == Direction::Out { &self.from } else { &self.to };
-        let patch = &list.patches[p];
-        let (first, end, inner_end) = (boxes.first[p], boxes.first[p + 1], boxes.inner_end[p]);
-        if first == end {
+        let boxes = if direction == Direction::ToBuffer { &self.source_boxes } else { &self.target_boxes };
+        let patch = &patch_list.patches[patch_index];
+        let (first_box, end_box, inner_end) =
+            (boxes.first_box[patch_index], boxes.first_box[patch_index + 1], boxes.inner_end[patch_index]);
+        if first_box == end_box {
             return;
         }
-        let (in_slab, slabs) = (cut.block_range(patch, 1).1, cut.block_range(patch, 2).1);
-        let (jb, kb) = (row % in_slab, row / in_slab);
+        let (rows_per_slab, slab_count) = (partition.block_range(patch, 1).1, partition.block_range(patch, 2).1);
+        let (jb, kb) = (row % rows_per_slab, row / rows_per_slab);
         // A row of blocks at the edge of the patch also includes the adjacent ghost cells.
-        let along = |axis: usize, m: usize, count: usize| {
-            let segment = cut.segment(patch, axis, m);
+        let band_along = |axis: usize, block: usize, block_count: usize| {
+            let segment = partition.segment(patch, axis, block);
             let (start, end) = (segment.start as i64, (segment.start + segment.len) as i64);
-            (start - i64::from(m == 0), end + i64::from(m + 1 == count))
+            (start - i64::from(block == 0), end + i64::from(block + 1 == block_count))
         };
-        let band = Band { y: along(1, jb, in_slab), z: along(2, kb, slabs) };
-        let is_inner = jb > 0 && jb + 1 < in_slab && kb > 0 && kb + 1 < slabs;
-        for copy_box in &boxes.all[first..if is_inner { inner_end } else { end }] {
+        let band = Band { y: band_along(1, jb, rows_per_slab), z: band_along(2, kb, slab_count) };
+        let is_inner = jb > 0 && jb + 1 < rows_per_slab && kb > 0 && kb + 1 < slab_count;
+        for copy_box in &boxes.boxes[first_box..if is_inner { inner_end } else { end_box }] {
             // SAFETY: guaranteed by the caller.
-            unsafe { self.copy_box(copy_box, patch, band, which, u, direction) };
+            unsafe { self.copy_box(copy_box, patch, band, buffer_index, u, direction) };
         }
     }
 
-    /// Copies between `u` and the buffer `which`: the cells of a box that are in the band.
+    /// Copies between `u` and the buffer `buffer_index`: the cells of a box that are in the band.
     ///
     /// # Safety
     /// The conditions of `copy_row` hold.
@@ -189,7 +206,7 @@ impl GhostBuffers {
         copy_box: &CopyBox,
         patch: &Patch,
         band: Band,
-        which: usize,
+        buffer_index: usize,
         u: *mut f64,
         direction: Direction,
     ) {
@@ -200,8 +217,8 @@ impl GhostBuffers {
             return;
         }
         let (row, plane) = patch.strides();
-        let (count, first) = ((rows.1 - rows.0) as usize, (rows.0 - y) as usize);
-        let values = self.values[which].address(start, nx * ny * nz);
+        let (count, first_row) = ((rows.1 - rows.0) as usize, (rows.0 - y) as usize);
+        let values = self.buffers[buffer_index].address(start, nx * ny * nz);
         for k in planes.0..planes.1 {
             let index = (k + 1) as usize * plane + (rows.0 + 1) as usize * row + (x + 1) as usize;
             let k = (k - z) as usize;
@@ -209,10 +226,13 @@ impl GhostBuffers {
             // fastest index, then y. If the blocks are `PLANES_PER_GROUP` planes deep and begin with a group, the
             // values of a row of blocks are therefore contiguous, and the values of the next row follow.
             let (start, stride) = if nx == 1 {
-                let deep = (nz - k / PLANES_PER_GROUP * PLANES_PER_GROUP).min(PLANES_PER_GROUP);
-                (k / PLANES_PER_GROUP * PLANES_PER_GROUP * ny + k % PLANES_PER_GROUP + first * deep, deep)
+                let group_planes = (nz - k / PLANES_PER_GROUP * PLANES_PER_GROUP).min(PLANES_PER_GROUP);
+                (
+                    k / PLANES_PER_GROUP * PLANES_PER_GROUP * ny + k % PLANES_PER_GROUP + first_row * group_planes,
+                    group_planes,
+                )
             } else {
-                ((k * ny + first) * nx, nx)
+                ((k * ny + first_row) * nx, nx)
             };
             // SAFETY: the rows of the box are in the patch or its ghost layer, and the caller guarantees access.
             let (u, values) = unsafe { (u.add(index), values.add(start)) };
@@ -222,10 +242,10 @@ impl GhostBuffers {
                     let (u, value) = (u.add(j * row), values.add(j * stride));
                     match (direction, nx) {
                         // A call of `copy_nonoverlapping` would take longer than copying one value.
-                        (Direction::Out, 1) => *value = *u,
-                        (Direction::In, 1) => *u = *value,
-                        (Direction::Out, _) => std::ptr::copy_nonoverlapping(u.cast_const(), value, nx),
-                        (Direction::In, _) => std::ptr::copy_nonoverlapping(value.cast_const(), u, nx),
+                        (Direction::ToBuffer, 1) => *value = *u,
+                        (Direction::FromBuffer, 1) => *u = *value,
+                        (Direction::ToBuffer, _) => std::ptr::copy_nonoverlapping(u.cast_const(), value, nx),
+                        (Direction::FromBuffer, _) => std::ptr::copy_nonoverlapping(value.cast_const(), u, nx),
                     }
                 }
             }

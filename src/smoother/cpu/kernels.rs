@@ -23,7 +23,7 @@
 
 use crate::base::lanes::Lanes;
 use crate::error::{Result, collected, zeroed};
-use crate::smoother::block_inverse::{SEVEN_POINT_INDICES, Shape, Stencil, sin_pi};
+use crate::smoother::block_inverse::{BlockShape, SEVEN_POINT_INDICES, Stencil, sin_pi};
 use crate::smoother::steps::Inverse;
 
 /// Eight values, aligned to a cache line.
@@ -41,13 +41,13 @@ pub const SCRATCH_VALUES: usize = 2 * 512 * BATCH_BLOCKS;
 /// Inverse A_b^-1 of the blocks of one shape.
 pub struct BlockInverse {
     /// Cells of the block in x, y and z.
-    pub shape: Shape,
+    pub shape: BlockShape,
     /// Representation of the inverse.
-    pub form: Form,
+    pub form: InverseForm,
 }
 
 /// Representation of A_b^-1.
-pub enum Form {
+pub enum InverseForm {
     /// Dense matrix, stored by rows.
     Dense(Vec<f64>),
     /// Sine transforms: A_b^-1 = D S Lambda^-1 S^-1 D^-1.
@@ -60,34 +60,34 @@ pub enum Form {
 }
 
 /// Returns the index of a shape in a list of all 512 shapes.
-pub fn shape_index([x, y, z]: Shape) -> usize {
+pub fn shape_index([x, y, z]: BlockShape) -> usize {
     ((z - 1) * 8 + y - 1) * 8 + x - 1
 }
 
 /// Returns whether `transforms::relax_cube` relaxes blocks of this shape. That function multiplies by the reciprocals
 /// while the planes of the tile are transposed, so the reciprocals are also stored with transposed planes.
-pub fn is_cube(shape: Shape) -> bool {
+pub fn is_cube(shape: BlockShape) -> bool {
     shape == [8; 3]
 }
 
 impl BlockInverse {
     /// Converts the inverse that `smoother::block_inverse` computed into the layout of the kernels.
-    pub fn new(shape: Shape, inverse: Inverse) -> Result<Self> {
+    pub fn new(shape: BlockShape, inverse: Inverse) -> Result<Self> {
         let form = match inverse {
-            Inverse::Dense(values) => Form::Dense(values),
+            Inverse::Dense(values) => InverseForm::Dense(values),
             Inverse::SineTransforms { reciprocals, scalings } => {
                 let scalings = match scalings {
                     None => None,
-                    Some((before, after)) => {
-                        Some([to_tile_rows(shape, &before, false)?, to_tile_rows(shape, &after, false)?])
+                    Some((inverse_diagonal, diagonal)) => {
+                        Some([to_tile_rows(shape, &inverse_diagonal, false)?, to_tile_rows(shape, &diagonal, false)?])
                     }
                 };
                 let mut reciprocals = to_tile_rows(shape, &reciprocals, is_cube(shape))?;
                 // Each transform of length 8 divides by sin 60 (degrees). There are two transforms per direction, so
                 // the reciprocals are multiplied by sin^2 60 = 0.75 for each direction of length 8.
-                let divided = 0.75f64.powi(shape.iter().filter(|&&b| b == 8).count() as i32);
-                reciprocals.iter_mut().flat_map(|row| &mut row.0).for_each(|v| *v *= divided);
-                Form::SineTransforms { reciprocals, scalings }
+                let compensation = 0.75f64.powi(shape.iter().filter(|&&b| b == 8).count() as i32);
+                reciprocals.iter_mut().flat_map(|row| &mut row.0).for_each(|v| *v *= compensation);
+                InverseForm::SineTransforms { reciprocals, scalings }
             }
         };
         Ok(Self { shape, form })
@@ -95,28 +95,28 @@ impl BlockInverse {
 
     /// Returns whether the inverse is dense, so that blocks are processed in batches.
     pub fn is_dense(&self) -> bool {
-        matches!(self.form, Form::Dense(_))
+        matches!(self.form, InverseForm::Dense(_))
     }
 
     /// Returns the memory use in bytes.
     pub fn bytes(&self) -> usize {
         match &self.form {
-            Form::Dense(values) => size_of_val(&values[..]),
-            Form::SineTransforms { reciprocals, scalings } => {
+            InverseForm::Dense(values) => size_of_val(&values[..]),
+            InverseForm::SineTransforms { reciprocals, scalings } => {
                 size_of_val(&reciprocals[..]) * if scalings.is_some() { 3 } else { 1 }
             }
         }
     }
 }
 
-/// Stores the values of a block as tile rows, repeated for each block that fits in a row of eight values. `transposed`
-/// transposes the planes.
-fn to_tile_rows(shape: Shape, values: &[f64], transposed: bool) -> Result<Vec<TileRow>> {
+/// Stores the values of a block as tile rows, repeated for each block that fits in a row of eight values.
+/// `is_transposed` transposes the planes.
+fn to_tile_rows(shape: BlockShape, values: &[f64], is_transposed: bool) -> Result<Vec<TileRow>> {
     let [bx, by, bz] = shape;
     let mut rows: Vec<TileRow> = zeroed(by * bz, "block inverses")?;
     for (r, row) in rows.iter_mut().enumerate() {
         for (l, v) in row.0.iter_mut().enumerate().take(8 / bx * bx) {
-            *v = if transposed { values[(r / 8 * by + l) * bx + r % 8] } else { values[r * bx + l % bx] };
+            *v = if is_transposed { values[(r / 8 * by + l) * bx + r % 8] } else { values[r * bx + l % bx] };
         }
     }
     Ok(rows)
@@ -126,7 +126,7 @@ fn to_tile_rows(shape: Shape, values: &[f64], transposed: bool) -> Result<Vec<Ti
 pub struct Operator {
     /// The entries of a 7-point stencil, each multiplied by -1: center, west, east, south, north, bottom, top. `None`
     /// for a 27-point stencil.
-    pub negated_seven: Option<[f64; 7]>,
+    pub negated_seven_entries: Option<[f64; 7]>,
     /// For each nonzero entry of the stencil, its offset in x, y and z, and the entry multiplied by -1.
     negated_entries: Vec<([isize; 3], f64)>,
     /// sin((p+1)(q+1) pi / (b+1)) at `[b][p * 8 + q]`, divided by sin 60 (degrees) for b = 8.
@@ -145,10 +145,12 @@ impl Operator {
                 }
             }
         }
-        let offsets = |q: usize| [q as isize % 3 - 1, q as isize / 3 % 3 - 1, q as isize / 9 - 1];
-        let entries = stencil.entries.iter().enumerate().filter(|(_, v)| **v != 0.0).map(|(q, v)| (offsets(q), -*v));
-        let negated_seven = (stencil.points == 7).then(|| SEVEN_POINT_INDICES.map(|index| -stencil.entries[index]));
-        Ok(Self { negated_seven, negated_entries: collected(entries, "entries of the stencil")?, sines })
+        let entry_offset = |q: usize| [q as isize % 3 - 1, q as isize / 3 % 3 - 1, q as isize / 9 - 1];
+        let entries =
+            stencil.entries.iter().enumerate().filter(|(_, v)| **v != 0.0).map(|(q, v)| (entry_offset(q), -*v));
+        let negated_seven_entries =
+            (stencil.point_count == 7).then(|| SEVEN_POINT_INDICES.map(|index| -stencil.entries[index]));
+        Ok(Self { negated_seven_entries, negated_entries: collected(entries, "entries of the stencil")?, sines })
     }
 }
 
@@ -166,7 +168,7 @@ pub struct Task {
     /// Distances between rows and between planes in f, in values.
     pub f_strides: (usize, usize),
     /// Number of blocks, at most 8 / bx.
-    pub blocks: usize,
+    pub block_count: usize,
     /// Distance between the blocks along x in cells: bx, or 2 bx if only one colour is relaxed.
     pub pitch: usize,
     /// Relaxation factor, dimensionless.
@@ -188,9 +190,9 @@ pub struct Prefetch {
 #[derive(Clone, Copy)]
 pub struct ArrayPrefetch {
     /// First cell to prefetch. Any address is allowed, since a prefetch never faults.
-    pub first: *const f64,
+    pub first_cell: *const f64,
     /// Distance between planes, in values.
-    pub plane: usize,
+    pub plane_stride: usize,
     /// Cells per plane for each row of the task; 0 disables the prefetch.
     pub cells_per_row: usize,
 }
@@ -198,23 +200,27 @@ pub struct ArrayPrefetch {
 impl Prefetch {
     /// Prefetches nothing.
     pub const NOTHING: Self =
-        Self { arrays: [ArrayPrefetch { first: std::ptr::null(), plane: 0, cells_per_row: 0 }; 3] };
+        Self { arrays: [ArrayPrefetch { first_cell: std::ptr::null(), plane_stride: 0, cells_per_row: 0 }; 3] };
 
-    /// Returns the cells that task number `task` prefetches, if the blocks of each task have `rows` rows per plane.
-    pub fn of_task(&self, task: usize, rows: usize) -> Self {
-        let of = |a: ArrayPrefetch| ArrayPrefetch { first: a.first.wrapping_add(task * rows * a.cells_per_row), ..a };
-        Self { arrays: self.arrays.map(of) }
+    /// Returns the cells that task number `task` prefetches, if the blocks of each task have `row_count` rows per
+    /// plane.
+    pub fn of_task(&self, task: usize, row_count: usize) -> Self {
+        let shift_array = |a: ArrayPrefetch| ArrayPrefetch {
+            first_cell: a.first_cell.wrapping_add(task * row_count * a.cells_per_row),
+            ..a
+        };
+        Self { arrays: self.arrays.map(shift_array) }
     }
 
-    /// Prefetches quarter number `part` (0 to 3) of the cells for plane k of a task with `rows` rows per plane. A core
-    /// has few line fill buffers, so the requests are spread over the task.
+    /// Prefetches quarter number `quarter` (0 to 3) of the cells for plane k of a task with `row_count` rows per plane.
+    /// A core has few line fill buffers, so the requests are spread over the task.
     #[inline(always)]
-    pub fn issue<V: Lanes>(&self, rows: usize, k: usize, part: usize) {
+    pub fn prefetch_quarter<V: Lanes>(&self, row_count: usize, k: usize, quarter: usize) {
         for a in &self.arrays {
-            let lines = (rows * a.cells_per_row).div_ceil(8);
-            let mut line = lines * part / 4;
-            while line < lines * (part + 1) / 4 {
-                V::prefetch(a.first.wrapping_add(k * a.plane + 8 * line));
+            let lines = (row_count * a.cells_per_row).div_ceil(8);
+            let mut line = lines * quarter / 4;
+            while line < lines * (quarter + 1) / 4 {
+                V::prefetch(a.first_cell.wrapping_add(k * a.plane_stride + 8 * line));
                 line += 1;
             }
         }
@@ -226,7 +232,7 @@ impl Prefetch {
 /// # Safety
 /// These cells, and in u the layer of cells around them, may be read.
 #[inline(always)]
-pub unsafe fn residual<V: Lanes>(
+pub unsafe fn compute_residual<V: Lanes>(
     u: *const f64,
     f: *const f64,
     n: usize,
@@ -235,20 +241,20 @@ pub unsafe fn residual<V: Lanes>(
 ) -> V {
     // SAFETY: the caller guarantees that the cells and the layer around them may be read; every offset is a stencil
     // entry.
-    let at = |q: *const f64| unsafe { if n == 8 { V::load(q) } else { V::load_first(q, n) } };
+    let load = |q: *const f64| unsafe { if n == 8 { V::load(q) } else { V::load_first(q, n) } };
     let (row, plane) = (row as isize, plane as isize);
-    let f = at(f);
-    if let Some([c, w, e, s, n, b, t]) = a.negated_seven {
+    let f = load(f);
+    if let Some([c, w, e, s, n, b, t]) = a.negated_seven_entries {
         // SAFETY: d is the offset of a stencil entry, as above.
-        let u = |d: isize| at(unsafe { u.offset(d) });
-        let first = V::splat(e).mul_add(u(1), V::splat(w).mul_add(u(-1), V::splat(c).mul_add(u(0), f)));
-        let y = V::splat(n).mul_add(u(row), V::splat(s).mul(u(-row)));
-        return first.add(V::splat(t).mul_add(u(plane), V::splat(b).mul_add(u(-plane), y)));
+        let u = |d: isize| load(unsafe { u.offset(d) });
+        let x_sum = V::splat(e).mul_add(u(1), V::splat(w).mul_add(u(-1), V::splat(c).mul_add(u(0), f)));
+        let y_sum = V::splat(n).mul_add(u(row), V::splat(s).mul(u(-row)));
+        return x_sum.add(V::splat(t).mul_add(u(plane), V::splat(b).mul_add(u(-plane), y_sum)));
     }
     let mut r = f;
     for &([x, y, z], v) in &a.negated_entries {
         // SAFETY: the offset is that of a stencil entry, as above.
-        r = V::splat(v).mul_add(at(unsafe { u.offset(x + y * row + z * plane) }), r);
+        r = V::splat(v).mul_add(load(unsafe { u.offset(x + y * row + z * plane) }), r);
     }
     r
 }
@@ -256,7 +262,7 @@ pub unsafe fn residual<V: Lanes>(
 /// Positions in x of the cells of a tile row, relative to the first cell.
 pub struct TileRowLayout {
     /// Number of values in use, counted from the start of the tile row.
-    used: usize,
+    used_count: usize,
     /// Number of cells from the first to the last cell in use.
     span: usize,
     /// Position of each value.
@@ -267,15 +273,15 @@ impl TileRowLayout {
     #[inline(always)]
     pub fn new(task: &Task, bx: usize) -> Self {
         Self {
-            used: task.blocks * bx,
-            span: (task.blocks - 1) * task.pitch + bx,
+            used_count: task.block_count * bx,
+            span: (task.block_count - 1) * task.pitch + bx,
             positions: std::array::from_fn(|l| l / bx * task.pitch + l % bx),
         }
     }
 
     #[inline(always)]
     fn is_contiguous(&self) -> bool {
-        self.used == self.span
+        self.used_count == self.span
     }
 }
 
@@ -284,31 +290,37 @@ impl TileRowLayout {
 /// # Safety
 /// The conditions of `relax::relax` hold.
 #[inline(always)]
-pub unsafe fn tile_row_residual<V: Lanes>(layout: &TileRowLayout, task: &Task, j: usize, k: usize, a: &Operator) -> V {
+pub unsafe fn compute_tile_row_residual<V: Lanes>(
+    layout: &TileRowLayout,
+    task: &Task,
+    j: usize,
+    k: usize,
+    a: &Operator,
+) -> V {
     // SAFETY: the caller guarantees access to cell (0, j, k) and to the cells between the blocks.
     let (u, f) = unsafe {
         (task.u.add(k * task.strides.1 + j * task.strides.0), task.f.add(k * task.f_strides.1 + j * task.f_strides.0))
     };
     if layout.is_contiguous() {
         // SAFETY: the cells are contiguous, and the caller guarantees access to them.
-        return unsafe { residual(u, f, layout.used, task.strides, a) };
+        return unsafe { compute_residual(u, f, layout.used_count, task.strides, a) };
     }
-    let mut all = [0.0; 16];
-    let first = layout.span.min(8);
-    // SAFETY: the caller guarantees access; the span is at most 15 cells, and `all` has room for 16.
+    let mut span_values = [0.0; 16];
+    let first_len = layout.span.min(8);
+    // SAFETY: the caller guarantees access; the span is at most 15 cells, and `span_values` has room for 16.
     unsafe {
-        residual::<V>(u, f, first, task.strides, a).store(all.as_mut_ptr());
+        compute_residual::<V>(u, f, first_len, task.strides, a).store(span_values.as_mut_ptr());
         if layout.span > 8 {
-            let rest = residual::<V>(u.add(8), f.add(8), layout.span - 8, task.strides, a);
-            rest.store(all.as_mut_ptr().add(8));
+            let last_values = compute_residual::<V>(u.add(8), f.add(8), layout.span - 8, task.strides, a);
+            last_values.store(span_values.as_mut_ptr().add(8));
         }
     }
-    let mut picked = [0.0; 8];
-    for (l, v) in picked.iter_mut().enumerate().take(layout.used) {
-        *v = all[layout.positions[l]];
+    let mut used_values = [0.0; 8];
+    for (l, v) in used_values.iter_mut().enumerate().take(layout.used_count) {
+        *v = span_values[layout.positions[l]];
     }
-    // SAFETY: `picked` holds eight values.
-    unsafe { V::load(picked.as_ptr()) }
+    // SAFETY: `used_values` holds eight values.
+    unsafe { V::load(used_values.as_ptr()) }
 }
 
 /// Computes out = u + omega v for the tile row of the cells (., j, k).
@@ -316,24 +328,24 @@ pub unsafe fn tile_row_residual<V: Lanes>(layout: &TileRowLayout, task: &Task, j
 /// # Safety
 /// The conditions of `relax::relax` hold.
 #[inline(always)]
-pub unsafe fn tile_update<V: Lanes>(layout: &TileRowLayout, task: &Task, j: usize, k: usize, v: V) {
+pub unsafe fn update_tile_row<V: Lanes>(layout: &TileRowLayout, task: &Task, j: usize, k: usize, v: V) {
     let index = k * task.strides.1 + j * task.strides.0;
     let omega = V::splat(task.omega);
     // SAFETY: the caller guarantees access to cell (0, j, k).
     let (u, out) = unsafe { (task.u.add(index), task.out.add(index)) };
     if layout.is_contiguous() {
-        // SAFETY: the first `used` cells are contiguous and belong to the task's blocks.
-        unsafe { omega.mul_add(v, V::load_first(u, layout.used)).store_first(out, layout.used) };
+        // SAFETY: the first `used_count` cells are contiguous and belong to the task's blocks.
+        unsafe { omega.mul_add(v, V::load_first(u, layout.used_count)).store_first(out, layout.used_count) };
         return;
     }
     let mut values = [0.0; 8];
     // SAFETY: `positions` holds positions of cells of the task's blocks; `values` holds eight values.
     unsafe {
-        for l in 0..layout.used {
+        for l in 0..layout.used_count {
             values[l] = *u.add(layout.positions[l]);
         }
         omega.mul_add(v, V::load(values.as_ptr())).store(values.as_mut_ptr());
-        for l in 0..layout.used {
+        for l in 0..layout.used_count {
             *out.add(layout.positions[l]) = values[l];
         }
     }

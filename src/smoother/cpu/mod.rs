@@ -33,43 +33,45 @@ use crate::base::reduce::Partials;
 use crate::base::shared::Shared;
 use crate::base::team::Team;
 use crate::error::{Error, Result, collected, push, reserve, zeroed};
-use crate::smoother::block_inverse::Shape;
-use crate::smoother::cpu::thread::{Call, CallThread, Data, fused_grain};
+use crate::smoother::block_inverse::BlockShape;
+use crate::smoother::cpu::thread::{Call, CallThread, PatchData, fused_granularity};
 use crate::smoother::patches::Patch;
 use crate::smoother::steps::{
-    Callbacks, Inverse, Method, PatchArrays, PatchSystem, SmootherBackend, SmootherProgram, SweepResult, Work,
-    colour_count,
+    Callbacks, Inverse, Method, PatchArrays, PatchSystem, SmootherBackend, SmootherProgram, SweepParameters,
+    SweepResult, colour_count,
 };
 use exchange::GhostBuffers;
 use kernels::{BlockInverse, Operator, SCRATCH_VALUES, shape_index};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
-const PATCHES: &str = "lists of patches";
+const PATCH_ALLOCATION_NAME: &str = "lists of patches";
 
 /// Minimum number of cells per thread. With fewer cells, the synchronization takes longer than the time that the
 /// additional thread saves.
-const CELLS_PER_THREAD: usize = 4096;
+const MIN_CELLS_PER_THREAD: usize = 4096;
 
 /// The `cpu` backend of block smoothers.
 pub struct Cpu {
-    wanted_threads: usize,
+    /// Maximum number of threads.
+    max_threads: usize,
     team: Option<Team>,
     /// Inverses; `shape_index` returns the index of a shape.
     block_inverses: Vec<Option<Box<BlockInverse>>>,
-    data: Option<Data>,
+    data: Option<PatchData>,
 }
 
 impl Cpu {
     /// Creates a backend that uses at most `threads` threads.
     pub fn new(threads: usize) -> Result<Self> {
         let block_inverses = collected((0..512).map(|_| None), "the list of block inverses")?;
-        Ok(Self { wanted_threads: threads, team: None, block_inverses, data: None })
+        Ok(Self { max_threads: threads, team: None, block_inverses, data: None })
     }
 
+    /// Allocates a scratch array per thread if an inverse is dense.
     fn allocate_scratch(&mut self) -> Result<()> {
         let (Some(data), Some(team)) = (&mut self.data, &self.team) else { return Ok(()) };
-        if self.block_inverses.iter().flatten().any(|s| s.is_dense()) {
+        if self.block_inverses.iter().flatten().any(|inverse| inverse.is_dense()) {
             while data.scratch.len() < team.threads() {
                 push(&mut data.scratch, Shared::zeroed(SCRATCH_VALUES)?, "rows of blocks")?;
             }
@@ -79,7 +81,7 @@ impl Cpu {
 }
 
 impl SmootherBackend for Cpu {
-    fn has_inverse(&self, shape: Shape) -> bool {
+    fn has_inverse(&self, shape: BlockShape) -> bool {
         self.block_inverses[shape_index(shape)].is_some()
     }
 
@@ -87,43 +89,49 @@ impl SmootherBackend for Cpu {
         self.block_inverses.iter().flatten().count()
     }
 
-    fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()> {
+    fn add_inverse(&mut self, shape: BlockShape, inverse: Inverse) -> Result<()> {
         self.block_inverses[shape_index(shape)] = Some(boxed(BlockInverse::new(shape, inverse)?, "a block inverse")?);
         self.allocate_scratch()
     }
 
     fn set_patches(&mut self, patch_system: PatchSystem) -> Result<()> {
-        let list = &patch_system.list;
-        let threads = self.wanted_threads.min(list.cells() / CELLS_PER_THREAD + 1).max(1);
-        Team::sized(&mut self.team, threads)?;
-        let mut planes_before: Vec<usize> = zeroed(list.patches.len() + 1, PATCHES)?;
-        for (p, patch) in list.patches.iter().enumerate() {
+        let patch_list = &patch_system.patch_list;
+        let thread_count = self.max_threads.min(patch_list.cell_count() / MIN_CELLS_PER_THREAD + 1).max(1);
+        Team::with_size(&mut self.team, thread_count)?;
+        let mut planes_before: Vec<usize> = zeroed(patch_list.patches.len() + 1, PATCH_ALLOCATION_NAME)?;
+        for (p, patch) in patch_list.patches.iter().enumerate() {
             planes_before[p + 1] = planes_before[p] + patch.size[2];
         }
-        let planes = planes_before[list.patches.len()];
+        let plane_count = planes_before[patch_list.patches.len()];
         // The arrays of the previous patches are reused if they are large enough. `prepare` checks the length of the
         // second array, `GhostBuffers::new` that of the ghost buffers.
-        let (squares, second_array, ghost_buffers, scratch) = match self.data.take() {
-            Some(old) => {
-                (Some(old.squares).filter(|s| s.rows() >= planes), old.second_array, old.ghost_buffers, old.scratch)
-            }
+        let (square_sums, second_array, ghost_buffers, scratch) = match self.data.take() {
+            Some(previous) => (
+                Some(previous.square_sums).filter(|sums| sums.rows() >= plane_count),
+                previous.second_array,
+                previous.ghost_buffers,
+                previous.scratch,
+            ),
             None => (None, None, None, Vec::new()),
         };
         // Without previous ghost buffers, `prepare` allocates them if the method needs them.
         let ghost_buffers = match ghost_buffers {
-            Some(old) if !list.copies.is_empty() => Some(GhostBuffers::new(list, Some(old))?),
+            Some(previous) if !patch_list.ghost_copies.is_empty() => {
+                Some(GhostBuffers::new(patch_list, Some(previous))?)
+            }
             _ => None,
         };
-        let squares = match squares {
-            Some(squares) => squares,
-            None => Partials::single_buffered(planes, 1)?,
+        let square_sums = match square_sums {
+            Some(square_sums) => square_sums,
+            None => Partials::single_buffered(plane_count, 1)?,
         };
         let second_array = second_array.map(|(values, _)| (values, Vec::new()));
-        let (stop, bad) = (AtomicBool::new(false), Mutex::new(None));
+        let (stop_requested, nonfinite_cell) = (AtomicBool::new(false), Mutex::new(None));
         let operator = Operator::new(&patch_system.stencil)?;
-        let none = |count: usize| collected((0..count).map(|_| AtomicUsize::new(0)), PATCHES);
-        let (claimed_in_sweep, all_claimed_in_sweep) = (none(list.patches.len())?, none(threads)?);
-        self.data = Some(Data {
+        let zero_counters = |count: usize| collected((0..count).map(|_| AtomicUsize::new(0)), PATCH_ALLOCATION_NAME);
+        let (claimed_in_sweep, all_claimed_in_sweep) =
+            (zero_counters(patch_list.patches.len())?, zero_counters(thread_count)?);
+        self.data = Some(PatchData {
             patch_system,
             operator,
             second_array,
@@ -131,27 +139,27 @@ impl SmootherBackend for Cpu {
             claimed_in_sweep,
             all_claimed_in_sweep,
             requested_sweeps: 0,
-            squares,
+            square_sums,
             planes_before,
             scratch,
-            stop,
-            bad,
+            stop_requested,
+            nonfinite_cell,
         });
         self.allocate_scratch()
     }
 
-    fn prepare(&mut self, work: &Work) -> Result<()> {
+    fn prepare(&mut self, parameters: &SweepParameters) -> Result<()> {
         let Some(data) = &mut self.data else { return Ok(()) };
-        let list = &data.patch_system.list;
-        let coloured = work.method == Method::Coloured && colour_count(&data.patch_system.stencil) == 2;
-        if coloured && data.ghost_buffers.is_none() && !list.copies.is_empty() {
-            data.ghost_buffers = Some(GhostBuffers::new(list, None)?);
+        let patch_list = &data.patch_system.patch_list;
+        let is_two_coloured = parameters.method == Method::Coloured && colour_count(&data.patch_system.stencil) == 2;
+        if is_two_coloured && data.ghost_buffers.is_none() && !patch_list.ghost_copies.is_empty() {
+            data.ghost_buffers = Some(GhostBuffers::new(patch_list, None)?);
         }
-        let patches = &list.patches;
-        if work.method != Method::Jacobi || data.second_array.as_ref().is_some_and(|o| !o.1.is_empty()) {
+        let patches = &patch_list.patches;
+        if parameters.method != Method::Jacobi || data.second_array.as_ref().is_some_and(|array| !array.1.is_empty()) {
             return Ok(());
         }
-        let len: usize = patches.iter().map(Patch::ghosted_cells).sum();
+        let len: usize = patches.iter().map(Patch::ghosted_cell_count).sum();
         // An array that is too short is freed before the new one is allocated.
         let values = match data.second_array.take().filter(|(values, _)| values.len() >= len) {
             Some((values, _)) => values,
@@ -159,11 +167,11 @@ impl SmootherBackend for Cpu {
         };
         let mut start = 0;
         let mut pointers = Vec::new();
-        reserve(&mut pointers, patches.len(), PATCHES)?;
+        reserve(&mut pointers, patches.len(), PATCH_ALLOCATION_NAME)?;
         for patch in patches {
             // SAFETY: start + ghosted() <= len, the length of the array. Only the pointer of the slice is stored.
-            pointers.push(unsafe { values.slice_mut(start, patch.ghosted_cells()) }.as_mut_ptr());
-            start += patch.ghosted_cells();
+            pointers.push(unsafe { values.slice_mut(start, patch.ghosted_cell_count()) }.as_mut_ptr());
+            start += patch.ghosted_cell_count();
         }
         data.second_array = Some((values, pointers));
         Ok(())
@@ -177,60 +185,63 @@ impl SmootherBackend for Cpu {
         &mut self,
         arrays: &mut dyn PatchArrays,
         callbacks: &mut dyn Callbacks,
-        work: &Work,
+        parameters: &SweepParameters,
         program: SmootherProgram,
     ) -> Result<SweepResult> {
         let (Some(data), Some(team)) = (&mut self.data, &mut self.team) else {
             return Err(Error::Internal("there are no patches".to_owned()));
         };
-        *data.bad.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+        *data.nonfinite_cell.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
         let sweeps_before = data.requested_sweeps;
-        data.requested_sweeps += work.sweeps;
-        let second_array = data.second_array.as_ref().map_or(&[][..], |o| &o.1[..]);
-        let (has_ghost_fill, watched) = (callbacks.has_ghost_fill(), callbacks.watched());
+        data.requested_sweeps += parameters.sweeps;
+        let second_array = data.second_array.as_ref().map_or(&[][..], |array| &array.1[..]);
+        let (has_ghost_fill, has_monitor) = (callbacks.has_ghost_fill(), callbacks.has_monitor());
         // Ghost cells are exchanged within the sweeps if the method has two colours, no callback accesses ghost cells
-        // between sweeps, no inverse is dense (no scratch arrays), and sweeps with both cuts are fused.
-        let all_fused = || {
-            let fused =
-                |cut| fused_grain(&data.patch_system.list.patches, cut, work.parallel, team.threads()).is_some();
-            data.scratch.is_empty() && work.cuts.iter().all(fused)
+        // between sweeps, no inverse is dense (no scratch arrays), and sweeps with both partitions are fused.
+        let are_all_fused = || {
+            let is_fused = |partition| {
+                fused_granularity(&data.patch_system.patch_list.patches, partition, parameters.division, team.threads())
+                    .is_some()
+            };
+            data.scratch.is_empty() && parameters.partitions.iter().all(is_fused)
         };
-        let coloured = work.method == Method::Coloured && colour_count(&data.patch_system.stencil) == 2;
-        let within_sweeps = coloured && work.sweeps > 0 && !has_ghost_fill && !watched && all_fused();
+        let is_two_coloured = parameters.method == Method::Coloured && colour_count(&data.patch_system.stencil) == 2;
+        let exchanges_within_sweeps =
+            is_two_coloured && parameters.sweeps > 0 && !has_ghost_fill && !has_monitor && are_all_fused();
         let ghost_buffers =
-            data.ghost_buffers.as_ref().filter(|ghost_buffers| within_sweeps && ghost_buffers.is_usable());
+            data.ghost_buffers.as_ref().filter(|ghost_buffers| exchanges_within_sweeps && ghost_buffers.is_usable());
         let call = Call {
             data,
             block_inverses: &self.block_inverses,
             arrays: arrays.pointers(),
             second_array,
-            work,
+            parameters,
             ghost_buffers,
             sweeps_before,
             has_ghost_fill,
-            watched,
+            has_monitor,
         };
         team.run(
-            |me| {
-                program(&mut CallThread::new(&call, me, None), work);
+            |thread| {
+                program(&mut CallThread::new(&call, thread, None), parameters);
             },
-            |me| program(&mut CallThread::new(&call, me, Some(callbacks)), work),
+            |thread| program(&mut CallThread::new(&call, thread, Some(callbacks)), parameters),
         )
     }
 }
 
 impl Engine for Cpu {
     fn bytes(&self) -> [usize; 2] {
-        let block_inverses: usize = self.block_inverses.iter().flatten().map(|s| s.bytes()).sum();
-        let of_data = |d: &Data| {
-            d.patch_system.list.bytes()
-                + d.squares.bytes()
-                + size_of_val(&d.claimed_in_sweep[..])
-                + d.second_array.as_ref().map_or(0, |o| o.0.bytes())
-                + d.ghost_buffers.as_ref().map_or(0, GhostBuffers::bytes)
-                + d.scratch.iter().map(Shared::bytes).sum::<usize>()
+        let block_inverses: usize = self.block_inverses.iter().flatten().map(|inverse| inverse.bytes()).sum();
+        let data_bytes = |data: &PatchData| {
+            data.patch_system.patch_list.bytes()
+                + data.square_sums.bytes()
+                + size_of_val(&data.claimed_in_sweep[..])
+                + data.second_array.as_ref().map_or(0, |array| array.0.bytes())
+                + data.ghost_buffers.as_ref().map_or(0, GhostBuffers::bytes)
+                + data.scratch.iter().map(Shared::bytes).sum::<usize>()
         };
-        [block_inverses + self.data.as_ref().map_or(0, of_data), 0]
+        [block_inverses + self.data.as_ref().map_or(0, data_bytes), 0]
     }
 
     fn threads(&self) -> usize {

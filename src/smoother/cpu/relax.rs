@@ -1,7 +1,7 @@
 //! Entry points of the block kernels, compiled for each instruction set.
 
 use super::dense::relax_dense_generic;
-use super::kernels::{BlockInverse, Operator, Task, residual};
+use super::kernels::{BlockInverse, Operator, Task, compute_residual};
 use super::transforms::relax_generic;
 use crate::base::isa::{Isa, isa};
 use crate::base::lanes::{Lanes, Portable};
@@ -49,14 +49,14 @@ for_each_lanes! {
     /// and the cells between two blocks of the task, may be read in u.
     unsafe fn relax(task: &Task, block_inverse: &BlockInverse, a: &Operator) = relax_generic;
 
-    /// Relaxes at most `BATCH_BLOCKS` tasks of one block each with the dense inverse. `one_by_one` selects a
+    /// Relaxes at most `BATCH_BLOCKS` tasks of one block each with the dense inverse. `is_sequential` selects a
     /// matrix-vector product for exactly one task. Its order of summation differs from that of the batch. A method
-    /// therefore passes the same value of `one_by_one` in every call.
+    /// therefore passes the same value of `is_sequential` in every call.
     ///
     /// # Safety
     /// The conditions of `relax` hold for each task, and no task writes a cell that another task reads.
     unsafe fn relax_dense(
-        tasks: &[Task], block_inverse: &BlockInverse, a: &Operator, scratch: &mut [f64], one_by_one: bool
+        tasks: &[Task], block_inverse: &BlockInverse, a: &Operator, scratch: &mut [f64], is_sequential: bool
     )
         = relax_dense_generic;
 
@@ -65,13 +65,13 @@ for_each_lanes! {
     ///
     /// # Safety
     /// n values of f, and n cells of u with the layer around them, may be read. r is null, or n values may be written.
-    unsafe fn residual_row(
+    unsafe fn compute_residual_row(
         u: *const f64, f: *const f64, r: *mut f64, n: usize, strides: (usize, usize), a: &Operator, scale: f64
-    ) -> f64 = residual_row_generic;
+    ) -> f64 = compute_residual_row_generic;
 }
 
 #[inline(always)]
-unsafe fn residual_row_generic<V: Lanes>(
+unsafe fn compute_residual_row_generic<V: Lanes>(
     u: *const f64,
     f: *const f64,
     r: *mut f64,
@@ -80,18 +80,18 @@ unsafe fn residual_row_generic<V: Lanes>(
     a: &Operator,
     scale: f64,
 ) -> f64 {
-    let (mut squares, scale) = (V::splat(0.0), V::splat(scale));
+    let (mut square_sum, scale) = (V::splat(0.0), V::splat(scale));
     for i in (0..n).step_by(8) {
-        let here = (n - i).min(8);
-        // SAFETY: the caller guarantees access to n cells, and i + here <= n.
+        let lane_count = (n - i).min(8);
+        // SAFETY: the caller guarantees access to n cells, and i + lane_count <= n.
         unsafe {
-            let v: V = residual(u.add(i), f.add(i), here, strides, a);
-            let scaled = v.mul(scale);
-            squares = scaled.mul_add(scaled, squares);
+            let v: V = compute_residual(u.add(i), f.add(i), lane_count, strides, a);
+            let scaled_residual = v.mul(scale);
+            square_sum = scaled_residual.mul_add(scaled_residual, square_sum);
             if !r.is_null() {
-                v.store_first(r.add(i), here);
+                v.store_first(r.add(i), lane_count);
             }
         }
     }
-    squares.sum()
+    square_sum.sum()
 }

@@ -5,28 +5,28 @@ use super::exchange::Direction;
 use super::kernels::{ArrayPrefetch, BATCH_BLOCKS, Prefetch, SCRATCH_VALUES, Task, shape_index};
 use super::relax::{relax, relax_dense};
 use crate::smoother::cpu::thread::{CallThread, row_counts};
-use crate::smoother::patches::{Cut, Segment};
+use crate::smoother::patches::{BlockPartition, Segment};
 use crate::smoother::steps::{SmootherSteps, colour_count};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Selects the blocks of a row of blocks.
 #[derive(Clone, Copy)]
 pub enum BlockSelection {
-    All,
-    Colour(usize),
+    AllBlocks,
+    OneColour(usize),
 }
 
-/// Arrays and parameters for the relaxation of a row of blocks. `from` and `to` are the arrays that are read and
+/// Arrays and parameters for the relaxation of a row of blocks. `source` and `target` are the arrays that are read and
 /// written, one per patch.
 #[derive(Clone, Copy)]
 pub struct RowParameters<'a> {
-    pub from: &'a [*mut f64],
-    pub to: &'a [*mut f64],
-    pub cut: &'a Cut,
+    pub source: &'a [*mut f64],
+    pub target: &'a [*mut f64],
+    pub partition: &'a BlockPartition,
     pub omega: f64,
     /// Whether each block reads the new values of the previous blocks in the row.
-    pub in_order: bool,
-    /// Whether the last block of the row comes first; used only with `in_order`.
+    pub is_sequential: bool,
+    /// Whether the last block of the row comes first; used only with `is_sequential`.
     pub reverse: bool,
     /// Cells to prefetch during the relaxation.
     pub prefetch: PrefetchSelection,
@@ -38,124 +38,156 @@ pub struct RowParameters<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum PrefetchSelection {
     Nothing,
-    Next,
-    FirstHalf,
+    NextRow,
+    NextRowFirstHalf,
     /// Prefetches the second half of the row that follows the row with this number.
-    SecondHalf(usize),
+    NextRowSecondHalf(usize),
 }
 
 impl CallThread<'_, '_> {
     /// Relaxes the selected blocks of one row of blocks.
     ///
     /// # Safety
-    /// While this function runs, no other thread accesses cells of these blocks in `to`, and no other thread writes, in
-    /// `from`, cells of these blocks or of the layer around them. Blocks with dense inverses may wait in the batch; the
-    /// condition then holds until `flush` returns. Between two calls of `flush`, no block reads cells that another
-    /// block writes: they have the same colour, or `to` differs from `from`, or `in_order` is set.
-    pub unsafe fn relax_row(&mut self, parameters: RowParameters, p: usize, row: usize, which: BlockSelection) {
-        let patch = &self.patches()[p];
-        let cut = parameters.cut;
-        let (_, in_slab) = row_counts(cut, patch);
-        let (jb, kb) = (row % in_slab, row / in_slab);
-        let (first, count) = cut.block_range(patch, 0);
-        let (start, step) = match which {
-            BlockSelection::All => (0, 1),
-            BlockSelection::Colour(colour) => {
-                let (j, k) = (cut.block_range(patch, 1).0 + jb as i64, cut.block_range(patch, 2).0 + kb as i64);
-                let wanted = if colour_count(&self.call.data.patch_system.stencil) == 2 {
+    /// While this function runs, no other thread accesses cells of these blocks in `target`, and no other thread
+    /// writes, in `source`, cells of these blocks or of the layer around them. Blocks with dense inverses may wait in
+    /// the batch; the condition then holds until `flush_batch` returns. Between two calls of `flush_batch`, no block
+    /// reads cells that another block writes: they have the same colour, or `target` differs from `source`, or
+    /// `is_sequential` is set.
+    pub unsafe fn relax_row(
+        &mut self,
+        parameters: RowParameters,
+        patch_index: usize,
+        row: usize,
+        selection: BlockSelection,
+    ) {
+        let patch = &self.patches()[patch_index];
+        let partition = parameters.partition;
+        let (_, rows_per_slab) = row_counts(partition, patch);
+        let (jb, kb) = (row % rows_per_slab, row / rows_per_slab);
+        let (first_block, row_blocks) = partition.block_range(patch, 0);
+        let (first_selected, block_step) = match selection {
+            BlockSelection::AllBlocks => (0, 1),
+            BlockSelection::OneColour(colour) => {
+                let (j, k) =
+                    (partition.block_range(patch, 1).0 + jb as i64, partition.block_range(patch, 2).0 + kb as i64);
+                let parity = if colour_count(&self.call.data.patch_system.stencil) == 2 {
                     colour as i64 - j - k
                 } else if (j & 1) * 2 + (k & 1) * 4 == (colour & 6) as i64 {
                     colour as i64
                 } else {
                     return;
                 };
-                (((wanted - first) & 1) as usize, 2)
+                (((parity - first_block) & 1) as usize, 2)
             }
         };
-        let (y, z) = (cut.segment(patch, 1, jb), cut.segment(patch, 2, kb));
-        let (bx, most) = (cut.block[0], if parameters.in_order { 1 } else { 8 / cut.block[0] });
-        let tasks = count.saturating_sub(start).div_ceil(step * most).max(1);
-        let prefetch = self.prefetch_of(parameters, p, row, tasks, y.len);
-        let (mut m, mut task) = (start, 0);
-        while m < count {
-            let at = if parameters.reverse && parameters.in_order { count - 1 - m } else { m };
-            let x = cut.segment(patch, 0, at);
-            let mut together = 1;
+        let (y_segment, z_segment) = (partition.segment(patch, 1, jb), partition.segment(patch, 2, kb));
+        let (bx, max_blocks) = (partition.block[0], if parameters.is_sequential { 1 } else { 8 / partition.block[0] });
+        let task_count = row_blocks.saturating_sub(first_selected).div_ceil(block_step * max_blocks).max(1);
+        let prefetch = self.select_prefetch(parameters, patch_index, row, task_count, y_segment.len);
+        let (mut position, mut task) = (first_selected, 0);
+        while position < row_blocks {
+            let block =
+                if parameters.reverse && parameters.is_sequential { row_blocks - 1 - position } else { position };
+            let x_segment = partition.segment(patch, 0, block);
+            let mut block_count = 1;
             // Only the first and the last block of a row can be truncated.
-            if x.len == bx {
-                while together < most
-                    && m + together * step < count
-                    && cut.segment(patch, 0, m + together * step).len == bx
+            if x_segment.len == bx {
+                while block_count < max_blocks
+                    && position + block_count * block_step < row_blocks
+                    && partition.segment(patch, 0, position + block_count * block_step).len == bx
                 {
-                    together += 1;
+                    block_count += 1;
                 }
             }
             // SAFETY: the caller guarantees exclusive access to the blocks of this row.
-            unsafe { self.relax_blocks(parameters, p, [x, y, z], together, step * bx, prefetch.of_task(task, y.len)) };
-            m += together * step;
+            unsafe {
+                self.relax_blocks(
+                    parameters,
+                    patch_index,
+                    [x_segment, y_segment, z_segment],
+                    block_count,
+                    block_step * bx,
+                    prefetch.of_task(task, y_segment.len),
+                )
+            };
+            position += block_count * block_step;
             task += 1;
         }
     }
 
     /// Returns the cells of the next row of blocks that are prefetched while row `row` is relaxed;
-    /// `parameters.prefetch` selects them. The cells are divided among the `tasks` tasks of this row. A task has
+    /// `parameters.prefetch` selects them. The cells are divided among the `task_count` tasks of this row. A task has
     /// `task_rows` rows per plane.
-    pub fn prefetch_of(
+    pub fn select_prefetch(
         &self,
         parameters: RowParameters,
-        p: usize,
+        patch_index: usize,
         row: usize,
-        tasks: usize,
+        task_count: usize,
         task_rows: usize,
     ) -> Prefetch {
-        let (row, half, halves) = match parameters.prefetch {
+        let (row, half_index, half_count) = match parameters.prefetch {
             PrefetchSelection::Nothing => return Prefetch::NOTHING,
-            PrefetchSelection::Next => (row, 0, 1),
-            PrefetchSelection::FirstHalf => (row, 0, 2),
-            PrefetchSelection::SecondHalf(row) => (row, 1, 2),
+            PrefetchSelection::NextRow => (row, 0, 1),
+            PrefetchSelection::NextRowFirstHalf => (row, 0, 2),
+            PrefetchSelection::NextRowSecondHalf(row) => (row, 1, 2),
         };
-        let (all, in_slab) = row_counts(parameters.cut, &self.patches()[p]);
-        let (p, jb, kb) = if row + 1 < all { (p, (row + 1) % in_slab, (row + 1) / in_slab) } else { (p + 1, 0, 0) };
-        let Some(patch) = self.patches().get(p) else { return Prefetch::NOTHING };
-        let (y, z) = (parameters.cut.segment(patch, 1, jb), parameters.cut.segment(patch, 2, kb));
+        let (row_count, rows_per_slab) = row_counts(parameters.partition, &self.patches()[patch_index]);
+        let (patch_index, jb, kb) = if row + 1 < row_count {
+            (patch_index, (row + 1) % rows_per_slab, (row + 1) / rows_per_slab)
+        } else {
+            (patch_index + 1, 0, 0)
+        };
+        let Some(patch) = self.patches().get(patch_index) else { return Prefetch::NOTHING };
+        let (y_segment, z_segment) =
+            (parameters.partition.segment(patch, 1, jb), parameters.partition.segment(patch, 2, kb));
         let (u_row, u_plane) = patch.strides();
         let (f_row, f_plane) = (patch.size[0], patch.size[0] * patch.size[1]);
-        let parts = halves * tasks * task_rows;
-        let of = |first: *const f64, plane: usize, cells: usize| ArrayPrefetch {
-            first,
-            plane,
-            cells_per_row: cells.div_ceil(parts),
+        let part_count = half_count * task_count * task_rows;
+        let array_prefetch = |first_cell: *const f64, plane_stride: usize, cell_count: usize| ArrayPrefetch {
+            first_cell,
+            plane_stride,
+            cells_per_row: cell_count.div_ceil(part_count),
         };
         // Rows of u are prefetched whole. At the edge of the patch, the adjacent row of ghost cells is included.
-        let before = usize::from(y.start == 0);
-        let u_rows = y.len + before + usize::from(y.start + y.len == patch.size[1]);
-        let u_index = (z.start + 1) * u_plane + (y.start + 1 - before) * u_row;
-        let u = of(parameters.from[p].wrapping_add(u_index).cast_const(), u_plane, u_rows * u_row);
-        let f = of(self.call.arrays.f[p].wrapping_add(z.start * f_plane + y.start * f_row), f_plane, y.len * f_row);
+        let ghost_rows_before = usize::from(y_segment.start == 0);
+        let u_rows = y_segment.len + ghost_rows_before + usize::from(y_segment.start + y_segment.len == patch.size[1]);
+        let u_index = (z_segment.start + 1) * u_plane + (y_segment.start + 1 - ghost_rows_before) * u_row;
+        let u =
+            array_prefetch(parameters.source[patch_index].wrapping_add(u_index).cast_const(), u_plane, u_rows * u_row);
+        let f = array_prefetch(
+            self.call.arrays.f[patch_index].wrapping_add(z_segment.start * f_plane + y_segment.start * f_row),
+            f_plane,
+            y_segment.len * f_row,
+        );
         let out = ArrayPrefetch {
-            first: parameters.to[p].wrapping_add(u_index),
-            cells_per_row: if parameters.to[p] == parameters.from[p] { 0 } else { u.cells_per_row },
+            first_cell: parameters.target[patch_index].wrapping_add(u_index),
+            cells_per_row: if parameters.target[patch_index] == parameters.source[patch_index] {
+                0
+            } else {
+                u.cells_per_row
+            },
             ..u
         };
         let prefetch = Prefetch { arrays: [u, f, out] };
-        prefetch.of_task(half * tasks, task_rows)
+        prefetch.of_task(half_index * task_count, task_rows)
     }
 
-    /// Relaxes `blocks` blocks of one shape in a row, `pitch` cells apart. `segments` are the intervals of the first
-    /// block. Blocks with a dense inverse are collected in batches.
+    /// Relaxes `block_count` blocks of one shape in a row, `pitch` cells apart. `segments` are the intervals of the
+    /// first block. Blocks with a dense inverse are collected in batches.
     ///
     /// # Safety
     /// The conditions of `relax_row` hold for these blocks.
     pub unsafe fn relax_blocks(
         &mut self,
         parameters: RowParameters,
-        p: usize,
+        patch_index: usize,
         segments: [Segment; 3],
-        blocks: usize,
+        block_count: usize,
         pitch: usize,
         prefetch: Prefetch,
     ) {
-        let patch = &self.patches()[p];
+        let patch = &self.patches()[patch_index];
         let shape = segments.map(|s| s.len);
         let Some(block_inverse) = &self.call.block_inverses[shape_index(shape)] else { return };
         let strides = patch.strides();
@@ -167,12 +199,12 @@ impl CallThread<'_, '_> {
         // SAFETY: the block is in the patch, so the block and the layer around it are in the arrays.
         let mut task = unsafe {
             Task {
-                u: parameters.from[p].add(u_index),
-                out: parameters.to[p].add(u_index),
-                f: self.call.arrays.f[p].add(f_index),
+                u: parameters.source[patch_index].add(u_index),
+                out: parameters.target[patch_index].add(u_index),
+                f: self.call.arrays.f[patch_index].add(f_index),
                 strides,
                 f_strides,
-                blocks,
+                block_count,
                 pitch,
                 omega: parameters.omega,
                 prefetch: Prefetch::NOTHING,
@@ -184,13 +216,13 @@ impl CallThread<'_, '_> {
             unsafe { relax(&task, block_inverse, operator) };
             return;
         }
-        task.blocks = 1;
-        for _ in 0..blocks {
+        task.block_count = 1;
+        for _ in 0..block_count {
             if self.batch.count == BATCH_BLOCKS || self.batch.shape != shape {
-                self.flush();
+                self.flush_batch();
             }
             self.batch.shape = shape;
-            self.batch.one_by_one = parameters.in_order;
+            self.batch.is_sequential = parameters.is_sequential;
             self.batch.tasks[self.batch.count] = task;
             self.batch.count += 1;
             // The next block of the row; after the last block, the pointers are not used.
@@ -198,38 +230,38 @@ impl CallThread<'_, '_> {
             task.out = task.out.wrapping_add(pitch);
             task.f = task.f.wrapping_add(pitch);
         }
-        if parameters.in_order {
-            self.flush();
+        if parameters.is_sequential {
+            self.flush_batch();
         }
     }
 
     /// Relaxes the blocks of the batch.
-    pub fn flush(&mut self) {
-        let count = std::mem::replace(&mut self.batch.count, 0);
-        if count == 0 {
+    pub fn flush_batch(&mut self) {
+        let task_count = std::mem::replace(&mut self.batch.count, 0);
+        if task_count == 0 {
             return;
         }
         let Some(block_inverse) = &self.call.block_inverses[shape_index(self.batch.shape)] else { return };
         // SAFETY: each thread uses only the scratch array with its own index.
-        let scratch = unsafe { self.call.data.scratch[self.me.index].slice_mut(0, SCRATCH_VALUES) };
+        let scratch = unsafe { self.call.data.scratch[self.thread.index].slice_mut(0, SCRATCH_VALUES) };
         // SAFETY: `relax_blocks` added these tasks under the conditions of `relax_dense`. The conditions hold until the
-        // thread's next barrier, and every step calls `flush` before a barrier.
+        // thread's next barrier, and every step calls `flush_batch` before a barrier.
         unsafe {
             relax_dense(
-                &self.batch.tasks[..count],
+                &self.batch.tasks[..task_count],
                 block_inverse,
                 &self.call.data.operator,
                 scratch,
-                self.batch.one_by_one,
+                self.batch.is_sequential,
             )
         };
     }
 
     /// Returns the colours of the first and the second stage of a fused sweep.
-    pub fn stages(&self, reverse: bool) -> [std::ops::Range<usize>; 2] {
-        let n = self.colour_count();
-        let halves = [0..n / 2, n / 2..n];
-        if reverse { [halves[1].clone(), halves[0].clone()] } else { halves }
+    pub fn stage_colours(&self, reverse: bool) -> [std::ops::Range<usize>; 2] {
+        let colours = self.colour_count();
+        let colour_halves = [0..colours / 2, colours / 2..colours];
+        if reverse { [colour_halves[1].clone(), colour_halves[0].clone()] } else { colour_halves }
     }
 
     /// Relaxes those blocks of a slab whose colours belong to one stage, colour by colour.
@@ -239,20 +271,22 @@ impl CallThread<'_, '_> {
     pub unsafe fn relax_slab(
         &mut self,
         parameters: RowParameters,
-        p: usize,
+        patch_index: usize,
         kb: usize,
         stage: std::ops::Range<usize>,
         reverse: bool,
     ) {
-        let in_slab = row_counts(parameters.cut, &self.patches()[p]).1;
-        let last = stage.end - 1 + stage.start;
+        let rows_per_slab = row_counts(parameters.partition, &self.patches()[patch_index]).1;
+        let colour_sum = stage.end - 1 + stage.start;
         for c in stage {
-            let colour = if reverse { last - c } else { c };
-            for jb in 0..in_slab {
+            let colour = if reverse { colour_sum - c } else { c };
+            for jb in 0..rows_per_slab {
                 // SAFETY: the caller guarantees the conditions of `relax_row` for all rows of the slab.
-                unsafe { self.relax_row(parameters, p, kb * in_slab + jb, BlockSelection::Colour(colour)) };
+                unsafe {
+                    self.relax_row(parameters, patch_index, kb * rows_per_slab + jb, BlockSelection::OneColour(colour))
+                };
             }
-            self.flush();
+            self.flush_batch();
         }
     }
 
@@ -261,18 +295,18 @@ impl CallThread<'_, '_> {
     ///
     /// # Safety
     /// This thread owns the row, and no thread writes the row before the next barrier.
-    pub unsafe fn store_for_next_sweep(&self, cut: &Cut, p: usize, row: usize) {
-        let next = self.sweeps + 1;
-        if let Some(ghost_buffers) = self.call.ghost_buffers.filter(|_| next < self.call.work.sweeps) {
+    pub unsafe fn store_for_next_sweep(&self, partition: &BlockPartition, patch_index: usize, row: usize) {
+        let next_sweep = self.completed_sweeps + 1;
+        if let Some(ghost_buffers) = self.call.ghost_buffers.filter(|_| next_sweep < self.call.parameters.sweeps) {
             // SAFETY: the caller owns the row; in this sweep, ghost cells are filled from the other buffer.
             unsafe {
                 ghost_buffers.copy_row(
-                    &self.call.data.patch_system.list,
-                    cut,
-                    (p, row),
-                    next % 2,
-                    self.current_arrays()[p],
-                    Direction::Out,
+                    &self.call.data.patch_system.patch_list,
+                    partition,
+                    (patch_index, row),
+                    next_sweep % 2,
+                    self.current_arrays()[patch_index],
+                    Direction::ToBuffer,
                 )
             };
         }
@@ -282,79 +316,89 @@ impl CallThread<'_, '_> {
     ///
     /// # Safety
     /// No other thread accesses these ghost cells during the call.
-    pub unsafe fn load_ghosts(&self, cut: &Cut, p: usize, row: usize) {
+    pub unsafe fn load_ghosts(&self, partition: &BlockPartition, patch_index: usize, row: usize) {
         if let Some(ghost_buffers) = self.call.ghost_buffers {
-            let u = self.current_arrays()[p];
+            let u = self.current_arrays()[patch_index];
             // SAFETY: the caller guarantees exclusive access; values for the next sweep are written to the other
             // buffer.
             unsafe {
                 ghost_buffers.copy_row(
-                    &self.call.data.patch_system.list,
-                    cut,
-                    (p, row),
-                    self.sweeps % 2,
+                    &self.call.data.patch_system.patch_list,
+                    partition,
+                    (patch_index, row),
+                    self.completed_sweeps % 2,
                     u,
-                    Direction::In,
+                    Direction::FromBuffer,
                 )
             };
         }
     }
 
     /// Relaxes the given slabs of one patch: the first stage in all slabs, the second stage one slab behind and only in
-    /// the slabs `inner`.
+    /// the slabs `inner_slabs`.
     ///
     /// # Safety
     /// The conditions of `relax_row` hold for all rows of these slabs.
     pub unsafe fn relax_slabs_fused(
         &mut self,
         parameters: RowParameters,
-        p: usize,
+        patch_index: usize,
         slabs: std::ops::Range<usize>,
-        inner: std::ops::Range<usize>,
+        inner_slabs: std::ops::Range<usize>,
         reverse: bool,
     ) {
-        let [one, two] = self.stages(reverse);
-        let behind_parameters = RowParameters { prefetch: PrefetchSelection::Nothing, ..parameters };
-        let in_slab = row_counts(parameters.cut, &self.patches()[p]).1;
-        let by_rows = self.colour_count() == 2 && self.call.data.scratch.is_empty();
+        let [first_colours, second_colours] = self.stage_colours(reverse);
+        let second_parameters = RowParameters { prefetch: PrefetchSelection::Nothing, ..parameters };
+        let rows_per_slab = row_counts(parameters.partition, &self.patches()[patch_index]).1;
+        let alternates_rows = self.colour_count() == 2 && self.call.data.scratch.is_empty();
         for kb in slabs.start..=slabs.end {
-            let behind = kb.checked_sub(1).filter(|k| inner.contains(k));
-            if by_rows {
-                for jb in 0..in_slab {
-                    let row = kb * in_slab + jb;
-                    let (parameters, behind_parameters) = match (slabs.contains(&kb), behind) {
+            let second_slab = kb.checked_sub(1).filter(|k| inner_slabs.contains(k));
+            if alternates_rows {
+                for jb in 0..rows_per_slab {
+                    let row = kb * rows_per_slab + jb;
+                    let (parameters, second_parameters) = match (slabs.contains(&kb), second_slab) {
                         (true, Some(_)) => {
-                            let half = |prefetch| RowParameters { prefetch, ..parameters };
-                            (half(PrefetchSelection::FirstHalf), half(PrefetchSelection::SecondHalf(row)))
+                            let with_prefetch = |prefetch| RowParameters { prefetch, ..parameters };
+                            (
+                                with_prefetch(PrefetchSelection::NextRowFirstHalf),
+                                with_prefetch(PrefetchSelection::NextRowSecondHalf(row)),
+                            )
                         }
-                        _ => (parameters, behind_parameters),
+                        _ => (parameters, second_parameters),
                     };
                     if slabs.contains(&kb) {
                         // SAFETY: the caller owns the slabs, and other rows read other ghost cells.
-                        unsafe { self.load_ghosts(parameters.cut, p, row) };
+                        unsafe { self.load_ghosts(parameters.partition, patch_index, row) };
                         // SAFETY: the caller guarantees the conditions of `relax_row` for all rows of these slabs.
-                        unsafe { self.relax_row(parameters, p, row, BlockSelection::Colour(one.start)) };
+                        unsafe {
+                            self.relax_row(parameters, patch_index, row, BlockSelection::OneColour(first_colours.start))
+                        };
                     }
-                    if let Some(k) = behind {
+                    if let Some(k) = second_slab {
                         // SAFETY: the caller guarantees the conditions of `relax_row`. The first colour is complete in
                         // the slabs kb - 2 and kb - 1, and in slab kb up to row jb. All neighbours of this row are
                         // therefore complete, and no later block of the first colour reads this row.
                         unsafe {
-                            self.relax_row(behind_parameters, p, k * in_slab + jb, BlockSelection::Colour(two.start))
+                            self.relax_row(
+                                second_parameters,
+                                patch_index,
+                                k * rows_per_slab + jb,
+                                BlockSelection::OneColour(second_colours.start),
+                            )
                         };
                         // SAFETY: this thread owns the row, and its values are final.
-                        unsafe { self.store_for_next_sweep(parameters.cut, p, k * in_slab + jb) };
+                        unsafe { self.store_for_next_sweep(parameters.partition, patch_index, k * rows_per_slab + jb) };
                     }
                 }
                 continue;
             }
             if slabs.contains(&kb) {
                 // SAFETY: the caller guarantees the conditions of `relax_row` for all rows of slab kb.
-                unsafe { self.relax_slab(parameters, p, kb, one.clone(), reverse) };
+                unsafe { self.relax_slab(parameters, patch_index, kb, first_colours.clone(), reverse) };
             }
-            if let Some(k) = behind {
+            if let Some(k) = second_slab {
                 // SAFETY: the caller guarantees the conditions of `relax_row` for all rows of slab k.
-                unsafe { self.relax_slab(behind_parameters, p, k, two.clone(), reverse) };
+                unsafe { self.relax_slab(second_parameters, patch_index, k, second_colours.clone(), reverse) };
             }
         }
     }
@@ -367,76 +411,89 @@ impl CallThread<'_, '_> {
     /// Relaxes the blocks of a row one after the other while other threads read and write the surrounding cells. Only
     /// this thread writes the block's own cells, so they are read by plain loads. The layer around the block is read by
     /// relaxed atomic loads, and the new values are written by relaxed atomic stores. There is therefore no data race.
-    pub fn relax_row_asynchronously(&mut self, parameters: RowParameters, p: usize, row: usize) {
-        let patch = &self.patches()[p];
-        let (_, in_slab) = row_counts(parameters.cut, patch);
-        let (y, z) = (parameters.cut.segment(patch, 1, row % in_slab), parameters.cut.segment(patch, 2, row / in_slab));
-        let count = parameters.cut.block_range(patch, 0).1;
+    pub fn relax_row_asynchronously(&mut self, parameters: RowParameters, patch_index: usize, row: usize) {
+        let patch = &self.patches()[patch_index];
+        let (_, rows_per_slab) = row_counts(parameters.partition, patch);
+        let (y_segment, z_segment) = (
+            parameters.partition.segment(patch, 1, row % rows_per_slab),
+            parameters.partition.segment(patch, 2, row / rows_per_slab),
+        );
+        let block_count = parameters.partition.block_range(patch, 0).1;
         let (u_row, u_plane) = patch.strides();
         let f_strides = (patch.size[0], patch.size[0] * patch.size[1]);
         // Copy of the block and the values around it, which were read atomically; the kernel works on this copy.
-        let mut copy = [0.0f64; PADDED_SIDE * PADDED_SIDE * PADDED_SIDE];
-        let faces_only = self.call.data.operator.negated_seven.is_some();
-        let prefetch = self.prefetch_of(parameters, p, row, count, y.len);
-        for m in 0..count {
-            let x = parameters.cut.segment(patch, 0, if parameters.reverse { count - 1 - m } else { m });
-            let shape = [x.len, y.len, z.len];
+        let mut padded_block = [0.0f64; PADDED_SIDE * PADDED_SIDE * PADDED_SIDE];
+        let reads_faces_only = self.call.data.operator.negated_seven_entries.is_some();
+        let prefetch = self.select_prefetch(parameters, patch_index, row, block_count, y_segment.len);
+        for block in 0..block_count {
+            let x_segment = parameters.partition.segment(
+                patch,
+                0,
+                if parameters.reverse { block_count - 1 - block } else { block },
+            );
+            let shape = [x_segment.len, y_segment.len, z_segment.len];
             let Some(block_inverse) = &self.call.block_inverses[shape_index(shape)] else { return };
-            let corner = z.start * u_plane + y.start * u_row + x.start;
+            let corner = z_segment.start * u_plane + y_segment.start * u_row + x_segment.start;
             // SAFETY: the cell at (i, j, k), counted from the block's corner in the surrounding layer, is in the array.
-            let cell =
-                |i: usize, j: usize, k: usize| unsafe { parameters.from[p].add(corner + k * u_plane + j * u_row + i) };
+            let cell_pointer = |i: usize, j: usize, k: usize| unsafe {
+                parameters.source[patch_index].add(corner + k * u_plane + j * u_row + i)
+            };
             let load = |i: usize, j: usize, k: usize| {
                 // SAFETY: the pointer is aligned, and all concurrent accesses to the value are atomic.
-                let bits = unsafe { AtomicU64::from_ptr(cell(i, j, k).cast()) }.load(Ordering::Relaxed);
+                let bits = unsafe { AtomicU64::from_ptr(cell_pointer(i, j, k).cast()) }.load(Ordering::Relaxed);
                 f64::from_bits(bits)
             };
-            for k in 0..z.len + 2 {
-                for j in 0..y.len + 2 {
-                    let outside = [(k, z.len), (j, y.len)].map(|(at, len)| at == 0 || at > len);
-                    let copy = &mut copy[(k * PADDED_SIDE + j) * PADDED_SIDE..][..x.len + 2];
-                    if outside == [false; 2] {
+            for k in 0..z_segment.len + 2 {
+                for j in 0..y_segment.len + 2 {
+                    let is_outside =
+                        [(k, z_segment.len), (j, y_segment.len)].map(|(index, len)| index == 0 || index > len);
+                    let padded_block = &mut padded_block[(k * PADDED_SIDE + j) * PADDED_SIDE..][..x_segment.len + 2];
+                    if is_outside == [false; 2] {
                         // SAFETY: these cells belong to this block, which no other thread writes.
-                        let own = unsafe { std::slice::from_raw_parts(cell(1, j, k).cast_const(), x.len) };
-                        copy[1..=x.len].copy_from_slice(own);
-                        copy[0] = load(0, j, k);
-                        copy[x.len + 1] = load(x.len + 1, j, k);
-                    } else if !faces_only || outside != [true; 2] {
-                        for (i, value) in copy.iter_mut().enumerate() {
+                        let own_cells =
+                            unsafe { std::slice::from_raw_parts(cell_pointer(1, j, k).cast_const(), x_segment.len) };
+                        padded_block[1..=x_segment.len].copy_from_slice(own_cells);
+                        padded_block[0] = load(0, j, k);
+                        padded_block[x_segment.len + 1] = load(x_segment.len + 1, j, k);
+                    } else if !reads_faces_only || is_outside != [true; 2] {
+                        for (i, value) in padded_block.iter_mut().enumerate() {
                             *value = load(i, j, k);
                         }
                     }
                 }
             }
-            let inner = PADDED_SIDE * PADDED_SIDE + PADDED_SIDE + 1;
-            let out = copy[inner..].as_mut_ptr();
+            let first_cell = PADDED_SIDE * PADDED_SIDE + PADDED_SIDE + 1;
+            let out = padded_block[first_cell..].as_mut_ptr();
             let task = Task {
                 u: out,
                 out,
                 // SAFETY: the first cell of the block is in f.
-                f: unsafe { self.call.arrays.f[p].add(z.start * f_strides.1 + y.start * f_strides.0 + x.start) },
+                f: unsafe {
+                    self.call.arrays.f[patch_index]
+                        .add(z_segment.start * f_strides.1 + y_segment.start * f_strides.0 + x_segment.start)
+                },
                 strides: (PADDED_SIDE, PADDED_SIDE * PADDED_SIDE),
                 f_strides,
-                blocks: 1,
-                pitch: x.len,
+                block_count: 1,
+                pitch: x_segment.len,
                 omega: parameters.omega,
-                prefetch: prefetch.of_task(m, y.len),
+                prefetch: prefetch.of_task(block, y_segment.len),
             };
             if block_inverse.is_dense() {
                 // SAFETY: each thread uses only the scratch array with its own index.
-                let scratch = unsafe { self.call.data.scratch[self.me.index].slice_mut(0, SCRATCH_VALUES) };
-                // SAFETY: `copy` contains the block and the layer around it.
+                let scratch = unsafe { self.call.data.scratch[self.thread.index].slice_mut(0, SCRATCH_VALUES) };
+                // SAFETY: `padded_block` contains the block and the layer around it.
                 unsafe { relax_dense(&[task], block_inverse, &self.call.data.operator, scratch, true) };
             } else {
-                // SAFETY: `copy` contains the block and the layer around it.
+                // SAFETY: `padded_block` contains the block and the layer around it.
                 unsafe { relax(&task, block_inverse, &self.call.data.operator) };
             }
-            for k in 1..=z.len {
-                for j in 1..=y.len {
-                    for i in 1..=x.len {
-                        let bits = copy[(k * PADDED_SIDE + j) * PADDED_SIDE + i].to_bits();
+            for k in 1..=z_segment.len {
+                for j in 1..=y_segment.len {
+                    for i in 1..=x_segment.len {
+                        let bits = padded_block[(k * PADDED_SIDE + j) * PADDED_SIDE + i].to_bits();
                         // SAFETY: the pointer is aligned, and all concurrent accesses to the value are atomic.
-                        unsafe { AtomicU64::from_ptr(cell(i, j, k).cast()) }.store(bits, Ordering::Relaxed);
+                        unsafe { AtomicU64::from_ptr(cell_pointer(i, j, k).cast()) }.store(bits, Ordering::Relaxed);
                     }
                 }
             }

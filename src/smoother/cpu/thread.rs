@@ -5,19 +5,19 @@ use super::kernels::{BATCH_BLOCKS, BlockInverse, Operator, Prefetch, Task};
 use crate::base::reduce::Partials;
 use crate::base::shared::Shared;
 use crate::base::team::TeamThread;
-use crate::smoother::block_inverse::Shape;
-use crate::smoother::patches::{Cut, Patch};
-use crate::smoother::steps::{BadCell, Callbacks, Parallel, PatchSystem, Pointers, Work};
+use crate::smoother::block_inverse::BlockShape;
+use crate::smoother::patches::{BlockPartition, Patch};
+use crate::smoother::steps::{ArrayPointers, Callbacks, NonfiniteCell, PatchSystem, SweepParameters, WorkDivision};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Minimum number of slabs per thread for a fused sweep whose parts begin at slabs. With fewer slabs, the load
 /// imbalance is too large.
-const SLABS_PER_THREAD: usize = 6;
+const MIN_SLABS_PER_THREAD: usize = 6;
 
 /// Data that the threads share, in addition to the caller's arrays.
-pub struct Data {
+pub struct PatchData {
     pub patch_system: PatchSystem,
     pub operator: Operator,
     /// Second array of block Jacobi, with one pointer per patch; the patches are stored one after the other.
@@ -33,32 +33,34 @@ pub struct Data {
     /// Number of sweeps that all calls on these patches have requested.
     pub requested_sweeps: usize,
     /// Sums of squares of the residual, one per plane of cells.
-    pub squares: Partials,
+    pub square_sums: Partials,
     /// For each patch, the number of planes of cells in all patches before it. The last entry is the total number.
     pub planes_before: Vec<usize>,
     /// Scratch arrays for dense inverses, one per thread.
     pub scratch: Vec<Shared>,
-    pub stop: AtomicBool,
-    pub bad: Mutex<Option<BadCell>>,
+    /// Whether a callback requested a stop.
+    pub stop_requested: AtomicBool,
+    /// First value in u or f that is not finite.
+    pub nonfinite_cell: Mutex<Option<NonfiniteCell>>,
 }
 
-// SAFETY: the raw pointers point into `second_array`, an array that `Data` owns. The safety comments of `CallThread`
-// state which thread accesses which values between two barriers.
-unsafe impl Sync for Data {}
+// SAFETY: the raw pointers point into `second_array`, an array that `PatchData` owns. The safety comments of
+// `CallThread` state which thread accesses which values between two barriers.
+unsafe impl Sync for PatchData {}
 
 /// Data of one call that all threads read.
 pub struct Call<'a> {
-    pub data: &'a Data,
+    pub data: &'a PatchData,
     pub block_inverses: &'a [Option<Box<BlockInverse>>],
-    pub arrays: Pointers<'a>,
+    pub arrays: ArrayPointers<'a>,
     pub second_array: &'a [*mut f64],
-    pub work: &'a Work,
+    pub parameters: &'a SweepParameters,
     /// `Some` if ghost cells are exchanged within the sweeps.
     pub ghost_buffers: Option<&'a GhostBuffers>,
     /// Number of sweeps of the previous calls on these patches.
     pub sweeps_before: usize,
     pub has_ghost_fill: bool,
-    pub watched: bool,
+    pub has_monitor: bool,
 }
 
 // SAFETY: the pointers point to the caller's arrays, which are valid during the call. The safety comments of
@@ -68,12 +70,12 @@ unsafe impl Sync for Call<'_> {}
 /// One thread's view of a call.
 pub struct CallThread<'a, 'w> {
     pub call: &'a Call<'a>,
-    pub me: TeamThread<'a>,
+    pub thread: TeamThread<'a>,
     pub callbacks: Option<&'w mut dyn Callbacks>,
     /// Whether the current values are in the second array of block Jacobi.
-    pub flipped: bool,
+    pub uses_second_array: bool,
     /// Number of completed coloured sweeps of this call.
-    pub sweeps: usize,
+    pub completed_sweeps: usize,
     pub batch: Batch,
 }
 
@@ -81,9 +83,9 @@ pub struct CallThread<'a, 'w> {
 pub struct Batch {
     pub tasks: [Task; BATCH_BLOCKS],
     pub count: usize,
-    pub shape: Shape,
+    pub shape: BlockShape,
     /// Whether the batch is processed after every block, because the method relaxes the blocks one after the other.
-    pub one_by_one: bool,
+    pub is_sequential: bool,
 }
 
 /// A row of blocks in the work list. `row` is kb * (rows of blocks per slab) + jb, where jb and kb are the indices of
@@ -97,193 +99,218 @@ pub struct RowPosition {
 /// Granularity of the parts of the work list: a part begins at any row of blocks, at the first row of a slab, or at the
 /// first row of a patch.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Grain {
+pub enum Granularity {
     Row,
     Slab,
     Patch,
 }
 
 impl<'a, 'w> CallThread<'a, 'w> {
-    pub fn new(call: &'a Call<'a>, me: TeamThread<'a>, callbacks: Option<&'w mut dyn Callbacks>) -> Self {
-        let none = Task {
+    pub fn new(call: &'a Call<'a>, thread: TeamThread<'a>, callbacks: Option<&'w mut dyn Callbacks>) -> Self {
+        let empty_task = Task {
             u: std::ptr::null(),
             out: std::ptr::null_mut(),
             f: std::ptr::null(),
             strides: (0, 0),
             f_strides: (0, 0),
-            blocks: 1,
+            block_count: 1,
             pitch: 0,
             omega: 0.0,
             prefetch: Prefetch::NOTHING,
         };
         Self {
             call,
-            me,
+            thread,
             callbacks,
-            flipped: false,
-            sweeps: 0,
-            batch: Batch { tasks: [none; BATCH_BLOCKS], count: 0, shape: [0; 3], one_by_one: false },
+            uses_second_array: false,
+            completed_sweeps: 0,
+            batch: Batch { tasks: [empty_task; BATCH_BLOCKS], count: 0, shape: [0; 3], is_sequential: false },
         }
     }
 
+    /// Returns all patches.
     pub fn patches(&self) -> &'a [Patch] {
-        &self.call.data.patch_system.list.patches
+        &self.call.data.patch_system.patch_list.patches
     }
 
+    /// Returns the arrays with the current values of u, one per patch.
     pub fn current_arrays(&self) -> &'a [*mut f64] {
-        if self.flipped { self.call.second_array } else { self.call.arrays.u }
+        if self.uses_second_array { self.call.second_array } else { self.call.arrays.u }
     }
 
-    /// Divides the work list into `parts` parts with about the same number of cells. Returns the first row of blocks of
-    /// part `part`, or the end of the list if `part` equals `parts`.
-    pub fn start_of_part(&self, cut: &Cut, part: usize, parts: usize, grain: Grain) -> RowPosition {
-        let list = &self.call.data.patch_system.list;
-        let end = RowPosition { patch: list.patches.len(), row: 0 };
-        let target = (list.cells() as u128 * part as u128 / parts as u128) as usize;
-        if part >= parts || target >= list.cells() {
+    /// Divides the work list into `part_count` parts with about the same number of cells. Returns the first row of
+    /// blocks of part `part_index`, or the end of the list if `part_index` equals `part_count`.
+    pub fn part_start(
+        &self,
+        partition: &BlockPartition,
+        part_index: usize,
+        part_count: usize,
+        granularity: Granularity,
+    ) -> RowPosition {
+        let patch_list = &self.call.data.patch_system.patch_list;
+        let end = RowPosition { patch: patch_list.patches.len(), row: 0 };
+        let target_cell = (patch_list.cell_count() as u128 * part_index as u128 / part_count as u128) as usize;
+        if part_index >= part_count || target_cell >= patch_list.cell_count() {
             return end;
         }
-        let patch = list.cells_before.partition_point(|&c| c <= target) - 1;
-        let (inside, cells) = (target - list.cells_before[patch], list.patches[patch].cells());
-        let (rows, row_of_slab) = row_counts(cut, &list.patches[patch]);
-        let row = (inside as u128 * rows as u128 / cells as u128) as usize;
-        match grain {
-            Grain::Row => RowPosition { patch, row },
-            Grain::Slab => RowPosition { patch, row: row - row % row_of_slab },
-            Grain::Patch => RowPosition { patch: patch + usize::from(2 * inside >= cells), row: 0 },
+        let patch = patch_list.cells_before.partition_point(|&c| c <= target_cell) - 1;
+        let (offset_in_patch, patch_cells) =
+            (target_cell - patch_list.cells_before[patch], patch_list.patches[patch].cell_count());
+        let (row_count, rows_per_slab) = row_counts(partition, &patch_list.patches[patch]);
+        let row = (offset_in_patch as u128 * row_count as u128 / patch_cells as u128) as usize;
+        match granularity {
+            Granularity::Row => RowPosition { patch, row },
+            Granularity::Slab => RowPosition { patch, row: row - row % rows_per_slab },
+            Granularity::Patch => {
+                RowPosition { patch: patch + usize::from(2 * offset_in_patch >= patch_cells), row: 0 }
+            }
         }
     }
 
-    /// Returns the patches of part `part` of the work list, and the rows of blocks of each patch that belong to the
-    /// part.
+    /// Returns the patches of part `part_index` of the work list, and the rows of blocks of each patch that belong to
+    /// the part.
     pub fn rows_of_part(
         &self,
-        cut: &Cut,
-        part: usize,
-        grain: Grain,
+        partition: &BlockPartition,
+        part_index: usize,
+        granularity: Granularity,
     ) -> impl Iterator<Item = (usize, Range<usize>)> + use<'a> {
-        let (patches, cut) = (self.patches(), *cut);
-        let [begin, end] = [part, part + 1].map(|part| self.start_of_part(&cut, part, self.me.threads, grain));
+        let (patches, partition) = (self.patches(), *partition);
+        let [begin, end] = [part_index, part_index + 1]
+            .map(|part_index| self.part_start(&partition, part_index, self.thread.threads, granularity));
         (begin.patch..patches.len().min(end.patch + 1)).filter_map(move |patch| {
-            let first = if patch == begin.patch { begin.row } else { 0 };
-            let last = if patch == end.patch { end.row } else { row_counts(&cut, &patches[patch]).0 };
-            (first < last).then_some((patch, first..last))
+            let first_row = if patch == begin.patch { begin.row } else { 0 };
+            let end_row = if patch == end.patch { end.row } else { row_counts(&partition, &patches[patch]).0 };
+            (first_row < end_row).then_some((patch, first_row..end_row))
         })
     }
 
-    /// Calls `f` with the patch and the number of each row of blocks of this thread. The option `parallel` determines
+    /// Calls `f` with the patch and the number of each row of blocks of this thread. The option `division` determines
     /// the division among the threads. Relaxes the blocks that `f` adds to the batch, and ends with a barrier.
-    pub fn for_each_own_row(&mut self, cut: &Cut, mut f: impl FnMut(&mut Self, usize, usize)) {
-        let (me, count) = (self.me, self.patches().len());
-        match self.call.work.parallel {
-            Parallel::Flat | Parallel::Patches => {
-                let grain = if self.call.work.parallel == Parallel::Flat { Grain::Row } else { Grain::Patch };
-                for (patch, part) in self.rows_of_part(cut, me.index, grain) {
-                    part.for_each(|row| f(self, patch, row));
+    pub fn for_each_own_row(&mut self, partition: &BlockPartition, mut f: impl FnMut(&mut Self, usize, usize)) {
+        let (thread, patch_count) = (self.thread, self.patches().len());
+        match self.call.parameters.division {
+            WorkDivision::AllBlocks | WorkDivision::WholePatches => {
+                let granularity = if self.call.parameters.division == WorkDivision::AllBlocks {
+                    Granularity::Row
+                } else {
+                    Granularity::Patch
+                };
+                for (patch, rows) in self.rows_of_part(partition, thread.index, granularity) {
+                    rows.for_each(|row| f(self, patch, row));
                 }
-                self.flush();
+                self.flush_batch();
             }
-            Parallel::Blocks => {
-                for patch in 0..count {
-                    for row in me.share(row_counts(cut, &self.patches()[patch]).0) {
+            WorkDivision::BlocksOfPatch => {
+                for patch in 0..patch_count {
+                    for row in thread.share(row_counts(partition, &self.patches()[patch]).0) {
                         f(self, patch, row);
                     }
-                    self.flush();
-                    me.barrier();
+                    self.flush_batch();
+                    thread.barrier();
                 }
             }
-            Parallel::Nested(groups) => {
-                let groups = if groups == 0 { me.threads.isqrt() } else { groups.min(me.threads) };
-                let group = me.index * groups / me.threads;
+            WorkDivision::NestedGroups(group_count) => {
+                let group_count =
+                    if group_count == 0 { thread.threads.isqrt() } else { group_count.min(thread.threads) };
+                let group_index = thread.index * group_count / thread.threads;
                 // First thread of a group: the smallest index with index * groups / threads = group.
-                let first_of = |g: usize| (g * me.threads).div_ceil(groups);
-                let (rank, threads) = (me.index - first_of(group), first_of(group + 1) - first_of(group));
-                let start_of = |g: usize| self.start_of_part(cut, g, groups, Grain::Patch).patch;
-                let (begin, end) = (start_of(group), start_of(group + 1));
-                let rounds = (0..groups).map(|g| start_of(g + 1) - start_of(g)).max().unwrap_or(0);
-                for round in 0..rounds {
-                    let patch = begin + round;
-                    if patch < end {
-                        let n = row_counts(cut, &self.patches()[patch]).0;
-                        for row in n * rank / threads..n * (rank + 1) / threads {
+                let first_thread = |g: usize| (g * thread.threads).div_ceil(group_count);
+                let (rank_in_group, group_threads) = (
+                    thread.index - first_thread(group_index),
+                    first_thread(group_index + 1) - first_thread(group_index),
+                );
+                let first_patch = |g: usize| self.part_start(partition, g, group_count, Granularity::Patch).patch;
+                let (patch_begin, patch_end) = (first_patch(group_index), first_patch(group_index + 1));
+                let round_count = (0..group_count).map(|g| first_patch(g + 1) - first_patch(g)).max().unwrap_or(0);
+                for round in 0..round_count {
+                    let patch = patch_begin + round;
+                    if patch < patch_end {
+                        let n = row_counts(partition, &self.patches()[patch]).0;
+                        for row in n * rank_in_group / group_threads..n * (rank_in_group + 1) / group_threads {
                             f(self, patch, row);
                         }
                     }
-                    self.flush();
-                    me.barrier();
+                    self.flush_batch();
+                    thread.barrier();
                 }
             }
         }
-        me.barrier();
+        thread.barrier();
     }
 
     /// Calls `callback` with the caller's callbacks on thread 0, and returns its result on every thread.
     pub fn call_on_first_thread(&mut self, callback: impl FnOnce(&mut dyn Callbacks) -> bool) -> bool {
-        let stop = &self.call.data.stop;
+        let stop_requested = &self.call.data.stop_requested;
         if let Some(callbacks) = &mut self.callbacks {
-            stop.store(callback(*callbacks), Ordering::Relaxed);
+            stop_requested.store(callback(*callbacks), Ordering::Relaxed);
         }
-        self.me.barrier();
-        let answer = stop.load(Ordering::Relaxed);
+        self.thread.barrier();
+        let result = stop_requested.load(Ordering::Relaxed);
         // This barrier prevents another call from overwriting `stop` before all threads have read it.
-        self.me.barrier();
-        answer
+        self.thread.barrier();
+        result
     }
 
     /// Returns the number of the current fused coloured sweep, counted from 1 over all calls.
     pub fn sweep_number(&self) -> usize {
-        self.call.sweeps_before + self.sweeps + 1
+        self.call.sweeps_before + self.completed_sweeps + 1
     }
 
     /// Claims a whole patch for this thread in the current coloured sweep. Returns false if another thread claimed it.
-    pub fn claim(&self, p: usize) -> bool {
+    pub fn claim_patch(&self, patch_index: usize) -> bool {
         let sweep = self.sweep_number();
-        let claimed_in_sweep = &self.call.data.claimed_in_sweep[p];
+        let claimed_in_sweep = &self.call.data.claimed_in_sweep[patch_index];
         claimed_in_sweep.load(Ordering::Relaxed) != sweep && claimed_in_sweep.swap(sweep, Ordering::Relaxed) != sweep
     }
 
     /// Copies the ghost layer of patch p from the current array to the other array.
-    pub fn copy_ghosts(&self, p: usize, from: *const f64, to: *mut f64) {
-        let patch = &self.patches()[p];
+    pub fn copy_ghosts(&self, patch_index: usize, source: *const f64, target: *mut f64) {
+        let patch = &self.patches()[patch_index];
         let (row, plane) = patch.strides();
-        let copy = |start: usize, len: usize| {
+        let copy_range = |start: usize, len: usize| {
             // SAFETY: both arrays have this patch's shape, and only this thread writes the ghost cells of this patch.
-            unsafe { std::ptr::copy_nonoverlapping(from.add(start), to.add(start), len) };
+            unsafe { std::ptr::copy_nonoverlapping(source.add(start), target.add(start), len) };
         };
         let planes = patch.size[2] + 1;
-        copy(0, plane);
-        copy(planes * plane, plane);
+        copy_range(0, plane);
+        copy_range(planes * plane, plane);
         for k in 1..planes {
-            copy(k * plane, row);
-            copy(k * plane + plane - row, row);
+            copy_range(k * plane, row);
+            copy_range(k * plane + plane - row, row);
             for j in 1..=patch.size[1] {
-                copy(k * plane + j * row, 1);
-                copy(k * plane + j * row + row - 1, 1);
+                copy_range(k * plane + j * row, 1);
+                copy_range(k * plane + j * row + row - 1, 1);
             }
         }
     }
 }
 
 /// Returns the granularity of the threads' parts in a fused coloured sweep; `None` selects a sweep colour by colour.
-pub fn fused_grain(patches: &[Patch], cut: &Cut, parallel: Parallel, threads: usize) -> Option<Grain> {
+pub fn fused_granularity(
+    patches: &[Patch],
+    partition: &BlockPartition,
+    division: WorkDivision,
+    threads: usize,
+) -> Option<Granularity> {
     // Each thread evaluates this condition in each sweep, so the search stops as soon as enough slabs are found.
-    let enough = || {
+    let has_enough_slabs = || {
         let mut slabs = 0;
         patches.iter().any(|p| {
-            slabs += cut.block_range(p, 2).1;
-            slabs >= SLABS_PER_THREAD * threads
+            slabs += partition.block_range(p, 2).1;
+            slabs >= MIN_SLABS_PER_THREAD * threads
         })
     };
-    match parallel {
-        Parallel::Flat if enough() => Some(Grain::Slab),
-        Parallel::Patches => Some(Grain::Patch),
+    match division {
+        WorkDivision::AllBlocks if has_enough_slabs() => Some(Granularity::Slab),
+        WorkDivision::WholePatches => Some(Granularity::Patch),
         _ => None,
     }
 }
 
 /// Returns the number of rows of blocks of a patch, and of one of its slabs. A slab consists of the blocks of a patch
 /// that have the same index in z.
-pub fn row_counts(cut: &Cut, patch: &Patch) -> (usize, usize) {
-    let in_slab = cut.block_range(patch, 1).1;
-    (in_slab * cut.block_range(patch, 2).1, in_slab)
+pub fn row_counts(partition: &BlockPartition, patch: &Patch) -> (usize, usize) {
+    let rows_per_slab = partition.block_range(patch, 1).1;
+    (rows_per_slab * partition.block_range(patch, 2).1, rows_per_slab)
 }

@@ -4,10 +4,11 @@
 #![allow(clippy::needless_range_loop)] // index loops: closures would be compiled without the target features
 
 use super::kernels::{
-    BlockInverse, Form, Operator, Task, TileRow, TileRowLayout, is_cube, residual, tile_row_residual, tile_update,
+    BlockInverse, InverseForm, Operator, Task, TileRow, TileRowLayout, compute_residual, compute_tile_row_residual,
+    is_cube, update_tile_row,
 };
 use crate::base::lanes::Lanes;
-use crate::smoother::block_inverse::Shape;
+use crate::smoother::block_inverse::BlockShape;
 use std::mem::MaybeUninit;
 
 /// Relaxes the blocks of a task by sine transforms, for the lanes `V`.
@@ -16,33 +17,33 @@ use std::mem::MaybeUninit;
 /// The conditions of `relax::relax` hold.
 #[inline(always)]
 pub unsafe fn relax_generic<V: Lanes>(task: &Task, block_inverse: &BlockInverse, a: &Operator) {
-    let Form::SineTransforms { reciprocals, scalings } = &block_inverse.form else { return };
-    let scalings = scalings.as_ref().map(|[before, after]| (&before[..], &after[..]));
+    let InverseForm::SineTransforms { reciprocals, scalings } = &block_inverse.form else { return };
+    let scalings = scalings.as_ref().map(|[inverse_diagonal, diagonal]| (&inverse_diagonal[..], &diagonal[..]));
     if is_cube(block_inverse.shape) {
         // SAFETY: the caller guarantees the conditions of `relax::relax`.
         unsafe { relax_cube::<V>(task, reciprocals, scalings, a) };
     } else {
         // SAFETY: the caller guarantees the conditions of `relax::relax`.
-        unsafe { relax_any::<V>(task, block_inverse.shape, reciprocals, scalings, a) };
+        unsafe { relax_any_shape::<V>(task, block_inverse.shape, reciprocals, scalings, a) };
     }
 }
 
 /// Computes the sine transform of length B: out_p = sum_q sin((p+1)(q+1) pi/(B+1)) v_q.
 #[inline(always)]
-fn transform<V: Lanes, const B: usize>(v: &mut [V; B], sines: &[f64; 64]) {
-    let half = B / 2;
+fn transform_line<V: Lanes, const B: usize>(v: &mut [V; B], sines: &[f64; 64]) {
+    let half_len = B / 2;
     let mut sums = *v;
     let mut differences = *v;
-    for q in 0..half {
+    for q in 0..half_len {
         sums[q] = v[q].add(v[B - 1 - q]);
         differences[q] = v[q].sub(v[B - 1 - q]);
     }
     // Row p of the sine matrix is symmetric about its middle for even p, and antisymmetric for odd p.
     for p in 0..B {
-        let (from, count) = if p % 2 == 0 { (&sums, B - half) } else { (&differences, half) };
-        let mut sum = V::splat(sines[p * 8]).mul(from[0]);
-        for q in 1..count {
-            sum = V::splat(sines[p * 8 + q]).mul_add(from[q], sum);
+        let (mirrored, term_count) = if p % 2 == 0 { (&sums, B - half_len) } else { (&differences, half_len) };
+        let mut sum = V::splat(sines[p * 8]).mul(mirrored[0]);
+        for q in 1..term_count {
+            sum = V::splat(sines[p * 8 + q]).mul_add(mirrored[q], sum);
         }
         v[p] = sum;
     }
@@ -72,21 +73,21 @@ fn transform8<V: Lanes>(v: &mut [V; 8], sines: &[f64; 64]) {
 /// Returns tile[start + q * stride] for q = 0 .. 7. `std::array::from_fn` is not used, because it could be compiled as
 /// a function without the target features.
 #[inline(always)]
-fn eight_rows<V: Lanes>(tile: &[V], start: usize, stride: usize) -> [V; 8] {
-    let t = |q: usize| tile[start + q * stride];
-    [t(0), t(1), t(2), t(3), t(4), t(5), t(6), t(7)]
+fn load_eight_rows<V: Lanes>(tile: &[V], start: usize, stride: usize) -> [V; 8] {
+    let row = |q: usize| tile[start + q * stride];
+    [row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7)]
 }
 
 /// Transforms the b rows tile[start + q * stride], q = 0 .. b - 1, in place.
 #[inline(always)]
 fn transform_lines<V: Lanes>(tile: &mut [V], start: usize, stride: usize, b: usize, a: &Operator) {
     #[inline(always)]
-    fn line<V: Lanes, const B: usize>(tile: &mut [V], start: usize, stride: usize, a: &Operator) {
+    fn transform_strided<V: Lanes, const B: usize>(tile: &mut [V], start: usize, stride: usize, a: &Operator) {
         let mut v = [V::splat(0.0); B];
         for q in 0..B {
             v[q] = tile[start + q * stride];
         }
-        transform(&mut v, &a.sines[B]);
+        transform_line(&mut v, &a.sines[B]);
         for q in 0..B {
             tile[start + q * stride] = v[q];
         }
@@ -94,14 +95,14 @@ fn transform_lines<V: Lanes>(tile: &mut [V], start: usize, stride: usize, b: usi
     match b {
         // For b = 1 the matrix is sin(90 degrees) = 1.
         1 => {}
-        2 => line::<V, 2>(tile, start, stride, a),
-        3 => line::<V, 3>(tile, start, stride, a),
-        4 => line::<V, 4>(tile, start, stride, a),
-        5 => line::<V, 5>(tile, start, stride, a),
-        6 => line::<V, 6>(tile, start, stride, a),
-        7 => line::<V, 7>(tile, start, stride, a),
+        2 => transform_strided::<V, 2>(tile, start, stride, a),
+        3 => transform_strided::<V, 3>(tile, start, stride, a),
+        4 => transform_strided::<V, 4>(tile, start, stride, a),
+        5 => transform_strided::<V, 5>(tile, start, stride, a),
+        6 => transform_strided::<V, 6>(tile, start, stride, a),
+        7 => transform_strided::<V, 7>(tile, start, stride, a),
         _ => {
-            let mut v = eight_rows(tile, start, stride);
+            let mut v = load_eight_rows(tile, start, stride);
             transform8(&mut v, &a.sines[8]);
             for q in 0..8 {
                 tile[start + q * stride] = v[q];
@@ -116,7 +117,7 @@ fn transform_lines<V: Lanes>(tile: &mut [V], start: usize, stride: usize, b: usi
 /// # Safety
 /// The cells of the plane, and in u the cells around them, may be read.
 #[inline(always)]
-unsafe fn plane_right_hand_side<V: Lanes>(
+unsafe fn compute_plane_rhs<V: Lanes>(
     u: *const f64,
     f: *const f64,
     k: usize,
@@ -125,10 +126,10 @@ unsafe fn plane_right_hand_side<V: Lanes>(
     a: &Operator,
 ) -> [V; 8] {
     let mut rows = [V::splat(0.0); 8];
-    let Some([_, w, e, s, n, b, t]) = a.negated_seven else {
+    let Some([_, w, e, s, n, b, t]) = a.negated_seven_entries else {
         for j in 0..8 {
             // SAFETY: the caller guarantees that the cells of the plane and the layer around it may be read.
-            rows[j] = unsafe { residual(u.add(j * strides.0), f.add(j * f_row), 8, strides, a) };
+            rows[j] = unsafe { compute_residual(u.add(j * strides.0), f.add(j * f_row), 8, strides, a) };
         }
         return rows;
     };
@@ -142,13 +143,13 @@ unsafe fn plane_right_hand_side<V: Lanes>(
         }
         rows[0] = V::splat(s).mul_add(V::load(u.sub(row)), rows[0]);
         rows[7] = V::splat(n).mul_add(V::load(u.add(8 * row)), rows[7]);
-        let (entry, beyond) = match k {
+        let (entry, neighbour_offset) = match k {
             0 => (b, -plane),
             7 => (t, plane),
             _ => return rows,
         };
         for j in 0..8 {
-            rows[j] = V::splat(entry).mul_add(V::load(u.add(j * row).offset(beyond)), rows[j]);
+            rows[j] = V::splat(entry).mul_add(V::load(u.add(j * row).offset(neighbour_offset)), rows[j]);
         }
     }
     rows
@@ -206,14 +207,13 @@ unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[TileRow], scalings: S
     let reciprocals = &reciprocals[..64];
     let sines = &a.sines[8];
     for k in 0..8 {
-        task.prefetch.issue::<V>(8, k / 4, k % 4);
+        task.prefetch.prefetch_quarter::<V>(8, k / 4, k % 4);
         // SAFETY: the caller guarantees access to the cells (0, 0 .. 7, k) and to the cells around them.
-        let mut rows: [V; 8] = unsafe {
-            plane_right_hand_side(task.u.add(k * u_plane), task.f.add(k * f_plane), k, task.strides, f_row, a)
-        };
-        if let Some((before, _)) = scalings {
+        let mut rows: [V; 8] =
+            unsafe { compute_plane_rhs(task.u.add(k * u_plane), task.f.add(k * f_plane), k, task.strides, f_row, a) };
+        if let Some((inverse_diagonal, _)) = scalings {
             for j in 0..8 {
-                rows[j] = rows[j].mul(load_tile_row(before, k * 8 + j));
+                rows[j] = rows[j].mul(load_tile_row(inverse_diagonal, k * 8 + j));
             }
         }
         transform8(&mut rows, sines);
@@ -221,7 +221,7 @@ unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[TileRow], scalings: S
         unsafe { write_rows(tile, 8 * k, 1, rows) };
     }
     for k in 0..8 {
-        task.prefetch.issue::<V>(8, 2 + k / 4, k % 4);
+        task.prefetch.prefetch_quarter::<V>(8, 2 + k / 4, k % 4);
         // SAFETY: the loop above has written all rows.
         let mut rows: [V; 8] = unsafe { read_rows(tile, 8 * k, 1) };
         V::transpose(&mut rows);
@@ -230,7 +230,7 @@ unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[TileRow], scalings: S
         unsafe { write_rows(tile, 8 * k, 1, rows) };
     }
     for x in 0..8 {
-        task.prefetch.issue::<V>(8, 4 + x / 4, x % 4);
+        task.prefetch.prefetch_quarter::<V>(8, 4 + x / 4, x % 4);
         // SAFETY: the loop above has written all rows.
         let mut line: [V; 8] = unsafe { read_rows(tile, x, 8) };
         transform8(&mut line, sines);
@@ -241,25 +241,25 @@ unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[TileRow], scalings: S
         // SAFETY: x + 8 q < 64, so these are rows of the tile.
         unsafe { write_rows(tile, x, 8, line) };
     }
-    let factor_of_u = if a.negated_seven.is_some() { 1.0 - task.omega } else { 1.0 };
-    let (omega, factors_of_u) = (V::splat(task.omega), V::splat(factor_of_u));
+    let u_factor = if a.negated_seven_entries.is_some() { 1.0 - task.omega } else { 1.0 };
+    let (omega, u_factors) = (V::splat(task.omega), V::splat(u_factor));
     for k in 0..8 {
-        task.prefetch.issue::<V>(8, 6 + k / 4, k % 4);
+        task.prefetch.prefetch_quarter::<V>(8, 6 + k / 4, k % 4);
         // SAFETY: the loop above has written all rows.
         let mut rows: [V; 8] = unsafe { read_rows(tile, 8 * k, 1) };
         transform8(&mut rows, sines);
         V::transpose(&mut rows);
         transform8(&mut rows, sines);
-        if let Some((_, after)) = scalings {
+        if let Some((_, diagonal)) = scalings {
             for j in 0..8 {
-                rows[j] = rows[j].mul(load_tile_row(after, k * 8 + j));
+                rows[j] = rows[j].mul(load_tile_row(diagonal, k * 8 + j));
             }
         }
-        if factor_of_u != 0.0 {
+        if u_factor != 0.0 {
             for j in 0..8 {
                 // SAFETY: the caller guarantees access to the cells of the block.
                 let u: V = unsafe { V::load(task.u.add(k * u_plane + j * u_row)) };
-                rows[j] = omega.mul_add(rows[j], factors_of_u.mul(u));
+                rows[j] = omega.mul_add(rows[j], u_factors.mul(u));
             }
         }
         for j in 0..8 {
@@ -271,18 +271,18 @@ unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[TileRow], scalings: S
 
 /// Transforms along x. Groups of eight rows are transposed, regardless of the plane to which a row belongs.
 #[inline(always)]
-fn transform_along_x<V: Lanes>(tile: &mut [V; 64], blocks: usize, [bx, by, bz]: Shape, a: &Operator) {
+fn transform_along_x<V: Lanes>(tile: &mut [V; 64], block_count: usize, [bx, by, bz]: BlockShape, a: &Operator) {
     if bx == 1 {
         return;
     }
-    for first in (0..by * bz).step_by(8) {
-        let mut transposed = eight_rows(tile, first, 1);
+    for first_row in (0..by * bz).step_by(8) {
+        let mut transposed = load_eight_rows(tile, first_row, 1);
         V::transpose(&mut transposed);
-        for block in 0..blocks {
+        for block in 0..block_count {
             transform_lines(&mut transposed, block * bx, 1, bx, a);
         }
         V::transpose(&mut transposed);
-        tile[first..first + 8].copy_from_slice(&transposed);
+        tile[first_row..first_row + 8].copy_from_slice(&transposed);
     }
 }
 
@@ -291,24 +291,31 @@ fn transform_along_x<V: Lanes>(tile: &mut [V; 64], blocks: usize, [bx, by, bz]: 
 /// # Safety
 /// The conditions of `relax::relax` hold.
 #[inline(always)]
-unsafe fn relax_any<V: Lanes>(task: &Task, shape: Shape, reciprocals: &[TileRow], scalings: Scalings, a: &Operator) {
+unsafe fn relax_any_shape<V: Lanes>(
+    task: &Task,
+    shape: BlockShape,
+    reciprocals: &[TileRow],
+    scalings: Scalings,
+    a: &Operator,
+) {
     let [bx, by, bz] = shape;
     // All 64 rows are initialized: `transform_along_x` transposes eight rows at a time, and may read rows after the
     // last row of the block.
     let mut tile = [V::splat(0.0); 64];
     let layout = TileRowLayout::new(task, bx);
     for k in 0..bz {
-        for part in 0..4 {
-            task.prefetch.issue::<V>(by, k, part);
+        for quarter in 0..4 {
+            task.prefetch.prefetch_quarter::<V>(by, k, quarter);
         }
         for j in 0..by {
             // SAFETY: the caller guarantees the conditions of `relax::relax`.
-            let v: V = unsafe { tile_row_residual(&layout, task, j, k, a) };
-            tile[k * by + j] = scalings.map_or(v, |(before, _)| v.mul(load_tile_row(before, k * by + j)));
+            let v: V = unsafe { compute_tile_row_residual(&layout, task, j, k, a) };
+            tile[k * by + j] =
+                scalings.map_or(v, |(inverse_diagonal, _)| v.mul(load_tile_row(inverse_diagonal, k * by + j)));
         }
         transform_lines(&mut tile, k * by, 1, by, a);
     }
-    transform_along_x(&mut tile, task.blocks, shape, a);
+    transform_along_x(&mut tile, task.block_count, shape, a);
     for j in 0..by {
         transform_lines(&mut tile, j, by, bz, a);
         for k in 0..bz {
@@ -317,14 +324,14 @@ unsafe fn relax_any<V: Lanes>(task: &Task, shape: Shape, reciprocals: &[TileRow]
         }
         transform_lines(&mut tile, j, by, bz, a);
     }
-    transform_along_x(&mut tile, task.blocks, shape, a);
+    transform_along_x(&mut tile, task.block_count, shape, a);
     for k in 0..bz {
         transform_lines(&mut tile, k * by, 1, by, a);
         for j in 0..by {
-            let v =
-                scalings.map_or(tile[k * by + j], |(_, after)| tile[k * by + j].mul(load_tile_row(after, k * by + j)));
+            let v = scalings
+                .map_or(tile[k * by + j], |(_, diagonal)| tile[k * by + j].mul(load_tile_row(diagonal, k * by + j)));
             // SAFETY: the caller guarantees the conditions of `relax::relax`.
-            unsafe { tile_update(&layout, task, j, k, v) };
+            unsafe { update_tile_row(&layout, task, j, k, v) };
         }
     }
 }

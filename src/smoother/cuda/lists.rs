@@ -5,7 +5,7 @@
 use crate::cuda::launch::{BlockCopy, BlockItem};
 use crate::error;
 use crate::error::{Error, Result, collected, extend, insert, reserve, zeroed};
-use crate::smoother::patches::{Cut, GhostCopy, Patch, PatchList};
+use crate::smoother::patches::{BlockPartition, GhostCopy, Patch, PatchList};
 use crate::smoother::steps::{PatchSystem, colour_count, colour_of};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,36 +13,36 @@ use std::ops::Range;
 /// Cells per side of a tile.
 pub const TILE_SIDE: usize = 8;
 /// Flags in an item's `shape`, as in kernels/smoother/work.cuh.
-const STRIDED: u32 = 1 << 24;
-const MASKED: u32 = 1 << 25;
-const PHASE: u32 = 1 << 26;
+const STRIDED_FLAG: u32 = 1 << 24;
+const MASKED_FLAG: u32 = 1 << 25;
+const ODD_PHASE_FLAG: u32 = 1 << 26;
 /// Shape of an item that is one whole block of 8^3 cells.
 pub const CUBE_SHAPE: u32 = 0x11_1888;
-/// Bits of an item's `faces`. `ADVANCES`: the item increments its entry of `progress`. `FIRST_FACE_SHIFT`: position of
-/// the bits that contain the number of its first face.
-const ADVANCES: u32 = 1 << 6;
+/// Bits of an item's `faces`. `ADVANCES_FLAG`: the item increments its entry of `finished_counts`. `FIRST_FACE_SHIFT`:
+/// position of the bits that contain the number of its first face.
+const ADVANCES_FLAG: u32 = 1 << 6;
 const FIRST_FACE_SHIFT: u32 = 7;
 
 /// Minimum number of tiles per chunk. With two colours and blocks of 8^3 cells, a stage of such a chunk has 32 items.
-/// 64 tiles were faster than 128 and 256 tiles, each measured with the lag that `items_of` computes.
-const CHUNK_TILES: usize = 64;
+/// 64 tiles were faster than 128 and 256 tiles, each measured with the lag that `build_items` computes.
+const MIN_CHUNK_TILES: usize = 64;
 /// Number of items that a device executes at a time, about 12 on each of 132 multiprocessors. Between an item and the
 /// items of the previous stage that it waits for, at least this number of other items is launched. The item then rarely
 /// waits. The data of the items in between should stay in the L2 cache. With the value 2048 instead of 1600, a sweep
 /// takes 3 % longer.
-const IN_FLIGHT: usize = 1600;
+const ITEMS_IN_FLIGHT: usize = 1600;
 /// Largest number of ghost cells that a thread block copies.
-const BOX_CELLS: usize = 512;
+const MAX_BOX_CELLS: usize = 512;
 /// Largest number of values of u that a thread block copies.
-pub const SEGMENT_VALUES: usize = 4096;
+pub const MAX_SEGMENT_VALUES: usize = 4096;
 /// Number of values of a face of a tile.
 pub const FACE_VALUES: usize = 64;
 
 /// Order of the blocks in a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum BlockOrder {
     /// All blocks at once.
-    Together,
+    AllAtOnce,
     /// Colour by colour.
     Colours { reverse: bool },
     /// The result is the same as if the blocks were relaxed one after the other, x fastest. Blocks that are not coupled
@@ -50,9 +50,9 @@ pub enum Order {
     Lexicographic { reverse: bool },
 }
 
-impl Order {
+impl BlockOrder {
     /// Returns whether every block is an item of its own.
-    fn is_single(self) -> bool {
+    fn has_single_block_items(self) -> bool {
         matches!(self, Self::Lexicographic { .. })
     }
 }
@@ -61,24 +61,25 @@ impl Order {
 /// blocks.
 pub type Stages = Vec<[Range<usize>; 2]>;
 
-pub fn to_i32(value: usize, what: &str) -> Result<i32> {
-    i32::try_from(value).map_err(|_| Error::Dimension(format!("{what} is too large for a device: {value}")))
+/// Converts a number for a kernel; `quantity` names it in the error message.
+pub fn to_i32(value: usize, quantity: &str) -> Result<i32> {
+    i32::try_from(value).map_err(|_| Error::Dimension(format!("{quantity} is too large for a device: {value}")))
 }
 
-const TILES: &str = "lists of tiles";
-const ITEMS: &str = "lists of blocks";
-const FACES: &str = "lists of faces";
-const COPIES: &str = "the ghost copy plan";
+const TILE_ALLOCATION_NAME: &str = "lists of tiles";
+const ITEM_ALLOCATION_NAME: &str = "lists of blocks";
+const FACE_ALLOCATION_NAME: &str = "lists of faces";
+const COPY_ALLOCATION_NAME: &str = "the ghost copy plan";
 
 /// Blocks of one tile along one axis.
 #[derive(Clone, Copy, Debug)]
 struct AxisTile {
     /// First cell, relative to the patch.
-    cell: usize,
+    first_cell: usize,
     /// Number of cells per block.
-    length: usize,
+    block_length: usize,
     /// Number of blocks.
-    count: usize,
+    block_count: usize,
     /// Global index of the first block.
     global_index: i64,
     /// Index of the first block, counted from the first block of the patch.
@@ -89,49 +90,60 @@ struct AxisTile {
 }
 
 /// Divides a patch into tiles along an axis. A tile has as many blocks as fit in eight cells; the blocks are adjacent
-/// or, with `strided`, every other one. With `single`, a tile has one block. A truncated block is a tile of its own.
-fn axis_tiles(cut: &Cut, patch: &Patch, axis: usize, strided: bool, single: bool) -> Result<Vec<AxisTile>> {
-    let (first, count) = cut.block_range(patch, axis);
-    let block = cut.block[axis];
-    let most = if single { 1 } else { TILE_SIDE / block };
-    let tile = |m: usize, count: usize, slab: usize| {
-        let segment = cut.segment(patch, axis, m);
+/// or, with `is_strided`, every other one. With `has_single_blocks`, a tile has one block. A truncated block is a tile
+/// of its own.
+fn axis_tiles(
+    partition: &BlockPartition,
+    patch: &Patch,
+    axis: usize,
+    is_strided: bool,
+    has_single_blocks: bool,
+) -> Result<Vec<AxisTile>> {
+    let (first_block, count) = partition.block_range(patch, axis);
+    let block_len = partition.block[axis];
+    let max_blocks = if has_single_blocks { 1 } else { TILE_SIDE / block_len };
+    let make_tile = |block: usize, block_count: usize, slab: usize| {
+        let segment = partition.segment(patch, axis, block);
         AxisTile {
-            cell: segment.start,
-            length: segment.len,
-            count,
-            global_index: first + m as i64,
-            index_in_patch: m,
+            first_cell: segment.start,
+            block_length: segment.len,
+            block_count,
+            global_index: first_block + block as i64,
+            index_in_patch: block,
             slab,
         }
     };
-    let whole = |m: usize| cut.segment(patch, axis, m).len == block;
+    let is_whole = |block: usize| partition.segment(patch, axis, block).len == block_len;
     let mut tiles = Vec::new();
-    if strided && most > 1 {
-        for (slab, begin) in (0..count).step_by(2 * most).enumerate() {
-            let end = count.min(begin + 2 * most);
+    if is_strided && max_blocks > 1 {
+        for (slab, begin) in (0..count).step_by(2 * max_blocks).enumerate() {
+            let end = count.min(begin + 2 * max_blocks);
             for parity in 0..2 {
-                let mut m = begin + parity;
-                while m < end {
-                    let mut together = 1;
-                    while whole(m) && m + 2 * together < end && whole(m + 2 * together) {
-                        together += 1;
+                let mut block = begin + parity;
+                while block < end {
+                    let mut blocks_in_tile = 1;
+                    while is_whole(block) && block + 2 * blocks_in_tile < end && is_whole(block + 2 * blocks_in_tile) {
+                        blocks_in_tile += 1;
                     }
-                    error::push(&mut tiles, tile(m, together, slab), TILES)?;
-                    m += 2 * together;
+                    error::push(&mut tiles, make_tile(block, blocks_in_tile, slab), TILE_ALLOCATION_NAME)?;
+                    block += 2 * blocks_in_tile;
                 }
             }
         }
     } else {
-        let mut m = 0;
-        while m < count {
-            let mut together = 1;
-            while whole(m) && together < most && m + together < count && whole(m + together) {
-                together += 1;
+        let mut block = 0;
+        while block < count {
+            let mut blocks_in_tile = 1;
+            while is_whole(block)
+                && blocks_in_tile < max_blocks
+                && block + blocks_in_tile < count
+                && is_whole(block + blocks_in_tile)
+            {
+                blocks_in_tile += 1;
             }
             let slab = tiles.len();
-            error::push(&mut tiles, tile(m, together, slab), TILES)?;
-            m += together;
+            error::push(&mut tiles, make_tile(block, blocks_in_tile, slab), TILE_ALLOCATION_NAME)?;
+            block += blocks_in_tile;
         }
     }
     Ok(tiles)
@@ -153,25 +165,31 @@ pub fn combinations<T: Copy>(xs: &[T], ys: &[T], zs: &[T]) -> impl Iterator<Item
 
 /// Returns the numbers of the one or two stages in which blocks of a tile are relaxed. For each stage, also returns the
 /// flags (STRIDED, MASKED, PHASE) that select its blocks.
-fn stages_of_tile(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> [Option<(usize, u32)>; 2] {
+fn stages_of_tile(
+    order: BlockOrder,
+    colours: usize,
+    uses_overlap: bool,
+    tile: &[AxisTile; 3],
+) -> [Option<(usize, u32)>; 2] {
     match order {
-        Order::Together => [Some((0, 0)), None],
-        Order::Colours { reverse } => {
+        BlockOrder::AllAtOnce => [Some((0, 0)), None],
+        BlockOrder::Colours { reverse } => {
             let stage_of = |c: usize| if reverse { colours - 1 - c } else { c };
-            let own = colour_of(colours, tile.map(|t| t.global_index));
-            let several = tile.iter().any(|t| t.count > 1);
-            if several && colours == 2 {
-                return [0, 1].map(|c| Some((stage_of(c), MASKED | if own == c { 0 } else { PHASE })));
+            let own_colour = colour_of(colours, tile.map(|t| t.global_index));
+            let has_several_blocks = tile.iter().any(|t| t.block_count > 1);
+            if has_several_blocks && colours == 2 {
+                return [0, 1]
+                    .map(|c| Some((stage_of(c), MASKED_FLAG | if own_colour == c { 0 } else { ODD_PHASE_FLAG })));
             }
-            [Some((stage_of(own), if several { STRIDED } else { 0 })), None]
+            [Some((stage_of(own_colour), if has_several_blocks { STRIDED_FLAG } else { 0 })), None]
         }
-        Order::Lexicographic { .. } => {
+        BlockOrder::Lexicographic { .. } => {
             // The stage is a weighted sum of the block's indices. The weights ensure that, of two coupled blocks, the
-            // later one in lexicographic order has the higher stage. Without `overlap`, a 7-point stencil couples
+            // later one in lexicographic order has the higher stage. Without `uses_overlap`, a 7-point stencil couples
             // blocks that share a face, and a 27-point stencil also those that share an edge or a corner. With
-            // `overlap`, a shifted block shares cells with all blocks around it. If a patch has three blocks in a
+            // `uses_overlap`, a shifted block shares cells with all blocks around it. If a patch has three blocks in a
             // direction, the first and the last one may be shifted towards each other, so that they overlap, too.
-            let weights = match (colours, overlap) {
+            let weights = match (colours, uses_overlap) {
                 (_, true) => [1, 3, 9],
                 (2, false) => [1, 1, 1],
                 _ => [1, 2, 4],
@@ -185,23 +203,23 @@ fn stages_of_tile(order: Order, colours: usize, overlap: bool, tile: &[AxisTile;
 fn place_items(
     patch_system: &PatchSystem,
     range: Range<usize>,
-    (cut, order): (&Cut, Order),
+    (partition, order): (&BlockPartition, BlockOrder),
     faces: &Faces,
 ) -> Result<(Vec<PlacedItem>, usize)> {
     let colours = colour_count(&patch_system.stencil);
-    let single = order.is_single();
-    let strided = matches!(order, Order::Colours { .. }) && colours == 8;
-    let mut placed: Vec<PlacedItem> = Vec::new();
+    let has_single_blocks = order.has_single_block_items();
+    let is_strided = matches!(order, BlockOrder::Colours { .. }) && colours == 8;
+    let mut placed_items: Vec<PlacedItem> = Vec::new();
     let (mut chunk, mut tiles_in_chunk) = (0, 0);
     for p in range {
-        let patch = &patch_system.list.patches[p];
-        let tiles = |axis: usize| axis_tiles(cut, patch, axis, strided, single);
-        let (xs, ys, zs) = (tiles(0)?, tiles(1)?, tiles(2)?);
+        let patch = &patch_system.patch_list.patches[p];
+        let tiles_along = |axis: usize| axis_tiles(partition, patch, axis, is_strided, has_single_blocks);
+        let (xs, ys, zs) = (tiles_along(0)?, tiles_along(1)?, tiles_along(2)?);
         let mut slab = usize::MAX;
         for tile in combinations(&xs, &ys, &zs) {
             if tile[2].slab != slab {
                 slab = tile[2].slab;
-                if tiles_in_chunk >= CHUNK_TILES && !single {
+                if tiles_in_chunk >= MIN_CHUNK_TILES && !has_single_blocks {
                     (chunk, tiles_in_chunk) = (chunk + 1, 0);
                 }
             }
@@ -209,98 +227,99 @@ fn place_items(
             let mut item =
                 BlockItem { patch: to_i32(p, "the number of patches")?, wait_index: -1, ..BlockItem::default() };
             for (d, t) in tile.iter().enumerate() {
-                item.shape |= (t.length as u32) << (4 * d) | (t.count as u32) << (12 + 4 * d);
+                item.shape |= (t.block_length as u32) << (4 * d) | (t.block_count as u32) << (12 + 4 * d);
             }
-            (item.x, item.y) = (to_i32(tile[0].cell, "nx")?, to_i32(tile[1].cell, "ny")?);
-            item.z = to_i32(tile[2].cell, "nz")?;
-            item.faces = faces.of(p, tile.map(|t| t.cell));
-            for (stage, flags) in stages_of_tile(order, colours, cut.overlap, &tile).into_iter().flatten() {
+            (item.x, item.y) = (to_i32(tile[0].first_cell, "nx")?, to_i32(tile[1].first_cell, "ny")?);
+            item.z = to_i32(tile[2].first_cell, "nz")?;
+            item.faces = faces.face_word(p, tile.map(|t| t.first_cell));
+            for (stage, flags) in stages_of_tile(order, colours, partition.uses_overlap, &tile).into_iter().flatten() {
                 let item = BlockItem { shape: item.shape | flags, ..item };
-                let number = placed.len();
-                error::push(&mut placed, PlacedItem { stage, chunk, number, item }, ITEMS)?;
+                let number = placed_items.len();
+                error::push(&mut placed_items, PlacedItem { stage, chunk, number, item }, ITEM_ALLOCATION_NAME)?;
             }
         }
     }
-    Ok((placed, chunk + 1))
+    Ok((placed_items, chunk + 1))
 }
 
-/// Builds the sorted items of one sweep over some patches. The indices into `progress` begin at 0. Also returns the
-/// counts of items with which `progress` is compared (`totals` of the kernel), and the stages. With `in_stages`, the
-/// items are sorted by stage, and there are no counts. Otherwise, the list of stages is empty.
-pub fn items_of(
+/// Builds the sorted items of one sweep over some patches. The indices into `finished_counts` begin at 0. Also returns
+/// the counts of items with which `finished_counts` is compared (`required_counts` of the kernel), and the stages. With
+/// `is_by_stage`, the items are sorted by stage, and there are no counts. Otherwise, the list of stages is empty.
+pub fn build_items(
     patch_system: &PatchSystem,
     range: Range<usize>,
-    (cut, order): (&Cut, Order),
+    (partition, order): (&BlockPartition, BlockOrder),
     faces: &Faces,
-    in_stages: bool,
+    is_by_stage: bool,
 ) -> Result<(Vec<BlockItem>, Vec<u32>, Stages)> {
-    let (mut placed, chunks) = place_items(patch_system, range, (cut, order), faces)?;
-    let stages = placed.iter().map(|p| p.stage).max().unwrap_or(0) + 1;
-    if order == (Order::Lexicographic { reverse: true }) {
-        placed.iter_mut().for_each(|p| p.stage = stages - 1 - p.stage);
+    let (mut placed_items, chunk_count) = place_items(patch_system, range, (partition, order), faces)?;
+    let stages = placed_items.iter().map(|p| p.stage).max().unwrap_or(0) + 1;
+    if order == (BlockOrder::Lexicographic { reverse: true }) {
+        placed_items.iter_mut().for_each(|p| p.stage = stages - 1 - p.stage);
     }
-    if in_stages {
+    if is_by_stage {
         // A stable sort would allocate memory.
-        placed.sort_unstable_by_key(|p| (p.stage, p.item.shape != CUBE_SHAPE, p.number));
-        let index = |stage: usize, other: bool| {
-            placed.partition_point(|p| (p.stage, p.item.shape != CUBE_SHAPE) < (stage, other))
+        placed_items.sort_unstable_by_key(|p| (p.stage, p.item.shape != CUBE_SHAPE, p.number));
+        let first_index = |stage: usize, is_other: bool| {
+            placed_items.partition_point(|p| (p.stage, p.item.shape != CUBE_SHAPE) < (stage, is_other))
         };
-        let ends = |s: usize| [index(s, false)..index(s, true), index(s, true)..index(s + 1, false)];
-        let stages = collected((0..stages).map(ends), ITEMS)?;
-        return Ok((collected(placed.into_iter().map(|p| p.item), ITEMS)?, Vec::new(), stages));
+        let stage_ranges =
+            |s: usize| [first_index(s, false)..first_index(s, true), first_index(s, true)..first_index(s + 1, false)];
+        let stages = collected((0..stages).map(stage_ranges), ITEM_ALLOCATION_NAME)?;
+        return Ok((collected(placed_items.into_iter().map(|p| p.item), ITEM_ALLOCATION_NAME)?, Vec::new(), stages));
     }
     // Stage s of chunk c is executed in step c + s * lag.
-    let in_a_step = placed.len().div_ceil(chunks);
-    let lag = 1 + if chunks > 1 { IN_FLIGHT.div_ceil(in_a_step.max(1)) } else { 0 };
-    placed.sort_unstable_by_key(|p| (p.chunk + p.stage * lag, p.stage, p.number));
-    // `totals` has 1 + `stages` rows. A row has an entry per chunk, one before the first chunk and one after the last.
-    // Row 0 counts the items that increment `progress`. Row 1 + s counts the items of all stages below s, for which the
-    // items of stage s wait. Items of the last stage are not counted, because no item waits for them.
-    let row = chunks + 2;
-    let mut totals: Vec<u32> = zeroed((1 + stages) * row, ITEMS)?;
-    for p in placed.iter().filter(|p| p.stage + 1 < stages) {
-        totals[(2 + p.stage) * row + p.chunk + 1] += 1;
+    let items_per_step = placed_items.len().div_ceil(chunk_count);
+    let lag = 1 + if chunk_count > 1 { ITEMS_IN_FLIGHT.div_ceil(items_per_step.max(1)) } else { 0 };
+    placed_items.sort_unstable_by_key(|p| (p.chunk + p.stage * lag, p.stage, p.number));
+    // `required_counts` has 1 + `stages` rows. A row has an entry per chunk, one before the first chunk and one after
+    // the last. Row 0 counts the items that increment `finished_counts`. Row 1 + s counts the items of all stages below
+    // s, for which the items of stage s wait. Items of the last stage are not counted, because no item waits for them.
+    let row_length = chunk_count + 2;
+    let mut required_counts: Vec<u32> = zeroed((1 + stages) * row_length, ITEM_ALLOCATION_NAME)?;
+    for p in placed_items.iter().filter(|p| p.stage + 1 < stages) {
+        required_counts[(2 + p.stage) * row_length + p.chunk + 1] += 1;
     }
-    for k in 2 * row..totals.len() {
-        totals[k] += totals[k - row];
+    for k in 2 * row_length..required_counts.len() {
+        required_counts[k] += required_counts[k - row_length];
     }
-    totals.copy_within(stages * row.., 0);
+    required_counts.copy_within(stages * row_length.., 0);
     let mut items = Vec::new();
-    reserve(&mut items, placed.len(), ITEMS)?;
-    for PlacedItem { stage, chunk, mut item, .. } in placed {
+    reserve(&mut items, placed_items.len(), ITEM_ALLOCATION_NAME)?;
+    for PlacedItem { stage, chunk, mut item, .. } in placed_items {
         item.chunk_index = to_i32(chunk + 1, "the number of blocks")?;
-        item.faces |= if stage + 1 < stages { ADVANCES } else { 0 };
+        item.faces |= if stage + 1 < stages { ADVANCES_FLAG } else { 0 };
         if stage > 0 {
-            item.wait_index = to_i32((1 + stage) * row + chunk, "the number of blocks")?;
+            item.wait_index = to_i32((1 + stage) * row_length + chunk, "the number of blocks")?;
         }
         items.push(item);
     }
-    Ok((items, totals, Vec::new()))
+    Ok((items, required_counts, Vec::new()))
 }
 
-/// Divides a box of ghost cells into pieces of at most `BOX_CELLS` cells.
-fn push_copy_boxes(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Result<()> {
-    let [nx, ny, nz] = copy.cells.size;
-    let (to, from) = (&list.patches[copy.to], &list.patches[copy.from]);
-    let x_step = nx.min(BOX_CELLS);
-    let y_step = ny.min(BOX_CELLS / x_step);
-    let z_step = nz.min(BOX_CELLS / (x_step * y_step));
+/// Divides a box of ghost cells into pieces of at most `MAX_BOX_CELLS` cells.
+fn push_copy_boxes(copy: &GhostCopy, patch_list: &PatchList, boxes: &mut Vec<BlockCopy>) -> Result<()> {
+    let [nx, ny, nz] = copy.cell_box.size;
+    let (target, source) = (&patch_list.patches[copy.target_patch], &patch_list.patches[copy.source_patch]);
+    let x_step = nx.min(MAX_BOX_CELLS);
+    let y_step = ny.min(MAX_BOX_CELLS / x_step);
+    let z_step = nz.min(MAX_BOX_CELLS / (x_step * y_step));
     for k in (0..nz).step_by(z_step) {
         for j in (0..ny).step_by(y_step) {
             for i in (0..nx).step_by(x_step) {
-                let [x, y, z] = copy.cells.lower;
+                let [x, y, z] = copy.cell_box.lower;
                 let cell = [x + i as i64, y + j as i64, z + k as i64];
                 let copy_box = BlockCopy {
-                    to_patch: to_i32(copy.to, "the number of patches")?,
-                    from_patch: to_i32(copy.from, "the number of patches")?,
-                    to: to.index_of(cell) as i64,
-                    from: from.index_of(cell) as i64,
+                    target_patch: to_i32(copy.target_patch, "the number of patches")?,
+                    source_patch: to_i32(copy.source_patch, "the number of patches")?,
+                    target_index: target.index_of(cell) as i64,
+                    source_index: source.index_of(cell) as i64,
                     nx: x_step.min(nx - i) as i32,
                     ny: y_step.min(ny - j) as i32,
                     nz: z_step.min(nz - k) as i32,
                     unused: 0,
                 };
-                error::push(out, copy_box, COPIES)?;
+                error::push(boxes, copy_box, COPY_ALLOCATION_NAME)?;
             }
         }
     }
@@ -308,10 +327,10 @@ fn push_copy_boxes(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>)
 }
 
 /// Returns the copies of all ghost cells that other patches cover, divided into pieces.
-pub fn copy_boxes_of(list: &PatchList) -> Result<Vec<BlockCopy>> {
+pub fn build_copy_boxes(patch_list: &PatchList) -> Result<Vec<BlockCopy>> {
     let mut boxes = Vec::new();
-    for copy in &list.copies {
-        push_copy_boxes(copy, list, &mut boxes)?;
+    for copy in &patch_list.ghost_copies {
+        push_copy_boxes(copy, patch_list, &mut boxes)?;
     }
     Ok(boxes)
 }
@@ -319,7 +338,7 @@ pub fn copy_boxes_of(list: &PatchList) -> Result<Vec<BlockCopy>> {
 /// A tile of 8^3 cells at the edge of its patch.
 struct EdgeTile {
     patch: usize,
-    cell: [usize; 3],
+    first_cell: [usize; 3],
     /// For each side (west, east, south, north, bottom, top), the adjacent tile of another patch, and the side of that
     /// tile.
     neighbours: [Option<(usize, usize)>; 6],
@@ -327,162 +346,189 @@ struct EdgeTile {
 
 /// Faces between tiles of different patches. A tile writes the values of a face to a buffer, and the adjacent tile
 /// reads them in the next sweep. The ghost cells at this face are therefore neither written nor read between these two
-/// sweeps. Faces are used with 7-point stencils, cuts without overlap, and blocks that sine transforms solve.
+/// sweeps. Faces are used with 7-point stencils, partitions without overlap, and blocks that sine transforms solve.
 #[derive(Default)]
 pub struct Faces {
     /// The `faces` word of an item (its sides with a partner, and from bit `FIRST_FACE_SHIFT` on the number of its
     /// first face), by patch and first cell.
-    words: HashMap<(usize, [usize; 3]), u32>,
+    face_words: HashMap<(usize, [usize; 3]), u32>,
     /// For each face, the number of the adjacent face.
     pub partners: Vec<i32>,
 }
 
 impl Faces {
-    /// Finds the pairs of faces of one cut. Two tiles of 8^3 cells in different patches form a pair if they touch in a
-    /// plane and their first cells have the same indices in this plane. With 27-point stencils or `overlap`, there are
-    /// none.
-    pub fn new(patch_system: &PatchSystem, cut: &Cut, order: Order) -> Result<Self> {
-        let list = &*patch_system.list;
-        if patch_system.stencil.points != 7 || cut.overlap || list.copies.is_empty() {
+    /// Finds the pairs of faces of one partition. Two tiles of 8^3 cells in different patches form a pair if they touch
+    /// in a plane and their first cells have the same indices in this plane. With 27-point stencils or `overlap`, there
+    /// are none.
+    pub fn new(patch_system: &PatchSystem, partition: &BlockPartition, order: BlockOrder) -> Result<Self> {
+        let patch_list = &*patch_system.patch_list;
+        if patch_system.stencil.point_count != 7 || partition.uses_overlap || patch_list.ghost_copies.is_empty() {
             return Ok(Self::default());
         }
-        let mut edges: Vec<EdgeTile> = Vec::new();
+        let mut edge_tiles: Vec<EdgeTile> = Vec::new();
         // Faces for which no adjacent face has been found yet.
         let mut unmatched: HashMap<(usize, [i64; 3]), (usize, usize)> = HashMap::new();
-        for (patch, own) in list.patches.iter().enumerate() {
-            let along = |axis: usize| {
-                let tiles = axis_tiles(cut, own, axis, false, order.is_single())?;
-                collected(tiles.into_iter().filter(|t| t.length * t.count == TILE_SIDE).map(|t| t.cell), TILES)
+        for (patch, patch_box) in patch_list.patches.iter().enumerate() {
+            let tiles_along = |axis: usize| {
+                let tiles = axis_tiles(partition, patch_box, axis, false, order.has_single_block_items())?;
+                collected(
+                    tiles.into_iter().filter(|t| t.block_length * t.block_count == TILE_SIDE).map(|t| t.first_cell),
+                    TILE_ALLOCATION_NAME,
+                )
             };
-            let (xs, ys, zs) = (along(0)?, along(1)?, along(2)?);
+            let (xs, ys, zs) = (tiles_along(0)?, tiles_along(1)?, tiles_along(2)?);
             for cell in combinations(&xs, &ys, &zs) {
-                let mut edge: Option<usize> = None;
+                let mut tile_index: Option<usize> = None;
                 for side in 0..6 {
-                    let (axis, high) = (side / 2, side % 2 == 1);
-                    if cell[axis] != if high { own.size[axis].wrapping_sub(TILE_SIDE) } else { 0 } {
+                    let (axis, is_upper) = (side / 2, side % 2 == 1);
+                    if cell[axis] != if is_upper { patch_box.size[axis].wrapping_sub(TILE_SIDE) } else { 0 } {
                         continue;
                     }
-                    let mut cell_index = [0, 1, 2].map(|d| own.lower[d] + cell[d] as i64);
-                    cell_index[axis] += if high { TILE_SIDE as i64 } else { 0 };
-                    if edge.is_none() {
-                        error::push(&mut edges, EdgeTile { patch, cell, neighbours: [None; 6] }, FACES)?;
+                    let mut face_position = [0, 1, 2].map(|d| patch_box.lower[d] + cell[d] as i64);
+                    face_position[axis] += if is_upper { TILE_SIDE as i64 } else { 0 };
+                    if tile_index.is_none() {
+                        error::push(
+                            &mut edge_tiles,
+                            EdgeTile { patch, first_cell: cell, neighbours: [None; 6] },
+                            FACE_ALLOCATION_NAME,
+                        )?;
                     }
-                    let tile = *edge.get_or_insert(edges.len() - 1);
-                    if let Some((other, other_side)) = unmatched.remove(&(axis, cell_index)) {
-                        edges[tile].neighbours[side] = Some((other, other_side));
-                        edges[other].neighbours[other_side] = Some((tile, side));
+                    let tile = *tile_index.get_or_insert(edge_tiles.len() - 1);
+                    if let Some((other_tile, other_side)) = unmatched.remove(&(axis, face_position)) {
+                        edge_tiles[tile].neighbours[side] = Some((other_tile, other_side));
+                        edge_tiles[other_tile].neighbours[other_side] = Some((tile, side));
                     } else {
-                        insert(&mut unmatched, (axis, cell_index), (tile, side), FACES)?;
+                        insert(&mut unmatched, (axis, face_position), (tile, side), FACE_ALLOCATION_NAME)?;
                     }
                 }
             }
         }
         // Faces are numbered in the order of the tiles, and for each tile in the order of its sides.
-        let mut numbers: Vec<[i32; 6]> = zeroed(edges.len(), FACES)?;
-        let (mut count, mut words) = (0, HashMap::new());
-        for (edge, numbers) in edges.iter().zip(&mut numbers) {
-            let first = count;
+        let mut face_numbers: Vec<[i32; 6]> = zeroed(edge_tiles.len(), FACE_ALLOCATION_NAME)?;
+        let (mut face_count, mut face_words) = (0, HashMap::new());
+        for (edge_tile, face_numbers) in edge_tiles.iter().zip(&mut face_numbers) {
+            let first_face = face_count;
             let mut sides = 0;
-            for side in (0..6).filter(|&side| edge.neighbours[side].is_some()) {
-                (sides, numbers[side]) = (sides | 1 << side, count);
-                count += 1;
+            for side in (0..6).filter(|&side| edge_tile.neighbours[side].is_some()) {
+                (sides, face_numbers[side]) = (sides | 1 << side, face_count);
+                face_count += 1;
             }
-            if count >= 1 << (31 - FIRST_FACE_SHIFT) {
-                return Err(Error::Dimension(format!("too many faces between patches for a device: {count}")));
+            if face_count >= 1 << (31 - FIRST_FACE_SHIFT) {
+                return Err(Error::Dimension(format!("too many faces between patches for a device: {face_count}")));
             }
             if sides != 0 {
-                insert(&mut words, (edge.patch, edge.cell), (first as u32) << FIRST_FACE_SHIFT | sides, FACES)?;
+                insert(
+                    &mut face_words,
+                    (edge_tile.patch, edge_tile.first_cell),
+                    (first_face as u32) << FIRST_FACE_SHIFT | sides,
+                    FACE_ALLOCATION_NAME,
+                )?;
             }
         }
-        let neighbours = edges.iter().flat_map(|edge| edge.neighbours.iter().flatten());
-        Ok(Self { words, partners: collected(neighbours.map(|&(tile, side)| numbers[tile][side]), FACES)? })
+        let neighbours = edge_tiles.iter().flat_map(|edge_tile| edge_tile.neighbours.iter().flatten());
+        Ok(Self {
+            face_words,
+            partners: collected(neighbours.map(|&(tile, side)| face_numbers[tile][side]), FACE_ALLOCATION_NAME)?,
+        })
     }
 
-    fn of(&self, patch: usize, cell: [usize; 3]) -> u32 {
-        self.words.get(&(patch, cell)).copied().unwrap_or(0)
+    /// Returns the `faces` word of the tile of a patch that begins at `cell`; 0 if the tile exchanges no faces.
+    fn face_word(&self, patch: usize, cell: [usize; 3]) -> u32 {
+        self.face_words.get(&(patch, cell)).copied().unwrap_or(0)
     }
 
     /// Returns the copies of the ghost cells that no pair of faces covers, in pieces. The ghost cells that a sweep
     /// reads come first, and the number of these pieces is returned. Ghost cells at edges and corners, which no 7-point
     /// stencil reads, follow.
-    pub fn remaining_copies(&self, list: &PatchList, cut: &Cut, order: Order) -> Result<(Vec<BlockCopy>, usize)> {
-        let (mut needed, mut unread) = (Vec::new(), Vec::new());
-        for copy in &list.copies {
-            let to = &list.patches[copy.to];
+    pub fn remaining_copies(
+        &self,
+        patch_list: &PatchList,
+        partition: &BlockPartition,
+        order: BlockOrder,
+    ) -> Result<(Vec<BlockCopy>, usize)> {
+        let (mut read_copies, mut unread_copies) = (Vec::new(), Vec::new());
+        for copy in &patch_list.ghost_copies {
+            let target = &patch_list.patches[copy.target_patch];
             // The box is divided along each axis into the parts before, inside and behind the patch: 27 parts in total.
-            for part in 0..27 {
-                let mut cells = copy.cells;
+            for sub_box in 0..27 {
+                let mut cell_box = copy.cell_box;
                 let mut sides = Vec::new();
                 for axis in 0..3 {
-                    let (lower, end) = (cells.lower[axis], cells.lower[axis] + cells.size[axis] as i64);
-                    let (first, last) = (to.lower[axis], to.lower[axis] + to.size[axis] as i64);
-                    let third = part / 3usize.pow(axis as u32) % 3;
-                    let (from, until) = [(lower, first), (first, last), (last, end)][third];
-                    (cells.lower[axis], cells.size[axis]) = (from.max(lower), 0);
-                    cells.size[axis] = (until.min(end) - cells.lower[axis]).max(0) as usize;
+                    let (lower, end) = (cell_box.lower[axis], cell_box.lower[axis] + cell_box.size[axis] as i64);
+                    let (patch_lower, patch_end) = (target.lower[axis], target.lower[axis] + target.size[axis] as i64);
+                    let third = sub_box / 3usize.pow(axis as u32) % 3;
+                    let (sub_lower, sub_end) =
+                        [(lower, patch_lower), (patch_lower, patch_end), (patch_end, end)][third];
+                    (cell_box.lower[axis], cell_box.size[axis]) = (sub_lower.max(lower), 0);
+                    cell_box.size[axis] = (sub_end.min(end) - cell_box.lower[axis]).max(0) as usize;
                     if third != 1 {
-                        error::push(&mut sides, 2 * axis + third / 2, FACES)?;
+                        error::push(&mut sides, 2 * axis + third / 2, FACE_ALLOCATION_NAME)?;
                     }
                 }
-                if cells.cells() == 0 {
+                if cell_box.cell_count() == 0 {
                     continue;
                 }
-                let copy = GhostCopy { cells, ..*copy };
+                let copy = GhostCopy { cell_box, ..*copy };
                 match sides[..] {
-                    [side] => self.push_unmatched_copies(&copy, list, (cut, order), side, &mut needed)?,
-                    _ => push_copy_boxes(&copy, list, &mut unread)?,
+                    [side] => {
+                        self.push_unmatched_copies(&copy, patch_list, (partition, order), side, &mut read_copies)?
+                    }
+                    _ => push_copy_boxes(&copy, patch_list, &mut unread_copies)?,
                 }
             }
         }
-        let count = needed.len();
-        extend(&mut needed, unread, COPIES)?;
-        Ok((needed, count))
+        let read_count = read_copies.len();
+        extend(&mut read_copies, unread_copies, COPY_ALLOCATION_NAME)?;
+        Ok((read_copies, read_count))
     }
 
-    /// Adds to `out` the copies of those ghost cells beyond `side` whose adjacent tile has no partner on this side.
+    /// Adds to `boxes` the copies of those ghost cells beyond `side` whose adjacent tile has no partner on this side.
     fn push_unmatched_copies(
         &self,
         copy: &GhostCopy,
-        list: &PatchList,
-        (cut, order): (&Cut, Order),
+        patch_list: &PatchList,
+        (partition, order): (&BlockPartition, BlockOrder),
         side: usize,
-        out: &mut Vec<BlockCopy>,
+        boxes: &mut Vec<BlockCopy>,
     ) -> Result<()> {
-        let (to, own) = (&list.patches[copy.to], &copy.cells);
+        let (target, ghost_box) = (&patch_list.patches[copy.target_patch], &copy.cell_box);
         let axis = side / 2;
         let tiles_along = |d: usize| -> Result<Vec<AxisTile>> {
-            let mut tiles = axis_tiles(cut, to, d, false, order.is_single())?;
+            let mut tiles = axis_tiles(partition, target, d, false, order.has_single_block_items())?;
             if d == axis {
                 // Along this axis, only the tile at the edge of the patch is adjacent to these ghost cells.
-                let at_edge = if side % 2 == 1 { tiles.len() - 1 } else { 0 };
-                tiles.swap(0, at_edge);
+                let edge_index = if side % 2 == 1 { tiles.len() - 1 } else { 0 };
+                tiles.swap(0, edge_index);
                 tiles.truncate(1);
             }
             Ok(tiles)
         };
         let (xs, ys, zs) = (tiles_along(0)?, tiles_along(1)?, tiles_along(2)?);
-        let mut left = Vec::new();
-        let mut all = true;
+        let mut unmatched_boxes = Vec::new();
+        let mut none_matched = true;
         for tile in combinations::<AxisTile>(&xs, &ys, &zs) {
-            let mut part = *own;
+            let mut tile_box = *ghost_box;
             for d in (0..3).filter(|&d| d != axis) {
-                let first = to.lower[d] + tile[d].cell as i64;
-                let lower = first.max(own.lower[d]);
-                let end = (first + (tile[d].length * tile[d].count) as i64).min(own.lower[d] + own.size[d] as i64);
-                (part.lower[d], part.size[d]) = (lower, (end - lower).max(0) as usize);
+                let first = target.lower[d] + tile[d].first_cell as i64;
+                let lower = first.max(ghost_box.lower[d]);
+                let end = (first + (tile[d].block_length * tile[d].block_count) as i64)
+                    .min(ghost_box.lower[d] + ghost_box.size[d] as i64);
+                (tile_box.lower[d], tile_box.size[d]) = (lower, (end - lower).max(0) as usize);
             }
-            if part.cells() == 0 {
+            if tile_box.cell_count() == 0 {
                 continue;
             }
-            if self.of(copy.to, tile.map(|t| t.cell)) >> side & 1 == 1 {
-                all = false;
+            if self.face_word(copy.target_patch, tile.map(|t| t.first_cell)) >> side & 1 == 1 {
+                none_matched = false;
             } else {
-                error::push(&mut left, part, COPIES)?;
+                error::push(&mut unmatched_boxes, tile_box, COPY_ALLOCATION_NAME)?;
             }
         }
-        if all {
-            return push_copy_boxes(copy, list, out);
+        if none_matched {
+            return push_copy_boxes(copy, patch_list, boxes);
         }
-        left.into_iter().try_for_each(|cells| push_copy_boxes(&GhostCopy { cells, ..*copy }, list, out))
+        unmatched_boxes
+            .into_iter()
+            .try_for_each(|cell_box| push_copy_boxes(&GhostCopy { cell_box, ..*copy }, patch_list, boxes))
     }
 }

@@ -9,120 +9,130 @@
 //! the last sweep of a call run group by group, unless `transfer=breadth_first` is set. The first sweep of a group
 //! overlaps the upload of the next group. The last sweep of a group overlaps the download of the previous group.
 
-use super::data::{Data, inverse_kind_of};
+use super::data::{PatchData, choose_inverse_kind};
 use super::lists::{FACE_VALUES, to_i32};
-use crate::base::heap::Counted;
-use crate::cuda::call::Attempts;
+use crate::base::heap::FallibleArc;
+use crate::cuda::call::FallibleSteps;
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::{
     Address, BlockCopyArgs, BlockItem, BlockPatch, BlockSegment, ExchangeArgs, NormArgs, PatchArgs, RelaxArgs,
     RelaxLaunch,
 };
-use crate::cuda::staging::{Copies, Job};
+use crate::cuda::staging::{Job, StagedCopies};
 use crate::error::{Error, Result, collected, reserve};
-use crate::smoother::patches::{Cut, PatchList};
-use crate::smoother::steps::{BadCell, Callbacks, Method, Parallel, PatchArrays, SmootherSteps, Work, colour_count};
+use crate::smoother::patches::{BlockPartition, PatchList};
+use crate::smoother::steps::{
+    Callbacks, Method, NonfiniteCell, PatchArrays, SmootherSteps, SweepParameters, WorkDivision, colour_count,
+};
 use std::ops::Range;
 use std::time::Instant;
 
 /// Product of the factors 2 / (b + 1) of three inverse transforms of length 8.
-const WEIGHT: f64 = 8.0 / 729.0;
+const TRANSFORM_WEIGHT: f64 = 8.0 / 729.0;
 
-/// Use of the face buffers by a sweep. `faces_read`: the sweep reads the faces of the previous sweep. `faces_written`:
+/// Use of the face buffers by a sweep. `reads_faces`: the sweep reads the faces of the previous sweep. `writes_faces`:
 /// the sweep writes faces for the next sweep. `stores_ghosts`: the sweep also writes the faces that it reads to the
 /// ghost cells.
 #[derive(Clone, Copy, Default)]
-struct FaceBuffers {
-    faces_read: bool,
-    faces_written: bool,
+struct FaceUse {
+    reads_faces: bool,
+    writes_faces: bool,
     stores_ghosts: bool,
 }
 
 /// State of one call.
 pub(super) struct Run<'a> {
-    pub(super) data: &'a mut Data,
+    pub(super) data: &'a mut PatchData,
     /// Two streams. If a sweep runs group by group, the copies and kernels of successive groups alternate between the
     /// streams. All other work is on the first stream.
     pub(super) streams: [&'a Stream; 2],
-    pub(super) copies: &'a mut Copies,
+    pub(super) copies: &'a mut StagedCopies,
     pub(super) tables: Address,
-    /// `by_transforms`: sine transforms solve the blocks. `can_batch`: dense inverses of 8^3 blocks may run stage by
+    /// `uses_transforms`: sine transforms solve the blocks. `can_batch`: dense inverses of 8^3 blocks may run stage by
     /// stage.
-    pub(super) by_transforms: bool,
+    pub(super) uses_transforms: bool,
     pub(super) can_batch: bool,
     pub(super) arrays: &'a mut dyn PatchArrays,
-    pub(super) on_device: bool,
+    pub(super) is_on_device: bool,
     pub(super) callbacks: &'a mut dyn Callbacks,
-    pub(super) work: &'a Work,
+    pub(super) parameters: &'a SweepParameters,
     /// Index of the array with the current values, 0 or 1.
     pub(super) current_array: usize,
     /// `requested_sweeps`: number of sweeps that were requested so far, including the current one. `executed_ahead`:
     /// number of sweeps that were executed before they were requested.
     pub(super) requested_sweeps: usize,
     pub(super) executed_ahead: usize,
-    /// `uploaded`: the device has the values of u and f. `downloaded`: the caller's host arrays have the result.
-    pub(super) uploaded: bool,
-    pub(super) downloaded: bool,
+    /// `is_uploaded`: the device has the values of u and f. `is_downloaded`: the caller's host arrays have the result.
+    pub(super) is_uploaded: bool,
+    pub(super) is_downloaded: bool,
     /// Whether the second array of block Jacobi contains the caller's ghost cells.
-    pub(super) ghosts_copied: bool,
+    pub(super) has_copied_ghosts: bool,
     /// Whether ghost cells between patches must be copied by the next sweep, or before any other step.
-    pub(super) exchange_pending: bool,
+    pub(super) is_exchange_pending: bool,
     /// Whether the previous sweep wrote its faces. It wrote them to one half of `faces`: the first half if its number,
     /// counted from 1, is even, else the second half.
-    pub(super) faces_written: bool,
+    pub(super) has_written_faces: bool,
     /// Whether the last operation on the first stream is a kernel of this backend. The next kernel may then start
     /// before that kernel ends.
     pub(super) follows_kernel: bool,
     pub(super) seconds_transfer: f64,
-    pub(super) failed: Option<Error>,
+    /// Error of the first step that failed.
+    pub(super) first_error: Option<Error>,
 }
 
 impl Run<'_> {
-    fn list(&self) -> Counted<PatchList> {
-        self.data.patch_system.list.clone()
+    /// Returns the current patches.
+    fn patch_list(&self) -> FallibleArc<PatchList> {
+        self.data.patch_system.patch_list.clone()
     }
 
     /// Reserves device memory for patches in host memory, and copies the addresses of all arrays to the device.
-    pub(super) fn begin(&mut self) -> Result<()> {
-        let list = self.list();
-        let given = self.arrays.pointers();
-        let (patches, data, stream) = (&list.patches, &mut *self.data, self.streams[0]);
-        if !self.on_device {
-            if data.buffers.staging.u.len() != patches.len() {
-                data.buffers.staging.allocate(stream, patches, true, "copies of patches that are on the host")?;
+    pub(super) fn prepare_arrays(&mut self) -> Result<()> {
+        let patch_list = self.patch_list();
+        let pointers = self.arrays.pointers();
+        let (patches, data, stream) = (&patch_list.patches, &mut *self.data, self.streams[0]);
+        if !self.is_on_device {
+            if data.buffers.staging_arrays.u.len() != patches.len() {
+                data.buffers.staging_arrays.allocate(
+                    stream,
+                    patches,
+                    true,
+                    "copies of patches that are on the host",
+                )?;
             }
-            if !given.r.is_empty() && data.buffers.residuals.u.len() != patches.len() {
-                data.buffers.residuals.allocate(stream, patches, false, "residuals")?;
+            if !pointers.r.is_empty() && data.buffers.residual_arrays.u.len() != patches.len() {
+                data.buffers.residual_arrays.allocate(stream, patches, false, "residuals")?;
             }
         }
-        let mut rows = std::mem::take(&mut data.buffers.host_patch_table);
-        let mut changed = rows.len() != patches.len();
-        let more = patches.len().saturating_sub(rows.len());
-        reserve(&mut rows, more, "lists of patches")?;
-        rows.resize(patches.len(), BlockPatch::default());
-        for (p, row) in rows.iter_mut().enumerate() {
+        let mut table_rows = std::mem::take(&mut data.buffers.host_patch_table);
+        let mut has_changed = table_rows.len() != patches.len();
+        let missing_rows = patches.len().saturating_sub(table_rows.len());
+        reserve(&mut table_rows, missing_rows, "lists of patches")?;
+        table_rows.resize(patches.len(), BlockPatch::default());
+        for (p, table_row) in table_rows.iter_mut().enumerate() {
             let [nx, ny, nz] = patches[p].size.map(|n| n as i32);
             let second_array = data.buffers.second_array.u.get(p).copied().unwrap_or(0);
-            let (u, f, r) = if self.on_device {
-                let f = given.f.get(p).map_or(0, |f| *f as u64);
-                (given.u[p] as u64, f, given.r.get(p).map_or(0, |r| *r as u64))
+            let (u, f, r) = if self.is_on_device {
+                let f = pointers.f.get(p).map_or(0, |f| *f as u64);
+                (pointers.u[p] as u64, f, pointers.r.get(p).map_or(0, |r| *r as u64))
             } else {
-                let r = if given.r.is_empty() { 0 } else { data.buffers.residuals.u[p] };
-                (data.buffers.staging.u[p], data.buffers.staging.f[p], r)
+                let r = if pointers.r.is_empty() { 0 } else { data.buffers.residual_arrays.u[p] };
+                (data.buffers.staging_arrays.u[p], data.buffers.staging_arrays.f[p], r)
             };
-            let new = BlockPatch { u: [u, second_array], f, r, nx, ny, nz, unused: 0 };
-            changed |= *row != new;
-            *row = new;
+            let new_row = BlockPatch { u: [u, second_array], f, r, nx, ny, nz, unused: 0 };
+            has_changed |= *table_row != new_row;
+            *table_row = new_row;
         }
-        if changed && !rows.is_empty() {
-            stream.send(data.buffers.patch_table.address(), &rows)?;
+        if has_changed && !table_rows.is_empty() {
+            stream.send(data.buffers.patch_table.address(), &table_rows)?;
             stream.wait()?;
         }
-        data.buffers.host_patch_table = rows;
+        data.buffers.host_patch_table = table_rows;
         Ok(())
     }
 
+    /// Returns the indices of all patches.
     fn all_patches(&self) -> Range<usize> {
         0..self.data.buffers.host_patch_table.len()
     }
@@ -133,9 +143,9 @@ impl Run<'_> {
         let with_f = with_f && !self.arrays.pointers().f.is_empty();
         for p in patches {
             let (row, u) = (&self.data.buffers.host_patch_table[p], self.arrays.u(p));
-            let (stream, u) = (self.streams[stream], Job::all_from_host(u, row.u[self.current_array]));
+            let (stream, u) = (self.streams[stream], Job::array_from_host(u, row.u[self.current_array]));
             if with_f {
-                self.copies.send(stream, &[u, Job::all_from_host(self.arrays.f(p), row.f)])?;
+                self.copies.send(stream, &[u, Job::array_from_host(self.arrays.f(p), row.f)])?;
             } else {
                 self.copies.send(stream, &[u])?;
             }
@@ -148,7 +158,7 @@ impl Run<'_> {
     fn download(&mut self, patches: Range<usize>, array: usize, stream: usize) -> Result<()> {
         let start = Instant::now();
         for p in patches {
-            let job = Job::all_to_host(self.arrays.u_mut(p), self.data.buffers.host_patch_table[p].u[array]);
+            let job = Job::array_to_host(self.arrays.u_mut(p), self.data.buffers.host_patch_table[p].u[array]);
             self.copies.fetch(self.streams[stream], &[job])?;
         }
         self.seconds_transfer += start.elapsed().as_secs_f64();
@@ -156,11 +166,11 @@ impl Run<'_> {
     }
 
     /// Waits for both streams.
-    fn join(&mut self) -> Result<()> {
+    fn wait_for_streams(&mut self) -> Result<()> {
         let start = Instant::now();
         self.streams[0].wait()?;
         self.streams[1].wait()?;
-        if !self.on_device {
+        if !self.is_on_device {
             self.seconds_transfer += start.elapsed().as_secs_f64();
         }
         Ok(())
@@ -168,234 +178,260 @@ impl Run<'_> {
 
     /// Uploads all patches in host memory, unless the device already has their values.
     fn ensure_uploaded(&mut self) -> Result<()> {
-        if !std::mem::replace(&mut self.uploaded, true) {
+        if !std::mem::replace(&mut self.is_uploaded, true) {
             self.upload(self.all_patches(), true, 0)?;
-            self.join()?;
+            self.wait_for_streams()?;
         }
         Ok(())
     }
 
-    /// Copies the ghost layer of array `from` to array `to`, for the second array of block Jacobi. Ghost cells that no
-    /// patch covers change only in a callback. Without a callback, one copy per call of the smoother therefore
-    /// suffices.
-    fn copy_ghosts(&self, patches: Range<usize>, from: usize, to: usize, stream: usize) -> Result<()> {
-        self.copy_values(patches, from, to, true, stream)
+    /// Copies the ghost layer of array `source_array` to array `target_array`, for the second array of block Jacobi.
+    /// Ghost cells that no patch covers change only in a callback. Without a callback, one copy per call of the
+    /// smoother therefore suffices.
+    fn copy_ghosts(
+        &self,
+        patches: Range<usize>,
+        source_array: usize,
+        target_array: usize,
+        stream: usize,
+    ) -> Result<()> {
+        self.copy_values(patches, source_array, target_array, true, stream)
     }
 
-    /// Copies u between the two arrays of each patch; with `ghosts`, only the ghost layer.
-    fn copy_values(&self, patches: Range<usize>, from: usize, to: usize, ghosts: bool, stream: usize) -> Result<()> {
+    /// Copies u between the two arrays of each patch; with `ghosts_only`, only the ghost layer.
+    fn copy_values(
+        &self,
+        patches: Range<usize>,
+        source_array: usize,
+        target_array: usize,
+        ghosts_only: bool,
+        stream: usize,
+    ) -> Result<()> {
         let data = &*self.data;
-        let (first, last) = (data.buffers.segments_before[patches.start], data.buffers.segments_before[patches.end]);
-        if first == last {
+        let (first_segment, end_segment) =
+            (data.buffers.segments_before[patches.start], data.buffers.segments_before[patches.end]);
+        if first_segment == end_segment {
             return Ok(());
         }
         let arguments = BlockCopyArgs {
             patches: data.buffers.patch_table.address(),
-            segments: data.buffers.segments.address() + (first * size_of::<BlockSegment>()) as u64,
-            from: from as i32,
-            to: to as i32,
-            ghosts_only: i32::from(ghosts),
+            segments: data.buffers.segments.address() + (first_segment * size_of::<BlockSegment>()) as u64,
+            source_array: source_array as i32,
+            target_array: target_array as i32,
+            ghosts_only: i32::from(ghosts_only),
         };
-        launch::copy_patches(self.streams[stream], &arguments, (last - first) as u32)
+        launch::copy_patches(self.streams[stream], &arguments, (end_segment - first_segment) as u32)
     }
 
     /// Launches the relaxation of one group of patches, or of all patches if `group` is `None`.
-    fn launch(
+    fn launch_relaxation(
         &mut self,
         (plan, group): (usize, Option<usize>),
-        (from, to): (usize, usize),
-        face_buffers: FaceBuffers,
+        (source, target): (usize, usize),
+        face_use: FaceUse,
         stream: usize,
     ) -> Result<()> {
         let data = &mut *self.data;
-        let faces = data.buffers.faces.address();
+        let face_memory = data.buffers.faces.address();
         let plan = &mut data.plans[plan];
-        let (items, progress, totals) = (plan.items.address(), plan.progress.address(), plan.totals.address());
-        let launch = group.map_or(&mut plan.whole_launch, |g| &mut plan.group_launches[g]);
-        if launch.items.is_empty() {
+        let (items, finished_counts, required_counts) =
+            (plan.items.address(), plan.finished_counts.address(), plan.required_counts.address());
+        let launch = group.map_or(&mut plan.all_patches_launch, |g| &mut plan.group_launches[g]);
+        if launch.item_range.is_empty() {
             return Ok(());
         }
-        let next = launch.launches.wrapping_add(1);
-        let asynchronous = self.work.method == Method::Chaotic && self.work.parallel != Parallel::Patches;
-        let offset = (4 * launch.progress.start) as u64;
+        let launch_count = launch.launch_count.wrapping_add(1);
+        let is_asynchronous =
+            self.parameters.method == Method::Chaotic && self.parameters.division != WorkDivision::WholePatches;
+        let count_offset = (4 * launch.count_range.start) as u64;
         let mut arguments = RelaxArgs {
             patches: data.buffers.patch_table.address(),
             items: 0,
             tables: self.tables,
-            progress: progress + offset,
-            totals: totals + offset,
-            launches: next,
-            from: from as i32,
-            to: to as i32,
-            waits_for_own_chunk_only: i32::from(asynchronous),
-            omega: self.work.omega,
+            finished_counts: finished_counts + count_offset,
+            required_counts: required_counts + count_offset,
+            launch_count: launch_count,
+            source_array: source as i32,
+            target_array: target as i32,
+            waits_for_own_chunk_only: i32::from(is_asynchronous),
+            omega: self.parameters.omega,
             entries: data.patch_system.stencil.entries,
             count: 0,
             eigenvalue_terms: data.eigenvalue_terms,
-            weight: WEIGHT,
-            points: data.patch_system.stencil.points as i32,
-            is_dense: i32::from(!self.by_transforms),
+            weight: TRANSFORM_WEIGHT,
+            points: data.patch_system.stencil.point_count as i32,
+            is_dense: i32::from(!self.uses_transforms),
             faces_read: 0,
             faces_written: 0,
             partners: plan.partners.address(),
-            store_ghosts: i32::from(face_buffers.stores_ghosts),
+            stores_ghosts: i32::from(face_use.stores_ghosts),
         };
-        let half = |sweep: usize| faces + (sweep % 2 * 8 * FACE_VALUES * plan.face_count) as u64;
-        if face_buffers.faces_read {
-            arguments.faces_read = half(self.requested_sweeps - 1);
+        let face_buffer = |sweep: usize| face_memory + (sweep % 2 * 8 * FACE_VALUES * plan.face_count) as u64;
+        if face_use.reads_faces {
+            arguments.faces_read = face_buffer(self.requested_sweeps - 1);
         }
-        if face_buffers.faces_written {
-            arguments.faces_written = half(self.requested_sweeps);
+        if face_use.writes_faces {
+            arguments.faces_written = face_buffer(self.requested_sweeps);
         }
         let follows_kernel = &mut self.follows_kernel;
-        let chained = stream == 0;
-        let (stream, cubes) = (self.streams[stream], launch.cubes && self.by_transforms);
-        let any = if data.patch_system.stencil.points == 7 { launch::relax_7 } else { launch::relax_27 };
-        let start = launch.items.start;
-        let mut run = |range: Range<usize>, kernel: fn(&Stream, &RelaxArgs, RelaxLaunch) -> Result<()>| {
+        let follows_own_kernels = stream == 0;
+        let (stream, has_only_cubes) = (self.streams[stream], launch.has_only_cubes && self.uses_transforms);
+        let any_kernel = if data.patch_system.stencil.point_count == 7 { launch::relax_7 } else { launch::relax_27 };
+        let start = launch.item_range.start;
+        let mut launch_range = |range: Range<usize>, kernel: fn(&Stream, &RelaxArgs, RelaxLaunch) -> Result<()>| {
             if range.is_empty() {
                 return Ok(());
             }
             arguments.items = items + ((start + range.start) * size_of::<BlockItem>()) as u64;
             arguments.count = to_i32(range.len(), "the number of blocks")? as u32;
             let configuration = RelaxLaunch {
-                follows_kernel: std::mem::replace(follows_kernel, chained) && chained,
-                processors: stream.device().processors,
+                follows_kernel: std::mem::replace(follows_kernel, follows_own_kernels) && follows_own_kernels,
+                multiprocessors: stream.device().multiprocessors,
             };
             kernel(stream, &arguments, configuration)
         };
         if launch.stages.is_empty() {
-            let kernel = if cubes && data.patch_system.stencil.points == 7 { launch::relax_cubes } else { any };
-            run(0..launch.items.len(), kernel)?;
+            let kernel = if has_only_cubes && data.patch_system.stencil.point_count == 7 {
+                launch::relax_cubes
+            } else {
+                any_kernel
+            };
+            launch_range(0..launch.item_range.len(), kernel)?;
         }
-        for [cubes, others] in &launch.stages {
-            run(cubes.clone(), launch::relax_dense)?;
-            run(others.clone(), any)?;
+        for [has_only_cubes, other_items] in &launch.stages {
+            launch_range(has_only_cubes.clone(), launch::relax_dense)?;
+            launch_range(other_items.clone(), any_kernel)?;
         }
-        launch.launches = next;
+        launch.launch_count = launch_count;
         Ok(())
     }
 
     /// Executes one sweep, with the copies of patches in host memory.
-    fn sweep(&mut self, cut: &Cut) -> Result<()> {
-        let both = self.exchanges_both_arrays();
+    fn run_sweep(&mut self, partition: &BlockPartition) -> Result<()> {
+        let to_both_arrays = self.needs_both_arrays();
         self.requested_sweeps += 1;
-        let jacobi = self.work.method == Method::Jacobi;
+        let is_jacobi = self.parameters.method == Method::Jacobi;
         if self.executed_ahead > 0 {
             self.executed_ahead -= 1;
-            self.current_array ^= usize::from(jacobi);
+            self.current_array ^= usize::from(is_jacobi);
             return Ok(());
         }
-        let plan = self.plan_of(cut)?;
+        let plan = self.find_plan(partition)?;
         let count = self.data.plans[plan].group_launches.len();
-        let (first, watched) = (!self.uploaded, self.callbacks.watched());
-        let last = self.requested_sweeps == self.work.sweeps && !watched;
-        if self.on_device || !(first || last) || count == 0 || !self.work.overlap_copies {
+        let (is_first, has_monitor) = (!self.is_uploaded, self.callbacks.has_monitor());
+        let is_last = self.requested_sweeps == self.parameters.sweeps && !has_monitor;
+        if self.is_on_device || !(is_first || is_last) || count == 0 || !self.parameters.overlaps_copies {
             self.ensure_uploaded()?;
-            if jacobi && self.needs_ghost_copy() {
+            if is_jacobi && self.needs_ghost_copy() {
                 self.copy_ghosts(self.all_patches(), self.current_array, 1 - self.current_array, 0)?;
             }
-            let last = self.requested_sweeps == self.work.sweeps;
-            let faces_read = std::mem::take(&mut self.faces_written);
-            if faces_read {
-                self.exchange_pending = false;
+            let is_last = self.requested_sweeps == self.parameters.sweeps;
+            let reads_faces = std::mem::take(&mut self.has_written_faces);
+            if reads_faces {
+                self.is_exchange_pending = false;
                 let plan = &self.data.plans[plan];
-                self.exchange_boxes(plan.remaining_copies.address(), plan.remaining_counts[usize::from(last)], both)?;
+                self.copy_ghost_boxes(
+                    plan.remaining_copies.address(),
+                    plan.remaining_counts[usize::from(is_last)],
+                    to_both_arrays,
+                )?;
             } else {
-                self.exchange_if_pending(both)?;
+                self.exchange_if_pending(to_both_arrays)?;
             }
             // This sweep leaves its faces in buffers only if the next sweep uses the same plan and is one launch for
             // all patches, too, and if no callback reads ghost cells before the next sweep.
-            let next_is_whole = self.on_device
+            let next_is_single_launch = self.is_on_device
                 || count == 0
-                || !self.work.overlap_copies
-                || self.requested_sweeps + 1 < self.work.sweeps;
-            let plan_has_faces = self.data.plans[plan].face_count > 0 && self.work.cuts[0] == self.work.cuts[1];
-            let faces_written =
-                plan_has_faces && !last && next_is_whole && !watched && !self.callbacks.has_ghost_fill();
-            self.launch(
+                || !self.parameters.overlaps_copies
+                || self.requested_sweeps + 1 < self.parameters.sweeps;
+            let plan_has_faces =
+                self.data.plans[plan].face_count > 0 && self.parameters.partitions[0] == self.parameters.partitions[1];
+            let writes_faces =
+                plan_has_faces && !is_last && next_is_single_launch && !has_monitor && !self.callbacks.has_ghost_fill();
+            self.launch_relaxation(
                 (plan, None),
-                self.array_pair(jacobi, 0),
-                FaceBuffers { faces_read, faces_written, stores_ghosts: faces_read && last },
+                self.array_pair(is_jacobi, 0),
+                FaceUse { reads_faces, writes_faces, stores_ghosts: reads_faces && is_last },
                 0,
             )?;
-            self.faces_written = faces_written;
-            self.current_array ^= usize::from(jacobi);
+            self.has_written_faces = writes_faces;
+            self.current_array ^= usize::from(is_jacobi);
             return Ok(());
         }
         // If there are neither copies between patches nor callbacks, the groups are independent. Each group then
         // executes all its sweeps before its download.
-        let independent =
-            first && !watched && !self.callbacks.has_ghost_fill() && self.data.buffers.ghost_copy_count == 0;
-        let sweeps = if independent { self.work.sweeps - self.requested_sweeps + 1 } else { 1 };
-        let plans = [plan, self.plan_of(&self.work.cuts[self.requested_sweeps % 2])?];
-        let downloads = last || independent;
-        self.exchange_if_pending(both)?;
-        let ghosts = jacobi && self.needs_ghost_copy();
-        self.join()?;
+        let are_groups_independent =
+            is_first && !has_monitor && !self.callbacks.has_ghost_fill() && self.data.buffers.ghost_copy_count == 0;
+        let sweep_count = if are_groups_independent { self.parameters.sweeps - self.requested_sweeps + 1 } else { 1 };
+        let plans = [plan, self.find_plan(&self.parameters.partitions[self.requested_sweeps % 2])?];
+        let downloads = is_last || are_groups_independent;
+        self.exchange_if_pending(to_both_arrays)?;
+        let copies_ghosts = is_jacobi && self.needs_ghost_copy();
+        self.wait_for_streams()?;
         for g in 0..self.data.groups.len() {
             let (group, stream) = (self.data.groups[g].clone(), g % 2);
-            if first {
+            if is_first {
                 self.upload(group.clone(), true, stream)?;
             }
-            if ghosts {
+            if copies_ghosts {
                 self.copy_ghosts(group.clone(), self.current_array, 1 - self.current_array, stream)?;
             }
-            for sweep in 0..sweeps {
-                self.launch(
+            for sweep in 0..sweep_count {
+                self.launch_relaxation(
                     (plans[sweep % 2], Some(g)),
-                    self.array_pair(jacobi, sweep),
-                    FaceBuffers::default(),
+                    self.array_pair(is_jacobi, sweep),
+                    FaceUse::default(),
                     stream,
                 )?;
             }
             if downloads {
-                let array = if jacobi { self.current_array ^ (sweeps % 2) } else { self.current_array };
+                let array = if is_jacobi { self.current_array ^ (sweep_count % 2) } else { self.current_array };
                 self.download(group, array, stream)?;
             }
         }
-        self.join()?;
-        self.executed_ahead = sweeps - 1;
-        self.current_array ^= usize::from(jacobi);
-        (self.uploaded, self.downloaded) = (true, downloads);
+        self.wait_for_streams()?;
+        self.executed_ahead = sweep_count - 1;
+        self.current_array ^= usize::from(is_jacobi);
+        (self.is_uploaded, self.is_downloaded) = (true, downloads);
         Ok(())
     }
 
-    /// Returns the indices of the arrays that a sweep reads and writes. `later` is 0 for the next sweep, 1 for the
-    /// sweep after it, and so on.
-    fn array_pair(&self, jacobi: bool, later: usize) -> (usize, usize) {
-        let from = if jacobi { self.current_array ^ (later % 2) } else { self.current_array };
-        (from, if jacobi { 1 - from } else { from })
+    /// Returns the indices of the arrays that a sweep reads and writes. `sweeps_later` is 0 for the next sweep, 1 for
+    /// the sweep after it, and so on.
+    fn array_pair(&self, is_jacobi: bool, sweeps_later: usize) -> (usize, usize) {
+        let source = if is_jacobi { self.current_array ^ (sweeps_later % 2) } else { self.current_array };
+        (source, if is_jacobi { 1 - source } else { source })
     }
 
     /// Returns whether `sweep` must now copy the ghost cells to the second array of block Jacobi: before the first
     /// sweep, and before every sweep if a callback fills ghost cells. Records that the ghost cells have been copied.
     fn needs_ghost_copy(&mut self) -> bool {
-        !std::mem::replace(&mut self.ghosts_copied, true) || self.callbacks.has_ghost_fill()
+        !std::mem::replace(&mut self.has_copied_ghosts, true) || self.callbacks.has_ghost_fill()
     }
 
-    /// Returns the index of the plan for a cut, and builds the plan if it does not exist.
-    fn plan_of(&mut self, cut: &Cut) -> Result<usize> {
+    /// Returns the index of the plan for a partition, and builds the plan if it does not exist.
+    fn find_plan(&mut self, partition: &BlockPartition) -> Result<usize> {
         // Usually, `prepare` has built the plan. If options have changed since then, the plan is built here.
-        let kind = inverse_kind_of(!self.by_transforms, self.can_batch, cut);
-        self.data.plan(self.streams[0], cut, self.work, kind)
+        let kind = choose_inverse_kind(!self.uses_transforms, self.can_batch, partition);
+        self.data.find_or_build_plan(self.streams[0], partition, self.parameters, kind)
     }
 
+    /// Returns the arguments of the kernels that inspect values or compute residuals.
     fn patch_args(&self) -> PatchArgs {
         let data = &*self.data;
         PatchArgs {
             patches: data.buffers.patch_table.address(),
             regions: data.buffers.regions.address(),
             array_index: self.current_array as i32,
-            sums: data.buffers.sums.address(),
-            first_bad: data.buffers.results.address(),
+            sums: data.buffers.region_sums.address(),
+            first_nonfinite: data.buffers.results.address(),
             entries: data.patch_system.stencil.entries,
             scale: 1.0,
         }
     }
 
     /// Finds the first value of u or f that is not finite.
-    fn find_bad_cell(&mut self) -> Result<Option<BadCell>> {
+    fn search_nonfinite(&mut self) -> Result<Option<NonfiniteCell>> {
         if self.data.buffers.region_count == 0 {
             return Ok(None);
         }
@@ -403,42 +439,50 @@ impl Run<'_> {
         let (stream, results) = (self.streams[0], self.data.buffers.results.address());
         stream.fill(results, 0xff, 8)?;
         launch::inspect_patches(stream, &self.patch_args(), self.data.buffers.region_count)?;
-        let mut number = [u64::MAX];
-        stream.fetch(&mut number, results)?;
+        let mut value_number = [u64::MAX];
+        stream.fetch(&mut value_number, results)?;
         stream.wait()?;
-        let [number] = number.map(|n| n as usize);
-        if number == usize::MAX {
+        let [value_number] = value_number.map(|n| n as usize);
+        if value_number == usize::MAX {
             return Ok(None);
         }
-        let list = self.list();
-        let p = list.cells_before.partition_point(|&before| 2 * before <= number) - 1;
-        let (patch, row) = (&list.patches[p], &self.data.buffers.host_patch_table[p]);
-        let inside = number - 2 * list.cells_before[p];
-        let (name, cell) = if inside < patch.cells() { ("u", inside) } else { ("f", inside - patch.cells()) };
+        let patch_list = self.patch_list();
+        let p = patch_list.cells_before.partition_point(|&cells| 2 * cells <= value_number) - 1;
+        let (patch, table_row) = (&patch_list.patches[p], &self.data.buffers.host_patch_table[p]);
+        let offset_in_patch = value_number - 2 * patch_list.cells_before[p];
+        let (name, cell) = if offset_in_patch < patch.cell_count() {
+            ("u", offset_in_patch)
+        } else {
+            ("f", offset_in_patch - patch.cell_count())
+        };
         let [nx, ny, _] = patch.size;
-        let cell_at = [cell % nx, cell / nx % ny, cell / nx / ny];
+        let cell_indices = [cell % nx, cell / nx % ny, cell / nx / ny];
         let (stride, plane) = patch.strides();
-        let [i, j, k] = cell_at;
+        let [i, j, k] = cell_indices;
         let address = match name {
-            "u" => row.u[self.current_array] + 8 * ((k + 1) * plane + (j + 1) * stride + i + 1) as u64,
-            _ => row.f + 8 * cell as u64,
+            "u" => table_row.u[self.current_array] + 8 * ((k + 1) * plane + (j + 1) * stride + i + 1) as u64,
+            _ => table_row.f + 8 * cell as u64,
         };
         let mut value = [0.0f64];
         stream.fetch(&mut value, address)?;
         stream.wait()?;
-        Ok(Some(BadCell { name, value: value[0], patch: p, cell: cell_at }))
+        Ok(Some(NonfiniteCell { name, value: value[0], patch: p, cell: cell_indices }))
     }
 
-    /// Copies ghost cells between patches if a copy is pending; with `both`, to both arrays of block Jacobi.
-    fn exchange_if_pending(&mut self, both: bool) -> Result<()> {
-        if !std::mem::replace(&mut self.exchange_pending, false) {
+    /// Copies ghost cells between patches if a copy is pending; with `to_both_arrays`, to both arrays of block Jacobi.
+    fn exchange_if_pending(&mut self, to_both_arrays: bool) -> Result<()> {
+        if !std::mem::replace(&mut self.is_exchange_pending, false) {
             return Ok(());
         }
-        self.exchange_boxes(self.data.buffers.ghost_copies.address(), self.data.buffers.ghost_copy_count, both)
+        self.copy_ghost_boxes(
+            self.data.buffers.ghost_copies.address(),
+            self.data.buffers.ghost_copy_count,
+            to_both_arrays,
+        )
     }
 
-    /// Copies `count` boxes of ghost cells on the device; with `both`, to both arrays of block Jacobi.
-    fn exchange_boxes(&mut self, copies: Address, count: u32, both: bool) -> Result<()> {
+    /// Copies `count` boxes of ghost cells on the device; with `to_both_arrays`, to both arrays of block Jacobi.
+    fn copy_ghost_boxes(&mut self, copies: Address, count: u32, to_both_arrays: bool) -> Result<()> {
         if count == 0 {
             return Ok(());
         }
@@ -446,109 +490,111 @@ impl Run<'_> {
             patches: self.data.buffers.patch_table.address(),
             copies,
             array_index: self.current_array as i32,
-            both: i32::from(both),
+            to_both_arrays: i32::from(to_both_arrays),
         };
         launch::exchange(self.streams[0], &arguments, count, std::mem::replace(&mut self.follows_kernel, true))
     }
 
     /// Returns whether the next sweep is the last sweep of block Jacobi. The array to which it writes must then also
     /// contain the ghost cells that it reads.
-    fn exchanges_both_arrays(&self) -> bool {
-        self.work.method == Method::Jacobi && self.requested_sweeps + 1 >= self.work.sweeps
+    fn needs_both_arrays(&self) -> bool {
+        self.parameters.method == Method::Jacobi && self.requested_sweeps + 1 >= self.parameters.sweeps
     }
 
     /// Copies ghost cells between patches in host memory, before the patches are uploaded.
     fn exchange_on_host(&mut self) {
-        let list = self.list();
-        let mut part = [0.0; 256];
-        for copy in &list.copies {
-            let (from, to) = (&list.patches[copy.from], &list.patches[copy.to]);
-            let ([x, y, z], [nx, ny, nz]) = (copy.cells.lower, copy.cells.size);
+        let patch_list = self.patch_list();
+        let mut buffer = [0.0; 256];
+        for copy in &patch_list.ghost_copies {
+            let (source, target) = (&patch_list.patches[copy.source_patch], &patch_list.patches[copy.target_patch]);
+            let ([x, y, z], [nx, ny, nz]) = (copy.cell_box.lower, copy.cell_box.size);
             for row in 0..ny * nz {
-                for first in (0..nx).step_by(part.len()) {
+                for first in (0..nx).step_by(buffer.len()) {
                     let cell = [x + first as i64, y + (row % ny) as i64, z + (row / ny) as i64];
-                    let part = &mut part[..nx.min(first + 256) - first];
-                    part.copy_from_slice(&self.arrays.u(copy.from)[from.index_of(cell)..][..part.len()]);
-                    self.arrays.u_mut(copy.to)[to.index_of(cell)..][..part.len()].copy_from_slice(part);
+                    let buffer = &mut buffer[..nx.min(first + 256) - first];
+                    buffer.copy_from_slice(&self.arrays.u(copy.source_patch)[source.index_of(cell)..][..buffer.len()]);
+                    self.arrays.u_mut(copy.target_patch)[target.index_of(cell)..][..buffer.len()]
+                        .copy_from_slice(buffer);
                 }
             }
         }
     }
 }
 
-impl Attempts for Run<'_> {
-    fn failed(&mut self) -> &mut Option<Error> {
-        &mut self.failed
+impl FallibleSteps for Run<'_> {
+    fn first_error(&mut self) -> &mut Option<Error> {
+        &mut self.first_error
     }
 }
 
 impl SmootherSteps for Run<'_> {
-    fn bad_cell(&mut self) -> Option<BadCell> {
-        self.attempt(Self::find_bad_cell).flatten()
+    fn find_nonfinite_cell(&mut self) -> Option<NonfiniteCell> {
+        self.attempt(Self::search_nonfinite).flatten()
     }
 
-    fn exchange(&mut self) {
+    fn exchange_ghosts(&mut self) {
         if self.data.buffers.ghost_copy_count == 0 || self.executed_ahead > 0 {
             return;
         }
-        if !self.uploaded {
+        if !self.is_uploaded {
             self.exchange_on_host();
             return;
         }
-        self.exchange_pending = true;
-        if self.callbacks.has_ghost_fill() || self.work.sweeps == self.requested_sweeps {
-            self.step(|run| run.exchange_if_pending(run.exchanges_both_arrays()));
+        self.is_exchange_pending = true;
+        if self.callbacks.has_ghost_fill() || self.parameters.sweeps == self.requested_sweeps {
+            self.step(|run| run.exchange_if_pending(run.needs_both_arrays()));
         }
     }
 
-    fn fill(&mut self, sweep: i32) -> bool {
+    fn fill_ghosts(&mut self, sweep: i32) -> bool {
         if !self.callbacks.has_ghost_fill() {
-            return self.failed.is_some();
+            return self.first_error.is_some();
         }
-        let stop = self.attempt(|run| {
-            run.join()?;
+        let stop_requested = self.attempt(|run| {
+            run.wait_for_streams()?;
             // The caller's function may enqueue kernels on the stream, so the next kernel must not start early.
             run.follows_kernel = false;
-            if run.on_device {
-                let current = run.data.buffers.host_patch_table.iter().map(|r| r.u[run.current_array] as *mut f64);
-                let current = collected(current, "addresses of patches")?;
-                return Ok(run.callbacks.fill(sweep, &current));
+            if run.is_on_device {
+                let current_arrays =
+                    run.data.buffers.host_patch_table.iter().map(|r| r.u[run.current_array] as *mut f64);
+                let current_arrays = collected(current_arrays, "addresses of patches")?;
+                return Ok(run.callbacks.fill_ghosts(sweep, &current_arrays));
             }
-            if run.uploaded {
+            if run.is_uploaded {
                 run.download(run.all_patches(), run.current_array, 0)?;
-                run.join()?;
+                run.wait_for_streams()?;
             }
-            let stop = run.callbacks.fill(sweep, run.arrays.pointers().u);
-            if run.uploaded {
+            let stop_requested = run.callbacks.fill_ghosts(sweep, run.arrays.pointers().u);
+            if run.is_uploaded {
                 run.upload(run.all_patches(), false, 0)?;
-                run.join()?;
+                run.wait_for_streams()?;
             }
-            Ok(stop)
+            Ok(stop_requested)
         });
-        stop.unwrap_or(true)
+        stop_requested.unwrap_or(true)
     }
 
     fn colour_count(&self) -> usize {
         colour_count(&self.data.patch_system.stencil)
     }
 
-    fn sweep_jacobi(&mut self, cut: &Cut, _: f64) {
-        self.step(|run| run.sweep(cut));
+    fn sweep_jacobi(&mut self, partition: &BlockPartition, _: f64) {
+        self.step(|run| run.run_sweep(partition));
     }
 
-    fn relax_colour(&mut self, _: &Cut, _: f64, _: usize) {
-        self.failed = Some(Error::Internal("a device processes all colours in one launch".to_owned()));
+    fn relax_colour(&mut self, _: &BlockPartition, _: f64, _: usize) {
+        self.first_error = Some(Error::Internal("a device processes all colours in one launch".to_owned()));
     }
 
-    fn relax_all_colours(&mut self, cut: &Cut, _: f64, _: bool) {
-        self.step(|run| run.sweep(cut));
+    fn relax_all_colours(&mut self, partition: &BlockPartition, _: f64, _: bool) {
+        self.step(|run| run.run_sweep(partition));
     }
 
-    fn sweep_chaotic(&mut self, cut: &Cut, _: f64, _: bool) {
-        self.step(|run| run.sweep(cut));
+    fn sweep_chaotic(&mut self, partition: &BlockPartition, _: f64, _: bool) {
+        self.step(|run| run.run_sweep(partition));
     }
 
-    fn residual_norm(&mut self, scale: f64) -> f64 {
+    fn compute_residual_norm(&mut self, scale: f64) -> f64 {
         self.attempt(|run| {
             if run.data.buffers.region_count == 0 {
                 return Ok(0.0);
@@ -559,12 +605,12 @@ impl SmootherSteps for Run<'_> {
             launch::residual_patches(stream, &PatchArgs { scale, ..run.patch_args() }, run.data.buffers.region_count)?;
             let count = i64::from(run.data.buffers.region_count);
             let norm = results + 8;
-            launch::norm_patches(stream, &NormArgs { sums: run.data.buffers.sums.address(), count, norm })?;
-            if !run.on_device {
+            launch::norm_patches(stream, &NormArgs { sums: run.data.buffers.region_sums.address(), count, norm })?;
+            if !run.is_on_device {
                 let start = Instant::now();
                 for p in run.all_patches() {
                     if let Some(r) = run.arrays.r_mut(p) {
-                        run.copies.fetch(stream, &[Job::all_to_host(r, run.data.buffers.host_patch_table[p].r)])?;
+                        run.copies.fetch(stream, &[Job::array_to_host(r, run.data.buffers.host_patch_table[p].r)])?;
                     }
                 }
                 run.seconds_transfer += start.elapsed().as_secs_f64();
@@ -578,26 +624,26 @@ impl SmootherSteps for Run<'_> {
         .unwrap_or_default()
     }
 
-    fn watched(&self) -> bool {
-        self.callbacks.watched()
+    fn has_monitor(&self) -> bool {
+        self.callbacks.has_monitor()
     }
 
     fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool {
-        self.failed.is_some() || self.callbacks.report_residual(sweep, relative_residual)
+        self.first_error.is_some() || self.callbacks.report_residual(sweep, relative_residual)
     }
 
     fn store_result(&mut self) {
         self.step(|run| {
             run.exchange_if_pending(false)?;
-            if run.on_device {
+            if run.is_on_device {
                 if run.current_array == 1 {
                     run.copy_values(run.all_patches(), 1, 0, false, 0)?;
                     run.current_array = 0;
                 }
-            } else if run.uploaded && !run.downloaded {
+            } else if run.is_uploaded && !run.is_downloaded {
                 run.download(run.all_patches(), run.current_array, 0)?;
             }
-            run.join()
+            run.wait_for_streams()
         });
     }
 }

@@ -1,7 +1,7 @@
 //! The handle of family `smoother_`, and the bodies of its entry points.
 
 use super::arrays::{
-    CheckedArrays, KnownSpaces, Resident, Tables, check_arrays, check_spaces, checked_patch, copy_all,
+    CachedSpaces, CallerTables, CheckedArrays, ResidentCopies, check_arrays, check_patch, check_spaces, copy_between,
 };
 use super::watch::{CallerCallbacks, GhostFill};
 
@@ -9,16 +9,16 @@ use crate::abi::guard::store_message;
 use crate::abi::handle::{Family, Handle};
 use crate::abi::messages::{not_uploaded, not_watched};
 use crate::abi::shape::Shape;
-use crate::abi::spaces::{AddressRange, list_of};
-use crate::base::heap::{Counted, boxed};
+use crate::abi::spaces::{AddressRange, caller_list};
+use crate::base::heap::{FallibleArc, boxed};
 use crate::base::machine::{Core, Machine};
-use crate::error::{Error, Place, RRB_OK, RRB_STOPPED, Result, collected, reserve};
+use crate::error::{Error, Location, RRB_OK, RRB_STOPPED, Result, collected, reserve};
 use crate::options::{self, Backend, Memory, Options, ResultEntry, info, opt};
 use crate::report::{Outcome, StopReason};
 use crate::smoother::block_inverse::Stencil;
 use crate::smoother::patches::{Patch, PatchList};
-use crate::smoother::steps::{Callbacks, PatchArrays, Pointers, SmootherBackend, SweepResult};
-use crate::smoother::{Smoother, machine, relative_norm};
+use crate::smoother::steps::{ArrayPointers, Callbacks, PatchArrays, SmootherBackend, SweepResult};
+use crate::smoother::{Smoother, choose_machine, relative_norm};
 
 /// Handle of a block smoother. The handle contains the stencil, the block size, the patches, the block inverses and the
 /// options. Only one thread at a time may use a handle.
@@ -26,52 +26,53 @@ use crate::smoother::{Smoother, machine, relative_norm};
 pub struct smoother_handle(());
 
 /// Parts of a handle that only this family has.
-pub struct Own {
+pub struct SmootherParts {
     stencil: Stencil,
     block: [usize; 3],
     pub(super) ghost_fill: GhostFill,
     /// Whether the last call computed residuals.
-    watched: bool,
+    computed_residuals: bool,
     /// Workspace to sort the arrays of a call by address.
-    extents: Vec<AddressRange>,
-    pub(super) resident: Option<Resident>,
-    known: KnownSpaces,
+    address_ranges: Vec<AddressRange>,
+    pub(super) resident: Option<ResidentCopies>,
+    cached_spaces: CachedSpaces,
 }
 
 /// Returns the status of a call. If a callback stopped the call, stores a message.
-pub(super) fn status_of(swept: &SweepResult) -> i32 {
-    if !swept.stopped {
+pub(super) fn sweep_status(sweep_result: &SweepResult) -> i32 {
+    if !sweep_result.stop_requested {
         return RRB_OK;
     }
-    store_message(format_args!("stopped by the monitor or the ghost function after {} sweeps", swept.sweeps));
+    store_message(format_args!("stopped by the monitor or the ghost function after {} sweeps", sweep_result.sweeps));
     RRB_STOPPED
 }
 
-const PATCHES: &str = "lists of patches";
+const PATCH_ALLOCATION_NAME: &str = "lists of patches";
 
 /// Largest number of cells per side of a block.
-const MOST_BLOCK_SIDE: i64 = 8;
+const MAX_BLOCK_SIDE: i64 = 8;
 
-pub(super) fn new(stencil: &[f64], sides: [(&'static str, i64); 3]) -> Result<Handle<smoother_handle>> {
+/// Creates a handle for a stencil and a block with the given sides, each with its name for error messages.
+pub(super) fn create_handle(stencil: &[f64], sides: [(&'static str, i64); 3]) -> Result<Handle<smoother_handle>> {
     for (name, side) in sides {
         if side < 1 {
-            return Err(Error::Dimension(format!("{name} must lie in [1, {MOST_BLOCK_SIDE}], got {side}")));
+            return Err(Error::Dimension(format!("{name} must lie in [1, {MAX_BLOCK_SIDE}], got {side}")));
         }
-        if side > MOST_BLOCK_SIDE {
-            return Err(Error::range(name, side, format!("lie in [1, {MOST_BLOCK_SIDE}]")));
+        if side > MAX_BLOCK_SIDE {
+            return Err(Error::range(name, side, format!("lie in [1, {MAX_BLOCK_SIDE}]")));
         }
     }
     if let Some(index) = stencil.iter().position(|v| !v.is_finite()) {
-        return Err(Error::not_finite("stencil", stencil[index], Place::entry(index)));
+        return Err(Error::not_finite("stencil", stencil[index], Location::entry(index)));
     }
-    let own = Own {
+    let own = SmootherParts {
         stencil: Stencil::new(stencil),
         block: sides.map(|(_, side)| side as usize),
         ghost_fill: GhostFill { callback: None, user: std::ptr::null_mut() },
-        watched: false,
-        extents: Vec::new(),
+        computed_residuals: false,
+        address_ranges: Vec::new(),
         resident: None,
-        known: KnownSpaces::default(),
+        cached_spaces: CachedSpaces::default(),
     };
     Handle::new(Shape::NONE, own)
 }
@@ -86,34 +87,38 @@ impl Handle<smoother_handle> {
         size: *const [i64; 3],
     ) -> Result<()> {
         self.base.begin_setup();
-        self.own.resident = None;
+        self.family_parts.resident = None;
         if count < 0 {
             return Err(Error::Dimension(format!("count must be at least 0, got {count}")));
         }
-        let given = |list| Some(list).filter(|_| count > 0);
+        let unless_empty = |triples| Some(triples).filter(|_| count > 0);
         // SAFETY: guaranteed by the caller.
-        let (lower, size) =
-            unsafe { (list_of("lower", given(lower), count as usize)?, list_of("size", given(size), count as usize)?) };
+        let (lower, size) = unsafe {
+            (
+                caller_list("lower", unless_empty(lower), count as usize)?,
+                caller_list("size", unless_empty(size), count as usize)?,
+            )
+        };
         let mut patches: Vec<Patch> = Vec::new();
-        reserve(&mut patches, lower.len(), PATCHES)?;
-        let mut cells = 0usize;
+        reserve(&mut patches, lower.len(), PATCH_ALLOCATION_NAME)?;
+        let mut total_cells = 0usize;
         for (p, (lower, size)) in lower.iter().zip(size).enumerate() {
-            let patch = checked_patch(p, *lower, *size)?;
-            cells = cells
-                .checked_add(patch.ghosted_cells())
+            let patch = check_patch(p, *lower, *size)?;
+            total_cells = total_cells
+                .checked_add(patch.ghosted_cell_count())
                 .filter(|&c| c <= isize::MAX as usize / 8)
                 .ok_or_else(|| Error::Dimension("the patches have more cells than can be addressed".to_owned()))?;
             patches.push(patch);
         }
-        self.own.extents.clear();
-        reserve(&mut self.own.extents, 3 * patches.len(), "addresses of patches")?;
+        self.family_parts.address_ranges.clear();
+        reserve(&mut self.family_parts.address_ranges, 3 * patches.len(), "addresses of patches")?;
 
-        self.own.known.clear();
-        let operator = (&self.own.stencil, self.own.block);
+        self.family_parts.cached_spaces.clear();
+        let stencil_and_block = (&self.family_parts.stencil, self.family_parts.block);
         self.base.set_up(|base, previous| {
-            let machine = machine(&base.options, base.threads(), crate::cuda::driver::device_count());
+            let machine = choose_machine(&base.options, base.threads(), crate::cuda::driver::device_count());
             let stream = base.stream as usize;
-            Smoother::set_patches(previous, operator, patches, &base.options, machine, stream, make_backend)
+            Smoother::set_patches(previous, stencil_and_block, patches, &base.options, machine, stream, make_backend)
         })
     }
 
@@ -125,29 +130,29 @@ impl Handle<smoother_handle> {
             return Err(Error::range("sweeps", sweeps, "be >= 0"));
         }
         let start = self.base.begin_solve();
-        self.own.watched = false;
-        let swept = self.call(Tables { u, f: Some(f), r: None }, |core, arrays, callbacks, options| {
+        self.family_parts.computed_residuals = false;
+        let sweep_result = self.call(CallerTables { u, f: Some(f), r: None }, |core, arrays, callbacks, options| {
             core.apply(arrays, callbacks, options, sweeps as usize)
         })?;
-        self.own.watched = self.base.watched();
+        self.family_parts.computed_residuals = self.base.reports_residuals();
         self.base.outcome = Outcome {
-            iterations: swept.sweeps,
-            reason: if swept.stopped { StopReason::Monitor } else { StopReason::None },
-            initial_residual: relative_norm(swept.initial_norm, swept.initial_norm),
-            final_residual: relative_norm(swept.residual_norm, swept.initial_norm),
+            iterations: sweep_result.sweeps,
+            reason: if sweep_result.stop_requested { StopReason::Monitor } else { StopReason::None },
+            initial_residual: relative_norm(sweep_result.initial_norm, sweep_result.initial_norm),
+            final_residual: relative_norm(sweep_result.residual_norm, sweep_result.initial_norm),
             ..Outcome::default()
         };
         self.base.end_solve(start);
         let count = self.base.core.as_ref().map_or(0, |c| c.patches().len());
-        self.base.log_solve(format_args!("{count} patches, {} sweeps", swept.sweeps));
-        Ok(status_of(&swept))
+        self.base.log_solve(format_args!("{count} patches, {} sweeps", sweep_result.sweeps));
+        Ok(sweep_status(&sweep_result))
     }
 
     /// Returns the patches in use.
-    fn list(&self) -> Result<Counted<PatchList>> {
-        self.base.check_fresh()?;
-        let list = self.base.core.as_ref().and_then(Smoother::list);
-        list.ok_or_else(|| Error::Internal("there are no patches".to_owned()))
+    fn patch_list(&self) -> Result<FallibleArc<PatchList>> {
+        self.base.check_current()?;
+        let patch_list = self.base.core.as_ref().and_then(Smoother::patch_list);
+        patch_list.ok_or_else(|| Error::Internal("there are no patches".to_owned()))
     }
 
     /// Returns the ordinal of the device, if any, and the option `memory`.
@@ -156,51 +161,52 @@ impl Handle<smoother_handle> {
     }
 
     /// Returns the resident copies that `smoother_upload` creates.
-    pub(super) fn resident(&self) -> Result<&Resident> {
-        self.base.check_fresh()?;
-        self.own.resident.as_ref().ok_or_else(not_uploaded)
+    pub(super) fn resident(&self) -> Result<&ResidentCopies> {
+        self.base.check_current()?;
+        self.family_parts.resident.as_ref().ok_or_else(not_uploaded)
     }
 
-    /// Checks the tables of a call and passes them to `work`. If u and f are NULL, passes the resident copies instead.
+    /// Checks the tables of a call and passes them to `operation`. If u and f are NULL, passes the resident copies
+    /// instead.
     pub(super) fn call<T>(
         &mut self,
-        tables: Tables,
-        work: impl FnOnce(&mut Smoother, &mut dyn PatchArrays, &mut dyn Callbacks, &Options) -> Result<T>,
+        tables: CallerTables,
+        operation: impl FnOnce(&mut Smoother, &mut dyn PatchArrays, &mut dyn Callbacks, &Options) -> Result<T>,
     ) -> Result<T> {
-        let list = self.list()?;
-        let patches = &list.patches[..];
+        let patch_list = self.patch_list()?;
+        let patches = &patch_list.patches[..];
         let count = patches.len();
-        let no_f = tables.f.is_none_or(|f| f.is_null());
-        let own = tables.u.is_null() && no_f;
-        let mut pointers = if own {
-            match &self.own.resident {
-                Some(resident) => Pointers { u: &resident.u, f: &resident.f, r: &[] },
-                None if count == 0 => Pointers { u: &[], f: &[], r: &[] },
+        let is_f_null = tables.f.is_none_or(|f| f.is_null());
+        let uses_resident = tables.u.is_null() && is_f_null;
+        let mut pointers = if uses_resident {
+            match &self.family_parts.resident {
+                Some(resident) => ArrayPointers { u: &resident.u, f: &resident.f, r: &[] },
+                None if count == 0 => ArrayPointers { u: &[], f: &[], r: &[] },
                 None if tables.f.is_none() => return Err(Error::Null("u".into())),
                 None => return Err(not_uploaded()),
             }
         } else {
             // SAFETY: the caller passed a table with one pointer per patch.
-            let (u, f) = unsafe { (list_of("u", Some(tables.u), count)?, list_of("f", tables.f, count)?) };
-            Pointers { u, f, r: &[] }
+            let (u, f) = unsafe { (caller_list("u", Some(tables.u), count)?, caller_list("f", tables.f, count)?) };
+            ArrayPointers { u, f, r: &[] }
         };
         // SAFETY: as above.
-        pointers.r = unsafe { list_of("r", tables.r, count)? };
-        check_arrays(patches, &pointers, true, &mut self.own.extents)?;
+        pointers.r = unsafe { caller_list("r", tables.r, count)? };
+        check_arrays(patches, &pointers, true, &mut self.family_parts.address_ranges)?;
         let spaces = self.spaces();
-        let on_device = if own {
-            let r = Pointers { u: &[], f: &[], r: pointers.r };
-            check_spaces(spaces, &r, true, &mut self.own.known)?;
+        let on_device = if uses_resident {
+            let residual_pointers = ArrayPointers { u: &[], f: &[], r: pointers.r };
+            check_spaces(spaces, &residual_pointers, true, &mut self.family_parts.cached_spaces)?;
             spaces.0.is_some()
         } else {
-            check_spaces(spaces, &pointers, false, &mut self.own.known)?
+            check_spaces(spaces, &pointers, false, &mut self.family_parts.cached_spaces)?
         };
-        let fill = self.own.ghost_fill;
+        let ghost_fill = self.family_parts.ghost_fill;
         self.base.run(|core, options, watch| {
-            work(
+            operation(
                 core,
-                &mut CheckedArrays { patches, pointers, on_device },
-                &mut CallerCallbacks { fill, watch },
+                &mut CheckedArrays { patches, pointers, is_on_device: on_device },
+                &mut CallerCallbacks { ghost_fill, watch },
                 options,
             )
         })
@@ -210,30 +216,35 @@ impl Handle<smoother_handle> {
     /// Each table must be NULL or contain one pointer per patch. These pointers must be NULL or point to arrays with
     /// the extents of their patch.
     pub(super) unsafe fn upload(&mut self, u: *const *const f64, f: *const *const f64) -> Result<()> {
-        let list = self.list()?;
-        let patches = &list.patches[..];
+        let patch_list = self.patch_list()?;
+        let patches = &patch_list.patches[..];
         let (u, f) = (Some(u.cast::<*mut f64>()), Some(f));
         // SAFETY: by the contract of this function, for a table that is not NULL. u is not written through this type.
-        let u = unsafe { list_of("u", u.filter(|u| !u.is_null()), patches.len())? };
+        let u = unsafe { caller_list("u", u.filter(|u| !u.is_null()), patches.len())? };
         // SAFETY: as above.
-        let f = unsafe { list_of("f", f.filter(|f| !f.is_null()), patches.len())? };
-        let given = Pointers { u, f, r: &[] };
-        check_arrays(patches, &given, false, &mut self.own.extents)?;
-        check_spaces(self.spaces(), &given, false, &mut self.own.known)?;
-        let resident = &mut self.own.resident;
+        let f = unsafe { caller_list("f", f.filter(|f| !f.is_null()), patches.len())? };
+        let pointers = ArrayPointers { u, f, r: &[] };
+        check_arrays(patches, &pointers, false, &mut self.family_parts.address_ranges)?;
+        check_spaces(self.spaces(), &pointers, false, &mut self.family_parts.cached_spaces)?;
+        let resident = &mut self.family_parts.resident;
         self.base.run(|core, _, _| {
             let resident = match resident {
                 Some(resident) => resident,
-                none => none.insert(Resident::new(core)?),
+                vacant => vacant.insert(ResidentCopies::new(core)?),
             };
             let u = resident
                 .u
                 .iter()
                 .zip(u)
                 .zip(patches)
-                .map(|((to, from), p)| (*to, from.cast_const(), p.ghosted_cells()));
-            let f = resident.f_mut.iter().zip(f).zip(patches).map(|((to, from), p)| (*to, *from, p.cells()));
-            copy_all(core, &collected(u.chain(f), PATCHES)?)
+                .map(|((target, source), p)| (*target, source.cast_const(), p.ghosted_cell_count()));
+            let f = resident
+                .f_mut
+                .iter()
+                .zip(f)
+                .zip(patches)
+                .map(|((target, source), p)| (*target, *source, p.cell_count()));
+            copy_between(core, &collected(u.chain(f), PATCH_ALLOCATION_NAME)?)
         })
     }
 
@@ -241,46 +252,49 @@ impl Handle<smoother_handle> {
     /// `u` must be NULL or contain one pointer per patch. These pointers must be NULL or point to arrays with the
     /// extents of their patch.
     pub(super) unsafe fn download(&mut self, u: *const *mut f64) -> Result<()> {
-        let list = self.list()?;
-        let patches = &list.patches[..];
-        // SAFETY: by the contract of this function; `list_of` returns an error for NULL.
-        let u = unsafe { list_of("u", Some(u), patches.len())? };
+        let patch_list = self.patch_list()?;
+        let patches = &patch_list.patches[..];
+        // SAFETY: by the contract of this function; `caller_list` returns an error for NULL.
+        let u = unsafe { caller_list("u", Some(u), patches.len())? };
         self.resident()?;
-        let given = Pointers { u, f: &[], r: &[] };
-        check_arrays(patches, &given, true, &mut self.own.extents)?;
-        check_spaces(self.spaces(), &given, false, &mut self.own.known)?;
-        let from = self.own.resident.iter().flat_map(|resident| &resident.u);
-        let copies = from.zip(u).zip(patches).map(|((from, to), p)| (*to, from.cast_const(), p.ghosted_cells()));
-        let copies = collected(copies, PATCHES)?;
-        self.base.run(|core, _, _| copy_all(core, &copies))
+        let pointers = ArrayPointers { u, f: &[], r: &[] };
+        check_arrays(patches, &pointers, true, &mut self.family_parts.address_ranges)?;
+        check_spaces(self.spaces(), &pointers, false, &mut self.family_parts.cached_spaces)?;
+        let resident_u = self.family_parts.resident.iter().flat_map(|resident| &resident.u);
+        let copies = resident_u
+            .zip(u)
+            .zip(patches)
+            .map(|((source, target), p)| (*target, source.cast_const(), p.ghosted_cell_count()));
+        let copies = collected(copies, PATCH_ALLOCATION_NAME)?;
+        self.base.run(|core, _, _| copy_between(core, &copies))
     }
 }
 
 impl Family for smoother_handle {
     const FAMILY: options::Family = options::Family::Smoother;
     type Core = Smoother;
-    type Own = Own;
+    type FamilyParts = SmootherParts;
 
-    fn bytes(own: &Own) -> [usize; 2] {
-        [own.resident.as_ref().map_or(0, Resident::bytes), 0]
+    fn bytes(family_parts: &SmootherParts) -> [usize; 2] {
+        [family_parts.resident.as_ref().map_or(0, ResidentCopies::bytes), 0]
     }
 
     fn result(h: &Handle<Self>, entry: &ResultEntry) -> Result<Option<f64>> {
-        if [info::INITIAL_RESIDUAL, info::FINAL_RESIDUAL].contains(&entry.key) && !h.own.watched {
+        if [info::INITIAL_RESIDUAL, info::FINAL_RESIDUAL].contains(&entry.key) && !h.family_parts.computed_residuals {
             return Err(not_watched(entry.name));
         }
         Ok(None)
     }
 }
 
-const BACKEND: &str = "a backend";
+const BACKEND_ALLOCATION_NAME: &str = "a backend";
 
 /// Creates a backend. Only this function names the concrete backends of this family.
 fn make_backend(machine: Machine) -> Result<Box<dyn SmootherBackend>> {
     let Machine { backend, threads, device, .. } = machine;
     Ok(match backend {
-        Backend::Reference => boxed(crate::smoother::reference::Reference::default(), BACKEND)?,
-        Backend::Cuda => boxed(crate::smoother::cuda::Cuda::new(device, threads)?, BACKEND)?,
-        Backend::Cpu | Backend::Auto => boxed(crate::smoother::cpu::Cpu::new(threads)?, BACKEND)?,
+        Backend::Reference => boxed(crate::smoother::reference::Reference::default(), BACKEND_ALLOCATION_NAME)?,
+        Backend::Cuda => boxed(crate::smoother::cuda::Cuda::new(device, threads)?, BACKEND_ALLOCATION_NAME)?,
+        Backend::Cpu | Backend::Auto => boxed(crate::smoother::cpu::Cpu::new(threads)?, BACKEND_ALLOCATION_NAME)?,
     })
 }

@@ -10,12 +10,12 @@ mod watch;
 
 pub use handle::smoother_handle;
 
-use crate::abi::handle::{Handle, create, with, with_ok};
+use crate::abi::handle::{Handle, create, with_handle, with_handle_ok};
 use crate::abi::spaces::check_array;
 use crate::abi::{rrb_status, smoother_ghost_fn};
 use crate::error::Error;
-use arrays::Tables;
-use handle::{new, status_of};
+use arrays::CallerTables;
+use handle::{create_handle, sweep_status};
 use libc::c_void;
 use watch::GhostFill;
 
@@ -76,17 +76,17 @@ pub unsafe extern "C" fn smoother_create(
     bz: i64,
     out: *mut *mut smoother_handle,
 ) -> rrb_status {
-    let make = || {
+    let make_handle = || {
         check_array("stencil", stencil)?;
         if ![7, 27].contains(&stencil_points) {
             return Err(Error::range("stencil_points", stencil_points, "be 7 or 27"));
         }
         // SAFETY: not NULL, aligned, and the caller guarantees the number of values.
         let values = unsafe { std::slice::from_raw_parts(stencil, stencil_points as usize) };
-        new(values, [("bx", bx), ("by", by), ("bz", bz)])
+        create_handle(values, [("bx", bx), ("by", by), ("bz", bz)])
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { create(out, make) }
+    unsafe { create(out, make_handle) }
 }
 
 /// Sets the list of patches and computes the inverses of their blocks.
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn smoother_set_patches(
     size: *const [i64; 3],
 ) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ok(h, |h| h.set_patches(count, lower, size)) }
+    unsafe { with_handle_ok(h, |h| h.set_patches(count, lower, size)) }
 }
 
 /// Performs `sweeps` sweeps of block relaxation on all patches. For each block b, a sweep computes u_b = u_b + omega
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn smoother_apply(
     sweeps: i32,
 ) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { with(h, |h| h.apply(u, f, sweeps)) }
+    unsafe { with_handle(h, |h| h.apply(u, f, sweeps)) }
 }
 
 /// Copies values of u between patches. Each ghost cell that another patch covers receives the value from that other
@@ -302,12 +302,12 @@ pub unsafe extern "C" fn smoother_apply(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *mut f64) -> rrb_status {
     let exchange = |h: &mut Handle<smoother_handle>| {
-        h.call(Tables { u, f: None, r: None }, |core, arrays, callbacks, options| {
-            core.exchange(arrays, callbacks, options)
+        h.call(CallerTables { u, f: None, r: None }, |core, arrays, callbacks, options| {
+            core.exchange_ghosts(arrays, callbacks, options)
         })
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ok(h, exchange) }
+    unsafe { with_handle_ok(h, exchange) }
 }
 
 /// Sets or removes the ghost function, a callback that fills the ghost cells that no patch covers.
@@ -372,12 +372,12 @@ pub unsafe extern "C" fn smoother_set_ghost_fill(
     callback: smoother_ghost_fn,
     user: *mut c_void,
 ) -> rrb_status {
-    let set = |h: &mut Handle<smoother_handle>| {
-        h.own.ghost_fill = GhostFill { callback, user };
+    let set_ghost_fill = |h: &mut Handle<smoother_handle>| {
+        h.family_parts.ghost_fill = GhostFill { callback, user };
         Ok(())
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ok(h, set) }
+    unsafe { with_handle_ok(h, set_ghost_fill) }
 }
 
 /// Computes r = f - A u and its 2-norm over all patches.
@@ -458,17 +458,17 @@ pub unsafe extern "C" fn smoother_residual(
 ) -> rrb_status {
     let residual = |h: &mut Handle<smoother_handle>| {
         let r = (!r.is_null()).then_some(r);
-        let swept = h.call(Tables { u, f: Some(f), r }, |core, arrays, callbacks, options| {
-            core.residual(arrays, callbacks, options)
+        let sweep_result = h.call(CallerTables { u, f: Some(f), r }, |core, arrays, callbacks, options| {
+            core.compute_residual(arrays, callbacks, options)
         })?;
         if !norm2.is_null() {
             // SAFETY: not NULL, and the caller guarantees a pointer to a double.
-            unsafe { *norm2 = swept.residual_norm };
+            unsafe { *norm2 = sweep_result.residual_norm };
         }
-        Ok(status_of(&swept))
+        Ok(sweep_status(&sweep_result))
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { with(h, residual) }
+    unsafe { with_handle(h, residual) }
 }
 
 /// Copies u and f into arrays of the library. The next `smoother_set_patches` frees these arrays.
@@ -536,7 +536,7 @@ pub unsafe extern "C" fn smoother_upload(
     f: *const *const f64,
 ) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ok(h, |h| h.upload(u, f)) }
+    unsafe { with_handle_ok(h, |h| h.upload(u, f)) }
 }
 
 /// Copies u, including ghost cells, from the arrays of `smoother_upload` into the arrays of the caller.
@@ -586,7 +586,7 @@ pub unsafe extern "C" fn smoother_upload(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_download(h: *mut smoother_handle, u: *const *mut f64) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ok(h, |h| h.download(u)) }
+    unsafe { with_handle_ok(h, |h| h.download(u)) }
 }
 
 /// Returns the addresses of the arrays of `smoother_upload`, for kernels of the caller.
@@ -649,5 +649,5 @@ pub unsafe extern "C" fn smoother_device_pointers(
         Ok(())
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ok(h, pointers) }
+    unsafe { with_handle_ok(h, pointers) }
 }

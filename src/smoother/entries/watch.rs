@@ -16,23 +16,23 @@ pub struct GhostFill {
 
 /// Callbacks of a call.
 pub struct CallerCallbacks<'a, 'b> {
-    pub fill: GhostFill,
+    pub ghost_fill: GhostFill,
     pub watch: &'a mut Watch<'b>,
 }
 
 impl Callbacks for CallerCallbacks<'_, '_> {
     fn has_ghost_fill(&self) -> bool {
-        self.fill.callback.is_some()
+        self.ghost_fill.callback.is_some()
     }
 
-    fn fill(&mut self, sweep: i32, u: &[*mut f64]) -> bool {
-        let GhostFill { callback: Some(fill), user } = self.fill else { return false };
+    fn fill_ghosts(&mut self, sweep: i32, u: &[*mut f64]) -> bool {
+        let GhostFill { callback: Some(fill_function), user } = self.ghost_fill else { return false };
         // SAFETY: the caller of `smoother_set_ghost_fill` passed a function of this signature that accepts `user`.
-        let answer = callback(|| unsafe { fill(user, sweep, u.as_ptr()) });
-        self.watch.stops(format_args!("the ghost function failed"), answer)
+        let result = callback(|| unsafe { fill_function(user, sweep, u.as_ptr()) });
+        self.watch.check_callback_result(format_args!("the ghost function failed"), result)
     }
 
-    fn watched(&self) -> bool {
+    fn has_monitor(&self) -> bool {
         self.watch.monitor.is_some() || self.watch.verbosity >= 2
     }
 

@@ -7,10 +7,10 @@ use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::team::TeamThread;
 use crate::error::{Result, collected, push};
-use crate::sparse::{by_level, colours};
+use crate::sparse::{colour_rows, sort_by_level};
 use std::ops::Range;
 
-const WHAT: &str = "the order of rows";
+const ALLOCATION_NAME: &str = "the order of rows";
 
 /// Minimum number of rows plus entries of a level that the team shares. Thread 0 processes smaller levels alone. A
 /// barrier takes 1 to 2 microseconds. A row or entry takes about 2 nanoseconds, of which a second thread saves at most
@@ -21,44 +21,48 @@ const MIN_SHARED_WORK: usize = 2048;
 pub const UNIT_ROWS: usize = 64;
 
 /// Rows in the order of processing. Units of a level are independent; one thread processes a unit, row by row.
-pub struct Order<I> {
+pub struct ProcessingOrder<I> {
     /// Row at each position.
     pub rows: Vec<I>,
     /// Position at which each unit begins; one more element is the end of the last unit.
-    pub units: Vec<usize>,
+    pub unit_starts: Vec<usize>,
     /// Number of the first unit of each level; one more element is the number of units.
-    pub levels: Vec<usize>,
+    pub level_starts: Vec<usize>,
 }
 
-impl<I: Index> Order<I> {
+impl<I: Index> ProcessingOrder<I> {
     /// Creates the order from the level of each row. No level may be empty, and rows of a level must be independent.
-    pub fn new(level: &[I], levels: usize) -> Result<Self> {
-        let (rows, starts) = by_level(level, levels)?;
-        let mut order = Self { rows, units: collected([0], WHAT)?, levels: collected([0], WHAT)? };
-        for range in starts.windows(2) {
+    pub fn new(level: &[I], level_count: usize) -> Result<Self> {
+        let (rows, position_starts) = sort_by_level(level, level_count)?;
+        let mut order = Self {
+            rows,
+            unit_starts: collected([0], ALLOCATION_NAME)?,
+            level_starts: collected([0], ALLOCATION_NAME)?,
+        };
+        for range in position_starts.windows(2) {
             for unit in (range[0]..range[1]).step_by(UNIT_ROWS) {
-                push(&mut order.units, range[1].min(unit + UNIT_ROWS), WHAT)?;
+                push(&mut order.unit_starts, range[1].min(unit + UNIT_ROWS), ALLOCATION_NAME)?;
             }
-            push(&mut order.levels, order.units.len() - 1, WHAT)?;
+            push(&mut order.level_starts, order.unit_starts.len() - 1, ALLOCATION_NAME)?;
         }
         Ok(order)
     }
 
-    /// Orders the rows by colour ([`colours`]).
+    /// Orders the rows by colour ([`colour_rows`]).
     pub fn by_colours(a: &Csr<I>) -> Result<Self> {
-        let (colour, count) = colours(a)?;
-        Self::new(&colour, count)
+        let (colour, colour_count) = colour_rows(a)?;
+        Self::new(&colour, colour_count)
     }
 
     /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.rows) + size_of_val(&*self.units) + size_of_val(&*self.levels)
+        size_of_val(&*self.rows) + size_of_val(&*self.unit_starts) + size_of_val(&*self.level_starts)
     }
 }
 
 /// A range of consecutive units, which begins at the end of the previous stage.
 struct Stage {
-    end: usize,
+    unit_end: usize,
     /// Whether the stage consists of small levels, which thread 0 processes in order.
     on_thread_0: bool,
 }
@@ -67,35 +71,45 @@ struct Stage {
 pub struct Stages(Vec<Stage>);
 
 impl Stages {
-    /// Creates the stages. `levels` contains the first unit of each level, and `work(k)` is the number of rows and
-    /// entries before unit `k`.
-    pub fn new(levels: &[usize], work: impl Fn(usize) -> usize) -> Result<Self> {
+    /// Creates the stages. `level_starts` contains the first unit of each level, and `work_before(k)` is the number of
+    /// rows and entries before unit `k`.
+    pub fn new(level_starts: &[usize], work_before: impl Fn(usize) -> usize) -> Result<Self> {
         let mut stages: Vec<Stage> = Vec::new();
-        for level in levels.windows(2) {
-            let (end, on_thread_0) = (level[1], work(level[1]) - work(level[0]) < MIN_SHARED_WORK);
+        for level in level_starts.windows(2) {
+            let (unit_end, on_thread_0) = (level[1], work_before(level[1]) - work_before(level[0]) < MIN_SHARED_WORK);
             match stages.last_mut() {
-                Some(last) if last.on_thread_0 && on_thread_0 => last.end = end,
-                _ => push(&mut stages, Stage { end, on_thread_0 }, WHAT)?,
+                Some(last) if last.on_thread_0 && on_thread_0 => last.unit_end = unit_end,
+                _ => push(&mut stages, Stage { unit_end, on_thread_0 }, ALLOCATION_NAME)?,
             }
         }
         Ok(Self(stages))
     }
 
-    /// Calls `visit` for the units of this thread, stage after stage; with `backward`, from the last unit to the first.
-    /// All threads call this function together. Each stage ends with a barrier. The threads have about equal shares of
-    /// the `work` of a stage.
-    pub fn run(&self, me: &TeamThread, backward: bool, work: impl Fn(usize) -> usize, mut visit: impl FnMut(usize)) {
+    /// Calls `process_unit` for the units of this thread, stage after stage; with `backward`, from the last unit to the
+    /// first. All threads call this function together. Each stage ends with a barrier. The threads have about equal
+    /// shares of the `work_before` of a stage.
+    pub fn run(
+        &self,
+        thread: &TeamThread,
+        backward: bool,
+        work_before: impl Fn(usize) -> usize,
+        mut process_unit: impl FnMut(usize),
+    ) {
         for step in 0..self.0.len() {
             let stage = if backward { self.0.len() - 1 - step } else { step };
-            let all = stage.checked_sub(1).map_or(0, |before| self.0[before].end)..self.0[stage].end;
-            let own =
-                if self.0[stage].on_thread_0 { if me.index == 0 { all } else { 0..0 } } else { share(&all, me, &work) };
-            if backward {
-                own.rev().for_each(&mut visit);
+            let stage_units =
+                stage.checked_sub(1).map_or(0, |previous| self.0[previous].unit_end)..self.0[stage].unit_end;
+            let own_units = if self.0[stage].on_thread_0 {
+                if thread.index == 0 { stage_units } else { 0..0 }
             } else {
-                own.for_each(&mut visit);
+                share(&stage_units, thread, &work_before)
+            };
+            if backward {
+                own_units.rev().for_each(&mut process_unit);
+            } else {
+                own_units.for_each(&mut process_unit);
             }
-            me.barrier();
+            thread.barrier();
         }
     }
 
@@ -106,16 +120,17 @@ impl Stages {
 }
 
 /// Returns the units of a thread within a stage.
-fn share(all: &Range<usize>, me: &TeamThread, work: impl Fn(usize) -> usize) -> Range<usize> {
-    let (first, total) = (work(all.start), work(all.end) - work(all.start));
+fn share(stage_units: &Range<usize>, thread: &TeamThread, work_before: impl Fn(usize) -> usize) -> Range<usize> {
+    let (work_at_start, total_work) =
+        (work_before(stage_units.start), work_before(stage_units.end) - work_before(stage_units.start));
     // Returns the first unit for which the previous units of the stage contain at least the shares of work of the
-    // threads 0 to `thread` - 1.
-    let cut = |thread: usize| {
-        let wanted = first + (total as u128 * thread as u128 / me.threads as u128) as usize;
-        let (mut low, mut high) = (all.start, all.end);
+    // threads 0 to `thread_index` - 1.
+    let first_unit = |thread_index: usize| {
+        let target_work = work_at_start + (total_work as u128 * thread_index as u128 / thread.threads as u128) as usize;
+        let (mut low, mut high) = (stage_units.start, stage_units.end);
         while low < high {
             let middle = low.midpoint(high);
-            if work(middle) < wanted {
+            if work_before(middle) < target_work {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -123,7 +138,7 @@ fn share(all: &Range<usize>, me: &TeamThread, work: impl Fn(usize) -> usize) -> 
         }
         low
     };
-    cut(me.index)..cut(me.index + 1)
+    first_unit(thread.index)..first_unit(thread.index + 1)
 }
 
 #[cfg(test)]
@@ -137,11 +152,11 @@ mod tests {
     fn rows_of_a_level_ascend() {
         let mut level = vec![1_u32; 153];
         (level[5], level[7], level[152]) = (2, 0, 2);
-        let order = Order::new(&level, 3).unwrap();
-        let (of_level, last) = order.rows[1..].split_at(150);
-        assert_eq!((order.rows[0], last), (7, &[5, 152][..]));
-        assert!(of_level.is_sorted() && of_level.iter().all(|&row| level[row as usize] == 1));
-        assert_eq!((order.units, order.levels), (vec![0, 1, 65, 129, 151, 153], vec![0, 1, 4, 5]));
+        let order = ProcessingOrder::new(&level, 3).unwrap();
+        let (middle_level, last_level) = order.rows[1..].split_at(150);
+        assert_eq!((order.rows[0], last_level), (7, &[5, 152][..]));
+        assert!(middle_level.is_sorted() && middle_level.iter().all(|&row| level[row as usize] == 1));
+        assert_eq!((order.unit_starts, order.level_starts), (vec![0, 1, 65, 129, 151, 153], vec![0, 1, 4, 5]));
     }
 
     /// Large and small levels: each unit is visited once, after the units of all previous levels; small levels are
@@ -153,35 +168,42 @@ mod tests {
         lengths.iter().for_each(|length| starts.push(starts.last().unwrap() + length));
         let level = |unit: usize| starts.iter().rposition(|&start| start <= unit).unwrap();
         // Units have work 1, 2, 3, 1, ..., so the shares differ in length.
-        let work = |k: usize| k / 3 * 6 + [0, 1, 3][k % 3];
-        let stages = Stages::new(&starts, work).unwrap();
+        let work_before = |k: usize| k / 3 * 6 + [0, 1, 3][k % 3];
+        let stages = Stages::new(&starts, work_before).unwrap();
         assert_eq!(
             stages.0.iter().map(|stage| stage.on_thread_0).collect::<Vec<_>>(),
             [false, true, false, true, false]
         );
         for threads in [1, 2, 3, 7] {
             for backward in [false, true] {
-                let seen = Mutex::new(Vec::new());
-                let run = |me: TeamThread| {
-                    let mut own = 0;
-                    stages.run(&me, backward, work, |unit| {
-                        own += 1;
-                        seen.lock().unwrap().push(unit);
+                let visited = Mutex::new(Vec::new());
+                let run_stages = |thread: TeamThread| {
+                    let mut own_count = 0;
+                    stages.run(&thread, backward, work_before, |unit| {
+                        own_count += 1;
+                        visited.lock().unwrap().push(unit);
                     });
-                    own
+                    own_count
                 };
-                let own = Team::new(threads).unwrap().run(|me| _ = run(me), run).unwrap();
-                let seen = seen.into_inner().unwrap();
-                let steps: Vec<usize> = seen.iter().map(|&unit| level(unit)).collect();
-                assert!(steps.is_sorted_by(|a, b| if backward { a >= b } else { a <= b }), "{threads} {backward}");
-                let narrow: Vec<usize> = seen.iter().copied().filter(|&p| (3000..3013).contains(&p)).collect();
-                assert!(narrow.is_sorted_by(|a, b| if backward { a > b } else { a < b }), "{threads} {backward}");
-                let mut all = seen;
-                all.sort_unstable();
-                assert!(all.into_iter().eq(0..9522));
+                let own_count = Team::new(threads).unwrap().run(|thread| _ = run_stages(thread), run_stages).unwrap();
+                let visited = visited.into_inner().unwrap();
+                let visited_levels: Vec<usize> = visited.iter().map(|&unit| level(unit)).collect();
+                assert!(
+                    visited_levels.is_sorted_by(|a, b| if backward { a >= b } else { a <= b }),
+                    "{threads} {backward}"
+                );
+                let small_level_units: Vec<usize> =
+                    visited.iter().copied().filter(|&p| (3000..3013).contains(&p)).collect();
+                assert!(
+                    small_level_units.is_sorted_by(|a, b| if backward { a > b } else { a < b }),
+                    "{threads} {backward}"
+                );
+                let mut sorted_units = visited;
+                sorted_units.sort_unstable();
+                assert!(sorted_units.into_iter().eq(0..9522));
                 // Each thread visits its share of the large levels, with a tolerance of one unit at each end. Thread 0
                 // also visits all small levels.
-                assert!(own <= 9500 / threads * 7 / 6 + 22 + 6, "{threads}: {own}");
+                assert!(own_count <= 9500 / threads * 7 / 6 + 22 + 6, "{threads}: {own_count}");
             }
         }
     }

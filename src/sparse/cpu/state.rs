@@ -3,16 +3,16 @@
 use super::precondition::Preconditioner;
 use super::relaxation::Relaxation;
 use crate::error::Result;
-use crate::krylov::cpu::chunks::{CHUNK, Chunks};
+use crate::krylov::cpu::chunks::{CHUNK_ROWS, Chunks};
 use crate::krylov::cpu::workspace::{Lines, Workspace};
 
 /// Vectors and preconditioners of a system.
 pub struct State {
     pub vectors: Workspace,
     /// Preconditioner M; `None` means M = I.
-    pub precondition: Option<Preconditioner>,
+    pub preconditioner: Option<Preconditioner>,
     /// Preconditioner of the second method, which continues after a breakdown.
-    pub second: Option<Preconditioner>,
+    pub second_preconditioner: Option<Preconditioner>,
     /// Sweeps of a relaxation method; `None` for other methods.
     pub relaxation: Option<Relaxation>,
 }
@@ -22,15 +22,16 @@ impl State {
     /// vector.
     pub fn new(rows: usize) -> Result<Self> {
         let chunks = Chunks::new(rows);
-        let lines = Lines { count: chunks.count(), len: CHUNK, first: 0, stride: CHUNK };
+        let lines = Lines { count: chunks.count(), len: CHUNK_ROWS, first_index: 0, stride: CHUNK_ROWS };
         let vectors = Workspace::new(chunks, lines)?;
-        Ok(Self { vectors, precondition: None, second: None, relaxation: None })
+        Ok(Self { vectors, preconditioner: None, second_preconditioner: None, relaxation: None })
     }
 
     /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
-        let of_m = [&self.precondition, &self.second].into_iter().flatten().map(|m| m.bytes()).sum::<usize>();
-        let of_sweeps = self.relaxation.as_ref().map_or(0, Relaxation::bytes);
-        self.vectors.bytes() + of_m + of_sweeps
+        let preconditioner_bytes =
+            [&self.preconditioner, &self.second_preconditioner].into_iter().flatten().map(|m| m.bytes()).sum::<usize>();
+        let relaxation_bytes = self.relaxation.as_ref().map_or(0, Relaxation::bytes);
+        self.vectors.bytes() + preconditioner_bytes + relaxation_bytes
     }
 }

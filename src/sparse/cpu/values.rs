@@ -5,15 +5,15 @@ use crate::base::shared::Shared;
 /// A vector in which threads read and write single values. Slices cannot be used, because those of several threads
 /// would overlap.
 #[derive(Clone, Copy)]
-pub struct Values {
-    first: *mut f64,
+pub struct SharedValues {
+    first_value: *mut f64,
     count: usize,
 }
 
-impl Values {
+impl SharedValues {
     pub fn of(vector: &Shared) -> Self {
         let count = vector.len();
-        Self { first: vector.address(0, count), count }
+        Self { first_value: vector.address(0, count), count }
     }
 
     /// Returns the number of values.
@@ -29,7 +29,7 @@ impl Values {
     pub unsafe fn get(self, i: usize) -> f64 {
         debug_assert!(i < self.count);
         // SAFETY: the caller guarantees that value i exists and that no thread writes it during the call.
-        unsafe { *self.first.add(i) }
+        unsafe { *self.first_value.add(i) }
     }
 
     /// Sets value `i`.
@@ -40,6 +40,6 @@ impl Values {
     pub unsafe fn set(self, i: usize, value: f64) {
         debug_assert!(i < self.count);
         // SAFETY: the caller guarantees that value i exists and that no other thread accesses it during the call.
-        unsafe { *self.first.add(i) = value };
+        unsafe { *self.first_value.add(i) = value };
     }
 }

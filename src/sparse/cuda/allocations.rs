@@ -3,27 +3,27 @@
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch::Address;
 use crate::error::{Result, push};
-use crate::sparse::converted;
+use crate::sparse::convert_values;
 use bytemuck::NoUninit;
 
 /// Allocations that are freed together.
 #[derive(Default)]
 pub struct Allocations {
     memory: Vec<Memory>,
-    what: &'static str,
+    allocation_name: &'static str,
 }
 
 impl Allocations {
-    /// Creates an empty list. `what` is the name of the allocations in error messages.
-    pub fn new(what: &'static str) -> Self {
-        Self { memory: Vec::new(), what }
+    /// Creates an empty list. `allocation_name` is the name of the allocations in error messages.
+    pub fn new(allocation_name: &'static str) -> Self {
+        Self { memory: Vec::new(), allocation_name }
     }
 
     /// Allocates memory and sets it to zero.
     pub fn zeroed(&mut self, stream: &Stream, bytes: usize) -> Result<Address> {
-        let memory = Memory::zeroed(stream.device(), stream, bytes, self.what)?;
+        let memory = Memory::zeroed(stream.device(), stream, bytes, self.allocation_name)?;
         let address = memory.address;
-        push(&mut self.memory, memory, self.what)?;
+        push(&mut self.memory, memory, self.allocation_name)?;
         Ok(address)
     }
 
@@ -42,8 +42,8 @@ impl Allocations {
         if !in_f32 {
             return self.copy_of(stream, values);
         }
-        let narrow: Vec<f32> = converted(values.iter().copied(), values.len())?;
-        self.copy_of(stream, &narrow)
+        let f32_values: Vec<f32> = convert_values(values.iter().copied(), values.len())?;
+        self.copy_of(stream, &f32_values)
     }
 
     /// Returns the bytes of device memory.

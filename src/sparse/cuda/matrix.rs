@@ -4,24 +4,24 @@ use super::allocations::Allocations;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, BsrArgs, CsrArgs, DiaArgs, GatherArgs, LongRows, NOTHING_THERE, Reals, RoundArgs, RowFinish, SellArgs,
+    Address, BsrArgs, CsrArgs, DiaArgs, GatherArgs, LongRows, NO_INDEX, Reals, RoundArgs, RowFinish, SellArgs,
 };
-use crate::cuda::staging::{Copies, Job};
+use crate::cuda::staging::{Job, StagedCopies};
 use crate::error::{Error, Result, collected, extend, push, reserve, zeroed};
 use crate::sparse::backend::Numbered;
-use crate::sparse::{Rows, Stored, View};
+use crate::sparse::{CsrSlices, FormatView, Stored};
 use std::time::Instant;
 
-const MATRIX: &str = "a matrix on the device";
+const ALLOCATION_NAME: &str = "a matrix on the device";
 
 /// Arrays of a matrix and the kernel of its products.
 pub struct Matrix {
     memory: Allocations,
     kernel: Kernel,
     /// Number of values of the format.
-    values: usize,
+    value_count: usize,
     reals: Reals,
-    /// For each value of the format, the number of the entry in the order of csr, or [`NOTHING_THERE`] for padding: the
+    /// For each value of the format, the number of the entry in the order of csr, or [`NO_INDEX`] for padding: the
     /// address and the number of values. `None` until values are replaced.
     order: Option<(Address, usize)>,
 }
@@ -35,7 +35,7 @@ enum Kernel {
 }
 
 /// A matrix in csr whose rows are stored by groups. A product computes the rows of one group.
-pub struct Ordered {
+pub struct GroupedRows {
     memory: Allocations,
     groups: Vec<CsrArgs>,
     reals: Reals,
@@ -43,46 +43,52 @@ pub struct Ordered {
 
 /// Returns the largest number of entries of a row that is not a long row: 8 times the mean, and at least 64. A thread
 /// block computes each long row.
-fn longest(rows: Rows) -> usize {
+fn max_row_len(rows: CsrSlices) -> usize {
     (8 * rows.val.len() / (rows.ptr.len() - 1).max(1)).max(64)
 }
 
 /// Returns the number of threads per row in csr: a power of two of about an eighth of the mean number of entries,
 /// because a thread issues the loads of eight entries together.
-fn lanes(entries: usize, rows: usize) -> i32 {
+fn threads_per_row(entries: usize, rows: usize) -> i32 {
     (entries / rows.max(1) / 8).max(1).next_power_of_two().min(32) as i32
 }
 
 impl Matrix {
     /// Copies a matrix with `rows` rows and `cols` columns to the device.
-    pub fn new(stream: &Stream, view: &View, [rows, cols]: [usize; 2], reals: Reals) -> Result<Self> {
-        let (mut memory, f32_values) = (Allocations::new(MATRIX), reals != Reals::Double);
+    pub fn new(stream: &Stream, view: &FormatView, [rows, cols]: [usize; 2], reals: Reals) -> Result<Self> {
+        let (mut memory, f32_values) = (Allocations::new(ALLOCATION_NAME), reals != Reals::Double);
         let kernel = match *view {
-            View::Csr(matrix) => Kernel::Csr(csr(&mut memory, stream, matrix, f32_values)?),
-            View::Ell { rows: 0, .. } => Kernel::Sell(SellArgs { slice: 1, ..SellArgs::default() }),
-            View::Ell { rows, col, val } => Kernel::Sell(SellArgs {
-                lanes: rows as i64,
+            FormatView::Csr(matrix) => Kernel::Csr(csr(&mut memory, stream, matrix, f32_values)?),
+            FormatView::Ell { rows: 0, .. } => Kernel::Sell(SellArgs { slice_rows: 1, ..SellArgs::default() }),
+            FormatView::Ell { rows, col, val } => Kernel::Sell(SellArgs {
+                position_count: rows as i64,
                 offset: memory.copy_of(stream, &[0, val.len()])?,
                 col: memory.copy_of(stream, col)?,
                 val: memory.copy_of_reals(stream, val, f32_values)?,
-                slice: rows as i64,
+                slice_rows: rows as i64,
                 ..SellArgs::default()
             }),
-            View::Sell { .. } => Kernel::Sell(sell(&mut memory, stream, view, rows, f32_values)?),
-            View::Dia { length, offset, val } => {
-                Kernel::Dia(dia(&mut memory, stream, (length, offset, val), [rows, cols], f32_values)?)
+            FormatView::Sell { .. } => Kernel::Sell(sell(&mut memory, stream, view, rows, f32_values)?),
+            FormatView::Dia { diagonal_len, offset, val } => {
+                Kernel::Dia(dia(&mut memory, stream, (diagonal_len, offset, val), [rows, cols], f32_values)?)
             }
-            View::Bsr { block, rows: Rows { ptr, col, val } } => Kernel::Bsr(BsrArgs {
+            FormatView::Bsr { block_size, rows: CsrSlices { ptr, col, val } } => Kernel::Bsr(BsrArgs {
                 rows: rows as i64,
                 cols: cols as i64,
                 ptr: memory.copy_of(stream, ptr)?,
                 col: memory.copy_of(stream, col)?,
                 val: memory.copy_of_reals(stream, val, f32_values)?,
-                block: block as i64,
+                block_size: block_size as i64,
                 ..BsrArgs::default()
             }),
         };
-        Ok(Self { memory, kernel, values: values_of(view).iter().map(|part| part.len()).sum(), reals, order: None })
+        Ok(Self {
+            memory,
+            kernel,
+            value_count: values_of(view).iter().map(|slice| slice.len()).sum(),
+            reals,
+            order: None,
+        })
     }
 
     /// Returns the address of the values.
@@ -97,10 +103,10 @@ impl Matrix {
 
     /// Rounds the values to f32, for products with vectors in f32. The result uses the index arrays of `self`, which
     /// must exist as long as the result.
-    pub fn rounded(&self, stream: &Stream) -> Result<Self> {
-        let mut memory = Allocations::new(MATRIX);
-        let val = memory.zeroed(stream, size_of::<f32>() * self.values)?;
-        let args = RoundArgs { count: self.values as i64, from: self.address_of_values(), to: val };
+    pub fn rounded_to_f32(&self, stream: &Stream) -> Result<Self> {
+        let mut memory = Allocations::new(ALLOCATION_NAME);
+        let val = memory.zeroed(stream, size_of::<f32>() * self.value_count)?;
+        let args = RoundArgs { count: self.value_count as i64, source: self.address_of_values(), target: val };
         launch::round_values(stream, &args)?;
         let kernel = match self.kernel {
             Kernel::Csr(a) => Kernel::Csr(CsrArgs { val, ..a }),
@@ -108,11 +114,11 @@ impl Matrix {
             Kernel::Dia(a) => Kernel::Dia(DiaArgs { val, ..a }),
             Kernel::Bsr(a) => Kernel::Bsr(BsrArgs { val, ..a }),
         };
-        Ok(Self { memory, kernel, values: self.values, reals: Reals::Single, order: None })
+        Ok(Self { memory, kernel, value_count: self.value_count, reals: Reals::Single, order: None })
     }
 
     /// Returns whether the kernel can compute products with A^T.
-    pub fn transposes(&self) -> bool {
+    pub fn can_transpose(&self) -> bool {
         matches!(self.kernel, Kernel::Dia(_))
     }
 
@@ -120,14 +126,14 @@ impl Matrix {
     /// from s.
     pub fn multiply(&self, stream: &Stream, transposed: bool, x: Address, finish: RowFinish) -> Result<()> {
         match self.kernel {
-            _ if transposed && !self.transposes() => {
+            _ if transposed && !self.can_transpose() => {
                 Err(Error::Internal("the format has no product with A' on a device".to_owned()))
             }
             Kernel::Csr(a) => launch::csr_rows(stream, self.reals, &CsrArgs { x, finish, ..a }),
             Kernel::Sell(a) => launch::sell_rows(stream, self.reals, &SellArgs { x, finish, ..a }),
             Kernel::Dia(a) => {
-                let (rows, inputs) = if transposed { (a.inputs, a.rows) } else { (a.rows, a.inputs) };
-                let a = DiaArgs { rows, inputs, transposed: i64::from(transposed), x, finish, ..a };
+                let (rows, input_len) = if transposed { (a.input_len, a.rows) } else { (a.rows, a.input_len) };
+                let a = DiaArgs { rows, input_len, transposed: i64::from(transposed), x, finish, ..a };
                 launch::dia_rows(stream, self.reals, &a)
             }
             Kernel::Bsr(a) => launch::bsr_rows(stream, self.reals, &BsrArgs { x, finish, ..a }),
@@ -138,7 +144,7 @@ impl Matrix {
     pub fn replace_values(
         &mut self,
         stream: &Stream,
-        (copies, seconds): (&mut Copies, &mut f64),
+        (copies, seconds): (&mut StagedCopies, &mut f64),
         values: &[f64],
         numbered: &Numbered,
     ) -> Result<()> {
@@ -153,11 +159,14 @@ impl Matrix {
             let order = order.ok_or_else(|| Error::Internal("the format has no order of values".to_owned()))?;
             self.order = Some((self.memory.copy_of(stream, &order)?, order.len()));
         }
-        let staging =
-            if is_csr { None } else { Some(Memory::zeroed(stream.device(), stream, 8 * values.len(), MATRIX)?) };
+        let staging = if is_csr {
+            None
+        } else {
+            Some(Memory::zeroed(stream.device(), stream, 8 * values.len(), ALLOCATION_NAME)?)
+        };
         let there = staging.as_ref().map_or(to, |memory| memory.address);
         let start = Instant::now();
-        copies.send(stream, &[Job::all_from_host(values, there)])?;
+        copies.send(stream, &[Job::array_from_host(values, there)])?;
         stream.wait()?;
         *seconds = start.elapsed().as_secs_f64();
         if let (Some((order, count)), Some(_)) = (self.order, &staging) {
@@ -175,53 +184,56 @@ impl Matrix {
 }
 
 /// Returns for each value of a format the number of the entry, from a matrix whose entry k has the value k + 1.
-fn order_of(view: View) -> Result<Vec<u32>> {
-    let number = |value: &f64| if *value == 0.0 { NOTHING_THERE } else { (*value - 1.0) as u32 };
+fn order_of(view: FormatView) -> Result<Vec<u32>> {
+    let number = |value: &f64| if *value == 0.0 { NO_INDEX } else { (*value - 1.0) as u32 };
     collected(values_of(&view).into_iter().flatten().map(number), "the order of values")
 }
 
 /// Returns the values of a format in the order in which they are stored, in two parts.
-fn values_of<'a>(view: &View<'a>) -> [&'a [f64]; 2] {
+fn values_of<'a>(view: &FormatView<'a>) -> [&'a [f64]; 2] {
     match *view {
-        View::Csr(rows) | View::Bsr { rows, .. } => [rows.val, &[]],
-        View::Dia { val, .. } | View::Ell { val, .. } => [val, &[]],
-        View::Sell { val, separate: (_, rows), .. } => [val, rows.val],
+        FormatView::Csr(rows) | FormatView::Bsr { rows, .. } => [rows.val, &[]],
+        FormatView::Dia { val, .. } | FormatView::Ell { val, .. } => [val, &[]],
+        FormatView::Sell { val, separate_rows: (_, rows), .. } => [val, rows.val],
     }
 }
 
-impl Ordered {
+impl GroupedRows {
     /// Copies a matrix to the device. The order consists of the row at each position, and of the first position of each
     /// group and the end of the last group.
-    pub fn new(stream: &Stream, a: Rows, order: (&[u32], &[usize]), reals: Reals) -> Result<Self> {
-        let ((rows, starts), mut memory) = (order, Allocations::new(MATRIX));
+    pub fn new(stream: &Stream, a: CsrSlices, order: (&[u32], &[usize]), reals: Reals) -> Result<Self> {
+        let ((rows, group_starts), mut memory) = (order, Allocations::new(ALLOCATION_NAME));
         let f32_values = reals != Reals::Double;
-        let (mut ptr, mut col, mut val) = (zeroed(rows.len() + 1, MATRIX)?, Vec::new(), Vec::new());
-        reserve(&mut col, a.col.len(), MATRIX)?;
-        reserve(&mut val, a.val.len(), MATRIX)?;
+        let (mut ptr, mut col, mut val) = (zeroed(rows.len() + 1, ALLOCATION_NAME)?, Vec::new(), Vec::new());
+        reserve(&mut col, a.col.len(), ALLOCATION_NAME)?;
+        reserve(&mut val, a.val.len(), ALLOCATION_NAME)?;
         for (position, row) in rows.iter().enumerate() {
             let entries = a.ptr[*row as usize]..a.ptr[*row as usize + 1];
             col.extend_from_slice(&a.col[entries.clone()]);
             val.extend_from_slice(&a.val[entries]);
             ptr[position + 1] = col.len();
         }
-        let ordered = Rows { ptr: &ptr, col: &col, val: &val };
-        let whole = CsrArgs { rows: memory.copy_of(stream, rows)?, ..csr(&mut memory, stream, ordered, f32_values)? };
+        let ordered_rows = CsrSlices { ptr: &ptr, col: &col, val: &val };
+        let all_rows =
+            CsrArgs { rows: memory.copy_of(stream, rows)?, ..csr(&mut memory, stream, ordered_rows, f32_values)? };
         let mut groups = Vec::new();
-        for range in starts.windows(2) {
+        for range in group_starts.windows(2) {
             let group = CsrArgs {
-                first: range[0] as i64,
-                end: range[1] as i64,
-                separate: long_rows(&mut memory, stream, ordered, range[0]..range[1], |position| rows[position])?,
-                lanes: lanes(ptr[range[1]] - ptr[range[0]], range[1] - range[0]),
-                ..whole
+                first_position: range[0] as i64,
+                end_position: range[1] as i64,
+                long_rows: find_long_rows(&mut memory, stream, ordered_rows, range[0]..range[1], |position| {
+                    rows[position]
+                })?,
+                threads_per_row: threads_per_row(ptr[range[1]] - ptr[range[0]], range[1] - range[0]),
+                ..all_rows
             };
-            push(&mut groups, group, MATRIX)?;
+            push(&mut groups, group, ALLOCATION_NAME)?;
         }
         Ok(Self { memory, groups, reals })
     }
 
     /// Returns the number of groups.
-    pub fn count(&self) -> usize {
+    pub fn group_count(&self) -> usize {
         self.groups.len()
     }
 
@@ -240,35 +252,36 @@ impl Ordered {
 pub struct Products<'a> {
     pub a: &'a Matrix,
     /// A in f64, which computes residuals.
-    pub exact: &'a Matrix,
+    pub a_in_f64: &'a Matrix,
     /// A copy of A^T. If it is `None`, `a` computes products with A^T: A is symmetric, or the kernel of its format
     /// transposes.
     pub transposed: Option<&'a Matrix>,
     /// Whether A^T = A.
-    pub symmetric: bool,
+    pub is_symmetric: bool,
 }
 
 impl<'a> Products<'a> {
     /// Returns the matrix that computes a product with A, or with A^T, and whether its kernel transposes.
-    pub fn of(&self, transposed: bool) -> (&'a Matrix, bool) {
+    pub fn matrix_for(&self, transposed: bool) -> (&'a Matrix, bool) {
         match self.transposed.filter(|_| transposed) {
             Some(copy) => (copy, false),
-            None => (self.a, transposed && !self.symmetric),
+            None => (self.a, transposed && !self.is_symmetric),
         }
     }
 }
 
-fn csr(memory: &mut Allocations, stream: &Stream, matrix: Rows, f32_values: bool) -> Result<CsrArgs> {
+/// Copies a matrix in csr to the device.
+fn csr(memory: &mut Allocations, stream: &Stream, matrix: CsrSlices, f32_values: bool) -> Result<CsrArgs> {
     let rows = matrix.ptr.len() - 1;
     Ok(CsrArgs {
-        first: 0,
-        end: rows as i64,
+        first_position: 0,
+        end_position: rows as i64,
         ptr: memory.copy_of(stream, matrix.ptr)?,
         col: memory.copy_of(stream, matrix.col)?,
         val: memory.copy_of_reals(stream, matrix.val, f32_values)?,
-        longest: longest(matrix) as i64,
-        separate: long_rows(memory, stream, matrix, 0..rows, |position| position as u32)?,
-        lanes: lanes(matrix.val.len(), rows),
+        max_row_len: max_row_len(matrix) as i64,
+        long_rows: find_long_rows(memory, stream, matrix, 0..rows, |position| position as u32)?,
+        threads_per_row: threads_per_row(matrix.val.len(), rows),
         ..CsrArgs::default()
     })
 }
@@ -278,87 +291,98 @@ fn csr(memory: &mut Allocations, stream: &Stream, matrix: Rows, f32_values: bool
 fn dia(
     memory: &mut Allocations,
     stream: &Stream,
-    (length, offset, val): (usize, &[i64], &[f64]),
-    [rows, inputs]: [usize; 2],
+    (diagonal_len, offset, val): (usize, &[i64], &[f64]),
+    [rows, input_len]: [usize; 2],
     f32_values: bool,
 ) -> Result<DiaArgs> {
-    let offset = collected(offset.iter().map(|&distance| distance as i32), MATRIX)?;
+    let offset = collected(offset.iter().map(|&distance| distance as i32), ALLOCATION_NAME)?;
     let mut args = DiaArgs {
         rows: rows as i64,
-        inputs: inputs as i64,
-        length: length as i64,
-        count: offset.len() as i64,
+        input_len: input_len as i64,
+        diagonal_len: diagonal_len as i64,
+        diagonal_count: offset.len() as i64,
         offset: memory.copy_of(stream, &offset)?,
         val: memory.copy_of_reals(stream, val, f32_values)?,
         ..DiaArgs::default()
     };
-    args.near.iter_mut().zip(&offset).for_each(|(near, offset)| *near = *offset);
+    args.inline_offsets.iter_mut().zip(&offset).for_each(|(inline_offset, offset)| *inline_offset = *offset);
     Ok(args)
 }
 
 /// Lists the long rows among these positions; `row` returns the row at a position.
-fn long_rows(
+fn find_long_rows(
     memory: &mut Allocations,
     stream: &Stream,
-    matrix: Rows,
+    matrix: CsrSlices,
     positions: std::ops::Range<usize>,
     row: impl Fn(usize) -> u32,
 ) -> Result<LongRows> {
-    let (most, mut rows, mut ranges) = (longest(matrix), Vec::new(), Vec::new());
+    let (max_len, mut rows, mut ranges) = (max_row_len(matrix), Vec::new(), Vec::new());
     for position in positions {
         let range = [matrix.ptr[position], matrix.ptr[position + 1]];
-        if range[1] - range[0] > most {
-            push(&mut rows, row(position), MATRIX)?;
-            extend(&mut ranges, range, MATRIX)?;
+        if range[1] - range[0] > max_len {
+            push(&mut rows, row(position), ALLOCATION_NAME)?;
+            extend(&mut ranges, range, ALLOCATION_NAME)?;
         }
     }
-    list_of_long_rows(memory, stream, &rows, &ranges)
+    upload_long_rows(memory, stream, &rows, &ranges)
 }
 
-fn list_of_long_rows(memory: &mut Allocations, stream: &Stream, rows: &[u32], ranges: &[usize]) -> Result<LongRows> {
+/// Copies the list of the long rows and of the ranges of their entries to the device.
+fn upload_long_rows(memory: &mut Allocations, stream: &Stream, rows: &[u32], ranges: &[usize]) -> Result<LongRows> {
     if rows.is_empty() {
         return Ok(LongRows::default());
     }
     Ok(LongRows {
         rows: memory.copy_of(stream, rows)?,
-        range: memory.copy_of(stream, ranges)?,
+        entry_ranges: memory.copy_of(stream, ranges)?,
         count: rows.len() as i64,
     })
 }
 
 /// Copies a matrix in sell with `rows` rows. The entries of the long rows follow those of the slices.
-fn sell(memory: &mut Allocations, stream: &Stream, view: &View, rows: usize, f32_values: bool) -> Result<SellArgs> {
-    let &View::Sell { slice, perm, offset, col, val, separate: (long, separate) } = view else {
+fn sell(
+    memory: &mut Allocations,
+    stream: &Stream,
+    view: &FormatView,
+    rows: usize,
+    f32_values: bool,
+) -> Result<SellArgs> {
+    let &FormatView::Sell { slice_rows, perm, offset, col, val, separate_rows: (long_row_indices, long_rows) } = view
+    else {
         return Err(Error::Internal("the format is not sell".to_owned()));
     };
-    let lanes = (offset.len() - 1) * slice;
-    let mut row_at: Vec<u32> = Vec::new();
-    if perm.is_some() || !long.is_empty() || lanes > rows {
-        reserve(&mut row_at, lanes, MATRIX)?;
-        row_at.extend((0..rows).map(|position| perm.map_or(position as u32, |perm| perm[position])));
-        row_at.resize(lanes, NOTHING_THERE);
-        let mut is_long: Vec<bool> = zeroed(rows, MATRIX)?;
-        long.iter().for_each(|&row| is_long[row as usize] = true);
-        let hides = |row: &&mut u32| **row != NOTHING_THERE && is_long[**row as usize];
-        row_at.iter_mut().filter(hides).for_each(|row| *row = NOTHING_THERE);
+    let position_count = (offset.len() - 1) * slice_rows;
+    let mut rows_by_position: Vec<u32> = Vec::new();
+    if perm.is_some() || !long_row_indices.is_empty() || position_count > rows {
+        reserve(&mut rows_by_position, position_count, ALLOCATION_NAME)?;
+        rows_by_position.extend((0..rows).map(|position| perm.map_or(position as u32, |perm| perm[position])));
+        rows_by_position.resize(position_count, NO_INDEX);
+        let mut is_long: Vec<bool> = zeroed(rows, ALLOCATION_NAME)?;
+        long_row_indices.iter().for_each(|&row| is_long[row as usize] = true);
+        let is_long_row = |row: &&mut u32| **row != NO_INDEX && is_long[**row as usize];
+        rows_by_position.iter_mut().filter(is_long_row).for_each(|row| *row = NO_INDEX);
     }
-    let (mut all_col, mut all_val) = (Vec::new(), Vec::new());
+    let (mut extended_col, mut extended_val) = (Vec::new(), Vec::new());
     let (mut col, mut val) = (col, val);
-    let first = val.len();
-    if !long.is_empty() {
-        extend(&mut all_col, col.iter().chain(separate.col).copied(), MATRIX)?;
-        extend(&mut all_val, val.iter().chain(separate.val).copied(), MATRIX)?;
-        (col, val) = (&all_col, &all_val);
+    let first_long_entry = val.len();
+    if !long_row_indices.is_empty() {
+        extend(&mut extended_col, col.iter().chain(long_rows.col).copied(), ALLOCATION_NAME)?;
+        extend(&mut extended_val, val.iter().chain(long_rows.val).copied(), ALLOCATION_NAME)?;
+        (col, val) = (&extended_col, &extended_val);
     }
-    let ranges = collected(separate.ptr.windows(2).flat_map(|row| [first + row[0], first + row[1]]), MATRIX)?;
+    let ranges = collected(
+        long_rows.ptr.windows(2).flat_map(|row| [first_long_entry + row[0], first_long_entry + row[1]]),
+        ALLOCATION_NAME,
+    )?;
     Ok(SellArgs {
-        lanes: lanes as i64,
+        position_count: position_count as i64,
         offset: memory.copy_of(stream, offset)?,
         col: memory.copy_of(stream, col)?,
-        rows: if row_at.is_empty() { 0 } else { memory.copy_of(stream, &row_at)? },
+        rows: if rows_by_position.is_empty() { 0 } else { memory.copy_of(stream, &rows_by_position)? },
         val: memory.copy_of_reals(stream, val, f32_values)?,
-        separate: list_of_long_rows(memory, stream, long, &ranges)?,
-        slice: slice as i64,
+        long_rows: upload_long_rows(memory, stream, long_row_indices, &ranges)?,
+        slice_rows: slice_rows as i64,
         ..SellArgs::default()
     })
 }

@@ -25,12 +25,12 @@ use crate::cuda::launch::{FinishKind, Reals, RowFinish, Scalars};
 use crate::cuda::looped::SharedScalars;
 use crate::cuda::session::Session;
 use crate::cuda::staging::Job;
-use crate::cuda::vectors::inspect;
-use crate::error::{Error, Place, Result};
+use crate::cuda::vectors::inspect_arrays;
+use crate::error::{Error, Location, Result};
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::options::Preconditioner as Kind;
 use crate::report::{NoObserver, Observer, Outcome};
-use crate::sparse::backend::{Factor, Numbered, Operator, Setup, SetupResult, SparseBackend};
+use crate::sparse::backend::{Numbered, Operator, ProductOperand, Setup, SetupResult, SparseBackend};
 use crate::sparse::{AnyCsr, Stored};
 use crate::stencil::cells::Cells;
 use matrix::{Matrix, Products};
@@ -39,7 +39,7 @@ use relaxation::Relaxation;
 use run::Run;
 use state::{State, box_of};
 use std::time::Instant;
-use vectors::Vectors;
+use vectors::VectorSpec;
 
 /// Number of vectors of PCG in addition to x, b and r.
 const PCG_VECTORS: usize = 3;
@@ -53,7 +53,7 @@ pub struct Cuda {
     /// The same matrices with values in f32, if the vectors are in f32.
     rounded: [Option<Matrix>; 2],
     /// Whether the last factorization needs A^T, and A^T = A.
-    symmetric: bool,
+    is_symmetric: bool,
     /// Scalars of the kernel that inspects the input of a product outside a solve.
     scalars: Option<(Memory, SharedScalars)>,
     /// Device copies of an input and an output that are on the host.
@@ -62,44 +62,46 @@ pub struct Cuda {
     session: Session,
 }
 
-fn too_large() -> Error {
+/// Returns the error for a matrix whose indices need 64 bits.
+fn too_large_error() -> Error {
     Error::Unsupported("a device supports matrices of fewer than 2^31 rows and columns; use backend=cpu".to_owned())
 }
 
 /// Copies a matrix to the device.
 fn upload(stream: &Stream, stored: &dyn Stored, extents: [usize; 2]) -> Result<Matrix> {
-    Matrix::new(stream, &stored.view().ok_or_else(too_large)?, extents, Reals::Double)
+    Matrix::new(stream, &stored.view().ok_or_else(too_large_error)?, extents, Reals::Double)
 }
 
-fn narrow(matrix: AnyCsr<'_>) -> Result<&Csr<u32>> {
+/// Returns the matrix if its indices have 32 bits.
+fn csr_with_u32(matrix: AnyCsr<'_>) -> Result<&Csr<u32>> {
     match matrix {
         AnyCsr::Narrow(a) => Ok(a),
-        AnyCsr::Wide(_) => Err(too_large()),
+        AnyCsr::Wide(_) => Err(too_large_error()),
     }
 }
 
 impl Cuda {
     /// Opens the device with this ordinal. At most `threads` CPU threads copy host arrays.
     pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
-        Ok(Self::with(Session::open(ordinal, &launch::SPARSE, threads)?, threads))
+        Ok(Self::with_session(Session::open(ordinal, &launch::SPARSE, threads)?, threads))
     }
 
-    fn with(session: Session, threads: usize) -> Self {
+    fn with_session(session: Session, threads: usize) -> Self {
         let (products, rounded) = ([None, None], [None, None]);
-        Self { state: None, products, rounded, symmetric: false, scalars: None, staging: None, threads, session }
+        Self { state: None, products, rounded, is_symmetric: false, scalars: None, staging: None, threads, session }
     }
 
     /// If the device has been reset, discards all data and opens a new session.
     fn recover(&mut self) -> Result<()> {
-        if let Some(session) = self.session.after_reset()? {
-            *self = Self::with(session, self.threads);
+        if let Some(session) = self.session.reopen_after_reset()? {
+            *self = Self::with_session(session, self.threads);
         }
         Ok(())
     }
 
     /// Returns the device addresses for copies of an input and an output that are on the host, with these numbers of
     /// values. Allocates the memory if it is too small.
-    fn stage(&mut self, arrays: &Arrays, [input, output]: [usize; 2]) -> Result<[u64; 2]> {
+    fn stage_arrays(&mut self, arrays: &Arrays, [input, output]: [usize; 2]) -> Result<[u64; 2]> {
         let bytes = 8 * (input + output);
         if arrays.device_input != 0 && arrays.device_output != 0 {
             return Ok([0, 0]);
@@ -109,27 +111,29 @@ impl Cuda {
             let stream = self.session.stream();
             self.staging = Some(Memory::zeroed(stream.device(), stream, bytes, "arrays that are on the host")?);
         }
-        let at = self.staging.as_ref().map_or(0, |memory| memory.address);
-        Ok([at, at + 8 * input as u64])
+        let address = self.staging.as_ref().map_or(0, |memory| memory.address);
+        Ok([address, address + 8 * input as u64])
     }
 
     /// Copies A to the device, and A^T if the method needs it, unless the device already has them. Returns an error if
     /// the method needs A^T, the host has no copy of it, and the kernel of the format cannot transpose.
     fn upload_operator(&mut self, setup: &Setup, rows: usize) -> Result<()> {
         let (stream, Operator { a, transposed }) = (self.session.stream(), setup.operator);
-        let [own, copy] = &mut self.products;
-        let own = match own {
-            Some(own) => own,
-            None => own.insert(upload(stream, a, [rows, rows])?),
+        let [matrix, transposed_copy] = &mut self.products;
+        let matrix = match matrix {
+            Some(matrix) => matrix,
+            None => matrix.insert(upload(stream, a, [rows, rows])?),
         };
-        self.symmetric = false;
-        if !setup.transposes {
+        self.is_symmetric = false;
+        if !setup.needs_transpose {
             return Ok(());
         }
         match transposed {
-            Some(transposed) if std::ptr::addr_eq(transposed, a) => self.symmetric = true,
-            Some(transposed) if copy.is_none() => *copy = Some(upload(stream, transposed, [rows, rows])?),
-            None if !own.transposes() => {
+            Some(transposed) if std::ptr::addr_eq(transposed, a) => self.is_symmetric = true,
+            Some(transposed) if transposed_copy.is_none() => {
+                *transposed_copy = Some(upload(stream, transposed, [rows, rows])?)
+            }
+            None if !matrix.can_transpose() => {
                 return Err(Error::Unsupported(
                     "products with A' in this format have no kernel on a device; use transpose=copy, within \
                      format_memory, or format=dia"
@@ -146,46 +150,48 @@ impl SparseBackend for Cuda {
     fn set_up(&mut self, setup: &Setup) -> Result<SetupResult> {
         self.recover()?;
         let _entered = self.session.device.clone().enter()?;
-        let csr = narrow(setup.matrix)?;
-        let vectors = Vectors { rows: csr.rows(), f32_values: setup.single_vectors };
+        let csr = csr_with_u32(setup.matrix)?;
+        let spec = VectorSpec { rows: csr.rows(), f32_values: setup.stores_vectors_in_f32 };
         self.rounded = [None, None];
-        self.upload_operator(setup, vectors.rows)?;
+        self.upload_operator(setup, spec.rows)?;
         let stream = self.session.stream();
-        if vectors.f32_values {
-            for (own, rounded) in self.products.iter().zip(&mut self.rounded) {
-                *rounded = own.as_ref().map(|own| own.rounded(stream)).transpose()?;
+        if spec.f32_values {
+            for (matrix, rounded) in self.products.iter().zip(&mut self.rounded) {
+                *rounded = matrix.as_ref().map(|matrix| matrix.rounded_to_f32(stream)).transpose()?;
             }
         }
         // The memory of the previous factorization is freed before the new one is allocated. Vectors of the right
         // length are reused.
-        let mut before = None;
-        let mut state = match self.state.take().filter(|state| state.of == vectors) {
+        let mut previous_multigrid = None;
+        let mut state = match self.state.take().filter(|state| state.spec == spec) {
             Some(mut state) => {
-                before = std::mem::take(&mut state.first).into_multigrid();
-                (state.second, state.relaxation) = (None, None);
+                previous_multigrid = std::mem::take(&mut state.preconditioner).into_multigrid();
+                (state.second_preconditioner, state.relaxation) = (None, None);
                 state
             }
-            None => State::new(stream, vectors, 0)?,
+            None => State::new(stream, spec, 0)?,
         };
-        state.reserve(stream, setup.work_vectors.max(PCG_VECTORS))?;
-        let scalars = state.scalars.at;
-        let (first, mut result) = Preconditioner::new(stream, csr, setup, &setup.preconditioning, (before, scalars))?;
-        state.first = first;
-        if setup.second.kind != Kind::None {
-            state.second = Some(Preconditioner::new(stream, csr, setup, &setup.second, (None, scalars))?.0);
+        state.reserve(stream, setup.work_vector_count.max(PCG_VECTORS))?;
+        let scalars = state.scalars.address;
+        let (preconditioner, mut result) =
+            Preconditioner::new(stream, csr, setup, &setup.preconditioning, (previous_multigrid, scalars))?;
+        state.preconditioner = preconditioner;
+        if setup.second_preconditioning.kind != Kind::None {
+            state.second_preconditioner =
+                Some(Preconditioner::new(stream, csr, setup, &setup.second_preconditioning, (None, scalars))?.0);
         }
         state.relaxation = match &setup.sweep_parameters {
-            Some(sweeps) => {
-                let relaxation = Relaxation::new(stream, csr, sweeps, vectors.f32_values)?;
-                result.colours = relaxation.colours();
+            Some(sweep_parameters) => {
+                let relaxation = Relaxation::new(stream, csr, sweep_parameters, spec.f32_values)?;
+                result.colour_count = relaxation.colour_count();
                 Some(relaxation)
             }
             None => None,
         };
-        let a = of_products(&self.products, &self.rounded, self.symmetric)?;
-        state.recorded = state.recorded.take().filter(|_| setup.is_cg);
+        let products = select_products(&self.products, &self.rounded, self.is_symmetric)?;
+        state.recorded_loop = state.recorded_loop.take().filter(|_| setup.is_cg);
         if setup.is_cg {
-            state.record(&self.session.device, &a)?;
+            state.record(&self.session.device, &products)?;
         }
         // The next call may use another stream.
         stream.wait()?;
@@ -193,7 +199,7 @@ impl SparseBackend for Cuda {
         Ok(result)
     }
 
-    fn reserve(&mut self, count: usize) -> Result<()> {
+    fn reserve_vectors(&mut self, count: usize) -> Result<()> {
         let _entered = self.session.device.clone().enter()?;
         let stream = self.session.stream();
         self.state.as_mut().map_or(Ok(()), |state| state.reserve(stream, count))
@@ -201,26 +207,27 @@ impl SparseBackend for Cuda {
 
     fn run(&mut self, _: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
         let _entered = self.session.device.clone().enter()?;
-        let Some(rows) = self.state.as_ref().map(|state| state.of.rows) else {
+        let Some(rows) = self.state.as_ref().map(|state| state.spec.rows) else {
             return Err(Error::State("sparse_factorize must come before this call".to_owned()));
         };
-        let staged = self.stage(&arrays, [rows, rows])?;
+        let staged_addresses = self.stage_arrays(&arrays, [rows, rows])?;
         let Some(state) = &mut self.state else {
             return Err(Error::Internal("the factorization is missing".to_owned()));
         };
-        let a = of_products(&self.products, &self.rounded, self.symmetric)?;
-        let call = self.session.call(arrays, observer, state.cells(), staged);
-        let mut run = Run { state, a, stream: call.stream, call, is_residual: false, on_second: false };
+        let products = select_products(&self.products, &self.rounded, self.is_symmetric)?;
+        let call = self.session.start_call(arrays, observer, state.cells(), staged_addresses);
+        let mut run =
+            Run { state, products, stream: call.stream, call, r_is_residual: false, uses_second_preconditioner: false };
         let result = program(&mut run);
-        let failed = run.call.failed.take();
+        let first_error = run.call.first_error.take();
         let stream = self.session.stream();
         // Waits because the next call may use another stream, and the borrowed arrays must not be used after the
         // return.
-        let waited = stream.wait();
-        if let Some(error) = failed {
+        let wait_result = stream.wait();
+        if let Some(error) = first_error {
             return Err(error);
         }
-        waited?;
+        wait_result?;
         if Outcome::may_leave_infinities(&result) {
             state.clear(stream)?;
             stream.wait()?;
@@ -228,47 +235,50 @@ impl SparseBackend for Cuda {
         result
     }
 
-    fn multiply(&mut self, a: Factor, arrays: Arrays, check: bool, threads: usize) -> Result<()> {
+    fn multiply(&mut self, operand: ProductOperand, arrays: Arrays, checks_input: bool, threads: usize) -> Result<()> {
         self.recover()?;
         let _entered = self.session.device.clone().enter()?;
-        let (inputs, rows) = (arrays.len, a.rows);
-        let extents = if a.transposed { [inputs, rows] } else { [rows, inputs] };
+        let (input_len, output_len) = (arrays.len, operand.output_len);
+        let extents = if operand.transposed { [input_len, output_len] } else { [output_len, input_len] };
         let stream = self.session.stream();
-        let own = match &mut self.products[0] {
-            Some(own) => own,
-            own => own.insert(upload(stream, a.stored, extents)?),
+        let matrix = match &mut self.products[0] {
+            Some(matrix) => matrix,
+            matrix => matrix.insert(upload(stream, operand.stored, extents)?),
         };
-        let copies = a.transposed && !own.transposes();
-        if copies && self.products[1].is_none() {
-            let copy = a.matrix.transposed(&mut Workers::new(threads))?;
-            self.products[1] = Some(upload(stream, &*copy, [rows, inputs])?);
+        let uses_transposed_copy = operand.transposed && !matrix.can_transpose();
+        if uses_transposed_copy && self.products[1].is_none() {
+            let transposed_copy = operand.matrix.transposed(&mut Workers::new(threads))?;
+            self.products[1] = Some(upload(stream, &*transposed_copy, [output_len, input_len])?);
         }
-        if rows == 0 || inputs == 0 {
-            return clear_output(stream, arrays, rows);
+        if output_len == 0 || input_len == 0 {
+            return clear_output(stream, arrays, output_len);
         }
         if self.scalars.is_none() {
             let memory = Memory::zeroed(stream.device(), stream, size_of::<Scalars>(), "scalars")?;
             let scalars = SharedScalars::new(stream, memory.address, None)?;
             self.scalars = Some((memory, scalars));
         }
-        let staged = self.stage(&arrays, [inputs, rows])?;
-        let (Some(matrix), Some((_, scalars))) = (&self.products[usize::from(copies)], &mut self.scalars) else {
+        let staged_addresses = self.stage_arrays(&arrays, [input_len, output_len])?;
+        let (Some(matrix), Some((_, scalars))) = (&self.products[usize::from(uses_transposed_copy)], &mut self.scalars)
+        else {
             return Err(Error::Internal("the matrix on the device is missing".to_owned()));
         };
         let observer = &mut NoObserver;
-        let mut call = self.session.call(arrays, observer, Cells { nx: inputs, ny: 1, nz: 1 }, staged);
-        if check && call.arrays.device_input != 0 {
-            if let Some((name, value, i, _)) = inspect(&mut call, scalars, box_of(inputs), false)?.not_finite {
-                return Err(Error::not_finite(name, value, Place::entry(i)));
+        let mut call =
+            self.session.start_call(arrays, observer, Cells { nx: input_len, ny: 1, nz: 1 }, staged_addresses);
+        if checks_input && call.arrays.device_input != 0 {
+            if let Some((name, value, i, _)) = inspect_arrays(&mut call, scalars, box_of(input_len), false)?.not_finite
+            {
+                return Err(Error::not_finite(name, value, Location::entry(i)));
             }
         } else {
             call.send_arrays(false)?;
         }
-        let finish = RowFinish { kind: FinishKind::Keep as i32, out: call.output.values, ..RowFinish::default() };
-        matrix.multiply(call.stream, a.transposed && !copies, call.input.values, finish)?;
-        call.output_has(Cells { nx: rows, ny: 1, nz: 1 });
+        let finish = RowFinish { kind: FinishKind::StoreSum as i32, out: call.output.values, ..RowFinish::default() };
+        matrix.multiply(call.stream, operand.transposed && !uses_transposed_copy, call.input.values, finish)?;
+        call.set_output_extents(Cells { nx: output_len, ny: 1, nz: 1 });
         call.fetch_output()?;
-        call.count_sent()
+        call.add_transfer_time()
     }
 
     fn replace_values(&mut self, values: &[f64], numbered: &Numbered) -> Result<bool> {
@@ -280,7 +290,7 @@ impl SparseBackend for Cuda {
             return Ok(false);
         }
         (*copy, self.rounded) = (None, [None, None]);
-        let (stream, copies, seconds) = self.session.parts();
+        let (stream, copies, seconds) = self.session.stream_and_copies();
         own.replace_values(stream, (copies, seconds), values, numbered)?;
         Ok(true)
     }
@@ -288,9 +298,9 @@ impl SparseBackend for Cuda {
     fn fetch(&mut self, from: u64, to: &mut [f64]) -> Result<()> {
         self.recover()?;
         let _entered = self.session.device.clone().enter()?;
-        let (stream, copies, seconds) = self.session.parts();
+        let (stream, copies, seconds) = self.session.stream_and_copies();
         let start = Instant::now();
-        copies.fetch(stream, &[Job::all_to_host(to, from)])?;
+        copies.fetch(stream, &[Job::array_to_host(to, from)])?;
         stream.wait()?;
         *seconds = start.elapsed().as_secs_f64();
         Ok(())
@@ -300,46 +310,53 @@ impl SparseBackend for Cuda {
         (self.products, self.rounded) = ([None, None], [None, None]);
         if let Some(state) = &mut self.state {
             // Recorded launches contain the addresses of the matrix.
-            state.recorded = None;
+            state.recorded_loop = None;
         }
     }
 
-    fn run_both(&mut self, _: usize, _: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()> {
-        own();
-        other();
+    fn run_both(
+        &mut self,
+        _: usize,
+        _: usize,
+        local_task: &mut dyn FnMut(),
+        other_task: &(dyn Fn() + Sync),
+    ) -> Result<()> {
+        local_task();
+        other_task();
         Ok(())
     }
 }
 
 /// Sets y = 0, the result of a product with a matrix that has no rows or no columns.
-fn clear_output(stream: &Stream, arrays: Arrays, rows: usize) -> Result<()> {
+fn clear_output(stream: &Stream, arrays: Arrays, output_len: usize) -> Result<()> {
     arrays.output.fill(0.0);
     if arrays.device_output != 0 {
-        stream.fill(arrays.device_output, 0, 8 * rows)?;
+        stream.fill(arrays.device_output, 0, 8 * output_len)?;
         stream.wait()?;
     }
     Ok(())
 }
 
-fn of_products<'a>(
+/// Selects the matrices that compute products in a solve.
+fn select_products<'a>(
     products: &'a [Option<Matrix>; 2],
     rounded: &'a [Option<Matrix>; 2],
-    symmetric: bool,
+    is_symmetric: bool,
 ) -> Result<Products<'a>> {
-    let [Some(exact), transposed] = products else {
+    let [Some(a_in_f64), transposed] = products else {
         return Err(Error::Internal("the matrix on the device is missing".to_owned()));
     };
-    let a = rounded[0].as_ref().unwrap_or(exact);
-    Ok(Products { a, exact, transposed: rounded[1].as_ref().or(transposed.as_ref()), symmetric })
+    let a = rounded[0].as_ref().unwrap_or(a_in_f64);
+    Ok(Products { a, a_in_f64, transposed: rounded[1].as_ref().or(transposed.as_ref()), is_symmetric })
 }
 
 impl Engine for Cuda {
     fn bytes(&self) -> [usize; 2] {
-        let device = self.state.as_ref().map_or(0, State::bytes)
+        let device_bytes = self.state.as_ref().map_or(0, State::bytes)
             + self.products.iter().chain(&self.rounded).flatten().map(Matrix::bytes).sum::<usize>()
             + self.scalars.as_ref().map_or(0, |(memory, _)| memory.bytes)
             + self.staging.as_ref().map_or(0, |memory| memory.bytes);
-        [self.session.bytes(), device]
+        [self.session.bytes(), device_bytes]
     }
 
     fn seconds_transfer(&self) -> f64 {

@@ -1,11 +1,11 @@
 //! Preconditioners on the device: none, jacobi, the Neumann series, the Chebyshev polynomial, triangular solves by
 //! colours, and multigrid by aggregation. Their application consists of products and vector operations.
 
-use super::aggregated::Aggregated;
+use super::aggregated::AggregationPreconditioner;
 use super::allocations::Allocations;
 use super::matrix::{Matrix, Products};
 use super::triangular::TriangularSolver;
-use super::vectors::Vectors;
+use super::vectors::VectorSpec;
 use crate::aggregation::cuda::AggregationMultigrid;
 use crate::base::csr::Csr;
 use crate::base::heap::boxed;
@@ -15,12 +15,14 @@ use crate::cuda::launch;
 use crate::cuda::launch::{Address, DiagonalArgs, FinishKind, Reals, RowFinish, Sum};
 use crate::cuda::vectors::without_result;
 use crate::error::{Error, Result};
-use crate::krylov::series::{SeriesSteps, series};
+use crate::krylov::series::{SeriesSteps, apply_series};
 use crate::options::{Format, Preconditioner as Kind};
 use crate::sparse::backend::{Preconditioning, Setup, SetupResult};
-use crate::sparse::{FormatRequest, Interval, Rows, Split, Stored, View, inverse_diagonal};
+use crate::sparse::{
+    ChebyshevInterval, CsrSlices, FormatRequest, FormatView, Stored, TriangularSplit, inverse_diagonal,
+};
 
-const WHAT: &str = "a preconditioner on the device";
+const ALLOCATION_NAME: &str = "a preconditioner on the device";
 
 /// M^-1 and, if requested, M^-T.
 #[derive(Default)]
@@ -30,15 +32,16 @@ pub enum Preconditioner {
     None,
     /// M^-1 = diag(d).
     Diagonal(Allocations, Address),
-    Series(Box<NeumannSeries>),
-    Polynomial(Box<Polynomial>),
+    Neumann(Box<NeumannSeries>),
+    Chebyshev(Box<ChebyshevPolynomial>),
     Triangular(Box<TriangularSolver>),
-    Aggregated(Box<Aggregated>),
+    Aggregated(Box<AggregationPreconditioner>),
 }
 
 /// The truncated Neumann series ([`series`]).
 pub struct NeumannSeries {
     memory: Allocations,
+    /// Diagonal of D^-1.
     d: Address,
     /// The strict triangles of A.
     lower: Matrix,
@@ -50,77 +53,81 @@ pub struct NeumannSeries {
 }
 
 /// The Chebyshev polynomial in D^-1 A, by the recurrence of src/sparse/cpu/precondition/chebyshev.rs.
-pub struct Polynomial {
+pub struct ChebyshevPolynomial {
     memory: Allocations,
+    /// Diagonal of D^-1.
     d: Address,
-    interval: Interval,
+    interval: ChebyshevInterval,
     degree: usize,
     /// A and A^T with values in f32. `None`: the matrices of the products apply the polynomial.
-    copies: Option<(Matrix, Option<Matrix>)>,
+    f32_copies: Option<(Matrix, Option<Matrix>)>,
     /// Workspaces: s_k = D^-1 (r - A z_{k-1}), d_k and d_{k-1}.
     workspace: [Address; 3],
 }
 
 /// Copies a matrix to the device, in the format that needs the fewest bytes.
-fn part(stream: &Stream, a: &Csr<u32>, reals: Reals) -> Result<Matrix> {
-    let wanted = FormatRequest {
+fn upload_in_best_format(stream: &Stream, a: &Csr<u32>, reals: Reals) -> Result<Matrix> {
+    let request = FormatRequest {
         format: Format::Auto,
-        slice: 0,
+        slice_rows: 0,
         sigma: 0,
         block_size: 0,
-        memory: u128::MAX / 2,
-        product: true,
+        memory_limit: u128::MAX / 2,
+        for_products: true,
         on_device: true,
     };
-    let workers = &mut Workers::alone();
-    let (kind, size) = wanted.kind(a, workers)?;
+    let workers = &mut Workers::single_threaded();
+    let (kind, size) = request.choose_kind(a, workers)?;
     let stored = kind.store(a, &size, workers)?;
-    let view = stored.as_deref().map_or_else(|| Rows::of(a).map(View::Csr), Stored::view);
+    let view = stored.as_deref().map_or_else(|| CsrSlices::of(a).map(FormatView::Csr), Stored::view);
     let view = view.ok_or_else(|| Error::Internal("a part of the matrix has no kernel".to_owned()))?;
     Matrix::new(stream, &view, [a.rows(), a.cols], reals)
 }
 
 impl Preconditioner {
-    /// Sets up M on the device. Multigrid by aggregation reuses `before`, which was built for the previous matrix, and
-    /// uses the `scalars` of the steps.
+    /// Sets up M on the device. Multigrid by aggregation reuses `previous_multigrid`, which was built for the previous
+    /// matrix, and uses the `scalars` of the steps.
     pub fn new(
         stream: &Stream,
         a: &Csr<u32>,
         setup: &Setup,
-        wanted: &Preconditioning,
-        (before, scalars): (Option<AggregationMultigrid>, Address),
+        preconditioning: &Preconditioning,
+        (previous_multigrid, scalars): (Option<AggregationMultigrid>, Address),
     ) -> Result<(Self, SetupResult)> {
-        let transposes = setup.transposes && !setup.symmetric;
+        let needs_transpose = setup.needs_transpose && !setup.is_symmetric;
         let mut result = SetupResult::default();
-        let own = match wanted.kind {
+        let preconditioner = match preconditioning.kind {
             Kind::None => Self::None,
             Kind::Jacobi => {
-                let (mut memory, mut d) = (Allocations::new(WHAT), inverse_diagonal(a)?);
-                if wanted.absolute {
+                let (mut memory, mut d) = (Allocations::new(ALLOCATION_NAME), inverse_diagonal(a)?);
+                if preconditioning.absolute_diagonal {
                     d.iter_mut().for_each(|d| *d = d.abs());
                 }
-                let d = memory.copy_of_reals(stream, &d, setup.single_vectors)?;
+                let d = memory.copy_of_reals(stream, &d, setup.stores_vectors_in_f32)?;
                 Self::Diagonal(memory, d)
             }
-            Kind::Neumann => {
-                Self::Series(boxed(NeumannSeries::new(stream, a, setup, transposes, wanted.order)?, WHAT)?)
-            }
-            Kind::Chebyshev => {
-                Self::Polynomial(boxed(Polynomial::new(stream, a, setup, transposes, wanted.degree)?, WHAT)?)
-            }
+            Kind::Neumann => Self::Neumann(boxed(
+                NeumannSeries::new(stream, a, setup, needs_transpose, preconditioning.series_order)?,
+                ALLOCATION_NAME,
+            )?),
+            Kind::Chebyshev => Self::Chebyshev(boxed(
+                ChebyshevPolynomial::new(stream, a, setup, needs_transpose, preconditioning.degree)?,
+                ALLOCATION_NAME,
+            )?),
             Kind::Ssor | Kind::Ic0 | Kind::Ilu0 => {
-                let (own, made) = TriangularSolver::new(stream, a, setup, wanted)?;
-                result = made;
-                Self::Triangular(boxed(own, WHAT)?)
+                let (preconditioner, setup_result) = TriangularSolver::new(stream, a, setup, preconditioning)?;
+                result = setup_result;
+                Self::Triangular(boxed(preconditioner, ALLOCATION_NAME)?)
             }
             Kind::Amg => {
-                let (own, made) = Aggregated::new(stream, a, setup, before, scalars)?;
-                result = made;
-                Self::Aggregated(boxed(own, WHAT)?)
+                let (preconditioner, setup_result) =
+                    AggregationPreconditioner::new(stream, a, setup, previous_multigrid, scalars)?;
+                result = setup_result;
+                Self::Aggregated(boxed(preconditioner, ALLOCATION_NAME)?)
             }
             other => return Err(Error::Internal(format!("a device has no preconditioner {other:?}"))),
         };
-        Ok((own, result))
+        Ok((preconditioner, result))
     }
 
     /// Returns multigrid by aggregation, for the next setup, if M is this method.
@@ -140,35 +147,35 @@ impl Preconditioner {
         }
     }
 
-    /// Computes to = M^-1 from, or to = M^-T from, and the sum <from, to>.
+    /// Computes z = M^-1 r, or z = M^-T r, and the sum <r, z>.
     pub fn apply(
         &self,
         stream: &Stream,
-        (a, of): (&Products, Vectors),
-        [from, to]: [Address; 2],
+        (a, spec): (&Products, VectorSpec),
+        [r, z]: [Address; 2],
         transposed: bool,
         sum: Sum,
     ) -> Result<()> {
         match self {
-            Self::None => scale(stream, of, [0, from, to], sum),
-            Self::Diagonal(_, d) => scale(stream, of, [*d, from, to], sum),
-            Self::Series(m) => {
+            Self::None => multiply_by_diagonal(stream, spec, [0, r, z], sum),
+            Self::Diagonal(_, d) => multiply_by_diagonal(stream, spec, [*d, r, z], sum),
+            Self::Neumann(m) => {
                 let [lower, upper] = match m.transposed.as_ref().filter(|_| transposed) {
                     Some([lower, upper]) => [lower, upper],
                     None => [&m.lower, &m.upper],
                 };
-                series(&mut Steps { stream, m, lower, upper, of, r: from, sum }, m.order, m.workspace, to)
+                apply_series(&mut DeviceSteps { stream, m, lower, upper, spec, r, sum }, m.order, m.workspace, z)
             }
-            Self::Polynomial(m) => {
-                let (matrix, flips) = match &m.copies {
+            Self::Chebyshev(m) => {
+                let (matrix, transposes) = match &m.f32_copies {
                     Some((_, Some(copy))) if transposed => (copy, false),
                     Some((copy, _)) => (copy, false),
-                    None => a.of(transposed),
+                    None => a.matrix_for(transposed),
                 };
-                m.apply(stream, (matrix, flips), of, [from, to], sum)
+                m.apply(stream, (matrix, transposes), spec, [r, z], sum)
             }
-            Self::Triangular(m) => m.apply(stream, of, [from, to], transposed, sum),
-            Self::Aggregated(m) => m.apply(stream, of, [from, to], sum),
+            Self::Triangular(m) => m.apply(stream, spec, [r, z], transposed, sum),
+            Self::Aggregated(m) => m.apply(stream, spec, [r, z], sum),
         }
     }
 
@@ -177,15 +184,15 @@ impl Preconditioner {
         match self {
             Self::None => 0,
             Self::Diagonal(memory, _) => memory.bytes(),
-            Self::Series(m) => {
+            Self::Neumann(m) => {
                 let transposed = m.transposed.iter().flatten().map(Matrix::bytes).sum::<usize>();
                 m.memory.bytes() + m.lower.bytes() + m.upper.bytes() + transposed
             }
-            Self::Polynomial(m) => {
-                let of_copies = |(a, transposed): &(Matrix, Option<Matrix>)| {
+            Self::Chebyshev(m) => {
+                let copy_bytes = |(a, transposed): &(Matrix, Option<Matrix>)| {
                     a.bytes() + transposed.as_ref().map_or(0, Matrix::bytes)
                 };
-                m.memory.bytes() + m.copies.as_ref().map_or(0, of_copies)
+                m.memory.bytes() + m.f32_copies.as_ref().map_or(0, copy_bytes)
             }
             Self::Triangular(m) => m.bytes(),
             Self::Aggregated(m) => m.bytes(),
@@ -193,84 +200,100 @@ impl Preconditioner {
     }
 }
 
-/// Computes to = d from, and <from, to>.
-fn scale(stream: &Stream, of: Vectors, [d, v, out]: [Address; 3], sum: Sum) -> Result<()> {
-    let args = DiagonalArgs { count: of.rows as i64, d, v, out, sum, ..DiagonalArgs::default() };
-    launch::scale_by_diagonal(stream, of.f32_values, &args)
+/// Computes out = d v, and <v, out>.
+fn multiply_by_diagonal(stream: &Stream, spec: VectorSpec, [d, v, out]: [Address; 3], sum: Sum) -> Result<()> {
+    let args = DiagonalArgs { count: spec.rows as i64, d, v, out, sum, ..DiagonalArgs::default() };
+    launch::scale_by_diagonal(stream, spec.f32_values, &args)
 }
 
 impl NeumannSeries {
-    fn new(stream: &Stream, a: &Csr<u32>, setup: &Setup, transposes: bool, order: usize) -> Result<Self> {
-        let (mut memory, reals) = (Allocations::new(WHAT), Reals::of(setup.f32_values, setup.single_vectors));
-        let of = Vectors { rows: a.rows(), f32_values: setup.single_vectors };
-        let split = Split::of_triangles(a)?;
-        let d = memory.copy_of_reals(stream, &split.scale, of.f32_values)?;
-        let both = |Split { lower, upper, .. }: Split<u32>| {
-            Ok([part(stream, &lower.into_csr(), reals)?, part(stream, &upper.into_csr(), reals)?])
+    fn new(stream: &Stream, a: &Csr<u32>, setup: &Setup, needs_transpose: bool, order: usize) -> Result<Self> {
+        let (mut memory, reals) =
+            (Allocations::new(ALLOCATION_NAME), Reals::of(setup.stores_m_in_f32, setup.stores_vectors_in_f32));
+        let spec = VectorSpec { rows: a.rows(), f32_values: setup.stores_vectors_in_f32 };
+        let split = TriangularSplit::from_triangles(a)?;
+        let d = memory.copy_of_reals(stream, &split.g_diagonal, spec.f32_values)?;
+        let upload_triangles = |TriangularSplit { lower, upper, .. }: TriangularSplit<u32>| {
+            Ok([
+                upload_in_best_format(stream, &lower.into_csr(), reals)?,
+                upload_in_best_format(stream, &upper.into_csr(), reals)?,
+            ])
         };
-        let transposed = if transposes { Some(both(split.transposed()?)?) } else { None };
-        let [lower, upper] = both(split)?;
-        let workspace = [memory.zeroed(stream, of.bytes())?, memory.zeroed(stream, of.bytes())?];
+        let transposed = if needs_transpose { Some(upload_triangles(split.transposed()?)?) } else { None };
+        let [lower, upper] = upload_triangles(split)?;
+        let workspace = [memory.zeroed(stream, spec.bytes())?, memory.zeroed(stream, spec.bytes())?];
         Ok(Self { memory, d, lower, upper, transposed, order, workspace })
     }
 }
 
 /// The steps of a series. The last step also computes the sum <r, z>, where z is the result.
-struct Steps<'a> {
+struct DeviceSteps<'a> {
     stream: &'a Stream,
     m: &'a NeumannSeries,
     lower: &'a Matrix,
     upper: &'a Matrix,
-    of: Vectors,
+    spec: VectorSpec,
     r: Address,
     sum: Sum,
 }
 
-impl Steps<'_> {
-    fn sum(&self, last: bool) -> Sum {
-        if last { self.sum } else { without_result(self.sum) }
+impl DeviceSteps<'_> {
+    fn sum(&self, is_last: bool) -> Sum {
+        if is_last { self.sum } else { without_result(self.sum) }
     }
 }
 
-impl SeriesSteps for Steps<'_> {
+impl SeriesSteps for DeviceSteps<'_> {
     type Vector = Address;
     type Fault = Error;
 
-    fn begin(&mut self, v: Address, last: bool) -> Result<()> {
-        scale(self.stream, self.of, [self.m.d, self.r, v], self.sum(last))
+    fn scale_residual(&mut self, v: Address, is_last: bool) -> Result<()> {
+        multiply_by_diagonal(self.stream, self.spec, [self.m.d, self.r, v], self.sum(is_last))
     }
 
-    fn lower(&mut self, from: Address, to: Address) -> Result<()> {
+    fn apply_lower(&mut self, input: Address, output: Address) -> Result<()> {
         let (d, b, sum) = (self.m.d, self.r, self.sum(false));
-        let finish = RowFinish { kind: FinishKind::Lower as i32, b, d, out: to, sum, ..RowFinish::default() };
-        self.lower.multiply(self.stream, false, from, finish)
+        let finish =
+            RowFinish { kind: FinishKind::ScaledResidual as i32, b, d, out: output, sum, ..RowFinish::default() };
+        self.lower.multiply(self.stream, false, input, finish)
     }
 
-    fn upper(&mut self, v: Address, from: Address, to: Address, last: bool) -> Result<()> {
-        let (d, other, sum) = (self.m.d, self.r, self.sum(last));
-        let finish = RowFinish { kind: FinishKind::Upper as i32, b: v, d, other, out: to, sum, ..RowFinish::default() };
-        self.upper.multiply(self.stream, false, from, finish)
+    fn apply_upper(&mut self, v: Address, input: Address, output: Address, is_last: bool) -> Result<()> {
+        let (d, sum_operand, sum) = (self.m.d, self.r, self.sum(is_last));
+        let finish = RowFinish {
+            kind: FinishKind::SubtractScaledSum as i32,
+            b: v,
+            d,
+            sum_operand,
+            out: output,
+            sum,
+            ..RowFinish::default()
+        };
+        self.upper.multiply(self.stream, false, input, finish)
     }
 }
 
-impl Polynomial {
-    fn new(stream: &Stream, a: &Csr<u32>, setup: &Setup, transposes: bool, degree: usize) -> Result<Self> {
-        let (mut memory, inverse) = (Allocations::new(WHAT), inverse_diagonal(a)?);
-        let of = Vectors { rows: a.rows(), f32_values: setup.single_vectors };
-        let copies = match (setup.f32_values && !of.f32_values, transposes) {
+impl ChebyshevPolynomial {
+    fn new(stream: &Stream, a: &Csr<u32>, setup: &Setup, needs_transpose: bool, degree: usize) -> Result<Self> {
+        let (mut memory, inverse) = (Allocations::new(ALLOCATION_NAME), inverse_diagonal(a)?);
+        let spec = VectorSpec { rows: a.rows(), f32_values: setup.stores_vectors_in_f32 };
+        let f32_copies = match (setup.stores_m_in_f32 && !spec.f32_values, needs_transpose) {
             (false, _) => None,
-            (true, false) => Some((part(stream, a, Reals::Mixed)?, None)),
+            (true, false) => Some((upload_in_best_format(stream, a, Reals::Mixed)?, None)),
             (true, true) => {
-                let transposed = a.transposed(&mut Workers::alone())?;
-                Some((part(stream, a, Reals::Mixed)?, Some(part(stream, &transposed, Reals::Mixed)?)))
+                let transposed = a.transposed(&mut Workers::single_threaded())?;
+                Some((
+                    upload_in_best_format(stream, a, Reals::Mixed)?,
+                    Some(upload_in_best_format(stream, &transposed, Reals::Mixed)?),
+                ))
             }
         };
-        let bytes = of.bytes();
+        let bytes = spec.bytes();
         Ok(Self {
-            d: memory.copy_of_reals(stream, &inverse, of.f32_values)?,
-            interval: Interval::of(a, &inverse, setup.symmetric)?,
+            d: memory.copy_of_reals(stream, &inverse, spec.f32_values)?,
+            interval: ChebyshevInterval::of(a, &inverse, setup.is_symmetric)?,
             degree,
-            copies,
+            f32_copies,
             workspace: [memory.zeroed(stream, bytes)?, memory.zeroed(stream, bytes)?, memory.zeroed(stream, bytes)?],
             memory,
         })
@@ -279,42 +302,42 @@ impl Polynomial {
     fn apply(
         &self,
         stream: &Stream,
-        (a, flips): (&Matrix, bool),
-        of: Vectors,
+        (a, transposes): (&Matrix, bool),
+        spec: VectorSpec,
         [r, z]: [Address; 2],
         sum: Sum,
     ) -> Result<()> {
-        let [left, mut step, mut next] = self.workspace;
-        let of_step = |last: bool| if last { sum } else { without_result(sum) };
-        let begin = DiagonalArgs {
-            count: of.rows as i64,
+        let [scaled_residual, mut step, mut next_step] = self.workspace;
+        let sum_of_step = |is_last: bool| if is_last { sum } else { without_result(sum) };
+        let start_args = DiagonalArgs {
+            count: spec.rows as i64,
             d: self.d,
             v: r,
-            out: left,
+            out: scaled_residual,
             step,
             z,
             factor: self.interval.theta.recip(),
-            sum: of_step(self.degree == 0),
+            sum: sum_of_step(self.degree == 0),
             ..DiagonalArgs::default()
         };
-        launch::begin_chebyshev(stream, of.f32_values, &begin)?;
+        launch::begin_chebyshev(stream, spec.f32_values, &start_args)?;
         let mut steps = self.interval.steps();
         for k in 1..=self.degree {
-            let (of_old, of_left) = steps.coefficients();
+            let (step_factor, residual_factor) = steps.coefficients();
             let finish = RowFinish {
                 kind: FinishKind::Chebyshev as i32,
                 d: self.d,
-                other: r,
-                out: next,
-                left,
+                sum_operand: r,
+                out: next_step,
+                scaled_residual,
                 z,
-                step: of_old,
-                rest: of_left,
-                sum: of_step(k == self.degree),
+                step_factor,
+                residual_factor,
+                sum: sum_of_step(k == self.degree),
                 ..RowFinish::default()
             };
-            a.multiply(stream, flips, step, finish)?;
-            std::mem::swap(&mut step, &mut next);
+            a.multiply(stream, transposes, step, finish)?;
+            std::mem::swap(&mut step, &mut next_step);
         }
         Ok(())
     }

@@ -1,37 +1,37 @@
 //! Start and end of a run, with the caller's arrays.
 
 use super::run::Run;
-use crate::cuda::call::Attempts;
+use crate::cuda::call::FallibleSteps;
 use crate::cuda::launch;
 use crate::cuda::launch::{CellTransferArgs, FinishKind, RowFinish, Sum};
-use crate::cuda::vectors::{inspect, transfer};
+use crate::cuda::vectors::{inspect_arrays, transfer_args};
 use crate::krylov::solve_steps::{Criterion, Inputs, Load, SolveSteps};
 use crate::krylov::vectors::{Iterate, KrylovSteps, VectorId, VectorSteps};
 
 impl SolveSteps for Run<'_> {
-    fn krylov(&mut self) -> Option<&mut dyn KrylovSteps> {
+    fn krylov_steps(&mut self) -> Option<&mut dyn KrylovSteps> {
         Some(self)
     }
 
     fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
         let cells = self.state.box_of();
-        self.attempt(|s| inspect(&mut s.call, &mut s.state.scalars, cells, guess))
-            .unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
+        self.attempt(|s| inspect_arrays(&mut s.call, &mut s.state.scalars, cells, guess))
+            .unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::uninspected() })
     }
 
-    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
-        let (cells, b) = (self.state.box_of(), self.writes(VectorId::B));
-        if let Some(guess) = what.guess() {
-            let x = self.writes(VectorId::X);
+    fn load(&mut self, scale: f64, load: Load) -> (f64, Option<[f64; 2]>) {
+        let (cells, b) = (self.state.box_of(), self.vector_to_write(VectorId::B));
+        if let Some(guess) = load.guess() {
+            let x = self.vector_to_write(VectorId::X);
             self.step(|s| match guess {
-                true => launch::cell_load(s.stream, &transfer(cells, s.call.output, x, scale)),
-                false => s.stream.fill(x, 0, 8 * s.state.of.rows),
+                true => launch::cell_load(s.stream, &transfer_args(cells, s.call.output, x, scale)),
+                false => s.stream.fill(x, 0, 8 * s.state.spec.rows),
             });
         }
         let rhs_norm2 = self.scalar(|s| {
             let sum = s.sum();
-            launch::cell_load(s.stream, &CellTransferArgs { sum, ..transfer(cells, s.call.input, b, scale) })?;
-            if what == Load::Rhs { Ok(0.0) } else { s.summed() }
+            launch::cell_load(s.stream, &CellTransferArgs { sum, ..transfer_args(cells, s.call.input, b, scale) })?;
+            if load == Load::Rhs { Ok(0.0) } else { s.fetch_sum() }
         });
         (rhs_norm2, None)
     }
@@ -45,21 +45,22 @@ impl SolveSteps for Run<'_> {
     }
 
     fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
-        (self.largest(VectorId::X), None)
+        (self.max_abs(VectorId::X), None)
     }
 
     fn store(&mut self, scale: f64) {
         let (cells, x) = (self.state.box_of(), self.state.vector(VectorId::X));
         self.step(|s| {
-            let of = CellTransferArgs { sum: Sum::default(), ..transfer(cells, s.call.output, x, scale.recip()) };
-            launch::cell_store(s.stream, &of)?;
+            let store_args =
+                CellTransferArgs { sum: Sum::default(), ..transfer_args(cells, s.call.output, x, scale.recip()) };
+            launch::cell_store(s.stream, &store_args)?;
             s.call.fetch_output()
         });
     }
 
     fn multiply_rhs(&mut self) {
-        let (b, out) = (self.state.vector(VectorId::B), self.writes(VectorId::X));
-        let finish = RowFinish { kind: FinishKind::Keep as i32, out, ..RowFinish::default() };
-        self.step(|s| s.a.exact.multiply(s.stream, false, b, finish));
+        let (b, out) = (self.state.vector(VectorId::B), self.vector_to_write(VectorId::X));
+        let finish = RowFinish { kind: FinishKind::StoreSum as i32, out, ..RowFinish::default() };
+        self.step(|s| s.products.a_in_f64.multiply(s.stream, false, b, finish));
     }
 }

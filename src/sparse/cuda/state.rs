@@ -3,74 +3,74 @@
 use super::allocations::Allocations;
 use super::precondition::Preconditioner;
 use super::relaxation::Relaxation;
-use super::vectors::Vectors;
+use super::vectors::VectorSpec;
 use crate::cuda::driver::{Pinned, Stream};
-use crate::cuda::launch::{Address, CellBox, MOST_CELL_BLOCKS, SUMS_PER_PASS, Scalars, Sum};
-use crate::cuda::looped::{Recorded, SharedScalars};
-use crate::cuda::vectors::sum_to;
+use crate::cuda::launch::{Address, CellBox, MAX_CELL_BLOCKS, SUMS_PER_PASS, Scalars, Sum};
+use crate::cuda::looped::{RecordedLoops, SharedScalars};
+use crate::cuda::vectors::store_sum_in;
 use crate::error::{Result, push};
 use crate::krylov::vectors::VectorId;
 use crate::stencil::cells::Cells;
 
 /// Vectors, sums, preconditioners and sweeps of a factorization.
 pub struct State {
-    pub of: Vectors,
+    pub spec: VectorSpec,
     memory: Allocations,
     /// Vectors, indexed by [`VectorId`].
     vectors: Vec<Address>,
     /// A residual in f64, before it is rounded to a vector in f32; 0 if the vectors are in f64.
-    pub exact: Address,
+    pub exact_residual: Address,
     pub scalars: SharedScalars,
     /// Partial sums, [`SUMS_PER_PASS`] per thread block.
-    pub partial: Address,
+    pub partial_sums: Address,
     /// Results of up to [`SUMS_PER_PASS`] inner products, on the device.
-    pub products: Address,
-    /// Copy of `products` on the host.
-    pub products_here: Pinned<[f64; SUMS_PER_PASS]>,
-    pub first: Preconditioner,
+    pub inner_products: Address,
+    /// Copy of `inner_products` on the host.
+    pub inner_products_on_host: Pinned<[f64; SUMS_PER_PASS]>,
+    pub preconditioner: Preconditioner,
     /// Preconditioner of the second method, which continues after a breakdown. `None` if there is no such method.
-    pub second: Option<Preconditioner>,
+    pub second_preconditioner: Option<Preconditioner>,
     pub relaxation: Option<Relaxation>,
     /// The recorded loop of CG.
-    pub recorded: Option<Recorded>,
+    pub recorded_loop: Option<RecordedLoops>,
 }
 
 impl State {
-    /// Allocates `own` vectors in addition to x, b and r.
-    pub fn new(stream: &Stream, of: Vectors, own: usize) -> Result<Self> {
+    /// Allocates `work_vector_count` vectors in addition to x, b and r.
+    pub fn new(stream: &Stream, spec: VectorSpec, work_vector_count: usize) -> Result<Self> {
         let mut memory = Allocations::new("the vectors of a solve");
         let scalars_at = memory.zeroed(stream, size_of::<Scalars>())?;
         let mut state = Self {
-            of,
+            spec,
             vectors: Vec::new(),
-            exact: if of.f32_values { memory.zeroed(stream, 8 * of.rows)? } else { 0 },
+            exact_residual: if spec.f32_values { memory.zeroed(stream, 8 * spec.rows)? } else { 0 },
             scalars: SharedScalars::new(stream, scalars_at, None)?,
-            partial: memory.zeroed(stream, 8 * SUMS_PER_PASS * MOST_CELL_BLOCKS as usize)?,
-            products: memory.zeroed(stream, 8 * SUMS_PER_PASS)?,
-            products_here: Pinned::new(stream.device(), [0.0; SUMS_PER_PASS])?,
-            first: Preconditioner::None,
-            second: None,
+            partial_sums: memory.zeroed(stream, 8 * SUMS_PER_PASS * MAX_CELL_BLOCKS as usize)?,
+            inner_products: memory.zeroed(stream, 8 * SUMS_PER_PASS)?,
+            inner_products_on_host: Pinned::new(stream.device(), [0.0; SUMS_PER_PASS])?,
+            preconditioner: Preconditioner::None,
+            second_preconditioner: None,
             relaxation: None,
-            recorded: None,
+            recorded_loop: None,
             memory,
         };
-        state.reserve(stream, own)?;
+        state.reserve(stream, work_vector_count)?;
         Ok(state)
     }
 
-    /// Allocates `own` vectors in addition to x, b and r, unless they exist.
-    pub fn reserve(&mut self, stream: &Stream, own: usize) -> Result<()> {
-        while self.vectors.len() < VectorId::work(own).0 {
-            let vector = self.memory.zeroed(stream, self.bytes_of(self.vectors.len()))?;
+    /// Allocates `work_vector_count` vectors in addition to x, b and r, unless they exist.
+    pub fn reserve(&mut self, stream: &Stream, work_vector_count: usize) -> Result<()> {
+        while self.vectors.len() < VectorId::work(work_vector_count).0 {
+            let vector = self.memory.zeroed(stream, self.vector_bytes(self.vectors.len()))?;
             push(&mut self.vectors, vector, "vectors of a solve")?;
         }
         Ok(())
     }
 
     /// Returns the size in bytes of the vector with this number.
-    fn bytes_of(&self, number: usize) -> usize {
-        let is_wide = [VectorId::X, VectorId::B].contains(&VectorId(number));
-        if is_wide { 8 * self.of.rows } else { self.of.bytes() }
+    fn vector_bytes(&self, index: usize) -> usize {
+        let is_f64 = [VectorId::X, VectorId::B].contains(&VectorId(index));
+        if is_f64 { 8 * self.spec.rows } else { self.spec.bytes() }
     }
 
     /// Returns the address of a vector.
@@ -80,31 +80,31 @@ impl State {
 
     /// Returns the extents of a vector as a box of one row.
     pub fn cells(&self) -> Cells {
-        Cells { nx: self.of.rows, ny: 1, nz: 1 }
+        Cells { nx: self.spec.rows, ny: 1, nz: 1 }
     }
 
     /// Returns the extents of a vector in the layout that kernels receive.
     pub fn box_of(&self) -> CellBox {
-        box_of(self.of.rows)
+        box_of(self.spec.rows)
     }
 
-    /// Returns a sum whose result is stored in the scalar at offset `to`.
-    pub fn sum_to(&self, to: usize) -> Sum {
-        sum_to(self.partial, self.scalars.at, to)
+    /// Returns a sum whose result is stored in the scalar at offset `offset`.
+    pub fn sum_to(&self, offset: usize) -> Sum {
+        store_sum_in(self.partial_sums, self.scalars.address, offset)
     }
 
     /// Sets all vectors to zero. After a breakdown, they may contain infinities, and the product of 0 and infinity is
     /// NaN.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
-        let mut numbered = self.vectors.iter().enumerate();
-        numbered.try_for_each(|(number, vector)| stream.fill(*vector, 0, self.bytes_of(number)))
+        let mut indexed_vectors = self.vectors.iter().enumerate();
+        indexed_vectors.try_for_each(|(index, vector)| stream.fill(*vector, 0, self.vector_bytes(index)))
     }
 
     /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
         self.memory.bytes()
-            + self.first.bytes()
-            + self.second.as_ref().map_or(0, Preconditioner::bytes)
+            + self.preconditioner.bytes()
+            + self.second_preconditioner.as_ref().map_or(0, Preconditioner::bytes)
             + self.relaxation.as_ref().map_or(0, Relaxation::bytes)
     }
 }

@@ -8,13 +8,13 @@ use crate::error::Result;
 
 /// Length and precision of the vectors. The vectors x and b are always in f64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Vectors {
+pub struct VectorSpec {
     pub rows: usize,
     /// The vectors are in f32.
     pub f32_values: bool,
 }
 
-impl Vectors {
+impl VectorSpec {
     /// Returns the size of a vector in bytes.
     pub fn bytes(self) -> usize {
         self.rows * if self.f32_values { size_of::<f32>() } else { size_of::<f64>() }

@@ -1,19 +1,19 @@
 //! Arrays of the caller as slices of checked length.
 
-use crate::abi::spaces::{check_array, check_on_host, list_of};
+use crate::abi::spaces::{caller_list, check_array, check_on_host};
 use crate::base::index::Indices;
 use crate::error::{Error, Result};
 use libc::c_void;
 
 /// Exclusive upper bound of array lengths, since larger arrays of 8-byte values are not addressable.
-const MOST: i64 = isize::MAX as i64 / 8;
+const MAX_LEN: i64 = isize::MAX as i64 / 8;
 
 /// Checks a length that the caller passes.
-pub fn count(name: &'static str, given: i64) -> Result<usize> {
-    if !(0..MOST).contains(&given) {
-        return Err(Error::Dimension(format!("{name} must be at least 0 and below 2^60, got {given}")));
+pub fn check_count(name: &'static str, value: i64) -> Result<usize> {
+    if !(0..MAX_LEN).contains(&value) {
+        return Err(Error::Dimension(format!("{name} must be at least 0 and below 2^60, got {value}")));
     }
-    Ok(given as usize)
+    Ok(value as usize)
 }
 
 /// Returns an array that is read. NULL is allowed for `count` = 0.
@@ -27,7 +27,7 @@ pub unsafe fn input_slice<'a, T>(name: &'static str, array: *const T, count: usi
     check_array(name, array)?;
     check_on_host(name, array as usize)?;
     // SAFETY: guaranteed by the caller.
-    unsafe { list_of(name, Some(array), count) }
+    unsafe { caller_list(name, Some(array), count) }
 }
 
 /// Returns an array that is written. NULL is allowed for `count` = 0.
@@ -50,7 +50,7 @@ pub unsafe fn output_slice<'a, T>(name: &'static str, array: *mut T, count: usiz
 ///
 /// # Safety
 /// As for `input_slice`.
-pub unsafe fn indices<'a>(
+pub unsafe fn index_slice<'a>(
     name: &'static str,
     array: *const c_void,
     count: usize,
@@ -59,8 +59,8 @@ pub unsafe fn indices<'a>(
     // SAFETY: guaranteed by the caller.
     Ok(unsafe {
         match index_bytes {
-            4 => Indices::Narrow(input_slice(name, array.cast(), count)?),
-            8 => Indices::Wide(input_slice(name, array.cast(), count).map_err(|error| match error {
+            4 => Indices::Int32(input_slice(name, array.cast(), count)?),
+            8 => Indices::Int64(input_slice(name, array.cast(), count).map_err(|error| match error {
                 Error::Alignment(..) => {
                     Error::Argument(format!("{error}; if its integers have 4 bytes, index_bytes is 4"))
                 }

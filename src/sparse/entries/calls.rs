@@ -1,6 +1,6 @@
 //! Entry points on the matrix of a handle: values, arrays, factorization, solves and products.
 
-use crate::abi::handle::{with_ok, with_ref};
+use crate::abi::handle::{with_handle_ok, with_handle_ref};
 use crate::abi::rrb_status;
 use crate::abi::system::call;
 use crate::krylov::solve::Function;
@@ -61,7 +61,7 @@ use crate::sparse::entries::sparse_handle;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_set_values(h: *mut sparse_handle, values: *const f64) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ok(h, |h| h.set_values(values)) }
+    unsafe { with_handle_ok(h, |h| h.set_values(values)) }
 }
 
 /// Computes the lengths of the arrays that store this matrix in a given storage format.
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn sparse_set_values(h: *mut sparse_handle, values: *const
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_sizes(h: *const sparse_handle, format: i32, sizes: *mut i64) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ref(h, |h| h.sizes(format, sizes)) }
+    unsafe { with_handle_ref(h, |h| h.sizes(format, sizes)) }
 }
 
 /// Writes the arrays that store this matrix in a given storage format, with indices that count from 0.
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn sparse_arrays(
     values: *mut f64,
 ) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ref(h, |h| h.arrays(format, [i0, i1, i2], values)) }
+    unsafe { with_handle_ref(h, |h| h.arrays(format, [i0, i1, i2], values)) }
 }
 
 /// Checks a square matrix and sets up the method, the storage format, the preconditioner and the workspace.
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn sparse_arrays(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_factorize(h: *mut sparse_handle) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ok(h, |h| h.factorize()) }
+    unsafe { with_handle_ok(h, |h| h.factorize()) }
 }
 
 /// Solves A x = b with the method of `sparse_factorize`.
@@ -441,7 +441,7 @@ pub unsafe extern "C" fn sparse_apply(h: *mut sparse_handle, r: *const f64, z: *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y: *mut f64) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ok(h, |h| h.multiply(x, y, false)) }
+    unsafe { with_handle_ok(h, |h| h.multiply(x, y, false)) }
 }
 
 /// Computes the product y = A' x with the transpose A' of A.
@@ -497,5 +497,5 @@ pub unsafe extern "C" fn sparse_multiply(h: *mut sparse_handle, x: *const f64, y
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_multiply_transposed(h: *mut sparse_handle, x: *const f64, y: *mut f64) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ok(h, |h| h.multiply(x, y, true)) }
+    unsafe { with_handle_ok(h, |h| h.multiply(x, y, true)) }
 }

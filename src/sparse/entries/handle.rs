@@ -1,18 +1,18 @@
 //! The handle of family `sparse_`: a matrix, the vectors of its file, and the core. The core
 //! ([`Sparse`]) contains the storage format for products and the factorization.
 
-use super::arrays::{count, indices, input_slice, output_slice};
+use super::arrays::{check_count, index_slice, input_slice, output_slice};
 
 use crate::abi::environment;
 use crate::abi::handle::{Family, Handle};
 use crate::abi::shape::Shape;
-use crate::abi::spaces::{AddressRange, check_apart, check_array};
-use crate::abi::system::Solving;
+use crate::abi::spaces::{AddressRange, check_array, check_no_overlap};
+use crate::abi::system::SolverFamily;
 use crate::base::heap::boxed;
 use crate::base::machine::{Core, Machine};
 use crate::base::workers::Workers;
 use crate::cuda::driver::device_count;
-use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, push, zeroed};
+use crate::error::{Error, Location, RRB_ERR_ARGUMENT, Result, push, zeroed};
 use crate::files::{Loaded, Vectors, load};
 use crate::krylov::solve::Function;
 use crate::krylov::solve_steps;
@@ -21,9 +21,10 @@ use crate::options::{
 };
 use crate::report::{Observer, Outcome};
 use crate::sparse::backend::SparseBackend;
-use crate::sparse::solver::{Product, Sparse, is_relaxation, is_worth_a_device, wanted};
+use crate::sparse::solver::{ProductMatrix, Sparse, format_request, is_relaxation, is_worth_a_device};
 use crate::sparse::{
-    Arrays, Entries, IndexArray, InputArrays, Kind, Matrix, MatrixSizes, Order, Size, check_values, import,
+    EntryArrays, EntryLayout, FormatKind, FormatSize, IndexArray, InputArrays, Matrix, MatrixSizes, OutputArrays,
+    check_values, import_matrix,
 };
 use libc::c_void;
 use std::ffi::{CStr, OsStr};
@@ -37,7 +38,7 @@ use std::time::Instant;
 pub struct sparse_handle(());
 
 /// Parts of a handle that only this family has.
-pub struct Own {
+pub struct SparseHandleData {
     pub(super) matrix: Box<dyn Matrix>,
     vectors: Vectors,
     /// Value of the option `threads` at its last evaluation, and the resulting number of threads.
@@ -47,9 +48,9 @@ pub struct Own {
 /// Arguments of a call that creates a matrix: rows, columns, number of entries, and arrays.
 pub(super) struct MatrixArguments {
     pub extents: [i64; 3],
-    pub order: Order,
-    pub first: (&'static str, *const c_void),
-    pub second: (&'static str, *const c_void),
+    pub layout: EntryLayout,
+    pub first_array: (&'static str, *const c_void),
+    pub second_array: (&'static str, *const c_void),
     pub values: *const f64,
     pub index_bytes: i32,
     pub base: i32,
@@ -59,28 +60,29 @@ impl MatrixArguments {
     /// Checks the arrays and creates the matrix.
     ///
     /// # Safety
-    /// The arrays must be NULL or have the lengths that `order` implies, for the duration of the call.
+    /// The arrays must be NULL or have the lengths that `layout` implies, for the duration of the call.
     pub unsafe fn matrix(&self) -> Result<Box<dyn Matrix>> {
         let mut workers = workers();
         let [rows, cols, nnz] = self.extents;
-        let (rows, cols, nnz) = (count("rows", rows)?, count("cols", cols)?, count("nnz", nnz)?);
+        let (rows, cols, nnz) = (check_count("rows", rows)?, check_count("cols", cols)?, check_count("nnz", nnz)?);
         if ![0, 1].contains(&self.base) {
             return Err(Error::range("base", self.base, "be 0 or 1"));
         }
-        let first = match self.order {
-            Order::Coordinates => nnz,
-            Order::Rows => rows + 1,
-            Order::Columns => cols + 1,
+        let first_array_len = match self.layout {
+            EntryLayout::Coordinates => nnz,
+            EntryLayout::Rows => rows + 1,
+            EntryLayout::Columns => cols + 1,
         };
         // SAFETY: guaranteed by the caller.
-        let (first, second, values) = unsafe {
+        let (first_indices, second_indices, values) = unsafe {
             (
-                indices(self.first.0, self.first.1, first, self.index_bytes)?,
-                indices(self.second.0, self.second.1, nnz, self.index_bytes)?,
+                index_slice(self.first_array.0, self.first_array.1, first_array_len, self.index_bytes)?,
+                index_slice(self.second_array.0, self.second_array.1, nnz, self.index_bytes)?,
                 input_slice("values", self.values, nnz)?,
             )
         };
-        Entries { rows, cols, order: self.order, first, second, base: self.base.into() }.matrix(values, &mut workers)
+        EntryArrays { rows, cols, layout: self.layout, first_indices, second_indices, index_base: self.base.into() }
+            .matrix(values, &mut workers)
     }
 }
 
@@ -90,7 +92,7 @@ fn workers() -> Workers {
 }
 
 /// Returns the format with this number.
-fn format_of(number: i32) -> Result<Format> {
+fn parse_format(number: i32) -> Result<Format> {
     Format::of(number.into())
         .ok_or_else(|| Error::range("format", number, "be one of RRB_FORMAT_COO to RRB_FORMAT_DIAGONAL"))
 }
@@ -106,41 +108,44 @@ pub(super) unsafe fn from_arrays(
     [i0, i1, i2]: [*const i64; 3],
     values: *const f64,
 ) -> Result<Box<dyn Matrix>> {
-    let (format, rows, cols) = (format_of(format)?, count("rows", rows)?, count("cols", cols)?);
+    let (format, rows, cols) = (parse_format(format)?, check_count("rows", rows)?, check_count("cols", cols)?);
     // SAFETY: guaranteed by the caller.
     unsafe {
         let sizes = input_slice("sizes", sizes, 4)?;
-        let given = InputArrays {
-            i0: input_slice("i0", i0, count("sizes[0]", sizes[0])?)?,
-            i1: input_slice("i1", i1, count("sizes[1]", sizes[1])?)?,
-            i2: input_slice("i2", i2, count("sizes[2]", sizes[2])?)?,
-            values: input_slice("values", values, count("sizes[3]", sizes[3])?)?,
+        let input_arrays = InputArrays {
+            i0: input_slice("i0", i0, check_count("sizes[0]", sizes[0])?)?,
+            i1: input_slice("i1", i1, check_count("sizes[1]", sizes[1])?)?,
+            i2: input_slice("i2", i2, check_count("sizes[2]", sizes[2])?)?,
+            values: input_slice("values", values, check_count("sizes[3]", sizes[3])?)?,
         };
-        import(format, rows, cols, &given, &mut workers())
+        import_matrix(format, rows, cols, &input_arrays, &mut workers())
     }
 }
 
 /// Creates a handle with a matrix and without vectors.
-pub(super) fn of(matrix: Box<dyn Matrix>) -> Result<Handle<sparse_handle>> {
-    new(Loaded::of(matrix))
+pub(super) fn handle_with_matrix(matrix: Box<dyn Matrix>) -> Result<Handle<sparse_handle>> {
+    new_handle(Loaded::of(matrix))
 }
 
-fn new(Loaded { matrix, vectors, .. }: Loaded) -> Result<Handle<sparse_handle>> {
-    Handle::new(Shape::rows(matrix.sizes().rows), Own { matrix, vectors, threads: None })
+fn new_handle(Loaded { matrix, vectors, .. }: Loaded) -> Result<Handle<sparse_handle>> {
+    Handle::new(Shape::rows(matrix.sizes().rows), SparseHandleData { matrix, vectors, threads: None })
 }
 
 /// Creates a handle with the matrix and the vectors of a file. Logs a warning about the file, if any.
-pub(super) fn of_file(path: &CStr) -> Result<Handle<sparse_handle>> {
+pub(super) fn handle_from_file(path: &CStr) -> Result<Handle<sparse_handle>> {
     let loaded = load(path, &mut workers())?;
     let warning = loaded.warning;
-    let mut h = new(loaded)?;
+    let mut h = new_handle(loaded)?;
     if let Some(warning) = warning {
         // A log line holds 511 bytes, so the message contains only the end of a long path.
-        const SHOWN: usize = 300;
+        const SHOWN_PATH_BYTES: usize = 300;
         let path = path.to_bytes();
-        let cut = path.len().saturating_sub(SHOWN);
-        let (dots, end) = (if cut > 0 { "..." } else { "" }, Path::new(OsStr::from_bytes(&path[cut..])).display());
-        h.base.log.line(0, format_args!("{dots}{end}: {warning}"));
+        let omitted_bytes = path.len().saturating_sub(SHOWN_PATH_BYTES);
+        let (dots, path_end) = (
+            if omitted_bytes > 0 { "..." } else { "" },
+            Path::new(OsStr::from_bytes(&path[omitted_bytes..])).display(),
+        );
+        h.base.log.write_line(0, format_args!("{dots}{path_end}: {warning}"));
     }
     Ok(h)
 }
@@ -152,7 +157,7 @@ impl Handle<sparse_handle> {
     /// # Safety
     /// `values` must be NULL or hold as many values as the call that created the handle received.
     pub(super) unsafe fn set_values(&mut self, values: *const f64) -> Result<()> {
-        let (count, machine) = (self.own.matrix.sizes().given, self.machine_of_options());
+        let (count, machine) = (self.family_parts.matrix.sizes().given, self.machine_of_options());
         // SAFETY: guaranteed by the caller.
         let (device_values, mut values) = unsafe { self.input("values", values, count, machine)? };
         let copied: Vec<f64>;
@@ -164,8 +169,8 @@ impl Handle<sparse_handle> {
             values = &copied;
         }
         check_values(values)?;
-        self.own.matrix.set_values(values)?;
-        self.base.mark_set("values");
+        self.family_parts.matrix.set_values(values)?;
+        self.base.mark_data_set("values");
         if let Some(core) = &mut self.base.core {
             core.discard_setup();
         }
@@ -180,11 +185,16 @@ impl Handle<sparse_handle> {
         let Some(which) = Vector::of(which.into()) else {
             return Err(Error::range("which", which, "be RRB_VECTOR_RHS, RRB_VECTOR_GUESS or RRB_VECTOR_SOLUTION"));
         };
-        let (name, available) = (which.name(), self.own.vectors.count(which));
-        let Some(vector) = usize::try_from(k).ok().and_then(|k| self.own.vectors.get(which, k)) else {
-            let number = if available == 0 { "no".to_owned() } else { available.to_string() };
-            let after = format!(": the matrix has {number} {name}");
-            return Err(Error::at(RRB_ERR_ARGUMENT, format!("there is no {name} "), Place::entry(k as usize), after));
+        let (name, vector_count) = (which.name(), self.family_parts.vectors.count(which));
+        let Some(vector) = usize::try_from(k).ok().and_then(|k| self.family_parts.vectors.get(which, k)) else {
+            let count_text = if vector_count == 0 { "no".to_owned() } else { vector_count.to_string() };
+            let message_end = format!(": the matrix has {count_text} {name}");
+            return Err(Error::at(
+                RRB_ERR_ARGUMENT,
+                format!("there is no {name} "),
+                Location::entry(k as usize),
+                message_end,
+            ));
         };
         // SAFETY: guaranteed by the caller.
         unsafe { output_slice("v", v, vector.len())? }.copy_from_slice(vector);
@@ -196,19 +206,21 @@ impl Handle<sparse_handle> {
     /// # Safety
     /// `sizes` must be NULL or have room for four values.
     pub(super) unsafe fn sizes(&self, format: i32, sizes: *mut i64) -> Result<()> {
-        let lengths = self.size_of(format_of(format)?)?.1.lengths();
+        let lengths = self.choose_format(parse_format(format)?)?.1.lengths();
         // SAFETY: guaranteed by the caller.
         let sizes = unsafe { output_slice("sizes", sizes, lengths.len())? };
-        sizes.iter_mut().zip(lengths).for_each(|(to, length)| *to = length as i64);
+        sizes.iter_mut().zip(lengths).for_each(|(target, length)| *target = length as i64);
         Ok(())
     }
 
     /// Returns the format with the parameters that the options set, and its size.
-    fn size_of(&self, format: Format) -> Result<(Kind, Size)> {
+    fn choose_format(&self, format: Format) -> Result<(FormatKind, FormatSize)> {
         if format == Format::Auto {
             return Err(Error::range("format", "0 (auto)", "be one of RRB_FORMAT_COO to RRB_FORMAT_DIAGONAL"));
         }
-        self.own.matrix.choose(&wanted(&self.base.options, format, false, false), &mut self.workers())
+        self.family_parts
+            .matrix
+            .choose_format(&format_request(&self.base.options, format, false, false), &mut self.workers())
     }
 
     /// Copies the arrays of a format.
@@ -216,25 +228,25 @@ impl Handle<sparse_handle> {
     /// # Safety
     /// The arrays must be NULL or have room for the lengths that `sizes` returns.
     pub(super) unsafe fn arrays(&self, format: i32, [i0, i1, i2]: [*mut i64; 3], values: *mut f64) -> Result<()> {
-        let (kind, size) = self.size_of(format_of(format)?)?;
+        let (kind, size) = self.choose_format(parse_format(format)?)?;
         let lengths = size.lengths().map(|length| length as usize);
-        let all = [("i0", i0.cast()), ("i1", i1.cast()), ("i2", i2.cast()), ("values", values)];
-        let mut extents = Vec::new();
-        for ((name, array), len) in all.into_iter().zip(lengths).filter(|(_, len)| *len > 0) {
-            push(&mut extents, AddressRange::new(name, array, len, true)?, "addresses of arrays")?;
+        let named_arrays = [("i0", i0.cast()), ("i1", i1.cast()), ("i2", i2.cast()), ("values", values)];
+        let mut address_ranges = Vec::new();
+        for ((name, array), len) in named_arrays.into_iter().zip(lengths).filter(|(_, len)| *len > 0) {
+            push(&mut address_ranges, AddressRange::new(name, array, len, true)?, "addresses of arrays")?;
         }
-        check_apart(&mut extents)?;
-        let stored = self.own.matrix.store(kind, &size, &mut self.workers())?;
+        check_no_overlap(&mut address_ranges)?;
+        let stored = self.family_parts.matrix.store(kind, &size, &mut self.workers())?;
         // SAFETY: guaranteed by the caller. The preceding check excludes overlap.
-        let mut to = unsafe {
-            Arrays {
+        let mut output = unsafe {
+            OutputArrays {
                 i0: IndexArray(output_slice("i0", i0, lengths[0])?),
                 i1: IndexArray(output_slice("i1", i1, lengths[1])?),
                 i2: IndexArray(output_slice("i2", i2, lengths[2])?),
                 values: output_slice("values", values, lengths[3])?,
             }
         };
-        stored.as_deref().unwrap_or_else(|| self.own.matrix.csr()).write(&mut to);
+        stored.as_deref().unwrap_or_else(|| self.family_parts.matrix.csr()).write(&mut output);
         Ok(())
     }
 
@@ -244,13 +256,13 @@ impl Handle<sparse_handle> {
     /// # Safety
     /// The arrays must be NULL or have one value per column (x) and row (y) of the matrix, or of its transpose.
     pub(super) unsafe fn multiply(&mut self, x: *const f64, y: *mut f64, transposed: bool) -> Result<()> {
-        let sizes = self.own.matrix.sizes();
+        let sizes = self.family_parts.matrix.sizes();
         let (rows, cols) = if transposed { (sizes.cols, sizes.rows) } else { (sizes.rows, sizes.cols) };
         let machine = self.machine_of_options();
         // SAFETY: guaranteed by the caller; the addresses are null for arrays on the host.
         let (device_input, input) = unsafe { self.input("x", x, cols, machine)? };
         if rows > 0 && cols > 0 {
-            AddressRange::new("x", x, cols, false)?.check_apart(&AddressRange::new("y", y, rows, true)?)?;
+            AddressRange::new("x", x, cols, false)?.check_no_overlap(&AddressRange::new("y", y, rows, true)?)?;
         }
         // SAFETY: guaranteed by the caller. The preceding check excludes overlap with x.
         let (device_output, output) = unsafe { self.output(y, rows, machine)? };
@@ -266,13 +278,13 @@ impl Handle<sparse_handle> {
             first_row: 0,
         };
         let start = Instant::now();
-        let check = self.base.options.on(opt::CHECK_INPUT);
+        let checks_input = self.base.options.is_on(opt::CHECK_INPUT);
         let stream = self.base.stream as usize;
         let core = core(self.base.core.take(), machine, stream)?;
         let core = self.base.core.insert(core);
-        let made = core.make_product(&*self.own.matrix, &self.base.options)?.then(|| start.elapsed());
-        let result = core.multiply(&*self.own.matrix, arrays, transposed, check);
-        if let Some(seconds) = made {
+        let setup_time = core.make_product(&*self.family_parts.matrix, &self.base.options)?.then(|| start.elapsed());
+        let result = core.multiply(&*self.family_parts.matrix, arrays, transposed, checks_input);
+        if let Some(seconds) = setup_time {
             self.base.end_setup(seconds);
             self.log_format();
         }
@@ -282,9 +294,9 @@ impl Handle<sparse_handle> {
     /// Returns the resources that the options select. Looks for devices only for matrices that are worth a device.
     fn machine_of_options(&mut self) -> Machine {
         let threads = self.threads();
-        let worth_a_device = is_worth_a_device(&self.base.options, &self.own.matrix.sizes());
-        let devices = if worth_a_device { device_count() } else { 0 };
-        Machine::new(&self.base.options, threads, devices, worth_a_device)
+        let device_is_worthwhile = is_worth_a_device(&self.base.options, &self.family_parts.matrix.sizes());
+        let devices = if device_is_worthwhile { device_count() } else { 0 };
+        Machine::new(&self.base.options, threads, devices, device_is_worthwhile)
     }
 
     /// Returns whether an array may be on a device, or has to be.
@@ -332,20 +344,24 @@ impl Handle<sparse_handle> {
 
     /// Returns the threads for calls that use only the matrix, without the core.
     fn workers(&self) -> Workers {
-        let asked = self.base.options.int(opt::THREADS);
-        let known = self.own.threads.filter(|(of, _)| *of == asked).map(|(_, threads)| threads);
-        Workers::new(known.unwrap_or_else(|| environment::threads(asked as usize)))
+        let thread_option = self.base.options.int(opt::THREADS);
+        let known_threads = self
+            .family_parts
+            .threads
+            .filter(|(option_value, _)| *option_value == thread_option)
+            .map(|(_, threads)| threads);
+        Workers::new(known_threads.unwrap_or_else(|| environment::threads(thread_option as usize)))
     }
 
     /// Returns the number of threads that the option `threads` selects. The number is determined again only if the
     /// option has changed.
     fn threads(&mut self) -> usize {
-        let asked = self.base.options.int(opt::THREADS);
-        match self.own.threads {
-            Some((of, threads)) if of == asked => threads,
+        let thread_option = self.base.options.int(opt::THREADS);
+        match self.family_parts.threads {
+            Some((option_value, threads)) if option_value == thread_option => threads,
             _ => {
-                let threads = environment::threads(asked as usize);
-                self.own.threads = Some((asked, threads));
+                let threads = environment::threads(thread_option as usize);
+                self.family_parts.threads = Some((thread_option, threads));
                 threads
             }
         }
@@ -354,7 +370,7 @@ impl Handle<sparse_handle> {
     pub(super) fn factorize(&mut self) -> Result<()> {
         self.base.begin_setup();
         let machine = self.machine_of_options();
-        let matrix = &*self.own.matrix;
+        let matrix = &*self.family_parts.matrix;
         self.base.set_up(|base, previous| {
             let mut core = core(previous, machine, base.stream as usize)?;
             core.factorize(matrix, &base.options)?;
@@ -372,19 +388,21 @@ impl Handle<sparse_handle> {
             let (triangle, message) = (choices.triangle.name(), "if the matrix is symmetric, pass both triangles");
             self.base.log_line(0, format_args!("only the {triangle} triangle has entries: {message}"));
         }
-        let sweeps = is_relaxation(choices.solver);
-        if !sweeps && self.base.options.int(opt::VERBOSITY) < 1 {
+        let is_sweep_method = is_relaxation(choices.solver);
+        if !is_sweep_method && self.base.options.int(opt::VERBOSITY) < 1 {
             return Ok(());
         }
-        let dominance = self.own.matrix.dominance()?;
+        let dominance = self.family_parts.matrix.dominance()?;
         let (solver, m) = (choices.solver.name(), choices.preconditioner.name());
-        if let Some((row, pivot)) = choices.made.pivot {
-            let shift = choices.made.shift;
+        if let Some((row, pivot)) = choices.setup_result.nonpositive_pivot {
+            let shift = choices.setup_result.shift;
             self.base.log_line(1, format_args!("ic0: pivot {pivot:.2e} in row {row} (counted from 0), shift={shift}"));
         }
-        let (symmetry, of) = (if choices.symmetric { "symmetric" } else { "not symmetric" }, dominance.name());
-        self.base.log_line(1, format_args!("{symmetry}, dominance {of}, solver {solver}, preconditioner {m}"));
-        if sweeps && dominance == Dominance::None {
+        let (symmetry, dominance_name) =
+            (if choices.is_symmetric { "symmetric" } else { "not symmetric" }, dominance.name());
+        self.base
+            .log_line(1, format_args!("{symmetry}, dominance {dominance_name}, solver {solver}, preconditioner {m}"));
+        if is_sweep_method && dominance == Dominance::None {
             let message = "the matrix is not diagonally dominant, sweeps may diverge";
             self.base.log_line(0, format_args!("solver={solver}: {message}"));
         }
@@ -393,78 +411,83 @@ impl Handle<sparse_handle> {
 
     fn log_format(&mut self) {
         let Some(product) = self.base.core.as_ref().and_then(Sparse::product) else { return };
-        let (format, values, bytes) = (product.format().name(), product.values(), self.product_bytes_per_entry());
-        let MatrixSizes { rows, cols, nonzeros, .. } = self.own.matrix.sizes();
+        let (format, value_count, bytes_per_entry) =
+            (product.format().name(), product.value_count(), self.product_bytes_per_entry());
+        let MatrixSizes { rows, cols, nonzeros, .. } = self.family_parts.matrix.sizes();
         let entries = format_args!("{rows} x {cols}, {nonzeros} entries");
-        self.base.log_line(1, format_args!("{entries}, format {format}, {values} values, {bytes:.2} bytes per entry"));
+        self.base.log_line(
+            1,
+            format_args!("{entries}, format {format}, {value_count} values, {bytes_per_entry:.2} bytes per entry"),
+        );
     }
 
     /// Returns the memory traffic of a product in bytes per entry.
     fn product_bytes_per_entry(&self) -> f64 {
-        let sizes = self.own.matrix.sizes();
-        let vectors = 8.0 * (sizes.rows as f64 + sizes.cols as f64);
-        let of_product = |product: &Product| (product.bytes_read() as f64 + vectors) / sizes.nonzeros as f64;
+        let sizes = self.family_parts.matrix.sizes();
+        let vector_bytes = 8.0 * (sizes.rows as f64 + sizes.cols as f64);
+        let bytes_per_entry =
+            |product: &ProductMatrix| (product.bytes_read() as f64 + vector_bytes) / sizes.nonzeros as f64;
         let product = self.base.core.as_ref().and_then(Sparse::product);
-        product.filter(|_| sizes.nonzeros > 0).map_or(0.0, of_product)
+        product.filter(|_| sizes.nonzeros > 0).map_or(0.0, bytes_per_entry)
     }
 }
 
 /// Returns the existing core, or a new one if there is none, for this machine and the caller's stream.
-fn core(existing: Option<Sparse>, machine: Machine, stream: usize) -> Result<Sparse> {
-    let mut core = Sparse::on(machine, existing, make_backend)?;
+fn core(existing_core: Option<Sparse>, machine: Machine, stream: usize) -> Result<Sparse> {
+    let mut core = Sparse::for_machine(machine, existing_core, make_backend)?;
     core.engine_mut().use_stream(stream)?;
     Ok(core)
 }
 
-const BACKEND: &str = "a backend";
+const ALLOCATION_NAME: &str = "a backend";
 
 /// Creates a backend. No other function of this family names a concrete backend.
 fn make_backend(machine: Machine) -> Result<Box<dyn SparseBackend>> {
     Ok(match machine.backend {
-        Backend::Cuda => boxed(crate::sparse::cuda::Cuda::new(machine.device, machine.threads)?, BACKEND)?,
-        _ => boxed(crate::sparse::cpu::Cpu::default(), BACKEND)?,
+        Backend::Cuda => boxed(crate::sparse::cuda::Cuda::new(machine.device, machine.threads)?, ALLOCATION_NAME)?,
+        _ => boxed(crate::sparse::cpu::Cpu::default(), ALLOCATION_NAME)?,
     })
 }
 
 impl Family for sparse_handle {
     const FAMILY: options::Family = options::Family::Sparse;
     type Core = Sparse;
-    type Own = Own;
+    type FamilyParts = SparseHandleData;
 
-    fn bytes(own: &Own) -> [usize; 2] {
-        [own.matrix.bytes() + own.vectors.bytes(), 0]
+    fn bytes(family_parts: &SparseHandleData) -> [usize; 2] {
+        [family_parts.matrix.bytes() + family_parts.vectors.bytes(), 0]
     }
 
     fn result(h: &Handle<Self>, entry: &ResultEntry) -> Result<Option<f64>> {
-        let (matrix, sizes) = (&h.own.matrix, h.own.matrix.sizes());
+        let (matrix, sizes) = (&h.family_parts.matrix, h.family_parts.matrix.sizes());
         let is_square = sizes.rows == sizes.cols;
         Ok(Some(match entry.key {
             info::ROWS => sizes.rows as f64,
             info::COLS => sizes.cols as f64,
             info::NONZEROS => sizes.nonzeros as f64,
-            info::DUPLICATES => sizes.duplicates as f64,
+            info::DUPLICATES => sizes.duplicate_count as f64,
             info::BYTES_PER_NONZERO => h.product_bytes_per_entry(),
             info::SYMMETRIC if is_square => f64::from(u8::from(matrix.inspect()?.asymmetry.is_none())),
             info::DOMINANCE if is_square => matrix.dominance()?.number() as f64,
             info::TRIANGLE if is_square => matrix.inspect()?.triangle().number() as f64,
-            info::ZERO_DIAGONALS => matrix.zero_diagonals() as f64,
-            info::EMPTY_ROWS => matrix.empty_rows() as f64,
+            info::ZERO_DIAGONALS => matrix.count_zero_diagonals() as f64,
+            info::EMPTY_ROWS => matrix.count_empty_rows() as f64,
             info::LONGEST_ROW => matrix.longest_row_len() as f64,
-            info::FILE_RHS => h.own.vectors.count(Vector::Rhs) as f64,
+            info::FILE_RHS => h.family_parts.vectors.count(Vector::Rhs) as f64,
             _ => return Ok(None),
         }))
     }
 }
 
-impl Solving for sparse_handle {
+impl SolverFamily for sparse_handle {
     fn run(
         core: &mut Sparse,
-        own: &Own,
-        what: Function,
+        family_parts: &SparseHandleData,
+        function: Function,
         arrays: solve_steps::Arrays,
         options: &Options,
         observer: &mut dyn Observer,
     ) -> Result<Outcome> {
-        core.call(what, &*own.matrix, arrays, options, observer)
+        core.run(function, &*family_parts.matrix, arrays, options, observer)
     }
 }

@@ -8,13 +8,13 @@ mod handle;
 
 pub use handle::sparse_handle;
 
-use crate::abi::handle::{Handle, create, with_ref};
+use crate::abi::handle::{Handle, create, with_handle_ref};
 use crate::abi::rrb_status;
 use crate::error::{Error, Result};
 use crate::files::save;
 use crate::options::{Choice, FileFormat};
-use crate::sparse::Order;
-use handle::{MatrixArguments, from_arrays, of, of_file};
+use crate::sparse::EntryLayout;
+use handle::{MatrixArguments, from_arrays, handle_from_file, handle_with_matrix};
 use libc::{c_char, c_void};
 use std::ffi::CStr;
 
@@ -98,10 +98,11 @@ pub unsafe extern "C" fn sparse_create_csr(
     base: i32,
     out: *mut *mut sparse_handle,
 ) -> rrb_status {
-    let (first, second, order) = (("row_ptr", row_ptr), ("col", col), Order::Rows);
-    let arguments = MatrixArguments { extents: [rows, cols, nnz], order, first, second, values, index_bytes, base };
+    let (first_array, second_array, layout) = (("row_ptr", row_ptr), ("col", col), EntryLayout::Rows);
+    let arguments =
+        MatrixArguments { extents: [rows, cols, nnz], layout, first_array, second_array, values, index_bytes, base };
     // SAFETY: guaranteed by the caller.
-    unsafe { create(out, || of(arguments.matrix()?)) }
+    unsafe { create(out, || handle_with_matrix(arguments.matrix()?)) }
 }
 
 /// Creates a handle with a matrix in compressed sparse column (CSC) form.
@@ -176,10 +177,11 @@ pub unsafe extern "C" fn sparse_create_csc(
     base: i32,
     out: *mut *mut sparse_handle,
 ) -> rrb_status {
-    let (first, second, order) = (("col_ptr", col_ptr), ("row", row), Order::Columns);
-    let arguments = MatrixArguments { extents: [rows, cols, nnz], order, first, second, values, index_bytes, base };
+    let (first_array, second_array, layout) = (("col_ptr", col_ptr), ("row", row), EntryLayout::Columns);
+    let arguments =
+        MatrixArguments { extents: [rows, cols, nnz], layout, first_array, second_array, values, index_bytes, base };
     // SAFETY: guaranteed by the caller.
-    unsafe { create(out, || of(arguments.matrix()?)) }
+    unsafe { create(out, || handle_with_matrix(arguments.matrix()?)) }
 }
 
 /// Creates a handle with a matrix in coordinate (COO) form: one row, column and value per entry, in any order.
@@ -251,10 +253,11 @@ pub unsafe extern "C" fn sparse_create_coo(
     base: i32,
     out: *mut *mut sparse_handle,
 ) -> rrb_status {
-    let (first, second, order) = (("row", row), ("col", col), Order::Coordinates);
-    let arguments = MatrixArguments { extents: [rows, cols, nnz], order, first, second, values, index_bytes, base };
+    let (first_array, second_array, layout) = (("row", row), ("col", col), EntryLayout::Coordinates);
+    let arguments =
+        MatrixArguments { extents: [rows, cols, nnz], layout, first_array, second_array, values, index_bytes, base };
     // SAFETY: guaranteed by the caller.
-    unsafe { create(out, || of(arguments.matrix()?)) }
+    unsafe { create(out, || handle_with_matrix(arguments.matrix()?)) }
 }
 
 /// Creates a handle from the arrays of a storage format, for example from the arrays that `sparse_arrays` writes.
@@ -338,7 +341,7 @@ pub unsafe extern "C" fn sparse_create_from(
     out: *mut *mut sparse_handle,
 ) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { create(out, || of(from_arrays(format, [rows, cols], sizes, [i0, i1, i2], values)?)) }
+    unsafe { create(out, || handle_with_matrix(from_arrays(format, [rows, cols], sizes, [i0, i1, i2], values)?)) }
 }
 
 /// Creates a handle with the matrix of a MatrixMarket, Harwell-Boeing or Rutherford-Boeing file, which may be
@@ -404,7 +407,7 @@ pub unsafe extern "C" fn sparse_create_from(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_read(path: *const c_char, out: *mut *mut sparse_handle) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { create(out, || of_file(path_of(&path)?)) }
+    unsafe { create(out, || handle_from_file(path_of(&path)?)) }
 }
 
 /// Writes the matrix to a file, and compresses this file with gzip if its name ends with .gz.
@@ -458,10 +461,10 @@ pub unsafe extern "C" fn sparse_write(h: *const sparse_handle, path: *const c_ch
             return Err(Error::range("file_format", file_format, "be RRB_FILE_MTX, RRB_FILE_HB or RRB_FILE_RB"));
         };
         // SAFETY: guaranteed by the caller.
-        save(&*h.own.matrix, unsafe { path_of(&path)? }, format)
+        save(&*h.family_parts.matrix, unsafe { path_of(&path)? }, format)
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ref(h, write) }
+    unsafe { with_handle_ref(h, write) }
 }
 
 /// Borrows a path from the caller.
@@ -522,7 +525,7 @@ unsafe fn path_of(path: &*const c_char) -> Result<&CStr> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sparse_get_vector(h: *const sparse_handle, which: i32, k: i64, v: *mut f64) -> rrb_status {
     // SAFETY: guaranteed by the caller.
-    unsafe { with_ref(h, |h| h.get_vector(which, k, v)) }
+    unsafe { with_handle_ref(h, |h| h.get_vector(which, k, v)) }
 }
 
 // After the functions above, because the header lists functions in source order.

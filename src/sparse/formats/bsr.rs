@@ -4,16 +4,19 @@
 
 use crate::base::csr::{Csr, lengths_to_pointers};
 use crate::base::index::Index;
-use crate::base::workers::{Parts, Workers, cut_lanes};
+use crate::base::workers::{SliceSplitter, Workers, divide_lanes};
 use crate::error::{Result, extend, push, zeroed};
-use crate::sparse::stored::{Arrays, ByParts, ByRows, Division, POINTER, Rows, Size, Stored, View, index_range};
+use crate::sparse::stored::{
+    CsrSlices, FormatSize, FormatView, OutputArrays, POINTER_BYTES, RowProducts, Stored, ThreadDivision,
+    TransposedRowProducts, index_range,
+};
 use std::ops::Range;
 
 /// Name of an allocation in error messages.
-const BSR: &str = "a matrix in format bsr";
+const ALLOCATION_NAME: &str = "a matrix in format bsr";
 
 pub struct Bsr<I> {
-    b: usize,
+    block_size: usize,
     cols: usize,
     /// Index of the first block of each block row; one more element is the number of blocks.
     ptr: Vec<usize>,
@@ -22,46 +25,46 @@ pub struct Bsr<I> {
     val: Vec<f64>,
 }
 
-pub fn size<I: Index>(a: &Csr<I>, b: usize) -> Result<Size> {
-    let mut blocks = 0;
-    visit(a, b, |_, _| blocks += 1)?;
-    let ptr = (a.rows().div_ceil(b) + 1, POINTER);
-    Ok(Size::new([ptr, (blocks, size_of::<I>())], blocks as u128 * (b * b) as u128))
+pub fn size<I: Index>(a: &Csr<I>, b: usize) -> Result<FormatSize> {
+    let mut block_count = 0;
+    visit_blocks(a, b, |_, _| block_count += 1)?;
+    let ptr = (a.rows().div_ceil(b) + 1, POINTER_BYTES);
+    Ok(FormatSize::new([ptr, (block_count, size_of::<I>())], block_count as u128 * (b * b) as u128))
 }
 
 /// Maximum number of block rows in the sample of [`may_fit`].
-const SAMPLE: usize = 256;
+const SAMPLE_BLOCK_ROWS: usize = 256;
 
 /// Estimates whether bsr may need at most `bytes` bytes. Returns false if the size extrapolated from a sample of block
-/// rows exceeds 1.5 * `bytes`.
-pub fn may_fit<I: Index>(a: &Csr<I>, b: usize, bytes: u128) -> Result<bool> {
+/// rows exceeds 1.5 * `byte_limit`.
+pub fn may_fit<I: Index>(a: &Csr<I>, b: usize, byte_limit: u128) -> Result<bool> {
     let block_rows = a.rows().div_ceil(b);
-    let (mut blocks, mut entries) = (0, 0);
-    let mut columns = Vec::new();
-    for block_row in (0..block_rows).step_by(block_rows.div_ceil(SAMPLE).max(1)) {
-        columns.clear();
+    let (mut block_count, mut entry_count) = (0, 0);
+    let mut block_columns = Vec::new();
+    for block_row in (0..block_rows).step_by(block_rows.div_ceil(SAMPLE_BLOCK_ROWS).max(1)) {
+        block_columns.clear();
         for (j, _) in (block_row * b..a.rows().min(block_row * b + b)).flat_map(|i| a.row(i)) {
-            push(&mut columns, j / b, BSR)?;
+            push(&mut block_columns, j / b, ALLOCATION_NAME)?;
         }
-        entries += columns.len() as u128;
-        columns.sort_unstable();
-        columns.dedup();
-        blocks += columns.len() as u128;
+        entry_count += block_columns.len() as u128;
+        block_columns.sort_unstable();
+        block_columns.dedup();
+        block_count += block_columns.len() as u128;
     }
-    let of_block = (8 * b * b + size_of::<I>()) as u128;
-    Ok(2 * blocks * of_block * a.val.len() as u128 <= 3 * bytes * entries)
+    let block_bytes = (8 * b * b + size_of::<I>()) as u128;
+    Ok(2 * block_count * block_bytes * a.val.len() as u128 <= 3 * byte_limit * entry_count)
 }
 
 /// Calls `add` with block row and block column of each block. Visits the block rows in order. Within a block row,
 /// visits the blocks in the order of their first entries.
-fn visit<I: Index>(a: &Csr<I>, b: usize, mut add: impl FnMut(usize, usize)) -> Result<()> {
+fn visit_blocks<I: Index>(a: &Csr<I>, b: usize, mut add: impl FnMut(usize, usize)) -> Result<()> {
     // Last block row in which each block column occurred, counted from 1.
-    let mut seen: Vec<I> = zeroed(a.cols.div_ceil(b), BSR)?;
+    let mut last_block_row: Vec<I> = zeroed(a.cols.div_ceil(b), ALLOCATION_NAME)?;
     for i in 0..a.rows() {
         let block_row = i / b + 1;
         for (j, _) in a.row(i) {
-            if seen[j / b].at() != block_row {
-                seen[j / b] = I::of(block_row);
+            if last_block_row[j / b].to_usize() != block_row {
+                last_block_row[j / b] = I::of(block_row);
                 add(block_row - 1, j / b);
             }
         }
@@ -69,24 +72,24 @@ fn visit<I: Index>(a: &Csr<I>, b: usize, mut add: impl FnMut(usize, usize)) -> R
     Ok(())
 }
 
-/// Fills the blocks of one block row. `names` is a workspace for its block columns.
+/// Fills the blocks of one block row. `block_columns` is a workspace for its block columns.
 fn fill_blocks<I: Index>(
     a: &Csr<I>,
     b: usize,
     rows: Range<usize>,
-    names: &mut Vec<usize>,
+    block_columns: &mut Vec<usize>,
     (col, val): (&mut [I], &mut [f64]),
 ) -> Result<()> {
-    names.clear();
-    extend(names, rows.clone().flat_map(|i| a.row(i)).map(|(j, _)| j / b), BSR)?;
-    names.sort_unstable();
-    names.dedup();
-    col.iter_mut().zip(&*names).for_each(|(col, &j)| *col = I::of(j));
+    block_columns.clear();
+    extend(block_columns, rows.clone().flat_map(|i| a.row(i)).map(|(j, _)| j / b), ALLOCATION_NAME)?;
+    block_columns.sort_unstable();
+    block_columns.dedup();
+    col.iter_mut().zip(&*block_columns).for_each(|(col, &j)| *col = I::of(j));
     for (k, i) in rows.enumerate() {
         let mut block = 0;
         for (j, value) in a.row(i) {
             // Columns and block columns ascend, and each entry belongs to a block.
-            while names[block] < j / b {
+            while block_columns[block] < j / b {
                 block += 1;
             }
             val[(block * b + k) * b + j % b] = value;
@@ -96,49 +99,57 @@ fn fill_blocks<I: Index>(
 }
 
 impl<I: Index> Bsr<I> {
-    pub fn of(a: &Csr<I>, b: usize, size: &Size, workers: &mut Workers) -> Result<Self> {
-        let mut ptr: Vec<usize> = zeroed(a.rows().div_ceil(b) + 1, BSR)?;
-        visit(a, b, |block_row, _| ptr[block_row + 1] += 1)?;
+    pub fn of(a: &Csr<I>, b: usize, size: &FormatSize, workers: &mut Workers) -> Result<Self> {
+        let mut ptr: Vec<usize> = zeroed(a.rows().div_ceil(b) + 1, ALLOCATION_NAME)?;
+        visit_blocks(a, b, |block_row, _| ptr[block_row + 1] += 1)?;
         lengths_to_pointers(&mut ptr);
-        let (mut col, mut val) = (zeroed(ptr[ptr.len() - 1], BSR)?, zeroed(size.values as usize, BSR)?);
-        let (mut cols, mut vals) = (Parts(&mut col), Parts(&mut val));
-        let cut = cut_lanes(&ptr, workers.pieces(size.bytes() as usize)).map(|block_rows| {
+        let (mut col, mut val) =
+            (zeroed(ptr[ptr.len() - 1], ALLOCATION_NAME)?, zeroed(size.values as usize, ALLOCATION_NAME)?);
+        let (mut col_parts, mut val_parts) = (SliceSplitter(&mut col), SliceSplitter(&mut val));
+        let block_row_pieces = divide_lanes(&ptr, workers.piece_count(size.bytes() as usize)).map(|block_rows| {
             let blocks = ptr[block_rows.end] - ptr[block_rows.start];
-            (block_rows, cols.next(blocks), vals.next(blocks * b * b))
+            (block_rows, col_parts.take_front(blocks), val_parts.take_front(blocks * b * b))
         });
-        let filled = workers.map(cut, |(block_rows, col, val)| {
-            let (mut cols, mut vals, mut names) = (Parts(col), Parts(val), Vec::new());
+        let results = workers.map(block_row_pieces, |(block_rows, col, val)| {
+            let (mut col_parts, mut val_parts, mut block_columns) =
+                (SliceSplitter(col), SliceSplitter(val), Vec::new());
             for block_row in block_rows {
                 let blocks = ptr[block_row + 1] - ptr[block_row];
                 let rows = block_row * b..a.rows().min(block_row * b + b);
-                fill_blocks(a, b, rows, &mut names, (cols.next(blocks), vals.next(blocks * b * b)))?;
+                fill_blocks(
+                    a,
+                    b,
+                    rows,
+                    &mut block_columns,
+                    (col_parts.take_front(blocks), val_parts.take_front(blocks * b * b)),
+                )?;
             }
             Ok(())
         })?;
-        filled.into_iter().collect::<Result<()>>()?;
-        Ok(Self { b, cols: a.cols, ptr, col, val })
+        results.into_iter().collect::<Result<()>>()?;
+        Ok(Self { block_size: b, cols: a.cols, ptr, col, val })
     }
 
     /// Iterates over the blocks of a range of block rows, as (block row minus the first block row of the range, block
     /// column, values).
     fn blocks(&self, rows: Range<usize>) -> impl Iterator<Item = (usize, usize, &[f64])> {
-        let size = self.b * self.b;
-        let of_row = move |(i, row): (usize, &[usize])| {
+        let block_size = self.block_size * self.block_size;
+        let blocks_of_row = move |(i, row): (usize, &[usize])| {
             let range = row[0]..row[1];
-            let blocks = self.val[size * row[0]..size * row[1]].chunks_exact(size);
-            self.col[range].iter().zip(blocks).map(move |(j, block)| (i, j.at(), block))
+            let blocks = self.val[block_size * row[0]..block_size * row[1]].chunks_exact(block_size);
+            self.col[range].iter().zip(blocks).map(move |(j, block)| (i, j.to_usize(), block))
         };
-        self.ptr[rows.start..=rows.end].windows(2).enumerate().flat_map(of_row)
+        self.ptr[rows.start..=rows.end].windows(2).enumerate().flat_map(blocks_of_row)
     }
 }
 
-impl<I: Index> ByRows for Bsr<I> {
-    fn grain(&self) -> usize {
-        self.b
+impl<I: Index> RowProducts for Bsr<I> {
+    fn row_alignment(&self) -> usize {
+        self.block_size
     }
 
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
-        let b = self.b;
+        let b = self.block_size;
         y.fill(0.0);
         for (i, j, block) in self.blocks(rows.start / b..rows.end.div_ceil(b)) {
             let (x, rows) = (&x[j * b..x.len().min(j * b + b)], y.len().min(i * b + b));
@@ -149,42 +160,42 @@ impl<I: Index> ByRows for Bsr<I> {
     }
 }
 
-impl<I: Index> ByParts for Bsr<I> {
-    fn grain(&self) -> usize {
-        self.b
+impl<I: Index> TransposedRowProducts for Bsr<I> {
+    fn row_alignment(&self) -> usize {
+        self.block_size
     }
 
-    fn columns(&self, rows: Range<usize>) -> Range<usize> {
-        let blocks = self.ptr[rows.start / self.b]..self.ptr[rows.end.div_ceil(self.b)];
-        let blocks = index_range(&self.col[blocks]);
-        blocks.start * self.b..self.cols.min(blocks.end * self.b)
+    fn columns_of_rows(&self, rows: Range<usize>) -> Range<usize> {
+        let block_range = self.ptr[rows.start / self.block_size]..self.ptr[rows.end.div_ceil(self.block_size)];
+        let block_range = index_range(&self.col[block_range]);
+        block_range.start * self.block_size..self.cols.min(block_range.end * self.block_size)
     }
 
-    fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {
-        let b = self.b;
+    fn add_transposed(&self, rows: Range<usize>, x: &[f64], first_column: usize, y: &mut [f64]) {
+        let b = self.block_size;
         for (i, j, block) in self.blocks(rows.start / b..rows.end.div_ceil(b)) {
-            let (x, start) = (&x[i * b..x.len().min(i * b + b)], j * b - first);
-            let end = y.len().min(start + b);
+            let (x, y_start) = (&x[i * b..x.len().min(i * b + b)], j * b - first_column);
+            let y_end = y.len().min(y_start + b);
             for (x, row) in x.iter().zip(block.chunks_exact(b)) {
-                y[start..end].iter_mut().zip(row).for_each(|(y, a)| *y += a * x);
+                y[y_start..y_end].iter_mut().zip(row).for_each(|(y, a)| *y += a * x);
             }
         }
     }
 }
 
 impl<I: Index> Stored for Bsr<I> {
-    fn division(&self, transposed: bool) -> Division<'_> {
-        if transposed { Division::Parts(self) } else { Division::Rows(self) }
+    fn division(&self, transposed: bool) -> ThreadDivision<'_> {
+        if transposed { ThreadDivision::Contributions(self) } else { ThreadDivision::Rows(self) }
     }
 
-    fn view(&self) -> Option<View<'_>> {
-        let rows = Rows { ptr: &self.ptr, col: I::narrow(&self.col)?, val: &self.val };
-        Some(View::Bsr { block: self.b, rows })
+    fn view(&self) -> Option<FormatView<'_>> {
+        let rows = CsrSlices { ptr: &self.ptr, col: I::as_u32(&self.col)?, val: &self.val };
+        Some(FormatView::Bsr { block_size: self.block_size, rows })
     }
 
-    fn write(&self, to: &mut Arrays) {
-        to.i0.put(self.ptr.iter().copied());
-        to.i1.put(self.col.iter().map(|j| j.at()));
-        to.values.copy_from_slice(&self.val);
+    fn write(&self, output: &mut OutputArrays) {
+        output.i0.fill(self.ptr.iter().copied());
+        output.i1.fill(self.col.iter().map(|j| j.to_usize()));
+        output.values.copy_from_slice(&self.val);
     }
 }

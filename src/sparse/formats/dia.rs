@@ -4,14 +4,17 @@
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::isa::for_each_isa;
-use crate::base::workers::{Workers, across, cut};
+use crate::base::workers::{Workers, divide_each_lane, divide_range};
 use crate::error::{Result, collected, insert, push, zeroed};
-use crate::sparse::stored::{Arrays, ByParts, ByRows, Division, POINTER, Size, Stored, View, joined};
+use crate::sparse::stored::{
+    FormatSize, FormatView, OutputArrays, POINTER_BYTES, RowProducts, Stored, ThreadDivision, TransposedRowProducts,
+    hull_of_ranges,
+};
 use std::collections::HashMap;
 use std::ops::Range;
 
 /// Name of an allocation in error messages.
-const DIA: &str = "a matrix in format dia";
+const ALLOCATION_NAME: &str = "a matrix in format dia";
 /// Rows per block of a product. The sums of a block stay in the L1 or L2 cache while all diagonals are added.
 const BLOCK_ROWS: usize = 4096;
 
@@ -22,46 +25,48 @@ pub struct Dia {
     val: Vec<f64>,
 }
 
-/// Returns the offsets of all diagonals with an entry, in ascending order; `None` if there are more than `most`.
-pub fn offsets<I: Index>(a: &Csr<I>, most: usize) -> Result<Option<Vec<i64>>> {
-    let mut found = HashMap::new();
+/// Returns the offsets of all diagonals with an entry, in ascending order; `None` if there are more than `max_count`.
+pub fn offsets<I: Index>(a: &Csr<I>, max_count: usize) -> Result<Option<Vec<i64>>> {
+    let mut found_offsets = HashMap::new();
     // In many matrices, a row has the same offsets as the previous row, whose offsets are then not inserted again.
-    let mut row_before: Vec<i64> = Vec::new();
+    let mut previous_offsets: Vec<i64> = Vec::new();
     for i in 0..a.rows() {
         let offset = |(j, _): (usize, f64)| j as i64 - i as i64;
-        if row_before.len() == a.len(i) && a.row(i).map(offset).eq(row_before.iter().copied()) {
+        if previous_offsets.len() == a.row_len(i) && a.row(i).map(offset).eq(previous_offsets.iter().copied()) {
             continue;
         }
-        row_before.clear();
+        previous_offsets.clear();
         for offset in a.row(i).map(offset) {
-            push(&mut row_before, offset, DIA)?;
-            insert(&mut found, offset, (), DIA)?;
+            push(&mut previous_offsets, offset, ALLOCATION_NAME)?;
+            insert(&mut found_offsets, offset, (), ALLOCATION_NAME)?;
         }
-        if found.len() > most {
+        if found_offsets.len() > max_count {
             return Ok(None);
         }
     }
-    let mut offsets = collected(found.into_keys(), DIA)?;
+    let mut offsets = collected(found_offsets.into_keys(), ALLOCATION_NAME)?;
     offsets.sort_unstable();
     Ok(Some(offsets))
 }
 
-pub fn size<I>(a: &Csr<I>, diagonals: usize) -> Size {
-    Size::new([(diagonals, POINTER)], diagonals as u128 * (a.ptr.len() - 1) as u128)
+pub fn size<I>(a: &Csr<I>, diagonals: usize) -> FormatSize {
+    FormatSize::new([(diagonals, POINTER_BYTES)], diagonals as u128 * (a.ptr.len() - 1) as u128)
 }
 
 impl Dia {
     pub fn of<I: Index>(a: &Csr<I>, offset: Vec<i64>, workers: &mut Workers) -> Result<Self> {
         let rows = a.rows();
-        let mut val = zeroed(offset.len() * rows, DIA)?;
-        let cut = cut(rows, workers.pieces_across(rows, size_of_val(&*val)));
-        workers.each(across(&mut val, rows, cut)?, |(part, mut diagonals)| {
-            for i in part.clone() {
-                let mut indices = offset.iter().zip(&mut diagonals);
+        let mut val = zeroed(offset.len() * rows, ALLOCATION_NAME)?;
+        let row_ranges = divide_range(rows, workers.lane_part_count(rows, size_of_val(&*val)));
+        workers.for_each_piece(divide_each_lane(&mut val, rows, row_ranges)?, |(own_rows, mut diagonals)| {
+            for i in own_rows.clone() {
+                let mut offset_diagonals = offset.iter().zip(&mut diagonals);
                 for (j, value) in a.row(i) {
-                    // The offsets ascend in the row and in `indices`, and each entry belongs to a diagonal.
-                    if let Some((_, diagonal)) = indices.find(|(o, _)| **o == j as i64 - i as i64) {
-                        diagonal[i - part.start] = value;
+                    // The offsets ascend in the row and in `offset_diagonals`, and each entry belongs to a diagonal.
+                    if let Some((_, diagonal)) =
+                        offset_diagonals.find(|(diagonal_offset, _)| **diagonal_offset == j as i64 - i as i64)
+                    {
+                        diagonal[i - own_rows.start] = value;
                     }
                 }
             }
@@ -69,17 +74,17 @@ impl Dia {
         Ok(Self { rows, cols: a.cols, offset, val })
     }
 
-    /// Returns the rows of `among` in which diagonal d is inside the matrix, and the values of the diagonal in these
+    /// Returns the rows of `rows` in which diagonal d is inside the matrix, and the values of the diagonal in these
     /// rows.
-    fn part(&self, d: usize, among: Range<usize>) -> (Range<usize>, &[f64]) {
+    fn rows_inside(&self, d: usize, rows: Range<usize>) -> (Range<usize>, &[f64]) {
         let offset = self.offset[d];
-        let first = usize::try_from(-offset).unwrap_or(0).clamp(among.start, among.end);
-        let end = usize::try_from(self.cols as i64 - offset).unwrap_or(0).min(among.end).max(first);
-        (first..end, &self.val[d * self.rows..][first..end])
+        let first_row = usize::try_from(-offset).unwrap_or(0).clamp(rows.start, rows.end);
+        let end_row = usize::try_from(self.cols as i64 - offset).unwrap_or(0).min(rows.end).max(first_row);
+        (first_row..end_row, &self.val[d * self.rows..][first_row..end_row])
     }
 
     /// Returns the columns of diagonal d in these rows.
-    fn columns_of(&self, d: usize, rows: &Range<usize>) -> Range<usize> {
+    fn columns_of_diagonal(&self, d: usize, rows: &Range<usize>) -> Range<usize> {
         let column = |i: usize| (i as i64 + self.offset[d]) as usize;
         if rows.is_empty() { 0..0 } else { column(rows.start)..column(rows.end) }
     }
@@ -89,11 +94,11 @@ impl Dia {
 const DIAGONALS_AT_ONCE: usize = 8;
 
 /// Values of a diagonal in some rows, and x at their columns.
-type Term<'a> = (&'a [f64], &'a [f64]);
+type DiagonalTerm<'a> = (&'a [f64], &'a [f64]);
 
 for_each_isa! {
     /// Computes y_i += sum_d a_d(i) x_d(i) over at most `DIAGONALS_AT_ONCE` diagonals, in their order.
-    fn add(y: &mut [f64], terms: &[Term]) {
+    fn add_diagonals(y: &mut [f64], terms: &[DiagonalTerm]) {
         match *terms {
             [a] => add_terms(y, [a]),
             [a, b] => add_terms(y, [a, b]),
@@ -109,7 +114,7 @@ for_each_isa! {
 }
 
 #[inline(always)]
-fn add_terms<const N: usize>(y: &mut [f64], terms: [Term; N]) {
+fn add_terms<const N: usize>(y: &mut [f64], terms: [DiagonalTerm; N]) {
     let terms = terms.map(|(a, x)| (&a[..y.len()], &x[..y.len()]));
     for (i, y) in y.iter_mut().enumerate() {
         *y = terms.iter().fold(*y, |sum, (a, x)| sum + a[i] * x[i]);
@@ -117,52 +122,54 @@ fn add_terms<const N: usize>(y: &mut [f64], terms: [Term; N]) {
 }
 
 impl Dia {
-    /// Adds the products with consecutive diagonals, of which `first` is the first one, to y. Stops after
-    /// `DIAGONALS_AT_ONCE` diagonals, or before a diagonal that covers other rows than diagonal `first`. Returns the
-    /// number of diagonals that were added.
-    fn add_several(&self, first: usize, rows: &Range<usize>, x: &[f64], y: &mut [f64]) -> usize {
-        let (part, _) = self.part(first, rows.clone());
-        let mut terms: [Term; DIAGONALS_AT_ONCE] = [(&[], &[]); DIAGONALS_AT_ONCE];
-        let mut count = 0;
-        for d in first..self.offset.len().min(first + DIAGONALS_AT_ONCE) {
-            let (other, val) = self.part(d, rows.clone());
-            if other != part {
+    /// Adds the products with consecutive diagonals, of which `first_diagonal` is the first one, to y. Stops after
+    /// `DIAGONALS_AT_ONCE` diagonals, or before a diagonal that covers other rows than diagonal `first_diagonal`.
+    /// Returns the number of diagonals that were added.
+    fn add_next_diagonals(&self, first_diagonal: usize, rows: &Range<usize>, x: &[f64], y: &mut [f64]) -> usize {
+        let (rows_inside, _) = self.rows_inside(first_diagonal, rows.clone());
+        let mut terms: [DiagonalTerm; DIAGONALS_AT_ONCE] = [(&[], &[]); DIAGONALS_AT_ONCE];
+        let mut term_count = 0;
+        for d in first_diagonal..self.offset.len().min(first_diagonal + DIAGONALS_AT_ONCE) {
+            let (other_rows, val) = self.rows_inside(d, rows.clone());
+            if other_rows != rows_inside {
                 break;
             }
-            terms[count] = (val, &x[self.columns_of(d, &part)]);
-            count += 1;
+            terms[term_count] = (val, &x[self.columns_of_diagonal(d, &rows_inside)]);
+            term_count += 1;
         }
-        add(&mut y[part.start - rows.start..part.end - rows.start], &terms[..count]);
-        count
+        add_diagonals(&mut y[rows_inside.start - rows.start..rows_inside.end - rows.start], &terms[..term_count]);
+        term_count
     }
 }
 
-impl ByRows for Dia {
+impl RowProducts for Dia {
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
-        for (start, y) in rows.step_by(BLOCK_ROWS).zip(y.chunks_mut(BLOCK_ROWS)) {
-            let rows = start..start + y.len();
+        for (block_start, y) in rows.step_by(BLOCK_ROWS).zip(y.chunks_mut(BLOCK_ROWS)) {
+            let rows = block_start..block_start + y.len();
             y.fill(0.0);
             let mut d = 0;
             while d < self.offset.len() {
-                d += self.add_several(d, &rows, x, y);
+                d += self.add_next_diagonals(d, &rows, x, y);
             }
         }
     }
 }
 
-impl ByParts for Dia {
-    fn columns(&self, rows: Range<usize>) -> Range<usize> {
-        joined((0..self.offset.len()).map(|d| self.columns_of(d, &self.part(d, rows.clone()).0)))
+impl TransposedRowProducts for Dia {
+    fn columns_of_rows(&self, rows: Range<usize>) -> Range<usize> {
+        hull_of_ranges(
+            (0..self.offset.len()).map(|d| self.columns_of_diagonal(d, &self.rows_inside(d, rows.clone()).0)),
+        )
     }
 
-    fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {
-        for start in rows.clone().step_by(BLOCK_ROWS) {
+    fn add_transposed(&self, rows: Range<usize>, x: &[f64], first_column: usize, y: &mut [f64]) {
+        for block_start in rows.clone().step_by(BLOCK_ROWS) {
             for d in 0..self.offset.len() {
-                let (part, val) = self.part(d, start..rows.end.min(start + BLOCK_ROWS));
-                let columns = self.columns_of(d, &part);
-                // An empty range of columns may start before `first`.
-                let y = y[columns.start.saturating_sub(first)..][..columns.len()].iter_mut();
-                let x = &x[part.start - rows.start..part.end - rows.start];
+                let (rows_inside, val) = self.rows_inside(d, block_start..rows.end.min(block_start + BLOCK_ROWS));
+                let columns = self.columns_of_diagonal(d, &rows_inside);
+                // An empty range of columns may start before `first_column`.
+                let y = y[columns.start.saturating_sub(first_column)..][..columns.len()].iter_mut();
+                let x = &x[rows_inside.start - rows.start..rows_inside.end - rows.start];
                 y.zip(val).zip(x).for_each(|((y, a), x)| *y += a * x);
             }
         }
@@ -170,16 +177,16 @@ impl ByParts for Dia {
 }
 
 impl Stored for Dia {
-    fn division(&self, transposed: bool) -> Division<'_> {
-        if transposed { Division::Parts(self) } else { Division::Rows(self) }
+    fn division(&self, transposed: bool) -> ThreadDivision<'_> {
+        if transposed { ThreadDivision::Contributions(self) } else { ThreadDivision::Rows(self) }
     }
 
-    fn view(&self) -> Option<View<'_>> {
-        Some(View::Dia { length: self.rows, offset: &self.offset, val: &self.val })
+    fn view(&self) -> Option<FormatView<'_>> {
+        Some(FormatView::Dia { diagonal_len: self.rows, offset: &self.offset, val: &self.val })
     }
 
-    fn write(&self, to: &mut Arrays) {
-        to.i0.put_signed(self.offset.iter().copied());
-        to.values.copy_from_slice(&self.val);
+    fn write(&self, output: &mut OutputArrays) {
+        output.i0.fill_signed(self.offset.iter().copied());
+        output.values.copy_from_slice(&self.val);
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
-use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, collected};
-use crate::sparse::stored::{Arrays, ByRows, Division, Size, Stored, View};
+use crate::error::{Error, Location, RRB_ERR_ARGUMENT, Result, collected};
+use crate::sparse::stored::{FormatSize, FormatView, OutputArrays, RowProducts, Stored, ThreadDivision};
 use std::ops::Range;
 
 pub struct Diagonal {
@@ -20,16 +20,16 @@ fn first_off_diagonal<I: Index>(a: &Csr<I>) -> Option<(usize, usize, f64)> {
     a.entries().find(|(i, j, _)| i != j)
 }
 
-pub fn size<I: Index>(a: &Csr<I>) -> Result<Size> {
+pub fn size<I: Index>(a: &Csr<I>) -> Result<FormatSize> {
     match first_off_diagonal(a) {
-        None => Ok(Size::new([], a.rows().min(a.cols) as u128)),
+        None => Ok(FormatSize::new([], a.rows().min(a.cols) as u128)),
         Some((i, j, value)) => {
-            let after = format!(" holds {value}: use format=auto");
+            let message_end = format!(" holds {value}: use format=auto");
             Err(Error::at(
                 RRB_ERR_ARGUMENT,
                 "format=diagonal stores no off-diagonal entries: ",
-                Place::node(0, i, j),
-                after,
+                Location::node(0, i, j),
+                message_end,
             ))
         }
     }
@@ -42,25 +42,25 @@ impl Diagonal {
     }
 }
 
-impl ByRows for Diagonal {
+impl RowProducts for Diagonal {
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
         y.fill(0.0);
         // Rows i >= min(rows, cols) have no entries.
-        let start = rows.start.min(self.val.len());
-        y.iter_mut().zip(&self.val[start..]).zip(&x[start..]).for_each(|((y, a), x)| *y = a * x);
+        let first_row = rows.start.min(self.val.len());
+        y.iter_mut().zip(&self.val[first_row..]).zip(&x[first_row..]).for_each(|((y, a), x)| *y = a * x);
     }
 }
 
 impl Stored for Diagonal {
-    fn division(&self, _: bool) -> Division<'_> {
-        Division::Rows(self)
+    fn division(&self, _: bool) -> ThreadDivision<'_> {
+        ThreadDivision::Rows(self)
     }
 
-    fn view(&self) -> Option<View<'_>> {
-        Some(View::Dia { length: self.val.len(), offset: &[0], val: &self.val })
+    fn view(&self) -> Option<FormatView<'_>> {
+        Some(FormatView::Dia { diagonal_len: self.val.len(), offset: &[0], val: &self.val })
     }
 
-    fn write(&self, to: &mut Arrays) {
-        to.values.copy_from_slice(&self.val);
+    fn write(&self, output: &mut OutputArrays) {
+        output.values.copy_from_slice(&self.val);
     }
 }

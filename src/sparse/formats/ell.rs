@@ -4,13 +4,16 @@
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
-use crate::base::workers::{Workers, across, cut};
+use crate::base::workers::{Workers, divide_each_lane, divide_range};
 use crate::error::{Result, zeroed};
-use crate::sparse::stored::{Arrays, ByParts, ByRows, Division, Size, Stored, View, index_range, joined};
+use crate::sparse::stored::{
+    FormatSize, FormatView, OutputArrays, RowProducts, Stored, ThreadDivision, TransposedRowProducts, hull_of_ranges,
+    index_range,
+};
 use std::ops::Range;
 
 /// Name of an allocation in error messages.
-const ELL: &str = "a matrix in format ell";
+const ALLOCATION_NAME: &str = "a matrix in format ell";
 
 pub struct Ell<I> {
     rows: usize,
@@ -18,18 +21,18 @@ pub struct Ell<I> {
     val: Vec<f64>,
 }
 
-pub fn size<I: Index>(a: &Csr<I>) -> Size {
-    let (rows, width) = (a.rows() as u128, a.longest_row_len() as u128);
-    let mut size = Size::new([(0, size_of::<I>())], rows * width);
+pub fn size<I: Index>(a: &Csr<I>) -> FormatSize {
+    let (rows, row_width) = (a.rows() as u128, a.longest_row_len() as u128);
+    let mut size = FormatSize::new([(0, size_of::<I>())], rows * row_width);
     size.indices[0].0 = size.values;
     size
 }
 
 /// Fills a range of rows, including their padding. `slots` yields these rows of (col[s], val[s]) for s = 0, 1, ...
-fn fill<'s, I: Index>(a: &Csr<I>, rows: Range<usize>, slots: impl Iterator<Item = (&'s mut [I], &'s mut [f64])>) {
+fn fill_rows<'s, I: Index>(a: &Csr<I>, rows: Range<usize>, slots: impl Iterator<Item = (&'s mut [I], &'s mut [f64])>) {
     for (slot, (col, val)) in slots.enumerate() {
         for (i, (col, val)) in rows.clone().zip(col.iter_mut().zip(val)) {
-            if slot < a.len(i) {
+            if slot < a.row_len(i) {
                 (*col, *val) = (a.col[a.ptr[i] + slot], a.val[a.ptr[i] + slot]);
             } else {
                 *col = I::of(i.min(a.cols - 1));
@@ -40,16 +43,19 @@ fn fill<'s, I: Index>(a: &Csr<I>, rows: Range<usize>, slots: impl Iterator<Item 
 
 impl<I: Index> Ell<I> {
     pub fn of(a: &Csr<I>, workers: &mut Workers) -> Result<Self> {
-        let (rows, width) = (a.rows(), a.longest_row_len());
-        let (mut col, mut val) = (zeroed(rows * width, ELL)?, zeroed(rows * width, ELL)?);
-        let pieces = workers.pieces_across(rows, size_of_val(&*val));
-        if pieces == 1 {
-            fill(a, 0..rows, col.chunks_mut(rows.max(1)).zip(val.chunks_mut(rows.max(1))));
+        let (rows, row_width) = (a.rows(), a.longest_row_len());
+        let (mut col, mut val) =
+            (zeroed(rows * row_width, ALLOCATION_NAME)?, zeroed(rows * row_width, ALLOCATION_NAME)?);
+        let piece_count = workers.lane_part_count(rows, size_of_val(&*val));
+        if piece_count == 1 {
+            fill_rows(a, 0..rows, col.chunks_mut(rows.max(1)).zip(val.chunks_mut(rows.max(1))));
         } else {
-            let of_col = across(&mut col, rows, cut(rows, pieces))?;
-            let of_val = across(&mut val, rows, cut(rows, pieces))?;
-            let parts = of_col.into_iter().zip(of_val);
-            workers.each(parts, |((part, col), (_, val))| fill(a, part, col.into_iter().zip(val)))?;
+            let col_pieces = divide_each_lane(&mut col, rows, divide_range(rows, piece_count))?;
+            let val_pieces = divide_each_lane(&mut val, rows, divide_range(rows, piece_count))?;
+            let row_pieces = col_pieces.into_iter().zip(val_pieces);
+            workers.for_each_piece(row_pieces, |((own_rows, col), (_, val))| {
+                fill_rows(a, own_rows, col.into_iter().zip(val))
+            })?;
         }
         Ok(Self { rows, col, val })
     }
@@ -62,40 +68,40 @@ impl<I: Index> Ell<I> {
     }
 }
 
-impl<I: Index> ByRows for Ell<I> {
+impl<I: Index> RowProducts for Ell<I> {
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
         y.fill(0.0);
         for (col, val) in self.slots() {
             let (col, val) = (&col[rows.clone()], &val[rows.clone()]);
-            y.iter_mut().zip(col).zip(val).for_each(|((y, j), a)| *y += a * x[j.at()]);
+            y.iter_mut().zip(col).zip(val).for_each(|((y, j), a)| *y += a * x[j.to_usize()]);
         }
     }
 }
 
-impl<I: Index> ByParts for Ell<I> {
-    fn columns(&self, rows: Range<usize>) -> Range<usize> {
-        joined(self.slots().map(|(col, _)| index_range(&col[rows.clone()])))
+impl<I: Index> TransposedRowProducts for Ell<I> {
+    fn columns_of_rows(&self, rows: Range<usize>) -> Range<usize> {
+        hull_of_ranges(self.slots().map(|(col, _)| index_range(&col[rows.clone()])))
     }
 
-    fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {
+    fn add_transposed(&self, rows: Range<usize>, x: &[f64], first_column: usize, y: &mut [f64]) {
         for (col, val) in self.slots() {
             let (col, val) = (&col[rows.clone()], &val[rows.clone()]);
-            x.iter().zip(col).zip(val).for_each(|((x, j), a)| y[j.at() - first] += a * x);
+            x.iter().zip(col).zip(val).for_each(|((x, j), a)| y[j.to_usize() - first_column] += a * x);
         }
     }
 }
 
 impl<I: Index> Stored for Ell<I> {
-    fn division(&self, transposed: bool) -> Division<'_> {
-        if transposed { Division::Parts(self) } else { Division::Rows(self) }
+    fn division(&self, transposed: bool) -> ThreadDivision<'_> {
+        if transposed { ThreadDivision::Contributions(self) } else { ThreadDivision::Rows(self) }
     }
 
-    fn view(&self) -> Option<View<'_>> {
-        Some(View::Ell { rows: self.rows, col: I::narrow(&self.col)?, val: &self.val })
+    fn view(&self) -> Option<FormatView<'_>> {
+        Some(FormatView::Ell { rows: self.rows, col: I::as_u32(&self.col)?, val: &self.val })
     }
 
-    fn write(&self, to: &mut Arrays) {
-        to.i0.put(self.col.iter().map(|j| j.at()));
-        to.values.copy_from_slice(&self.val);
+    fn write(&self, output: &mut OutputArrays) {
+        output.i0.fill(self.col.iter().map(|j| j.to_usize()));
+        output.values.copy_from_slice(&self.val);
     }
 }

@@ -15,9 +15,9 @@ mod transposed;
 pub use bsr::may_fit;
 pub use dia::offsets;
 pub use diagonal::is_diagonal;
-pub use sell::{SLICE, Shape};
+pub use sell::{DEFAULT_SLICE_ROWS, SellShape};
 
-use super::stored::{POINTER, Size, Stored};
+use super::stored::{FormatSize, POINTER_BYTES, Stored};
 use crate::base::csr::Csr;
 use crate::base::heap::boxed;
 use crate::base::index::Index;
@@ -37,7 +37,7 @@ use transposed::Transposed;
 
 /// A storage format with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum FormatKind {
     Coo,
     Csr,
     Csc,
@@ -45,14 +45,14 @@ pub enum Kind {
     Bsr(usize),
     Dia,
     Ell,
-    Sell(Shape),
+    Sell(SellShape),
     Jds,
     Tjds,
     Skyline,
     Diagonal,
 }
 
-impl Kind {
+impl FormatKind {
     /// Returns the value of the option `format`.
     pub fn format(self) -> Format {
         match self {
@@ -71,46 +71,54 @@ impl Kind {
     }
 
     /// Returns the size of a matrix in this format, or an error if the format cannot represent it.
-    pub fn size<I: Index>(self, a: &Csr<I>, workers: &mut Workers) -> Result<Size> {
-        let count = a.val.len();
-        let lanes = |lanes: usize| Size::new([(lanes + 1, POINTER), (count, size_of::<I>())], count as u128);
+    pub fn size<I: Index>(self, a: &Csr<I>, workers: &mut Workers) -> Result<FormatSize> {
+        let entry_count = a.val.len();
+        let compressed_size = |line_count: usize| {
+            FormatSize::new([(line_count + 1, POINTER_BYTES), (entry_count, size_of::<I>())], entry_count as u128)
+        };
         Ok(match self {
             Self::Coo => coo::size(a),
-            Self::Csr => lanes(a.rows()),
-            Self::Csc => lanes(a.cols),
+            Self::Csr => compressed_size(a.rows()),
+            Self::Csc => compressed_size(a.cols),
             Self::Bsr(b) => bsr::size(a, b)?,
             Self::Dia => dia::size(a, offsets(a, usize::MAX)?.map_or(0, |offsets| offsets.len())),
             Self::Ell => ell::size(a),
             Self::Sell(shape) => sell::size(a, shape, workers)?,
-            Self::Jds => jds::size::<I>(a.rows(), a.longest_row_len(), count),
-            Self::Tjds => jds::size::<I>(a.cols, longest_column(a)?, count),
+            Self::Jds => jds::size::<I>(a.rows(), a.longest_row_len(), entry_count),
+            Self::Tjds => jds::size::<I>(a.cols, longest_column(a)?, entry_count),
             Self::Skyline => skyline::size(a)?,
             Self::Diagonal => diagonal::size(a)?,
         })
     }
 
     /// Converts a matrix, whose size in this format is `size`; returns `None` for csr.
-    pub fn store<I: Index>(self, a: &Csr<I>, size: &Size, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>> {
-        const FORMAT: &str = "a storage format";
-        check_available(if self == Self::Csr { 0 } else { size.bytes() }, FORMAT)?;
+    pub fn store<I: Index>(
+        self,
+        a: &Csr<I>,
+        size: &FormatSize,
+        workers: &mut Workers,
+    ) -> Result<Option<Box<dyn Stored>>> {
+        const ALLOCATION_NAME: &str = "a storage format";
+        check_available(if self == Self::Csr { 0 } else { size.bytes() }, ALLOCATION_NAME)?;
         Ok(Some(match self {
-            Self::Coo => boxed(Coo::of(a)?, FORMAT)?,
+            Self::Coo => boxed(Coo::of(a)?, ALLOCATION_NAME)?,
             Self::Csr => return Ok(None),
-            Self::Csc => boxed(Transposed(a.transposed(workers)?), FORMAT)?,
-            Self::Bsr(b) => boxed(Bsr::of(a, b, size, workers)?, FORMAT)?,
-            Self::Dia => boxed(Dia::of(a, offsets(a, usize::MAX)?.unwrap_or_default(), workers)?, FORMAT)?,
-            Self::Ell => boxed(Ell::of(a, workers)?, FORMAT)?,
-            Self::Sell(shape) => boxed(Sell::of(a, shape, size, workers)?, FORMAT)?,
-            Self::Jds => boxed(Jds::of(a, workers)?, FORMAT)?,
-            Self::Tjds => boxed(Transposed(Jds::of(&a.transposed(workers)?, workers)?), FORMAT)?,
-            Self::Skyline => boxed(Skyline::of(a)?, FORMAT)?,
-            Self::Diagonal => boxed(Diagonal::of(a)?, FORMAT)?,
+            Self::Csc => boxed(Transposed(a.transposed(workers)?), ALLOCATION_NAME)?,
+            Self::Bsr(b) => boxed(Bsr::of(a, b, size, workers)?, ALLOCATION_NAME)?,
+            Self::Dia => boxed(Dia::of(a, offsets(a, usize::MAX)?.unwrap_or_default(), workers)?, ALLOCATION_NAME)?,
+            Self::Ell => boxed(Ell::of(a, workers)?, ALLOCATION_NAME)?,
+            Self::Sell(shape) => boxed(Sell::of(a, shape, size, workers)?, ALLOCATION_NAME)?,
+            Self::Jds => boxed(Jds::of(a, workers)?, ALLOCATION_NAME)?,
+            Self::Tjds => boxed(Transposed(Jds::of(&a.transposed(workers)?, workers)?), ALLOCATION_NAME)?,
+            Self::Skyline => boxed(Skyline::of(a)?, ALLOCATION_NAME)?,
+            Self::Diagonal => boxed(Diagonal::of(a)?, ALLOCATION_NAME)?,
         }))
     }
 }
 
+/// Returns the number of entries of the longest column.
 fn longest_column<I: Index>(a: &Csr<I>) -> Result<usize> {
     let mut lengths: Vec<usize> = zeroed(a.cols, "lengths of columns")?;
-    a.col.iter().for_each(|j| lengths[j.at()] += 1);
+    a.col.iter().for_each(|j| lengths[j.to_usize()] += 1);
     Ok(lengths.into_iter().max().unwrap_or(0))
 }

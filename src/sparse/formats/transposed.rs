@@ -1,16 +1,16 @@
 //! Formats that store a matrix A by columns. A in csc is A^T in csr, and A in tjds is A^T in jds. The products with A
 //! and A^T are therefore exchanged.
 
-use crate::sparse::stored::{Arrays, Division, Stored};
+use crate::sparse::stored::{OutputArrays, Stored, ThreadDivision};
 
 pub struct Transposed<S>(pub S);
 
 impl<S: Stored> Stored for Transposed<S> {
-    fn division(&self, transposed: bool) -> Division<'_> {
+    fn division(&self, transposed: bool) -> ThreadDivision<'_> {
         self.0.division(!transposed)
     }
 
-    fn write(&self, to: &mut Arrays) {
-        self.0.write(to);
+    fn write(&self, output: &mut OutputArrays) {
+        self.0.write(output);
     }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Name of an allocation in error messages.
-const WHAT: &str = "workspace of a method";
+const ALLOCATION_NAME: &str = "workspace of a method";
 
 /// A Krylov method other than PCG, or a relaxation method, with its workspaces.
 pub enum MethodWorkspace {
@@ -33,34 +33,34 @@ impl MethodWorkspace {
     /// Allocates the workspaces of a method for `threads` threads. Returns `None` for cg, which is implemented
     /// separately.
     pub fn new(solver: Solver, options: &Options, threads: usize) -> Result<Option<Self>> {
-        let count = |key| options.int(key) as usize;
+        let int_option = |key| options.int(key) as usize;
         Ok(Some(match solver {
             Solver::Jacobi | Solver::GaussSeidel | Solver::Sor => Self::Sweeps,
             Solver::Bicg => Self::Bicg,
             Solver::Minres => Self::Minres(AtomicBool::new(false)),
             Solver::Bicgstab => Self::Bicgstab,
             Solver::SteepestDescent => Self::SteepestDescent,
-            Solver::Gmres => Self::Gmres(workspaces(threads, || GmresScalars::new(count(opt::RESTART)))?),
-            Solver::Idr => Self::Idr(workspaces(threads, || IdrScalars::new(count(opt::SHADOW)))?),
+            Solver::Gmres => Self::Gmres(create_workspaces(threads, || GmresScalars::new(int_option(opt::RESTART)))?),
+            Solver::Idr => Self::Idr(create_workspaces(threads, || IdrScalars::new(int_option(opt::SHADOW)))?),
             Solver::Cg | Solver::Auto => return Ok(None),
         }))
     }
 
     /// Returns whether the method has begun; only MINRES records this.
     pub fn has_begun(&self) -> bool {
-        matches!(self, Self::Minres(begun) if begun.load(Ordering::Relaxed))
+        matches!(self, Self::Minres(has_begun) if has_begun.load(Ordering::Relaxed))
     }
 
     /// Resets the record of [`Self::has_begun`] before a solve.
-    pub fn reset_begun(&self) {
-        if let Self::Minres(begun) = self {
-            begun.store(false, Ordering::Relaxed);
+    pub fn reset_has_begun(&self) {
+        if let Self::Minres(has_begun) = self {
+            has_begun.store(false, Ordering::Relaxed);
         }
     }
 }
 
 /// Returns the number of vectors of a method in addition to x, b and r.
-pub fn vectors(solver: Solver, options: &Options) -> usize {
+pub fn work_vector_count(solver: Solver, options: &Options) -> usize {
     match solver {
         Solver::Bicg => BICG_VECTORS,
         Solver::Minres => MINRES_VECTORS,
@@ -73,46 +73,47 @@ pub fn vectors(solver: Solver, options: &Options) -> usize {
     }
 }
 
-fn workspaces<R>(threads: usize, workspace: impl Fn() -> Result<R>) -> Result<Mutex<Vec<R>>> {
+/// Creates a workspace for each of `threads` threads.
+fn create_workspaces<R>(threads: usize, create: impl Fn() -> Result<R>) -> Result<Mutex<Vec<R>>> {
     let mut workspaces = Vec::new();
     for _ in 0..threads {
-        push(&mut workspaces, workspace()?, WHAT)?;
+        push(&mut workspaces, create()?, ALLOCATION_NAME)?;
     }
     Ok(Mutex::new(workspaces))
 }
 
-/// Runs `work` with a workspace that no other thread uses, and then returns the workspace to `workspaces`.
+/// Calls `run_method` with a workspace that no other thread uses, and then returns the workspace to `workspaces`.
 fn with_workspace<R>(
     workspaces: &Mutex<Vec<R>>,
-    work: impl FnOnce(&mut R) -> Result<StopReason>,
+    run_method: impl FnOnce(&mut R) -> Result<StopReason>,
 ) -> Result<StopReason> {
     let lock = || workspaces.lock().unwrap_or_else(PoisonError::into_inner);
-    let taken = lock().pop();
-    let Some(mut workspace) = taken else {
+    let free_workspace = lock().pop();
+    let Some(mut workspace) = free_workspace else {
         return Err(Error::Internal("a thread found no workspace of its method".to_owned()));
     };
-    let end = work(&mut workspace);
-    // The vector had room for this workspace before, so `push` does not allocate.
+    let reason = run_method(&mut workspace);
+    // The vector had capacity for this workspace before, so `push` does not allocate.
     lock().push(workspace);
-    end
+    reason
 }
 
 impl Method for MethodWorkspace {
-    fn run(&self, s: &mut dyn KrylovSteps, at: &mut State) -> Result<StopReason> {
+    fn run(&self, steps: &mut dyn KrylovSteps, state: &mut State) -> Result<StopReason> {
         match self {
-            Self::Sweeps => match s.sweeps() {
-                Some(s) => sweeps(s, at),
+            Self::Sweeps => match steps.sweep_steps() {
+                Some(steps) => sweeps(steps, state),
                 None => Err(Error::Internal("a method that sweeps has no sweeps".to_owned())),
             },
-            Self::Bicg => bicg(s, at),
-            Self::Minres(begun) => {
-                begun.store(true, Ordering::Relaxed);
-                minres(s, at)
+            Self::Bicg => bicg(steps, state),
+            Self::Minres(has_begun) => {
+                has_begun.store(true, Ordering::Relaxed);
+                minres(steps, state)
             }
-            Self::Bicgstab => bicgstab(s, at),
-            Self::SteepestDescent => steepest_descent(s, at),
-            Self::Gmres(workspaces) => with_workspace(workspaces, |workspace| gmres(s, at, workspace)),
-            Self::Idr(workspaces) => with_workspace(workspaces, |workspace| idr(s, at, workspace)),
+            Self::Bicgstab => bicgstab(steps, state),
+            Self::SteepestDescent => steepest_descent(steps, state),
+            Self::Gmres(workspaces) => with_workspace(workspaces, |workspace| gmres(steps, state, workspace)),
+            Self::Idr(workspaces) => with_workspace(workspaces, |workspace| idr(steps, state, workspace)),
         }
     }
 }

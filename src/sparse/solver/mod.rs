@@ -8,52 +8,53 @@ mod plan;
 mod product;
 
 pub use plan::{is_relaxation, is_worth_a_device};
-pub use product::{Product, wanted};
+pub use product::{ProductMatrix, format_request};
 
 use crate::base::engine::Engine;
 use crate::base::machine::{Core, Machine};
 use crate::base::workers::Workers;
-use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
+use crate::error::{Error, Location, RRB_ERR_MATRIX, Result};
 use crate::krylov::pcg::SIGMA_NAME;
 use crate::krylov::solve::{Control, Function, Locations, MatrixProperties, Method};
 use crate::krylov::solve_steps::Arrays;
 use crate::options::{Choice, Format, Options, Precision, Preconditioner, Solver, Transpose, Triangle, info, opt};
 use crate::report::{Observer, Outcome};
-use crate::sparse::backend::{Factor, Operator, Preconditioning, Setup, SetupResult, SparseBackend};
+use crate::sparse::backend::{Operator, Preconditioning, ProductOperand, Setup, SetupResult, SparseBackend};
 use crate::sparse::{Inspection, Matrix, MatrixSizes, Stored, check_finite};
-use methods::{MethodWorkspace, vectors};
-use plan::{Plan, bytes_of_transpose, check_filled, check_tolerance, plan};
+use methods::{MethodWorkspace, work_vector_count};
+use plan::{Plan, check_nonempty, check_tolerance, choose_plan, transpose_bytes};
 use std::sync::{Mutex, PoisonError};
 
 /// Solver state for one matrix.
 pub struct Sparse {
     machine: Machine,
     backend: Box<dyn SparseBackend>,
-    product: Option<Product>,
-    system: Option<System>,
+    product: Option<ProductMatrix>,
+    factorization: Option<Factorization>,
 }
 
 /// A factorized matrix.
-struct System {
+struct Factorization {
     plan: Plan,
-    made: SetupResult,
+    setup_result: SetupResult,
     /// The method; `None` means cg.
     method: Option<MethodWorkspace>,
-    second: Option<MethodWorkspace>,
-    transposed: Transposed,
+    /// The method that continues after a breakdown of the first method, if any.
+    second_method: Option<MethodWorkspace>,
+    transpose_source: TransposeSource,
     /// Infinity norm of A: max_i sum_j |a_ij|.
     infinity_norm: f64,
     triangle: Triangle,
 }
 
 /// How products with A^T are computed.
-enum Transposed {
+enum TransposeSource {
     /// A^T = A, or the method needs no products with A^T.
-    Itself,
+    Original,
     /// A copy of A^T is multiplied. The second value is its size in bytes.
     Copy(Box<dyn Stored>, usize),
     /// The storage format of A computes both products.
-    Format,
+    SameFormat,
 }
 
 /// Choices and setup results of the last factorization or solve.
@@ -62,9 +63,9 @@ pub struct SolveChoices {
     pub solver: Solver,
     pub preconditioner: Preconditioner,
     pub precision: Precision,
-    pub made: SetupResult,
+    pub setup_result: SetupResult,
     /// Whether the matrix is symmetric.
-    pub symmetric: bool,
+    pub is_symmetric: bool,
     pub triangle: Triangle,
 }
 
@@ -72,22 +73,22 @@ pub struct SolveChoices {
 pub type MakeBackend = fn(Machine) -> Result<Box<dyn SparseBackend>>;
 
 /// Name of the copy of A^T in the error message about `format_memory`.
-const COPY: &str = "transpose=copy";
+const TRANSPOSE_COPY: &str = "transpose=copy";
 
 impl Sparse {
     /// Returns the previous solver if it works on this machine with any number of threads. Otherwise frees it and
     /// creates a solver that has neither a matrix for products nor a factorization yet.
-    pub fn on(machine: Machine, previous: Option<Self>, make: MakeBackend) -> Result<Self> {
-        let same = |old: &Self| Machine { threads: machine.threads, ..old.machine } == machine;
-        match previous.filter(same) {
+    pub fn for_machine(machine: Machine, previous: Option<Self>, make_backend: MakeBackend) -> Result<Self> {
+        let is_same_machine = |previous: &Self| Machine { threads: machine.threads, ..previous.machine } == machine;
+        match previous.filter(is_same_machine) {
             Some(solver) => Ok(Self { machine, ..solver }),
-            None => Ok(Self { machine, backend: make(machine)?, product: None, system: None }),
+            None => Ok(Self { machine, backend: make_backend(machine)?, product: None, factorization: None }),
         }
     }
 
     /// Discards everything that was computed from the values of the matrix.
     pub fn discard_setup(&mut self) {
-        self.system = None;
+        self.factorization = None;
         match &mut self.product {
             // The device keeps the arrays of the format, and replaces their values.
             Some(product) if self.machine.is_device() => product.forget_values(),
@@ -121,59 +122,72 @@ impl Sparse {
         }
         self.drop_product();
         let mut workers = Workers::new(self.machine.threads);
-        self.product = Some(Product::new(matrix, options, self.machine.is_device(), &mut workers)?);
+        self.product = Some(ProductMatrix::new(matrix, options, self.machine.is_device(), &mut workers)?);
         Ok(true)
     }
 
     /// Computes y = A x, or y = A^T x, in the storage format for products if it was built, otherwise in csr. With
-    /// `check`, returns an error if x has a value that is not finite.
-    pub fn multiply(&mut self, matrix: &dyn Matrix, arrays: Arrays, transposed: bool, check: bool) -> Result<()> {
-        if check {
+    /// `checks_input`, returns an error if x has a value that is not finite.
+    pub fn multiply(
+        &mut self,
+        matrix: &dyn Matrix,
+        arrays: Arrays,
+        transposed: bool,
+        checks_input: bool,
+    ) -> Result<()> {
+        if checks_input {
             check_finite("x", arrays.input)?;
         }
         let stored = self.product.as_ref().map_or_else(|| matrix.csr(), |product| product.stored(matrix));
         let MatrixSizes { rows, cols, .. } = matrix.sizes();
-        let factor = Factor { matrix, stored, transposed, rows: if transposed { cols } else { rows } };
-        self.backend.multiply(factor, arrays, check, self.machine.threads)
+        let operand = ProductOperand { matrix, stored, transposed, output_len: if transposed { cols } else { rows } };
+        self.backend.multiply(operand, arrays, checks_input, self.machine.threads)
     }
 
     /// Returns the storage format for products, if it was built.
-    pub fn product(&self) -> Option<&Product> {
+    pub fn product(&self) -> Option<&ProductMatrix> {
         self.product.as_ref()
     }
 
     /// Checks the matrix, and sets up its format, the preconditioner, and the workspace of the method.
     pub fn factorize(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<()> {
-        self.system = None;
+        self.factorization = None;
         let sizes = matrix.sizes();
         if sizes.rows != sizes.cols || sizes.rows == 0 {
-            let extents = format!("got {} rows and {} columns", sizes.rows, sizes.cols);
-            return Err(Error::Dimension(format!("factorize needs a square matrix of at least one row: {extents}")));
+            let size_message = format!("got {} rows and {} columns", sizes.rows, sizes.cols);
+            return Err(Error::Dimension(format!(
+                "factorize needs a square matrix of at least one row: {size_message}"
+            )));
         }
         // This check precedes all allocations proportional to the number of rows, because a matrix may have far fewer
         // entries than rows.
-        check_filled(matrix.first_empty_row(), None)?;
-        let seen = self.inspect(matrix, options)?;
-        let mut plan = plan(options, &seen, self.machine.is_device())?;
-        let transposed = self.transposed(matrix, &plan, seen.exactly_symmetric, options)?;
-        let made = match (self.set_up(matrix, &plan, &transposed, options), plan.fallback) {
+        check_nonempty(matrix.first_empty_row(), None)?;
+        let inspection = self.inspect(matrix, options)?;
+        let mut plan = choose_plan(options, &inspection, self.machine.is_device())?;
+        let transpose_source = self.choose_transpose(matrix, &plan, inspection.is_exactly_symmetric, options)?;
+        let setup_result = match (self.set_up(matrix, &plan, &transpose_source, options), plan.fallback_preconditioner)
+        {
             // The preconditioner's setup broke down on a pivot.
-            (Err(Error::At { status: RRB_ERR_MATRIX, .. }), Some(fallback)) => {
-                plan.set_preconditioner(fallback, options)?;
-                self.set_up(matrix, &plan, &transposed, options)?
+            (Err(Error::At { status: RRB_ERR_MATRIX, .. }), Some(fallback_preconditioner)) => {
+                plan.set_preconditioner(fallback_preconditioner, options)?;
+                self.set_up(matrix, &plan, &transpose_source, options)?
             }
-            (made, _) => made?,
+            (setup_result, _) => setup_result?,
         };
         let threads = self.backend.threads();
-        let second = if plan.second.is_some() { MethodWorkspace::new(Solver::Minres, options, threads)? } else { None };
-        self.system = Some(System {
+        let second_method = if plan.second_preconditioning.is_some() {
+            MethodWorkspace::new(Solver::Minres, options, threads)?
+        } else {
+            None
+        };
+        self.factorization = Some(Factorization {
             method: MethodWorkspace::new(plan.solver, options, threads)?,
-            second,
-            transposed,
-            infinity_norm: seen.infinity_norm,
-            triangle: seen.triangle(),
+            second_method,
+            transpose_source,
+            infinity_norm: inspection.infinity_norm,
+            triangle: inspection.triangle(),
             plan,
-            made,
+            setup_result,
         });
         Ok(())
     }
@@ -184,117 +198,128 @@ impl Sparse {
             return matrix.inspect();
         }
         self.drop_product();
-        let (mut seen, product) = (None, Mutex::new(None));
+        let (mut inspection, product) = (None, Mutex::new(None));
         let on_device = self.machine.is_device();
         // One thread inspects the matrix, and the others convert it.
-        let others = self.machine.threads.saturating_sub(1).max(1);
-        let make = || {
-            let made = Product::new(matrix, options, on_device, &mut Workers::new(others));
-            *product.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+        let other_threads = self.machine.threads.saturating_sub(1).max(1);
+        let convert = || {
+            let conversion = ProductMatrix::new(matrix, options, on_device, &mut Workers::new(other_threads));
+            *product.lock().unwrap_or_else(PoisonError::into_inner) = Some(conversion);
         };
         let rows = matrix.sizes().rows;
-        self.backend.run_both(rows, self.machine.threads, &mut || seen = Some(matrix.inspect()), &make)?;
-        let undone = || Error::Internal("a thread of the setup did not run".to_owned());
-        let seen = seen.ok_or_else(undone)??;
-        self.product = Some(product.into_inner().unwrap_or_else(PoisonError::into_inner).ok_or_else(undone)??);
-        Ok(seen)
+        self.backend.run_both(rows, self.machine.threads, &mut || inspection = Some(matrix.inspect()), &convert)?;
+        let missing_thread = || Error::Internal("a thread of the setup did not run".to_owned());
+        let inspection = inspection.ok_or_else(missing_thread)??;
+        self.product = Some(product.into_inner().unwrap_or_else(PoisonError::into_inner).ok_or_else(missing_thread)??);
+        Ok(inspection)
     }
 
+    /// Computes M, and allocates the vectors of the method.
     fn set_up(
         &mut self,
         matrix: &dyn Matrix,
         plan: &Plan,
-        transposed: &Transposed,
+        transpose_source: &TransposeSource,
         options: &Options,
     ) -> Result<SetupResult> {
         let Some(product) = &self.product else {
             return Err(Error::Internal("a format must be made before a preconditioner".to_owned()));
         };
         self.backend.set_up(&Setup {
-            matrix: matrix.any(),
-            operator: operator(product.stored(matrix), transposed),
-            symmetric: plan.symmetric,
-            f32_values: matches!(plan.precision, Precision::F32 | Precision::Single),
-            single_vectors: plan.precision == Precision::Single,
-            transposes: plan.solver == Solver::Bicg,
+            matrix: matrix.any_csr(),
+            operator: operator(product.stored(matrix), transpose_source),
+            is_symmetric: plan.is_symmetric,
+            stores_m_in_f32: matches!(plan.precision, Precision::F32 | Precision::Single),
+            stores_vectors_in_f32: plan.precision == Precision::Single,
+            needs_transpose: plan.solver == Solver::Bicg,
             is_cg: plan.solver == Solver::Cg,
-            work_vectors: work_vectors(plan, options),
+            work_vector_count: count_work_vectors(plan, options),
             preconditioning: plan.preconditioning,
-            second: plan.second.unwrap_or(Preconditioning::of(Preconditioner::None)),
+            second_preconditioning: plan.second_preconditioning.unwrap_or(Preconditioning::of(Preconditioner::None)),
             sweep_parameters: plan.sweep_parameters,
             threads: self.machine.threads,
         })
     }
 
     /// Determines how products with A^T are computed, and builds the copy of A^T if one is used. Only bicg needs these
-    /// products. `symmetric`: whether A^T = A bitwise.
-    fn transposed(&self, matrix: &dyn Matrix, plan: &Plan, symmetric: bool, options: &Options) -> Result<Transposed> {
-        let format = self.product.as_ref().map(Product::format);
-        let has_its_own = matches!(format, Some(Format::Dia | Format::Diagonal | Format::Skyline));
+    /// products. `is_symmetric`: whether A^T = A bitwise.
+    fn choose_transpose(
+        &self,
+        matrix: &dyn Matrix,
+        plan: &Plan,
+        is_symmetric: bool,
+        options: &Options,
+    ) -> Result<TransposeSource> {
+        let format = self.product.as_ref().map(ProductMatrix::format);
+        let format_transposes = matches!(format, Some(Format::Dia | Format::Diagonal | Format::Skyline));
         let transpose: Transpose = options.choice(opt::TRANSPOSE);
-        if plan.solver != Solver::Bicg || symmetric {
-            return Ok(Transposed::Itself);
+        if plan.solver != Solver::Bicg || is_symmetric {
+            return Ok(TransposeSource::Original);
         }
-        let bytes = bytes_of_transpose(&matrix.sizes());
-        let memory = options.int(opt::FORMAT_MEMORY) as u128;
+        let bytes = transpose_bytes(&matrix.sizes());
+        let memory_limit = options.int(opt::FORMAT_MEMORY) as u128;
         match transpose {
-            Transpose::Copy if bytes > memory => {
-                Err(Error::Memory(format!("{COPY} would need {bytes} bytes, more than format_memory = {memory}")))
-            }
-            Transpose::Auto if has_its_own || bytes > memory => Ok(Transposed::Format),
+            Transpose::Copy if bytes > memory_limit => Err(Error::Memory(format!(
+                "{TRANSPOSE_COPY} would need {bytes} bytes, more than format_memory = {memory_limit}"
+            ))),
+            Transpose::Auto if format_transposes || bytes > memory_limit => Ok(TransposeSource::SameFormat),
             Transpose::Auto | Transpose::Copy => {
-                Ok(Transposed::Copy(matrix.transposed(&mut Workers::new(self.machine.threads))?, bytes as usize))
+                Ok(TransposeSource::Copy(matrix.transposed(&mut Workers::new(self.machine.threads))?, bytes as usize))
             }
-            Transpose::None => Ok(Transposed::Format),
+            Transpose::None => Ok(TransposeSource::SameFormat),
         }
     }
 
     /// Computes the output from the input: solves A x = b to the tolerance of `options`, or applies M^-1.
-    pub fn call(
+    pub fn run(
         &mut self,
-        what: Function,
+        function: Function,
         matrix: &dyn Matrix,
         arrays: Arrays,
         options: &Options,
         observer: &mut dyn Observer,
     ) -> Result<Outcome> {
-        let (Some(system), Some(product)) = (&self.system, &self.product) else {
+        let (Some(factorization), Some(product)) = (&self.factorization, &self.product) else {
             return Err(Error::State("sparse_factorize must come before this call".to_owned()));
         };
-        let (solves, sweeps) = (what == Function::Solve, is_relaxation(system.plan.solver));
-        if sweeps && !solves {
-            let name = system.plan.solver.name();
+        let (is_solve, is_sweep_method) = (function == Function::Solve, is_relaxation(factorization.plan.solver));
+        if is_sweep_method && !is_solve {
+            let name = factorization.plan.solver.name();
             let message = "sweeps have no preconditioner to apply; use solver=cg or bicgstab with preconditioner=ssor";
             return Err(Error::Unsupported(format!("solver={name}: {message}")));
         }
-        let single = system.plan.precision == Precision::Single;
-        if solves && single {
+        let is_single_precision = factorization.plan.precision == Precision::Single;
+        if is_solve && is_single_precision {
             check_tolerance(options)?;
         }
-        let locations = Entries;
+        let locations = RowLocations;
         // Methods for symmetric matrices use the bound |p|^T |A| |p| <= 2 `center_max` <p, p>. For every symmetric
         // matrix, |p|^T |A| |p| <= ||A||_inf <p, p>, so `center_max` is half of this norm.
-        let seen = MatrixProperties { center_max: system.infinity_norm / 2.0, singular: 0, locations: &locations };
-        let mut control = Control::new(options, seen, false, system.plan.definite, arrays.len);
+        let properties = MatrixProperties {
+            center_max: factorization.infinity_norm / 2.0,
+            singular_component_count: 0,
+            locations: &locations,
+        };
+        let mut control = Control::new(options, properties, false, factorization.plan.is_definite, arrays.len);
         control.may_be_indefinite = true;
-        control.rounding_ratio = if single { f64::from(f32::EPSILON) / f64::EPSILON } else { 1.0 };
-        control.same_unit = system.plan.preconditioner != Preconditioner::None;
-        control.method = system.method.as_ref().map(|method| method as &dyn Method);
-        control.second = system.second.as_ref().map(|method| method as &dyn Method);
-        control.divergence = match options.real(opt::DIVERGENCE_LIMIT) {
-            0.0 if sweeps => SWEEPS_DIVERGENCE_LIMIT,
+        control.rounding_ratio = if is_single_precision { f64::from(f32::EPSILON) / f64::EPSILON } else { 1.0 };
+        control.has_unit_of_matrix = factorization.plan.preconditioner != Preconditioner::None;
+        control.method = factorization.method.as_ref().map(|method| method as &dyn Method);
+        control.second_method = factorization.second_method.as_ref().map(|method| method as &dyn Method);
+        control.divergence_factor = match options.real(opt::DIVERGENCE_LIMIT) {
+            0.0 if is_sweep_method => SWEEPS_DIVERGENCE_LIMIT,
             0.0 => DIVERGENCE_LIMIT,
             limit => limit,
         };
-        if let Some(second) = &system.second {
-            second.reset_begun();
+        if let Some(second_method) = &factorization.second_method {
+            second_method.reset_has_begun();
         }
-        let a = operator(product.stored(matrix), &system.transposed);
-        let needs_definite = solves && matches!(system.plan.solver, Solver::Cg | Solver::SteepestDescent);
-        match self.backend.run(a, arrays, observer, &|s| what.run(s, &control)) {
+        let a = operator(product.stored(matrix), &factorization.transpose_source);
+        let needs_definite = is_solve && matches!(factorization.plan.solver, Solver::Cg | Solver::SteepestDescent);
+        match self.backend.run(a, arrays, observer, &|s| function.run(s, &control)) {
             Err(Error::Breakdown { quantity, value, iteration }) if needs_definite && value.is_finite() => {
-                let what = if quantity == SIGMA_NAME { "the matrix" } else { "the preconditioner" };
-                Err(Error::Indefinite { quantity, what, value, iteration, instead: "solver=minres" })
+                let operator_name = if quantity == SIGMA_NAME { "the matrix" } else { "the preconditioner" };
+                Err(Error::Indefinite { quantity, operator_name, value, iteration, alternatives: "solver=minres" })
             }
             outcome => outcome,
         }
@@ -302,19 +327,19 @@ impl Sparse {
 
     /// Returns choices and setup results of the last factorization or solve.
     pub fn choices(&self) -> SolveChoices {
-        let Some(system) = &self.system else { return SolveChoices::default() };
-        let second = system.second.as_ref().is_some_and(MethodWorkspace::has_begun);
-        let precision = match system.plan.precision {
-            Precision::F32 if second => Precision::F64,
+        let Some(factorization) = &self.factorization else { return SolveChoices::default() };
+        let is_second_method = factorization.second_method.as_ref().is_some_and(MethodWorkspace::has_begun);
+        let precision = match factorization.plan.precision {
+            Precision::F32 if is_second_method => Precision::F64,
             precision => precision,
         };
         SolveChoices {
-            solver: if second { Solver::Minres } else { system.plan.solver },
-            preconditioner: if second { Preconditioner::Jacobi } else { system.plan.preconditioner },
+            solver: if is_second_method { Solver::Minres } else { factorization.plan.solver },
+            preconditioner: if is_second_method { Preconditioner::Jacobi } else { factorization.plan.preconditioner },
             precision,
-            made: system.made,
-            symmetric: system.plan.symmetric,
-            triangle: system.triangle,
+            setup_result: factorization.setup_result,
+            is_symmetric: factorization.plan.is_symmetric,
+            triangle: factorization.triangle,
         }
     }
 }
@@ -327,30 +352,32 @@ const DIVERGENCE_LIMIT: f64 = 1e10;
 const SWEEPS_DIVERGENCE_LIMIT: f64 = 1e100;
 
 /// Returns A in its storage format, and the matrix for products with A^T.
-fn operator<'a>(a: &'a dyn Stored, transposed: &'a Transposed) -> Operator<'a> {
-    let transposed = match transposed {
-        Transposed::Itself => Some(a),
-        Transposed::Copy(copy, _) => Some(&**copy),
-        Transposed::Format => None,
+fn operator<'a>(a: &'a dyn Stored, transpose_source: &'a TransposeSource) -> Operator<'a> {
+    let transposed = match transpose_source {
+        TransposeSource::Original => Some(a),
+        TransposeSource::Copy(copy, _) => Some(&**copy),
+        TransposeSource::SameFormat => None,
     };
     Operator { a, transposed }
 }
 
-fn work_vectors(plan: &Plan, options: &Options) -> usize {
-    let second = if plan.second.is_some() { vectors(Solver::Minres, options) } else { 0 };
-    vectors(plan.solver, options).max(second)
+/// Returns the number of work vectors of the method and of the method that continues after a breakdown.
+fn count_work_vectors(plan: &Plan, options: &Options) -> usize {
+    let second_vectors =
+        if plan.second_preconditioning.is_some() { work_vector_count(Solver::Minres, options) } else { 0 };
+    work_vector_count(plan.solver, options).max(second_vectors)
 }
 
 /// Locations in error messages. The location of a vector entry is its row.
-struct Entries;
+struct RowLocations;
 
-impl Locations for Entries {
-    fn node(&self, i: usize, _: usize) -> Place {
-        Place::entry(i)
+impl Locations for RowLocations {
+    fn node(&self, i: usize, _: usize) -> Location {
+        Location::entry(i)
     }
 
-    fn component(&self, component: usize) -> Place {
-        Place::entry(component)
+    fn component(&self, component: usize) -> Location {
+        Location::entry(component)
     }
 }
 
@@ -367,40 +394,40 @@ impl Core for Sparse {
         &mut *self.backend
     }
 
-    fn own_bytes(&self) -> usize {
-        let of_copy = |system: &System| match system.transposed {
-            Transposed::Copy(_, bytes) => bytes,
+    fn other_host_bytes(&self) -> usize {
+        let copy_bytes = |factorization: &Factorization| match factorization.transpose_source {
+            TransposeSource::Copy(_, bytes) => bytes,
             _ => 0,
         };
-        self.product.as_ref().map_or(0, Product::bytes) + self.system.as_ref().map_or(0, of_copy)
+        self.product.as_ref().map_or(0, ProductMatrix::bytes) + self.factorization.as_ref().map_or(0, copy_bytes)
     }
 
-    fn in_use(&self) -> [&'static str; 2] {
+    fn names_in_use(&self) -> [&'static str; 2] {
         [self.product.as_ref().map_or("csr", |product| product.format().name()), self.choices().solver.name()]
     }
 
     fn result(&self, key: i32) -> f64 {
         let choices = self.choices();
-        let of_product = |get: &dyn Fn(&Product) -> f64| self.product.as_ref().map_or(0.0, get);
+        let product_result = |get: &dyn Fn(&ProductMatrix) -> f64| self.product.as_ref().map_or(0.0, get);
         match key {
             info::PRECISION => choices.precision.number() as f64,
             info::PRECONDITIONER => choices.preconditioner.number() as f64,
             info::SOLVER => choices.solver.number() as f64,
-            info::STORED => of_product(&|product| product.values() as f64),
-            info::FORMAT => of_product(&|product| product.format().number() as f64),
-            info::COLOURS => choices.made.colours as f64,
-            info::AGGREGATES_KEPT => choices.made.aggregates_kept as f64,
-            info::SWEEP_LEVELS => choices.made.levels as f64,
-            info::SHIFT if choices.preconditioner == Preconditioner::Ic0 => choices.made.shift,
+            info::STORED => product_result(&|product| product.value_count() as f64),
+            info::FORMAT => product_result(&|product| product.format().number() as f64),
+            info::COLOURS => choices.setup_result.colour_count as f64,
+            info::AGGREGATES_KEPT => choices.setup_result.reused_aggregate_count as f64,
+            info::SWEEP_LEVELS => choices.setup_result.level_count as f64,
+            info::SHIFT if choices.preconditioner == Preconditioner::Ic0 => choices.setup_result.shift,
             _ => 0.0,
         }
     }
 
     /// Allocates the vectors and scalars that the method needs with these options.
-    fn prepare(&mut self, options: &Options) -> Result<()> {
-        let Some(system) = &mut self.system else { return Ok(()) };
-        self.backend.reserve(work_vectors(&system.plan, options))?;
-        system.method = MethodWorkspace::new(system.plan.solver, options, self.backend.threads())?;
+    fn apply_options(&mut self, options: &Options) -> Result<()> {
+        let Some(factorization) = &mut self.factorization else { return Ok(()) };
+        self.backend.reserve_vectors(count_work_vectors(&factorization.plan, options))?;
+        factorization.method = MethodWorkspace::new(factorization.plan.solver, options, self.backend.threads())?;
         Ok(())
     }
 }

@@ -4,34 +4,34 @@ use crate::base::workers::Workers;
 use crate::error::{Error, Result};
 use crate::options::{Choice, Format, Options, opt};
 use crate::sparse::backend::SparseBackend;
-use crate::sparse::{FormatRequest, Kind, Matrix, Size, Stored};
+use crate::sparse::{FormatKind, FormatRequest, FormatSize, Matrix, Stored};
 
 /// Options that determine the format.
-const KEYS: [i32; 5] = [opt::FORMAT, opt::SLICE, opt::SIGMA, opt::BLOCK_SIZE, opt::FORMAT_MEMORY];
+const FORMAT_OPTIONS: [i32; 5] = [opt::FORMAT, opt::SLICE, opt::SIGMA, opt::BLOCK_SIZE, opt::FORMAT_MEMORY];
 
 /// A matrix in its storage format.
-pub struct Product {
-    /// Values of the options in `KEYS`.
-    asked: [i64; KEYS.len()],
-    kind: Kind,
-    size: Size,
+pub struct ProductMatrix {
+    /// Values of the options in `FORMAT_OPTIONS`.
+    option_values: [i64; FORMAT_OPTIONS.len()],
+    kind: FormatKind,
+    size: FormatSize,
     /// `None` means csr, the format of the matrix itself.
     stored: Option<Box<dyn Stored>>,
     /// Whether the values of the matrix have changed since a device copied them.
     is_stale: bool,
 }
 
-/// Returns the requested format and parameters, on a device or on the CPU. `product` is false if only the arrays of the
-/// format are needed.
-pub fn wanted(options: &Options, format: Format, product: bool, on_device: bool) -> FormatRequest {
-    let count = |key| options.int(key) as usize;
+/// Returns the requested format and parameters, on a device or on the CPU. `for_products` is false if only the
+/// arrays of the format are needed.
+pub fn format_request(options: &Options, format: Format, for_products: bool, on_device: bool) -> FormatRequest {
+    let int_option = |key| options.int(key) as usize;
     FormatRequest {
         format,
-        slice: count(opt::SLICE),
-        sigma: count(opt::SIGMA),
-        block_size: count(opt::BLOCK_SIZE),
-        memory: options.int(opt::FORMAT_MEMORY) as u128,
-        product,
+        slice_rows: int_option(opt::SLICE),
+        sigma: int_option(opt::SIGMA),
+        block_size: int_option(opt::BLOCK_SIZE),
+        memory_limit: options.int(opt::FORMAT_MEMORY) as u128,
+        for_products,
         on_device,
     }
 }
@@ -47,16 +47,16 @@ fn check_kernel(format: Format) -> Result<()> {
     }
 }
 
-impl Product {
+impl ProductMatrix {
     /// Converts the matrix to the format that the options request, for products on a device or on the CPU.
     pub fn new(matrix: &dyn Matrix, options: &Options, on_device: bool, workers: &mut Workers) -> Result<Self> {
         let format = options.choice(opt::FORMAT);
         if on_device {
             check_kernel(format)?;
         }
-        let (kind, size) = matrix.choose(&wanted(options, format, true, on_device), workers)?;
+        let (kind, size) = matrix.choose_format(&format_request(options, format, true, on_device), workers)?;
         let stored = matrix.store(kind, &size, workers)?;
-        Ok(Self { asked: KEYS.map(|key| options.int(key)), kind, size, stored, is_stale: false })
+        Ok(Self { option_values: FORMAT_OPTIONS.map(|key| options.int(key)), kind, size, stored, is_stale: false })
     }
 
     /// Returns whether these options request the existing format. If the values of the matrix have changed, replaces
@@ -66,13 +66,13 @@ impl Product {
         matrix: &dyn Matrix,
         options: &Options,
         backend: &mut dyn SparseBackend,
-        workers: usize,
+        threads: usize,
     ) -> Result<bool> {
-        if self.asked != KEYS.map(|key| options.int(key)) {
+        if self.option_values != FORMAT_OPTIONS.map(|key| options.int(key)) {
             return Ok(false);
         }
         if self.is_stale {
-            let numbered = || matrix.numbered(self.kind, &self.size, &mut Workers::new(workers));
+            let numbered = || matrix.numbered(self.kind, &self.size, &mut Workers::new(threads));
             self.is_stale = !backend.replace_values(matrix.values(), &numbered)?;
         }
         Ok(!self.is_stale)
@@ -84,6 +84,7 @@ impl Product {
         (self.stored, self.is_stale) = (None, true);
     }
 
+    /// Returns the matrix in its storage format.
     pub fn stored<'a>(&'a self, matrix: &'a dyn Matrix) -> &'a dyn Stored {
         self.stored.as_deref().unwrap_or_else(|| matrix.csr())
     }
@@ -94,8 +95,8 @@ impl Product {
     }
 
     /// Returns the number of stored values, including padding.
-    pub fn values(&self) -> u128 {
-        self.size.stored()
+    pub fn value_count(&self) -> u128 {
+        self.size.value_count()
     }
 
     /// Returns the size in bytes of all arrays that a product reads. For csr, these are the arrays of the matrix

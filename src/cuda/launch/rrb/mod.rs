@@ -1,10 +1,10 @@
 //! Launches of the kernels of `rrb`. The submodules have the argument structures.
 
-use super::declare::{THREADS, TILE};
-use super::labelled::COUNT;
+use super::declare::{THREADS_PER_BLOCK, TILE};
+use super::labelled::SHARED_KERNEL_COUNT;
 use crate::cuda::driver::{Blocks, CooperativeLaunch, Device, Kernel, Stream};
 use crate::error::Result;
-use crate::rrb::anisotropy::{WINDOW, WINDOWS};
+use crate::rrb::anisotropy::{WINDOW_WIDTH, WINDOWS_PER_SIDE};
 use crate::rrb::storage::Storage;
 
 mod cycle;
@@ -20,9 +20,9 @@ pub use solve::*;
 pub use structures::*;
 
 /// Threads per block of a kernel over all (I, J) of a grid.
-const OVER_AREA: (u32, u32) = TILE;
+const AREA_BLOCK_SIZE: (u32, u32) = TILE;
 /// Rows of the inverse of the coarsest system that a block multiplies, one per warp.
-const PRODUCT_ROWS: u32 = THREADS / 32;
+const PRODUCT_ROWS: u32 = THREADS_PER_BLOCK / 32;
 /// Threads per block of a sweep.
 pub const SWEEP_THREADS: u32 = 320;
 /// Threads per block of cooperative kernels.
@@ -34,34 +34,34 @@ pub const CLUSTER_BYTES: [u32; 2] = [200_704, 69_632];
 const LINE_THREADS: u32 = (LINE_NODES * LINE_NODES) as u32;
 
 plain_kernels! {
-    Number from COUNT, in PLAIN:
+    PlainKernel from SHARED_KERNEL_COUNT, in PLAIN_KERNELS:
     /// Copies A from the caller's arrays and inspects it.
-    Copy copy(CopyArgs) = "rrb_copy_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
+    Copy copy_rrb_matrix(CopyMatrixArgs) = "rrb_copy_f64", |a| tile_blocks(a.g.nx as usize, a.rows as usize), AREA_BLOCK_SIZE;
     /// Computes the row sums.
-    RowSums row_sums(RowSumArgs) = "rrb_row_sums_f64", |a| a.g.blocks(), OVER_AREA;
+    RowSums row_sums(RowSumArgs) = "rrb_row_sums_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes the anisotropy in each of several windows of the grid.
-    Windows windows(WindowArgs) = "rrb_windows_f64", |_a| (WINDOWS * WINDOWS) as u32, (WINDOW as u32, 1);
+    Windows compute_anisotropy(WindowArgs) = "rrb_windows_f64", |_a| (WINDOWS_PER_SIDE * WINDOWS_PER_SIDE) as u32, (WINDOW_WIDTH as u32, 1);
     /// Finds the tiles of a grid in which and around which all rows of the matrix are equal, and the patches of the
     /// next grid in which all rows are equal.
-    Uniform uniform(UniformArgs) = "rrb_uniform_f64", |a| a.threads().div_ceil(THREADS as usize) as u32, OVER_AREA;
+    Uniform find_uniform_tiles(UniformArgs) = "rrb_uniform_f64", |a| a.threads().div_ceil(THREADS_PER_BLOCK as usize) as u32, AREA_BLOCK_SIZE;
     /// Finds the components within each tile.
-    TileComponents tile_components(ComponentArgs) = "rrb_tile_components_f64", |a| a.g.blocks(), OVER_AREA;
+    TileComponents tile_components(ComponentArgs) = "rrb_tile_components_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Joins the components of adjacent tiles.
-    JoinComponents join_components(ComponentArgs) = "rrb_join_components_f64", |a| a.g.blocks(), OVER_AREA;
+    JoinComponents join_components(ComponentArgs) = "rrb_join_components_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Counts the components of at least two nodes, and those of them that have a nonzero row sum.
-    CountComponents count_components(ComponentArgs) = "rrb_count_components_f64", |a| a.g.blocks(), OVER_AREA;
+    CountComponents count_components(ComponentArgs) = "rrb_count_components_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Copies the couplings with which the factorization of M begins.
-    StartCouplings start_couplings(StartCouplingsArgs) = "rrb_start_couplings_f64", |a| a.k.g.blocks(), OVER_AREA;
+    StartCouplings start_couplings(StartCouplingsArgs) = "rrb_start_couplings_f64", |a| a.k.g.blocks(), AREA_BLOCK_SIZE;
     /// Eliminates the red nodes (odd level).
-    EliminateReds eliminate_reds(LevelArgs) = "rrb_eliminate_reds_f64", |a| a.k.g.blocks(), OVER_AREA;
+    EliminateReds eliminate_reds(LevelArgs) = "rrb_eliminate_reds_f64", |a| a.k.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes the skew stencil that remains after the odd level.
-    FormSkew form_skew(LevelArgs) = "rrb_form_skew_f64", |a| a.k.g.blocks(), OVER_AREA;
+    FormSkew form_skew(LevelArgs) = "rrb_form_skew_f64", |a| a.k.g.blocks(), AREA_BLOCK_SIZE;
     /// Eliminates the black nodes that are not in the next grid (even level).
-    EliminateDropped eliminate_dropped(LevelArgs) = "rrb_eliminate_dropped_f64", |a| a.k.g.blocks(), OVER_AREA;
+    EliminateDropped eliminate_dropped(LevelArgs) = "rrb_eliminate_dropped_f64", |a| a.k.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes the matrix of the next grid.
-    FormCoarse form_coarse(CoarseArgs) = "rrb_form_coarse_f64", |a| a.k.g.blocks(), OVER_AREA;
+    FormCoarse form_coarse(CoarseArgs) = "rrb_form_coarse_f64", |a| a.k.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes the diagonal of S1.
-    SchurCenter schur_center(SchurCenterArgs) = "rrb_schur_center_f64", |a| a.k.g.blocks(), OVER_AREA;
+    SchurCenter schur_center(SchurCenterArgs) = "rrb_schur_center_f64", |a| a.k.g.blocks(), AREA_BLOCK_SIZE;
     /// Eliminates every second remaining line of the coarsest system.
     EliminateLines eliminate_lines(LinesArgs) = "rrb_eliminate_lines_f64", |a| a.eliminated_lines(), (LINE_THREADS, 1);
     /// Computes the rows of the inverse that belong to the lines that a step eliminated.
@@ -70,81 +70,81 @@ plain_kernels! {
     /// Computes z = Z r with the inverse Z of the coarsest system, in f64. Unless `stage` is `Nothing`, also sums
     /// <r, z> and updates the scalars.
     MultiplyCoarsest multiply_coarsest(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_f64",
-        |a| coarsest_blocks(a.coarsest.n as usize), (THREADS, 1);
+        |a| coarsest_blocks(a.coarsest.n as usize), (THREADS_PER_BLOCK, 1);
     /// As `multiply_coarsest`, in f32.
-    MultiplyCoarsestShort multiply_coarsest_short(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_f32",
-        |a| coarsest_blocks(a.coarsest.n as usize), (THREADS, 1);
+    MultiplyCoarsestShort multiply_coarsest_f32(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_f32",
+        |a| coarsest_blocks(a.coarsest.n as usize), (THREADS_PER_BLOCK, 1);
     /// As `multiply_coarsest`, for f32 vectors and an f64 inverse.
-    MultiplyCoarsestWide multiply_coarsest_wide(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_wide_f32",
-        |a| coarsest_blocks(a.coarsest.n as usize), (THREADS, 1);
+    MultiplyCoarsestWide multiply_coarsest_f32_by_f64(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_wide_f32",
+        |a| coarsest_blocks(a.coarsest.n as usize), (THREADS_PER_BLOCK, 1);
     /// Computes q = S1 p and sigma = <p, q>, unfused.
-    MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), OVER_AREA;
+    MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes r = b - S1 x and <r, r>.
-    ResidualFirst residual_first(SchurArgs) = "rrb_residual_first_f64", |a| a.v.g.blocks(), OVER_AREA;
+    ResidualFirst residual_first(SchurArgs) = "rrb_residual_first_f64", |a| a.v.g.blocks(), AREA_BLOCK_SIZE;
     /// Finds the largest magnitudes of the caller's arrays and their first non-finite entry, and <b, b>.
-    Inspect inspect(InspectArgs) = "rrb_inspect_f64", |a| tiles(a.nx as usize, a.rows as usize), OVER_AREA;
+    Inspect inspect(InspectArgs) = "rrb_inspect_f64", |a| tile_blocks(a.nx as usize, a.rows as usize), AREA_BLOCK_SIZE;
     /// Multiplies a caller's array by a factor, and stores the result by colour.
-    Load load(TransferArgs) = "rrb_load_f64", |a| a.g.blocks_by_rows(), OVER_AREA;
+    Load load_by_colour(TransferArgs) = "rrb_load_f64", |a| a.g.blocks_by_rows(), AREA_BLOCK_SIZE;
     /// Multiplies x by a factor, and stores the result in the caller's array.
-    Store store(TransferArgs) = "rrb_store_f64", |a| a.g.blocks_by_rows(), OVER_AREA;
+    Store store_by_rows(TransferArgs) = "rrb_store_f64", |a| a.g.blocks_by_rows(), AREA_BLOCK_SIZE;
     /// Computes max |v|.
-    Largest largest(LargestArgs) = "rrb_largest_f64", |a| a.g.blocks(), OVER_AREA;
+    Largest find_largest(LargestArgs) = "rrb_largest_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes <a, b> with both vectors in f64.
-    Dot dot(DotArgs) = "rrb_dot_f64", |a| a.g.blocks(), OVER_AREA;
+    Dot dot(DotArgs) = "rrb_dot_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes <a, b> with b in f32.
-    DotShort dot_short(DotArgs) = "rrb_dot_f32", |a| a.g.blocks(), OVER_AREA;
+    DotShort dot_f32(DotArgs) = "rrb_dot_f32", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes target += factor source; in the loop r -= alpha q and <r, r>.
-    AddScaled add_scaled(UpdateArgs) = "rrb_add_scaled_f64", |a| a.g.blocks(), OVER_AREA;
+    AddScaled add_scaled(UpdateArgs) = "rrb_add_scaled_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes x += alpha p and p = z / unit + beta p, with z in f64. The short formats store M / unit.
-    Advance advance(UpdateArgs) = "rrb_advance_f64", |a| a.g.blocks(), OVER_AREA;
+    Advance advance(UpdateArgs) = "rrb_advance_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes x += alpha p and p = z / unit + beta p, with z in f32.
-    AdvanceShort advance_short(UpdateArgs) = "rrb_advance_f32", |a| a.g.blocks(), OVER_AREA;
+    AdvanceShort advance_f32(UpdateArgs) = "rrb_advance_f32", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes target = source / unit + factor target, with the source in f64.
-    Direction direction(UpdateArgs) = "rrb_direction_f64", |a| a.g.blocks(), OVER_AREA;
+    Direction update_direction(UpdateArgs) = "rrb_direction_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes target = source / unit + factor target, with the source in f32.
-    DirectionShort direction_short(UpdateArgs) = "rrb_direction_f32", |a| a.g.blocks(), OVER_AREA;
+    DirectionShort update_direction_f32(UpdateArgs) = "rrb_direction_f32", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Rounds an f64 vector to f32.
-    Narrow narrow(UpdateArgs) = "rrb_narrow_f32", |a| a.g.blocks(), OVER_AREA;
+    Narrow round_to_f32(UpdateArgs) = "rrb_narrow_f32", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes A v, and sigma = <v, A v>.
-    Multiply multiply(ProductArgs) = "rrb_multiply_f64", |a| a.g.blocks(), OVER_AREA;
+    Multiply multiply(ProductArgs) = "rrb_multiply_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes b - A v and its squared norm.
-    Residual residual(ProductArgs) = "rrb_residual_f64", |a| a.g.blocks(), OVER_AREA;
+    Residual residual(ProductArgs) = "rrb_residual_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes b = b - A v in place, and <b_r, D_r^-1 b_r> of red nodes.
-    RhsToResidual rhs_to_residual(ProductArgs) = "rrb_rhs_to_residual_f64", |a| a.g.blocks(), OVER_AREA;
+    RhsToResidual rhs_to_residual(ProductArgs) = "rrb_rhs_to_residual_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Eliminates red nodes from b: b1 = b_b - A_br D_r^-1 b_r.
-    Reduce reduce(ReduceArgs) = "rrb_reduce_f64", |a| a.k.g.blocks(), OVER_AREA;
+    Reduce reduce(ReduceArgs) = "rrb_reduce_f64", |a| a.k.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes red values of x: x_r = D_r^-1 (b_r - A_rb x_b). Also computes max |x|.
-    BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), OVER_AREA;
+    BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), AREA_BLOCK_SIZE;
     /// Start of a solve: inspects b and x, and stores both by colour. Computes the right-hand side b1 and the residual
     /// r of the system with S1, and ||b - A x||_2^2.
-    Begin begin(StartEndArgs) = "rrb_begin_f64", |a| end_blocks(&a.k.g), OVER_AREA,
+    Begin begin_solve(StartEndArgs) = "rrb_begin_f64", |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE,
         or BeginUniform = "rrb_begin_uniform_f64" in a.k.g;
     /// Computes ||b - A x||_2^2 on all nodes.
-    WholeResidual whole_residual(StartEndArgs) = "rrb_whole_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
+    WholeResidual all_nodes_residual(StartEndArgs) = "rrb_whole_residual_f64", |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE;
     /// Computes r = b - A x on all nodes, stores its elimination r1 for S1, and computes <r_r, D_r^-1 r_r> of red
     /// nodes.
     EliminatedResidual eliminated_residual(StartEndArgs) =
-        "rrb_eliminated_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
+        "rrb_eliminated_residual_f64", |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE;
     /// Computes red values of x, max |x| and ||b - A x||_2^2.
-    Finish finish(StartEndArgs) = "rrb_finish_f64", |a| end_blocks(&a.k.g), OVER_AREA,
+    Finish finish_solve(StartEndArgs) = "rrb_finish_f64", |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE,
         or FinishUniform = "rrb_finish_uniform_f64" in a.k.g;
     /// Computes red values of x and max |x|, and the results of `eliminated_residual`.
-    FinishEliminated finish_eliminated(StartEndArgs) = "rrb_finish_eliminated_f64", |a| end_blocks(&a.k.g), OVER_AREA,
+    FinishEliminated finish_solve_eliminated(StartEndArgs) = "rrb_finish_eliminated_f64", |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE,
         or FinishEliminatedUniform = "rrb_finish_eliminated_uniform_f64" in a.k.g;
     /// Stores x in the caller's array if the solve will end with this x.
-    Deliver deliver(StartEndArgs) = "rrb_deliver_f64", |a| a.k.g.blocks_by_rows(), OVER_AREA;
+    Deliver store_accepted_x(StartEndArgs) = "rrb_deliver_f64", |a| a.k.g.blocks_by_rows(), AREA_BLOCK_SIZE;
     /// Writes the scalars and entries of the ring buffer to host memory, and then resets the findings of `inspect` and
-    /// `begin` on the device.
-    Report report(ReportArgs) = "rrb_report_f64", |_a| 1, (THREADS, 1);
+    /// `begin_solve` on the device.
+    Report report(ReportArgs) = "rrb_report_f64", |_a| 1, (THREADS_PER_BLOCK, 1);
     /// After the start of a solve, decides whether the loop begins, and sets the stopping test of the loop. Writes the
     /// scalars to host memory.
     StartLoop start_loop(StartLoopArgs) = "rrb_start_loop_f64", |_a| 1, (32, 1);
     /// Synchronizes the devices that share grids.
-    Meet meet(MeetArgs) = "rrb_meet_f64", |_a| 1, (32, 1);
+    Meet synchronize_devices(DeviceBarrierArgs) = "rrb_meet_f64", |_a| 1, (32, 1);
 }
 
 format_kernels! {
-    Formatted from COUNT + PLAIN.len(), in IN_FORMATS, by Storage "_f64" "_f32" "_bf16":
+    FormatKernel from SHARED_KERNEL_COUNT + PLAIN_KERNELS.len(), in FORMAT_KERNELS, by Storage "_f64" "_f32" "_bf16":
     /// Forward half on a grid.
     Descend descend(StepArgs) = "rrb_descend", |a, s| sweep_blocks(&a.k.g, a.scalar_block, s), (SWEEP_THREADS, 1),
         or DescendUniform = "rrb_descend_uniform" in a.k.g;
@@ -152,23 +152,23 @@ format_kernels! {
     Ascend ascend(StepArgs) = "rrb_ascend", |a, s| sweep_blocks(&a.k.g, a.scalar_block, s), (SWEEP_THREADS, 1),
         or AscendUniform = "rrb_ascend_uniform" in a.k.g;
     /// A step of the inner iteration on a recursion grid.
-    Inner inner(StepArgs) = "rrb_inner", |a, _s| a.k.g.blocks(), OVER_AREA;
+    Inner inner_step(StepArgs) = "rrb_inner", |a, _s| a.k.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes an inner product on a recursion grid.
-    InnerProduct inner_product(InnerProductArgs) = "rrb_inner_product", |a, _s| a.k.g.blocks(), OVER_AREA;
+    InnerProduct inner_product(InnerProductArgs) = "rrb_inner_product", |a, _s| a.k.g.blocks(), AREA_BLOCK_SIZE;
     /// Sets the direction d to a vector that contains all frequencies, and r to zero.
-    SetAllFrequencies set_all_frequencies(StepArgs) = "rrb_set_all_frequencies", |a, _s| a.k.g.blocks(), OVER_AREA;
+    SetAllFrequencies set_all_frequencies(StepArgs) = "rrb_set_all_frequencies", |a, _s| a.k.g.blocks(), AREA_BLOCK_SIZE;
     /// Forward half on the first grid of S1, with r -= alpha q in the loop.
-    DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a, _s| a.v.g.first_blocks(a.rows), OVER_AREA,
+    DescendFirst descend_first(FirstGridArgs) = "rrb_descend_first", |a, _s| a.v.g.blocks_for_tile_rows(a.backward_rows), AREA_BLOCK_SIZE,
         or DescendFirstUniform = "rrb_descend_first_uniform" in a.v.g;
     /// Backward half on the first grid of S1. Stores z.
-    AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a, _s| a.v.g.blocks(), OVER_AREA;
+    AscendFirst ascend_first(FirstGridArgs) = "rrb_ascend_first", |a, _s| a.v.g.blocks(), AREA_BLOCK_SIZE;
     /// Backward half on the first grid of S1. Also computes p, q = S1 p, sigma and, in some iterations, x.
-    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a, _s| a.v.g.first_blocks(a.rows), OVER_AREA,
+    AdvanceFirst advance_first(FirstGridArgs) = "rrb_advance_first", |a, _s| a.v.g.blocks_for_tile_rows(a.backward_rows), AREA_BLOCK_SIZE,
         or AdvanceFirstUniform = "rrb_advance_first_uniform" in a.v.g;
 }
 
 cooperative_kernels! {
-    Cooperative from COUNT + PLAIN.len() + IN_FORMATS.len(), in COOPERATIVE:
+    CooperativeKernel from SHARED_KERNEL_COUNT + PLAIN_KERNELS.len() + FORMAT_KERNELS.len(), in COOPERATIVE_KERNELS:
     /// Executes several steps on small grids.
     Cycle cycle(CycleArgs) = "rrb_cycle";
     /// Executes the whole iteration of a small problem.
@@ -176,7 +176,8 @@ cooperative_kernels! {
 }
 
 /// Number of kernels before those of aggregated.rs.
-pub(super) const KERNELS_BEFORE_AGGREGATED: usize = COUNT + PLAIN.len() + IN_FORMATS.len() + COOPERATIVE.len();
+pub(super) const KERNELS_BEFORE_AGGREGATED: usize =
+    SHARED_KERNEL_COUNT + PLAIN_KERNELS.len() + FORMAT_KERNELS.len() + COOPERATIVE_KERNELS.len();
 
 /// Returns whether the cooperative kernels of a format can use `bytes` bytes of shared memory on this device.
 pub fn allow_cluster(device: &Device, storage: Storage, bytes: u32) -> bool {
@@ -187,20 +188,20 @@ pub fn allow_cluster(device: &Device, storage: Storage, bytes: u32) -> bool {
 /// blocks are launched as 132 multiprocessors can execute at once, so that no block waits for another block to end:
 /// three per multiprocessor in f64, and four in other formats.
 pub fn sweep_blocks(g: &Geometry, scalar_block: i32, storage: Storage) -> Blocks {
-    let most = if storage == Storage::F64 { MOST_BLOCKS / 4 * 3 } else { MOST_BLOCKS };
-    g.on_all((g.blocks().count + scalar_block as u32).min(most))
+    let max_blocks = if storage == Storage::F64 { MAX_BLOCKS / 4 * 3 } else { MAX_BLOCKS };
+    g.on_all_devices((g.blocks().count + scalar_block as u32).min(max_blocks))
 }
 
 /// Returns the number of blocks such that each warp computes one piece of x += alpha p (kernels/rrb/fused.cuh,
 /// `advance_x`).
-pub fn blocks_of_x(g: &Geometry) -> u32 {
+pub fn x_update_blocks(g: &Geometry) -> u32 {
     ((g.cx as u32).div_ceil(128) * g.cy as u32).div_ceil(CLUSTER_THREADS / 32)
 }
 
 /// Returns the blocks of the kernels at the start and at the end of a solve: one per tile, but at most three for each
 /// of 132 multiprocessors.
-fn end_blocks(g: &Geometry) -> Blocks {
-    g.on_all(g.blocks().count.min(MOST_BLOCKS / 4 * 3))
+fn start_end_blocks(g: &Geometry) -> Blocks {
+    g.on_all_devices(g.blocks().count.min(MAX_BLOCKS / 4 * 3))
 }
 
 /// Returns the blocks of the product with the coarsest system's inverse. Each block has one partial sum.

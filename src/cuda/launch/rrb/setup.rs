@@ -1,7 +1,7 @@
 //! Launch sizes of the kernels of the factorization, and the findings that these kernels store.
 
-use super::structures::{Findings, Format, LinesArgs, MOST_TESTED_GRIDS, UniformArgs};
-use crate::rrb::anisotropy::WINDOWS;
+use super::structures::{Findings, LinesArgs, MAX_TESTED_GRIDS, StorageFormat, UniformArgs};
+use crate::rrb::anisotropy::WINDOWS_PER_SIDE;
 use crate::rrb::storage::Storage;
 
 /// Largest number of nodes of a line of the coarsest system (kernels/rrb/coarsest.cuh).
@@ -25,9 +25,9 @@ impl Findings {
         regular_components: 0,
         coarsest_inverse: 0,
         coarsest_pivot: 0,
-        uniform: [0; MOST_TESTED_GRIDS],
-        coupling: [0; MOST_TESTED_GRIDS],
-        window: [1.0; WINDOWS * WINDOWS],
+        uniform: [0; MAX_TESTED_GRIDS],
+        coupling: [0; MAX_TESTED_GRIDS],
+        window: [1.0; WINDOWS_PER_SIDE * WINDOWS_PER_SIDE],
     };
 
     /// Resets the findings of a factorization, but keeps those of the matrix.
@@ -38,7 +38,7 @@ impl Findings {
     }
 }
 
-impl Format {
+impl StorageFormat {
     pub fn new(storage: Storage, unit: f64) -> Self {
         Self { unit, per_unit: unit.recip(), storage: storage as i32 }
     }

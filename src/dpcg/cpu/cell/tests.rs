@@ -2,24 +2,24 @@ use super::*;
 use crate::base::reduce::max_abs;
 use crate::base::team::Team;
 use crate::dpcg::backend::{PUBLISHED_COARSEST_CELLS, RESOLVING_COARSEST_CELLS};
-use crate::dpcg::cpu::tests::{agrees_with_golden, all_rows, iterations, random, view};
+use crate::dpcg::cpu::tests::{agrees_with_golden, count_iterations, random_vector, runs_all_rows, view_system};
 use rrbsolver_oracle::{System, cell as oracle, dot};
 use rrbsolver_problems::two_phase::TwoPhase;
 
 /// Applies M^-1 to r twice with a team, and returns the second result.
-fn applied<T: Real + Number>(of: &CellMultigrid<T>, system: &System, threads: usize, r: &[f64]) -> Vec<f64> {
-    let (given, z) = (Shared::zeroed(r.len()).unwrap(), Shared::zeroed(r.len()).unwrap());
+fn apply_twice<T: Real + Number>(multigrid: &CellMultigrid<T>, system: &System, threads: usize, r: &[f64]) -> Vec<f64> {
+    let (shared_r, z) = (Shared::zeroed(r.len()).unwrap(), Shared::zeroed(r.len()).unwrap());
     // SAFETY: no team runs yet.
-    unsafe { given.slice_mut(0, r.len()) }.copy_from_slice(r);
-    let work = |me: TeamThread| {
-        let counter = StepCounter::new(me);
+    unsafe { shared_r.slice_mut(0, r.len()) }.copy_from_slice(r);
+    let apply_on_thread = |thread: TeamThread| {
+        let counter = StepCounter::new(thread);
         for _ in 0..2 {
-            me.barrier();
+            thread.barrier();
             // SAFETY: only this call uses r and z.
-            unsafe { of.apply(&counter, &view(system), &given, &z, max_abs(r)) };
+            unsafe { multigrid.apply(&counter, &view_system(system), &shared_r, &z, max_abs(r)) };
         }
     };
-    Team::new(threads).unwrap().run(work, work).unwrap();
+    Team::new(threads).unwrap().run(apply_on_thread, apply_on_thread).unwrap();
     // SAFETY: no team runs any more.
     unsafe { z.slice(0, r.len()) }.to_vec()
 }
@@ -28,49 +28,55 @@ fn applied<T: Real + Number>(of: &CellMultigrid<T>, system: &System, threads: us
 fn preconditioner<T: Real + Number>(
     system: &System,
     sweeps: usize,
-    coarsest: usize,
+    max_coarsest_cells: usize,
 ) -> impl FnMut(&[f64], &mut [f64]) + use<'_, T> {
-    let of = CellMultigrid::<T>::new(&view(system), sweeps, coarsest).unwrap();
-    move |r, z| z.copy_from_slice(&applied(&of, system, 1, r))
+    let multigrid = CellMultigrid::<T>::new(&view_system(system), sweeps, max_coarsest_cells).unwrap();
+    move |r, z| z.copy_from_slice(&apply_twice(&multigrid, system, 1, r))
 }
 
 /// Compares with the plain loops of the oracle, and with other numbers of threads.
-fn compare<T: Real + Number>(problem: &TwoPhase, sweeps: usize, bound: f64) {
+fn compare_with_oracle<T: Real + Number>(problem: &TwoPhase, sweeps: usize, error_bound: f64) {
     let (system, b) = (System::of(problem), problem.rhs("rand"));
     let mut expected = vec![0.0; b.len()];
     oracle::CellCentred::new(&system, sweeps, PUBLISHED_COARSEST_CELLS).apply(&b, &mut expected);
-    let multigrid = CellMultigrid::<T>::new(&view(&system), sweeps, PUBLISHED_COARSEST_CELLS).unwrap();
-    let alone = applied(&multigrid, &system, 1, &b);
+    let multigrid = CellMultigrid::<T>::new(&view_system(&system), sweeps, PUBLISHED_COARSEST_CELLS).unwrap();
+    let single_thread_z = apply_twice(&multigrid, &system, 1, &b);
     for threads in [2, 3, 7] {
-        assert_eq!(applied(&multigrid, &system, threads, &b), alone, "{:?}, {threads} threads", system.size);
+        assert_eq!(
+            apply_twice(&multigrid, &system, threads, &b),
+            single_thread_z,
+            "{:?}, {threads} threads",
+            system.size
+        );
     }
-    let off = alone.iter().zip(&expected).map(|(z, expected)| (z - expected).abs()).fold(0.0, f64::max);
-    let relative = off / max_abs(&expected);
-    assert!(relative <= bound, "{:?}: {relative:e}", system.size);
+    let largest_difference =
+        single_thread_z.iter().zip(&expected).map(|(z, expected)| (z - expected).abs()).fold(0.0, f64::max);
+    let relative_difference = largest_difference / max_abs(&expected);
+    assert!(relative_difference <= error_bound, "{:?}: {relative_difference:e}", system.size);
 }
 
 /// The result is bitwise identical for any number of threads.
 #[test]
 fn matches_the_oracle_for_any_number_of_threads() {
     let sizes = [[50, 77, 33], [3, 40, 150], [300, 64, 1], [1, 130, 140], [2, 2, 2], [40, 41, 42], [600, 9, 5]];
-    for set in ["9;dir=top", "surf;obs=box;asp=4"] {
+    for bubble_set in ["9;dir=top", "surf;obs=box;asp=4"] {
         for size in sizes {
-            let problem = TwoPhase::new(set, size, 1e-3);
+            let problem = TwoPhase::new(bubble_set, size, 1e-3);
             // The bounds are rounding errors times the condition number.
-            compare::<f64>(&problem, 2, 1e-10);
-            compare::<f32>(&problem, 1, 1e-2);
+            compare_with_oracle::<f64>(&problem, 2, 1e-10);
+            compare_with_oracle::<f32>(&problem, 1, 1e-2);
         }
     }
 }
 
-fn count<T: Real + Number>(problem: &TwoPhase, sweeps: usize, coarsest: usize) -> usize {
+fn count_cell_iterations<T: Real + Number>(problem: &TwoPhase, sweeps: usize, max_coarsest_cells: usize) -> usize {
     let system = System::of(problem);
-    iterations(problem, &mut preconditioner::<T>(&system, sweeps, coarsest))
+    count_iterations(problem, &mut preconditioner::<T>(&system, sweeps, max_coarsest_cells))
 }
 
 /// Each entry contains the number of cells per direction, the set of bubbles, the number of sweeps, and the iteration
 /// count of an independent prototype. The contrast is 1e-3, the right-hand side is `rand`, and there is no deflation.
-const GOLDEN: [(usize, &str, usize, usize); 15] = [
+const GOLDEN_ROWS: [(usize, &str, usize, usize); 15] = [
     (64, "1", 2, 8),
     (64, "1", 1, 16),
     (64, "8", 2, 11),
@@ -90,10 +96,14 @@ const GOLDEN: [(usize, &str, usize, usize); 15] = [
 
 #[test]
 fn iteration_counts_match_the_golden_rows() {
-    let rows = if all_rows() { GOLDEN.len() } else { 4 };
-    for &(n, set, sweeps, golden) in &GOLDEN[..rows] {
-        let count = count::<f64>(&TwoPhase::new(set, [n; 3], 1e-3), sweeps, PUBLISHED_COARSEST_CELLS);
-        assert!(agrees_with_golden(count, golden), "set {set}, {n}^3, {sweeps} sweeps: {count} instead of {golden}");
+    let rows = if runs_all_rows() { GOLDEN_ROWS.len() } else { 4 };
+    for &(n, bubble_set, sweeps, golden) in &GOLDEN_ROWS[..rows] {
+        let count =
+            count_cell_iterations::<f64>(&TwoPhase::new(bubble_set, [n; 3], 1e-3), sweeps, PUBLISHED_COARSEST_CELLS);
+        assert!(
+            agrees_with_golden(count, golden),
+            "set {bubble_set}, {n}^3, {sweeps} sweeps: {count} instead of {golden}"
+        );
     }
 }
 
@@ -101,10 +111,11 @@ fn iteration_counts_match_the_golden_rows() {
 /// more iterations.
 #[test]
 fn a_larger_coarsest_grid_resolves_the_bubbles() {
-    for (set, size, most) in [("9", [64; 3], 8), ("9", [65; 3], 8), ("9;asp=4", [64; 3], 11)] {
+    for (bubble_set, size, max_iterations) in [("9", [64; 3], 8), ("9", [65; 3], 8), ("9;asp=4", [64; 3], 11)] {
         for contrast in [1e-3, 1e-6] {
-            let count = count::<f64>(&TwoPhase::new(set, size, contrast), 2, RESOLVING_COARSEST_CELLS);
-            assert!(count <= most, "set {set}, contrast {contrast:e}: {count}");
+            let count =
+                count_cell_iterations::<f64>(&TwoPhase::new(bubble_set, size, contrast), 2, RESOLVING_COARSEST_CELLS);
+            assert!(count <= max_iterations, "set {bubble_set}, contrast {contrast:e}: {count}");
         }
     }
 }
@@ -113,20 +124,20 @@ fn a_larger_coarsest_grid_resolves_the_bubbles() {
 /// given pressure at the top, flat cells, or odd and degenerate extents.
 #[test]
 fn awkward_systems_converge_in_both_precisions() {
-    let sets = ["9", "9;dir=top", "surf;obs=box", "9;obs=hole", "9;asp=4", "film", "drops"];
+    let bubble_sets = ["9", "9;dir=top", "surf;obs=box", "9;obs=hole", "9;asp=4", "film", "drops"];
     let sizes = [[25, 38, 31], [17, 17, 17], [1, 30, 21], [40, 1, 1], [2, 2, 2], [7, 50, 3]];
-    for set in sets {
+    for bubble_set in bubble_sets {
         for size in sizes {
             // If the grid does not resolve the hole in the wall, there are two tanks, and b is not in the range of A.
-            if set.contains("obs") && size.iter().any(|n| *n < 17) {
+            if bubble_set.contains("obs") && size.iter().any(|n| *n < 17) {
                 continue;
             }
-            let system = TwoPhase::new(set, size, 1e-3);
+            let system = TwoPhase::new(bubble_set, size, 1e-3);
             let counts = [
-                count::<f64>(&system, 1, RESOLVING_COARSEST_CELLS),
-                count::<f32>(&system, 1, RESOLVING_COARSEST_CELLS),
+                count_cell_iterations::<f64>(&system, 1, RESOLVING_COARSEST_CELLS),
+                count_cell_iterations::<f32>(&system, 1, RESOLVING_COARSEST_CELLS),
             ];
-            assert!(counts[0] <= 45 && counts[1] <= counts[0] + 2, "{set}, {size:?}: {counts:?}");
+            assert!(counts[0] <= 45 && counts[1] <= counts[0] + 2, "{bubble_set}, {size:?}: {counts:?}");
         }
     }
 }
@@ -134,10 +145,12 @@ fn awkward_systems_converge_in_both_precisions() {
 /// Checks u^T M^-1 v = v^T M^-1 u, and u^T M^-1 u > 0.
 #[test]
 fn the_cycle_is_symmetric_and_positive() {
-    for (set, size) in [("9;obs=hole", [12, 9, 11]), ("surf;obs=box", [10, 10, 10]), ("9;dir=top;asp=4", [9, 8, 14])] {
-        let system = System::of(&TwoPhase::new(set, size, 1e-2));
+    for (bubble_set, size) in
+        [("9;obs=hole", [12, 9, 11]), ("surf;obs=box", [10, 10, 10]), ("9;dir=top;asp=4", [9, 8, 14])]
+    {
+        let system = System::of(&TwoPhase::new(bubble_set, size, 1e-2));
         let n = system.count();
-        let (u, v) = (random(n, 37), random(n, 61));
+        let (u, v) = (random_vector(n, 37), random_vector(n, 61));
         for sweeps in [1, 2] {
             let mut m = preconditioner::<f64>(&system, sweeps, PUBLISHED_COARSEST_CELLS);
             let (mut mu, mut mv) = (u.clone(), v.clone());
@@ -145,7 +158,7 @@ fn the_cycle_is_symmetric_and_positive() {
             m(&v, &mut mv);
             let (uv, vu, uu) = (dot(&u, &mv), dot(&v, &mu), dot(&u, &mu));
             // The bound is the rounding error times the condition number.
-            assert!((uv - vu).abs() < 1e-10 * uu && uu > 0.0, "{set}: {uv:e}, {vu:e}, {uu:e}");
+            assert!((uv - vu).abs() < 1e-10 * uu && uu > 0.0, "{bubble_set}: {uv:e}, {vu:e}, {uu:e}");
         }
     }
 }
@@ -155,17 +168,17 @@ fn the_cycle_is_symmetric_and_positive() {
 fn powers_of_two_only_scale_the_result() {
     let problem = TwoPhase::new("9;asp=4", [11, 12, 9], 1e-3);
     let (system, b) = (System::of(&problem), problem.rhs("rand"));
-    let solved = |scale: f64, of_rhs: f64| {
-        let scaled = |v: &[f64], by: f64| v.iter().map(|v| v * by).collect::<Vec<f64>>();
-        let center = scaled(&system.center, scale);
-        let forward = system.forward.each_ref().map(|f| scaled(f, scale));
+    let solve_scaled = |scale: f64, rhs_scale: f64| {
+        let multiply_by = |v: &[f64], factor: f64| v.iter().map(|v| v * factor).collect::<Vec<f64>>();
+        let center = multiply_by(&system.center, scale);
+        let forward = system.forward.each_ref().map(|f| multiply_by(f, scale));
         let system = System { size: system.size, center, forward };
         let mut solution = b.clone();
-        preconditioner::<f32>(&system, 2, PUBLISHED_COARSEST_CELLS)(&scaled(&b, of_rhs), &mut solution);
-        scaled(&solution, scale / of_rhs)
+        preconditioner::<f32>(&system, 2, PUBLISHED_COARSEST_CELLS)(&multiply_by(&b, rhs_scale), &mut solution);
+        multiply_by(&solution, scale / rhs_scale)
     };
-    let (up, down) = (2f64.powi(300), 2f64.powi(-300));
-    let plain = solved(1.0, 1.0);
-    assert_eq!(plain, solved(up, down));
-    assert_eq!(plain, solved(down, up));
+    let (huge, tiny) = (2f64.powi(300), 2f64.powi(-300));
+    let unscaled_solution = solve_scaled(1.0, 1.0);
+    assert_eq!(unscaled_solution, solve_scaled(huge, tiny));
+    assert_eq!(unscaled_solution, solve_scaled(tiny, huge));
 }

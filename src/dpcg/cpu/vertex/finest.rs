@@ -18,10 +18,10 @@
 //! the conductances, 4 the values 1/D, 6 the weights, and 2 the red cells. The second pass also writes z, 8 bytes per
 //! cell.
 
-use super::grid::{Below, Stencil};
-use super::layout::Split;
-use super::loops::{gather, merge, relax, relax_with_change, scale_by_inverse, split};
-use super::transfer::Weights;
+use super::grid::{CoarseRhs, Stencil};
+use super::layout::SplitLayout;
+use super::loops::{merge_columns, relax, relax_with_change, scale_by_inverse, split_columns, sum_products};
+use super::transfer::InterpolationWeights;
 use crate::base::loops::dot;
 use crate::base::number::Real;
 use crate::base::reduce::Reduce;
@@ -29,80 +29,81 @@ use crate::base::shared::{Number, Shared};
 use crate::base::team::TeamThread;
 use crate::error::Result;
 use crate::stencil::cells::Cells;
-use crate::stencil::coarsening::FACES;
+use crate::stencil::coarsening::FACE_OFFSETS;
 use std::ops::Range;
 
 const RED: usize = 0;
 const BLACK: usize = 1;
 
 /// The finest grid.
-pub struct Finest<T> {
+pub struct FinestGrid<T> {
     pub a: Stencil<T>,
     /// Reciprocal diagonal entries 1 / D.
-    pub inverse: Shared<T>,
+    pub inverse_diagonal: Shared<T>,
     /// For each half, the distances in memory from a point to its conductances to east, west, north, south, top and
     /// bottom.
-    beside: [[isize; 6]; 2],
+    conductance_distances: [[isize; 6]; 2],
 }
 
-impl<T: Real + Number> Finest<T> {
+impl<T: Real + Number> FinestGrid<T> {
     pub fn new(cells: Cells) -> Result<Self> {
-        let a = Stencil::new(cells, &FACES)?;
-        let inverse = Shared::zeroed(a.split.len())?;
-        let beside = [0, 1].map(|half| {
+        let a = Stencil::new(cells, &FACE_OFFSETS)?;
+        let inverse_diagonal = Shared::zeroed(a.split.len())?;
+        let conductance_distances = [0, 1].map(|half| {
             std::array::from_fn(|t| {
-                let back = if t % 2 == 1 { a.split.step(half, FACES[t / 2].map(|o| -o)) } else { 0 };
-                (t / 2 * a.split.len()) as isize + back
+                let opposite_distance =
+                    if t % 2 == 1 { a.split.offset_distance(half, FACE_OFFSETS[t / 2].map(|o| -o)) } else { 0 };
+                (t / 2 * a.split.len()) as isize + opposite_distance
             })
         });
-        Ok(Self { a, inverse, beside })
+        Ok(Self { a, inverse_diagonal, conductance_distances })
     }
 
     /// Returns the array that stores the red cells between the two passes. It uses the memory of the row sums. The red
     /// cells of a row are stored at the indices of its even cells.
-    fn red(&self) -> &Shared<T> {
+    fn red_cells(&self) -> &Shared<T> {
         &self.a.row_sums
     }
 
     /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
-        [&self.a.c, &self.a.row_sums, &self.inverse].iter().map(|array| array.bytes()).sum()
+        [&self.a.c, &self.a.row_sums, &self.inverse_diagonal].iter().map(|array| array.bytes()).sum()
     }
 }
 
-/// A few planes of a grid in the layout `Split`, owned by one thread. Plane k is stored in slot k modulo `count`, a
-/// power of two.
-struct Planes<T> {
+/// A few planes of a grid in the layout `SplitLayout`, owned by one thread. Plane k is stored in slot k modulo
+/// `plane_count`, a power of two.
+struct PlaneBuffer<T> {
     values: Shared<T>,
-    split: Split,
-    count: usize,
+    split: SplitLayout,
+    plane_count: usize,
 }
 
-impl<T: Number> Planes<T> {
-    /// Allocates at least `count` planes.
-    fn new(split: Split, count: usize) -> Result<Self> {
-        let planes = Self { values: Shared::zeroed(0)?, split, count: count.next_power_of_two() };
-        Ok(Self { values: Shared::zeroed(2 * planes.count * planes.half())?, ..planes })
+impl<T: Number> PlaneBuffer<T> {
+    /// Allocates at least `plane_count` planes.
+    fn new(split: SplitLayout, plane_count: usize) -> Result<Self> {
+        let planes = Self { values: Shared::zeroed(0)?, split, plane_count: plane_count.next_power_of_two() };
+        Ok(Self { values: Shared::zeroed(2 * planes.plane_count * planes.half_plane_len())?, ..planes })
     }
 
     /// Returns the size of a half plane, including a row of zeros before and after it.
-    fn half(&self) -> usize {
-        self.split.row * (self.split.cells.ny + 2) + 1
+    fn half_plane_len(&self) -> usize {
+        self.split.row_stride * (self.split.cells.ny + 2) + 1
     }
 
     /// Returns the index of the first point of a half row.
-    fn at(&self, half: usize, j: isize, k: isize) -> usize {
-        let slot = k as usize & (self.count - 1);
-        (2 * slot + half) * self.half() + ((j + 1) as usize) * self.split.row + 1
+    fn row_start(&self, half: usize, j: isize, k: isize) -> usize {
+        let slot = k as usize & (self.plane_count - 1);
+        (2 * slot + half) * self.half_plane_len() + ((j + 1) as usize) * self.split.row_stride + 1
     }
 
-    /// Returns n values of a half row, starting `before` values before its first point.
+    /// Returns n values of a half row, starting `leading_values` values before its first point.
     ///
     /// # Safety
     /// The values must not be written while the slice is in use.
-    unsafe fn row(&self, half: usize, j: isize, k: isize, before: usize, n: usize) -> &[T] {
+    unsafe fn row(&self, half: usize, j: isize, k: isize, leading_values: usize, n: usize) -> &[T] {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.values.slice(self.at(half, j, k) - before, n) }
+        unsafe { self.values.slice(self.row_start(half, j, k) - leading_values, n) }
     }
 
     /// Returns the points of a half row for writing.
@@ -112,7 +113,7 @@ impl<T: Number> Planes<T> {
     #[expect(clippy::mut_from_ref, reason = "rows of one thread, each written while others are read")]
     unsafe fn row_mut(&self, half: usize, j: usize, k: isize) -> &mut [T] {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.values.slice_mut(self.at(half, j as isize, k), self.split.points(half)) }
+        unsafe { self.values.slice_mut(self.row_start(half, j as isize, k), self.split.row_points(half)) }
     }
 
     /// Sets plane k to zero.
@@ -124,7 +125,7 @@ impl<T: Number> Planes<T> {
         T: Default,
     {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.values.slice_mut(self.at(0, -1, k) - 1, 2 * self.half()) }.fill(T::default());
+        unsafe { self.values.slice_mut(self.row_start(0, -1, k) - 1, 2 * self.half_plane_len()) }.fill(T::default());
     }
 
     fn bytes(&self) -> usize {
@@ -134,22 +135,27 @@ impl<T: Number> Planes<T> {
 
 /// Workspace of a thread for its passes.
 pub struct PassWorkspace<T> {
-    r: Planes<T>,
-    x: Planes<T>,
+    r: PlaneBuffer<T>,
+    x: PlaneBuffer<T>,
     /// In black cells, the last change of x; in red cells, the residual. With one sweep, the change is not stored here:
     /// it is x itself, because the sweep starts from zero.
-    residual: Planes<T>,
+    residual: PlaneBuffer<T>,
     /// Workspace for a row of the first coarse grid.
-    row: Shared<T>,
+    coarse_row: Shared<T>,
 }
 
 impl<T: Real + Number> PassWorkspace<T> {
     pub fn new(cells: Cells, sweeps: usize) -> Result<Self> {
-        let split = Split::new(cells);
+        let split = SplitLayout::new(cells);
         // In a step of a pass, r and x are used from the plane that is loaded down to the plane below that of the last
         // half-sweep. The residual is used down to the plane below a coarse plane.
-        let planes = |more| Planes::new(split, 2 * sweeps + more);
-        Ok(Self { r: planes(2)?, x: planes(2)?, residual: planes(3)?, row: Shared::zeroed(cells.nx.div_ceil(2))? })
+        let plane_buffer = |extra_planes| PlaneBuffer::new(split, 2 * sweeps + extra_planes);
+        Ok(Self {
+            r: plane_buffer(2)?,
+            x: plane_buffer(2)?,
+            residual: plane_buffer(3)?,
+            coarse_row: Shared::zeroed(cells.nx.div_ceil(2))?,
+        })
     }
 
     /// Returns the row of the first coarse grid, as workspace.
@@ -157,22 +163,22 @@ impl<T: Real + Number> PassWorkspace<T> {
     /// # Safety
     /// Only the thread that owns this workspace may call this function. Only one slice that it returns may be in use.
     #[expect(clippy::mut_from_ref, reason = "of one thread")]
-    pub unsafe fn row(&self) -> &mut [T] {
+    pub unsafe fn coarse_row(&self) -> &mut [T] {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.row.slice_mut(0, self.row.len()) }
+        unsafe { self.coarse_row.slice_mut(0, self.coarse_row.len()) }
     }
 
     /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
-        self.r.bytes() + self.x.bytes() + self.residual.bytes() + self.row.bytes()
+        self.r.bytes() + self.x.bytes() + self.residual.bytes() + self.coarse_row.bytes()
     }
 }
 
 /// The passes of one thread. They multiply the right-hand side `r` by `scale`.
 pub struct Passes<'a, T> {
-    pub finest: &'a Finest<T>,
+    pub finest: &'a FinestGrid<T>,
     /// Weights of the interpolation from the first coarse grid.
-    pub weights: &'a Weights<T>,
+    pub weights: &'a InterpolationWeights<T>,
     pub workspace: &'a PassWorkspace<T>,
     pub sweeps: usize,
     pub r: &'a [f64],
@@ -180,25 +186,25 @@ pub struct Passes<'a, T> {
 }
 
 impl<T: Real + Number> Passes<'_, T> {
-    fn split(&self) -> &Split {
+    fn split(&self) -> &SplitLayout {
         &self.finest.a.split
     }
 
     /// Returns whether plane k is inside the grid.
-    fn has(&self, k: isize) -> bool {
+    fn has_plane(&self, k: isize) -> bool {
         (0..self.split().cells.nz as isize).contains(&k)
     }
 
     /// Returns the half that contains the cells of a colour in row (j, k).
-    fn half(j: usize, k: isize, colour: usize) -> usize {
+    fn half_of_colour(j: usize, k: isize, colour: usize) -> usize {
         (j + k as usize + colour) % 2
     }
 
     /// Loads plane k of the right-hand side. If plane k is outside the grid, sets x and the residual in it to zero
     /// instead.
-    fn load(&self, k: isize) {
+    fn load_plane(&self, k: isize) {
         let (workspace, Cells { nx, ny, .. }) = (self.workspace, self.split().cells);
-        if !self.has(k) {
+        if !self.has_plane(k) {
             // SAFETY: the planes belong to this thread.
             unsafe {
                 workspace.x.clear(k);
@@ -209,22 +215,22 @@ impl<T: Real + Number> Passes<'_, T> {
         for j in 0..ny {
             let row = &self.r[(k as usize * ny + j) * nx..][..nx];
             // SAFETY: the row belongs to this thread.
-            unsafe { split(workspace.r.row_mut(0, j, k), workspace.r.row_mut(1, j, k), row, self.scale) };
+            unsafe { split_columns(workspace.r.row_mut(0, j, k), workspace.r.row_mut(1, j, k), row, self.scale) };
         }
     }
 
     /// Executes the first half-sweep, from x = 0, on the red cells of plane k.
-    fn first(&self, k: isize) {
-        if !self.has(k) {
+    fn first_half_sweep(&self, k: isize) {
+        if !self.has_plane(k) {
             return;
         }
         for j in 0..self.split().cells.ny {
-            let half = Self::half(j, k, RED);
-            let (start, n) = (self.split().at(half, j as isize, k), self.split().points(half));
+            let half = Self::half_of_colour(j, k, RED);
+            let (start, n) = (self.split().row_start(half, j as isize, k), self.split().row_points(half));
             // SAFETY: the row belongs to this thread; no thread writes 1/D.
             unsafe {
                 let r = self.workspace.r.row(half, j as isize, k, 0, n);
-                scale_by_inverse(self.workspace.x.row_mut(half, j, k), r, self.finest.inverse.slice(start, n));
+                scale_by_inverse(self.workspace.x.row_mut(half, j, k), r, self.finest.inverse_diagonal.slice(start, n));
             }
         }
     }
@@ -234,22 +240,22 @@ impl<T: Real + Number> Passes<'_, T> {
     fn conductances(&self, half: usize, range: &Range<usize>) -> [&[T]; 6] {
         // SAFETY: no thread writes the matrix during a cycle.
         let c = |step| unsafe { self.finest.a.c.slice(range.start.wrapping_add_signed(step), range.len()) };
-        self.finest.beside[half].map(c)
+        self.finest.conductance_distances[half].map(c)
     }
 
     /// Returns the values at the neighbours of the points of a half row, in the order of `conductances`.
     ///
     /// # Safety
     /// The values must not be written while the slices are in use.
-    unsafe fn near(values: &Planes<T>, half: usize, j: usize, k: isize, n: usize) -> [&[T]; 6] {
-        let (other, j) = (1 - half, j as isize);
+    unsafe fn neighbour_values(values: &PlaneBuffer<T>, half: usize, j: usize, k: isize, n: usize) -> [&[T]; 6] {
+        let (other_half, j) = (1 - half, j as isize);
         // SAFETY: guaranteed by the caller.
         unsafe {
             // The east neighbour of an odd column is the next even column.
-            let beside = values.row(other, j, k, other, n + 1);
+            let adjacent_columns = values.row(other_half, j, k, other_half, n + 1);
             [
-                &beside[1..],
-                &beside[..n],
+                &adjacent_columns[1..],
+                &adjacent_columns[..n],
                 values.row(half, j + 1, k, 0, n),
                 values.row(half, j - 1, k, 0, n),
                 values.row(half, j, k + 1, 0, n),
@@ -260,167 +266,183 @@ impl<T: Real + Number> Passes<'_, T> {
 
     /// Calls `f` for each half row of a colour in plane k, with the row j, the half, the indices of its points, and
     /// their conductances.
-    fn each_row(&self, k: isize, colour: usize, mut f: impl FnMut(usize, usize, Range<usize>, &[&[T]; 6])) {
-        if !self.has(k) {
+    fn for_each_row(&self, k: isize, colour: usize, mut f: impl FnMut(usize, usize, Range<usize>, &[&[T]; 6])) {
+        if !self.has_plane(k) {
             return;
         }
         for j in 0..self.split().cells.ny {
-            let half = Self::half(j, k, colour);
-            let start = self.split().at(half, j as isize, k);
-            let range = start..start + self.split().points(half);
+            let half = Self::half_of_colour(j, k, colour);
+            let start = self.split().row_start(half, j as isize, k);
+            let range = start..start + self.split().row_points(half);
             f(j, half, range.clone(), &self.conductances(half, &range));
         }
     }
 
     /// Updates the cells of a colour in plane k. With `store_change`, also stores their change.
-    fn relax(&self, k: isize, colour: usize, store_change: bool) {
+    fn relax_plane(&self, k: isize, colour: usize, store_change: bool) {
         let workspace = self.workspace;
-        self.each_row(k, colour, |j, half, range, c| {
+        self.for_each_row(k, colour, |j, half, range, c| {
             // SAFETY: the code writes a half row of this thread, and reads half rows of the other colour.
             unsafe {
                 let r = workspace.r.row(half, j as isize, k, 0, range.len());
-                let near = Self::near(&workspace.x, half, j, k, range.len());
-                let (x, inverse) =
-                    (workspace.x.row_mut(half, j, k), self.finest.inverse.slice(range.start, range.len()));
+                let neighbour_values = Self::neighbour_values(&workspace.x, half, j, k, range.len());
+                let (x, inverse_diagonal) =
+                    (workspace.x.row_mut(half, j, k), self.finest.inverse_diagonal.slice(range.start, range.len()));
                 if store_change {
-                    relax_with_change(x, workspace.residual.row_mut(half, j, k), r, inverse, c, &near);
+                    relax_with_change(
+                        x,
+                        workspace.residual.row_mut(half, j, k),
+                        r,
+                        inverse_diagonal,
+                        c,
+                        &neighbour_values,
+                    );
                 } else {
-                    relax(x, r, inverse, c, &near);
+                    relax(x, r, inverse_diagonal, c, &neighbour_values);
                 }
             }
         });
     }
 
     /// Computes the residual at the red cells of plane k.
-    fn residual(&self, k: isize) {
+    fn compute_residual(&self, k: isize) {
         let workspace = self.workspace;
         let change = if self.sweeps == 1 { &workspace.x } else { &workspace.residual };
-        self.each_row(k, RED, |j, half, range, c| {
+        self.for_each_row(k, RED, |j, half, range, c| {
             // SAFETY: the code writes red cells and reads black cells.
-            unsafe { gather(workspace.residual.row_mut(half, j, k), c, &Self::near(change, half, j, k, range.len())) };
+            unsafe {
+                sum_products(
+                    workspace.residual.row_mut(half, j, k),
+                    c,
+                    &Self::neighbour_values(change, half, j, k, range.len()),
+                )
+            };
         });
     }
 
     /// Executes the sweeps from zero, and restricts the residual to the first coarse grid.
-    pub fn descend(&self, me: TeamThread, next: &Below<T>) {
-        let share = me.share(next.split.cells.nz);
-        if share.is_empty() {
+    pub fn descend(&self, thread: TeamThread, coarse_rhs: &CoarseRhs<T>) {
+        let coarse_planes = thread.share(coarse_rhs.split.cells.nz);
+        if coarse_planes.is_empty() {
             return;
         }
-        // `own` are the planes of this thread. If z is coarsened, the restriction also reads the residual in the plane
-        // before them.
-        let (ratio, reach) = (self.weights.ratio[2], 2 * self.sweeps as isize);
-        let own = (ratio * share.start) as isize..(ratio * share.end) as isize;
-        for k in own.start + 1 - ratio as isize - reach..own.end + reach {
-            self.load(k);
-            self.first(k);
-            self.relax(k - 1, BLACK, false);
+        // `own_planes` are the planes of this thread. If z is coarsened, the restriction also reads the residual in the
+        // plane before them.
+        let (z_ratio, pass_depth) = (self.weights.coarsening_ratio[2], 2 * self.sweeps as isize);
+        let own_planes = (z_ratio * coarse_planes.start) as isize..(z_ratio * coarse_planes.end) as isize;
+        for k in own_planes.start + 1 - z_ratio as isize - pass_depth..own_planes.end + pass_depth {
+            self.load_plane(k);
+            self.first_half_sweep(k);
+            self.relax_plane(k - 1, BLACK, false);
             if self.sweeps > 1 {
-                self.relax(k - 2, RED, false);
-                self.relax(k - 3, BLACK, true);
+                self.relax_plane(k - 2, RED, false);
+                self.relax_plane(k - 3, BLACK, true);
             }
-            let red = k - reach + 2;
-            if own.contains(&red) {
-                self.store_red(red);
+            let red_plane = k - pass_depth + 2;
+            if own_planes.contains(&red_plane) {
+                self.store_red(red_plane);
             }
-            let last = k - reach;
-            self.residual(last);
+            let residual_plane = k - pass_depth;
+            self.compute_residual(residual_plane);
             // The last plane that the restriction to coarse plane K reads is plane 2 K + 1, or plane K if z is not
             // coarsened.
-            if own.contains(&last) && (last as usize + 1).is_multiple_of(ratio) {
-                self.restrict(next, last as usize / ratio);
+            if own_planes.contains(&residual_plane) && (residual_plane as usize + 1).is_multiple_of(z_ratio) {
+                self.restrict_plane(coarse_rhs, residual_plane as usize / z_ratio);
             }
         }
     }
 
     /// Restricts the residual to coarse plane k.
-    fn restrict(&self, next: &Below<T>, k: usize) {
-        let (residual, n) = (&self.workspace.residual, self.split().row + 1);
-        for j in 0..next.split.cells.ny {
-            let fine = |half: usize, j: isize, k: isize| {
-                let red = (half as isize + j + k) % 2 == 0;
+    fn restrict_plane(&self, coarse_rhs: &CoarseRhs<T>, k: usize) {
+        let (residual, n) = (&self.workspace.residual, self.split().row_stride + 1);
+        for j in 0..coarse_rhs.split.cells.ny {
+            let fine_row = |half: usize, j: isize, k: isize| {
+                let is_red = (half as isize + j + k) % 2 == 0;
                 // SAFETY: `residual` wrote this plane before; no row of it is being written.
-                red.then(|| unsafe { residual.row(half, j, k, 1, n) })
+                is_red.then(|| unsafe { residual.row(half, j, k, 1, n) })
             };
             // SAFETY: no thread writes weights; the coarse row belongs to this thread.
             unsafe {
-                next.restrict([j, k], self.weights, self.workspace.row(), fine);
+                coarse_rhs.restrict([j, k], self.weights, self.workspace.coarse_row(), fine_row);
             }
         }
     }
 
     /// Returns, for row j of plane k, the half that contains the red cells, the index at which they are stored between
     /// the passes, and their number.
-    fn red_of(&self, j: usize, k: isize) -> (usize, usize, usize) {
-        let half = Self::half(j, k, RED);
-        (half, self.split().at(0, j as isize, k), self.split().points(half))
+    fn red_half_row(&self, j: usize, k: isize) -> (usize, usize, usize) {
+        let half = Self::half_of_colour(j, k, RED);
+        (half, self.split().row_start(0, j as isize, k), self.split().row_points(half))
     }
 
     /// Stores the red cells of plane k for the second pass.
     fn store_red(&self, k: isize) {
-        if !self.has(k) {
+        if !self.has_plane(k) {
             return;
         }
         for j in 0..self.split().cells.ny {
-            let (half, at, n) = self.red_of(j, k);
+            let (half, start, n) = self.red_half_row(j, k);
             // SAFETY: the plane belongs to this thread, and no other thread reads it in this pass.
             unsafe {
-                self.finest.red().slice_mut(at, n).copy_from_slice(self.workspace.x.row(half, j as isize, k, 0, n))
+                self.finest
+                    .red_cells()
+                    .slice_mut(start, n)
+                    .copy_from_slice(self.workspace.x.row(half, j as isize, k, 0, n))
             };
         }
     }
 
     /// Loads the stored red cells of plane k, and adds the correction.
-    fn correct(&self, k: isize, correction: &Shared<T>) {
-        if !self.has(k) {
+    fn add_correction(&self, k: isize, correction: &Shared<T>) {
+        if !self.has_plane(k) {
             return;
         }
         for j in 0..self.split().cells.ny {
-            let (half, at, n) = self.red_of(j, k);
+            let (half, start, n) = self.red_half_row(j, k);
             // SAFETY: the row belongs to this thread; no thread writes the stored red cells, the weights or the
             // correction.
             unsafe {
                 let x = self.workspace.x.row_mut(half, j, k);
-                x.copy_from_slice(self.finest.red().slice(at, n));
+                x.copy_from_slice(self.finest.red_cells().slice(start, n));
                 let rows = if half == 0 { [Some(x), None] } else { [None, Some(x)] };
                 self.weights.prolong(rows, j, k as usize, correction);
             }
         }
     }
 
-    /// Adds the correction, and executes the sweeps. Stores z = `back` times x in the planes of this thread, and the
-    /// partial sums of <r, z>.
+    /// Adds the correction, and executes the sweeps. Stores z = `x_factor` times x in the planes of this thread, and
+    /// the partial sums of <r, z>.
     pub fn ascend<'z>(
         &self,
-        me: TeamThread,
+        thread: TeamThread,
         correction: &Shared<T>,
-        back: f64,
+        x_factor: f64,
         z: impl Fn(Range<usize>) -> &'z mut [f64],
-        products: &Reduce<1>,
+        partial_products: &Reduce<1>,
     ) {
-        let share = me.share(self.split().cells.nz);
-        if share.is_empty() {
+        let own_planes = thread.share(self.split().cells.nz);
+        if own_planes.is_empty() {
             return;
         }
-        let reach = 2 * self.sweeps as isize;
-        for k in share.start as isize - reach..share.end as isize + reach {
-            self.load(k);
-            self.correct(k, correction);
+        let pass_depth = 2 * self.sweeps as isize;
+        for k in own_planes.start as isize - pass_depth..own_planes.end as isize + pass_depth {
+            self.load_plane(k);
+            self.add_correction(k, correction);
             for sweep in 0..self.sweeps as isize {
-                self.relax(k - 2 * sweep - 1, BLACK, false);
-                self.relax(k - 2 * sweep - 2, RED, false);
+                self.relax_plane(k - 2 * sweep - 1, BLACK, false);
+                self.relax_plane(k - 2 * sweep - 2, RED, false);
             }
-            let complete = k - reach;
-            if complete >= share.start as isize {
-                let product = self.store_plane(complete, back, &z);
+            let complete_plane = k - pass_depth;
+            if complete_plane >= own_planes.start as isize {
+                let product = self.store_plane(complete_plane, x_factor, &z);
                 // SAFETY: the plane belongs to this thread.
-                unsafe { products.store(complete as usize, [product]) };
+                unsafe { partial_products.store(complete_plane as usize, [product]) };
             }
         }
     }
 
     /// Stores plane k in z, and returns its contribution to <r, z>.
-    fn store_plane<'z>(&self, k: isize, back: f64, z: &impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
+    fn store_plane<'z>(&self, k: isize, x_factor: f64, z: &impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
         let Cells { nx, ny, .. } = self.split().cells;
         let mut product = 0.0;
         for j in 0..ny {
@@ -428,8 +450,8 @@ impl<T: Real + Number> Passes<'_, T> {
             let z = z(start..start + nx);
             // SAFETY: the row belongs to this thread.
             unsafe {
-                let row = |half| self.workspace.x.row(half, j as isize, k, 0, self.split().points(half));
-                merge(z, row(0), row(1), back);
+                let half_row = |half| self.workspace.x.row(half, j as isize, k, 0, self.split().row_points(half));
+                merge_columns(z, half_row(0), half_row(1), x_factor);
             }
             product += dot(&self.r[start..][..nx], z);
         }

@@ -3,7 +3,7 @@
 //! first, then points on faces, then centres of cubes.
 
 use super::grid::Stencil;
-use super::transfer::Weights;
+use super::transfer::InterpolationWeights;
 use crate::base::isa::for_each_isa;
 use crate::base::number::Real;
 use crate::base::shared::{Number, Shared};
@@ -13,41 +13,41 @@ use crate::stencil::coarsening::Offset;
 use std::ops::Range;
 
 /// Name of the memory in error messages about failed allocations.
-const TYPES: &str = "types of fine points";
+const TYPES_ALLOCATION: &str = "types of fine points";
 
 /// Number of points that are computed at once.
 pub const LANES: usize = 8;
 /// One number for each of `LANES` points.
 pub type Lane = [f64; LANES];
 
-/// Loads n values from index `at` on, followed by zeros.
+/// Loads n values from index `start` on, followed by zeros.
 #[inline(always)]
-pub fn lane<T: Real>(values: &[T], at: usize, n: usize) -> Lane {
+pub fn load_lane<T: Real>(values: &[T], start: usize, n: usize) -> Lane {
     let mut lane = [0.0; LANES];
     if n == LANES {
-        let values = &values[at..][..LANES];
+        let values = &values[start..][..LANES];
         for l in 0..LANES {
-            lane[l] = values[l].wide();
+            lane[l] = values[l].to_f64();
         }
     } else {
         for l in 0..n {
-            lane[l] = values[at + l].wide();
+            lane[l] = values[start + l].to_f64();
         }
     }
     lane
 }
 
-/// Stores n values from index `at` on.
+/// Stores n values from index `start` on.
 #[inline(always)]
-pub fn store<T: Real>(values: &mut [T], at: usize, n: usize, lane: &Lane) {
+pub fn store_lane<T: Real>(values: &mut [T], start: usize, n: usize, lane: &Lane) {
     if n == LANES {
-        let values = &mut values[at..][..LANES];
+        let values = &mut values[start..][..LANES];
         for l in 0..LANES {
-            values[l] = T::narrow(lane[l]);
+            values[l] = T::from_f64(lane[l]);
         }
     } else {
         for l in 0..n {
-            values[at + l] = T::narrow(lane[l]);
+            values[start + l] = T::from_f64(lane[l]);
         }
     }
 }
@@ -88,65 +88,71 @@ pub fn add_lane(sum: &mut Lane, a: &Lane) {
     }
 }
 
-/// Index tables for the points p of one type S. Bit d of `bits` is set if the index in direction d is odd. The corners
-/// of a point are the coarse points around it; bit d of the number of a corner is set if the corner is after p in
-/// direction d. o_S is the part of an offset o in the directions S.
+/// Index tables for the points p of one type S. Bit d of `odd_bits` is set if the index in direction d is odd. The
+/// corners of a point are the coarse points around it; bit d of the number of a corner is set if the corner is after p
+/// in direction d. o_S is the part of an offset o in the directions S.
 struct PointType {
-    bits: usize,
+    odd_bits: usize,
     /// Conductances with o_S != 0. Each entry is an offset number, and whether the opposite offset is meant. The
     /// entries are sorted by o_S.
-    towards: Vec<(usize, bool)>,
-    /// Range in `towards` of each part o_S.
-    parts: Vec<Range<usize>>,
+    stencil_entries: Vec<(usize, bool)>,
+    /// Range in `stencil_entries` of each part o_S.
+    part_ranges: Vec<Range<usize>>,
     /// Paths from a point p to a corner, by way of p + o_S. Each entry is the number of a part o_S, and the offset from
     /// the corner to p + o_S. The entries are sorted by corner.
     paths: Vec<(usize, Offset)>,
     /// Range in `paths` of each corner; empty if points of this type are not interpolated from this corner.
-    corners: [Range<usize>; 8],
+    corner_paths: [Range<usize>; 8],
 }
 
-/// Largest number of parts of a type and of conductances in `towards`, and largest number of paths to corners.
+/// Largest number of parts of a type and of conductances in `stencil_entries`, and largest number of paths to corners.
 const MAX_PARTS: usize = 26;
 const MAX_PATHS: usize = 56;
 
 impl PointType {
-    fn new(bits: usize, offsets: &[Offset]) -> Result<Self> {
-        let mut towards = Vec::new();
+    fn new(odd_bits: usize, offsets: &[Offset]) -> Result<Self> {
+        let mut stencil_entries = Vec::new();
         for (k, &offset) in offsets.iter().enumerate() {
-            for (against, offset) in [(false, offset), (true, offset.map(|o| -o))] {
-                let part = part_of(offset, bits);
+            for (is_opposite, offset) in [(false, offset), (true, offset.map(|o| -o))] {
+                let part = part_in_type(offset, odd_bits);
                 if part != [0; 3] {
-                    push(&mut towards, (part, k, against), TYPES)?;
+                    push(&mut stencil_entries, (part, k, is_opposite), TYPES_ALLOCATION)?;
                 }
             }
         }
-        towards.sort_unstable();
-        let mut of =
-            Self { bits, towards: Vec::new(), parts: Vec::new(), paths: Vec::new(), corners: Default::default() };
+        stencil_entries.sort_unstable();
+        let mut point_type = Self {
+            odd_bits,
+            stencil_entries: Vec::new(),
+            part_ranges: Vec::new(),
+            paths: Vec::new(),
+            corner_paths: Default::default(),
+        };
         let mut parts: Vec<Offset> = Vec::new();
-        for (number, &(part, k, against)) in towards.iter().enumerate() {
-            push(&mut of.towards, (k, against), TYPES)?;
-            match of.parts.last_mut() {
-                Some(range) if parts.last() == Some(&part) => range.end = number + 1,
+        for (entry, &(part, k, is_opposite)) in stencil_entries.iter().enumerate() {
+            push(&mut point_type.stencil_entries, (k, is_opposite), TYPES_ALLOCATION)?;
+            match point_type.part_ranges.last_mut() {
+                Some(range) if parts.last() == Some(&part) => range.end = entry + 1,
                 _ => {
-                    push(&mut parts, part, TYPES)?;
-                    push(&mut of.parts, number..number + 1, TYPES)?;
+                    push(&mut parts, part, TYPES_ALLOCATION)?;
+                    push(&mut point_type.part_ranges, entry..entry + 1, TYPES_ALLOCATION)?;
                 }
             }
         }
-        for corner in (0..8).filter(|t| t & !bits == 0) {
-            let start = of.paths.len();
-            for (number, part) in parts.iter().enumerate() {
-                // If a component of `from` exceeds 1 in magnitude, the point p + o_S is not interpolated from this
-                // corner, so there is no path.
-                let from = [0, 1, 2].map(|d| (bits >> d & 1) as isize * (1 + part[d] - 2 * (corner >> d & 1) as isize));
-                if from.iter().all(|o| o.abs() <= 1) {
-                    push(&mut of.paths, (number, from), TYPES)?;
+        for corner in (0..8).filter(|t| t & !odd_bits == 0) {
+            let start = point_type.paths.len();
+            for (part_number, part) in parts.iter().enumerate() {
+                // If a component of `path_offset` exceeds 1 in magnitude, the point p + o_S is not interpolated from
+                // this corner, so there is no path.
+                let path_offset =
+                    [0, 1, 2].map(|d| (odd_bits >> d & 1) as isize * (1 + part[d] - 2 * (corner >> d & 1) as isize));
+                if path_offset.iter().all(|o| o.abs() <= 1) {
+                    push(&mut point_type.paths, (part_number, path_offset), TYPES_ALLOCATION)?;
                 }
             }
-            of.corners[corner] = start..of.paths.len();
+            point_type.corner_paths[corner] = start..point_type.paths.len();
         }
-        Ok(of)
+        Ok(point_type)
     }
 }
 
@@ -155,11 +161,11 @@ pub struct PointTypes(Vec<PointType>);
 
 impl PointTypes {
     /// Computes the types for a stencil.
-    pub fn new(offsets: &[Offset], ratio: [usize; 3]) -> Result<Self> {
+    pub fn new(offsets: &[Offset], coarsening_ratio: [usize; 3]) -> Result<Self> {
         let mut types = Vec::new();
-        let coarsened = |d: usize| ratio[d] == 2;
-        for bits in (1..8_usize).filter(|bits| (0..3).all(|d| bits >> d & 1 == 0 || coarsened(d))) {
-            push(&mut types, PointType::new(bits, offsets)?, TYPES)?;
+        let is_coarsened = |d: usize| coarsening_ratio[d] == 2;
+        for odd_bits in (1..8_usize).filter(|odd_bits| (0..3).all(|d| odd_bits >> d & 1 == 0 || is_coarsened(d))) {
+            push(&mut types, PointType::new(odd_bits, offsets)?, TYPES_ALLOCATION)?;
         }
         Ok(Self(types))
     }
@@ -167,109 +173,117 @@ impl PointTypes {
 
 for_each_isa! {
     /// Computes the weights of all points of a row.
-    fn weights_of<R: Work>(row: &mut R, parts: &mut Parts) {
-        row.work(parts);
+    fn compute_row_weights<R: RowComputation>(row: &mut R, part_sums: &mut PartSums) {
+        row.compute_row(part_sums);
     }
 }
 
 /// Sums of conductances by part, aligned to cache lines.
 #[repr(align(64))]
-pub struct Parts([Lane; MAX_PARTS]);
+pub struct PartSums([Lane; MAX_PARTS]);
 
 /// Computation that is compiled for several instruction sets.
-pub trait Work {
+pub trait RowComputation {
     /// Computes all points of a row.
-    fn work(&mut self, parts: &mut Parts);
+    fn compute_row(&mut self, part_sums: &mut PartSums);
 }
 
 /// A row of points of one type.
-struct Points<'a, T> {
-    of: &'a PointType,
+struct PointRow<'a, T> {
+    point_type: &'a PointType,
     len: usize,
-    /// Conductances, in the order of `PointType::towards`.
-    towards: [&'a [T]; MAX_PARTS],
+    /// Conductances, in the order of `PointType::stencil_entries`.
+    conductances: [&'a [T]; MAX_PARTS],
     /// For each path of `PointType::paths`, the weights of its intermediate points p + o_S. `None`: the intermediate
     /// point is the corner itself, whose weight is one.
     path_weights: [Option<&'a [T]>; MAX_PATHS],
     row_sums: &'a [T],
     /// For each corner, the array to which the computed weights are written.
-    to: [Option<&'a mut [T]>; 8],
+    corner_weights: [Option<&'a mut [T]>; 8],
 }
 
-impl<T: Real> Points<'_, T> {
-    /// Computes the weights of n <= `LANES` points from index `at` on. If the sum of the conductances in `towards` is
+impl<T: Real> PointRow<'_, T> {
+    /// Computes the weights of n <= `LANES` points from index `start` on. If the sum of the conductances is
     /// not positive, all weights of the point are zero.
     #[inline(always)]
-    fn compute_weights(&mut self, parts: &mut Parts, at: usize, n: usize) {
-        let mut sum = [0.0; LANES];
-        for (part, range) in parts.0.iter_mut().zip(&self.of.parts) {
-            let mut of_part = [0.0; LANES];
-            for c in &self.towards[range.clone()] {
-                add_lane(&mut of_part, &lane(c, at, n));
+    fn compute_weights(&mut self, part_sums: &mut PartSums, start: usize, n: usize) {
+        let mut conductance_sum = [0.0; LANES];
+        for (stored_sum, range) in part_sums.0.iter_mut().zip(&self.point_type.part_ranges) {
+            let mut part_sum = [0.0; LANES];
+            for c in &self.conductances[range.clone()] {
+                add_lane(&mut part_sum, &load_lane(c, start, n));
             }
-            add_lane(&mut sum, &of_part);
-            *part = of_part;
+            add_lane(&mut conductance_sum, &part_sum);
+            *stored_sum = part_sum;
         }
-        let row_sums = lane(self.row_sums, at, n);
+        let row_sums = load_lane(self.row_sums, start, n);
         let mut inverse = [0.0; LANES];
         for l in 0..LANES {
-            let sound = sum[l] > 0.0;
-            let quotient = 1.0 / if sound { sum[l] + row_sums[l] } else { 1.0 };
-            inverse[l] = if sound { quotient } else { 0.0 };
+            let is_positive = conductance_sum[l] > 0.0;
+            let quotient = 1.0 / if is_positive { conductance_sum[l] + row_sums[l] } else { 1.0 };
+            inverse[l] = if is_positive { quotient } else { 0.0 };
         }
-        for (to, range) in self.to.iter_mut().zip(&self.of.corners) {
-            let Some(to) = to else { continue };
-            let mut weight = [0.0; LANES];
-            for ((part, _), row) in self.of.paths[range.clone()].iter().zip(&self.path_weights[range.clone()]) {
-                match row {
-                    Some(row) => add_product(&mut weight, &parts.0[*part], &lane(row, at, n)),
-                    None => add_lane(&mut weight, &parts.0[*part]),
+        for (corner_weights, range) in self.corner_weights.iter_mut().zip(&self.point_type.corner_paths) {
+            let Some(corner_weights) = corner_weights else { continue };
+            let mut weights = [0.0; LANES];
+            for ((part, _), path_row) in
+                self.point_type.paths[range.clone()].iter().zip(&self.path_weights[range.clone()])
+            {
+                match path_row {
+                    Some(path_row) => add_product(&mut weights, &part_sums.0[*part], &load_lane(path_row, start, n)),
+                    None => add_lane(&mut weights, &part_sums.0[*part]),
                 }
             }
             for l in 0..LANES {
-                weight[l] *= inverse[l];
+                weights[l] *= inverse[l];
             }
-            store(to, at, n, &weight);
+            store_lane(corner_weights, start, n, &weights);
         }
     }
 }
 
-impl<T: Real> Work for Points<'_, T> {
+impl<T: Real> RowComputation for PointRow<'_, T> {
     #[inline(always)]
-    fn work(&mut self, parts: &mut Parts) {
+    fn compute_row(&mut self, part_sums: &mut PartSums) {
         // `compute_weights` is compiled separately for full and for partial lanes. It is not a closure, because a
         // closure would not be compiled for the selected instruction set.
-        let whole = self.len - self.len % LANES;
-        for at in (0..whole).step_by(LANES) {
-            self.compute_weights(parts, at, LANES);
+        let full_lanes_end = self.len - self.len % LANES;
+        for start in (0..full_lanes_end).step_by(LANES) {
+            self.compute_weights(part_sums, start, LANES);
         }
-        if whole < self.len {
-            self.compute_weights(parts, whole, self.len - whole);
+        if full_lanes_end < self.len {
+            self.compute_weights(part_sums, full_lanes_end, self.len - full_lanes_end);
         }
     }
 }
 
 /// Returns the part o_S of an offset: its components in the directions S of a type.
-fn part_of(offset: Offset, of_type: usize) -> Offset {
-    [0, 1, 2].map(|d| if of_type >> d & 1 == 1 { offset[d] } else { 0 })
+fn part_in_type(offset: Offset, type_bits: usize) -> Offset {
+    [0, 1, 2].map(|d| if type_bits >> d & 1 == 1 { offset[d] } else { 0 })
 }
 
-/// Computes the weights of all points whose type has `order` odd indices, for each coarse plane of this thread: in the
-/// fine plane of these coarse points and, if z is coarsened, in the following fine plane. The weights of points with
-/// fewer odd indices must be complete.
-pub fn make<T: Real + Number>(me: TeamThread, types: &PointTypes, a: &Stencil<T>, weights: &Weights<T>, order: u32) {
-    for coarse_k in me.share(weights.coarse.cells.nz) {
-        for of in types.0.iter().filter(|of| of.bits.count_ones() == order) {
-            let k = weights.ratio[2] * coarse_k + (of.bits >> 2);
-            for coarse_j in 0..weights.coarse.cells.ny {
-                let j = weights.ratio[1] * coarse_j + (of.bits >> 1 & 1);
+/// Computes the weights of all points whose type has `odd_indices` odd indices, for each coarse plane of this thread:
+/// in the fine plane of these coarse points and, if z is coarsened, in the following fine plane. The weights of points
+/// with fewer odd indices must be complete.
+pub fn compute_weights<T: Real + Number>(
+    thread: TeamThread,
+    types: &PointTypes,
+    a: &Stencil<T>,
+    weights: &InterpolationWeights<T>,
+    odd_indices: u32,
+) {
+    for coarse_k in thread.share(weights.coarse_layout.cells.nz) {
+        for point_type in types.0.iter().filter(|point_type| point_type.odd_bits.count_ones() == odd_indices) {
+            let k = weights.coarsening_ratio[2] * coarse_k + (point_type.odd_bits >> 2);
+            for coarse_j in 0..weights.coarse_layout.cells.ny {
+                let j = weights.coarsening_ratio[1] * coarse_j + (point_type.odd_bits >> 1 & 1);
                 if j >= a.split.cells.ny || k >= a.split.cells.nz {
                     continue;
                 }
-                if weights.coarse.is_split() {
-                    (0..2).for_each(|half| make_row(of, a, weights, [half, half, j, k]));
+                if weights.coarse_layout.is_split() {
+                    (0..2).for_each(|half| compute_half_row(point_type, a, weights, [half, half, j, k]));
                 } else {
-                    make_row(of, a, weights, [of.bits & 1, 0, j, k]);
+                    compute_half_row(point_type, a, weights, [point_type.odd_bits & 1, 0, j, k]);
                 }
             }
         }
@@ -277,48 +291,51 @@ pub fn make<T: Real + Number>(me: TeamThread, types: &PointTypes, a: &Stencil<T>
 }
 
 /// Computes the weights of the fine points in a half row (j, k). The coarse points from which they are interpolated are
-/// in the half `half_of_coarse`.
-fn make_row<T: Real + Number>(
-    of: &PointType,
+/// in the half `coarse_half`.
+fn compute_half_row<T: Real + Number>(
+    point_type: &PointType,
     a: &Stencil<T>,
-    weights: &Weights<T>,
-    [half, half_of_coarse, j, k]: [usize; 4],
+    weights: &InterpolationWeights<T>,
+    [half, coarse_half, j, k]: [usize; 4],
 ) {
-    let (split, coarse, [_, ry, rz]) = (&a.split, &weights.coarse, weights.ratio);
-    let (start, len) = (split.at(half, j as isize, k as isize), split.points(half));
+    let (split, coarse, [_, ry, rz]) = (&a.split, &weights.coarse_layout, weights.coarsening_ratio);
+    let (start, len) = (split.row_start(half, j as isize, k as isize), split.row_points(half));
     let range = start..start + len;
     // Returns the array that contains the weights of corner t for offset o, and the index of the first weight. The
     // lowest corners of this row of points are in the coarse row (j / ry, k / rz).
-    let corner = |o: Offset, t: usize| -> (&Shared<T>, usize) {
-        (weights.of(o), coarse.at(half_of_coarse, j / ry + (t >> 1 & 1), k / rz + (t >> 2)) + (t & 1))
+    let corner_weights = |o: Offset, t: usize| -> (&Shared<T>, usize) {
+        (weights.of(o), coarse.row_start(coarse_half, j / ry + (t >> 1 & 1), k / rz + (t >> 2)) + (t & 1))
     };
     // SAFETY: no thread writes row sums in this step.
     let row_sums = unsafe { a.row_sums.slice(start, len) };
-    let mut row = Points {
-        of,
+    let mut point_row = PointRow {
+        point_type,
         len,
-        towards: [&[]; MAX_PARTS],
+        conductances: [&[]; MAX_PARTS],
         path_weights: [None; MAX_PATHS],
         row_sums,
-        to: [const { None }; 8],
+        corner_weights: [const { None }; 8],
     };
-    for (to, &(k, against)) in row.towards.iter_mut().zip(&of.towards) {
+    for (conductances, &(k, is_opposite)) in point_row.conductances.iter_mut().zip(&point_type.stencil_entries) {
         // SAFETY: no thread writes the matrix in this step.
-        *to = unsafe { a.c(half, &range, k, against) };
+        *conductances = unsafe { a.conductances(half, &range, k, is_opposite) };
     }
-    for t in (0..8).filter(|t| t & !of.bits == 0) {
-        let paths = of.corners[t].clone();
-        for (path, &(_, from)) in row.path_weights[paths.clone()].iter_mut().zip(&of.paths[paths]) {
-            *path = (from != [0; 3]).then(|| {
-                let (array, start) = corner(from, t);
+    for t in (0..8).filter(|t| t & !point_type.odd_bits == 0) {
+        let paths = point_type.corner_paths[t].clone();
+        for (path_weights, &(_, path_offset)) in
+            point_row.path_weights[paths.clone()].iter_mut().zip(&point_type.paths[paths])
+        {
+            *path_weights = (path_offset != [0; 3]).then(|| {
+                let (array, start) = corner_weights(path_offset, t);
                 // SAFETY: no thread writes the weights of points with fewer odd indices in this step.
                 unsafe { array.slice(start, len) }
             });
         }
-        let to = [0, 1, 2].map(|d| if of.bits >> d & 1 == 1 { 1 - 2 * (t >> d & 1) as isize } else { 0 });
-        let (array, start) = corner(to, t);
+        let offset =
+            [0, 1, 2].map(|d| if point_type.odd_bits >> d & 1 == 1 { 1 - 2 * (t >> d & 1) as isize } else { 0 });
+        let (array, start) = corner_weights(offset, t);
         // SAFETY: the weights of these points belong to this thread.
-        row.to[t] = Some(unsafe { array.slice_mut(start, len) });
+        point_row.corner_weights[t] = Some(unsafe { array.slice_mut(start, len) });
     }
-    weights_of(&mut row, &mut Parts([[0.0; LANES]; MAX_PARTS]));
+    compute_row_weights(&mut point_row, &mut PartSums([[0.0; LANES]; MAX_PARTS]));
 }

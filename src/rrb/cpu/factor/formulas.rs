@@ -1,41 +1,43 @@
 //! Formulas of the factorization for one row J (docs/theory/rrb.md, row-sum form; report 16-06, equations 2.3 to 2.6,
 //! 2.9, 2.12 and 2.13).
 
-use super::{Levels, SpeculativeInspection};
+use super::{GridFactorization, SpeculativeInspection};
 use crate::base::number::Real;
 use crate::base::shared::Number;
 use crate::error::Result;
 use crate::rrb::backend::{Pivot, PivotNode, Setup};
 use crate::rrb::cpu::colour_array::ColourArray;
-use crate::rrb::cpu::conversion::{Target, natural_rows};
+use crate::rrb::cpu::conversion::{HalfStencilTarget, natural_rows};
 use crate::rrb::cpu::loops_setup::{
-    KeptNodeInput, Link, coarse_couplings, distant_couplings, exact_pivots, lump_row_sums, pivots, row_sums,
-    schur_centers, schur_row_sums, skew_couplings, store, store_exact, subtract_couplings, without_positive,
+    KeptNodeInput, RedLink, compute_coarse_couplings, compute_distant_couplings, compute_exact_pivots, compute_pivots,
+    compute_row_sums, compute_schur_centers, compute_schur_row_sums, compute_skew_couplings, lump_row_sums,
+    remove_positive, store_exact, store_rounded, subtract_from_row_sums,
 };
-use crate::rrb::cpu::neighbours::{EAST, NORTH, Rows, SOUTH, Straight, WEST};
-use crate::rrb::cpu::number::{Double, Format};
-use crate::rrb::cpu::packed::GAP;
+use crate::rrb::cpu::neighbours::{AxisCouplings, EAST, NORTH, NeighbourRows, SOUTH, WEST};
+use crate::rrb::cpu::number::{F64Format, Format};
+use crate::rrb::cpu::packed::SCRATCH_GAP;
 use crate::rrb::layout::Colour;
 use crate::stencil::matrix::{HalfStencil, ring_index};
 
-impl<'a, F: Format> Levels<'a, F> {
+impl<'a, F: Format> GridFactorization<'a, F> {
     /// Copies row J of A to the arrays by colour. With `speculation`, inspects the natural rows at the same time, and
     /// copies only those that pass the inspection.
     ///
     /// # Safety
     /// The row must belong to this thread, and no thread may use the entries that receive the row.
-    pub(super) unsafe fn spread(&self, row: usize, speculation: Option<(&SpeculativeInspection, usize)>) {
-        let (m, a) = (&self.k.matrix, self.context.a);
-        let corners = a.corners.map(|_| (&m.corners.red, &m.corners.black));
-        let (layout, diagonal, straight) = (&self.grid.layout, &m.center, &m.straight);
-        let target = Target::<Double> { layout, center: diagonal, straight, unit: 1.0, corners };
+    pub(super) unsafe fn copy_row_of_a(&self, row: usize, speculation: Option<(&SpeculativeInspection, usize)>) {
+        let (matrix, a) = (&self.packed.matrix, self.context.a);
+        let corners = a.corners.map(|_| (&matrix.corners.red, &matrix.corners.black));
+        let (layout, centers, axis_couplings) = (&self.grid.layout, &matrix.center, &matrix.axis_couplings);
+        let target =
+            HalfStencilTarget::<F64Format> { layout, center: centers, axis_couplings, storage_unit: 1.0, corners };
         for j in natural_rows(&self.grid.layout, &(row..row + 1)) {
             if speculation.is_some_and(|(speculation, thread)| !speculation.inspect_row_of_a(thread, a, j)) {
                 continue;
             }
             let rows = a.entries(j).map(|(_, start, values)| (start, values));
             // SAFETY: by the safety contract of this function.
-            unsafe { target.spread(j, rows) };
+            unsafe { target.store_row(j, rows) };
         }
     }
 
@@ -45,44 +47,51 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// The row must belong to this thread, and rows J - 1 and J of A must be complete.
-    pub(super) unsafe fn initialize(&self, row: usize, scratch: &mut [f64]) {
-        let (m, grid, setup) = (&self.k.matrix, self.grid, self.setup);
-        if self.exact {
+    pub(super) unsafe fn initialize_row(&self, row: usize, scratch: &mut [f64]) {
+        let (matrix, grid, setup) = (&self.packed.matrix, self.grid, self.setup);
+        if self.is_exact {
             // If the first elimination is exact, `process_reds` and `compute_skew` compute the row sums instead.
             return;
         }
-        let nine_points = self.k.shape.nine_points;
+        let nine_points = self.packed.shape.has_nine_points;
         for colour in Colour::ALL {
             // SAFETY: by the safety contract of this function.
             unsafe {
-                let (center, straight) = (m.center[colour].row(row, 0), m.straight.couplings(colour, row));
-                let corners = nine_points.then(|| m.corners.couplings(colour, row));
-                row_sums(self.row_sums[colour].row_mut(row, 0), center, straight, corners, setup.zero_row_sum);
+                let (center, axis_couplings) =
+                    (matrix.center[colour].row(row, 0), matrix.axis_couplings.couplings(colour, row));
+                let corners = nine_points.then(|| matrix.corners.couplings(colour, row));
+                compute_row_sums(
+                    self.row_sums[colour].row_mut(row, 0),
+                    center,
+                    axis_couplings,
+                    corners,
+                    setup.zero_row_sum,
+                );
             }
         }
-        let couplings = |source: &ColourArray, target: &mut [f64]| {
+        let copy_couplings = |source: &ColourArray, target: &mut [f64]| {
             // SAFETY: by the safety contract of this function.
             let source = unsafe { source.row(row, 0) };
-            if setup.compensate { without_positive(target, source) } else { target.copy_from_slice(source) }
+            if setup.uses_compensation { remove_positive(target, source) } else { target.copy_from_slice(source) }
         };
-        let (a, of_m) = (&m.straight, &grid.sweep.straight);
-        for (source, target) in a.r1.iter().chain(&a.r2).zip(of_m.r1.iter().chain(&of_m.r2)) {
+        let (a, m_couplings) = (&matrix.axis_couplings, &grid.factors.axis_couplings);
+        for (source, target) in a.r1.iter().chain(&a.r2).zip(m_couplings.r1.iter().chain(&m_couplings.r2)) {
             let values = &mut scratch[..grid.layout.cx];
-            couplings(source, values);
+            copy_couplings(source, values);
             // SAFETY: by the safety contract of this function.
-            store::<F>(unsafe { target.row_mut(row, 0) }, values, setup.unit);
+            store_rounded::<F>(unsafe { target.row_mut(row, 0) }, values, setup.storage_unit);
         }
         if nine_points {
-            let (a, red, black) = (&m.corners, &grid.red_diagonal.of, &grid.black_diagonal.of);
-            for (source, target) in a.red.of.iter().chain(&a.black.of).zip(red.iter().chain(black)) {
+            let (a, red, black) = (&matrix.corners, &grid.red_diagonal.arrays, &grid.black_diagonal.arrays);
+            for (source, target) in a.red.arrays.iter().chain(&a.black.arrays).zip(red.iter().chain(black)) {
                 // SAFETY: by the safety contract of this function.
-                couplings(source, unsafe { target.row_mut(row, 0) });
+                copy_couplings(source, unsafe { target.row_mut(row, 0) });
             }
         } else {
-            for area in &grid.black_diagonal.of {
+            for array in &grid.black_diagonal.arrays {
                 // A 5-point matrix couples no black nodes, so the values of the previous factorization are cleared.
                 // SAFETY: by the safety contract of this function.
-                unsafe { area.row_mut(row, 0).fill(0.0) };
+                unsafe { array.row_mut(row, 0).fill(0.0) };
             }
         }
     }
@@ -92,21 +101,21 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// The row must belong to this thread and must not have been changed by the levels.
-    unsafe fn store_unchanged(&self, row: usize) {
+    unsafe fn store_recursion_row(&self, row: usize) {
         let grid = self.grid;
-        let store = |source: &ColourArray, target: &ColourArray<F::Stored>| {
+        let store_array = |source: &ColourArray, target: &ColourArray<F::Stored>| {
             // SAFETY: by the safety contract of this function.
-            unsafe { store::<F>(target.row_mut(row, 0), source.row(row, 0), self.setup.unit) };
+            unsafe { store_rounded::<F>(target.row_mut(row, 0), source.row(row, 0), self.setup.storage_unit) };
         };
-        let store_all = |sources: &[ColourArray; 4], targets: &[ColourArray<F::Stored>; 4]| {
-            sources.iter().zip(targets).for_each(|(source, target)| store(source, target));
+        let store_arrays = |sources: &[ColourArray; 4], targets: &[ColourArray<F::Stored>; 4]| {
+            sources.iter().zip(targets).for_each(|(source, target)| store_array(source, target));
         };
-        if let Some(inner) = &grid.recursion {
+        if let Some(inner) = &grid.recursion_grid {
             for colour in Colour::ALL {
-                store(&self.row_sums[colour], &inner.row_sums[colour]);
+                store_array(&self.row_sums[colour], &inner.row_sums[colour]);
             }
-            store_all(&grid.red_diagonal.of, &inner.corners.red.of);
-            store_all(&grid.black_diagonal.of, &inner.corners.black.of);
+            store_arrays(&grid.red_diagonal.arrays, &inner.corners.red.arrays);
+            store_arrays(&grid.black_diagonal.arrays, &inner.corners.black.arrays);
         }
     }
 
@@ -120,15 +129,15 @@ impl<'a, F: Format> Levels<'a, F> {
         let grid = self.grid;
         // SAFETY: by the safety contract of this function.
         unsafe {
-            self.store_unchanged(row);
-            let eliminated = self.eliminate_reds(row, scratch);
-            self.k.store_error(eliminated);
+            self.store_recursion_row(row);
+            let result = self.compute_red_pivots(row, scratch);
+            self.packed.store_error(result);
 
-            let loss = (1.0 - setup.kept_fraction()) * setup.one_minus_omega();
-            if loss > 0.0 && !self.exact {
+            let lumping_factor = (1.0 - setup.kept_fraction()) * setup.one_minus_omega();
+            if lumping_factor > 0.0 && !self.is_exact {
                 for colour in [Colour::B1, Colour::B2] {
-                    let lumped = grid.black_diagonal.couplings(colour, row);
-                    lump_row_sums(self.row_sums[colour].row_mut(row, 0), loss, lumped);
+                    let lumped_couplings = grid.black_diagonal.couplings(colour, row);
+                    lump_row_sums(self.row_sums[colour].row_mut(row, 0), lumping_factor, lumped_couplings);
                 }
             }
         }
@@ -138,63 +147,65 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// As for `process_reds`.
-    unsafe fn eliminate_reds(&self, row: usize, scratch: &mut [f64]) -> Result<()> {
+    unsafe fn compute_red_pivots(&self, row: usize, scratch: &mut [f64]) -> Result<()> {
         let grid = self.grid;
-        let corners = grid.corners.then_some(&grid.red_diagonal);
+        let corners = grid.couples_reds.then_some(&grid.red_diagonal);
         // Row 2J of the grid precedes row 2J + 1, so that the error names the first rejected node.
         for colour in [Colour::R2, Colour::R1] {
-            // SAFETY: by the safety contract of this function. If there are no couplings between red nodes, `lumped` is
-            // a border row of zeros, which no thread writes.
+            // SAFETY: by the safety contract of this function. If there are no couplings between red nodes,
+            // `lumped_couplings` is a border row of zeros, which no thread writes.
             unsafe {
-                if self.exact {
-                    let (row_sums, inverse) =
-                        (self.row_sums[colour].row_mut(row, 0), self.inverse[colour].row_mut(row, 0));
-                    let m = &self.k.matrix;
-                    let (center, a) = (m.center[colour].row(row, 0), m.straight.couplings(colour, row));
-                    exact_pivots(inverse, row_sums, center, a, self.setup.zero_row_sum);
+                if self.is_exact {
+                    let (row_sums, inverse_pivots) =
+                        (self.row_sums[colour].row_mut(row, 0), self.inverse_pivots[colour].row_mut(row, 0));
+                    let matrix = &self.packed.matrix;
+                    let (center, a) = (matrix.center[colour].row(row, 0), matrix.axis_couplings.couplings(colour, row));
+                    compute_exact_pivots(inverse_pivots, row_sums, center, a, self.setup.zero_row_sum);
                     continue;
                 }
                 if !grid.layout.rows(colour).contains(&row) {
                     continue;
                 }
-                let kept = grid.sweep.straight.couplings(colour, row);
-                let lumped =
-                    corners.map_or([self.inverse[colour].below(grid.layout.from, 0); 4], |d| d.couplings(colour, row));
-                self.eliminate(colour, row, kept, lumped, scratch)?;
+                let kept_couplings = grid.factors.axis_couplings.couplings(colour, row);
+                let lumped_couplings = corners
+                    .map_or([self.inverse_pivots[colour].row_below(grid.layout.first_row, 0); 4], |d| {
+                        d.couplings(colour, row)
+                    });
+                self.compute_row_pivots(colour, row, kept_couplings, lumped_couplings, scratch)?;
             }
         }
         Ok(())
     }
 
-    /// Computes the pivots d in row J of an eliminated colour. Stores 1 / d in `inverse`, (row sum after lumping) / d
-    /// in `row_sums`, and for f32 and bf16 also the stored pivots. Returns an error for the first rejected pivot of the
-    /// row.
+    /// Computes the pivots d in row J of an eliminated colour. Stores 1 / d in `inverse_pivots`, (row sum after
+    /// lumping) / d in `row_sums`, and for f32 and bf16 also the stored pivots. Returns an error for the first rejected
+    /// pivot of the row.
     ///
     /// # Safety
     /// The row must belong to this thread.
-    unsafe fn eliminate(
+    unsafe fn compute_row_pivots(
         &self,
         colour: Colour,
         row: usize,
-        kept: Rows<F::Stored>,
-        lumped: Rows,
+        kept_couplings: NeighbourRows<F::Stored>,
+        lumped_couplings: NeighbourRows,
         scratch: &mut [f64],
     ) -> Result<()> {
         let grid = self.grid;
         let columns = grid.layout.columns(colour);
         // SAFETY: by the safety contract of this function.
-        let out = unsafe {
+        let pivot_row = unsafe {
             PivotRow::<F> {
                 row_sums: &mut self.row_sums[colour].row_mut(row, 0)[columns.clone()],
-                inverse: &mut self.inverse[colour].row_mut(row, 0)[columns.clone()],
-                stored: grid
-                    .short()
-                    .map_or(&mut [][..], |short| &mut short.stored_pivot[colour].row_mut(row, 0)[columns.clone()]),
+                inverse_pivots: &mut self.inverse_pivots[colour].row_mut(row, 0)[columns.clone()],
+                stored_pivots: grid.short_factors().map_or(&mut [][..], |short_factors| {
+                    &mut short_factors.stored_pivot[colour].row_mut(row, 0)[columns.clone()]
+                }),
             }
         };
-        let kept = kept.map(|a| &a[columns.clone()]);
-        let lumped = lumped.map(|a| &a[columns.clone()]);
-        out.form(kept, lumped, scratch, self.setup, |k| {
+        let kept_couplings = kept_couplings.map(|a| &a[columns.clone()]);
+        let lumped_couplings = lumped_couplings.map(|a| &a[columns.clone()]);
+        pivot_row.compute(kept_couplings, lumped_couplings, scratch, self.setup, |k| {
             let level = 2 * self.q + 1 + usize::from(colour == Colour::B1);
             let (i, j) = grid.layout.node(colour, columns.start + k, row);
             self.context.node(level, grid.embedding.fine(i, j))
@@ -207,43 +218,59 @@ impl<'a, F: Format> Levels<'a, F> {
     /// # Safety
     /// The row must belong to this thread, and `process_reds` must be complete for rows J - 1 to J + 1.
     pub(super) unsafe fn compute_skew(&self, row: usize, scratch: &mut [f64]) {
-        let (grid, straight, unit) = (self.grid, &self.grid.sweep.straight, self.setup.unit);
+        let (grid, axis_couplings, storage_unit) =
+            (self.grid, &self.grid.factors.axis_couplings, self.setup.storage_unit);
         // SAFETY: by the safety contract of this function.
         unsafe {
-            if self.exact {
+            if self.is_exact {
                 self.compute_schur(row, scratch);
-                return self.schur_diagonal(row, scratch);
+                return self.compute_schur_diagonal(row, scratch);
             }
             for colour in [Colour::B1, Colour::B2] {
-                let (a, t) = (straight.couplings(colour, row), self.row_sums.straight(colour, row));
-                subtract_couplings::<F>(self.row_sums[colour].row_mut(row, 0), a, t, unit);
+                let (a, t) = (axis_couplings.couplings(colour, row), self.row_sums.axis_neighbours(colour, row));
+                subtract_from_row_sums::<F>(self.row_sums[colour].row_mut(row, 0), a, t, storage_unit);
             }
             let [southwest, southeast, northwest, northeast] =
-                [0, 1, 2, 3].map(|k| grid.black_diagonal.of[k].row_mut(row, 0));
-            let (kept_fraction, links) = (self.setup.kept_fraction(), self.links(straight, row));
-            skew_couplings::<F>(southwest, southeast, northwest, northeast, false, kept_fraction, links, unit);
-            if let Some(short) = grid.short() {
-                for (source, target) in grid.black_diagonal.of.iter().zip(&short.diagonal.of) {
-                    store::<F>(target.row_mut(row, 0), source.row(row, 0), unit);
+                [0, 1, 2, 3].map(|k| grid.black_diagonal.arrays[k].row_mut(row, 0));
+            let (kept_fraction, links) = (self.setup.kept_fraction(), self.red_links(axis_couplings, row));
+            compute_skew_couplings::<F>(
+                southwest,
+                southeast,
+                northwest,
+                northeast,
+                false,
+                kept_fraction,
+                links,
+                storage_unit,
+            );
+            if let Some(short_factors) = grid.short_factors() {
+                for (source, target) in grid.black_diagonal.arrays.iter().zip(&short_factors.diagonal_couplings.arrays)
+                {
+                    store_rounded::<F>(target.row_mut(row, 0), source.row(row, 0), storage_unit);
                 }
             }
         }
     }
 
     /// Returns the data by which b1 in row J is coupled through its red neighbours to the west, east, south and north
-    /// (see [`Link`]).
+    /// (see [`RedLink`]).
     ///
     /// # Safety
     /// As for `compute_skew`.
-    unsafe fn links<'s, T: Number>(&'s self, straight: &'s Straight<T>, row: usize) -> [Link<'s, T>; 4] {
-        let ((r1, r2), (h1, h2)) = ((&straight.r1, &straight.r2), (&self.inverse.r1, &self.inverse.r2));
+    unsafe fn red_links<'s, T: Number>(
+        &'s self,
+        axis_couplings: &'s AxisCouplings<T>,
+        row: usize,
+    ) -> [RedLink<'s, T>; 4] {
+        let ((r1, r2), (h1, h2)) =
+            ((&axis_couplings.r1, &axis_couplings.r2), (&self.inverse_pivots.r1, &self.inverse_pivots.r2));
         // SAFETY: by the safety contract of this function.
         unsafe {
             [
-                (h2.row(row, -1), [EAST, SOUTH, NORTH].map(|to| r2[to].row(row, -1))),
-                (h2.row(row, 0), [WEST, SOUTH, NORTH].map(|to| r2[to].row(row, 0))),
-                (h1.below(row, 0), [NORTH, WEST, EAST].map(|to| r1[to].below(row, 0))),
-                (h1.row(row, 0), [SOUTH, WEST, EAST].map(|to| r1[to].row(row, 0))),
+                (h2.row(row, -1), [EAST, SOUTH, NORTH].map(|direction| r2[direction].row(row, -1))),
+                (h2.row(row, 0), [WEST, SOUTH, NORTH].map(|direction| r2[direction].row(row, 0))),
+                (h1.row_below(row, 0), [NORTH, WEST, EAST].map(|direction| r1[direction].row_below(row, 0))),
+                (h1.row(row, 0), [SOUTH, WEST, EAST].map(|direction| r1[direction].row(row, 0))),
             ]
         }
     }
@@ -253,46 +280,67 @@ impl<'a, F: Format> Levels<'a, F> {
     /// # Safety
     /// As for `compute_skew`.
     unsafe fn compute_schur(&self, row: usize, scratch: &mut [f64]) {
-        let (grid, k, zero) = (self.grid, self.k, self.setup.zero_row_sum);
+        let (grid, packed, zero_fraction) = (self.grid, self.packed, self.setup.zero_row_sum);
         let mut rows = scratch_rows(scratch, grid.layout.cx);
-        let mut next = || rows.next().expect("room for three rows");
-        let (first, second, third) = (next(), next(), next());
-        let distant = [&k.schur.b1_distant, &k.schur.b2_distant];
-        for (of, colour) in [Colour::B1, Colour::B2].into_iter().enumerate() {
+        let mut next_row = || rows.next().expect("room for three rows");
+        let (center_row, east_row, north_row) = (next_row(), next_row(), next_row());
+        let distant_couplings = [&packed.schur.b1_distant, &packed.schur.b2_distant];
+        for (black_index, colour) in [Colour::B1, Colour::B2].into_iter().enumerate() {
             // SAFETY: by the safety contract of this function.
             unsafe {
-                let (out, east, north) = match &self.in_place {
+                let (out, east, north) = match &self.s1_in_place {
                     Some(s1) => {
-                        let distant = [&s1.b1_distant, &s1.b2_distant][of];
-                        (s1.center[of].row_mut(row, 0), distant.east.row_mut(row, 0), distant.north.row_mut(row, 0))
+                        let distant_couplings = [&s1.b1_distant, &s1.b2_distant][black_index];
+                        (
+                            s1.center[black_index].row_mut(row, 0),
+                            distant_couplings.east.row_mut(row, 0),
+                            distant_couplings.north.row_mut(row, 0),
+                        )
                     }
-                    None => (&mut *first, &mut *second, &mut *third),
+                    None => (&mut *center_row, &mut *east_row, &mut *north_row),
                 };
-                let (a, t) = (k.matrix.straight.couplings(colour, row), self.row_sums.straight(colour, row));
-                let (along, h) = (k.matrix.straight.along(colour, row), self.inverse.straight(colour, row));
-                let (sums, center) = (self.row_sums[colour].row_mut(row, 0), k.matrix.center[colour].row(row, 0));
-                distant_couplings::<Double>(east, along[EAST][0], h[EAST], along[EAST][1], 1.0);
-                distant_couplings::<Double>(north, along[NORTH][0], h[NORTH], along[NORTH][1], 1.0);
-                if self.in_place.is_some() {
-                    schur_centers(sums, out, center, a, t, h, zero);
+                let (a, t) =
+                    (packed.matrix.axis_couplings.couplings(colour, row), self.row_sums.axis_neighbours(colour, row));
+                let (coupling_pairs, h) = (
+                    packed.matrix.axis_couplings.coupling_pairs(colour, row),
+                    self.inverse_pivots.axis_neighbours(colour, row),
+                );
+                let (row_sums, center) =
+                    (self.row_sums[colour].row_mut(row, 0), packed.matrix.center[colour].row(row, 0));
+                compute_distant_couplings::<F64Format>(
+                    east,
+                    coupling_pairs[EAST][0],
+                    h[EAST],
+                    coupling_pairs[EAST][1],
+                    1.0,
+                );
+                compute_distant_couplings::<F64Format>(
+                    north,
+                    coupling_pairs[NORTH][0],
+                    h[NORTH],
+                    coupling_pairs[NORTH][1],
+                    1.0,
+                );
+                if self.s1_in_place.is_some() {
+                    compute_schur_centers(row_sums, out, center, a, t, h, zero_fraction);
                     continue;
                 }
                 // Difference form: the row sum replaces the center.
-                schur_row_sums(sums, center, a, t, zero);
-                self.store_schur(&k.schur.center[of], row, sums);
-                self.store_schur(&distant[of].east, row, east);
-                self.store_schur(&distant[of].north, row, north);
+                compute_schur_row_sums(row_sums, center, a, t, zero_fraction);
+                self.store_schur_row(&packed.schur.center[black_index], row, row_sums);
+                self.store_schur_row(&distant_couplings[black_index].east, row, east);
+                self.store_schur_row(&distant_couplings[black_index].north, row, north);
             }
         }
     }
 
-    /// Stores row J of an array of S1 in the number type of CG, divided by the unit.
+    /// Stores row J of an array of S1 in the number type of CG, divided by the storage unit.
     ///
     /// # Safety
     /// The row must belong to this thread.
-    unsafe fn store_schur(&self, area: &ColourArray<F::Vector>, row: usize, values: &[f64]) {
+    unsafe fn store_schur_row(&self, array: &ColourArray<F::Vector>, row: usize, values: &[f64]) {
         // SAFETY: by the safety contract of this function.
-        store_exact::<F::CgFormat>(unsafe { area.row_mut(row, 0) }, values, self.k.unit);
+        store_exact::<F::CgFormat>(unsafe { array.row_mut(row, 0) }, values, self.packed.storage_unit);
     }
 
     /// Computes the couplings at distance two of row J of a black colour. Returns one row of `out` for each entry of
@@ -300,21 +348,27 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// `process_reds` must be complete for rows J - 1 to J + 1.
-    unsafe fn distant<'s, const N: usize>(
+    unsafe fn compute_distant<'s, const N: usize>(
         &self,
         colour: Colour,
         row: usize,
         directions: [usize; N],
         out: &'s mut [f64],
     ) -> [&'s [f64]; N] {
-        let (a, m) = (&self.k.matrix.straight, &self.grid.sweep.straight);
+        let (a, m_couplings) = (&self.packed.matrix.axis_couplings, &self.grid.factors.axis_couplings);
         // SAFETY: by the safety contract of this function.
         unsafe {
-            let h = self.inverse.straight(colour, row);
-            if self.exact {
-                distant_rows::<Double, N>(a.along(colour, row), h, 1.0, directions, out)
+            let h = self.inverse_pivots.axis_neighbours(colour, row);
+            if self.is_exact {
+                compute_distant_rows::<F64Format, N>(a.coupling_pairs(colour, row), h, 1.0, directions, out)
             } else {
-                distant_rows::<F, N>(m.along(colour, row), h, self.setup.unit, directions, out)
+                compute_distant_rows::<F, N>(
+                    m_couplings.coupling_pairs(colour, row),
+                    h,
+                    self.setup.storage_unit,
+                    directions,
+                    out,
+                )
             }
         }
     }
@@ -323,25 +377,38 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// As for `compute_skew`.
-    unsafe fn schur_diagonal(&self, row: usize, scratch: &mut [f64]) {
+    unsafe fn compute_schur_diagonal(&self, row: usize, scratch: &mut [f64]) {
         let kept_fraction = self.setup.kept_fraction();
         // SAFETY: by the safety contract of this function.
         unsafe {
             let mut rows = scratch_rows(scratch, self.grid.layout.cx);
-            let rows = [0, 1, 2, 3].map(|k| match &self.in_place {
-                Some(s1) => s1.diagonal.of[k].row_mut(row, 0),
+            let rows = [0, 1, 2, 3].map(|k| match &self.s1_in_place {
+                Some(s1) => s1.diagonal_couplings.arrays[k].row_mut(row, 0),
                 None => rows.next().expect("room for four rows"),
             });
             // A 5-point matrix does not couple black nodes, so the couplings begin with zero.
             let [southwest, southeast, northwest, northeast] = rows;
-            let links = self.links(&self.k.matrix.straight, row);
-            skew_couplings::<Double>(southwest, southeast, northwest, northeast, true, kept_fraction, links, 1.0);
+            let links = self.red_links(&self.packed.matrix.axis_couplings, row);
+            compute_skew_couplings::<F64Format>(
+                southwest,
+                southeast,
+                northwest,
+                northeast,
+                true,
+                kept_fraction,
+                links,
+                1.0,
+            );
             for (k, values) in [southwest, southeast, northwest, northeast].into_iter().enumerate() {
-                if let Some(short) = self.grid.short() {
-                    store::<F>(short.diagonal.of[k].row_mut(row, 0), values, self.setup.unit);
+                if let Some(short_factors) = self.grid.short_factors() {
+                    store_rounded::<F>(
+                        short_factors.diagonal_couplings.arrays[k].row_mut(row, 0),
+                        values,
+                        self.setup.storage_unit,
+                    );
                 }
-                if self.in_place.is_none() {
-                    self.store_schur(&self.k.schur.diagonal.of[k], row, values);
+                if self.s1_in_place.is_none() {
+                    self.store_schur_row(&self.packed.schur.diagonal_couplings.arrays[k], row, values);
                 }
             }
         }
@@ -352,21 +419,27 @@ impl<'a, F: Format> Levels<'a, F> {
     /// # Safety
     /// The row must belong to this thread. `compute_skew` must be complete for row J, and `process_reds` for rows J - 1
     /// and J.
-    pub(super) unsafe fn process_dropped(&self, row: usize, scratch: &mut [f64]) {
+    pub(super) unsafe fn process_b1(&self, row: usize, scratch: &mut [f64]) {
         let grid = self.grid;
         if grid.layout.rows(Colour::B1).contains(&row) {
             // SAFETY: by the safety contract of this function.
             unsafe {
-                let kept = grid.sweep.diagonal.couplings(Colour::B1, row);
-                let (far, scratch) = scratch.split_at_mut(4 * (grid.layout.cx + GAP));
-                let lumped = match self.in_place.as_ref().map(|s1| &s1.b1_distant) {
-                    Some(of) => {
-                        let [south] = self.distant(Colour::B1, row, [SOUTH], far);
-                        [of.east.row(row, -1), of.east.row(row, 0), south, of.north.row(row, 0)]
+                let kept_couplings = grid.factors.diagonal_couplings.couplings(Colour::B1, row);
+                let (distant_scratch, scratch) = scratch.split_at_mut(4 * (grid.layout.cx + SCRATCH_GAP));
+                let lumped_couplings = match self.s1_in_place.as_ref().map(|s1| &s1.b1_distant) {
+                    Some(s1_distant) => {
+                        let [south] = self.compute_distant(Colour::B1, row, [SOUTH], distant_scratch);
+                        [s1_distant.east.row(row, -1), s1_distant.east.row(row, 0), south, s1_distant.north.row(row, 0)]
                     }
-                    None => self.distant(Colour::B1, row, [WEST, EAST, SOUTH, NORTH], far),
+                    None => self.compute_distant(Colour::B1, row, [WEST, EAST, SOUTH, NORTH], distant_scratch),
                 };
-                self.k.store_error(self.eliminate(Colour::B1, row, kept, lumped, scratch));
+                self.packed.store_error(self.compute_row_pivots(
+                    Colour::B1,
+                    row,
+                    kept_couplings,
+                    lumped_couplings,
+                    scratch,
+                ));
             }
         }
     }
@@ -376,35 +449,50 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// Both levels must be complete for rows J and J + 1.
-    pub(super) unsafe fn coarse_row<'s>(&self, row: usize, out: &'s mut [f64]) -> [&'s [f64]; 5] {
+    pub(super) unsafe fn compute_coarse_row<'s>(&self, row: usize, out: &'s mut [f64]) -> [&'s [f64]; 5] {
         let (grid, setup) = (self.grid, self.setup);
         let n = grid.layout.grid.coarse().nx;
         let kept_fraction = setup.kept_fraction();
-        let (d, h) = (&grid.sweep.diagonal, &self.inverse.b1);
-        let (far, out) = out.split_at_mut(4 * (grid.layout.cx + GAP));
-        let mut parts = scratch_rows(out, n);
-        let mut part = || parts.next().expect("room for five rows");
-        let (row_sums, east, north, northeast, northwest) = (part(), part(), part(), part(), part());
+        let (diagonal, h) = (&grid.factors.diagonal_couplings, &self.inverse_pivots.b1);
+        let (distant_scratch, out) = out.split_at_mut(4 * (grid.layout.cx + SCRATCH_GAP));
+        let mut rows = scratch_rows(out, n);
+        let mut next_row = || rows.next().expect("room for five rows");
+        let (row_sums, east, north, northeast, northwest) =
+            (next_row(), next_row(), next_row(), next_row(), next_row());
         // SAFETY: by the safety contract of this function.
         unsafe {
-            let [southwest, southeast, northwest_of, northeast_of] = &d.of;
+            let [southwest, southeast, northwest_couplings, northeast_couplings] = &diagonal.arrays;
             row_sums.copy_from_slice(&self.row_sums.b2.row(row, 0)[..n]);
-            let loss = (1.0 - kept_fraction) * setup.one_minus_omega();
-            if loss > 0.0 {
-                lump_row_sums(row_sums, loss, self.distant(Colour::B2, row, [WEST, EAST, SOUTH, NORTH], far));
+            let lumping_factor = (1.0 - kept_fraction) * setup.one_minus_omega();
+            if lumping_factor > 0.0 {
+                lump_row_sums(
+                    row_sums,
+                    lumping_factor,
+                    self.compute_distant(Colour::B2, row, [WEST, EAST, SOUTH, NORTH], distant_scratch),
+                );
             }
             let t = &self.row_sums.b1;
-            let of = KeptNodeInput {
+            let input = KeptNodeInput {
                 row_sum_over_pivot: [t.row_with_border(row), t.row_with_border(row + 1)],
-                inverse: [h.row_with_border(row), h.row_with_border(row + 1)],
-                below: [northwest_of, northeast_of].map(|a| a.row_with_border(row)),
-                above: [southwest, southeast, northwest_of, northeast_of].map(|a| a.row_with_border(row + 1)),
-                distant: match self.in_place.as_ref().map(|s1| &s1.b2_distant) {
-                    Some(of) => [of.east.row(row, 0), of.north.row(row, 0)],
-                    None => self.distant(Colour::B2, row, [EAST, NORTH], far),
+                inverse_pivots: [h.row_with_border(row), h.row_with_border(row + 1)],
+                couplings_below: [northwest_couplings, northeast_couplings].map(|a| a.row_with_border(row)),
+                couplings_above: [southwest, southeast, northwest_couplings, northeast_couplings]
+                    .map(|a| a.row_with_border(row + 1)),
+                distant_couplings: match self.s1_in_place.as_ref().map(|s1| &s1.b2_distant) {
+                    Some(s1_distant) => [s1_distant.east.row(row, 0), s1_distant.north.row(row, 0)],
+                    None => self.compute_distant(Colour::B2, row, [EAST, NORTH], distant_scratch),
                 },
             };
-            coarse_couplings::<F>(row_sums, east, north, northeast, northwest, of, kept_fraction, setup.unit);
+            compute_coarse_couplings::<F>(
+                row_sums,
+                east,
+                north,
+                northeast,
+                northwest,
+                input,
+                kept_fraction,
+                setup.storage_unit,
+            );
         }
         [row_sums, east, north, northeast, northwest]
     }
@@ -412,22 +500,27 @@ impl<'a, F: Format> Levels<'a, F> {
     /// Computes row J of the next grid's matrix and writes it to the arrays by colour of the next grid.
     ///
     /// # Safety
-    /// As for `coarse_row`; no thread may use the entries that receive the row.
-    pub(super) unsafe fn compute_coarse(&self, row: usize, scratch: &mut [f64]) {
-        let Some(coarse) = self.k.grids.get(self.q + 1) else { return };
+    /// As for `compute_coarse_row`; no thread may use the entries that receive the row.
+    pub(super) unsafe fn store_coarse_row(&self, row: usize, scratch: &mut [f64]) {
+        let Some(coarse) = self.packed.grids.get(self.q + 1) else { return };
         if !self.grid.layout.rows(Colour::B2).contains(&row) {
             return;
         }
         // SAFETY: by the safety contract of this function.
-        unsafe { coarse.target(self.setup.unit).spread(row, self.coarse_row(row, scratch).map(|values| (0, values))) };
+        unsafe {
+            coarse
+                .matrix_target(self.setup.storage_unit)
+                .store_row(row, self.compute_coarse_row(row, scratch).map(|values| (0, values)))
+        };
     }
 
     /// Computes the next grid's matrix in natural storage. Both levels must be complete.
-    pub(super) fn form_natural(&self, coarse: &mut HalfStencil, scratch: &mut [f64]) {
+    pub(super) fn form_natural_matrix(&self, coarse: &mut HalfStencil, scratch: &mut [f64]) {
         for row in self.grid.layout.rows(Colour::B2) {
-            // SAFETY: this thread has passed the last barrier of `form`, and no thread writes this grid afterwards.
-            let rows = unsafe { self.coarse_row(row, scratch) };
-            let first = ring_index(coarse.nx, 0, row);
+            // SAFETY: this thread has passed the last barrier of `apply_formulas`, and no thread writes this grid
+            // afterwards.
+            let rows = unsafe { self.compute_coarse_row(row, scratch) };
+            let row_start = ring_index(coarse.nx, 0, row);
             let targets = [
                 &mut coarse.diagonal,
                 &mut coarse.east,
@@ -436,7 +529,7 @@ impl<'a, F: Format> Levels<'a, F> {
                 &mut coarse.northwest,
             ];
             for (target, values) in targets.into_iter().zip(rows) {
-                target[first..][..values.len()].copy_from_slice(values);
+                target[row_start..][..values.len()].copy_from_slice(values);
             }
         }
     }
@@ -444,81 +537,83 @@ impl<'a, F: Format> Levels<'a, F> {
 
 /// Divides the scratch space into rows of `n` values.
 fn scratch_rows(scratch: &mut [f64], n: usize) -> impl Iterator<Item = &mut [f64]> {
-    scratch.chunks_exact_mut(n + GAP).map(move |row| &mut row[..n])
+    scratch.chunks_exact_mut(n + SCRATCH_GAP).map(move |row| &mut row[..n])
 }
 
-/// Computes -(a h) b for each of the `directions` in one row of `out`. The couplings a and b are those of `along`, and
-/// h is 1 / d.
-fn distant_rows<'s, F: Format, const N: usize>(
+/// Computes -(a h) b for each of the `directions` in one row of `out`. The couplings a and b are those of
+/// `coupling_pairs`, and h is 1 / d.
+fn compute_distant_rows<'s, F: Format, const N: usize>(
     coupling_pairs: [[&[F::Stored]; 2]; 4],
-    h: Rows,
-    unit: f64,
+    h: NeighbourRows,
+    storage_unit: f64,
     directions: [usize; N],
     out: &'s mut [f64],
 ) -> [&'s [f64]; N] {
     let mut rows = scratch_rows(out, h[0].len());
     directions.map(|k| {
         let row = rows.next().expect("room for as many rows");
-        distant_couplings::<F>(row, coupling_pairs[k][0], h[k], coupling_pairs[k][1], unit);
+        compute_distant_couplings::<F>(row, coupling_pairs[k][0], h[k], coupling_pairs[k][1], storage_unit);
         &*row
     })
 }
 
 /// Arrays for the pivots of a row. On entry, `row_sums` contains the row sums; on return, it contains (row sum after
-/// lumping) / d. `inverse` receives 1 / d. `stored` receives the stored pivots of f32 and bf16; it is empty in f64.
+/// lumping) / d. `inverse_pivots` receives 1 / d. `stored_pivots` receives the stored pivots of f32 and bf16; it is
+/// empty in f64.
 struct PivotRow<'a, F: Format> {
     row_sums: &'a mut [f64],
-    inverse: &'a mut [f64],
-    stored: &'a mut [F::Stored],
+    inverse_pivots: &'a mut [f64],
+    stored_pivots: &'a mut [F::Stored],
 }
 
 impl<F: Format> PivotRow<'_, F> {
     /// Computes all pivots in one vectorized loop. If a pivot needs further checks, computes the pivots one by one
     /// instead, and returns an error for the first rejected one. `node` returns the location of a node.
-    fn form(
+    fn compute(
         self,
-        kept: Rows<F::Stored>,
-        lumped: Rows,
+        kept_couplings: NeighbourRows<F::Stored>,
+        lumped_couplings: NeighbourRows,
         scratch: &mut [f64],
         setup: &Setup,
         node: impl Fn(usize) -> PivotNode,
     ) -> Result<()> {
-        let row_sum_over_pivot = &mut scratch[..self.inverse.len()];
-        let (one_minus_omega, unit) = (setup.one_minus_omega(), setup.unit);
-        if pivots::<F>(
-            self.inverse,
+        let row_sum_over_pivot = &mut scratch[..self.inverse_pivots.len()];
+        let (one_minus_omega, storage_unit) = (setup.one_minus_omega(), setup.storage_unit);
+        if compute_pivots::<F>(
+            self.inverse_pivots,
             row_sum_over_pivot,
-            self.stored,
+            self.stored_pivots,
             self.row_sums,
-            kept,
-            lumped,
+            kept_couplings,
+            lumped_couplings,
             one_minus_omega,
-            unit,
+            storage_unit,
         ) {
             self.row_sums.copy_from_slice(row_sum_over_pivot);
             return Ok(());
         }
-        self.form_one_by_one(kept, lumped, setup, node)
+        self.compute_one_by_one(kept_couplings, lumped_couplings, setup, node)
     }
 
     /// Computes the pivots one by one, with all checks.
-    fn form_one_by_one(
+    fn compute_one_by_one(
         self,
-        kept: Rows<F::Stored>,
-        lumped: Rows,
+        kept_couplings: NeighbourRows<F::Stored>,
+        lumped_couplings: NeighbourRows,
         setup: &Setup,
         node: impl Fn(usize) -> PivotNode,
     ) -> Result<()> {
-        for i in 0..self.inverse.len() {
-            let kept = kept.map(|a| F::read(a[i]).wide() * setup.unit);
-            let lumped = (lumped[0][i] + lumped[1][i]) + (lumped[2][i] + lumped[3][i]);
-            let center = Pivot::center(self.row_sums[i], kept, lumped);
-            let pivot = Pivot::new(self.row_sums[i], kept, lumped, setup.one_minus_omega());
-            let pivot = pivot.checked(center, kept == [0.0; 4], setup, || node(i))?;
-            self.inverse[i] = 1.0 / pivot.d;
-            self.row_sums[i] = pivot.row_sum * self.inverse[i];
-            if let Some(stored) = self.stored.get_mut(i) {
-                *stored = F::write(pivot.stored / setup.unit);
+        for i in 0..self.inverse_pivots.len() {
+            let kept_couplings = kept_couplings.map(|a| F::read(a[i]).to_f64() * setup.storage_unit);
+            let lumped_couplings =
+                (lumped_couplings[0][i] + lumped_couplings[1][i]) + (lumped_couplings[2][i] + lumped_couplings[3][i]);
+            let center = Pivot::center(self.row_sums[i], kept_couplings, lumped_couplings);
+            let pivot = Pivot::new(self.row_sums[i], kept_couplings, lumped_couplings, setup.one_minus_omega());
+            let pivot = pivot.accept_rounded(center, kept_couplings == [0.0; 4], setup, || node(i))?;
+            self.inverse_pivots[i] = 1.0 / pivot.d;
+            self.row_sums[i] = pivot.row_sum * self.inverse_pivots[i];
+            if let Some(stored_pivot) = self.stored_pivots.get_mut(i) {
+                *stored_pivot = F::write(pivot.stored_row_sum / setup.storage_unit);
             }
         }
         Ok(())
@@ -529,17 +624,17 @@ impl<F: Format> PivotRow<'_, F> {
 mod tests {
     use super::*;
     use crate::rrb::cpu::factor::tests::{random, setup};
-    use crate::rrb::cpu::number::{BrainFloat, Single};
+    use crate::rrb::cpu::number::{Bf16Format, F32Format};
     use crate::rrb::storage::Storage;
 
-    /// Returns row sums, four kept and four lumped couplings of n nodes. With `awkward`, some nodes have no couplings
-    /// at all (land) or no kept couplings, or are last nodes of singular components; some pivots are nearly zero, too
-    /// small, too large or NaN.
-    fn rows(n: usize, seed: u64, awkward: bool) -> [Vec<f64>; 9] {
+    /// Returns row sums, four kept and four lumped couplings of n nodes. With `has_special_cases`, some nodes have no
+    /// couplings at all (land) or no kept couplings, or are last nodes of singular components; some pivots are nearly
+    /// zero, too small, too large or NaN.
+    fn random_rows(n: usize, seed: u64, has_special_cases: bool) -> [Vec<f64>; 9] {
         let mut state = seed * 0x9e37_79b9 + 1;
         let mut rows: [Vec<f64>; 9] = std::array::from_fn(|_| Vec::new());
         for i in 0..n {
-            let case = if awkward { (random(&mut state) * 30.0) as usize } else { 30 };
+            let case = if has_special_cases { (random(&mut state) * 30.0) as usize } else { 30 };
             for (k, row) in rows.iter_mut().enumerate() {
                 let v = random(&mut state);
                 let magnitude = if k == 0 { 0.1 * v } else { -v };
@@ -571,57 +666,67 @@ mod tests {
 
     /// Compares the vectorized computation of the pivots of a row with the computation one by one. Returns `true` if
     /// the loop accepted all pivots.
-    fn compare<F: Format>(rows: &[Vec<f64>; 9], kept: &[Vec<F::Stored>; 4], setup: &Setup, floating: bool) -> bool
+    fn compare_with_one_by_one<F: Format>(
+        rows: &[Vec<f64>; 9],
+        kept_couplings: &[Vec<F::Stored>; 4],
+        setup: &Setup,
+        may_replace_zero: bool,
+    ) -> bool
     where
         F::Stored: PartialEq + std::fmt::Debug,
     {
         let n = rows[0].len();
-        let lumped = [5, 6, 7, 8].map(|k| &rows[k][..]);
-        let kept = kept.each_ref().map(|row| &row[..]);
-        let node = |i: usize| PivotNode { level: 3, i, j: 5, center: 4.0, may_replace_zero_pivot: floating };
+        let lumped_couplings = [5, 6, 7, 8].map(|k| &rows[k][..]);
+        let kept_couplings = kept_couplings.each_ref().map(|row| &row[..]);
+        let node = |i: usize| PivotNode { level: 3, i, j: 5, center: 4.0, may_replace_zero_pivot: may_replace_zero };
         let zeros = || vec![F::write(0.0); if setup.storage == Storage::F64 { 0 } else { n }];
-        let form = |at_once: bool| {
-            let (mut row_sums, mut inverse, mut stored) = (rows[0].clone(), vec![0.0; n], zeros());
-            let row = PivotRow::<F> { row_sums: &mut row_sums, inverse: &mut inverse, stored: &mut stored };
-            let result = if at_once {
-                row.form(kept, lumped, &mut vec![0.0; n], setup, node)
-            } else {
-                row.form_one_by_one(kept, lumped, setup, node)
+        let compute = |is_vectorized: bool| {
+            let (mut row_sums, mut inverse_pivots, mut stored_pivots) = (rows[0].clone(), vec![0.0; n], zeros());
+            let row = PivotRow::<F> {
+                row_sums: &mut row_sums,
+                inverse_pivots: &mut inverse_pivots,
+                stored_pivots: &mut stored_pivots,
             };
-            result.map(|()| (bits(&row_sums), bits(&inverse), stored))
+            let result = if is_vectorized {
+                row.compute(kept_couplings, lumped_couplings, &mut vec![0.0; n], setup, node)
+            } else {
+                row.compute_one_by_one(kept_couplings, lumped_couplings, setup, node)
+            };
+            result.map(|()| (bits(&row_sums), bits(&inverse_pivots), stored_pivots))
         };
-        let one_by_one = form(false);
-        assert_eq!(form(true), one_by_one);
-        let (mut inverse, mut row_sum_over_pivot, mut stored) = (vec![0.0; n], vec![0.0; n], zeros());
-        let (one_minus_omega, unit) = (setup.one_minus_omega(), setup.unit);
-        let no_doubt = pivots::<F>(
-            &mut inverse,
+        let one_by_one = compute(false);
+        assert_eq!(compute(true), one_by_one);
+        let (mut inverse_pivots, mut row_sum_over_pivot, mut stored_pivots) = (vec![0.0; n], vec![0.0; n], zeros());
+        let (one_minus_omega, storage_unit) = (setup.one_minus_omega(), setup.storage_unit);
+        let all_accepted = compute_pivots::<F>(
+            &mut inverse_pivots,
             &mut row_sum_over_pivot,
-            &mut stored,
+            &mut stored_pivots,
             &rows[0],
-            kept,
-            lumped,
+            kept_couplings,
+            lumped_couplings,
             one_minus_omega,
-            unit,
+            storage_unit,
         );
-        if no_doubt {
-            assert_eq!(Ok((bits(&row_sum_over_pivot), bits(&inverse), stored)), one_by_one);
+        if all_accepted {
+            assert_eq!(Ok((bits(&row_sum_over_pivot), bits(&inverse_pivots), stored_pivots)), one_by_one);
         }
-        no_doubt
+        all_accepted
     }
 
-    fn compare_formats(n: usize, seed: u64, awkward: bool, omega: f64) -> [bool; 3] {
-        let rows = rows(n, seed, awkward);
-        let wide = [1, 2, 3, 4].map(|k| rows[k].clone());
-        let single = wide.each_ref().map(|row| row.iter().map(|v| Single::write(v / 0.5)).collect());
-        let brain = wide.each_ref().map(|row| row.iter().map(|v| BrainFloat::write(v / 0.25)).collect());
-        let [f64, f32, bf16] = [(Storage::F64, 1.0), (Storage::F32, 0.5), (Storage::Bf16, 0.25)]
-            .map(|(storage, unit)| setup(storage, omega, unit));
-        let floating = seed.is_multiple_of(2);
+    fn compare_formats(n: usize, seed: u64, has_special_cases: bool, omega: f64) -> [bool; 3] {
+        let rows = random_rows(n, seed, has_special_cases);
+        let f64_couplings = [1, 2, 3, 4].map(|k| rows[k].clone());
+        let f32_couplings = f64_couplings.each_ref().map(|row| row.iter().map(|v| F32Format::write(v / 0.5)).collect());
+        let bf16_couplings =
+            f64_couplings.each_ref().map(|row| row.iter().map(|v| Bf16Format::write(v / 0.25)).collect());
+        let [f64_setup, f32_setup, bf16_setup] = [(Storage::F64, 1.0), (Storage::F32, 0.5), (Storage::Bf16, 0.25)]
+            .map(|(storage, storage_unit)| setup(storage, omega, storage_unit));
+        let may_replace_zero = seed.is_multiple_of(2);
         [
-            compare::<Double>(&rows, &wide, &f64, floating),
-            compare::<Single>(&rows, &single, &f32, floating),
-            compare::<BrainFloat>(&rows, &brain, &bf16, floating),
+            compare_with_one_by_one::<F64Format>(&rows, &f64_couplings, &f64_setup, may_replace_zero),
+            compare_with_one_by_one::<F32Format>(&rows, &f32_couplings, &f32_setup, may_replace_zero),
+            compare_with_one_by_one::<Bf16Format>(&rows, &bf16_couplings, &bf16_setup, may_replace_zero),
         ]
     }
 
@@ -632,15 +737,16 @@ mod tests {
                 assert_eq!(compare_formats(n, seed, false, omega), [true; 3]);
             }
         }
-        let mut doubtful = 0;
+        let mut doubtful_rows = 0;
         for seed in 0..600 {
             let n = 1 + seed as usize % 23;
             for omega in [1.0, 0.95, 0.0] {
-                doubtful += compare_formats(n, seed, true, omega).iter().filter(|&&no_doubt| !no_doubt).count();
+                doubtful_rows +=
+                    compare_formats(n, seed, true, omega).iter().filter(|&&all_accepted| !all_accepted).count();
             }
         }
-        // Both paths must be covered: in many of the awkward rows, the vectorized loop (`pivots`) accepts all pivots,
-        // and in many others, the pivots are computed one by one.
-        assert!((500..4900).contains(&doubtful), "{doubtful} of 5400 rows are doubtful");
+        // Both paths must be covered: in many of the awkward rows, the vectorized loop (`compute_pivots`) accepts all
+        // pivots, and in many others, the pivots are computed one by one.
+        assert!((500..4900).contains(&doubtful_rows), "{doubtful_rows} of 5400 rows are doubtful");
     }
 }

@@ -20,22 +20,24 @@
 //! last row are complete. There is one barrier between grids, and one barrier per scalar.
 
 use crate::base::loops::{combine, dot};
-use crate::base::reduce::{OtherRanks, Reduce, pairwise};
-use crate::base::team::{Point, TeamThread};
-use crate::rrb::cpu::cycle::{DOWN, UP};
+use crate::base::reduce::{OtherRanks, Reduce, pairwise_sum};
+use crate::base::team::{StagePoint, TeamThread};
+use crate::rrb::cpu::cycle::{DOWN_SWEEP, UP_SWEEP};
 use crate::rrb::cpu::iteration::thread::ThreadState;
-use crate::rrb::cpu::levels::Buffers;
-use crate::rrb::cpu::loops::{advance, advance_and_scale, difference, scale_in_place, solve};
-use crate::rrb::cpu::neighbours::Rows;
+use crate::rrb::cpu::levels::RowBuffers;
+use crate::rrb::cpu::loops::{
+    advance_x_and_p, difference_with_product, divide_in_place, solve_eliminated, update_and_divide,
+};
+use crate::rrb::cpu::neighbours::NeighbourRows;
 use crate::rrb::cpu::number::Format;
-use crate::rrb::cpu::packed::Packed;
-use crate::rrb::cpu::sweeps::{DROPPED, FIRST_RED, KEPT, b1_around_b2, next_thread, previous_thread};
+use crate::rrb::cpu::packed::PackedSystem;
+use crate::rrb::cpu::sweeps::{B1_ROWS, KEPT_ROWS, R1_ROWS, b1_around_b2, next_thread, previous_thread};
 use crate::rrb::layout::Colour;
 use crate::rrb::recursion::{CycleSteps, solve_section};
 
 /// Computes x = x + alpha p and p = z + beta p with `step` = (alpha, beta). Without `step`, computes p = z. `scales`:
-/// see [`Packed::scales`].
-fn step_row<F: Format>(
+/// see [`PackedSystem::direction_scales`].
+fn advance_row_by_step<F: Format>(
     x: &mut [f64],
     p: &mut [F::Vector],
     z: &[F::Real],
@@ -45,7 +47,7 @@ fn step_row<F: Format>(
     match step {
         None => combine(p, 0.0, scales.0, z),
         Some((0.0, beta)) => combine(p, beta, scales.0, z),
-        Some((alpha, beta)) => advance::<F>(x, p, z, alpha * scales.1, beta, scales.0),
+        Some((alpha, beta)) => advance_x_and_p::<F>(x, p, z, alpha * scales.1, beta, scales.0),
     }
 }
 
@@ -53,73 +55,75 @@ impl<F: Format> ThreadState<'_, F> {
     /// With `alpha`, first computes r = r - alpha q. Then solves L y = r on the first section, and the system on the
     /// following sections. Returns <r, r>, and stores rho = <r, M^-1 r>.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
-        let (k, me) = (self.k, self.me);
-        let all_grids = k.rho_start[k.grids.len()];
-        let of_section = k.links.as_ref().map(|links| &links.of_section as &dyn OtherRanks);
-        let sums = k.rho.reduce::<1>(0, k.rho.rows()).over(of_section);
-        self.sections.timed(0, DOWN, |s| {
-            let stage = s.next_stage(&k.grids[0]);
-            k.exchange_residual(me, alpha);
-            k.descend_first(me, stage, alpha, sums, &mut s.buffers());
-            k.pass_to_next_grid(0, me);
+        let (packed, thread) = (self.packed, self.thread);
+        let rho_end = packed.rho_start[packed.grids.len()];
+        let section_sums = packed.exchanges.as_ref().map(|exchanges| &exchanges.section_sums as &dyn OtherRanks);
+        let partials = packed.rho.reduce::<1>(0, packed.rho.rows()).with_other_ranks(section_sums);
+        self.cycle_thread.run_timed(0, DOWN_SWEEP, |s| {
+            let stage = s.next_stage(&packed.grids[0]);
+            packed.exchange_residual(thread, alpha);
+            packed.descend_first_grid(thread, stage, alpha, partials, &mut s.buffers());
+            packed.pass_to_next_grid(0, thread);
         });
-        let grids = self.sections.grids(0);
-        self.sections.descend(1..grids.end);
-        let mut below = k.rho_below.reduce(0, k.rho_below.rows());
-        let recursion = k.recursion();
-        if k.sections.len() > 1 {
-            if self.sections.takes_part(1) {
-                solve_section(&mut self.sections, 1, &recursion);
+        let grids = self.cycle_thread.grids_of_section(0);
+        self.cycle_thread.descend(1..grids.end);
+        let mut rho_below = packed.rho_below.reduce(0, packed.rho_below.rows());
+        let recursion = packed.recursion();
+        if packed.section_starts.len() > 1 {
+            if self.cycle_thread.takes_part(1) {
+                solve_section(&mut self.cycle_thread, 1, &recursion);
             }
             // Adds <g, u> to rho, where g is the right-hand side of the first recursion, and u its solution. The kept
             // values of the previous grid still contain g.
-            let above = &k.grids[grids.end - 1];
-            below = below.over(k.other_ranks(grids.end - 1));
-            above.barrier(me);
-            let mut t = self.sections.buffers();
-            for row in above.rows(me) {
+            let last_grid = &packed.grids[grids.end - 1];
+            rho_below = rho_below.with_other_ranks(packed.other_ranks(grids.end - 1));
+            last_grid.barrier(thread);
+            let mut buffers = self.cycle_thread.buffers();
+            for row in last_grid.rows(thread) {
                 // SAFETY: the recursion has ended, and its grid is only read. The partial sum belongs to a row of this
                 // thread.
                 unsafe {
-                    k.load_kept(grids.end - 1, row, FIRST_RED, &mut t);
-                    below.store(row, [dot(above.z.b2.row(row, 0), t.row(FIRST_RED, 0, above.layout.cx))]);
+                    packed.load_kept_row(grids.end - 1, row, R1_ROWS, &mut buffers);
+                    rho_below
+                        .store(row, [dot(last_grid.z.b2.row(row, 0), buffers.row(R1_ROWS, 0, last_grid.layout.cx))]);
                 }
             }
-        } else if me.index == 0 {
-            let rho = self.sections.timed(k.grids.len(), DOWN, |s| s.k.solve_natural());
+        } else if thread.index == 0 {
+            let rho = self.cycle_thread.run_timed(packed.grids.len(), DOWN_SWEEP, |s| s.packed.solve_natural_levels());
             // SAFETY: only thread 0 stores this partial sum.
-            unsafe { below.store(0, [rho]) };
+            unsafe { rho_below.store(0, [rho]) };
         }
-        me.barrier();
+        thread.barrier();
         // If there are other ranks, all threads wait for the partial sums of these ranks.
-        let wait = of_section.map(|_| me);
-        let [sums] = sums.summands(wait);
-        self.rho = (pairwise(&sums[..k.rho_start[grids.end]]) + below.sum(wait)[0]) / k.unit;
-        pairwise(&sums[all_grids..])
+        let waiting_thread = section_sums.map(|_| thread);
+        let [summands] = partials.summands(waiting_thread);
+        self.rho = (pairwise_sum(&summands[..packed.rho_start[grids.end]]) + rho_below.sum(waiting_thread)[0])
+            / packed.storage_unit;
+        pairwise_sum(&summands[rho_end..])
     }
 
     /// Solves D L^T z = y and computes x = x + alpha p, p = z + beta p, q = S1 p. Returns <p, q>.
     pub(super) fn fused_ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        let (k, me, sigma) = (self.k, self.me, self.reduction());
-        let grids = self.sections.grids(0);
-        self.sections.ascend(1..grids.end);
-        self.sections.timed(0, UP, |s| {
+        let (packed, thread, sigma) = (self.packed, self.thread, self.begin_reduction());
+        let grids = self.cycle_thread.grids_of_section(0);
+        self.cycle_thread.ascend(1..grids.end);
+        self.cycle_thread.run_timed(0, UP_SWEEP, |s| {
             // This barrier waits until z of the coarser grid is complete.
-            k.grids[0].barrier(me);
-            let stage = s.next_stage(&k.grids[0]);
-            k.ascend_first(me, stage, step, sigma, &mut s.buffers());
+            packed.grids[0].barrier(thread);
+            let stage = s.next_stage(&packed.grids[0]);
+            packed.ascend_first_grid(thread, stage, step, sigma, &mut s.buffers());
         });
-        k.scales().1 * sigma.sum(Some(me))[0]
+        packed.direction_scales().1 * sigma.sum(Some(thread))[0]
     }
 }
 
-impl<F: Format> Packed<F> {
+impl<F: Format> PackedSystem<F> {
     /// If the grid is distributed, computes r = r - alpha q for b1 in the first and the last row of this rank, and
     /// exchanges the halo rows of b1.
-    fn exchange_residual(&self, me: TeamThread, alpha: Option<f64>) {
+    fn exchange_residual(&self, thread: TeamThread, alpha: Option<f64>) {
         let grid = &self.grids[0];
         let Some(halo) = &grid.halo else { return };
-        for row in grid.rows(me).filter(|&row| self.is_advanced(row)) {
+        for row in grid.rows(thread).filter(|&row| self.is_residual_updated(row)) {
             // SAFETY: the row belongs to this thread, and no other thread uses it before the barrier.
             unsafe {
                 if let Some(alpha) = alpha {
@@ -127,148 +131,159 @@ impl<F: Format> Packed<F> {
                 }
             }
         }
-        grid.barrier(me);
-        if me.index == 0 {
+        grid.barrier(thread);
+        if thread.index == 0 {
             // SAFETY: the other threads wait at the barrier below.
-            unsafe { halo.refresh_dropped(&self.r) };
+            unsafe { halo.refresh_b1(&self.r) };
         }
-        grid.barrier(me);
+        grid.barrier(thread);
     }
 
     /// Returns whether `exchange_residual` has updated row J of b1.
-    fn is_advanced(&self, row: usize) -> bool {
+    fn is_residual_updated(&self, row: usize) -> bool {
         let grid = &self.grids[0];
-        let [below, above] = grid.halo.as_ref().map_or([false; 2], |halo| halo.sides);
-        below && row == grid.own.start || above && row + 1 == grid.own.end
+        let [has_rank_below, has_rank_above] = grid.halo.as_ref().map_or([false; 2], |halo| halo.has_neighbour_ranks);
+        has_rank_below && row == grid.own_rows.start || has_rank_above && row + 1 == grid.own_rows.end
     }
 
     /// Computes r = r - alpha q (with `alpha`), and the downward sweep of the even level of the first grid. Stores the
-    /// partial sums of rho and of <r, r> in `sums`.
-    fn descend_first(
+    /// partial sums of rho and of <r, r> in `partials`.
+    fn descend_first_grid(
         &self,
-        me: TeamThread,
+        thread: TeamThread,
         stage: usize,
         alpha: Option<f64>,
-        sums: Reduce<1>,
-        t: &mut Buffers<F::Real>,
+        partials: Reduce<1>,
+        buffers: &mut RowBuffers<F::Real>,
     ) {
         let grid = &self.grids[0];
-        let (rows, n, m) = (grid.rows(me), grid.layout.cx, &grid.sweep);
+        let (rows, n, factors) = (grid.rows(thread), grid.layout.cx, &grid.factors);
         // The partial sums of <r, r> are stored after those of rho of all grids.
-        let squares = self.rho_start[self.grids.len()];
-        let mut below = 0.0;
+        let squares_start = self.rho_start[self.grids.len()];
+        let mut square_of_b1 = 0.0;
         for row in rows.clone() {
             // SAFETY: r is written in rows of this thread, before it is read. The first row of the next thread is read
             // after that thread has posted it.
             unsafe {
                 let r = self.r.b1.row_mut(row, 0);
-                let step = alpha.filter(|_| !self.is_advanced(row)).map(|alpha| (alpha, self.q.b1.row(row, 0)));
-                let (pivot, a) = m.eliminated(Colour::B1, row);
-                let out = t.row_mut(DROPPED + row % 2, n);
-                let (square, rho) = advance_and_scale::<F>(r, step, out, pivot, a);
-                sums.store(row, [rho]);
+                let step = alpha.filter(|_| !self.is_residual_updated(row)).map(|alpha| (alpha, self.q.b1.row(row, 0)));
+                let (pivot, a) = factors.pivots_and_couplings(Colour::B1, row);
+                let out = buffers.row_mut(B1_ROWS + row % 2, n);
+                let (square, rho) = update_and_divide::<F>(r, step, out, pivot, a);
+                partials.store(row, [rho]);
                 if row == rows.start {
-                    me.post(Point::First, stage);
+                    thread.signal(StagePoint::FirstRow, stage);
                 } else {
-                    let square = self.descend_first_kept(row - 1, rows.start, alpha, t);
-                    sums.store(squares + row - 1, [square + below]);
+                    let square = self.descend_first_b2(row - 1, rows.start, alpha, buffers);
+                    partials.store(squares_start + row - 1, [square + square_of_b1]);
                 }
-                below = square;
+                square_of_b1 = square;
             }
         }
-        if let Some(last) = rows.clone().last() {
-            let end = t.row_mut(DROPPED + rows.end % 2, n);
-            match next_thread(me, grid) {
-                Some(thread) => {
-                    me.wait_for(thread, Point::First, stage);
+        if let Some(last_row) = rows.clone().last() {
+            let row_above = buffers.row_mut(B1_ROWS + rows.end % 2, n);
+            match next_thread(thread, grid) {
+                Some(next) => {
+                    thread.wait_for_signal(next, StagePoint::FirstRow, stage);
                     // SAFETY: the next thread has posted this row.
                     unsafe {
-                        let (pivot, a) = m.eliminated(Colour::B1, rows.end);
-                        narrow_and_scale::<F>(end, pivot, a, self.r.b1.row(rows.end, 0));
+                        let (pivot, a) = factors.pivots_and_couplings(Colour::B1, rows.end);
+                        convert_and_divide::<F>(row_above, pivot, a, self.r.b1.row(rows.end, 0));
                     }
                 }
                 // SAFETY: this is a halo row, which was received before this stage.
-                None if grid.borders_other_ranks(me)[1] => unsafe {
-                    let (pivot, a) = m.eliminated(Colour::B1, rows.end);
-                    narrow_and_scale::<F>(end, pivot, a, self.r.b1.row(rows.end, 0));
+                None if grid.borders_other_ranks(thread)[1] => unsafe {
+                    let (pivot, a) = factors.pivots_and_couplings(Colour::B1, rows.end);
+                    convert_and_divide::<F>(row_above, pivot, a, self.r.b1.row(rows.end, 0));
                 },
-                None => end.fill(F::Real::default()),
+                None => row_above.fill(F::Real::default()),
             }
             // SAFETY: the last row belongs to this thread; the row of b1 above is in the buffers.
-            unsafe { sums.store(squares + last, [self.descend_first_kept(last, rows.start, alpha, t) + below]) };
+            unsafe {
+                partials.store(
+                    squares_start + last_row,
+                    [self.descend_first_b2(last_row, rows.start, alpha, buffers) + square_of_b1],
+                )
+            };
         }
     }
 
     /// Computes the values of the kept nodes in row J, and writes them to the next grid. The buffers contain D^-1 y in
     /// rows J and J + 1 of b1. Returns <r, r> of the kept nodes in row J. If a later step reads the values of the kept
-    /// nodes again, they are stored in row J of z. Otherwise, they are stored in row `passing`, which all rows use and
-    /// which therefore stays in cache.
+    /// nodes again, they are stored in row J of z. Otherwise, they are stored in row `reused_row`, which all rows use
+    /// and which therefore stays in cache.
     ///
     /// # Safety
-    /// Rows J and `passing` must belong to this thread.
-    unsafe fn descend_first_kept(&self, row: usize, passing: usize, alpha: Option<f64>, t: &Buffers<F::Real>) -> f64 {
+    /// Rows J and `reused_row` must belong to this thread.
+    unsafe fn descend_first_b2(
+        &self,
+        row: usize,
+        reused_row: usize,
+        alpha: Option<f64>,
+        buffers: &RowBuffers<F::Real>,
+    ) -> f64 {
         let (grid, n) = (&self.grids[0], self.grids[0].layout.cx);
-        // The values are read again by `solve_natural` if no further grid is stored by colour, or for <g, u> if the
-        // next grid is a recursion grid.
-        let read_again = self.grids.len() == 1 || self.sections.get(1) == Some(&1);
-        let place = if read_again { row } else { passing };
+        // The values are read again by `solve_natural_levels` if no further grid is stored by colour, or for <g, u> if
+        // the next grid is a recursion grid.
+        let is_read_again = self.grids.len() == 1 || self.section_starts.get(1) == Some(&1);
+        let z_row = if is_read_again { row } else { reused_row };
         // SAFETY: the rows belong to this thread.
         unsafe {
             let r = self.r.b2.row_mut(row, 0);
             if let Some(alpha) = alpha {
                 combine(r, 1.0, -alpha, self.q.b2.row(row, 0));
             }
-            let a = grid.sweep.diagonal.couplings(Colour::B2, row);
-            difference::<F>(grid.z.b2.row_mut(place, 0), r, a, b1_around_b2(t, DROPPED, row, n));
-            self.store_kept(0, row, place);
+            let a = grid.factors.diagonal_couplings.couplings(Colour::B2, row);
+            difference_with_product::<F>(grid.z.b2.row_mut(z_row, 0), r, a, b1_around_b2(buffers, B1_ROWS, row, n));
+            self.store_kept_row(0, row, z_row);
             dot(r, r)
         }
     }
 
     /// Computes the upward sweep of the first grid's even level, then x, p and q = S1 p. Also computes x and p in halo
     /// rows. Stores the partial sums of <p, q> in `sigma`.
-    fn ascend_first(
+    fn ascend_first_grid(
         &self,
-        me: TeamThread,
+        thread: TeamThread,
         stage: usize,
         step: Option<(f64, f64)>,
         sigma: Reduce<1>,
-        t: &mut Buffers<F::Real>,
+        buffers: &mut RowBuffers<F::Real>,
     ) {
         let grid = &self.grids[0];
-        let (rows, n) = (grid.rows(me), grid.layout.cx);
-        let Some(last) = rows.clone().last() else { return };
-        let [below, above] = grid.borders_other_ranks(me);
+        let (rows, n) = (grid.rows(thread), grid.layout.cx);
+        let Some(last_row) = rows.clone().last() else { return };
+        let [has_rank_below, has_rank_above] = grid.borders_other_ranks(thread);
         // SAFETY: x, p and q are written in rows of this thread. x and p are also written in halo rows, which this
         // thread alone uses. Rows of p of other threads are read after these threads have posted them. r and the next
         // grid are only read.
         unsafe {
-            let first = if below { rows.start - 1 } else { rows.start };
-            match first.checked_sub(1) {
-                Some(before) => self.load_kept(0, before, KEPT + before % 2, t),
-                None => t.row_mut(KEPT + 1, n).fill(F::Real::default()),
+            let first_row = if has_rank_below { rows.start - 1 } else { rows.start };
+            match first_row.checked_sub(1) {
+                Some(row_before) => self.load_kept_row(0, row_before, KEPT_ROWS + row_before % 2, buffers),
+                None => buffers.row_mut(KEPT_ROWS + 1, n).fill(F::Real::default()),
             }
-            for row in first..rows.end {
-                self.advance_row(row, step, t);
+            for row in first_row..rows.end {
+                self.advance_row(row, step, buffers);
                 if row == rows.start {
-                    me.post(Point::First, stage);
+                    thread.signal(StagePoint::FirstRow, stage);
                 }
                 if row >= rows.start + 2 {
                     sigma.store(row - 1, [self.multiply_row(row - 1)]);
                 }
             }
-            if above {
-                self.advance_row(rows.end, step, t);
+            if has_rank_above {
+                self.advance_row(rows.end, step, buffers);
             }
-            me.post(Point::Last, stage);
-            if let Some(thread) = next_thread(me, grid) {
-                me.wait_for(thread, Point::First, stage);
+            thread.signal(StagePoint::LastRow, stage);
+            if let Some(next) = next_thread(thread, grid) {
+                thread.wait_for_signal(next, StagePoint::FirstRow, stage);
             }
-            if last > rows.start {
-                sigma.store(last, [self.multiply_row(last)]);
+            if last_row > rows.start {
+                sigma.store(last_row, [self.multiply_row(last_row)]);
             }
-            if let Some(thread) = previous_thread(me, grid) {
-                me.wait_for(thread, Point::Last, stage);
+            if let Some(previous) = previous_thread(thread, grid) {
+                thread.wait_for_signal(previous, StagePoint::LastRow, stage);
             }
             sigma.store(rows.start, [self.multiply_row(rows.start)]);
         }
@@ -279,25 +294,32 @@ impl<F: Format> Packed<F> {
     ///
     /// # Safety
     /// No other thread may use row J of x and p meanwhile, and no thread may write r or the next grid.
-    unsafe fn advance_row(&self, row: usize, step: Option<(f64, f64)>, t: &mut Buffers<F::Real>) {
-        let (grid, n, scales) = (&self.grids[0], self.grids[0].layout.cx, self.scales());
-        let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
+    unsafe fn advance_row(&self, row: usize, step: Option<(f64, f64)>, buffers: &mut RowBuffers<F::Real>) {
+        let (grid, n, scales) = (&self.grids[0], self.grids[0].layout.cx, self.direction_scales());
+        let (buffer_row, buffer_below) = (KEPT_ROWS + row % 2, KEPT_ROWS + (row + 1) % 2);
         // SAFETY: by the safety contract of this function.
         unsafe {
-            self.load_kept(0, row, here, t);
+            self.load_kept_row(0, row, buffer_row, buffers);
             let x = self.x.b2.row_mut(row, 0);
-            step_row::<F>(x, self.p.b2.row_mut(row, 0), t.row(here, 0, n), step, scales);
-            let (pivot, a) = grid.sweep.eliminated(Colour::B1, row);
-            let mut z = std::mem::take(&mut t.values);
+            advance_row_by_step::<F>(x, self.p.b2.row_mut(row, 0), buffers.row(buffer_row, 0, n), step, scales);
+            let (pivot, a) = grid.factors.pivots_and_couplings(Colour::B1, row);
+            let mut z = std::mem::take(&mut buffers.values);
             {
-                let (rows, own) = z.split_at_mut(DROPPED * t.stride);
-                let of = |k: usize, shift: isize| &rows[(k * t.stride + t.block).wrapping_add_signed(shift)..][..n];
-                let own = &mut own[t.block..][..n];
-                let v = [of(below, -1), of(below, 0), of(here, -1), of(here, 0)];
-                solve::<F>(own, pivot, self.r.b1.row(row, 0), a, v);
-                step_row::<F>(self.x.b1.row_mut(row, 0), self.p.b1.row_mut(row, 0), own, step, scales);
+                let (kept_buffers, b1_buffers) = z.split_at_mut(B1_ROWS * buffers.stride);
+                let kept_values = |k: usize, shift: isize| {
+                    &kept_buffers[(k * buffers.stride + buffers.border_width).wrapping_add_signed(shift)..][..n]
+                };
+                let b1_values = &mut b1_buffers[buffers.border_width..][..n];
+                let v = [
+                    kept_values(buffer_below, -1),
+                    kept_values(buffer_below, 0),
+                    kept_values(buffer_row, -1),
+                    kept_values(buffer_row, 0),
+                ];
+                solve_eliminated::<F>(b1_values, pivot, self.r.b1.row(row, 0), a, v);
+                advance_row_by_step::<F>(self.x.b1.row_mut(row, 0), self.p.b1.row_mut(row, 0), b1_values, step, scales);
             }
-            t.values = z;
+            buffers.values = z;
         }
     }
 
@@ -311,7 +333,7 @@ impl<F: Format> Packed<F> {
             // SAFETY: by the safety contract of this function.
             unsafe {
                 let q = self.q[colour].row_mut(row, 0);
-                self.schur.row(colour, row, &self.p, q);
+                self.schur.multiply_row(colour, row, &self.p, q);
                 sigma += dot(self.p[colour].row(row, 0), q);
             }
         }
@@ -320,7 +342,12 @@ impl<F: Format> Packed<F> {
 }
 
 /// Computes out = r / d in the number type of the sweeps, where `pivot` and `a` define d.
-fn narrow_and_scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, r: &[F::Vector]) {
+fn convert_and_divide<F: Format>(
+    out: &mut [F::Real],
+    pivot: &[F::Stored],
+    a: NeighbourRows<F::Stored>,
+    r: &[F::Vector],
+) {
     combine(out, 0.0, 1.0, r);
-    scale_in_place::<F>(out, pivot, a);
+    divide_in_place::<F>(out, pivot, a);
 }

@@ -19,21 +19,21 @@
 //! A natural row of b contains two colours. The values of the colours r2 and b1 are needed again with a later row, so
 //! two alternating buffer rows store them.
 
-use crate::base::loops::{combine, dot, largest};
-use crate::base::reduce::{Reduce, max_abs, pairwise};
+use crate::base::loops::{combine, dot, max_abs};
+use crate::base::reduce::{Reduce, pairwise_sum};
 use crate::krylov::cpu::caller::CallerArrays;
-use crate::krylov::solve_steps::{Eliminated, SolveSteps};
-use crate::rrb::cpu::conversion::{natural_rows, split, spread};
-use crate::rrb::cpu::iteration::thread::{BlackRowStep, NotLoaded, ThreadState};
-use crate::rrb::cpu::loops::{difference, over_center, scale_row, solve_by_center, subtract};
-use crate::rrb::cpu::neighbours::Rows;
-use crate::rrb::cpu::number::{Double, Format};
-use crate::rrb::cpu::packed::BORDER;
+use crate::krylov::solve_steps::{EliminatedVector, SolveSteps};
+use crate::rrb::cpu::conversion::{natural_rows, split_by_parity, store_natural_row};
+use crate::rrb::cpu::iteration::thread::{BlackRowStep, NotLoadedRhs, ThreadState};
+use crate::rrb::cpu::loops::{difference_with_product, divide_by_center, scale_row, solve_by_center, subtract_product};
+use crate::rrb::cpu::neighbours::NeighbourRows;
+use crate::rrb::cpu::number::{F64Format, Format};
+use crate::rrb::cpu::packed::SCRATCH_BORDER;
 use crate::rrb::layout::{Colour, Layout};
 use std::ops::Range;
 
 /// Rows of b by colour, in a pass over rows J.
-struct Rhs<'a> {
+struct RhsRows<'a> {
     caller: &'a CallerArrays<'a>,
     layout: &'a Layout,
     scale: f64,
@@ -44,7 +44,7 @@ struct Rhs<'a> {
     r2: [&'a mut [f64]; 2],
 }
 
-impl<'a> Rhs<'a> {
+impl<'a> RhsRows<'a> {
     /// Creates the rows in the scratch space, and also returns the rest of the scratch space.
     fn new(
         caller: &'a CallerArrays<'a>,
@@ -52,24 +52,24 @@ impl<'a> Rhs<'a> {
         scale: f64,
         scratch: &'a mut [f64],
     ) -> (Self, &'a mut [f64]) {
-        let (mine, rest) = scratch.split_at_mut(6 * layout.cx);
-        mine.fill(0.0);
-        let mut rows = mine.chunks_exact_mut(layout.cx);
+        let (own_scratch, remaining_scratch) = scratch.split_at_mut(6 * layout.cx);
+        own_scratch.fill(0.0);
+        let mut rows = own_scratch.chunks_exact_mut(layout.cx);
         let mut row = || rows.next().expect("room for six rows");
         let (r1, b2, b1, r2) = (row(), row(), [row(), row()], [row(), row()]);
-        (Self { caller, layout, scale, r1, b2, b1, r2 }, rest)
+        (Self { caller, layout, scale, r1, b2, b1, r2 }, remaining_scratch)
     }
 
     /// Loads the natural row that contains red row J: multiplies it by `scale`, and splits it into its two colours. If
     /// there is no such row in the grid, sets both colours to zero.
-    fn load(&mut self, red: Colour, row: usize) {
+    fn load_row(&mut self, red: Colour, row: usize) {
         let Self { caller, layout, scale, r1, b2, b1, r2 } = self;
         let (j, even, odd) = match red {
             Colour::R1 => (2 * row + 1, &mut **r1, &mut **b2),
             _ => (2 * row, &mut *b1[row % 2], &mut *r2[row % 2]),
         };
         match j.checked_sub(layout.shift_y).filter(|&j| j < layout.grid.ny) {
-            Some(j) => split((layout.shift_x, caller.input(j, layout.grid.nx)), even, odd),
+            Some(j) => split_by_parity((layout.shift_x, caller.input_row(j, layout.grid.nx)), even, odd),
             None => [&mut *even, &mut *odd].into_iter().for_each(|row| row.fill(0.0)),
         }
         if *scale != 1.0 {
@@ -78,7 +78,7 @@ impl<'a> Rhs<'a> {
         }
     }
 
-    /// Returns row J of a colour. `load` must have been called for its natural row before.
+    /// Returns row J of a colour. `load_row` must have been called for its natural row before.
     fn row(&self, colour: Colour, row: usize) -> &[f64] {
         match colour {
             Colour::R1 => self.r1,
@@ -90,75 +90,76 @@ impl<'a> Rhs<'a> {
 }
 
 /// Computation of the residual of S1 from b and, with an initial guess, from x.
-struct Start<'m, 'a, F: Format> {
-    thread: &'m ThreadState<'a, F>,
+struct FusedStart<'m, 'a, F: Format> {
+    state: &'m ThreadState<'a, F>,
     /// Whether the caller's x contains an initial guess. Rows of x are loaded one by one; the first and the last row of
     /// a thread are loaded before the pass, because other threads read them. Without a guess, x = 0.
-    guess: bool,
-    rhs: Rhs<'m>,
+    has_guess: bool,
+    rhs: RhsRows<'m>,
     out: &'m mut [f64],
     /// Sums of squares of b and of b - A x in a row, by parity of J and by colour.
     squares: [[[f64; 2]; 4]; 2],
     /// <r, r> of the current row.
-    residual: f64,
+    residual_square: f64,
     /// Partial sums of |b|^2, |b - A x|^2 and <r, r> per row.
     partials: Reduce<'a, 3>,
 }
 
-impl<F: Format> Start<'_, '_, F> {
+impl<F: Format> FusedStart<'_, '_, F> {
     /// Loads the natural row of b that contains red row J and, with a guess, the next row of x that is needed. Computes
     /// y_r = D_r^-1 (b - A x)_r in row J, and sums of squares.
-    fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]) {
-        let (k, Self { thread, guess, rhs, out, squares, .. }) = (self.thread.k, self);
-        let rows = thread.rows();
-        if *guess && colour == Colour::R1 && row >= rows.start && row + 2 < rows.end {
-            thread.load_guess(row + 1..row + 2, rhs.scale);
+    fn process_red(&mut self, colour: Colour, row: usize, y: &mut [f64]) {
+        let (packed, Self { state, has_guess, rhs, out, squares, .. }) = (self.state.packed, self);
+        let rows = state.rows();
+        if *has_guess && colour == Colour::R1 && row >= rows.start && row + 2 < rows.end {
+            state.load_guess(row + 1..row + 2, rhs.scale);
         }
-        rhs.load(colour, row);
+        rhs.load_row(colour, row);
         let squares = &mut squares[row % 2];
-        for taken in [colour, if colour == Colour::R1 { Colour::B2 } else { Colour::B1 }] {
-            let b = rhs.row(taken, row);
-            squares[taken as usize] = [dot(b, b); 2];
+        for loaded_colour in [colour, if colour == Colour::R1 { Colour::B2 } else { Colour::B1 }] {
+            let b = rhs.row(loaded_colour, row);
+            squares[loaded_colour as usize] = [dot(b, b); 2];
         }
         let b = rhs.row(colour, row);
         // SAFETY: no thread writes A in this stage.
-        let center = unsafe { k.matrix.center[colour].row(row, 0) };
-        if *guess {
-            thread.residual_of_row(colour, row, b, out);
+        let center = unsafe { packed.matrix.center[colour].row(row, 0) };
+        if *has_guess {
+            state.residual_of_row(colour, row, b, out);
             squares[colour as usize][1] = dot(out, out);
-            over_center(y, out, center);
+            divide_by_center(y, out, center);
         } else {
-            over_center(y, b, center);
+            divide_by_center(y, b, center);
         }
     }
 
     /// Computes r = (b - A x)_b - A_br y_r in row J of a black colour. After both colours, stores the partial sums of
     /// row J.
-    fn black(&mut self, colour: Colour, row: usize, y: Rows) {
-        let (k, Self { guess, rhs, out, squares, residual, partials, thread }) = (self.thread.k, self);
+    fn process_black(&mut self, colour: Colour, row: usize, y: NeighbourRows) {
+        let (packed, Self { has_guess, rhs, out, squares, residual_square, partials, state }) =
+            (self.state.packed, self);
         let squares = &mut squares[row % 2];
         let b = rhs.row(colour, row);
         // SAFETY: no thread writes A in this stage.
-        let a = unsafe { k.matrix.straight.couplings(colour, row) };
-        if *guess {
-            thread.residual_of_row(colour, row, b, out);
+        let a = unsafe { packed.matrix.axis_couplings.couplings(colour, row) };
+        if *has_guess {
+            state.residual_of_row(colour, row, b, out);
             squares[colour as usize][1] = dot(out, out);
-            subtract::<Double>(out, a, y);
+            subtract_product::<F64Format>(out, a, y);
         } else {
-            difference::<Double>(out, b, a, y);
+            difference_with_product::<F64Format>(out, b, a, y);
         }
         // SAFETY: the black rows belong to this thread, and no other thread reads them in this stage. The partial sums
         // of a row are stored once.
         unsafe {
-            combine(k.r[colour].row_mut(row, 0), 0.0, 1.0, out);
-            let r = k.r[colour].row(row, 0);
-            if F::SINGLE && !*guess {
-                k.b[colour].row_mut(row, 0).copy_from_slice(out);
+            combine(packed.r[colour].row_mut(row, 0), 0.0, 1.0, out);
+            let r = packed.r[colour].row(row, 0);
+            if F::CG_IS_SINGLE && !*has_guess {
+                packed.b[colour].row_mut(row, 0).copy_from_slice(out);
             }
-            *residual = dot(r, r) + if colour == Colour::B1 { 0.0 } else { *residual };
+            *residual_square = dot(r, r) + if colour == Colour::B1 { 0.0 } else { *residual_square };
             if colour == Colour::B2 {
-                let [b, whole] = [0, 1].map(|of| squares.iter().map(|square| square[of]).sum());
-                partials.store(row, [b, whole, *residual]);
+                let [b, whole_square] = [0, 1].map(|index| squares.iter().map(|square| square[index]).sum());
+                partials.store(row, [b, whole_square, *residual_square]);
             }
         }
     }
@@ -166,34 +167,46 @@ impl<F: Format> Start<'_, '_, F> {
 
 impl<F: Format> ThreadState<'_, F> {
     /// Computes r = (b - A x)_b - A_br D_r^-1 (b - A x)_r. Returns |b|^2, |b - A x|^2 on the whole grid, and <r, r>.
-    pub(super) fn fused_begin(&mut self, scale: f64, guess: bool) -> (f64, Option<[f64; 2]>) {
-        let (k, rows, partials) = (self.k, self.rows(), self.reduction());
-        if guess {
-            let last = rows.end.saturating_sub(1).max(rows.start);
-            self.load_guess(rows.start..last.min(rows.start + 1), scale);
-            self.load_guess(last..rows.end, scale);
+    pub(super) fn fused_begin(&mut self, scale: f64, has_guess: bool) -> (f64, Option<[f64; 2]>) {
+        let (packed, rows, partials) = (self.packed, self.rows(), self.begin_reduction());
+        if has_guess {
+            let last_row = rows.end.saturating_sub(1).max(rows.start);
+            self.load_guess(rows.start..last_row.min(rows.start + 1), scale);
+            self.load_guess(last_row..rows.end, scale);
         } else {
-            self.each_row(k.cg_colours(), |colour, row| {
+            self.for_each_row(packed.cg_colours(), |colour, row| {
                 // SAFETY: the row belongs to this thread, and no other thread reads it in this stage.
-                unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
+                unsafe { packed.x[colour].row_mut(row, 0).fill(0.0) };
             });
         }
-        self.not_loaded = Some(if F::SINGLE && !guess { NotLoaded::Reds(scale) } else { NotLoaded::Rhs(scale) });
-        if guess {
-            self.refresh(&k.x);
+        self.not_loaded_rhs = Some(if F::CG_IS_SINGLE && !has_guess {
+            NotLoadedRhs::RedPart(scale)
+        } else {
+            NotLoadedRhs::WholeRhs(scale)
+        });
+        if has_guess {
+            self.refresh(&packed.x);
         }
         let mut scratch = self.scratch();
-        let (reds, rest) = scratch.split_at_mut(4 * (self.layout().cx + 2 * BORDER));
-        let (rhs, rest) = Rhs::new(self.caller, self.layout(), scale, rest);
-        let out = &mut rest[..self.layout().cx];
-        let mut start = Start { thread: self, guess, rhs, out, squares: Default::default(), residual: 0.0, partials };
-        self.over_black_rows(reds, |step| match step {
-            BlackRowStep::Red(colour, row, y) => start.red(colour, row, y),
-            BlackRowStep::Black(colour, row, y) => start.black(colour, row, y),
+        let (red_buffers, remaining_scratch) = scratch.split_at_mut(4 * (self.layout().cx + 2 * SCRATCH_BORDER));
+        let (rhs, remaining_scratch) = RhsRows::new(self.caller, self.layout(), scale, remaining_scratch);
+        let out = &mut remaining_scratch[..self.layout().cx];
+        let mut start = FusedStart {
+            state: self,
+            has_guess,
+            rhs,
+            out,
+            squares: Default::default(),
+            residual_square: 0.0,
+            partials,
+        };
+        self.for_black_rows(red_buffers, |row_step| match row_step {
+            BlackRowStep::Red(colour, row, y) => start.process_red(colour, row, y),
+            BlackRowStep::Black(colour, row, y) => start.process_black(colour, row, y),
         });
         drop(scratch);
-        let [b, whole, residual] = partials.sum(Some(self.me));
-        (b, Some([whole, residual]))
+        let [b, whole_square, residual_square] = partials.sum(Some(self.thread));
+        (b, Some([whole_square, residual_square]))
     }
 
     /// Loads the initial guess, x = `scale` times the caller's array, in the rows J of this thread.
@@ -202,16 +215,16 @@ impl<F: Format> ThreadState<'_, F> {
         for j in natural_rows(layout, &rows) {
             // SAFETY: natural row j and its rows J belong to this thread, and no other thread reads the rows J
             // meanwhile.
-            unsafe { spread(layout, j, self.caller.output(j, nx), scale, &self.k.x) };
+            unsafe { store_natural_row(layout, j, self.caller.output_row(j, nx), scale, &self.packed.x) };
         }
     }
 
-    /// Loads b and computes the right-hand side of S1, unless this right-hand side is already stored. With `reds`, the
-    /// red part of b is also loaded.
-    pub(super) fn fetch_rhs(&mut self, reds: bool) {
-        match self.not_loaded {
-            Some(NotLoaded::Rhs(scale)) => self.load_and_reduce(scale),
-            Some(NotLoaded::Reds(scale)) if reds => self.load_and_reduce(scale),
+    /// Loads b and computes the right-hand side of S1, unless this right-hand side is already stored. With
+    /// `needs_reds`, the red part of b is also loaded.
+    pub(super) fn fetch_rhs(&mut self, needs_reds: bool) {
+        match self.not_loaded_rhs {
+            Some(NotLoadedRhs::WholeRhs(scale)) => self.load_and_reduce(scale),
+            Some(NotLoadedRhs::RedPart(scale)) if needs_reds => self.load_and_reduce(scale),
             _ => {}
         }
     }
@@ -219,39 +232,40 @@ impl<F: Format> ThreadState<'_, F> {
     /// Loads b, and replaces its black part by the right-hand side of S1.
     fn load_and_reduce(&mut self, scale: f64) {
         self.load_rhs(scale);
-        self.reduce(Eliminated::Rhs);
+        self.reduce(EliminatedVector::Rhs);
     }
 
     /// Computes x_r = D_r^-1 (b_r - A_rb x_b). Returns max |x|, or NaN if any value is NaN, and |b - A x|^2.
     pub(super) fn fused_complete(&mut self, scale: f64) -> (f64, Option<f64>) {
-        let (k, rows, layout, partials) = (self.k, self.rows(), self.layout(), self.reduction::<2>());
+        let (packed, rows, layout, partials) = (self.packed, self.rows(), self.layout(), self.begin_reduction::<2>());
         let mut scratch = self.scratch();
-        let (mut rhs, rest) = Rhs::new(self.caller, layout, scale, &mut scratch);
-        let out = &mut rest[..layout.cx];
-        let solve = |rhs: &Rhs, colour: Colour, row: usize| {
+        let (mut rhs, remaining_scratch) = RhsRows::new(self.caller, layout, scale, &mut scratch);
+        let out = &mut remaining_scratch[..layout.cx];
+        let solve_red_row = |rhs: &RhsRows, colour: Colour, row: usize| {
             // SAFETY: this code reads A and black x, which no thread writes in this stage. It writes a red row of this
             // thread, which other threads read only after a barrier.
             unsafe {
-                let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
-                let x = k.x[colour].row_mut(row, 0);
-                solve_by_center(x, center, rhs.row(colour, row), a, k.x.straight(colour, row));
+                let (center, a) =
+                    (packed.matrix.center[colour].row(row, 0), packed.matrix.axis_couplings.couplings(colour, row));
+                let x = packed.x[colour].row_mut(row, 0);
+                solve_by_center(x, center, rhs.row(colour, row), a, packed.x.axis_neighbours(colour, row));
             }
         };
-        self.refresh(&k.x);
+        self.refresh(&packed.x);
         // Rows that other threads read are computed first, so that these threads wait less.
         if let Some(last) = rows.clone().last() {
-            rhs.load(Colour::R1, last);
-            solve(&rhs, Colour::R1, last);
-            rhs.load(Colour::R2, rows.start);
-            solve(&rhs, Colour::R2, rows.start);
+            rhs.load_row(Colour::R1, last);
+            solve_red_row(&rhs, Colour::R1, last);
+            rhs.load_row(Colour::R2, rows.start);
+            solve_red_row(&rhs, Colour::R2, rows.start);
         }
-        self.refresh(&k.x);
+        self.refresh(&packed.x);
         for row in rows.clone() {
-            rhs.load(Colour::R1, row);
+            rhs.load_row(Colour::R1, row);
             if row + 1 < rows.end {
-                solve(&rhs, Colour::R1, row);
-                rhs.load(Colour::R2, row + 1);
-                solve(&rhs, Colour::R2, row + 1);
+                solve_red_row(&rhs, Colour::R1, row);
+                rhs.load_row(Colour::R2, row + 1);
+                solve_red_row(&rhs, Colour::R2, row + 1);
             }
             let mut square = 0.0;
             for colour in Colour::ALL {
@@ -259,13 +273,13 @@ impl<F: Format> ThreadState<'_, F> {
                 square += dot(out, out);
             }
             // SAFETY: the rows belong to this thread, and only this thread writes them.
-            let largest = max_abs(&Colour::ALL.map(|colour| unsafe { largest(k.x[colour].row(row, 0)) }));
+            let largest = max_abs(&Colour::ALL.map(|colour| unsafe { max_abs(packed.x[colour].row(row, 0)) }));
             // SAFETY: the row belongs to this thread, and its partial sums are stored once.
             unsafe { partials.store(row, [largest, square]) };
         }
         drop(scratch);
-        let [largest, squares] = partials.all(Some(self.me));
-        (max_abs(largest), Some(pairwise(squares)))
+        let [largest, squares] = partials.partial_results(Some(self.thread));
+        (max_abs(largest), Some(pairwise_sum(squares)))
     }
 }
 
@@ -277,24 +291,24 @@ mod tests {
     use crate::krylov::solve_steps::{Arrays, Load};
     use crate::krylov::vectors::{Iterate, VectorSteps};
     use crate::rrb::cpu::PackedSolver;
-    use crate::rrb::cpu::factor::tests::{five_points, inspected, matrix, random, setup};
-    use crate::rrb::cpu::number::{BrainFloat, Mixed, Single};
-    use crate::rrb::cpu::packed::Packed;
-    use crate::rrb::cpu::system::Shape;
+    use crate::rrb::cpu::factor::tests::{five_point_view, inspect_matrix, random, random_matrix, setup};
+    use crate::rrb::cpu::number::{Bf16Format, F32Format, MixedFormat};
+    use crate::rrb::cpu::packed::PackedSystem;
+    use crate::rrb::cpu::system::PackedShape;
     use crate::rrb::storage::Storage;
     use crate::stencil::levels::Grid;
 
     /// Returns this thread's black r and all of x, as doubles.
     fn black_r_and_x<F: Format>(thread: &ThreadState<F>) -> (Vec<f64>, Vec<f64>) {
-        let (k, layout) = (thread.k, thread.layout());
+        let (packed, layout) = (thread.packed, thread.layout());
         let (mut r, mut x) = (Vec::new(), Vec::new());
         for row in thread.rows() {
             for colour in Colour::ALL.into_iter().filter(|&c| layout.rows(c).contains(&row)) {
                 // SAFETY: the rows belong to this thread, and no thread writes them now.
                 unsafe {
-                    x.extend_from_slice(&k.x[colour].row(row, 0)[layout.columns(colour)]);
-                    if k.cg_colours().contains(&colour) {
-                        r.extend(k.r[colour].row(row, 0)[layout.columns(colour)].iter().map(|r| r.wide()));
+                    x.extend_from_slice(&packed.x[colour].row(row, 0)[layout.columns(colour)]);
+                    if packed.cg_colours().contains(&colour) {
+                        r.extend(packed.r[colour].row(row, 0)[layout.columns(colour)].iter().map(|r| r.to_f64()));
                     }
                 }
             }
@@ -303,22 +317,22 @@ mod tests {
     }
 
     /// Compares the fused stages with the unfused steps. Every thread of a team calls this function.
-    fn compare<F: Format>(thread: &mut ThreadState<F>, single: bool) {
-        for (scale, guess) in [(1.0, false), (1.0, true), (0.25, true), (8.0, false)] {
-            let fused = thread.fused_begin(scale, guess);
+    fn compare_with_unfused<F: Format>(thread: &mut ThreadState<F>, is_single: bool) {
+        for (scale, has_guess) in [(1.0, false), (1.0, true), (0.25, true), (8.0, false)] {
+            let fused = thread.fused_begin(scale, has_guess);
             let (r, x) = black_r_and_x(thread);
-            let again = thread.residual(Iterate::X);
+            let residual_again = thread.residual(Iterate::X);
             let (r_again, _) = black_r_and_x(thread);
-            let rhs_norm2 = thread.load(scale, Load::System(guess)).0;
-            let whole = if guess { thread.whole_residual_norm2(None) } else { rhs_norm2 };
-            thread.reduce(Eliminated::Rhs);
-            let norm2 = thread.residual(if guess { Iterate::X } else { Iterate::Zero });
+            let rhs_norm2 = thread.load(scale, Load::System(has_guess)).0;
+            let whole_square = if has_guess { thread.whole_residual_norm2(None) } else { rhs_norm2 };
+            thread.reduce(EliminatedVector::Rhs);
+            let norm2 = thread.residual(if has_guess { Iterate::X } else { Iterate::Zero });
             let (r_textbook, x_textbook) = black_r_and_x(thread);
-            let [fused_whole, fused_norm2] = fused.1.unwrap();
-            assert_eq!((fused.0, fused_whole), (rhs_norm2, whole));
-            if guess {
+            let [fused_whole_square, fused_norm2] = fused.1.unwrap();
+            assert_eq!((fused.0, fused_whole_square), (rhs_norm2, whole_square));
+            if has_guess {
                 // Bound for a few roundings of numbers below 16 `scale`, and for one rounding to the number type of r.
-                let rounding = if single { f64::from(f32::EPSILON) } else { 64.0 * f64::EPSILON };
+                let rounding = if is_single { f64::from(f32::EPSILON) } else { 64.0 * f64::EPSILON };
                 let error = r.iter().zip(&r_textbook).map(|(r, s)| (r - s).abs()).fold(0.0, f64::max);
                 assert!(error <= 16.0 * scale * rounding, "{error:e}");
                 assert_eq!(x, x_textbook);
@@ -327,29 +341,29 @@ mod tests {
                 assert_eq!(r, r_textbook);
             }
             // If the fused start has not stored the right-hand side of S1, `residual` has computed it.
-            assert_eq!((again, &r_again), (norm2, &r_textbook));
+            assert_eq!((residual_again, &r_again), (norm2, &r_textbook));
             // Red x still contains values of the previous system. The fused end must not read them.
             let fused = thread.fused_complete(scale);
             let (_, x) = black_r_and_x(thread);
-            thread.fused_begin(scale, guess);
+            thread.fused_begin(scale, has_guess);
             let largest = thread.substitute();
             assert_eq!(fused, (largest, Some(thread.whole_residual_norm2(Some(scale)))));
             assert_eq!(x, black_r_and_x(thread).1);
         }
     }
 
-    fn on_a_team<F: Format>(nx: usize, ny: usize, threads: usize, storage: Storage) {
+    fn compare_on_team<F: Format>(nx: usize, ny: usize, threads: usize, storage: Storage) {
         let grid = Grid { nx, ny };
-        let matrix = matrix(grid, 3);
-        let a = five_points(grid, &matrix);
+        let matrix = random_matrix(grid, 3);
+        let a = five_point_view(grid, &matrix);
         let setup = setup(storage, 1.0, if storage == Storage::F64 { 1.0 } else { 4.0 });
-        let mut k = Packed::<F>::new(Shape::new(&a, &setup), None).unwrap();
+        let mut packed = PackedSystem::<F>::new(PackedShape::new(&a, &setup), None).unwrap();
         let mut team = Team::new(threads).unwrap();
-        k.factorize(&mut team, &a, &setup, &inspected(&a).components).unwrap();
-        let k = &k;
-        let mut state = 5;
-        let mut numbers = || -> Vec<f64> { (0..grid.nodes()).map(|_| random(&mut state) - 0.3).collect() };
-        let (input, mut output) = (numbers(), numbers());
+        packed.factorize(&mut team, &a, &setup, &inspect_matrix(&a).components).unwrap();
+        let packed = &packed;
+        let mut seed = 5;
+        let mut random_values = || -> Vec<f64> { (0..grid.nodes()).map(|_| random(&mut seed) - 0.3).collect() };
+        let (input, mut output) = (random_values(), random_values());
         let len = grid.nodes();
         let arrays = Arrays {
             input_name: "b",
@@ -363,8 +377,10 @@ mod tests {
             first_row: 0,
         };
         let caller = CallerArrays::new(arrays, usize::MAX);
-        let program = |me: TeamThread| compare(&mut ThreadState::new(k, me, &caller, None), storage == Storage::Mixed);
-        team.run(program, program).unwrap();
+        let compare_on_thread = |thread: TeamThread| {
+            compare_with_unfused(&mut ThreadState::new(packed, thread, &caller, None), storage == Storage::Mixed)
+        };
+        team.run(compare_on_thread, compare_on_thread).unwrap();
     }
 
     #[test]
@@ -372,10 +388,10 @@ mod tests {
         for (nx, ny, threads) in
             [(5, 17, 1), (64, 65, 1), (1, 300, 1), (300, 1, 1), (33, 2, 1), (97, 101, 2), (128, 130, 3), (5000, 4, 2)]
         {
-            on_a_team::<Double>(nx, ny, threads, Storage::F64);
-            on_a_team::<Single>(nx, ny, threads, Storage::F32);
-            on_a_team::<BrainFloat>(nx, ny, threads, Storage::Bf16);
-            on_a_team::<Mixed>(nx, ny, threads, Storage::Mixed);
+            compare_on_team::<F64Format>(nx, ny, threads, Storage::F64);
+            compare_on_team::<F32Format>(nx, ny, threads, Storage::F32);
+            compare_on_team::<Bf16Format>(nx, ny, threads, Storage::Bf16);
+            compare_on_team::<MixedFormat>(nx, ny, threads, Storage::Mixed);
         }
     }
 }

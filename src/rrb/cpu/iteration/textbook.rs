@@ -6,21 +6,23 @@
 
 use crate::aggregation::KeptAggregates;
 use crate::aggregation::cpu::CoarseMethod;
-use crate::base::loops::{combine, dot, largest, subtract_from};
+use crate::base::loops::{combine, dot, max_abs, subtract_from};
 use crate::base::number::Real;
-use crate::base::reduce::{self, max_abs};
+use crate::base::reduce;
 use crate::krylov::cpu::means::Vector as _;
-use crate::krylov::pcg::{Beta, Means, OtherPreconditioner, PcgSteps, Properties, unfused_ascend, unfused_descend};
-use crate::krylov::solve_steps::{Criterion, Eliminated, Inputs, Load, SolveSteps, Timing};
+use crate::krylov::pcg::{
+    Beta, MeansChange, OtherPreconditioner, PcgSteps, Properties, unfused_ascend, unfused_descend,
+};
+use crate::krylov::solve_steps::{Criterion, EliminatedVector, Inputs, Load, SolveSteps, Timing};
 use crate::krylov::state::State;
 use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
 use crate::report::Event;
-use crate::rrb::cpu::aggregated::COST;
+use crate::rrb::cpu::aggregated::AGGREGATION_COST;
 use crate::rrb::cpu::colour_array::FourColours;
-use crate::rrb::cpu::conversion::{collect, colours_of_row, natural_rows, split, spread};
+use crate::rrb::cpu::conversion::{colours_of_row, load_natural_row, natural_rows, split_by_parity, store_natural_row};
 use crate::rrb::cpu::iteration::thread::{BlackRowStep, ThreadState};
-use crate::rrb::cpu::loops::{over_center, scale_row, solve_by_center, subtract};
-use crate::rrb::cpu::number::{Double, Format};
+use crate::rrb::cpu::loops::{divide_by_center, scale_row, solve_by_center, subtract_product};
+use crate::rrb::cpu::number::{F64Format, Format};
 use crate::rrb::layout::Colour;
 use crate::rrb::recursion::{Cycle, apply_section};
 use std::sync::PoisonError;
@@ -34,45 +36,46 @@ const MAX_BETA: f64 = 2.0;
 macro_rules! with_vector {
     ($thread:expr, $id:expr, |$v:ident| $body:expr) => {
         match $thread.vector($id) {
-            Vector::Double($v) => $body,
-            Vector::OfCg($v) => $body,
-            Vector::OfSweeps($v) => $body,
+            TypedVector::OfDoubles($v) => $body,
+            TypedVector::OfCgNumbers($v) => $body,
+            TypedVector::OfSweepNumbers($v) => $body,
         }
     };
 }
 
 /// Arrays of a vector in one of several number types.
-enum Vector<'a, F: Format> {
-    Double(&'a FourColours),
-    OfCg(&'a FourColours<F::Vector>),
-    OfSweeps(&'a FourColours<F::Real>),
+enum TypedVector<'a, F: Format> {
+    OfDoubles(&'a FourColours),
+    OfCgNumbers(&'a FourColours<F::Vector>),
+    OfSweepNumbers(&'a FourColours<F::Real>),
 }
 
 impl<'a, F: Format> ThreadState<'a, F> {
-    fn vector(&self, v: VectorId) -> Vector<'a, F> {
-        let k = self.k;
+    fn vector(&self, v: VectorId) -> TypedVector<'a, F> {
+        let packed = self.packed;
         match v {
-            VectorId::X => Vector::Double(&k.x),
-            VectorId::B => Vector::Double(&k.b),
-            VectorId::R => Vector::OfCg(&k.r),
-            VectorId::P => Vector::OfCg(&k.p),
-            VectorId::Q => Vector::OfCg(&k.q),
-            _ => Vector::OfSweeps(self.z()),
+            VectorId::X => TypedVector::OfDoubles(&packed.x),
+            VectorId::B => TypedVector::OfDoubles(&packed.b),
+            VectorId::R => TypedVector::OfCgNumbers(&packed.r),
+            VectorId::P => TypedVector::OfCgNumbers(&packed.p),
+            VectorId::Q => TypedVector::OfCgNumbers(&packed.q),
+            _ => TypedVector::OfSweepNumbers(self.z()),
         }
     }
 
     /// Returns the colours on which both vectors have values: all colours if both are x or b, otherwise the colours of
     /// the unknowns of CG.
     fn colours_of(&self, a: VectorId, b: VectorId) -> &'static [Colour] {
-        let is_whole = |v| matches!(v, VectorId::X | VectorId::B);
-        if is_whole(a) && is_whole(b) { &Colour::ALL } else { self.k.cg_colours() }
+        let is_on_all_nodes = |v| matches!(v, VectorId::X | VectorId::B);
+        if is_on_all_nodes(a) && is_on_all_nodes(b) { &Colour::ALL } else { self.packed.cg_colours() }
     }
 
-    /// Returns the factor by which the stored values of v must be multiplied, a power of two (see [`Packed::scales`]).
-    fn unit_of(&self, v: VectorId) -> f64 {
+    /// Returns the factor by which the stored values of v must be multiplied, a power of two (see
+    /// [`PackedSystem::direction_scales`]).
+    fn stored_scale(&self, v: VectorId) -> f64 {
         match v {
-            VectorId::P => self.k.scales().1,
-            VectorId::Z => self.k.unit.recip(),
+            VectorId::P => self.packed.direction_scales().1,
+            VectorId::Z => self.packed.storage_unit.recip(),
             _ => 1.0,
         }
     }
@@ -81,9 +84,9 @@ impl<'a, F: Format> ThreadState<'a, F> {
     fn clear(&mut self, v: VectorId) {
         let colours = self.colours_of(v, v);
         with_vector!(self, v, |v| {
-            self.each_row(colours, |colour, row| {
+            self.for_each_row(colours, |colour, row| {
                 // SAFETY: the row belongs to this thread, and no other thread reads it in this step.
-                unsafe { v[colour].row_mut(row, 0).fill(Real::narrow(0.0)) };
+                unsafe { v[colour].row_mut(row, 0).fill(Real::from_f64(0.0)) };
             });
             // This call is needed because the next step may read rows of other threads.
             self.refresh(v);
@@ -92,161 +95,164 @@ impl<'a, F: Format> ThreadState<'a, F> {
 }
 
 impl<F: Format> VectorSteps for ThreadState<'_, F> {
-    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
-        let (colours, unit) = (self.colours_of(a, b), self.unit_of(a) * self.unit_of(b));
-        let product = with_vector!(self, a, |a| with_vector!(self, b, |b| self.sum(colours, |c, row| {
+    fn inner_product(&mut self, a: VectorId, b: VectorId) -> f64 {
+        let (colours, value_scale) = (self.colours_of(a, b), self.stored_scale(a) * self.stored_scale(b));
+        let product = with_vector!(self, a, |a| with_vector!(self, b, |b| self.sum_over(colours, |c, row| {
             // SAFETY: the rows belong to this thread, and only this thread writes them.
             unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) }
         })));
-        unit * product
+        value_scale * product
     }
 
-    /// Computes the combination in the number type of `to`. PCG passes at most one term.
-    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
-        let Some(&(factor, from)) = terms.first() else { return self.clear(to) };
-        if from == VectorId::B {
+    /// Computes the combination in the number type of `target`. PCG passes at most one term.
+    fn combine(&mut self, target: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        let Some(&(factor, source)) = terms.first() else { return self.clear(target) };
+        if source == VectorId::B {
             self.fetch_rhs(false);
         }
-        let factor = factor * (self.unit_of(from) / self.unit_of(to));
-        let colours = self.colours_of(to, from);
-        with_vector!(self, to, |to| with_vector!(self, from, |from| self.each_row(colours, |colour, row| {
-            // SAFETY: the rows belong to this thread; other threads read `to` only after a barrier.
-            unsafe { combine(to[colour].row_mut(row, 0), scale, factor, from[colour].row(row, 0)) };
-        })));
+        let factor = factor * (self.stored_scale(source) / self.stored_scale(target));
+        let colours = self.colours_of(target, source);
+        with_vector!(self, target, |target| with_vector!(self, source, |source| self.for_each_row(
+            colours,
+            |colour, row| {
+                // SAFETY: the rows belong to this thread; other threads read `target` only after a barrier.
+                unsafe { combine(target[colour].row_mut(row, 0), scale, factor, source[colour].row(row, 0)) };
+            }
+        )));
     }
 
-    fn largest(&mut self, v: VectorId) -> f64 {
-        let (colours, unit) = (self.colours_of(v, v), self.unit_of(v));
-        with_vector!(self, v, |v| unit
-            * self.largest_of(|row| {
+    fn max_abs(&mut self, v: VectorId) -> f64 {
+        let (colours, value_scale) = (self.colours_of(v, v), self.stored_scale(v));
+        with_vector!(self, v, |v| value_scale
+            * self.largest_over_rows(|row| {
                 // SAFETY: the rows belong to this thread, and only this thread writes them.
-                let of = |&colour: &Colour| unsafe { largest(v[colour].row(row, 0)) };
-                reduce::largest(colours.iter().map(of))
+                let row_largest = |&colour: &Colour| unsafe { max_abs(v[colour].row(row, 0)) };
+                reduce::max_abs_of(colours.iter().map(row_largest))
             }))
     }
 
-    fn residual(&mut self, of: Iterate) -> f64 {
-        if of == Iterate::Zero {
+    fn residual(&mut self, iterate: Iterate) -> f64 {
+        if iterate == Iterate::Zero {
             self.combine(VectorId::R, 0.0, &[(1.0, VectorId::B)]);
-            return self.inner(VectorId::R, VectorId::R);
+            return self.inner_product(VectorId::R, VectorId::R);
         }
         self.fetch_rhs(false);
-        if F::SINGLE {
+        if F::CG_IS_SINGLE {
             return self.residual_from_a();
         }
-        let k = self.k;
-        self.refresh(&k.x);
+        let packed = self.packed;
+        self.refresh(&packed.x);
         // If CG runs in double precision, both vectors contain doubles.
-        let (x, doubles) = (k.x.of_type(), k.r.of_type());
-        self.sum(k.cg_colours(), |colour, row| {
+        let (x, r_as_doubles) = (packed.x.of_type(), packed.r.of_type());
+        self.sum_over(packed.cg_colours(), |colour, row| {
             // SAFETY: no thread writes x, b or the matrix in this step; the rows of r belong to this thread.
             unsafe {
-                let b = k.b[colour].row(row, 0);
-                if let (true, Some(x)) = (k.shape.schur, &x) {
-                    let r = k.r[colour].row_mut(row, 0);
-                    k.schur.row(colour, row, x, r);
+                let b = packed.b[colour].row(row, 0);
+                if let (true, Some(x)) = (packed.shape.uses_schur, &x) {
+                    let r = packed.r[colour].row_mut(row, 0);
+                    packed.schur.multiply_row(colour, row, x, r);
                     return subtract_from(r, b);
                 }
-                if let Some(r) = &doubles {
+                if let Some(r) = &r_as_doubles {
                     self.residual_of_row(colour, row, b, r[colour].row_mut(row, 0));
                 }
-                let r = k.r[colour].row(row, 0);
+                let r = packed.r[colour].row(row, 0);
                 dot(r, r)
             }
         })
     }
 
     fn observe(&mut self, event: Event) -> bool {
-        self.k.observed.report(self.me, self.observer.as_deref_mut(), event)
+        self.packed.observed.report(self.thread, self.observer.as_deref_mut(), event)
     }
 }
 
 impl<F: Format> PcgSteps for ThreadState<'_, F> {
     /// With aggregation, M is in general not linear, so CG is flexible (docs/theory/aggregation.md).
     fn properties(&self) -> Properties {
-        let aggregated = self.k.aggregated.get().is_some();
+        let has_aggregation_cycle = self.packed.aggregation_cycle.get().is_some();
         Properties {
-            eliminates: self.k.shape.schur,
-            single: F::SINGLE,
-            contracts_quickly: aggregated,
-            beta: if aggregated { Beta::Limited(MAX_BETA) } else { Beta::Fixed },
+            eliminates_red: self.packed.shape.uses_schur,
+            is_single_precision: F::CG_IS_SINGLE,
+            contracts_quickly: has_aggregation_cycle,
+            beta: if has_aggregation_cycle { Beta::Limited(MAX_BETA) } else { Beta::Fixed },
             ..Properties::default()
         }
     }
 
     fn precondition(&mut self) -> f64 {
-        let (k, me) = (self.k, self.me);
-        self.each_row(self.k.cg_colours(), |colour, row| {
+        let (packed, thread) = (self.packed, self.thread);
+        self.for_each_row(self.packed.cg_colours(), |colour, row| {
             // SAFETY: the rows belong to this thread; other threads read z only after the barriers of the sweeps.
-            unsafe { combine(self.z()[colour].row_mut(row, 0), 0.0, 1.0, k.r[colour].row(row, 0)) };
+            unsafe { combine(self.z()[colour].row_mut(row, 0), 0.0, 1.0, packed.r[colour].row(row, 0)) };
         });
-        k.singular.system().change_means(me, &self.rows(), self.z(), Means::Subtract);
-        let first = self.first();
-        first.refresh_down(me, first, k.shape.fused && !k.shape.schur, self.z());
-        match k.aggregated.get() {
+        packed.singular.on_unknowns().change_means(thread, &self.rows(), self.z(), MeansChange::Subtract);
+        let first_grid = self.first_grid();
+        first_grid.refresh_down(thread, first_grid, packed.shape.is_fused && !packed.shape.uses_schur, self.z());
+        match packed.aggregation_cycle.get() {
             // SAFETY: this thread has written its rows of z. No code uses z while `apply` runs, because all threads of
             // the team execute this call, which begins and ends with a barrier.
-            Some(aggregated) => unsafe { aggregated.apply(&me, self.coarse_method, k.unit, self.z()) },
-            None => apply_section(&mut self.sections, 0, &k.recursion()),
+            Some(cycle) => unsafe { cycle.apply(&thread, self.coarse_method, packed.storage_unit, self.z()) },
+            None => apply_section(&mut self.cycle_thread, 0, &packed.recursion()),
         }
-        k.singular.system().change_means(me, &self.rows(), self.z(), Means::Subtract);
-        self.inner(VectorId::R, VectorId::Z)
+        packed.singular.on_unknowns().change_means(thread, &self.rows(), self.z(), MeansChange::Subtract);
+        self.inner_product(VectorId::R, VectorId::Z)
     }
 
-    fn means(&mut self, v: VectorId, to: Means) {
-        let x_or_b = if v == VectorId::B { &self.k.b } else { &self.k.x };
-        self.k.singular.whole.change_means(self.me, &self.rows(), x_or_b, to);
+    fn change_means(&mut self, v: VectorId, change: MeansChange) {
+        let x_or_b = if v == VectorId::B { &self.packed.b } else { &self.packed.x };
+        self.packed.singular.all_nodes.change_means(self.thread, &self.rows(), x_or_b, change);
         if v == VectorId::B {
             self.refresh(x_or_b);
         }
     }
 
     fn weighted_square_of_means(&mut self) -> f64 {
-        let k = self.k;
+        let packed = self.packed;
         // SAFETY: no thread writes the centers.
-        let center = |position, len| unsafe { k.matrix.center.values(position, len) };
-        k.singular.system().weighted_square_of_means(self.me, &self.rows(), &k.r, center)
+        let center = |position, len| unsafe { packed.matrix.center.values(position, len) };
+        packed.singular.on_unknowns().weighted_square_of_means(self.thread, &self.rows(), &packed.r, center)
     }
 
     fn multiply(&mut self) -> f64 {
-        let k = self.k;
-        self.refresh(&k.p);
+        let packed = self.packed;
+        self.refresh(&packed.p);
         // If CG runs in single precision, it runs on S1, and these conversions return `None`.
-        let doubles = k.p.of_type().zip(k.q.of_type());
-        self.each_row(k.cg_colours(), |colour, row| {
+        let p_and_q_as_doubles = packed.p.of_type().zip(packed.q.of_type());
+        self.for_each_row(packed.cg_colours(), |colour, row| {
             // SAFETY: no thread writes p in this step; the rows of q belong to this thread.
             unsafe {
-                if k.shape.schur {
-                    k.schur.row(colour, row, &k.p, k.q[colour].row_mut(row, 0));
-                } else if let Some((p, q)) = &doubles {
-                    k.matrix.row(colour, row, p, q[colour].row_mut(row, 0));
+                if packed.shape.uses_schur {
+                    packed.schur.multiply_row(colour, row, &packed.p, packed.q[colour].row_mut(row, 0));
+                } else if let Some((p, q)) = &p_and_q_as_doubles {
+                    packed.matrix.multiply_row(colour, row, p, q[colour].row_mut(row, 0));
                 }
             }
         });
-        self.inner(VectorId::P, VectorId::Q)
+        self.inner_product(VectorId::P, VectorId::Q)
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
-        if self.k.fused() { self.fused_descend(alpha) } else { unfused_descend(self, alpha) }
+        if self.packed.fuses_iteration() { self.fused_descend(alpha) } else { unfused_descend(self, alpha) }
     }
 
     fn preconditioned_square(&mut self) -> f64 {
-        if self.k.fused() { self.rho } else { self.precondition() }
+        if self.packed.fuses_iteration() { self.rho } else { self.precondition() }
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        if self.k.fused() { self.fused_ascend(step) } else { unfused_ascend(self, step) }
+        if self.packed.fuses_iteration() { self.fused_ascend(step) } else { unfused_ascend(self, step) }
     }
 
-    fn change_preconditioner(&mut self, to: OtherPreconditioner) -> bool {
-        match to {
-            OtherPreconditioner::Cheaper(at) => self.aggregate(at),
-            OtherPreconditioner::Definite => self.fall_back(),
+    fn change_preconditioner(&mut self, replacement: OtherPreconditioner) -> bool {
+        match replacement {
+            OtherPreconditioner::Cheaper(state) => self.switch_to_aggregation(state),
+            OtherPreconditioner::Definite => self.fall_back_to_v_cycle(),
             OtherPreconditioner::Linear => {
-                self.coarse_method = CoarseMethod::Linear;
-                self.k.aggregated.get().is_some()
+                self.coarse_method = CoarseMethod::Chebyshev;
+                self.packed.aggregation_cycle.get().is_some()
             }
-            OtherPreconditioner::Second => false,
+            OtherPreconditioner::AfterBreakdown => false,
         }
     }
 }
@@ -254,60 +260,64 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
 impl<F: Format> ThreadState<'_, F> {
     /// Switches to aggregation if this is allowed and reduces the estimated remaining work. Returns whether it has
     /// switched; it has not if the hierarchy cannot be built.
-    fn aggregate(&mut self, at: &State) -> bool {
-        let (k, own) = (self.k, if self.k.fused() { 1.0 } else { COST.unfused });
-        let cycle = Cycle { kind: Some(k.recursion().kind), ..k.shape.cycle };
-        let may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if !may || !COST.is_worthwhile(at, own * cycle.cost(k.shape.grid, k.shape.levels)) {
+    fn switch_to_aggregation(&mut self, state: &State) -> bool {
+        let (packed, relative_cost) =
+            (self.packed, if self.packed.fuses_iteration() { 1.0 } else { AGGREGATION_COST.unfused_iteration });
+        let cycle = Cycle { kind: Some(packed.recursion().kind), ..packed.shape.cycle };
+        let is_allowed = packed.aggregation_storage.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if !is_allowed
+            || !AGGREGATION_COST
+                .is_switch_worthwhile(state, relative_cost * cycle.cost(packed.shape.grid, packed.shape.levels))
+        {
             return false;
         }
-        self.me.barrier();
-        if self.me.index == 0 {
-            let mut may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner);
+        self.thread.barrier();
+        if self.thread.index == 0 {
+            let mut aggregation_storage = packed.aggregation_storage.lock().unwrap_or_else(PoisonError::into_inner);
             // If the hierarchy cannot be built, the solve continues with the current M.
-            if let Some(made) =
-                may.take().and_then(|storage| k.aggregate(storage, KeptAggregates::default(), self.me.threads).ok())
-            {
-                // The call cannot fail: `aggregated` is empty whenever `may_aggregate` has a value.
-                let _ = k.aggregated.set(made);
+            if let Some(aggregation_cycle) = aggregation_storage.take().and_then(|storage| {
+                packed.build_aggregation_cycle(storage, KeptAggregates::default(), self.thread.threads).ok()
+            }) {
+                // The call cannot fail: `aggregation_cycle` is empty whenever `aggregation_storage` has a value.
+                let _ = packed.aggregation_cycle.set(aggregation_cycle);
             }
         }
-        self.me.barrier();
-        let changed = k.aggregated.get().is_some();
-        if let (true, Some(observer)) = (changed, self.observer.as_mut()) {
-            at.report_change(&mut **observer);
+        self.thread.barrier();
+        let has_switched = packed.aggregation_cycle.get().is_some();
+        if let (true, Some(observer)) = (has_switched, self.observer.as_mut()) {
+            state.report_preconditioner_change(&mut **observer);
         }
-        changed
+        has_switched
     }
 
     /// Switches to the V-cycle if the current cycle is recursive and was selected automatically. Returns whether it has
     /// switched.
-    fn fall_back(&mut self) -> bool {
-        let changes = self.k.chose_recursion();
-        self.me.barrier();
-        if changes && self.me.index == 0 {
-            self.k.set_plain_cycle();
+    fn fall_back_to_v_cycle(&mut self) -> bool {
+        let switches = self.packed.has_chosen_recursion();
+        self.thread.barrier();
+        if switches && self.thread.index == 0 {
+            self.packed.set_v_cycle();
             // After the breakdown, the padding may contain infinities. SAFETY: the other threads wait at the barrier
             // below.
-            unsafe { self.k.clear_sweeps() };
+            unsafe { self.packed.clear_sweep_vectors() };
         }
-        self.me.barrier();
-        changes
+        self.thread.barrier();
+        switches
     }
 
     /// Loads b = `scale` times the caller's input.
     pub(super) fn load_rhs(&mut self, scale: f64) {
-        self.not_loaded = None;
+        self.not_loaded_rhs = None;
         let nx = self.layout().grid.nx;
         for j in natural_rows(self.layout(), &self.rows()) {
             // SAFETY: natural row j and its rows J belong to this thread.
-            unsafe { spread(self.layout(), j, self.caller.input(j, nx), scale, &self.k.b) };
+            unsafe { store_natural_row(self.layout(), j, self.caller.input_row(j, nx), scale, &self.packed.b) };
         }
     }
 
     /// Computes |`scale` input - A x|^2 from the caller's input, without storing b.
     fn returned_residual_norm2(&mut self, scale: f64) -> f64 {
-        self.refresh(&self.k.x);
+        self.refresh(&self.packed.x);
         let (layout, nx) = (self.layout(), self.layout().grid.nx);
         let n = layout.cx;
         let mut scratch = self.scratch();
@@ -318,7 +328,7 @@ impl<F: Format> ThreadState<'_, F> {
         self.sum_rows(|row| {
             let mut squares = [0.0; 4];
             for j in natural_rows(layout, &(row..row + 1)) {
-                split((layout.shift_x, self.caller.input(j, nx)), even, odd);
+                split_by_parity((layout.shift_x, self.caller.input_row(j, nx)), even, odd);
                 let colours = colours_of_row(layout, j);
                 for (colour, b) in [(colours.0, &mut *even), (colours.1, &mut *odd)] {
                     if scale != 1.0 {
@@ -334,20 +344,20 @@ impl<F: Format> ThreadState<'_, F> {
 
     /// Computes b = b - A x, and returns <b_r, D_r^-1 b_r> for the red nodes r.
     fn rhs_to_residual(&mut self) -> f64 {
-        let k = self.k;
-        self.refresh(&k.x);
+        let packed = self.packed;
+        self.refresh(&packed.x);
         let mut scratch = self.scratch();
         let r = &mut scratch[..self.layout().cx];
-        self.sum(&Colour::ALL, |colour, row| {
+        self.sum_over(&Colour::ALL, |colour, row| {
             // SAFETY: no thread writes x or A in this step; the rows of b belong to this thread.
-            let b = unsafe { k.b[colour].row_mut(row, 0) };
+            let b = unsafe { packed.b[colour].row_mut(row, 0) };
             self.residual_of_row(colour, row, b, r);
             b.copy_from_slice(r);
             if matches!(colour, Colour::B1 | Colour::B2) {
                 return 0.0;
             }
             // SAFETY: no thread writes A in this step.
-            over_center(r, b, unsafe { k.matrix.center[colour].row(row, 0) });
+            divide_by_center(r, b, unsafe { packed.matrix.center[colour].row(row, 0) });
             dot(r, b)
         })
     }
@@ -355,30 +365,36 @@ impl<F: Format> ThreadState<'_, F> {
     /// Computes x_r = D_r^-1 (b_r - A_rb x_b). Returns max |x|, or NaN if any value is NaN.
     pub(super) fn substitute(&mut self) -> f64 {
         self.fetch_rhs(true);
-        let k = self.k;
-        self.refresh(&self.k.x);
-        self.largest_of(|row| {
+        let packed = self.packed;
+        self.refresh(&self.packed.x);
+        self.largest_over_rows(|row| {
             for colour in [Colour::R1, Colour::R2] {
                 // SAFETY: no thread writes black x or red b in this step; the red rows of x belong to this thread.
                 unsafe {
-                    let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
-                    let a = k.matrix.straight.couplings(colour, row);
-                    solve_by_center(k.x[colour].row_mut(row, 0), center, b, a, k.x.straight(colour, row));
+                    let (b, center) = (packed.b[colour].row(row, 0), packed.matrix.center[colour].row(row, 0));
+                    let a = packed.matrix.axis_couplings.couplings(colour, row);
+                    solve_by_center(
+                        packed.x[colour].row_mut(row, 0),
+                        center,
+                        b,
+                        a,
+                        packed.x.axis_neighbours(colour, row),
+                    );
                 }
             }
             // SAFETY: the rows belong to this thread, and only this thread writes them.
-            max_abs(&Colour::ALL.map(|colour| unsafe { largest(k.x[colour].row(row, 0)) }))
+            max_abs(&Colour::ALL.map(|colour| unsafe { max_abs(packed.x[colour].row(row, 0)) }))
         })
     }
 }
 
 impl<F: Format> Timing for ThreadState<'_, F> {
-    fn time_grids(&mut self) {
-        self.sections.seconds = vec![[0.0; 2]; self.k.grids.len() + 1];
+    fn enable_grid_timing(&mut self) {
+        self.cycle_thread.seconds = vec![[0.0; 2]; self.packed.grids.len() + 1];
     }
 
     fn grid_seconds(&self) -> &[[f64; 2]] {
-        &self.sections.seconds
+        &self.cycle_thread.seconds
     }
 }
 
@@ -387,105 +403,105 @@ impl<F: Format> SolveSteps for ThreadState<'_, F> {
         Some(self)
     }
 
-    fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
+    fn inspect(&mut self, has_guess: bool, _: Option<&Criterion>) -> Inputs {
         let nx = self.layout().grid.nx;
-        let mut seen = Inputs::none();
+        let mut own_inputs = Inputs::uninspected();
         for j in natural_rows(self.layout(), &self.rows()) {
-            let b = self.caller.input(j, nx);
+            let b = self.caller.input_row(j, nx);
             // SAFETY: natural row j belongs to this thread.
-            let x = if guess { unsafe { self.caller.output(j, nx) } } else { &mut [] };
-            seen.inspect_row(self.caller.input_name, b, largest(b), j, true);
-            seen.inspect_row("x", x, largest(x), j, false);
+            let x = if has_guess { unsafe { self.caller.output_row(j, nx) } } else { &mut [] };
+            own_inputs.inspect_row(self.caller.input_name, b, max_abs(b), j, true);
+            own_inputs.inspect_row("x", x, max_abs(x), j, false);
         }
-        self.k.observed.inputs(self.me, &seen, self.caller.input_name, |inputs| {
-            if let Some(links) = &self.k.links
-                && links.inputs.merge(inputs, self.caller.input_name).is_err()
+        self.packed.observed.merge_inputs(self.thread, &own_inputs, self.caller.input_name, |inputs| {
+            if let Some(exchanges) = &self.packed.exchanges
+                && exchanges.input_exchange.merge(inputs, self.caller.input_name).is_err()
             {
                 inputs.rhs_max = f64::NAN;
             }
         })
     }
 
-    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
-        let Some(guess) = what.guess() else {
+    fn load(&mut self, scale: f64, load: Load) -> (f64, Option<[f64; 2]>) {
+        let Some(has_guess) = load.guess() else {
             self.load_rhs(scale);
             return (0.0, None);
         };
-        if matches!(what, Load::Start(_)) && self.k.fuses_start_and_end() {
-            return self.fused_begin(scale, guess);
+        if matches!(load, Load::Start(_)) && self.packed.fuses_start_and_end() {
+            return self.fused_begin(scale, has_guess);
         }
-        let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
+        let (packed, layout, nx) = (self.packed, self.layout(), self.layout().grid.nx);
         // Red x need not be cleared, because it is always written before it is read. The means over singular components
         // are an exception: they read x on all nodes.
-        let cleared = if guess || k.singular.is_empty() { k.cg_colours() } else { &Colour::ALL };
+        let cleared_colours = if has_guess || packed.singular.is_empty() { packed.cg_colours() } else { &Colour::ALL };
         let caller = self.caller;
-        self.not_loaded = None;
+        self.not_loaded_rhs = None;
         let rhs_norm2 = self.sum_rows(|row| {
             for j in natural_rows(layout, &(row..row + 1)) {
                 // SAFETY: natural row j and its rows J belong to this thread.
                 unsafe {
-                    spread(layout, j, caller.input(j, nx), scale, &k.b);
-                    if guess {
-                        spread(layout, j, caller.output(j, nx), scale, &k.x);
+                    store_natural_row(layout, j, caller.input_row(j, nx), scale, &packed.b);
+                    if has_guess {
+                        store_natural_row(layout, j, caller.output_row(j, nx), scale, &packed.x);
                     }
                 }
             }
-            if !guess {
-                for &colour in cleared {
+            if !has_guess {
+                for &colour in cleared_colours {
                     // SAFETY: the row belongs to this thread, and no other thread reads it in this step.
-                    unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
+                    unsafe { packed.x[colour].row_mut(row, 0).fill(0.0) };
                 }
             }
             // SAFETY: the rows belong to this thread, and only this thread writes them.
-            Colour::ALL.iter().map(|&c| unsafe { dot(k.b[c].row(row, 0), k.b[c].row(row, 0)) }).sum()
+            Colour::ALL.iter().map(|&c| unsafe { dot(packed.b[c].row(row, 0), packed.b[c].row(row, 0)) }).sum()
         });
         (rhs_norm2, None)
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
-        self.k.singular.whole.worst(self.me, &self.rows(), &self.k.b)
+        self.packed.singular.all_nodes.find_worst_label(self.thread, &self.rows(), &self.packed.b)
     }
 
     fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
         if let Some(scale) = scale {
             return self.returned_residual_norm2(scale);
         }
-        self.refresh(&self.k.x);
+        self.refresh(&self.packed.x);
         let mut scratch = self.scratch();
         let r = &mut scratch[..self.layout().cx];
-        self.sum(&Colour::ALL, |colour, row| {
+        self.sum_over(&Colour::ALL, |colour, row| {
             // SAFETY: no thread writes b in this step.
-            self.residual_of_row(colour, row, unsafe { self.k.b[colour].row(row, 0) }, r);
+            self.residual_of_row(colour, row, unsafe { self.packed.b[colour].row(row, 0) }, r);
             dot(r, r)
         })
     }
 
-    fn reduce(&mut self, what: Eliminated) -> f64 {
-        if !self.k.shape.schur {
+    fn reduce(&mut self, eliminated: EliminatedVector) -> f64 {
+        if !self.packed.shape.uses_schur {
             return 0.0;
         }
-        let k = self.k;
-        let on_red = if what == Eliminated::Residual { self.rhs_to_residual() } else { 0.0 };
-        self.refresh(&self.k.b);
-        self.over_black_rows(&mut self.scratch(), |step| match step {
+        let packed = self.packed;
+        let red_square = if eliminated == EliminatedVector::Residual { self.rhs_to_residual() } else { 0.0 };
+        self.refresh(&self.packed.b);
+        self.for_black_rows(&mut self.scratch(), |row_step| match row_step {
             // y_r = b_r / c_r.
             // SAFETY: no thread writes red b or A in this step.
             BlackRowStep::Red(colour, row, y) => unsafe {
-                over_center(y, k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
+                divide_by_center(y, packed.b[colour].row(row, 0), packed.matrix.center[colour].row(row, 0));
             },
             // SAFETY: no thread writes A in this step; the black rows of b belong to this thread.
             BlackRowStep::Black(colour, row, y) => unsafe {
-                let a = k.matrix.straight.couplings(colour, row);
-                subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
+                let a = packed.matrix.axis_couplings.couplings(colour, row);
+                subtract_product::<F64Format>(packed.b[colour].row_mut(row, 0), a, y);
             },
         });
-        on_red
+        red_square
     }
 
     fn back_substitute(&mut self, scale: Option<f64>) -> (f64, Option<f64>) {
         match scale {
-            _ if !self.k.shape.schur => (self.largest(VectorId::X), None),
-            Some(scale) if self.k.fuses_start_and_end() => self.fused_complete(scale),
+            _ if !self.packed.shape.uses_schur => (self.max_abs(VectorId::X), None),
+            Some(scale) if self.packed.fuses_start_and_end() => self.fused_complete(scale),
             _ => (self.substitute(), None),
         }
     }
@@ -496,8 +512,8 @@ impl<F: Format> SolveSteps for ThreadState<'_, F> {
         for j in natural_rows(self.layout(), &self.rows()) {
             // SAFETY: natural row j and its rows J belong to this thread.
             let out = unsafe {
-                let out = self.caller.output(j, nx);
-                collect(self.layout(), j, &self.k.x, out);
+                let out = self.caller.output_row(j, nx);
+                load_natural_row(self.layout(), j, &self.packed.x, out);
                 out
             };
             scale_row(out, unscale);
@@ -505,11 +521,11 @@ impl<F: Format> SolveSteps for ThreadState<'_, F> {
     }
 
     fn multiply_rhs(&mut self) {
-        let k = self.k;
-        self.refresh(&k.b);
-        self.each_row(&Colour::ALL, |colour, row| {
+        let packed = self.packed;
+        self.refresh(&packed.b);
+        self.for_each_row(&Colour::ALL, |colour, row| {
             // SAFETY: no thread writes b or A in this step; the rows of x belong to this thread.
-            unsafe { k.matrix.row(colour, row, &k.b, k.x[colour].row_mut(row, 0)) };
+            unsafe { packed.matrix.multiply_row(colour, row, &packed.b, packed.x[colour].row_mut(row, 0)) };
         });
     }
 }

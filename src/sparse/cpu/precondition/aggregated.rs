@@ -1,8 +1,8 @@
 //! Aggregation multigrid as a preconditioner.
 
-use super::apply::Apply;
+use super::apply::ApplyInverse;
 use crate::aggregation::cpu::{CoarseMethod, Cycle};
-use crate::aggregation::{COARSEST, CycleParameters, Hierarchy, KeptAggregates, Rules};
+use crate::aggregation::{AggregationRules, COARSEST_ROWS, CycleParameters, Hierarchy, KeptAggregates};
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::number::Real;
@@ -11,38 +11,44 @@ use crate::base::team::TeamThread;
 use crate::base::workers::Workers;
 use crate::direct::couplings::Couplings;
 use crate::error::{Error, Result};
-use crate::sparse::passes_of;
+use crate::sparse::pairing_passes;
 
 /// Preconditioner whose application M^-1 r is one multigrid cycle for A z = r.
-pub struct Aggregated<V: Number> {
+pub struct AggregationPreconditioner<V: Number> {
     cycle: Cycle<V>,
 }
 
-impl<V: Real + Number> Aggregated<V> {
-    pub fn new<I: Index>(a: &Csr<I>, kept: KeptAggregates, threads: usize) -> Result<Self> {
+impl<V: Real + Number> AggregationPreconditioner<V> {
+    pub fn new<I: Index>(a: &Csr<I>, kept_aggregates: KeptAggregates, threads: usize) -> Result<Self> {
         if a.rows() > u32::MAX as usize - 1 {
             let message = format!("preconditioner=amg supports fewer than 2^32 rows, got {}", a.rows());
             return Err(Error::Unsupported(message));
         }
         let workers = &mut Workers::new(threads);
         let (couplings, scale) = Couplings::scaled(a, workers)?;
-        let hierarchy = Hierarchy::reusing(couplings, scale, &Rules::passes(passes_of(a)), (COARSEST, kept), workers)?;
+        let hierarchy = Hierarchy::reusing_aggregates(
+            couplings,
+            scale,
+            &AggregationRules::with_passes(pairing_passes(a)),
+            (COARSEST_ROWS, kept_aggregates),
+            workers,
+        )?;
         Ok(Self { cycle: Cycle::keeping_aggregates(hierarchy, &CycleParameters::PARALLEL, None, workers)? })
     }
 
     /// Returns the number of aggregates reused from the previous matrix.
-    pub fn aggregates_kept(&self) -> usize {
-        self.cycle.aggregates_kept()
+    pub fn reused_aggregate_count(&self) -> usize {
+        self.cycle.reused_aggregate_count()
     }
 }
 
-impl<V: Real + Number> Apply for Aggregated<V> {
-    fn apply(&self, me: &TeamThread, from: &Shared, to: &Shared) {
-        // SAFETY: no thread writes `from` (`Apply::apply`). Each thread writes other rows of `to`, each in one call of
-        // the second closure.
+impl<V: Real + Number> ApplyInverse for AggregationPreconditioner<V> {
+    fn apply(&self, thread: &TeamThread, r: &Shared, z: &Shared) {
+        // SAFETY: no thread writes `r` (`ApplyInverse::apply`). Each thread writes other rows of `z`, each in one call
+        // of the second closure.
         unsafe {
-            let from = from.slice(0, self.cycle.rows());
-            self.cycle.apply(me, CoarseMethod::Flexible, |i| from[i], |i, z| to.slice_mut(i, 1)[0] = z);
+            let r = r.slice(0, self.cycle.rows());
+            self.cycle.apply(thread, CoarseMethod::FlexibleCg, |i| r[i], |i, z_i| z.slice_mut(i, 1)[0] = z_i);
         }
     }
 
@@ -50,8 +56,8 @@ impl<V: Real + Number> Apply for Aggregated<V> {
         false
     }
 
-    fn into_kept(self: Box<Self>) -> KeptAggregates {
-        self.cycle.into_kept()
+    fn into_kept_aggregates(self: Box<Self>) -> KeptAggregates {
+        self.cycle.into_kept_aggregates()
     }
 
     fn bytes(&self) -> usize {

@@ -4,22 +4,22 @@ use crate::aggregation::KeptAggregates;
 use crate::base::shared::Shared;
 use crate::base::team::TeamThread;
 
-pub const WHAT: &str = "a preconditioner";
+pub const ALLOCATION_NAME: &str = "a preconditioner";
 
 /// A map from r to z = M^-1 r; usually linear.
-pub trait Apply: Send + Sync {
-    /// Computes `to` = M^-1 `from`. All threads of the team call this function together, with a barrier before it.
-    /// Until all of them have returned, no other code may write `from` or use `to`. On return, the thread's own rows
-    /// ([`Chunks::own`]) of `to` are written. A barrier must follow before another thread reads these rows.
+pub trait ApplyInverse: Send + Sync {
+    /// Computes `z` = M^-1 `r`. All threads of the team call this function together, with a barrier before it.
+    /// Until all of them have returned, no other code may write `r` or use `z`. On return, the thread's own rows
+    /// ([`Chunks::own_rows`]) of `z` are written. A barrier must follow before another thread reads these rows.
     ///
-    /// [`Chunks::own`]: crate::krylov::cpu::chunks::Chunks::own
-    fn apply(&self, me: &TeamThread, from: &Shared, to: &Shared);
+    /// [`Chunks::own_rows`]: crate::krylov::cpu::chunks::Chunks::own_rows
+    fn apply(&self, thread: &TeamThread, r: &Shared, z: &Shared);
     /// Returns whether M^-1 is linear. If not, CG uses its flexible beta.
     fn is_linear(&self) -> bool {
         true
     }
     /// Returns the aggregates for reuse with the next matrix.
-    fn into_kept(self: Box<Self>) -> KeptAggregates {
+    fn into_kept_aggregates(self: Box<Self>) -> KeptAggregates {
         KeptAggregates::default()
     }
     /// Returns the size of all arrays in bytes.
@@ -28,11 +28,11 @@ pub trait Apply: Send + Sync {
 
 /// Requirements on M.
 #[derive(Clone, Copy)]
-pub struct Purpose {
+pub struct PreconditionerRequirements {
     /// Whether M^-T is needed.
-    pub transposes: bool,
+    pub needs_transpose: bool,
     /// Whether the matrix is symmetric.
-    pub symmetric: bool,
+    pub is_symmetric: bool,
     /// Whether the entries of M are stored in f32; the arithmetic is in f64 in any case.
-    pub f32_values: bool,
+    pub stores_in_f32: bool,
 }

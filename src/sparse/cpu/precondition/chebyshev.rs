@@ -1,6 +1,6 @@
 //! Preconditioner: a Chebyshev polynomial in D^-1 A.
 
-use super::apply::{Apply, WHAT};
+use super::apply::{ALLOCATION_NAME, ApplyInverse};
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::number::Real;
@@ -9,12 +9,12 @@ use crate::base::team::TeamThread;
 use crate::base::workers::Workers;
 use crate::error::{Result, reserve};
 use crate::krylov::cpu::chunks::Chunks;
-use crate::sparse::{Interval, Part, inverse_diagonal};
+use crate::sparse::{ChebyshevInterval, CsrPart, inverse_diagonal};
 
 /// M^-1 = p(D^-1 A) D^-1. The residual polynomial 1 - t p(t) is the Chebyshev polynomial of the interval [hi / 30, hi],
 /// scaled to 1 at t = 0 (Saad 2003, algorithm 12.1).
 ///
-/// Here hi is an upper bound or estimate of the largest eigenvalue of D^-1 A ([`Interval`]). Let lo = hi / 30,
+/// Here hi is an upper bound or estimate of the largest eigenvalue of D^-1 A ([`ChebyshevInterval`]). Let lo = hi / 30,
 /// theta = (hi + lo) / 2 and delta = (hi - lo) / 2. The recurrence for z = M^-1 r starts with k = 0:
 /// - rho_0 = delta / theta,
 /// - s_0 = D^-1 r,
@@ -27,79 +27,84 @@ use crate::sparse::{Interval, Part, inverse_diagonal};
 /// - z_k = z_{k-1} + d_k.
 pub struct Chebyshev<I, V> {
     /// The matrix D^-1 A.
-    scaled: Part<I, V>,
-    inverse: Vec<f64>,
+    scaled_matrix: CsrPart<I, V>,
+    inverse_d: Vec<f64>,
     degree: usize,
-    interval: Interval,
+    interval: ChebyshevInterval,
     /// Workspaces: the current d_k, and s_k = D^-1 (r - A z_{k-1}).
     workspace: [Shared; 2],
 }
 
 impl<I: Index, V: Real> Chebyshev<I, V> {
-    pub fn new(a: &Csr<I>, degree: usize, symmetric: bool) -> Result<Self> {
-        let inverse = inverse_diagonal(a)?;
-        let interval = Interval::of(a, &inverse, symmetric)?;
-        Self::of(a, inverse, degree, interval)
+    pub fn new(a: &Csr<I>, degree: usize, is_symmetric: bool) -> Result<Self> {
+        let inverse_d = inverse_diagonal(a)?;
+        let interval = ChebyshevInterval::of(a, &inverse_d, is_symmetric)?;
+        Self::with_interval(a, inverse_d, degree, interval)
     }
 
-    fn of(a: &Csr<I>, inverse: Vec<f64>, degree: usize, interval: Interval) -> Result<Self> {
-        let scaled = Part::of(a, |_, _| true, |i, _, entry| inverse[i] * entry)?.converted()?;
+    fn with_interval(a: &Csr<I>, inverse_d: Vec<f64>, degree: usize, interval: ChebyshevInterval) -> Result<Self> {
+        let scaled_matrix = CsrPart::of(a, |_, _| true, |i, _, entry| inverse_d[i] * entry)?.into_value_type()?;
         let workspace = [Shared::zeroed(a.rows())?, Shared::zeroed(a.rows())?];
-        Ok(Self { scaled, inverse, degree, interval, workspace })
+        Ok(Self { scaled_matrix, inverse_d, degree, interval, workspace })
     }
 
     /// Returns M^-T = p(D^-1 A^T) D^-1.
     pub fn transposed(&self, a: &Csr<I>) -> Result<Self> {
-        let mut inverse = Vec::new();
-        reserve(&mut inverse, self.inverse.len(), WHAT)?;
-        inverse.extend_from_slice(&self.inverse);
-        Self::of(&a.transposed(&mut Workers::alone())?, inverse, self.degree, self.interval)
+        let mut inverse_d = Vec::new();
+        reserve(&mut inverse_d, self.inverse_d.len(), ALLOCATION_NAME)?;
+        inverse_d.extend_from_slice(&self.inverse_d);
+        Self::with_interval(&a.transposed(&mut Workers::single_threaded())?, inverse_d, self.degree, self.interval)
     }
 }
 
-impl<I: Index, V: Real + Send + Sync> Apply for Chebyshev<I, V> {
-    fn apply(&self, me: &TeamThread, from: &Shared, to: &Shared) {
-        let rows = self.inverse.len();
-        let own = Chunks::new(rows).own(me);
-        let [step, left] = &self.workspace;
+impl<I: Index, V: Real + Send + Sync> ApplyInverse for Chebyshev<I, V> {
+    fn apply(&self, thread: &TeamThread, r: &Shared, z: &Shared) {
+        let rows = self.inverse_d.len();
+        let own_rows = Chunks::new(rows).own_rows(thread);
+        let [step, scaled_residual] = &self.workspace;
         // SAFETY: the rows belong to this thread. Other threads read only `step`, between two barriers.
-        let (from, x) = unsafe { (from.slice(own.start, own.len()), to.slice_mut(own.start, own.len())) };
+        let (r, x) = unsafe { (r.slice(own_rows.start, own_rows.len()), z.slice_mut(own_rows.start, own_rows.len())) };
         // SAFETY: as above.
-        let left = unsafe { left.slice_mut(own.start, own.len()) };
+        let scaled_residual = unsafe { scaled_residual.slice_mut(own_rows.start, own_rows.len()) };
         let mut steps = self.interval.steps();
         for k in 0..=self.degree {
             if k > 0 {
-                me.barrier();
+                thread.barrier();
                 // SAFETY: no thread writes `step` until the next barrier.
                 let step = unsafe { step.slice(0, rows) };
-                for (left, i) in left.iter_mut().zip(own.clone()) {
-                    let entries = self.scaled.ptr[i]..self.scaled.ptr[i + 1];
-                    let row = self.scaled.col[entries.clone()].iter().zip(&self.scaled.val[entries]);
-                    *left -= row.fold(0.0, |sum, (j, a)| sum + a.wide() * step[j.at()]);
+                for (scaled_residual, i) in scaled_residual.iter_mut().zip(own_rows.clone()) {
+                    let entries = self.scaled_matrix.ptr[i]..self.scaled_matrix.ptr[i + 1];
+                    let row = self.scaled_matrix.col[entries.clone()].iter().zip(&self.scaled_matrix.val[entries]);
+                    *scaled_residual -= row.fold(0.0, |sum, (j, a)| sum + a.to_f64() * step[j.to_usize()]);
                 }
-                me.barrier();
+                thread.barrier();
             }
             // SAFETY: as above.
-            let step = unsafe { step.slice_mut(own.start, own.len()) };
+            let step = unsafe { step.slice_mut(own_rows.start, own_rows.len()) };
             if k == 0 {
-                for (((left, step), x), (r, d)) in
-                    left.iter_mut().zip(&mut *step).zip(&mut *x).zip(from.iter().zip(&self.inverse[own.clone()]))
+                for (((scaled_residual, step), x), (r, d)) in scaled_residual
+                    .iter_mut()
+                    .zip(&mut *step)
+                    .zip(&mut *x)
+                    .zip(r.iter().zip(&self.inverse_d[own_rows.clone()]))
                 {
-                    *left = d * r;
-                    *step = *left / self.interval.theta;
+                    *scaled_residual = d * r;
+                    *step = *scaled_residual / self.interval.theta;
                     *x = *step;
                 }
                 continue;
             }
-            let (of_step, of_left) = steps.coefficients();
-            for ((step, x), left) in step.iter_mut().zip(&mut *x).zip(&*left) {
-                *step = of_step * *step + of_left * left;
+            let (step_factor, residual_factor) = steps.coefficients();
+            for ((step, x), scaled_residual) in step.iter_mut().zip(&mut *x).zip(&*scaled_residual) {
+                *step = step_factor * *step + residual_factor * scaled_residual;
                 *x += *step;
             }
         }
     }
 
     fn bytes(&self) -> usize {
-        self.scaled.bytes() + size_of_val(&*self.inverse) + self.workspace.iter().map(Shared::bytes).sum::<usize>()
+        self.scaled_matrix.bytes()
+            + size_of_val(&*self.inverse_d)
+            + self.workspace.iter().map(Shared::bytes).sum::<usize>()
     }
 }

@@ -1,6 +1,6 @@
 //! Diagonal preconditioners: M = D or M = |D|.
 
-use super::apply::Apply;
+use super::apply::ApplyInverse;
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::shared::Shared;
@@ -11,28 +11,28 @@ use crate::sparse::inverse_diagonal;
 
 /// M = D or M = |D|, both symmetric; stores the inverse diagonal.
 pub struct Jacobi {
-    inverse: Vec<f64>,
+    inverse_d: Vec<f64>,
 }
 
 impl Jacobi {
     pub fn new<I: Index>(a: &Csr<I>, sign: impl Fn(f64) -> f64) -> Result<Self> {
-        let mut inverse = inverse_diagonal(a)?;
-        inverse.iter_mut().for_each(|d| *d = sign(*d));
-        Ok(Self { inverse })
+        let mut inverse_d = inverse_diagonal(a)?;
+        inverse_d.iter_mut().for_each(|d| *d = sign(*d));
+        Ok(Self { inverse_d })
     }
 }
 
-impl Apply for Jacobi {
-    fn apply(&self, me: &TeamThread, from: &Shared, to: &Shared) {
-        let own = Chunks::new(self.inverse.len()).own(me);
-        // SAFETY: no thread writes `from`, and the rows of `to` belong to this thread (`Apply::apply`).
-        let (from, to) = unsafe { (from.slice(own.start, own.len()), to.slice_mut(own.start, own.len())) };
-        for ((to, from), inverse) in to.iter_mut().zip(from).zip(&self.inverse[own]) {
-            *to = inverse * from;
+impl ApplyInverse for Jacobi {
+    fn apply(&self, thread: &TeamThread, r: &Shared, z: &Shared) {
+        let own_rows = Chunks::new(self.inverse_d.len()).own_rows(thread);
+        // SAFETY: no thread writes `r`, and the rows of `z` belong to this thread (`ApplyInverse::apply`).
+        let (r, z) = unsafe { (r.slice(own_rows.start, own_rows.len()), z.slice_mut(own_rows.start, own_rows.len())) };
+        for ((z, r), inverse_d) in z.iter_mut().zip(r).zip(&self.inverse_d[own_rows]) {
+            *z = inverse_d * r;
         }
     }
 
     fn bytes(&self) -> usize {
-        size_of_val(&*self.inverse)
+        size_of_val(&*self.inverse_d)
     }
 }

@@ -1,22 +1,22 @@
 //! Preconditioners for general matrices: z = M^-1 r and z = M^-T r by a thread team.
 //!
 //! Modules, each of which may use the previous ones: `apply`, `jacobi`, `triangular` (triangular solves of ssor, ic0
-//! and ilu0), `truncated` (Neumann series), `chebyshev`, `aggregated` (multigrid).
+//! and ilu0), `neumann` (truncated Neumann series), `chebyshev`, `aggregated` (multigrid).
 
 mod aggregated;
 mod apply;
 mod chebyshev;
 mod jacobi;
+mod neumann;
 #[cfg(test)]
 mod tests;
 mod triangular;
-mod truncated;
 
-pub use apply::Purpose;
+pub use apply::PreconditionerRequirements;
 
 use crate::aggregation::KeptAggregates;
 use crate::base::csr::Csr;
-use crate::base::heap::{Counted, boxed};
+use crate::base::heap::{FallibleArc, boxed};
 use crate::base::index::Index;
 use crate::base::number::Real;
 use crate::base::shared::{Number, Shared};
@@ -24,42 +24,42 @@ use crate::base::team::{Team, TeamThread};
 use crate::error::{Error, Result};
 use crate::options::Preconditioner as Kind;
 use crate::sparse::backend::Preconditioning;
-use crate::sparse::cpu::levels::by_levels;
-use crate::sparse::cpu::stages::Order;
-use crate::sparse::{Factors, Split, factors, factors_in_order};
-use aggregated::Aggregated;
-use apply::{Apply, WHAT};
+use crate::sparse::cpu::levels::order_by_levels;
+use crate::sparse::cpu::stages::ProcessingOrder;
+use crate::sparse::{Factors, TriangularSplit, compute_factors, compute_factors_in_order};
+use aggregated::AggregationPreconditioner;
+use apply::{ALLOCATION_NAME, ApplyInverse};
 use chebyshev::Chebyshev;
 use jacobi::Jacobi;
+use neumann::NeumannSeries;
 use triangular::TriangularSolver;
-use truncated::NeumannSeries;
 
 /// M^-1 and, if requested, M^-T.
 pub struct Preconditioner {
-    own: Box<dyn Apply>,
+    inverse: Box<dyn ApplyInverse>,
     /// `None` if M is symmetric, or if M^-T was not requested.
-    transposed: Option<Box<dyn Apply>>,
+    transposed: Option<Box<dyn ApplyInverse>>,
 }
 
 impl Preconditioner {
-    /// Computes `to` = M^-1 `from`, or `to` = M^-T `from`, under the conditions of [`Apply::apply`].
-    pub fn apply(&self, me: &TeamThread, from: &Shared, to: &Shared, transposed: bool) {
-        let other = self.transposed.as_deref().filter(|_| transposed);
-        other.unwrap_or(&*self.own).apply(me, from, to);
+    /// Computes `z` = M^-1 `r`, or `z` = M^-T `r`, under the conditions of [`ApplyInverse::apply`].
+    pub fn apply(&self, thread: &TeamThread, r: &Shared, z: &Shared, transposed: bool) {
+        let transposed = self.transposed.as_deref().filter(|_| transposed);
+        transposed.unwrap_or(&*self.inverse).apply(thread, r, z);
     }
 
     /// Returns the aggregates for reuse with the next matrix.
-    pub fn into_kept(self) -> KeptAggregates {
-        self.own.into_kept()
+    pub fn into_kept_aggregates(self) -> KeptAggregates {
+        self.inverse.into_kept_aggregates()
     }
 
     pub fn is_linear(&self) -> bool {
-        self.own.is_linear()
+        self.inverse.is_linear()
     }
 
     /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
-        self.own.bytes() + self.transposed.as_ref().map_or(0, |m| m.bytes())
+        self.inverse.bytes() + self.transposed.as_ref().map_or(0, |m| m.bytes())
     }
 }
 
@@ -67,73 +67,80 @@ impl Preconditioner {
 #[derive(Default)]
 pub struct PreconditionerSetup {
     /// `None` means M = I.
-    pub precondition: Option<Preconditioner>,
+    pub preconditioner: Option<Preconditioner>,
     /// Shift of ic0.
     pub shift: f64,
     /// Row and value of the nonpositive pivot that made the shift necessary.
-    pub pivot: Option<(usize, f64)>,
+    pub nonpositive_pivot: Option<(usize, f64)>,
     /// Number of levels of the triangular solves.
-    pub levels: usize,
+    pub level_count: usize,
     /// Number of colours if the levels are colours, otherwise 0.
-    pub colours: usize,
+    pub colour_count: usize,
     /// Number of aggregates reused from the previous matrix.
-    pub aggregates_kept: usize,
+    pub reused_aggregate_count: usize,
 }
 
 impl PreconditionerSetup {
-    fn of(own: impl Apply + 'static, transposed: Option<Box<dyn Apply>>) -> Result<Self> {
-        Ok(Self { precondition: Some(Preconditioner { own: boxed(own, WHAT)?, transposed }), ..Self::default() })
+    fn of(inverse: impl ApplyInverse + 'static, transposed: Option<Box<dyn ApplyInverse>>) -> Result<Self> {
+        Ok(Self {
+            preconditioner: Some(Preconditioner { inverse: boxed(inverse, ALLOCATION_NAME)?, transposed }),
+            ..Self::default()
+        })
     }
 }
 
-/// Sets up M for a square matrix; reuses the previous aggregates `kept` if they pass the quality test.
-pub fn make<I: Index>(
+/// Sets up M for a square matrix; reuses the previous aggregates `kept_aggregates` if they pass the quality test.
+pub fn make_preconditioner<I: Index>(
     a: &Csr<I>,
-    wanted: &Preconditioning,
-    purpose: &Purpose,
-    kept: KeptAggregates,
+    preconditioning: &Preconditioning,
+    requirements: &PreconditionerRequirements,
+    kept_aggregates: KeptAggregates,
     team: &mut Team,
 ) -> Result<PreconditionerSetup> {
     if a.rows() != a.cols {
-        let extents = format!("a preconditioner needs a square matrix, got {} rows and", a.rows());
-        return Err(Error::Dimension(format!("{extents} {} columns", a.cols)));
+        let size_message = format!("a preconditioner needs a square matrix, got {} rows and", a.rows());
+        return Err(Error::Dimension(format!("{size_message} {} columns", a.cols)));
     }
-    if purpose.f32_values {
-        make_of::<I, f32>(a, wanted, purpose, kept, team)
+    if requirements.stores_in_f32 {
+        make_with_type::<I, f32>(a, preconditioning, requirements, kept_aggregates, team)
     } else {
-        make_of::<I, f64>(a, wanted, purpose, kept, team)
+        make_with_type::<I, f64>(a, preconditioning, requirements, kept_aggregates, team)
     }
 }
 
 /// Sets up M with entries of type V.
-fn make_of<I: Index, V: Real + Number>(
+fn make_with_type<I: Index, V: Real + Number>(
     a: &Csr<I>,
-    wanted: &Preconditioning,
-    purpose: &Purpose,
-    kept: KeptAggregates,
+    preconditioning: &Preconditioning,
+    requirements: &PreconditionerRequirements,
+    kept_aggregates: KeptAggregates,
     team: &mut Team,
 ) -> Result<PreconditionerSetup> {
-    match wanted.kind {
-        Kind::Jacobi if wanted.absolute => PreconditionerSetup::of(Jacobi::new(a, f64::abs)?, None),
+    match preconditioning.kind {
+        Kind::Jacobi if preconditioning.absolute_diagonal => PreconditionerSetup::of(Jacobi::new(a, f64::abs)?, None),
         Kind::Jacobi => PreconditionerSetup::of(Jacobi::new(a, |d| d)?, None),
-        Kind::Ssor | Kind::Ilu0 | Kind::Ic0 => make_triangular::<I, V>(a, wanted, purpose, team),
+        Kind::Ssor | Kind::Ilu0 | Kind::Ic0 => make_triangular::<I, V>(a, preconditioning, requirements, team),
         Kind::Neumann => {
-            let split = Split::of_triangles(a)?;
-            let make = |split| NeumannSeries::<I, V>::new(split, wanted.order);
-            let transposed = of_transposed(&split, purpose, purpose.symmetric, make)?;
-            PreconditionerSetup::of(make(split)?, transposed)
+            let split = TriangularSplit::from_triangles(a)?;
+            let make_series = |split| NeumannSeries::<I, V>::new(split, preconditioning.series_order);
+            let transposed = make_transposed(&split, requirements, requirements.is_symmetric, make_series)?;
+            PreconditionerSetup::of(make_series(split)?, transposed)
         }
         Kind::Amg => {
-            let own = Aggregated::<V>::new(a, kept, team.threads())?;
-            Ok(PreconditionerSetup { aggregates_kept: own.aggregates_kept(), ..PreconditionerSetup::of(own, None)? })
+            let preconditioner = AggregationPreconditioner::<V>::new(a, kept_aggregates, team.threads())?;
+            Ok(PreconditionerSetup {
+                reused_aggregate_count: preconditioner.reused_aggregate_count(),
+                ..PreconditionerSetup::of(preconditioner, None)?
+            })
         }
         Kind::Chebyshev => {
-            let own = Chebyshev::<I, V>::new(a, wanted.degree, purpose.symmetric)?;
-            let transposed: Option<Box<dyn Apply>> = match purpose.transposes && !purpose.symmetric {
-                true => Some(boxed(own.transposed(a)?, WHAT)?),
-                false => None,
-            };
-            PreconditionerSetup::of(own, transposed)
+            let preconditioner = Chebyshev::<I, V>::new(a, preconditioning.degree, requirements.is_symmetric)?;
+            let transposed: Option<Box<dyn ApplyInverse>> =
+                match requirements.needs_transpose && !requirements.is_symmetric {
+                    true => Some(boxed(preconditioner.transposed(a)?, ALLOCATION_NAME)?),
+                    false => None,
+                };
+            PreconditionerSetup::of(preconditioner, transposed)
         }
         // The plan has replaced `auto`. `Ric` and `Multigrid` are not choices of this family.
         Kind::None | Kind::Auto | Kind::Ric | Kind::Multigrid => Ok(PreconditionerSetup::default()),
@@ -143,38 +150,45 @@ fn make_of<I: Index, V: Real + Number>(
 /// Sets up M as a product of two triangular factors and a diagonal.
 fn make_triangular<I: Index, V: Real + Number>(
     a: &Csr<I>,
-    wanted: &Preconditioning,
-    purpose: &Purpose,
+    preconditioning: &Preconditioning,
+    requirements: &PreconditionerRequirements,
     team: &mut Team,
 ) -> Result<PreconditionerSetup> {
-    let (order, factors) = if wanted.multicolour {
-        let order = Order::by_colours(a)?;
-        let factors = factors_in_order(a, &order.rows, wanted)?;
+    let (order, factors) = if preconditioning.is_multicolour {
+        let order = ProcessingOrder::by_colours(a)?;
+        let factors = compute_factors_in_order(a, &order.rows, preconditioning)?;
         (order, factors)
     } else {
         let threads = team.threads();
-        let (order, factors) = team.run_both(|| by_levels(a, threads), || factors(a, wanted))?;
+        let (order, factors) = team.run_both(|| order_by_levels(a, threads), || compute_factors(a, preconditioning))?;
         (order?, factors?)
     };
-    let (order, Factors { split, shift, pivot }) = (Counted::new(order, WHAT)?, factors);
-    let symmetric = wanted.is_symmetric(purpose.symmetric);
-    let transposed =
-        of_transposed(&split, purpose, symmetric, |split| TriangularSolver::<I, V>::new(&order, split, &mut *team))?;
-    let own = TriangularSolver::<I, V>::new(&order, split, team)?;
-    let levels = own.levels();
-    let colours = if wanted.multicolour { levels } else { 0 };
-    Ok(PreconditionerSetup { levels, colours, shift, pivot, ..PreconditionerSetup::of(own, transposed)? })
+    let (order, Factors { split, shift, nonpositive_pivot }) = (FallibleArc::new(order, ALLOCATION_NAME)?, factors);
+    let is_symmetric = preconditioning.is_symmetric(requirements.is_symmetric);
+    let transposed = make_transposed(&split, requirements, is_symmetric, |split| {
+        TriangularSolver::<I, V>::new(&order, split, &mut *team)
+    })?;
+    let preconditioner = TriangularSolver::<I, V>::new(&order, split, team)?;
+    let level_count = preconditioner.level_count();
+    let colour_count = if preconditioning.is_multicolour { level_count } else { 0 };
+    Ok(PreconditionerSetup {
+        level_count,
+        colour_count,
+        shift,
+        nonpositive_pivot,
+        ..PreconditionerSetup::of(preconditioner, transposed)?
+    })
 }
 
-/// Calls `make` with the transposed splitting, if M^-T is requested and differs from M^-1.
-fn of_transposed<I: Index, M: Apply + 'static>(
-    split: &Split<I>,
-    purpose: &Purpose,
-    symmetric: bool,
-    make: impl FnOnce(Split<I>) -> Result<M>,
-) -> Result<Option<Box<dyn Apply>>> {
-    if !purpose.transposes || symmetric {
+/// Calls `make_inverse` with the transposed splitting, if M^-T is requested and differs from M^-1.
+fn make_transposed<I: Index, M: ApplyInverse + 'static>(
+    split: &TriangularSplit<I>,
+    requirements: &PreconditionerRequirements,
+    is_symmetric: bool,
+    make_inverse: impl FnOnce(TriangularSplit<I>) -> Result<M>,
+) -> Result<Option<Box<dyn ApplyInverse>>> {
+    if !requirements.needs_transpose || is_symmetric {
         return Ok(None);
     }
-    Ok(Some(boxed(make(split.transposed()?)?, WHAT)?))
+    Ok(Some(boxed(make_inverse(split.transposed()?)?, ALLOCATION_NAME)?))
 }

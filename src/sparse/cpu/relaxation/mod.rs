@@ -22,78 +22,78 @@ use crate::base::heap::boxed;
 use crate::base::index::Index;
 use crate::base::shared::Shared;
 use crate::base::team::TeamThread;
-use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
+use crate::error::{Error, Location, RRB_ERR_MATRIX, Result};
 use crate::options::Ordering;
 pub use crate::sparse::backend::SweepParameters;
-use crate::sparse::cpu::levels::by_levels;
-use crate::sparse::cpu::stages::Order;
-use blocks::Blocks;
-use ordered::Ordered;
-use rows::WHAT;
+use crate::sparse::cpu::levels::order_by_levels;
+use crate::sparse::cpu::stages::ProcessingOrder;
+use blocks::BlockSweep;
+use ordered::OrderedSweep;
+use rows::ALLOCATION_NAME;
 use sweep::Sweep;
 
 /// The sweeps of a matrix.
 pub struct Relaxation {
-    method: Box<dyn Sweep>,
-    colours: usize,
-    levels: usize,
+    sweep: Box<dyn Sweep>,
+    colour_count: usize,
+    level_count: usize,
 }
 
 impl Relaxation {
     /// Creates the sweeps of a square matrix with a nonzero diagonal, for a team of `threads` threads.
-    pub fn new<I: Index>(a: &Csr<I>, wanted: &SweepParameters, threads: usize) -> Result<Self> {
-        check(a)?;
-        let SweepParameters { simultaneous, omega, ordering, blocks } = *wanted;
-        let (method, colours, levels): (Box<dyn Sweep>, _, _) = match ordering {
-            _ if simultaneous => (boxed(Blocks::new(a, omega, a.rows())?, WHAT)?, 0, 0),
-            Ordering::Blocks => (boxed(Blocks::new(a, omega, blocks)?, WHAT)?, 0, 0),
+    pub fn new<I: Index>(a: &Csr<I>, parameters: &SweepParameters, threads: usize) -> Result<Self> {
+        check_matrix(a)?;
+        let SweepParameters { is_jacobi, omega, ordering, block_count } = *parameters;
+        let (sweep, colour_count, level_count): (Box<dyn Sweep>, _, _) = match ordering {
+            _ if is_jacobi => (boxed(BlockSweep::new(a, omega, a.rows())?, ALLOCATION_NAME)?, 0, 0),
+            Ordering::Blocks => (boxed(BlockSweep::new(a, omega, block_count)?, ALLOCATION_NAME)?, 0, 0),
             Ordering::Multicolour => {
-                let order = Order::by_colours(a)?;
-                let colours = order.levels.len() - 1;
-                (boxed(Ordered::new(a, order, omega, false)?, WHAT)?, colours, 0)
+                let order = ProcessingOrder::by_colours(a)?;
+                let colour_count = order.level_starts.len() - 1;
+                (boxed(OrderedSweep::new(a, order, omega, false)?, ALLOCATION_NAME)?, colour_count, 0)
             }
             Ordering::Natural | Ordering::Symmetric => {
-                let order = by_levels(a, threads)?;
-                let levels = order.levels.len() - 1;
-                let symmetric = ordering == Ordering::Symmetric;
-                (boxed(Ordered::new(a, order, omega, symmetric)?, WHAT)?, 0, levels)
+                let order = order_by_levels(a, threads)?;
+                let level_count = order.level_starts.len() - 1;
+                let is_symmetric = ordering == Ordering::Symmetric;
+                (boxed(OrderedSweep::new(a, order, omega, is_symmetric)?, ALLOCATION_NAME)?, 0, level_count)
             }
         };
-        Ok(Self { method, colours, levels })
+        Ok(Self { sweep, colour_count, level_count })
     }
 
-    /// Computes one sweep on x. `old` is a workspace for a copy of x. All threads of the team call this function
-    /// together, after a barrier, and it ends with a barrier. Between these barriers, no other code may use x or `old`,
-    /// or write b.
-    pub fn sweep(&self, me: &TeamThread, x: &Shared, b: &Shared, old: &Shared) {
-        self.method.sweep(me, x, b, old);
+    /// Computes one sweep on x. `old_x` is a workspace for a copy of x. All threads of the team call this function
+    /// together, after a barrier, and it ends with a barrier. Between these barriers, no other code may use x or
+    /// `old_x`, or write b.
+    pub fn sweep(&self, thread: &TeamThread, x: &Shared, b: &Shared, old_x: &Shared) {
+        self.sweep.sweep(thread, x, b, old_x);
     }
 
     /// Returns the number of colours of `Ordering::Multicolour`, otherwise 0.
-    pub fn colours(&self) -> usize {
-        self.colours
+    pub fn colour_count(&self) -> usize {
+        self.colour_count
     }
 
     /// Returns the number of levels of `Ordering::Natural` and `Ordering::Symmetric`, otherwise 0.
-    pub fn levels(&self) -> usize {
-        self.levels
+    pub fn level_count(&self) -> usize {
+        self.level_count
     }
 
     /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
-        self.method.bytes()
+        self.sweep.bytes()
     }
 }
 
 /// Checks that the matrix is square and has a nonzero diagonal, by which a sweep divides.
-fn check<I: Index>(a: &Csr<I>) -> Result<()> {
+fn check_matrix<I: Index>(a: &Csr<I>) -> Result<()> {
     if a.rows() != a.cols {
-        let extents = format!("sweeps need a square matrix, got {} rows and", a.rows());
-        return Err(Error::Dimension(format!("{extents} {} columns", a.cols)));
+        let size_message = format!("sweeps need a square matrix, got {} rows and", a.rows());
+        return Err(Error::Dimension(format!("{size_message} {} columns", a.cols)));
     }
-    const TO_DO: &str = " has a missing or zero diagonal entry; use solver=idr, or reorder the rows";
+    const MESSAGE_END: &str = " has a missing or zero diagonal entry; use solver=idr, or reorder the rows";
     match (0..a.rows()).find(|&i| a.get(i, i).unwrap_or(0.0) == 0.0) {
-        Some(row) => Err(Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), TO_DO)),
+        Some(row) => Err(Error::at(RRB_ERR_MATRIX, "row ", Location::entry(row), MESSAGE_END)),
         None => Ok(()),
     }
 }

@@ -4,10 +4,10 @@ use crate::base::csr::{Csr, lengths_to_pointers};
 use crate::base::index::Index;
 use crate::error::{Result, reserve, zeroed};
 
-pub const WHAT: &str = "a relaxation";
+pub const ALLOCATION_NAME: &str = "a relaxation";
 
 /// Rows in the order of processing: off-diagonal entries with ascending columns, and the diagonal.
-pub struct Rows<I> {
+pub struct SweepRows<I> {
     ptr: Vec<usize>,
     col: Vec<I>,
     val: Vec<f64>,
@@ -15,19 +15,19 @@ pub struct Rows<I> {
     omega: f64,
 }
 
-impl<I: Index> Rows<I> {
+impl<I: Index> SweepRows<I> {
     /// Copies the rows of a matrix with a nonzero diagonal in the order `order`; `None` means ascending order.
     pub fn new(a: &Csr<I>, order: Option<&[I]>, omega: f64) -> Result<Self> {
         let n = a.rows();
-        let row_at = |position: usize| order.map_or(position, |rows| rows[position].at());
-        let (mut ptr, mut diagonal) = (zeroed(n + 1, WHAT)?, zeroed(n, WHAT)?);
+        let row_at = |position: usize| order.map_or(position, |rows| rows[position].to_usize());
+        let (mut ptr, mut diagonal) = (zeroed(n + 1, ALLOCATION_NAME)?, zeroed(n, ALLOCATION_NAME)?);
         for position in 0..n {
-            ptr[position + 1] = a.len(row_at(position)) - 1;
+            ptr[position + 1] = a.row_len(row_at(position)) - 1;
         }
         lengths_to_pointers(&mut ptr);
         let (mut col, mut val) = (Vec::new(), Vec::new());
-        reserve(&mut col, ptr[n], WHAT)?;
-        reserve(&mut val, ptr[n], WHAT)?;
+        reserve(&mut col, ptr[n], ALLOCATION_NAME)?;
+        reserve(&mut val, ptr[n], ALLOCATION_NAME)?;
         for (position, diagonal) in diagonal.iter_mut().enumerate() {
             let row = row_at(position);
             for (j, value) in a.row(row) {
@@ -43,12 +43,12 @@ impl<I: Index> Rows<I> {
     }
 
     /// Returns the number of rows.
-    pub fn count(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.diagonal.len()
     }
 
     /// Returns the number of rows plus off-diagonal entries before a position.
-    pub fn work(&self, position: usize) -> usize {
+    pub fn work_before(&self, position: usize) -> usize {
         position + self.ptr[position]
     }
 
@@ -59,10 +59,10 @@ impl<I: Index> Rows<I> {
     /// ```
     ///
     /// The sum is in the order of ascending columns.
-    pub fn relaxed(&self, position: usize, b_i: f64, x_i: f64, x: impl Fn(usize) -> f64) -> f64 {
+    pub fn relaxed_value(&self, position: usize, b_i: f64, x_i: f64, x: impl Fn(usize) -> f64) -> f64 {
         let entries = self.ptr[position]..self.ptr[position + 1];
         let (col, val) = (&self.col[entries.clone()], &self.val[entries]);
-        let sum = col.iter().zip(val).fold(0.0, |sum, (j, a)| sum + a * x(j.at()));
+        let sum = col.iter().zip(val).fold(0.0, |sum, (j, a)| sum + a * x(j.to_usize()));
         self.omega * (b_i - sum) / self.diagonal[position] + (1.0 - self.omega) * x_i
     }
 

@@ -43,13 +43,13 @@ pub fn constants() -> Vec<(&'static str, Vec<Constant>)> {
         .collect();
     let options = OPTIONS
         .iter()
-        .map(|o| Constant { name: format!("RRB_OPT_{}", o.constant), value: o.key.into(), doc: o.meaning() })
+        .map(|o| Constant { name: format!("RRB_OPT_{}", o.constant), value: o.key.into(), doc: o.description() })
         .collect();
     let results = RESULTS
         .iter()
-        .map(|r| Constant { name: format!("RRB_INFO_{}", r.constant), value: r.key.into(), doc: r.meaning() })
+        .map(|r| Constant { name: format!("RRB_INFO_{}", r.constant), value: r.key.into(), doc: r.description() })
         .collect();
-    let of_options = OPTIONS.iter().flat_map(|o| o.serves.iter().map(move |&(_, kind)| (o.constant, kind)));
+    let of_options = OPTIONS.iter().flat_map(|o| o.kinds_by_family.iter().map(move |&(_, kind)| (o.constant, kind)));
     let of_options = of_options.filter_map(|(constant, kind)| match kind {
         Kind::Choice(choices) => Some((constant, choices)),
         _ => None,

@@ -68,7 +68,7 @@ impl Table {
             }
             Self::Options(family) => {
                 text += "| option | key | default | range | acts | meaning |\n|---|---|---|---|---|---|\n";
-                for o in OPTIONS.iter().filter(|o| Family::home(o.key) == family) {
+                for o in OPTIONS.iter().filter(|o| Family::of_key(o.key) == family) {
                     text += &option_row(o, family);
                 }
             }
@@ -79,13 +79,13 @@ impl Table {
             }
             Self::Results(family) => {
                 text += "| result | key | type | meaning |\n|---|---|---|---|\n";
-                for r in RESULTS.iter().filter(|r| Family::home(r.key) == family) {
-                    let kind = match (r.real, r.choices) {
+                for r in RESULTS.iter().filter(|r| Family::of_key(r.key) == family) {
+                    let kind = match (r.is_real, r.choices) {
                         (true, _) => "real".to_owned(),
                         (false, []) => "integer".to_owned(),
                         (false, names) => choices(names),
                     };
-                    let _ = writeln!(text, "| `{}` | {} | {kind} | {} |", r.name, r.key, cell(&r.meaning()));
+                    let _ = writeln!(text, "| `{}` | {} | {kind} | {} |", r.name, r.key, cell(&r.description()));
                 }
             }
         }
@@ -132,7 +132,7 @@ pub fn auto_comment() -> String {
 /// Formats an option. Other ranges follow that of the first families.
 fn option_row(o: &OptionEntry, family: Option<Family>) -> String {
     let mut ranges = Vec::new();
-    for (p, (families, kind)) in o.serves.iter().enumerate() {
+    for (p, (families, kind)) in o.kinds_by_family.iter().enumerate() {
         let range = match kind {
             Kind::Choice(names) => choices(names),
             kind => AllowedRange(kind).to_string(),
@@ -140,7 +140,7 @@ fn option_row(o: &OptionEntry, family: Option<Family>) -> String {
         let whose: Vec<_> = families.iter().filter(|_| p > 0).map(|f| f.prefix()).collect();
         ranges.push(if p == 0 { range } else { format!("{}: {range}", whose.join(", ")) });
     }
-    let first = &o.serves[0].1;
+    let first = &o.kinds_by_family[0].1;
     let key = if matches!(first, Kind::Text { .. }) { format!("{}, text only", o.key) } else { o.key.to_string() };
     let acts = match o.effect {
         Effect::Factorize if family == Some(Family::Smoother) => "at set_patches",
@@ -148,7 +148,7 @@ fn option_row(o: &OptionEntry, family: Option<Family>) -> String {
         Effect::Product => "at factorize and the next product",
         Effect::Now => "at once",
     };
-    let (default, range, doc) = (default(first), cell(&ranges.join("; ")), cell(&o.meaning()));
+    let (default, range, doc) = (default(first), cell(&ranges.join("; ")), cell(&o.description()));
     format!("| `{}` | {key} | {default} | {range} | {acts} | {doc} |\n", o.name)
 }
 

@@ -118,7 +118,7 @@ pub fn named(system: &dyn System, name: &str) -> Option<(f64, Option<&'static st
 
 /// Returns a result for a JSON record: a word, an integer or a real number.
 pub fn recorded(system: &dyn System, name: &str) -> Option<Value> {
-    let real = entry(system, name)?.real;
+    let real = entry(system, name)?.is_real;
     let (value, word) = named(system, name)?;
     Some(word.map_or_else(|| if real { json!(value) } else { json!(value as i64) }, |word| json!(word)))
 }
