@@ -420,7 +420,8 @@
 #define RRB_INFO_SECONDS_SOLVE          1005  /* wall time, in seconds, of the last solve; in smoother_, wall time of
                                                  the last smoother_apply */
 #define RRB_INFO_SECONDS_TRANSFER       1006  /* Wall time, in seconds, of copies between host and device in the last
-                                                 solve. This time is part of `seconds_solve`. */
+                                                 call that solved, multiplied or replaced values. In a solve, this
+                                                 time is part of `seconds_solve`. */
 #define RRB_INFO_BYTES_HOST             1007  /* number of bytes of host memory that the handle uses */
 #define RRB_INFO_BYTES_DEVICE           1008  /* number of bytes of device memory that the handle uses */
 #define RRB_INFO_LAMBDA_MIN             1009  /* Smallest eigenvalue of M^-1 A, estimated in the last solve by the
@@ -2507,6 +2508,9 @@ rrb_status sparse_get_vector(const sparse_handle *h, int32_t which, int64_t k, d
  * - `values` (in): the new values, in host memory or, with `backend=cuda`, on the device. Pass as many values as for
  *   the creation of the matrix, in the same order. For a matrix from a file, pass `RRB_INFO_NONZEROS` values in CSR
  *   order. NULL is allowed if the matrix has no entries.
+ *
+ * If a device already stores the matrix, the device permutes the values and adds duplicates. During the call, this
+ * needs up to 16 bytes per entry; the permutations use 4 bytes per value.
  *
  * For a matrix from `sparse_create_from`, omit the zeros that `sparse_create_from` treated as padding. For a symmetric
  * matrix in the format skyline, pass each off-diagonal value twice in succession.

@@ -201,17 +201,26 @@ template <class V, class X> __device__ inline void bsr(const BsrArgs<X> &a) {
 }
 
 struct GatherArgs {
-    int64_t count;         // number of values of the format
-    const unsigned *order; // number of the entry, or NOTHING_THERE for padding
-    const double *values;  // values of the entries
+    int64_t count;         // length of `to`
+    const unsigned *start; // to[k] is the sum of the values start[k] .. start[k + 1] - 1 of `order`; NULL: one value each
+    const unsigned *order; // index in `values`, or NOTHING_THERE for padding
+    const double *values;
     double *to;
 };
 
-// Copies the values of the entries to their positions in a format: 20 bytes per value.
+// Permutes values and adds duplicates, in the order in which `order` lists them. Cost: 20 bytes per value, and 4 bytes
+// per sum. A sum starts from -0, because -0 + v = v for every v, including -0.
 __device__ inline void gather(const GatherArgs &a) {
     over_cells(a.count, [&](int64_t k) {
-        const unsigned entry = ldg(a.order[k]);
-        a.to[k] = entry == NOTHING_THERE ? 0.0 : a.values[entry];
+        if (a.start == nullptr) {
+            const unsigned index = ldg(a.order[k]);
+            a.to[k] = index == NOTHING_THERE ? 0.0 : a.values[index];
+            return;
+        }
+        double sum = -0.0;
+        for (unsigned i = ldg(a.start[k]); i < ldg(a.start[k + 1]); ++i)
+            sum += a.values[ldg(a.order[i])];
+        a.to[k] = sum;
     });
 }
 

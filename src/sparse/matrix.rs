@@ -68,6 +68,11 @@ pub trait Matrix: Sync {
     fn transposed(&self, workers: &mut Workers) -> Result<Box<dyn Stored>>;
     /// Sets the values of all entries, in the caller's order.
     fn set_values(&mut self, values: &[f64]) -> Result<()>;
+    /// Sets the values of all entries, in the order of csr.
+    fn set_csr_values(&mut self, values: Vec<f64>);
+    /// Returns the entry of each of the caller's values, in the order of csr; `None` if the caller's order is that of
+    /// csr.
+    fn positions(&self) -> Option<&[usize]>;
     /// Selects the storage format, and returns its size.
     fn choose(&self, wanted: &FormatRequest, workers: &mut Workers) -> Result<(Kind, Size)>;
     /// Converts the matrix to a format; returns `None` for csr, which is always available as `csr`.
@@ -75,8 +80,6 @@ pub trait Matrix: Sync {
     /// Converts a matrix with the same pattern, whose entry k in the order of csr has the value k + 1.
     fn numbered(&self, kind: Kind, size: &Size, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>>;
     fn csr(&self) -> &dyn Stored;
-    /// Returns the values in the order of csr.
-    fn values(&self) -> &[f64];
     /// Returns the matrix by rows, for direct access to its arrays.
     fn any(&self) -> AnyCsr<'_>;
     /// Returns the size of all arrays in bytes.
@@ -127,6 +130,14 @@ impl<I: Width> Matrix for Assembled<I> {
         Self::set_values(self, values.iter().copied())
     }
 
+    fn set_csr_values(&mut self, values: Vec<f64>) {
+        self.csr.val = values;
+    }
+
+    fn positions(&self) -> Option<&[usize]> {
+        Self::positions(self)
+    }
+
     fn choose(&self, wanted: &FormatRequest, workers: &mut Workers) -> Result<(Kind, Size)> {
         wanted.kind(&self.csr, workers)
     }
@@ -147,10 +158,6 @@ impl<I: Width> Matrix for Assembled<I> {
 
     fn csr(&self) -> &dyn Stored {
         &self.csr
-    }
-
-    fn values(&self) -> &[f64] {
-        &self.csr.val
     }
 
     fn any(&self) -> AnyCsr<'_> {

@@ -204,13 +204,17 @@ fn poisson(n: usize) -> System {
 }
 
 /// A factorization of new values gives results that are bitwise identical to those of a new handle. The values are on
-/// the host or on the device. The matrix contains duplicates, whose values are summed.
+/// the host or on the device, in the order of csr, in another order, or with duplicates, whose values are summed.
 fn second_factorizations() {
     let a = poisson(9);
-    let mut entries = Entries { rows: a.n, cols: a.n, entries: a.entries };
-    entries.entries.extend((0..a.n).step_by(7).map(|i| (i, i, 0.5)));
-    let other: Vec<f64> = entries.entries.iter().map(|e| if e.0 == e.1 { 5.0 + e.0 as f64 } else { e.2 }).collect();
-    let b = x_of(a.n);
+    let ordered = Entries { rows: a.n, cols: a.n, entries: a.entries };
+    let (mut reversed, mut duplicated) = (ordered.clone(), ordered.clone());
+    reversed.entries.reverse();
+    duplicated.entries.extend((0..a.n).step_by(7).map(|i| (i, i, 0.5)));
+    for options in ["solver=idr format=csr", "solver=cg preconditioner=jacobi format=sell"] {
+        second_factorization(&ordered, options);
+        second_factorization(&reversed, options);
+    }
     for options in [
         "solver=cg preconditioner=jacobi",
         "solver=bicg preconditioner=neumann",
@@ -223,36 +227,59 @@ fn second_factorizations() {
         "precision=single rel_tol=1e-5 solver=cg preconditioner=jacobi format=sell",
         "precision=single rel_tol=1e-5 solver=bicg preconditioner=chebyshev format=csr",
     ] {
-        let options = format!("backend=cuda {options}");
-        let solve = |s: &Solver| {
-            s.factorize().unwrap();
-            let mut x = vec![0.0; b.len()];
-            s.solve(&b, &mut x).unwrap();
-            (bits(&x), bits(&s.apply(&b).unwrap()), s.int(key::ITERATIONS))
-        };
-        let s = entries.solver();
-        s.options(&options).unwrap();
-        let first = solve(&s);
-        s.set_values(&other).unwrap();
-        s.solve(&b, &mut vec![0.0; b.len()]).unwrap_err().expect(status::STATE, &["values"]);
-        let product = bits(&s.product(&b, false).unwrap());
-        let second = solve(&s);
-        for round in 0..3 {
-            let values = if round == 1 { entries.entries.iter().map(|e| e.2).collect() } else { other.clone() };
-            let there = DeviceArray::new(&values);
-            // SAFETY: a live handle; an array on the device with a value per entry.
-            outcome(unsafe { sparse_set_values(s.handle, there.0 as *const f64) }).unwrap();
-            assert!(s.real(info::SECONDS_TRANSFER) > 0.0);
-            assert_eq!(&solve(&s), if round == 1 { &first } else { &second }, "{options}");
-        }
-        let mut changed = entries.clone();
-        changed.entries.iter_mut().zip(&other).for_each(|(e, v)| e.2 = *v);
-        let fresh = changed.solver();
-        fresh.options(&options).unwrap();
-        assert_eq!(bits(&fresh.product(&b, false).unwrap()), product, "{options}");
-        assert_eq!(solve(&fresh), second, "{options}");
-        assert_ne!(first, second, "{options}");
+        second_factorization(&duplicated, options);
     }
+}
+
+fn second_factorization(entries: &Entries, options: &str) {
+    let options = format!("backend=cuda {options}");
+    let other: Vec<f64> = entries.entries.iter().map(|e| if e.0 == e.1 { 5.0 + e.0 as f64 } else { e.2 }).collect();
+    let b = x_of(entries.rows);
+    let solve = |s: &Solver| {
+        let mut x = vec![0.0; b.len()];
+        s.solve(&b, &mut x).unwrap();
+        (bits(&x), bits(&s.apply(&b).unwrap()), s.int(key::ITERATIONS))
+    };
+    let factorize_and_solve = |s: &Solver| {
+        s.factorize().unwrap();
+        solve(s)
+    };
+    let set_on_device = |s: &Solver, values: &[f64]| {
+        let values = DeviceArray::new(values);
+        // SAFETY: a live handle; an array on the device with a value per entry.
+        outcome(unsafe { sparse_set_values(s.handle, values.0 as *const f64) })
+    };
+    let s = entries.solver();
+    s.options(&options).unwrap();
+    let first = factorize_and_solve(&s);
+    s.set_values(&other).unwrap();
+    s.solve(&b, &mut vec![0.0; b.len()]).unwrap_err().expect(status::STATE, &["values"]);
+    let product = bits(&s.product(&b, false).unwrap());
+    let second = factorize_and_solve(&s);
+    for round in 0..3 {
+        let values = if round == 1 { entries.entries.iter().map(|e| e.2).collect() } else { other.clone() };
+        set_on_device(&s, &values).unwrap();
+        assert!(s.real(info::SECONDS_TRANSFER) > 0.0);
+        assert_eq!(&factorize_and_solve(&s), if round == 1 { &first } else { &second }, "{options}");
+    }
+    // After an error, the values and the factorization are unchanged.
+    let mut with_nan = entries.entries.iter().map(|e| e.2).collect::<Vec<f64>>();
+    with_nan[3] = f64::NAN;
+    set_on_device(&s, &with_nan).unwrap_err().expect(status::NOT_FINITE, &["values", "NaN at 3"]);
+    s.set_values(&with_nan).unwrap_err().expect(status::NOT_FINITE, &["values", "NaN at 3"]);
+    if s.int(key::DUPLICATES) > 0 {
+        let large = vec![f64::MAX; with_nan.len()];
+        set_on_device(&s, &large).unwrap_err().expect(status::NOT_FINITE, &["duplicate", "(0, 0)"]);
+        s.set_values(&large).unwrap_err().expect(status::NOT_FINITE, &["duplicate", "(0, 0)"]);
+    }
+    assert_eq!(solve(&s), second, "{options}");
+    let mut changed = entries.clone();
+    changed.entries.iter_mut().zip(&other).for_each(|(e, v)| e.2 = *v);
+    let fresh = changed.solver();
+    fresh.options(&options).unwrap();
+    assert_eq!(bits(&fresh.product(&b, false).unwrap()), product, "{options}");
+    assert_eq!(factorize_and_solve(&fresh), second, "{options}");
+    assert_ne!(first, second, "{options}");
 }
 
 /// If `auto` selects cg for an indefinite matrix, minres continues after the breakdown.

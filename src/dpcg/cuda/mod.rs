@@ -223,14 +223,8 @@ impl DpcgBackend for Cuda {
         let mut run = Run { state: k, source, stream: call.stream, call, rhs: Rhs::default(), norm2: f64::NAN };
         let result = program(&mut run);
         let failed = run.call.failed.take();
+        self.session.end_run(failed)?;
         let stream = self.session.stream();
-        // The wait is needed because the next call may use another stream, and because the caller's arrays must not be
-        // used after the return.
-        let waited = stream.wait();
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        waited?;
         if let Some(deflation) = &k.deflation {
             k.seconds_coarse += deflation.seconds_on_device(stream)?;
         }

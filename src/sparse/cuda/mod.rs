@@ -2,12 +2,13 @@
 //! the arrays of the format and the vectors, and computes all steps of a solve.
 //!
 //! Modules, each of which may use the modules before it in this list: `allocations` (memory), `vectors` (length and
-//! precision of vectors), `matrix` (products), `triangular`, `aggregated` and `precondition` (M^-1), `relaxation`
+//! precision of vectors), `permutation` (orders of values), `matrix` (products), `triangular`, `aggregated` and `precondition` (M^-1), `relaxation`
 //! (sweeps), `state` (data of a factorization), `run` (steps), `solve` (start and end of a run).
 
 mod aggregated;
 mod allocations;
 mod matrix;
+mod permutation;
 mod precondition;
 mod relaxation;
 mod run;
@@ -30,10 +31,12 @@ use crate::error::{Error, Place, Result};
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::options::Preconditioner as Kind;
 use crate::report::{NoObserver, Observer, Outcome};
-use crate::sparse::backend::{Factor, Numbered, Operator, Setup, SetupResult, SparseBackend};
+use crate::sparse::backend::{Factor, NewValues, Operator, Setup, SetupResult, SparseBackend, ValueSource};
 use crate::sparse::{AnyCsr, Stored};
 use crate::stencil::cells::Cells;
+use allocations::Allocations;
 use matrix::{Matrix, Products};
+use permutation::Permutation;
 use precondition::Preconditioner;
 use relaxation::Relaxation;
 use run::Run;
@@ -52,6 +55,8 @@ pub struct Cuda {
     products: [Option<Matrix>; 2],
     /// The same matrices with values in f32, if the vectors are in f32.
     rounded: [Option<Matrix>; 2],
+    /// From the caller's order of the values to that of csr; `None` until values are replaced.
+    to_csr: Option<Permutation>,
     /// Whether the last factorization needs A^T, and A^T = A.
     symmetric: bool,
     /// Scalars of the kernel that inspects the input of a product outside a solve.
@@ -86,7 +91,8 @@ impl Cuda {
 
     fn with(session: Session, threads: usize) -> Self {
         let (products, rounded) = ([None, None], [None, None]);
-        Self { state: None, products, rounded, symmetric: false, scalars: None, staging: None, threads, session }
+        let (state, to_csr, scalars, staging) = (None, None, None, None);
+        Self { state, products, rounded, to_csr, symmetric: false, scalars, staging, threads, session }
     }
 
     /// If the device has been reset, discards all data and opens a new session.
@@ -213,15 +219,9 @@ impl SparseBackend for Cuda {
         let mut run = Run { state, a, stream: call.stream, call, is_residual: false, on_second: false };
         let result = program(&mut run);
         let failed = run.call.failed.take();
-        let stream = self.session.stream();
-        // Waits because the next call may use another stream, and the borrowed arrays must not be used after the
-        // return.
-        let waited = stream.wait();
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        waited?;
+        self.session.end_run(failed)?;
         if Outcome::may_leave_infinities(&result) {
+            let stream = self.session.stream();
             state.clear(stream)?;
             stream.wait()?;
         }
@@ -257,31 +257,75 @@ impl SparseBackend for Cuda {
         };
         let observer = &mut NoObserver;
         let mut call = self.session.call(arrays, observer, Cells { nx: inputs, ny: 1, nz: 1 }, staged);
-        if check && call.arrays.device_input != 0 {
-            if let Some((name, value, i, _)) = inspect(&mut call, scalars, box_of(inputs), false)?.not_finite {
-                return Err(Error::not_finite(name, value, Place::entry(i)));
+        let mut product = || {
+            if check && call.arrays.device_input != 0 {
+                if let Some((name, value, i, _)) = inspect(&mut call, scalars, box_of(inputs), false)?.not_finite {
+                    return Err(Error::not_finite(name, value, Place::entry(i)));
+                }
+            } else {
+                call.send_arrays(false)?;
             }
-        } else {
-            call.send_arrays(false)?;
+            let finish = RowFinish { kind: FinishKind::Keep as i32, out: call.output.values, ..RowFinish::default() };
+            matrix.multiply(call.stream, a.transposed && !copies, call.input.values, finish)?;
+            call.output_has(Cells { nx: rows, ny: 1, nz: 1 });
+            call.fetch_output()?;
+            call.count_sent()
+        };
+        let result = product();
+        if result.is_err() {
+            // Copies of the caller's arrays must end before the return.
+            self.session.stream().settle();
         }
-        let finish = RowFinish { kind: FinishKind::Keep as i32, out: call.output.values, ..RowFinish::default() };
-        matrix.multiply(call.stream, a.transposed && !copies, call.input.values, finish)?;
-        call.output_has(Cells { nx: rows, ny: 1, nz: 1 });
-        call.fetch_output()?;
-        call.count_sent()
+        result
     }
 
-    fn replace_values(&mut self, values: &[f64], numbered: &Numbered) -> Result<bool> {
+    fn replace_values(&mut self, new: NewValues) -> Result<bool> {
         self.recover()?;
         let _entered = self.session.device.clone().enter()?;
         let [Some(own), copy] = &mut self.products else { return Ok(false) };
-        // The numbers of the entries have 32 bits on the device.
-        if values.len() >= u32::MAX as usize {
+        // Indices of values have 32 bits on the device.
+        if new.count == 0 || new.count.max(new.entries) >= u32::MAX as usize {
             return Ok(false);
         }
-        (*copy, self.rounded) = (None, [None, None]);
         let (stream, copies, seconds) = self.session.parts();
-        own.replace_values(stream, (copies, seconds), values, numbered)?;
+        let mut memory = Allocations::new("values of a matrix on the device");
+        let (start, mut seconds_in_copies) = (Instant::now(), 0.0);
+        let from = match new.source {
+            ValueSource::Device(address) => address,
+            ValueSource::Host(values) => {
+                let address = memory.zeroed(stream, 8 * new.count)?;
+                copies.send(stream, &[Job::all_from_host(values, address)])?;
+                stream.wait()?;
+                seconds_in_copies = start.elapsed().as_secs_f64();
+                address
+            }
+        };
+        let csr = match new.positions {
+            None => from,
+            Some(positions) => {
+                if self.to_csr.is_none() {
+                    self.to_csr = Some(Permutation::to_csr(stream, positions, new.entries)?);
+                }
+                let csr = memory.zeroed(stream, 8 * new.entries)?;
+                self.to_csr.as_ref().map_or(Ok(()), |permutation| permutation.apply(stream, from, csr))?;
+                csr
+            }
+        };
+        if let Some(values) = new.csr {
+            stream.wait()?;
+            let start = Instant::now();
+            copies.fetch(stream, &[Job::all_to_host(values, csr)])?;
+            stream.wait()?;
+            seconds_in_copies += start.elapsed().as_secs_f64();
+            if values.iter().any(|v| !v.is_finite()) {
+                return Ok(false);
+            }
+        }
+        *seconds = seconds_in_copies;
+        own.set_values(stream, csr, new.entries, new.numbered)?;
+        (*copy, self.rounded) = (None, [None, None]);
+        // `memory` is freed on return.
+        stream.wait()?;
         Ok(true)
     }
 
@@ -337,6 +381,7 @@ impl Engine for Cuda {
     fn bytes(&self) -> [usize; 2] {
         let device = self.state.as_ref().map_or(0, State::bytes)
             + self.products.iter().chain(&self.rounded).flatten().map(Matrix::bytes).sum::<usize>()
+            + self.to_csr.as_ref().map_or(0, Permutation::bytes)
             + self.scalars.as_ref().map_or(0, |(memory, _)| memory.bytes)
             + self.staging.as_ref().map_or(0, |memory| memory.bytes);
         [self.session.bytes(), device]

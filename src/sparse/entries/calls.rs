@@ -17,6 +17,9 @@ use crate::sparse::entries::sparse_handle;
 ///   the creation of the matrix, in the same order. For a matrix from a file, pass `RRB_INFO_NONZEROS` values in CSR
 ///   order. NULL is allowed if the matrix has no entries.
 ///
+/// If a device already stores the matrix, the device permutes the values and adds duplicates. During the call, this
+/// needs up to 16 bytes per entry; the permutations use 4 bytes per value.
+///
 /// For a matrix from `sparse_create_from`, omit the zeros that `sparse_create_from` treated as padding. For a symmetric
 /// matrix in the format skyline, pass each off-diagonal value twice in succession.
 ///

@@ -20,7 +20,7 @@ use crate::options::{
     self, Backend, Choice, Dominance, Format, Memory, Options, ResultEntry, Triangle, Vector, info, opt,
 };
 use crate::report::{Observer, Outcome};
-use crate::sparse::backend::SparseBackend;
+use crate::sparse::backend::{SparseBackend, ValueSource};
 use crate::sparse::solver::{Product, Sparse, is_relaxation, is_worth_a_device, wanted};
 use crate::sparse::{
     Arrays, Entries, IndexArray, InputArrays, Kind, Matrix, MatrixSizes, Order, Size, check_values, import,
@@ -146,26 +146,52 @@ pub(super) fn of_file(path: &CStr) -> Result<Handle<sparse_handle>> {
 }
 
 impl Handle<sparse_handle> {
-    /// Replaces the values of the matrix, and discards the setup. Values on a device are copied to the host, because
-    /// the next factorize inspects the matrix there.
+    /// Replaces the values of the matrix, and discards the setup. If the matrix is on a device, the device permutes the
+    /// values. Values on a device are copied to the host, because the next factorize inspects the matrix there.
     ///
     /// # Safety
     /// `values` must be NULL or hold as many values as the call that created the handle received.
     pub(super) unsafe fn set_values(&mut self, values: *const f64) -> Result<()> {
-        let (count, machine) = (self.own.matrix.sizes().given, self.machine_of_options());
+        let (count, machine, stream) =
+            (self.own.matrix.sizes().given, self.machine_of_options(), self.base.stream as usize);
         // SAFETY: guaranteed by the caller.
-        let (device_values, mut values) = unsafe { self.input("values", values, count, machine)? };
-        let copied: Vec<f64>;
-        if device_values != 0 {
-            let core = core(self.base.core.take(), machine, self.base.stream as usize)?;
-            let mut fetched = zeroed(count, "values")?;
-            self.base.core.insert(core).fetch(device_values, &mut fetched)?;
-            copied = fetched;
-            values = &copied;
+        let (address, values) = unsafe { self.input("values", values, count, machine)? };
+        let source = if address == 0 {
+            check_values(values)?;
+            ValueSource::Host(values)
+        } else {
+            self.base.core = Some(core(self.base.core.take(), machine, stream)?);
+            ValueSource::Device(address)
+        };
+        let replaced = match &mut self.base.core {
+            Some(core) => {
+                core.engine_mut().use_stream(stream)?;
+                core.replace_values(&mut *self.own.matrix, source)?
+            }
+            None => false,
+        };
+        if !replaced {
+            self.set_values_on_host(source)?;
         }
-        check_values(values)?;
-        self.own.matrix.set_values(values)?;
         self.base.mark_set("values");
+        Ok(())
+    }
+
+    /// Replaces the values of the matrix on the host, and discards the setup with its arrays in another format.
+    fn set_values_on_host(&mut self, source: ValueSource) -> Result<()> {
+        let fetched;
+        let values = match (source, &mut self.base.core) {
+            (ValueSource::Host(values), _) => values,
+            (ValueSource::Device(address), Some(core)) => {
+                let mut copy = zeroed(self.own.matrix.sizes().given, "values")?;
+                core.fetch(address, &mut copy)?;
+                check_values(&copy)?;
+                fetched = copy;
+                &fetched
+            }
+            (ValueSource::Device(_), None) => return Err(Error::Internal("the values have no device".to_owned())),
+        };
+        self.own.matrix.set_values(values)?;
         if let Some(core) = &mut self.base.core {
             core.discard_setup();
         }

@@ -13,13 +13,15 @@ pub use product::{Product, wanted};
 use crate::base::engine::Engine;
 use crate::base::machine::{Core, Machine};
 use crate::base::workers::Workers;
-use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
+use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, zeroed};
 use crate::krylov::pcg::SIGMA_NAME;
 use crate::krylov::solve::{Control, Function, Locations, MatrixProperties, Method};
 use crate::krylov::solve_steps::Arrays;
 use crate::options::{Choice, Format, Options, Precision, Preconditioner, Solver, Transpose, Triangle, info, opt};
 use crate::report::{Observer, Outcome};
-use crate::sparse::backend::{Factor, Operator, Preconditioning, Setup, SetupResult, SparseBackend};
+use crate::sparse::backend::{
+    Factor, NewValues, Operator, Preconditioning, Setup, SetupResult, SparseBackend, ValueSource,
+};
 use crate::sparse::{Inspection, Matrix, MatrixSizes, Stored, check_finite};
 use methods::{MethodWorkspace, vectors};
 use plan::{Plan, bytes_of_transpose, check_filled, check_tolerance, plan};
@@ -88,17 +90,43 @@ impl Sparse {
     /// Discards everything that was computed from the values of the matrix.
     pub fn discard_setup(&mut self) {
         self.system = None;
-        match &mut self.product {
-            // The device keeps the arrays of the format, and replaces their values.
-            Some(product) if self.machine.is_device() => product.forget_values(),
-            _ => self.drop_product(),
-        }
+        self.drop_product();
     }
 
-    /// Returns whether the storage format that the options request exists, with the values of the matrix.
-    fn has_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
-        let (backend, threads) = (&mut *self.backend, self.machine.threads);
-        self.product.as_mut().map_or(Ok(false), |product| product.is_current(matrix, options, backend, threads))
+    /// Replaces the values of `matrix` and of its arrays on the device, and discards the factorization. Returns `false`
+    /// and changes nothing if there are no such arrays, or if the backend cannot replace their values.
+    pub fn replace_values(&mut self, matrix: &mut dyn Matrix, source: ValueSource) -> Result<bool> {
+        let Some(product) = self.product.as_mut().filter(|_| self.machine.is_device()) else { return Ok(false) };
+        let MatrixSizes { nonzeros: entries, given: count, .. } = matrix.sizes();
+        // Values on the host in the order of csr need not come back from the device.
+        let in_csr_order = matches!(source, ValueSource::Host(_)) && matrix.positions().is_none();
+        let mut csr = zeroed(if in_csr_order { 0 } else { entries }, "values of a matrix")?;
+        let replaced = self.backend.replace_values(NewValues {
+            source,
+            count,
+            entries,
+            positions: matrix.positions(),
+            csr: if in_csr_order { None } else { Some(&mut csr) },
+            numbered: &|| product.numbered(&*matrix, &mut Workers::new(self.machine.threads)),
+        });
+        match (replaced, source) {
+            (Ok(true), ValueSource::Host(values)) if in_csr_order => matrix.set_values(values)?,
+            (Ok(true), _) => matrix.set_csr_values(csr),
+            (Ok(false), _) => return Ok(false),
+            (Err(error), _) => {
+                // The device may have replaced some of the values.
+                self.discard_setup();
+                return Err(error);
+            }
+        }
+        product.free_host_arrays();
+        self.system = None;
+        Ok(true)
+    }
+
+    /// Returns whether the storage format that the options request exists.
+    fn has_product(&self, options: &Options) -> bool {
+        self.product.as_ref().is_some_and(|product| product.is_current(options))
     }
 
     /// Copies values from an array on the device of the backend.
@@ -116,7 +144,7 @@ impl Sparse {
     /// Converts the matrix to the storage format that the options request, unless an earlier call has done this.
     /// Returns whether the matrix was converted.
     pub fn make_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
-        if self.has_product(matrix, options)? {
+        if self.has_product(options) {
             return Ok(false);
         }
         self.drop_product();
@@ -157,8 +185,8 @@ impl Sparse {
         let mut plan = plan(options, &seen, self.machine.is_device())?;
         let transposed = self.transposed(matrix, &plan, seen.exactly_symmetric, options)?;
         let made = match (self.set_up(matrix, &plan, &transposed, options), plan.fallback) {
-            // The preconditioner's setup broke down on a pivot.
-            (Err(Error::At { status: RRB_ERR_MATRIX, .. }), Some(fallback)) => {
+            // The preconditioner's setup broke down on a pivot, or its values are out of the range of f32.
+            (Err(error), Some(fallback)) if error.status() == RRB_ERR_MATRIX => {
                 plan.set_preconditioner(fallback, options)?;
                 self.set_up(matrix, &plan, &transposed, options)?
             }
@@ -180,7 +208,7 @@ impl Sparse {
 
     /// Computes the properties of the matrix. Concurrently, builds its storage format if it does not exist.
     fn inspect(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<Inspection> {
-        if self.has_product(matrix, options)? {
+        if self.has_product(options) {
             return matrix.inspect();
         }
         self.drop_product();

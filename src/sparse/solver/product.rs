@@ -3,7 +3,6 @@
 use crate::base::workers::Workers;
 use crate::error::{Error, Result};
 use crate::options::{Choice, Format, Options, opt};
-use crate::sparse::backend::SparseBackend;
 use crate::sparse::{FormatRequest, Kind, Matrix, Size, Stored};
 
 /// Options that determine the format.
@@ -17,8 +16,6 @@ pub struct Product {
     size: Size,
     /// `None` means csr, the format of the matrix itself.
     stored: Option<Box<dyn Stored>>,
-    /// Whether the values of the matrix have changed since a device copied them.
-    is_stale: bool,
 }
 
 /// Returns the requested format and parameters, on a device or on the CPU. `product` is false if only the arrays of the
@@ -56,32 +53,22 @@ impl Product {
         }
         let (kind, size) = matrix.choose(&wanted(options, format, true, on_device), workers)?;
         let stored = matrix.store(kind, &size, workers)?;
-        Ok(Self { asked: KEYS.map(|key| options.int(key)), kind, size, stored, is_stale: false })
+        Ok(Self { asked: KEYS.map(|key| options.int(key)), kind, size, stored })
     }
 
-    /// Returns whether these options request the existing format. If the values of the matrix have changed, replaces
-    /// them on the device, and returns `false` if this is not possible.
-    pub fn is_current(
-        &mut self,
-        matrix: &dyn Matrix,
-        options: &Options,
-        backend: &mut dyn SparseBackend,
-        workers: usize,
-    ) -> Result<bool> {
-        if self.asked != KEYS.map(|key| options.int(key)) {
-            return Ok(false);
-        }
-        if self.is_stale {
-            let numbered = || matrix.numbered(self.kind, &self.size, &mut Workers::new(workers));
-            self.is_stale = !backend.replace_values(matrix.values(), &numbered)?;
-        }
-        Ok(!self.is_stale)
+    /// Returns whether these options request the existing format.
+    pub fn is_current(&self, options: &Options) -> bool {
+        self.asked == KEYS.map(|key| options.int(key))
     }
 
-    /// Marks the values as changed. Frees the host's arrays of the format, which contain the old values. If the device
-    /// loses its arrays, csr replaces the format.
-    pub fn forget_values(&mut self) {
-        (self.stored, self.is_stale) = (None, true);
+    /// Converts the matrix to this format, with the value k + 1 in place of entry k; returns `None` for csr.
+    pub fn numbered(&self, matrix: &dyn Matrix, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>> {
+        matrix.numbered(self.kind, &self.size, workers)
+    }
+
+    /// Frees the host's arrays of the format. If the device loses its arrays, csr replaces the format.
+    pub fn free_host_arrays(&mut self) {
+        self.stored = None;
     }
 
     pub fn stored<'a>(&'a self, matrix: &'a dyn Matrix) -> &'a dyn Stored {
