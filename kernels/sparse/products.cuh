@@ -201,8 +201,9 @@ template <class V, class X> __device__ inline void bsr(const BsrArgs<X> &a) {
 }
 
 struct GatherArgs {
-    int64_t count;         // length of `to`
-    const unsigned *start; // to[k] is the sum of the values start[k] .. start[k + 1] - 1 of `order`; NULL: one value each
+    int64_t count; // length of `to`
+    // The elements start[k] .. start[k + 1] - 1 of `order` belong to to[k]; NULL: the element k belongs to to[k].
+    const unsigned *start;
     const unsigned *order; // index in `values`, or NOTHING_THERE for padding
     const double *values;
     double *to;

@@ -539,8 +539,8 @@ results! {
     SECONDS_SOLVE = 1005 "seconds_solve" ALL true &[], "wall time, in seconds, of the last solve; in smoother_, wall \
                                                         time of the last smoother_apply";
     SECONDS_TRANSFER = 1006 "seconds_transfer" ALL true &[],
-        "Wall time, in seconds, of copies between host and device in the last call that solved, multiplied or replaced \
-         values. In a solve, this time is part of `seconds_solve`.";
+        "Wall time, in seconds, of copies between host and device in the last solve, product or \
+         `sparse_set_values`. In a solve, this time is part of `seconds_solve`.";
     BYTES_HOST = 1007 "bytes_host" ALL false &[], "number of bytes of host memory that the handle uses";
     BYTES_DEVICE = 1008 "bytes_device" ALL false &[], "number of bytes of device memory that the handle uses";
     LAMBDA_MIN = 1009 "lambda_min" SOLVERS true &[],

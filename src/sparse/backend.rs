@@ -121,7 +121,7 @@ pub struct SetupResult {
 /// or `None` if this format is csr.
 pub type Numbered<'a> = dyn Fn() -> Result<Option<Box<dyn Stored>>> + 'a;
 
-/// Where the caller's values are: a slice, or an address on the device of the backend.
+/// Location of the caller's values: a slice, or an address on the device of the backend.
 #[derive(Clone, Copy)]
 pub enum ValueSource<'a> {
     Host(&'a [f64]),
@@ -137,8 +137,8 @@ pub struct NewValues<'a> {
     pub entries: usize,
     /// The entry of each of the caller's values, in the order of csr; `None` if the caller's order is that of csr.
     pub positions: Option<&'a [usize]>,
-    /// Receives the values of the entries, in the order of csr. May be `None` if the source is this array.
-    pub csr: Option<&'a mut [f64]>,
+    /// Receives the values of the entries, in the order of csr. `None` if `source` is on the host and in this order.
+    pub csr: Option<&'a mut Vec<f64>>,
     pub numbered: &'a Numbered<'a>,
 }
 
@@ -153,9 +153,14 @@ pub trait SparseBackend: Engine + Send {
     /// Computes the product with at most `threads` threads. With `check`, returns an error if an x on a device contains
     /// NaN or infinity.
     fn multiply(&mut self, a: Factor, arrays: Arrays, check: bool, threads: usize) -> Result<()>;
-    /// Replaces the values of the matrix for products. Returns `false` if the backend has no such matrix, cannot replace
-    /// its values, or finds a value or a sum of duplicates that is not finite. The matrix is then unchanged.
+    /// Replaces the values of the matrix for products. Returns `false` and changes nothing if the backend has no such
+    /// matrix, cannot replace its values, has too little memory, or finds a value or a sum of duplicates that is not
+    /// finite. If an error occurs while values are replaced, the backend discards the matrix.
     fn replace_values(&mut self, _new: NewValues) -> Result<bool> {
+        Ok(false)
+    }
+    /// Returns whether the backend has its own copy of the matrix for products.
+    fn has_matrix(&mut self) -> Result<bool> {
         Ok(false)
     }
     /// Copies values from an array on the backend's device.

@@ -138,22 +138,26 @@ impl Matrix {
         }
     }
 
-    /// Copies `count` values from `csr`, in the order of csr on the device. The format has fewer than 2^32 entries.
-    pub fn set_values(&mut self, stream: &Stream, csr: Address, count: usize, numbered: &Numbered) -> Result<()> {
-        let to = self.address_of_values();
-        if matches!(self.kernel, Kernel::Csr(_)) {
-            return stream.copy_values(to, csr, count);
+    /// Computes the permutation from the order of csr to that of the format, if it does not exist. The format has fewer
+    /// than 2^32 entries.
+    pub fn prepare_values(&mut self, stream: &Stream, numbered: &Numbered) -> Result<()> {
+        if self.permutation.is_none() && !matches!(self.kernel, Kernel::Csr(_)) {
+            let stored = numbered()?;
+            let missing = || Error::Internal("the format has no order of values".to_owned());
+            let view = stored.as_deref().and_then(Stored::view).ok_or_else(missing)?;
+            self.permutation = Some(Permutation::to_format(stream, values_of(&view).into_iter().flatten())?);
         }
-        let permutation = match &self.permutation {
-            Some(permutation) => permutation,
-            None => {
-                let stored = numbered()?;
-                let missing = || Error::Internal("the format has no order of values".to_owned());
-                let view = stored.as_deref().and_then(Stored::view).ok_or_else(missing)?;
-                self.permutation.insert(Permutation::to_format(stream, values_of(&view).into_iter().flatten())?)
-            }
-        };
-        permutation.apply(stream, csr, to)
+        Ok(())
+    }
+
+    /// Replaces the values by the `count` values at the device address `csr`, which have the order of csr.
+    /// `prepare_values` must come before.
+    pub fn set_values(&self, stream: &Stream, csr: Address, count: usize) -> Result<()> {
+        let to = self.address_of_values();
+        match &self.permutation {
+            Some(permutation) => permutation.apply(stream, csr, to),
+            None => stream.copy_values(to, csr, count),
+        }
     }
 
     /// Returns the bytes of device memory.

@@ -2,8 +2,9 @@
 //! the arrays of the format and the vectors, and computes all steps of a solve.
 //!
 //! Modules, each of which may use the modules before it in this list: `allocations` (memory), `vectors` (length and
-//! precision of vectors), `permutation` (orders of values), `matrix` (products), `triangular`, `aggregated` and `precondition` (M^-1), `relaxation`
-//! (sweeps), `state` (data of a factorization), `run` (steps), `solve` (start and end of a run).
+//! precision of vectors), `permutation` (orders of values), `matrix` (products), `triangular`, `aggregated` and
+//! `precondition` (M^-1), `relaxation` (sweeps), `state` (data of a factorization), `run` (steps), `solve` (start and end
+//! of a run).
 
 mod aggregated;
 mod allocations;
@@ -27,7 +28,7 @@ use crate::cuda::looped::SharedScalars;
 use crate::cuda::session::Session;
 use crate::cuda::staging::Job;
 use crate::cuda::vectors::inspect;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Place, Result, zeroed};
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::options::Preconditioner as Kind;
 use crate::report::{NoObserver, Observer, Outcome};
@@ -145,6 +146,47 @@ impl Cuda {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Permutes new values to the order of csr, in `memory` unless they have this order on the device, and copies them
+    /// to the host. Returns their address, or `None` if a value is not finite. Computes the permutations, if necessary,
+    /// so that the following step needs no memory.
+    fn permute_to_csr(&mut self, memory: &mut Allocations, new: &mut NewValues) -> Result<Option<u64>> {
+        let (stream, copies, seconds) = self.session.parts();
+        if let Some(own) = &mut self.products[0] {
+            own.prepare_values(stream, new.numbered)?;
+        }
+        let from = match new.source {
+            ValueSource::Device(address) => address,
+            ValueSource::Host(values) => {
+                let address = memory.zeroed(stream, 8 * new.count)?;
+                let start = Instant::now();
+                copies.send(stream, &[Job::all_from_host(values, address)])?;
+                stream.wait()?;
+                *seconds += start.elapsed().as_secs_f64();
+                address
+            }
+        };
+        let csr = match new.positions {
+            None => from,
+            Some(positions) => {
+                let to_csr = match &self.to_csr {
+                    Some(to_csr) => to_csr,
+                    None => self.to_csr.insert(Permutation::to_csr(stream, positions, new.entries)?),
+                };
+                let csr = memory.zeroed(stream, 8 * new.entries)?;
+                to_csr.apply(stream, from, csr)?;
+                stream.wait()?;
+                csr
+            }
+        };
+        let Some(values) = &mut new.csr else { return Ok(Some(csr)) };
+        **values = zeroed(new.entries, "values of a matrix")?;
+        let start = Instant::now();
+        copies.fetch(stream, &[Job::all_to_host(values, csr)])?;
+        stream.wait()?;
+        *seconds += start.elapsed().as_secs_f64();
+        Ok(values.iter().all(|v| v.is_finite()).then_some(csr))
     }
 }
 
@@ -279,54 +321,40 @@ impl SparseBackend for Cuda {
         result
     }
 
-    fn replace_values(&mut self, new: NewValues) -> Result<bool> {
+    fn replace_values(&mut self, mut new: NewValues) -> Result<bool> {
         self.recover()?;
         let _entered = self.session.device.clone().enter()?;
-        let [Some(own), copy] = &mut self.products else { return Ok(false) };
+        self.session.seconds_transfer = 0.0;
         // Indices of values have 32 bits on the device.
-        if new.count == 0 || new.count.max(new.entries) >= u32::MAX as usize {
+        if self.products[0].is_none() || new.count == 0 || new.count.max(new.entries) >= u32::MAX as usize {
             return Ok(false);
         }
-        let (stream, copies, seconds) = self.session.parts();
         let mut memory = Allocations::new("values of a matrix on the device");
-        let (start, mut seconds_in_copies) = (Instant::now(), 0.0);
-        let from = match new.source {
-            ValueSource::Device(address) => address,
-            ValueSource::Host(values) => {
-                let address = memory.zeroed(stream, 8 * new.count)?;
-                copies.send(stream, &[Job::all_from_host(values, address)])?;
-                stream.wait()?;
-                seconds_in_copies = start.elapsed().as_secs_f64();
-                address
+        let csr = match self.permute_to_csr(&mut memory, &mut new) {
+            Ok(Some(csr)) => csr,
+            Ok(None) => return Ok(false),
+            Err(error) => {
+                // Copies of the caller's values must end before the return.
+                self.session.stream().settle();
+                return if error.is_out_of_memory_or_unsupported() { Ok(false) } else { Err(error) };
             }
         };
-        let csr = match new.positions {
-            None => from,
-            Some(positions) => {
-                if self.to_csr.is_none() {
-                    self.to_csr = Some(Permutation::to_csr(stream, positions, new.entries)?);
-                }
-                let csr = memory.zeroed(stream, 8 * new.entries)?;
-                self.to_csr.as_ref().map_or(Ok(()), |permutation| permutation.apply(stream, from, csr))?;
-                csr
-            }
+        let stream = self.session.stream();
+        let replaced = match &mut self.products[0] {
+            Some(own) => own.set_values(stream, csr, new.entries).and_then(|()| stream.wait()),
+            None => Ok(()),
         };
-        if let Some(values) = new.csr {
-            stream.wait()?;
-            let start = Instant::now();
-            copies.fetch(stream, &[Job::all_to_host(values, csr)])?;
-            stream.wait()?;
-            seconds_in_copies += start.elapsed().as_secs_f64();
-            if values.iter().any(|v| !v.is_finite()) {
-                return Ok(false);
-            }
+        if replaced.is_err() {
+            stream.settle();
+            self.discard_format_data();
         }
-        *seconds = seconds_in_copies;
-        own.set_values(stream, csr, new.entries, new.numbered)?;
-        (*copy, self.rounded) = (None, [None, None]);
-        // `memory` is freed on return.
-        stream.wait()?;
-        Ok(true)
+        (self.products[1], self.rounded) = (None, [None, None]);
+        replaced.map(|()| true)
+    }
+
+    fn has_matrix(&mut self) -> Result<bool> {
+        self.recover()?;
+        Ok(self.products[0].is_some())
     }
 
     fn fetch(&mut self, from: u64, to: &mut [f64]) -> Result<()> {

@@ -1,5 +1,5 @@
-//! Permutations of the values of a matrix on the device: from the caller's order to the order of csr, and from the order
-//! of csr to the order of a format.
+//! Permutations of the values of a matrix on the device: from the caller's order to the order of csr, and from there to
+//! the order of a format.
 
 use super::allocations::Allocations;
 use crate::cuda::driver::Stream;
@@ -9,7 +9,7 @@ use crate::error::{Result, collected, zeroed};
 
 const ORDER: &str = "the order of values";
 
-/// An order of values in device memory: each result is one value, 0, or the sum of duplicates.
+/// A permutation with sums: each result is one value, 0, or the sum of duplicates.
 pub struct Permutation {
     memory: Allocations,
     args: GatherArgs,

@@ -152,24 +152,20 @@ impl Handle<sparse_handle> {
     /// # Safety
     /// `values` must be NULL or hold as many values as the call that created the handle received.
     pub(super) unsafe fn set_values(&mut self, values: *const f64) -> Result<()> {
-        let (count, machine, stream) =
-            (self.own.matrix.sizes().given, self.machine_of_options(), self.base.stream as usize);
+        let (count, machine) = (self.own.matrix.sizes().given, self.machine_of_options());
         // SAFETY: guaranteed by the caller.
         let (address, values) = unsafe { self.input("values", values, count, machine)? };
         let source = if address == 0 {
             check_values(values)?;
             ValueSource::Host(values)
         } else {
-            self.base.core = Some(core(self.base.core.take(), machine, stream)?);
             ValueSource::Device(address)
         };
-        let replaced = match &mut self.base.core {
-            Some(core) => {
-                core.engine_mut().use_stream(stream)?;
-                core.replace_values(&mut *self.own.matrix, source)?
-            }
-            None => false,
-        };
+        // Values on the host need no core. A core of another machine than that of the options will be replaced.
+        let is_current = self.base.core.as_ref().is_some_and(|core| core.is_on(machine));
+        let stream = self.base.stream as usize;
+        let replaced = (is_current || address != 0)
+            && core_on(&mut self.base.core, machine, stream)?.replace_values(&mut *self.own.matrix, source)?;
         if !replaced {
             self.set_values_on_host(source)?;
         }
@@ -294,8 +290,7 @@ impl Handle<sparse_handle> {
         let start = Instant::now();
         let check = self.base.options.on(opt::CHECK_INPUT);
         let stream = self.base.stream as usize;
-        let core = core(self.base.core.take(), machine, stream)?;
-        let core = self.base.core.insert(core);
+        let core = core_on(&mut self.base.core, machine, stream)?;
         let made = core.make_product(&*self.own.matrix, &self.base.options)?.then(|| start.elapsed());
         let result = core.multiply(&*self.own.matrix, arrays, transposed, check);
         if let Some(seconds) = made {
@@ -440,6 +435,13 @@ fn core(existing: Option<Sparse>, machine: Machine, stream: usize) -> Result<Spa
     let mut core = Sparse::on(machine, existing, make_backend)?;
     core.engine_mut().use_stream(stream)?;
     Ok(core)
+}
+
+/// Replaces the core of a handle by the result of `core`. Leaves it unchanged if it cannot use the caller's stream.
+fn core_on(existing: &mut Option<Sparse>, machine: Machine, stream: usize) -> Result<&mut Sparse> {
+    existing.as_mut().map_or(Ok(()), |core| core.engine_mut().use_stream(stream))?;
+    let core = core(existing.take(), machine, stream)?;
+    Ok(existing.insert(core))
 }
 
 const BACKEND: &str = "a backend";

@@ -13,7 +13,7 @@ pub use product::{Product, wanted};
 use crate::base::engine::Engine;
 use crate::base::machine::{Core, Machine};
 use crate::base::workers::Workers;
-use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, zeroed};
+use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
 use crate::krylov::pcg::SIGMA_NAME;
 use crate::krylov::solve::{Control, Function, Locations, MatrixProperties, Method};
 use crate::krylov::solve_steps::Arrays;
@@ -77,11 +77,15 @@ pub type MakeBackend = fn(Machine) -> Result<Box<dyn SparseBackend>>;
 const COPY: &str = "transpose=copy";
 
 impl Sparse {
+    /// Returns whether this solver works on this machine, with any number of threads.
+    pub fn is_on(&self, machine: Machine) -> bool {
+        Machine { threads: machine.threads, ..self.machine } == machine
+    }
+
     /// Returns the previous solver if it works on this machine with any number of threads. Otherwise frees it and
     /// creates a solver that has neither a matrix for products nor a factorization yet.
     pub fn on(machine: Machine, previous: Option<Self>, make: MakeBackend) -> Result<Self> {
-        let same = |old: &Self| Machine { threads: machine.threads, ..old.machine } == machine;
-        match previous.filter(same) {
+        match previous.filter(|solver| solver.is_on(machine)) {
             Some(solver) => Ok(Self { machine, ..solver }),
             None => Ok(Self { machine, backend: make(machine)?, product: None, system: None }),
         }
@@ -94,13 +98,13 @@ impl Sparse {
     }
 
     /// Replaces the values of `matrix` and of its arrays on the device, and discards the factorization. Returns `false`
-    /// and changes nothing if there are no such arrays, or if the backend cannot replace their values.
+    /// and changes nothing if the backend has no such arrays, or cannot replace their values.
     pub fn replace_values(&mut self, matrix: &mut dyn Matrix, source: ValueSource) -> Result<bool> {
         let Some(product) = self.product.as_mut().filter(|_| self.machine.is_device()) else { return Ok(false) };
         let MatrixSizes { nonzeros: entries, given: count, .. } = matrix.sizes();
         // Values on the host in the order of csr need not come back from the device.
         let in_csr_order = matches!(source, ValueSource::Host(_)) && matrix.positions().is_none();
-        let mut csr = zeroed(if in_csr_order { 0 } else { entries }, "values of a matrix")?;
+        let mut csr = Vec::new();
         let replaced = self.backend.replace_values(NewValues {
             source,
             count,
@@ -114,8 +118,9 @@ impl Sparse {
             (Ok(true), _) => matrix.set_csr_values(csr),
             (Ok(false), _) => return Ok(false),
             (Err(error), _) => {
-                // The device may have replaced some of the values.
-                self.discard_setup();
+                if !self.backend.has_matrix().unwrap_or(false) {
+                    self.discard_setup();
+                }
                 return Err(error);
             }
         }
@@ -124,9 +129,12 @@ impl Sparse {
         Ok(true)
     }
 
-    /// Returns whether the storage format that the options request exists.
-    fn has_product(&self, options: &Options) -> bool {
-        self.product.as_ref().is_some_and(|product| product.is_current(options))
+    /// Returns whether the storage format that the options request exists, on the host or on the device.
+    fn has_product(&mut self, options: &Options) -> Result<bool> {
+        match self.product.as_ref().filter(|product| product.is_current(options)) {
+            Some(product) => Ok(product.is_on_host() || self.backend.has_matrix()?),
+            None => Ok(false),
+        }
     }
 
     /// Copies values from an array on the device of the backend.
@@ -144,7 +152,7 @@ impl Sparse {
     /// Converts the matrix to the storage format that the options request, unless an earlier call has done this.
     /// Returns whether the matrix was converted.
     pub fn make_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
-        if self.has_product(options) {
+        if self.has_product(options)? {
             return Ok(false);
         }
         self.drop_product();
@@ -208,7 +216,7 @@ impl Sparse {
 
     /// Computes the properties of the matrix. Concurrently, builds its storage format if it does not exist.
     fn inspect(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<Inspection> {
-        if self.has_product(options) {
+        if self.has_product(options)? {
             return matrix.inspect();
         }
         self.drop_product();

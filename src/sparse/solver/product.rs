@@ -66,7 +66,12 @@ impl Product {
         matrix.numbered(self.kind, &self.size, workers)
     }
 
-    /// Frees the host's arrays of the format. If the device loses its arrays, csr replaces the format.
+    /// Returns whether the host has the arrays of the format. For csr, these are the arrays of the matrix itself.
+    pub fn is_on_host(&self) -> bool {
+        self.kind == Kind::Csr || self.stored.is_some()
+    }
+
+    /// Frees the host's arrays of the format.
     pub fn free_host_arrays(&mut self) {
         self.stored = None;
     }
