@@ -438,6 +438,9 @@ pub struct SparseArgs {
     /// options of the solves must select a device too, such as "backend=cuda".
     #[arg(long)]
     device: Option<usize>,
+    /// Pass the matrices of the solves by columns, so that sparse_set_values permutes the values.
+    #[arg(long)]
+    by_columns: bool,
     /// Also write the system to this file: int64 rows and entries, int32 row pointers and columns, values.
     #[arg(short, long)]
     write: Option<PathBuf>,
@@ -617,9 +620,10 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record> {
             (Study::Transfer, rates)
         }
         Measurement::Sparse(args) => {
-            let SparseArgs { system, formats, options, repeats, device, write, peer, ceiling } = args.clone();
+            let SparseArgs { system, formats, options, repeats, device, by_columns, write, peer, ceiling } =
+                args.clone();
             let peers = peer.iter().map(|peer| contest::program(peer)).collect::<Result<_>>()?;
-            let plan = sparse::Plan { name: system, formats, options, repeats, device, write, peers };
+            let plan = sparse::Plan { name: system, formats, options, by_columns, repeats, device, write, peers };
             let (run, bandwidth) = ceiling.around(f64::INFINITY, device, || sparse::measure(&plan))?;
             (Study::Sparse(run), bandwidth)
         }

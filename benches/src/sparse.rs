@@ -7,9 +7,9 @@ use crate::solver::checked;
 use crate::timing::Samples;
 use anyhow::{Context as _, Result, anyhow};
 use rrbsolver::abi::{
-    sparse_arrays, sparse_create_csr, sparse_destroy, sparse_factorize, sparse_get_int, sparse_get_real, sparse_handle,
-    sparse_multiply, sparse_read, sparse_set_monitor, sparse_set_options, sparse_set_stream, sparse_sizes,
-    sparse_solve,
+    sparse_arrays, sparse_create_csc, sparse_create_csr, sparse_destroy, sparse_factorize, sparse_get_int,
+    sparse_get_real, sparse_handle, sparse_multiply, sparse_read, sparse_set_monitor, sparse_set_options,
+    sparse_set_stream, sparse_set_values, sparse_sizes, sparse_solve,
 };
 use rrbsolver::options::{Format, Solver, info};
 use rrbsolver_problems::sparse::{System, system};
@@ -29,6 +29,8 @@ pub struct Plan {
     pub formats: Vec<String>,
     /// Sets of options of solves, as text.
     pub options: Vec<String>,
+    /// Whether the solvers receive the matrix by columns, so that `sparse_set_values` permutes the values.
+    pub by_columns: bool,
     /// Number of measured rounds of solves. Ten times as many products are measured per format.
     pub repeats: usize,
     /// CUDA ordinal of the device that computes the products, and whose memory contains the arrays of products and
@@ -71,6 +73,12 @@ pub struct SolveRow {
     pub factorize: Samples,
     /// Seconds from x = 0 to x.
     pub solve: Samples,
+    /// Seconds of the second `sparse_set_values` after the solve; none for other programs.
+    #[serde(default)]
+    pub set_values: Samples,
+    /// Seconds of the factorization of the new values.
+    #[serde(default)]
+    pub factorize_again: Samples,
 }
 
 /// Results of all formats and solves.
@@ -129,6 +137,23 @@ impl Rows {
         self.ptr.windows(2).map(|range| self.val[range[0] as usize..range[1] as usize].iter().sum()).collect()
     }
 
+    /// Returns the matrix by columns.
+    fn by_columns(&self) -> Self {
+        let n = self.ptr.len() - 1;
+        let mut ptr = vec![0i32; n + 1];
+        self.col.iter().for_each(|&j| ptr[j as usize + 1] += 1);
+        (0..n).for_each(|j| ptr[j + 1] += ptr[j]);
+        let (mut next, mut row, mut val) = (ptr.clone(), vec![0; self.col.len()], vec![0.0; self.col.len()]);
+        for i in 0..n {
+            for k in self.ptr[i] as usize..self.ptr[i + 1] as usize {
+                let to = &mut next[self.col[k] as usize];
+                (row[*to as usize], val[*to as usize]) = (i as i32, self.val[k]);
+                *to += 1;
+            }
+        }
+        Self { ptr, col: row, val }
+    }
+
     fn write(&self, path: &Path) -> Result<()> {
         let file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         let mut to = BufWriter::new(file);
@@ -165,6 +190,16 @@ impl Library {
         Ok(library)
     }
 
+    /// Passes a matrix by columns.
+    fn of_columns(a: &Rows) -> Result<Self> {
+        let mut library = Self(null_mut());
+        let (n, entries) = (a.ptr.len() as i64 - 1, a.val.len() as i64);
+        let (ptr, row) = (a.ptr.as_ptr().cast(), a.col.as_ptr().cast());
+        // SAFETY: arrays of the lengths passed, and a pointer.
+        checked(unsafe { sparse_create_csc(n, n, entries, ptr, row, a.val.as_ptr(), 4, 0, &mut library.0) })?;
+        Ok(library)
+    }
+
     /// Reads a matrix file.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let mut library = Self(null_mut());
@@ -194,6 +229,14 @@ impl Library {
         let start = Instant::now();
         // SAFETY: a live handle.
         checked(unsafe { sparse_factorize(self.0) })?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// Replaces the values of the matrix. Returns the seconds.
+    fn set_values(&self, values: *const f64) -> Result<f64> {
+        let start = Instant::now();
+        // SAFETY: a live handle; one value per entry, in host or device memory, as the caller guarantees.
+        checked(unsafe { sparse_set_values(self.0, values) })?;
         Ok(start.elapsed().as_secs_f64())
     }
 
@@ -333,32 +376,45 @@ pub fn measure(plan: &Plan) -> Result<General> {
         products.push(row);
     }
     let (mut solves, mut of_solves): (Vec<SolveRow>, _) = (Vec::new(), Arrays::new(plan.device, &b)?);
+    let columns = plan.by_columns.then(|| rows.by_columns());
+    let passed = columns.as_ref().unwrap_or(&rows);
+    let mut values = Arrays::new(plan.device, &passed.val)?;
     for round in 0..=plan.repeats {
         for (k, options) in plan.options.iter().enumerate() {
-            let library = Library::new(&rows)?;
+            let library = if plan.by_columns { Library::of_columns(passed)? } else { Library::new(passed)? };
             library.set(&backend)?;
             library.set(options)?;
             let factorize = library.factorize().with_context(|| options.clone())?;
             let (b, x) = of_solves.cleared()?;
             let (status, solve) = library.solve(b, x)?;
+            let (iterations, residual) = (library.int(info::ITERATIONS) as usize, library.real(info::FINAL_RESIDUAL));
+            let method = named(Solver::NAMES, library.int(info::SOLVER));
+            // The first call of a handle on a device computes the permutation of the values.
+            library.set_values(values.cleared()?.0)?;
+            let set_values = library.set_values(values.cleared()?.0)?;
+            let factorize_again = library.factorize()?;
             if round == 0 {
                 solves.push(SolveRow {
                     options: options.clone(),
-                    method: named(Solver::NAMES, library.int(info::SOLVER)),
-                    iterations: library.int(info::ITERATIONS) as usize,
+                    method,
+                    iterations,
                     converged: status == 0,
-                    residual: library.real(info::FINAL_RESIDUAL),
+                    residual,
                     factorize: Samples::default(),
                     solve: Samples::default(),
+                    set_values: Samples::default(),
+                    factorize_again: Samples::default(),
                 });
             }
             if round > 0 || plan.repeats == 0 {
                 solves[k].factorize.push(factorize);
                 solves[k].solve.push(solve);
+                solves[k].set_values.push(set_values);
+                solves[k].factorize_again.push(factorize_again);
             }
         }
     }
-    let mut run = General { name: plan.name.clone(), rows: n, entries: rows.val.len(), products, solves };
+    let mut run = General { name: plan.name.clone(), rows: n, entries: passed.val.len(), products, solves };
     if !plan.peers.is_empty() {
         run.add_peers(&rows, plan)?;
     }
@@ -440,6 +496,8 @@ impl General {
                     residual: residual.parse()?,
                     factorize: Samples::new(vec![setup.parse()?]),
                     solve: Samples::new(vec![solve.parse()?]),
+                    set_values: Samples::default(),
+                    factorize_again: Samples::default(),
                 }),
                 _ => {}
             }

@@ -38,6 +38,6 @@ pub fn check(text: &[u8]) -> bool {
 
 fn written(loaded: &Loaded, format: FileFormat) -> Vec<u8> {
     let mut text = Vec::new();
-    write_matrix(loaded.matrix.any(), format, &mut text).expect("memory holds it");
+    write_matrix(loaded.matrix.any_csr(), format, &mut text).expect("memory holds it");
     text
 }

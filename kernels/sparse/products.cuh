@@ -205,17 +205,27 @@ template <class V, class X> __device__ inline void multiply_bsr(const BsrArgs<X>
 }
 
 struct GatherArgs {
-    int64_t count;         // number of values of the format
-    const unsigned *order; // number of the entry, or NO_INDEX for padding
-    const double *values;  // values of the entries
+    int64_t count; // length of `to`
+    // The elements start[k] .. start[k + 1] - 1 of `order` belong to to[k]; NULL: the element k belongs to to[k].
+    const unsigned *start;
+    const unsigned *order; // index in `values`, or NO_INDEX for padding
+    const double *values;
     double *to;
 };
 
-// Copies the values of the entries to their positions in a format: 20 bytes per value.
+// Permutes values and adds duplicates, in the order in which `order` lists them. Cost: 20 bytes per value, and 4 bytes
+// per sum. A sum starts from -0, because -0 + v = v for every v, including -0.
 __device__ inline void gather_values(const GatherArgs &a) {
     for_each_cell(a.count, [&](int64_t k) {
-        const unsigned entry_number = ldg(a.order[k]);
-        a.to[k] = entry_number == NO_INDEX ? 0.0 : a.values[entry_number];
+        if (a.start == nullptr) {
+            const unsigned index = ldg(a.order[k]);
+            a.to[k] = index == NO_INDEX ? 0.0 : a.values[index];
+            return;
+        }
+        double sum = -0.0;
+        for (unsigned i = ldg(a.start[k]); i < ldg(a.start[k + 1]); ++i)
+            sum += a.values[ldg(a.order[i])];
+        a.to[k] = sum;
     });
 }
 

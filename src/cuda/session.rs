@@ -5,7 +5,7 @@ use super::call::{Call, array_on_device};
 use super::driver::{Device, EnteredContext, Module, Share, Stopwatch, Stream};
 use super::launch::Address;
 use super::staging::StagedCopies;
-use crate::error::{Result, collected, reserve};
+use crate::error::{Error, Result, collected, reserve};
 use crate::krylov::solve_steps::Arrays;
 use crate::report::Observer;
 use crate::stencil::cells::Cells;
@@ -147,6 +147,13 @@ impl Session {
             has_unread_transfer_time,
             seconds_transfer,
         }
+    }
+
+    /// Ends a run, whose first error of the driver is `failed`, and returns that error. Waits because the next call may
+    /// use another stream, and because the caller's arrays must not be used after the return.
+    pub fn end_run(&self, failed: Option<Error>) -> Result<()> {
+        let waited = self.stream().wait();
+        failed.map_or(waited, Err)
     }
 
     /// Returns the bytes of page-locked host memory.

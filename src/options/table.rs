@@ -540,8 +540,8 @@ results! {
     SECONDS_SOLVE = 1005 "seconds_solve" ALL_FAMILIES true &[], "wall time, in seconds, of the last solve; in smoother_, wall \
                                                         time of the last smoother_apply";
     SECONDS_TRANSFER = 1006 "seconds_transfer" ALL_FAMILIES true &[],
-        "Wall time, in seconds, of copies between host and device in the last solve. This time is part of \
-         `seconds_solve`.";
+        "Wall time, in seconds, of copies between host and device in the last solve, product or \
+         `sparse_set_values`. In a solve, this time is part of `seconds_solve`.";
     BYTES_HOST = 1007 "bytes_host" ALL_FAMILIES false &[], "number of bytes of host memory that the handle uses";
     BYTES_DEVICE = 1008 "bytes_device" ALL_FAMILIES false &[], "number of bytes of device memory that the handle uses";
     LAMBDA_MIN = 1009 "lambda_min" SOLVER_FAMILIES true &[],

@@ -57,6 +57,11 @@ impl<I: Index> AssembledMatrix<I> {
         self.input_count - self.csr.val.len()
     }
 
+    /// Returns the index of the entry of each of the caller's values; `None` if their order is that of `csr.val`.
+    pub fn entry_positions(&self) -> Option<&[usize]> {
+        self.entry_positions.as_deref()
+    }
+
     /// Sets the values of all entries, in the caller's order. After an error, the values are unchanged.
     pub fn set_values(&mut self, values: impl Iterator<Item = f64>) -> Result<()> {
         let Some(entry_positions) = &self.entry_positions else {

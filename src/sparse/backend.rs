@@ -125,8 +125,30 @@ pub struct SetupResult {
     pub reused_aggregate_count: usize,
 }
 
-/// Returns a matrix whose values are numbers ([`SparseBackend::replace_values`]).
+/// Returns the matrix in the storage format of products, with the value k + 1 in place of entry k in the order of csr,
+/// or `None` if this format is csr.
 pub type Numbered<'a> = dyn Fn() -> Result<Option<Box<dyn Stored>>> + 'a;
+
+/// Location of the caller's values: a slice, or an address on the device of the backend.
+#[derive(Clone, Copy)]
+pub enum ValueSource<'a> {
+    Host(&'a [f64]),
+    Device(u64),
+}
+
+/// Input of [`SparseBackend::replace_values`].
+pub struct NewValues<'a> {
+    /// `input_count` values in the caller's order. Values on the host are finite.
+    pub source: ValueSource<'a>,
+    pub input_count: usize,
+    /// Number of entries of the matrix.
+    pub entry_count: usize,
+    /// The entry of each of the caller's values, in the order of csr; `None` if the caller's order is that of csr.
+    pub entry_positions: Option<&'a [usize]>,
+    /// Receives the values of the entries, in the order of csr. `None` if `source` is on the host and in this order.
+    pub csr: Option<&'a mut Vec<f64>>,
+    pub numbered: &'a Numbered<'a>,
+}
 
 /// Backend with the vectors, the preconditioner and the thread team for one matrix.
 pub trait SparseBackend: Engine + Send {
@@ -145,10 +167,14 @@ pub trait SparseBackend: Engine + Send {
     /// Computes the product with at most `threads` threads. With `checks_input`, returns an error if an x on a device
     /// contains NaN or infinity.
     fn multiply(&mut self, operand: ProductOperand, arrays: Arrays, checks_input: bool, threads: usize) -> Result<()>;
-    /// Replaces the values of the matrix for products by `values`, in the order of csr. Returns `false` if the backend
-    /// has no such matrix or cannot replace its values. `numbered` returns the matrix in the same storage format, with
-    /// the value k + 1 in place of `values[k]`, or `None` if this format is csr.
-    fn replace_values(&mut self, _values: &[f64], _numbered: &Numbered) -> Result<bool> {
+    /// Replaces the values of the matrix for products. Returns `false` and changes nothing if the backend has no such
+    /// matrix, cannot replace its values, has too little memory, or finds a value or a sum of duplicates that is not
+    /// finite. If an error occurs while values are replaced, the backend discards the matrix.
+    fn replace_values(&mut self, _new: NewValues) -> Result<bool> {
+        Ok(false)
+    }
+    /// Returns whether the backend has its own copy of the matrix for products.
+    fn has_matrix(&mut self) -> Result<bool> {
         Ok(false)
     }
     /// Copies values from an array on the backend's device.

@@ -24,7 +24,7 @@ pub struct MatrixSizes {
     /// Number of the caller's entries that repeat the position of an earlier entry.
     pub duplicate_count: usize,
     /// Number of values that `set_values` expects.
-    pub given: usize,
+    pub input_count: usize,
 }
 
 /// A matrix by rows (csr), with 32-bit or 64-bit column indices.
@@ -72,6 +72,11 @@ pub trait Matrix: Sync {
     fn transposed(&self, workers: &mut Workers) -> Result<Box<dyn Stored>>;
     /// Sets the values of all entries, in the caller's order.
     fn set_values(&mut self, values: &[f64]) -> Result<()>;
+    /// Sets the values of all entries, in the order of csr.
+    fn set_csr_values(&mut self, values: Vec<f64>);
+    /// Returns the entry of each of the caller's values, in the order of csr; `None` if the caller's order is that of
+    /// csr.
+    fn entry_positions(&self) -> Option<&[usize]>;
     /// Selects the storage format, and returns its size.
     fn choose_format(&self, request: &FormatRequest, workers: &mut Workers) -> Result<(FormatKind, FormatSize)>;
     /// Converts the matrix to a format; returns `None` for csr, which is always available as `csr`.
@@ -80,8 +85,6 @@ pub trait Matrix: Sync {
     fn numbered(&self, kind: FormatKind, size: &FormatSize, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>>;
     /// Returns the matrix in the format csr.
     fn csr(&self) -> &dyn Stored;
-    /// Returns the values in the order of csr.
-    fn values(&self) -> &[f64];
     /// Returns the matrix by rows, for direct access to its arrays.
     fn any_csr(&self) -> AnyCsr<'_>;
     /// Returns the size of all arrays in bytes.
@@ -95,7 +98,7 @@ impl<I: MatrixIndex> Matrix for AssembledMatrix<I> {
             cols: self.csr.cols,
             nonzeros: self.csr.val.len(),
             duplicate_count: self.count_duplicates(),
-            given: self.input_count,
+            input_count: self.input_count,
         }
     }
 
@@ -132,6 +135,14 @@ impl<I: MatrixIndex> Matrix for AssembledMatrix<I> {
         Self::set_values(self, values.iter().copied())
     }
 
+    fn set_csr_values(&mut self, values: Vec<f64>) {
+        self.csr.val = values;
+    }
+
+    fn entry_positions(&self) -> Option<&[usize]> {
+        Self::entry_positions(self)
+    }
+
     fn choose_format(&self, request: &FormatRequest, workers: &mut Workers) -> Result<(FormatKind, FormatSize)> {
         request.choose_kind(&self.csr, workers)
     }
@@ -153,10 +164,6 @@ impl<I: MatrixIndex> Matrix for AssembledMatrix<I> {
 
     fn csr(&self) -> &dyn Stored {
         &self.csr
-    }
-
-    fn values(&self) -> &[f64] {
-        &self.csr.val
     }
 
     fn any_csr(&self) -> AnyCsr<'_> {

@@ -8,7 +8,7 @@ mod device;
 
 use common::problems::{poisson, random_rhs};
 use common::smoother::{Smoother, awkward, key, smoother_set_stream, stencil};
-use common::{Solver, bits, devices, outcome, rrb_set_stream, smoother, status};
+use common::{Solver, bits, devices, outcome, rrb_set_stream, smoother, sparse, status};
 use cudarc::driver::sys::{CUresult, cuDevicePrimaryCtxReset_v2};
 use device::Queue;
 
@@ -22,6 +22,7 @@ fn a_reset_device_is_opened_again() {
     solvers();
     streams();
     smoothers();
+    matrices();
 }
 
 /// An old handle reports the reset; it can be destroyed or factorized again. New handles work, with kernels that are
@@ -88,6 +89,39 @@ fn smoothers() {
         std::mem::forget(queue);
         let failed = smoother.apply(&mut awkward(), 2).unwrap_err();
         failed.expect(status::DEVICE, &["device 0 was reset"]);
+    }
+}
+
+/// A matrix with new values is converted again to its format after a reset, before or after `sparse_set_values`.
+fn matrices() {
+    let entries = sparse::Entries::random(60, 60, 200, 5).entries.into_iter().filter(|e| e.0 != e.1);
+    let mut a = sparse::Entries::new(60, 60, &entries.chain((0..60).map(|i| (i, i, 9.0))).collect::<Vec<_>>());
+    let b = random_rhs(60, 3);
+    for options in ["solver=bicg format=dia", "solver=idr format=sell"] {
+        let solution = |s: &sparse::Solver| {
+            s.factorize().unwrap();
+            let mut x = vec![0.0; b.len()];
+            assert_eq!(s.solve(&b, &mut x).unwrap(), status::OK);
+            (bits(&x), s.int(sparse::key::FORMAT))
+        };
+        let new = |a: &sparse::Entries| {
+            let s = a.solver();
+            s.options(&format!("backend=cuda {options}")).unwrap();
+            s
+        };
+        let s = new(&a);
+        solution(&s);
+        for reset_first in [false, true, false] {
+            a.entries.iter_mut().for_each(|e| e.2 *= if e.0 == e.1 { 1.25 } else { 1.0 });
+            if reset_first {
+                reset();
+            }
+            s.set_values(&a.entries.iter().map(|e| e.2).collect::<Vec<_>>()).unwrap();
+            if !reset_first {
+                reset();
+            }
+            assert_eq!(solution(&s), solution(&new(&a)), "{options}, {reset_first}");
+        }
     }
 }
 

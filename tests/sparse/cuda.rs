@@ -9,7 +9,7 @@ mod single;
 mod table;
 
 use common::sparse::*;
-use common::{bits, devices, outcome, status};
+use common::{Failure, bits, devices, outcome, status};
 use device::{DeviceArray, Queue, Rows};
 use rrbsolver::options::info;
 use rrbsolver_problems::sparse::{System, system};
@@ -204,15 +204,20 @@ fn poisson(n: usize) -> System {
 }
 
 /// A factorization of new values gives results that are bitwise identical to those of a new handle. The values are on
-/// the host or on the device. The matrix contains duplicates, whose values are summed.
+/// the host or on the device, in the order of csr, in another order, or with duplicates, whose values are summed.
 fn second_factorizations() {
     let a = poisson(9);
-    let mut entries = Entries { rows: a.n, cols: a.n, entries: a.entries };
-    entries.entries.extend((0..a.n).step_by(7).map(|i| (i, i, 0.5)));
-    let other: Vec<f64> = entries.entries.iter().map(|e| if e.0 == e.1 { 5.0 + e.0 as f64 } else { e.2 }).collect();
-    let b = x_of(a.n);
+    let ordered = Entries { rows: a.n, cols: a.n, entries: a.entries };
+    let (mut reversed, mut duplicated) = (ordered.clone(), ordered.clone());
+    reversed.entries.reverse();
+    duplicated.entries.extend((0..a.n).step_by(7).map(|i| (i, i, 0.5)));
+    for options in ["solver=idr format=csr", "solver=cg preconditioner=jacobi format=sell"] {
+        second_factorization(&ordered, options);
+        second_factorization(&reversed, options);
+    }
     for options in [
         "solver=cg preconditioner=jacobi",
+        "solver=cg preconditioner=amg",
         "solver=bicg preconditioner=neumann",
         "solver=bicg preconditioner=ilu0 ordering=multicolour",
         "solver=idr format=csr",
@@ -223,35 +228,148 @@ fn second_factorizations() {
         "precision=single rel_tol=1e-5 solver=cg preconditioner=jacobi format=sell",
         "precision=single rel_tol=1e-5 solver=bicg preconditioner=chebyshev format=csr",
     ] {
-        let options = format!("backend=cuda {options}");
-        let solve = |s: &Solver| {
-            s.factorize().unwrap();
-            let mut x = vec![0.0; b.len()];
-            s.solve(&b, &mut x).unwrap();
-            (bits(&x), bits(&s.apply(&b).unwrap()), s.int(key::ITERATIONS))
-        };
-        let s = entries.solver();
-        s.options(&options).unwrap();
-        let first = solve(&s);
-        s.set_values(&other).unwrap();
-        s.solve(&b, &mut vec![0.0; b.len()]).unwrap_err().expect(status::STATE, &["values"]);
-        let product = bits(&s.product(&b, false).unwrap());
-        let second = solve(&s);
+        second_factorization(&duplicated, options);
+    }
+}
+
+fn second_factorization(entries: &Entries, options: &str) {
+    let options = format!("backend=cuda {options}");
+    let other: Vec<f64> = entries.entries.iter().map(|e| if e.0 == e.1 { 5.0 + e.0 as f64 } else { e.2 }).collect();
+    let b = x_of(entries.rows);
+    let solve = |s: &Solver| {
+        let mut x = vec![0.0; b.len()];
+        s.solve(&b, &mut x).unwrap();
+        (bits(&x), bits(&s.apply(&b).unwrap()), s.int(key::ITERATIONS))
+    };
+    let factorize_and_solve = |s: &Solver| {
+        s.factorize().unwrap();
+        solve(s)
+    };
+    let s = entries.solver();
+    s.options(&options).unwrap();
+    let first = factorize_and_solve(&s);
+    s.set_values(&other).unwrap();
+    s.solve(&b, &mut vec![0.0; b.len()]).unwrap_err().expect(status::STATE, &["values"]);
+    let product = bits(&s.product(&b, false).unwrap());
+    let second = factorize_and_solve(&s);
+    for round in 0..3 {
+        let values = if round == 1 { entries.entries.iter().map(|e| e.2).collect() } else { other.clone() };
+        set_on_device(&s, &values).unwrap();
+        assert!(s.real(info::SECONDS_TRANSFER) > 0.0);
+        assert_eq!(&factorize_and_solve(&s), if round == 1 { &first } else { &second }, "{options}");
+    }
+    // After an error, the values and the factorization are unchanged.
+    let mut with_nan = entries.entries.iter().map(|e| e.2).collect::<Vec<f64>>();
+    with_nan[3] = f64::NAN;
+    set_on_device(&s, &with_nan).unwrap_err().expect(status::NOT_FINITE, &["values", "NaN at 3"]);
+    s.set_values(&with_nan).unwrap_err().expect(status::NOT_FINITE, &["values", "NaN at 3"]);
+    if s.int(key::DUPLICATES) > 0 {
+        let large = vec![f64::MAX; with_nan.len()];
+        set_on_device(&s, &large).unwrap_err().expect(status::NOT_FINITE, &["duplicate", "(0, 0)"]);
+        s.set_values(&large).unwrap_err().expect(status::NOT_FINITE, &["duplicate", "(0, 0)"]);
+    }
+    assert_eq!(solve(&s), second, "{options}");
+    let mut changed = entries.clone();
+    changed.entries.iter_mut().zip(&other).for_each(|(e, v)| e.2 = *v);
+    let fresh = changed.solver();
+    fresh.options(&options).unwrap();
+    assert_eq!(bits(&fresh.product(&b, false).unwrap()), product, "{options}");
+    assert_eq!(factorize_and_solve(&fresh), second, "{options}");
+    assert_ne!(first, second, "{options}");
+}
+
+/// Passes values on the device.
+fn set_on_device(s: &Solver, values: &[f64]) -> Result<(), Failure> {
+    let values = DeviceArray::new(values);
+    // SAFETY: a live handle; an array on the device with a value per entry.
+    outcome(unsafe { sparse_set_values(s.handle, values.0 as *const f64) })?;
+    Ok(())
+}
+
+/// New values reach the products with A and A^T of a rectangular matrix, whose A^T is a copy.
+fn products_of_new_values() {
+    for format in ["csr", "sell", "dia format_memory=99999999999"] {
+        let mut a = Entries::random(30, 41, 200, 11);
+        let s = a.solver();
+        s.options(&format!("backend=cuda format={format}")).unwrap();
         for round in 0..3 {
-            let values = if round == 1 { entries.entries.iter().map(|e| e.2).collect() } else { other.clone() };
-            let there = DeviceArray::new(&values);
-            // SAFETY: a live handle; an array on the device with a value per entry.
-            outcome(unsafe { sparse_set_values(s.handle, there.0 as *const f64) }).unwrap();
-            assert!(s.real(info::SECONDS_TRANSFER) > 0.0);
-            assert_eq!(&solve(&s), if round == 1 { &first } else { &second }, "{options}");
+            for transposed in [false, true] {
+                let x = x_of(if transposed { a.rows } else { a.cols });
+                check_product(&a, &s.product(&x, transposed).unwrap(), &x, transposed);
+            }
+            a.entries.iter_mut().for_each(|e| e.2 = 1.0 / (e.2 + 3.0 + f64::from(round)));
+            let values: Vec<f64> = a.entries.iter().map(|e| e.2).collect();
+            if round == 0 {
+                let bytes = s.int(info::BYTES_DEVICE);
+                s.set_values(&values).unwrap();
+                assert!(s.real(info::SECONDS_TRANSFER) > 0.0);
+                assert!(s.int(info::BYTES_DEVICE) != bytes);
+            } else {
+                set_on_device(&s, &values).unwrap();
+            }
         }
-        let mut changed = entries.clone();
-        changed.entries.iter_mut().zip(&other).for_each(|(e, v)| e.2 = *v);
+    }
+}
+
+/// `sparse_set_values` works before the first factorization, after a change of the backend or the stream, and without
+/// entries.
+fn new_values_at_any_time() {
+    let a = poisson(7);
+    let b = x_of(a.n);
+    let mut entries = Entries { rows: a.n, cols: a.n, entries: a.entries };
+    entries.entries.reverse();
+    let s = entries.solver();
+    let mut change = |s: &Solver, on_device: bool| {
+        entries.entries.iter_mut().for_each(|e| e.2 *= if e.0 == e.1 { 1.25 } else { 1.0 });
+        let values: Vec<f64> = entries.entries.iter().map(|e| e.2).collect();
+        if on_device {
+            set_on_device(s, &values).unwrap();
+        } else {
+            s.set_values(&values).unwrap();
+        }
+        entries.clone()
+    };
+    let solution = |s: &Solver| {
+        s.factorize().unwrap();
+        let mut x = vec![0.0; b.len()];
+        assert_eq!(s.solve(&b, &mut x).unwrap(), status::OK);
+        bits(&x)
+    };
+    let options = "solver=cg preconditioner=jacobi format=sell";
+    let (first, second) = (Queue::new(), Queue::new());
+    let set_stream = |queue: Option<&Queue>| {
+        let stream = queue.map_or(null_mut(), |queue| queue.0.cast());
+        // SAFETY: a live handle and stream.
+        outcome(unsafe { sparse_set_stream(s.handle, stream) }).unwrap();
+    };
+    for (backend, on_device, stream) in [
+        ("cuda", true, None),
+        ("cuda", false, Some(&first)),
+        ("cuda", true, Some(&second)),
+        ("cpu", false, None),
+        ("cuda", true, None),
+        ("cpu", false, None),
+        ("cuda", false, None),
+        ("cuda", false, None),
+    ] {
+        s.options(&format!("backend={backend} {options}")).unwrap();
+        set_stream(stream);
+        let changed = change(&s, on_device);
+        let found = solution(&s);
         let fresh = changed.solver();
-        fresh.options(&options).unwrap();
-        assert_eq!(bits(&fresh.product(&b, false).unwrap()), product, "{options}");
-        assert_eq!(solve(&fresh), second, "{options}");
-        assert_ne!(first, second, "{options}");
+        fresh.options(&format!("backend={backend} {options}")).unwrap();
+        assert_eq!(found, solution(&fresh), "{backend}, values on the device: {on_device}");
+    }
+    set_stream(None);
+    // SAFETY: a live handle.
+    let failure = outcome(unsafe { sparse_set_values(s.handle, std::ptr::null()) }).unwrap_err();
+    failure.expect(status::NULL, &["values"]);
+    let empty = Entries::new(3, 4, &[]).solver();
+    empty.options("backend=cuda").unwrap();
+    for _ in 0..2 {
+        // SAFETY: a live handle without entries.
+        outcome(unsafe { sparse_set_values(empty.handle, std::ptr::null()) }).unwrap();
+        assert_eq!(empty.product(&[1.0; 4], false).unwrap(), [0.0; 3]);
     }
 }
 
@@ -449,6 +567,8 @@ device::device_tests! { devices();
     counts_of_the_table
     repeated_solves
     second_factorizations
+    products_of_new_values
+    new_values_at_any_time
     indefinite_systems
     multicolour_sweeps
     triangular_solves_by_colours

@@ -127,6 +127,8 @@ pub fn general(run: &General, copy: Option<f64>) -> String {
                 s.factorize.milliseconds(),
                 s.solve.milliseconds(),
                 digits(1e3 * total),
+                s.set_values.milliseconds(),
+                s.factorize_again.milliseconds(),
             ]
         })
         .collect();
@@ -135,7 +137,17 @@ pub fn general(run: &General, copy: Option<f64>) -> String {
         head.extend(["queued ms", "queued ns per entry", "of the copy rate"]);
     }
     let of_products = table(&head, &products);
-    let head = ["solver", "method", "iterations", "residual", "factorize ms", "solve ms", "both ms"];
+    let head = [
+        "solver",
+        "method",
+        "iterations",
+        "residual",
+        "factorize ms",
+        "solve ms",
+        "both ms",
+        "set_values ms",
+        "factorize again ms",
+    ];
     let system = format!("{}, {} rows, {} entries", run.name, run.rows, run.entries);
     format!("{system}:\n\n{of_products}\n{}", table(&head, &solves))
 }

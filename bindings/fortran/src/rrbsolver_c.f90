@@ -281,7 +281,8 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SETUP         = 1004_c_int32_t
    ! wall time, in seconds, of the last solve; in smoother_, wall time of the last smoother_apply
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_SOLVE         = 1005_c_int32_t
-   ! Wall time, in seconds, of copies between host and device in the last solve. This time is part of `seconds_solve`.
+   ! Wall time, in seconds, of copies between host and device in the last solve, product or `sparse_set_values`. In a
+   ! solve, this time is part of `seconds_solve`.
    integer(c_int32_t), parameter, public :: RRB_INFO_SECONDS_TRANSFER      = 1006_c_int32_t
    ! number of bytes of host memory that the handle uses
    integer(c_int32_t), parameter, public :: RRB_INFO_BYTES_HOST            = 1007_c_int32_t

@@ -76,7 +76,7 @@ impl Stream {
         // SAFETY: the addresses are as in `fill`, or belong to arrays of the caller, who guarantees their size. The
         // library waits for the copy before control returns to the caller. The driver knows the memory space of an
         // address.
-        check(unsafe { sys::cuMemcpyAsync(target, source, count * size_of::<f64>(), stream) }, "a copy of patches")
+        check(unsafe { sys::cuMemcpyAsync(target, source, count * size_of::<f64>(), stream) }, "a copy of values")
     }
 
     /// Copies the first `bytes` bytes of a pinned value to the device. They must not change until the host has waited

@@ -58,7 +58,7 @@ plain_kernels! {
     PlainKernel from FIRST_FAMILY_KERNEL, in PLAIN_KERNELS:
     /// Computes a linear combination of vectors in f32, in f64.
     CombineToDouble combine_to_double(CombineArgs) = "sparse_combine_to_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
-    /// Copies the values of a matrix to their positions in its format.
+    /// Permutes values, and adds duplicates.
     Gather gather(GatherArgs) = "sparse_gather_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Rounds values to f32.
     Round round_values(RoundArgs) = "sparse_round_f64", |a| cell_blocks(a.count), BLOCK_SIZE;

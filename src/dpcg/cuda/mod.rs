@@ -253,15 +253,9 @@ impl DpcgBackend for Cuda {
             residual_norm2: f64::NAN,
         };
         let result = program(&mut run);
-        let error = run.call.first_error.take();
+        let first_error = run.call.first_error.take();
+        self.session.end_run(first_error)?;
         let stream = self.session.stream();
-        // The wait is needed because the next call may use another stream, and because the caller's arrays must not be
-        // used after the return.
-        let wait_result = stream.wait();
-        if let Some(error) = error {
-            return Err(error);
-        }
-        wait_result?;
         if let Some(deflation) = &state.deflation {
             state.coarse_solve_seconds += deflation.seconds_on_device(stream)?;
         }

@@ -1,16 +1,15 @@
 //! A matrix on the device in one of the formats that have kernels, and products with it.
 
 use super::allocations::Allocations;
-use crate::cuda::driver::{Memory, Stream};
+use super::permutation::Permutation;
+use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, BsrArgs, CsrArgs, DiaArgs, GatherArgs, LongRows, NO_INDEX, Reals, RoundArgs, RowFinish, SellArgs,
+    Address, BsrArgs, CsrArgs, DiaArgs, LongRows, NO_INDEX, Reals, RoundArgs, RowFinish, SellArgs,
 };
-use crate::cuda::staging::{Job, StagedCopies};
 use crate::error::{Error, Result, collected, extend, push, reserve, zeroed};
 use crate::sparse::backend::Numbered;
 use crate::sparse::{CsrSlices, FormatView, Stored};
-use std::time::Instant;
 
 const ALLOCATION_NAME: &str = "a matrix on the device";
 
@@ -21,9 +20,8 @@ pub struct Matrix {
     /// Number of values of the format.
     value_count: usize,
     reals: Reals,
-    /// For each value of the format, the number of the entry in the order of csr, or [`NO_INDEX`] for padding: the
-    /// address and the number of values. `None` until values are replaced.
-    order: Option<(Address, usize)>,
+    /// From the order of csr to that of the format; `None` until values are replaced, and for csr.
+    permutation: Option<Permutation>,
 }
 
 /// Arguments of the kernel of a product, without the vectors.
@@ -87,7 +85,7 @@ impl Matrix {
             kernel,
             value_count: values_of(view).iter().map(|slice| slice.len()).sum(),
             reals,
-            order: None,
+            permutation: None,
         })
     }
 
@@ -114,7 +112,7 @@ impl Matrix {
             Kernel::Dia(a) => Kernel::Dia(DiaArgs { val, ..a }),
             Kernel::Bsr(a) => Kernel::Bsr(BsrArgs { val, ..a }),
         };
-        Ok(Self { memory, kernel, value_count: self.value_count, reals: Reals::Single, order: None })
+        Ok(Self { memory, kernel, value_count: self.value_count, reals: Reals::Single, permutation: None })
     }
 
     /// Returns whether the kernel can compute products with A^T.
@@ -140,53 +138,32 @@ impl Matrix {
         }
     }
 
-    /// Replaces the values by `values`, in the order of csr. The format has at most 2^32 - 1 entries.
-    pub fn replace_values(
-        &mut self,
-        stream: &Stream,
-        (copies, seconds): (&mut StagedCopies, &mut f64),
-        values: &[f64],
-        numbered: &Numbered,
-    ) -> Result<()> {
-        let to = self.address_of_values();
-        let is_csr = matches!(self.kernel, Kernel::Csr(_));
-        if values.is_empty() {
-            return Ok(());
-        }
-        if !is_csr && self.order.is_none() {
+    /// Computes the permutation from the order of csr to that of the format, if it does not exist. The format has fewer
+    /// than 2^32 entries.
+    pub fn prepare_values(&mut self, stream: &Stream, numbered: &Numbered) -> Result<()> {
+        if self.permutation.is_none() && !matches!(self.kernel, Kernel::Csr(_)) {
             let stored = numbered()?;
-            let order = stored.as_deref().and_then(Stored::view).map(order_of).transpose()?;
-            let order = order.ok_or_else(|| Error::Internal("the format has no order of values".to_owned()))?;
-            self.order = Some((self.memory.copy_of(stream, &order)?, order.len()));
-        }
-        let staging = if is_csr {
-            None
-        } else {
-            Some(Memory::zeroed(stream.device(), stream, 8 * values.len(), ALLOCATION_NAME)?)
-        };
-        let there = staging.as_ref().map_or(to, |memory| memory.address);
-        let start = Instant::now();
-        copies.send(stream, &[Job::array_from_host(values, there)])?;
-        stream.wait()?;
-        *seconds = start.elapsed().as_secs_f64();
-        if let (Some((order, count)), Some(_)) = (self.order, &staging) {
-            launch::gather(stream, &GatherArgs { count: count as i64, order, values: there, to })?;
-            // The staging memory is freed on return.
-            stream.wait()?;
+            let missing = || Error::Internal("the format has no order of values".to_owned());
+            let view = stored.as_deref().and_then(Stored::view).ok_or_else(missing)?;
+            self.permutation = Some(Permutation::to_format(stream, values_of(&view).into_iter().flatten())?);
         }
         Ok(())
     }
 
+    /// Replaces the values by the `count` values at the device address `csr`, which have the order of csr.
+    /// `prepare_values` must come before.
+    pub fn set_values(&self, stream: &Stream, csr: Address, count: usize) -> Result<()> {
+        let to = self.address_of_values();
+        match &self.permutation {
+            Some(permutation) => permutation.apply(stream, csr, to),
+            None => stream.copy_values(to, csr, count),
+        }
+    }
+
     /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
-        self.memory.bytes()
+        self.memory.bytes() + self.permutation.as_ref().map_or(0, Permutation::bytes)
     }
-}
-
-/// Returns for each value of a format the number of the entry, from a matrix whose entry k has the value k + 1.
-fn order_of(view: FormatView) -> Result<Vec<u32>> {
-    let number = |value: &f64| if *value == 0.0 { NO_INDEX } else { (*value - 1.0) as u32 };
-    collected(values_of(&view).into_iter().flatten().map(number), "the order of values")
 }
 
 /// Returns the values of a format in the order in which they are stored, in two parts.

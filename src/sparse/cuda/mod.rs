@@ -2,12 +2,14 @@
 //! the arrays of the format and the vectors, and computes all steps of a solve.
 //!
 //! Modules, each of which may use the modules before it in this list: `allocations` (memory), `vectors` (length and
-//! precision of vectors), `matrix` (products), `triangular`, `aggregated` and `precondition` (M^-1), `relaxation`
-//! (sweeps), `state` (data of a factorization), `run` (steps), `solve` (start and end of a run).
+//! precision of vectors), `permutation` (orders of values), `matrix` (products), `triangular`, `aggregated` and
+//! `precondition` (M^-1), `relaxation` (sweeps), `state` (data of a factorization), `run` (steps), `solve` (start and end
+//! of a run).
 
 mod aggregated;
 mod allocations;
 mod matrix;
+mod permutation;
 mod precondition;
 mod relaxation;
 mod run;
@@ -26,14 +28,16 @@ use crate::cuda::looped::SharedScalars;
 use crate::cuda::session::Session;
 use crate::cuda::staging::Job;
 use crate::cuda::vectors::inspect_arrays;
-use crate::error::{Error, Location, Result};
+use crate::error::{Error, Location, Result, zeroed};
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::options::Preconditioner as Kind;
 use crate::report::{NoObserver, Observer, Outcome};
-use crate::sparse::backend::{Numbered, Operator, ProductOperand, Setup, SetupResult, SparseBackend};
+use crate::sparse::backend::{NewValues, Operator, ProductOperand, Setup, SetupResult, SparseBackend, ValueSource};
 use crate::sparse::{AnyCsr, Stored};
 use crate::stencil::cells::Cells;
+use allocations::Allocations;
 use matrix::{Matrix, Products};
+use permutation::Permutation;
 use precondition::Preconditioner;
 use relaxation::Relaxation;
 use run::Run;
@@ -52,6 +56,8 @@ pub struct Cuda {
     products: [Option<Matrix>; 2],
     /// The same matrices with values in f32, if the vectors are in f32.
     rounded: [Option<Matrix>; 2],
+    /// From the caller's order of the values to that of csr; `None` until values are replaced.
+    to_csr: Option<Permutation>,
     /// Whether the last factorization needs A^T, and A^T = A.
     is_symmetric: bool,
     /// Scalars of the kernel that inspects the input of a product outside a solve.
@@ -88,7 +94,8 @@ impl Cuda {
 
     fn with_session(session: Session, threads: usize) -> Self {
         let (products, rounded) = ([None, None], [None, None]);
-        Self { state: None, products, rounded, is_symmetric: false, scalars: None, staging: None, threads, session }
+        let (state, to_csr, scalars, staging) = (None, None, None, None);
+        Self { state, products, rounded, to_csr, is_symmetric: false, scalars, staging, threads, session }
     }
 
     /// If the device has been reset, discards all data and opens a new session.
@@ -143,6 +150,47 @@ impl Cuda {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Permutes new values to the order of csr, in `memory` unless they have this order on the device, and copies them
+    /// to the host. Returns their address, or `None` if a value is not finite. Computes the permutations, if necessary,
+    /// so that the following step needs no memory.
+    fn permute_to_csr(&mut self, memory: &mut Allocations, new: &mut NewValues) -> Result<Option<u64>> {
+        let (stream, copies, transfer_seconds) = self.session.stream_and_copies();
+        if let Some(product) = &mut self.products[0] {
+            product.prepare_values(stream, new.numbered)?;
+        }
+        let source = match new.source {
+            ValueSource::Device(address) => address,
+            ValueSource::Host(values) => {
+                let address = memory.zeroed(stream, 8 * new.input_count)?;
+                let start = Instant::now();
+                copies.send(stream, &[Job::array_from_host(values, address)])?;
+                stream.wait()?;
+                *transfer_seconds += start.elapsed().as_secs_f64();
+                address
+            }
+        };
+        let csr = match new.entry_positions {
+            None => source,
+            Some(entry_positions) => {
+                let to_csr = match &self.to_csr {
+                    Some(to_csr) => to_csr,
+                    None => self.to_csr.insert(Permutation::to_csr(stream, entry_positions, new.entry_count)?),
+                };
+                let csr = memory.zeroed(stream, 8 * new.entry_count)?;
+                to_csr.apply(stream, source, csr)?;
+                stream.wait()?;
+                csr
+            }
+        };
+        let Some(values) = &mut new.csr else { return Ok(Some(csr)) };
+        **values = zeroed(new.entry_count, "values of a matrix")?;
+        let start = Instant::now();
+        copies.fetch(stream, &[Job::array_to_host(values, csr)])?;
+        stream.wait()?;
+        *transfer_seconds += start.elapsed().as_secs_f64();
+        Ok(values.iter().all(|v| v.is_finite()).then_some(csr))
     }
 }
 
@@ -220,15 +268,9 @@ impl SparseBackend for Cuda {
             Run { state, products, stream: call.stream, call, r_is_residual: false, uses_second_preconditioner: false };
         let result = program(&mut run);
         let first_error = run.call.first_error.take();
-        let stream = self.session.stream();
-        // Waits because the next call may use another stream, and the borrowed arrays must not be used after the
-        // return.
-        let wait_result = stream.wait();
-        if let Some(error) = first_error {
-            return Err(error);
-        }
-        wait_result?;
+        self.session.end_run(first_error)?;
         if Outcome::may_leave_infinities(&result) {
+            let stream = self.session.stream();
             state.clear(stream)?;
             stream.wait()?;
         }
@@ -266,33 +308,67 @@ impl SparseBackend for Cuda {
         let observer = &mut NoObserver;
         let mut call =
             self.session.start_call(arrays, observer, Cells { nx: input_len, ny: 1, nz: 1 }, staged_addresses);
-        if checks_input && call.arrays.device_input != 0 {
-            if let Some((name, value, i, _)) = inspect_arrays(&mut call, scalars, box_of(input_len), false)?.not_finite
-            {
-                return Err(Error::not_finite(name, value, Location::entry(i)));
+        let mut multiply = || {
+            if checks_input && call.arrays.device_input != 0 {
+                let inspected = inspect_arrays(&mut call, scalars, box_of(input_len), false)?;
+                if let Some((name, value, i, _)) = inspected.not_finite {
+                    return Err(Error::not_finite(name, value, Location::entry(i)));
+                }
+            } else {
+                call.send_arrays(false)?;
             }
-        } else {
-            call.send_arrays(false)?;
+            let finish =
+                RowFinish { kind: FinishKind::StoreSum as i32, out: call.output.values, ..RowFinish::default() };
+            matrix.multiply(call.stream, operand.transposed && !uses_transposed_copy, call.input.values, finish)?;
+            call.set_output_extents(Cells { nx: output_len, ny: 1, nz: 1 });
+            call.fetch_output()?;
+            call.add_transfer_time()
+        };
+        let result = multiply();
+        if result.is_err() {
+            // Copies of the caller's arrays must end before the return.
+            self.session.stream().finish_all_work();
         }
-        let finish = RowFinish { kind: FinishKind::StoreSum as i32, out: call.output.values, ..RowFinish::default() };
-        matrix.multiply(call.stream, operand.transposed && !uses_transposed_copy, call.input.values, finish)?;
-        call.set_output_extents(Cells { nx: output_len, ny: 1, nz: 1 });
-        call.fetch_output()?;
-        call.add_transfer_time()
+        result
     }
 
-    fn replace_values(&mut self, values: &[f64], numbered: &Numbered) -> Result<bool> {
+    fn replace_values(&mut self, mut new: NewValues) -> Result<bool> {
         self.recover()?;
         let _entered = self.session.device.clone().enter()?;
-        let [Some(own), copy] = &mut self.products else { return Ok(false) };
-        // The numbers of the entries have 32 bits on the device.
-        if values.len() >= u32::MAX as usize {
+        self.session.seconds_transfer = 0.0;
+        // Indices of values have 32 bits on the device.
+        if self.products[0].is_none()
+            || new.input_count == 0
+            || new.input_count.max(new.entry_count) >= u32::MAX as usize
+        {
             return Ok(false);
         }
-        (*copy, self.rounded) = (None, [None, None]);
-        let (stream, copies, seconds) = self.session.stream_and_copies();
-        own.replace_values(stream, (copies, seconds), values, numbered)?;
-        Ok(true)
+        let mut memory = Allocations::new("values of a matrix on the device");
+        let csr_values = match self.permute_to_csr(&mut memory, &mut new) {
+            Ok(Some(address)) => address,
+            Ok(None) => return Ok(false),
+            Err(error) => {
+                // Copies of the caller's values must end before the return.
+                self.session.stream().finish_all_work();
+                return if error.is_out_of_memory_or_unsupported() { Ok(false) } else { Err(error) };
+            }
+        };
+        let stream = self.session.stream();
+        let result = match &mut self.products[0] {
+            Some(product) => product.set_values(stream, csr_values, new.entry_count).and_then(|()| stream.wait()),
+            None => Ok(()),
+        };
+        if result.is_err() {
+            stream.finish_all_work();
+            self.discard_format_data();
+        }
+        (self.products[1], self.rounded) = (None, [None, None]);
+        result.map(|()| true)
+    }
+
+    fn has_matrix(&mut self) -> Result<bool> {
+        self.recover()?;
+        Ok(self.products[0].is_some())
     }
 
     fn fetch(&mut self, from: u64, to: &mut [f64]) -> Result<()> {
@@ -354,6 +430,7 @@ impl Engine for Cuda {
     fn bytes(&self) -> [usize; 2] {
         let device_bytes = self.state.as_ref().map_or(0, State::bytes)
             + self.products.iter().chain(&self.rounded).flatten().map(Matrix::bytes).sum::<usize>()
+            + self.to_csr.as_ref().map_or(0, Permutation::bytes)
             + self.scalars.as_ref().map_or(0, |(memory, _)| memory.bytes)
             + self.staging.as_ref().map_or(0, |memory| memory.bytes);
         [self.session.bytes(), device_bytes]

@@ -8,14 +8,19 @@ use crate::sparse::entries::sparse_handle;
 
 /// Replaces the values of all entries and keeps the sparsity pattern.
 ///
-/// The next product or the next `sparse_factorize` updates the arrays of the storage format. `sparse_solve` and
-/// `sparse_apply` return `RRB_ERR_STATE` until `sparse_factorize` is called again.
+/// If the arrays of the storage format are on a device, the call updates them; otherwise, the next product or
+/// `sparse_factorize` does. `sparse_solve` and `sparse_apply` return `RRB_ERR_STATE` until `sparse_factorize` is called
+/// again.
 ///
 /// # Parameters
 /// - `h` (in/out): handle from a `sparse_create_` function or from `sparse_read`.
 /// - `values` (in): the new values, in host memory or, with `backend=cuda`, on the device. Pass as many values as for
 ///   the creation of the matrix, in the same order. For a matrix from a file, pass `RRB_INFO_NONZEROS` values in CSR
 ///   order. NULL is allowed if the matrix has no entries.
+///
+/// If a device already stores the matrix, the device permutes the values, and one of its threads adds the duplicates of
+/// an entry. During the call, the device needs 8 bytes per passed value and per entry, and the host 8 bytes per entry.
+/// The handle keeps 4 bytes per passed value and per stored value on the device.
 ///
 /// For a matrix from `sparse_create_from`, omit the zeros that `sparse_create_from` treated as padding. For a symmetric
 /// matrix in the format skyline, pass each off-diagonal value twice in succession.
@@ -32,9 +37,9 @@ use crate::sparse::entries::sparse_handle;
 /// - `RRB_ERR_MEMORY`: allocation failed. The call allocates memory only if the matrix was created from unsorted or
 ///   repeated entries, or with `backend=cuda`.
 /// - `RRB_ERR_UNSUPPORTED`: a child process uses a handle that was created before the fork.
-/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate or copy `values`.
+/// - `RRB_ERR_DEVICE`: the CUDA driver could not locate, copy or permute `values`.
 ///
-/// After an error the values are unchanged.
+/// After an error the values are unchanged. A factorization remains valid, except after `RRB_ERR_DEVICE`.
 ///
 /// # Fortran
 /// `call solver%set_values(values [, stat] [, errmsg])`
@@ -224,8 +229,8 @@ pub unsafe extern "C" fn sparse_arrays(
 /// - `RRB_ERR_MEMORY`: with `transpose=copy`, the copy of A' for bicg needs more memory than `format_memory` allows.
 ///
 /// # Notes
-/// - If `auto` selects ic0 or ilu0, but the factorization fails at a pivot, the call uses `preconditioner=jacobi`
-///   instead. If a diagonal entry is zero or missing, the call uses no preconditioner.
+/// - If `auto` selects ic0 or ilu0, but the factorization fails at a pivot or leaves the range of the
+///   precision, the call uses `preconditioner=jacobi` instead. If a diagonal entry is zero or missing, the call uses no preconditioner.
 /// - A log line warns if the matrix has off-diagonal entries in one triangle only. A log line also warns if the method
 ///   is jacobi, gauss_seidel or sor, but the matrix is not diagonally dominant.
 /// - The call costs as much as a few matrix-vector products and the setup of the preconditioner.

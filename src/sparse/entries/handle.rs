@@ -20,7 +20,7 @@ use crate::options::{
     self, Backend, Choice, Dominance, Format, Memory, Options, ResultEntry, Triangle, Vector, info, opt,
 };
 use crate::report::{Observer, Outcome};
-use crate::sparse::backend::SparseBackend;
+use crate::sparse::backend::{SparseBackend, ValueSource};
 use crate::sparse::solver::{ProductMatrix, Sparse, format_request, is_relaxation, is_worth_a_device};
 use crate::sparse::{
     EntryArrays, EntryLayout, FormatKind, FormatSize, IndexArray, InputArrays, Matrix, MatrixSizes, OutputArrays,
@@ -151,26 +151,48 @@ pub(super) fn handle_from_file(path: &CStr) -> Result<Handle<sparse_handle>> {
 }
 
 impl Handle<sparse_handle> {
-    /// Replaces the values of the matrix, and discards the setup. Values on a device are copied to the host, because
-    /// the next factorize inspects the matrix there.
+    /// Replaces the values of the matrix, and discards the setup. If the matrix is on a device, the device permutes the
+    /// values. Values on a device are copied to the host, because the next factorize inspects the matrix there.
     ///
     /// # Safety
     /// `values` must be NULL or hold as many values as the call that created the handle received.
     pub(super) unsafe fn set_values(&mut self, values: *const f64) -> Result<()> {
-        let (count, machine) = (self.family_parts.matrix.sizes().given, self.machine_of_options());
+        let (input_count, machine) = (self.family_parts.matrix.sizes().input_count, self.machine_of_options());
         // SAFETY: guaranteed by the caller.
-        let (device_values, mut values) = unsafe { self.input("values", values, count, machine)? };
-        let copied: Vec<f64>;
-        if device_values != 0 {
-            let core = core(self.base.core.take(), machine, self.base.stream as usize)?;
-            let mut fetched = zeroed(count, "values")?;
-            self.base.core.insert(core).fetch(device_values, &mut fetched)?;
-            copied = fetched;
-            values = &copied;
+        let (address, values) = unsafe { self.input("values", values, input_count, machine)? };
+        let source = if address == 0 {
+            check_values(values)?;
+            ValueSource::Host(values)
+        } else {
+            ValueSource::Device(address)
+        };
+        // Values on the host need no core. A core of another machine than that of the options will be replaced.
+        let is_current = self.base.core.as_ref().is_some_and(|core| core.is_on(machine));
+        let stream = self.base.stream as usize;
+        let replaced = (is_current || address != 0)
+            && core_on(&mut self.base.core, machine, stream)?.replace_values(&mut *self.family_parts.matrix, source)?;
+        if !replaced {
+            self.set_values_on_host(source)?;
         }
-        check_values(values)?;
-        self.family_parts.matrix.set_values(values)?;
         self.base.mark_data_set("values");
+        Ok(())
+    }
+
+    /// Replaces the values of the matrix on the host, and discards the setup with its arrays in another format.
+    fn set_values_on_host(&mut self, source: ValueSource) -> Result<()> {
+        let fetched;
+        let values = match (source, &mut self.base.core) {
+            (ValueSource::Host(values), _) => values,
+            (ValueSource::Device(address), Some(core)) => {
+                let mut copy = zeroed(self.family_parts.matrix.sizes().input_count, "values")?;
+                core.fetch(address, &mut copy)?;
+                check_values(&copy)?;
+                fetched = copy;
+                &fetched
+            }
+            (ValueSource::Device(_), None) => return Err(Error::Internal("the values have no device".to_owned())),
+        };
+        self.family_parts.matrix.set_values(values)?;
         if let Some(core) = &mut self.base.core {
             core.discard_setup();
         }
@@ -280,8 +302,7 @@ impl Handle<sparse_handle> {
         let start = Instant::now();
         let checks_input = self.base.options.is_on(opt::CHECK_INPUT);
         let stream = self.base.stream as usize;
-        let core = core(self.base.core.take(), machine, stream)?;
-        let core = self.base.core.insert(core);
+        let core = core_on(&mut self.base.core, machine, stream)?;
         let setup_time = core.make_product(&*self.family_parts.matrix, &self.base.options)?.then(|| start.elapsed());
         let result = core.multiply(&*self.family_parts.matrix, arrays, transposed, checks_input);
         if let Some(seconds) = setup_time {
@@ -437,6 +458,13 @@ fn core(existing_core: Option<Sparse>, machine: Machine, stream: usize) -> Resul
     let mut core = Sparse::for_machine(machine, existing_core, make_backend)?;
     core.engine_mut().use_stream(stream)?;
     Ok(core)
+}
+
+/// Replaces the core of a handle by the result of `core`. Leaves it unchanged if it cannot use the caller's stream.
+fn core_on(existing_core: &mut Option<Sparse>, machine: Machine, stream: usize) -> Result<&mut Sparse> {
+    existing_core.as_mut().map_or(Ok(()), |core| core.engine_mut().use_stream(stream))?;
+    let core = core(existing_core.take(), machine, stream)?;
+    Ok(existing_core.insert(core))
 }
 
 const ALLOCATION_NAME: &str = "a backend";

@@ -19,7 +19,9 @@ use crate::krylov::solve::{Control, Function, Locations, MatrixProperties, Metho
 use crate::krylov::solve_steps::Arrays;
 use crate::options::{Choice, Format, Options, Precision, Preconditioner, Solver, Transpose, Triangle, info, opt};
 use crate::report::{Observer, Outcome};
-use crate::sparse::backend::{Operator, Preconditioning, ProductOperand, Setup, SetupResult, SparseBackend};
+use crate::sparse::backend::{
+    NewValues, Operator, Preconditioning, ProductOperand, Setup, SetupResult, SparseBackend, ValueSource,
+};
 use crate::sparse::{Inspection, Matrix, MatrixSizes, Stored, check_finite};
 use methods::{MethodWorkspace, work_vector_count};
 use plan::{Plan, check_nonempty, check_tolerance, choose_plan, transpose_bytes};
@@ -76,11 +78,15 @@ pub type MakeBackend = fn(Machine) -> Result<Box<dyn SparseBackend>>;
 const TRANSPOSE_COPY: &str = "transpose=copy";
 
 impl Sparse {
+    /// Returns whether this solver works on this machine, with any number of threads.
+    pub fn is_on(&self, machine: Machine) -> bool {
+        Machine { threads: machine.threads, ..self.machine } == machine
+    }
+
     /// Returns the previous solver if it works on this machine with any number of threads. Otherwise frees it and
     /// creates a solver that has neither a matrix for products nor a factorization yet.
     pub fn for_machine(machine: Machine, previous: Option<Self>, make_backend: MakeBackend) -> Result<Self> {
-        let is_same_machine = |previous: &Self| Machine { threads: machine.threads, ..previous.machine } == machine;
-        match previous.filter(is_same_machine) {
+        match previous.filter(|solver| solver.is_on(machine)) {
             Some(solver) => Ok(Self { machine, ..solver }),
             None => Ok(Self { machine, backend: make_backend(machine)?, product: None, factorization: None }),
         }
@@ -89,17 +95,47 @@ impl Sparse {
     /// Discards everything that was computed from the values of the matrix.
     pub fn discard_setup(&mut self) {
         self.factorization = None;
-        match &mut self.product {
-            // The device keeps the arrays of the format, and replaces their values.
-            Some(product) if self.machine.is_device() => product.forget_values(),
-            _ => self.drop_product(),
-        }
+        self.drop_product();
     }
 
-    /// Returns whether the storage format that the options request exists, with the values of the matrix.
-    fn has_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
-        let (backend, threads) = (&mut *self.backend, self.machine.threads);
-        self.product.as_mut().map_or(Ok(false), |product| product.is_current(matrix, options, backend, threads))
+    /// Replaces the values of `matrix` and of its arrays on the device, and discards the factorization. Returns `false`
+    /// and changes nothing if the backend has no such arrays, or cannot replace their values.
+    pub fn replace_values(&mut self, matrix: &mut dyn Matrix, source: ValueSource) -> Result<bool> {
+        let Some(product) = self.product.as_mut().filter(|_| self.machine.is_device()) else { return Ok(false) };
+        let MatrixSizes { nonzeros: entry_count, input_count, .. } = matrix.sizes();
+        // Values on the host in the order of csr need not come back from the device.
+        let in_csr_order = matches!(source, ValueSource::Host(_)) && matrix.entry_positions().is_none();
+        let mut csr = Vec::new();
+        let replaced = self.backend.replace_values(NewValues {
+            source,
+            input_count,
+            entry_count,
+            entry_positions: matrix.entry_positions(),
+            csr: if in_csr_order { None } else { Some(&mut csr) },
+            numbered: &|| product.numbered(&*matrix, &mut Workers::new(self.machine.threads)),
+        });
+        match (replaced, source) {
+            (Ok(true), ValueSource::Host(values)) if in_csr_order => matrix.set_values(values)?,
+            (Ok(true), _) => matrix.set_csr_values(csr),
+            (Ok(false), _) => return Ok(false),
+            (Err(error), _) => {
+                if !self.backend.has_matrix().unwrap_or(false) {
+                    self.discard_setup();
+                }
+                return Err(error);
+            }
+        }
+        product.free_host_arrays();
+        self.factorization = None;
+        Ok(true)
+    }
+
+    /// Returns whether the storage format that the options request exists, on the host or on the device.
+    fn has_product(&mut self, options: &Options) -> Result<bool> {
+        match self.product.as_ref().filter(|product| product.is_current(options)) {
+            Some(product) => Ok(product.is_on_host() || self.backend.has_matrix()?),
+            None => Ok(false),
+        }
     }
 
     /// Copies values from an array on the device of the backend.
@@ -117,7 +153,7 @@ impl Sparse {
     /// Converts the matrix to the storage format that the options request, unless an earlier call has done this.
     /// Returns whether the matrix was converted.
     pub fn make_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
-        if self.has_product(matrix, options)? {
+        if self.has_product(options)? {
             return Ok(false);
         }
         self.drop_product();
@@ -167,8 +203,8 @@ impl Sparse {
         let transpose_source = self.choose_transpose(matrix, &plan, inspection.is_exactly_symmetric, options)?;
         let setup_result = match (self.set_up(matrix, &plan, &transpose_source, options), plan.fallback_preconditioner)
         {
-            // The preconditioner's setup broke down on a pivot.
-            (Err(Error::At { status: RRB_ERR_MATRIX, .. }), Some(fallback_preconditioner)) => {
+            // The preconditioner's setup broke down on a pivot, or its values are out of the range of f32.
+            (Err(error), Some(fallback_preconditioner)) if error.status() == RRB_ERR_MATRIX => {
                 plan.set_preconditioner(fallback_preconditioner, options)?;
                 self.set_up(matrix, &plan, &transpose_source, options)?
             }
@@ -194,7 +230,7 @@ impl Sparse {
 
     /// Computes the properties of the matrix. Concurrently, builds its storage format if it does not exist.
     fn inspect(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<Inspection> {
-        if self.has_product(matrix, options)? {
+        if self.has_product(options)? {
             return matrix.inspect();
         }
         self.drop_product();

@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn large_matrices_with_kernels_are_worth_a_device() {
         let large_sizes =
-            MatrixSizes { rows: 1000, cols: 1000, nonzeros: SPARSE_DEVICE_ENTRIES, duplicate_count: 0, given: 0 };
+            MatrixSizes { rows: 1000, cols: 1000, nonzeros: SPARSE_DEVICE_ENTRIES, duplicate_count: 0, input_count: 0 };
         let is_worth = |text: &str, sizes: &MatrixSizes| {
             let mut options = Options::new(Family::Sparse);
             options.set_text(text).unwrap();

@@ -3,7 +3,6 @@
 use crate::base::workers::Workers;
 use crate::error::{Error, Result};
 use crate::options::{Choice, Format, Options, opt};
-use crate::sparse::backend::SparseBackend;
 use crate::sparse::{FormatKind, FormatRequest, FormatSize, Matrix, Stored};
 
 /// Options that determine the format.
@@ -17,8 +16,6 @@ pub struct ProductMatrix {
     size: FormatSize,
     /// `None` means csr, the format of the matrix itself.
     stored: Option<Box<dyn Stored>>,
-    /// Whether the values of the matrix have changed since a device copied them.
-    is_stale: bool,
 }
 
 /// Returns the requested format and parameters, on a device or on the CPU. `for_products` is false if only the
@@ -56,32 +53,27 @@ impl ProductMatrix {
         }
         let (kind, size) = matrix.choose_format(&format_request(options, format, true, on_device), workers)?;
         let stored = matrix.store(kind, &size, workers)?;
-        Ok(Self { option_values: FORMAT_OPTIONS.map(|key| options.int(key)), kind, size, stored, is_stale: false })
+        Ok(Self { option_values: FORMAT_OPTIONS.map(|key| options.int(key)), kind, size, stored })
     }
 
-    /// Returns whether these options request the existing format. If the values of the matrix have changed, replaces
-    /// them on the device, and returns `false` if this is not possible.
-    pub fn is_current(
-        &mut self,
-        matrix: &dyn Matrix,
-        options: &Options,
-        backend: &mut dyn SparseBackend,
-        threads: usize,
-    ) -> Result<bool> {
-        if self.option_values != FORMAT_OPTIONS.map(|key| options.int(key)) {
-            return Ok(false);
-        }
-        if self.is_stale {
-            let numbered = || matrix.numbered(self.kind, &self.size, &mut Workers::new(threads));
-            self.is_stale = !backend.replace_values(matrix.values(), &numbered)?;
-        }
-        Ok(!self.is_stale)
+    /// Returns whether these options request the existing format.
+    pub fn is_current(&self, options: &Options) -> bool {
+        self.option_values == FORMAT_OPTIONS.map(|key| options.int(key))
     }
 
-    /// Marks the values as changed. Frees the host's arrays of the format, which contain the old values. If the device
-    /// loses its arrays, csr replaces the format.
-    pub fn forget_values(&mut self) {
-        (self.stored, self.is_stale) = (None, true);
+    /// Converts the matrix to this format, with the value k + 1 in place of entry k; returns `None` for csr.
+    pub fn numbered(&self, matrix: &dyn Matrix, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>> {
+        matrix.numbered(self.kind, &self.size, workers)
+    }
+
+    /// Returns whether the host has the arrays of the format. For csr, these are the arrays of the matrix itself.
+    pub fn is_on_host(&self) -> bool {
+        self.kind == FormatKind::Csr || self.stored.is_some()
+    }
+
+    /// Frees the host's arrays of the format.
+    pub fn free_host_arrays(&mut self) {
+        self.stored = None;
     }
 
     /// Returns the matrix in its storage format.
