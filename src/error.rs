@@ -312,7 +312,10 @@ pub enum Error {
     #[error("{0}")]
     Communication(String),
     /// Another rank returned an error from the collective call.
-    #[error("rank {rank}: {text_before}{}{text_after}", .location.map_or_else(String::new, |location| location.to_string()))]
+    #[error(
+        "rank {rank}: {text_before}{}{text_after}",
+        .location.map_or_else(String::new, |location| location.to_string())
+    )]
     OtherRanks {
         /// Lowest rank with an error.
         rank: usize,

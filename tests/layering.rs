@@ -305,7 +305,8 @@ fn functions(text: &str) -> Vec<(&str, usize)> {
         let word = |w: &str| tokens(line.split('(').next().unwrap_or_default()).iter().any(|t| t == w);
         let rust_or_fortran = ["fn", "subroutine", "function"].into_iter().any(word);
         let cuda = ["__global__", "__device__", "template"].iter().any(|w| line.starts_with(w));
-        let other = ["end ", "//", "!"].iter().any(|w| line.starts_with(w)) || line.ends_with([';', '}']);
+        // An argument of a Rust function may have the name `function`.
+        let other = ["end ", "//", "!", "function: "].iter().any(|w| line.starts_with(w)) || line.ends_with([';', '}']);
         (rust_or_fortran || cuda && line.contains('(')) && !other
     };
     let ends = |line: &str, first: &str| {

@@ -37,8 +37,8 @@ struct Calls {
     get_history: fn(Handle, *mut f64, i64, *mut i64) -> i32,
 }
 
-// SAFETY of the calls: the pointers go to exported functions, which check them as for a caller in C. A test passes null,
-// a handle of the same family, or arrays of the length that the call reads or writes.
+// SAFETY of the calls: the pointers go to exported functions, which check them as for a caller in C. A test passes
+// null, a handle of the same family, or arrays of the length that the call reads or writes.
 macro_rules! calls {
     ($destroy:ident $set_int:ident $set_real:ident $set_options:ident $set_monitor:ident $set_stream:ident
      $get_int:ident $get_real:ident $get_history:ident) => {

@@ -16,7 +16,8 @@ pub fn check(text: &[u8]) -> bool {
         return false;
     }
     let alone = || parse_matrix(text, &mut Workers::single_threaded());
-    let mut workers = if text.len().is_multiple_of(16) { Workers::always_parallel(3) } else { Workers::single_threaded() };
+    let mut workers =
+        if text.len().is_multiple_of(16) { Workers::always_parallel(3) } else { Workers::single_threaded() };
     match parse_matrix(text, &mut workers) {
         Ok(loaded) => {
             assert!(loaded.matrix.sizes().nonzeros <= 2 * text.len(), "entries that no bytes give");

@@ -11,11 +11,13 @@ __device__ __forceinline__ int shared_index(int x, int y, int z) {
 
 // store_line writes the eight cells of a thread's line to shared memory, and load_line reads them. index_of(k) is the
 // index of cell k in shared memory.
-template <class IndexOf> __device__ __forceinline__ void store_line(double *tile, const double (&v)[8], IndexOf index_of) {
+template <class IndexOf>
+__device__ __forceinline__ void store_line(double *tile, const double (&v)[8], IndexOf index_of) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) tile[index_of(k)] = v[k];
 }
-template <class IndexOf> __device__ __forceinline__ void load_line(double (&v)[8], const double *tile, IndexOf index_of) {
+template <class IndexOf>
+__device__ __forceinline__ void load_line(double (&v)[8], const double *tile, IndexOf index_of) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) v[k] = tile[index_of(k)];
 }
@@ -226,7 +228,8 @@ __device__ __forceinline__ void relax_cube(
 struct Axis {
     int length, cell_count, block_distance;
     __device__ __forceinline__ Axis(int block_length, int block_count, bool is_strided)
-        : length(block_length), cell_count(block_length * block_count), block_distance(is_strided ? 2 * block_length : block_length) {}
+        : length(block_length), cell_count(block_length * block_count),
+          block_distance(is_strided ? 2 * block_length : block_length) {}
     __device__ __forceinline__ int cell_offset(int q) const { return q / length * block_distance + q % length; }
 };
 

@@ -27,7 +27,8 @@ pub fn stale(family: Family, reason: Staleness) -> Error {
         }
         Staleness::DataSet(data_name) => {
             format!(
-                "{data_name} were set after the last {prefix}{setup_name}: {prefix}{setup_name} must come before this call"
+                "{data_name} were set after the last {prefix}{setup_name}: {prefix}{setup_name} must come \
+                 before this call"
             )
         }
     })

@@ -27,8 +27,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes target = factor source + scale target, in the type of `target`. With scale = 0, the old values of `target` are
-    /// not read.
+    /// Computes target = factor source + scale target, in the type of `target`. With scale = 0, the old values of
+    /// `target` are not read.
     fn combine<A: Real, B: Real>(target: &mut [A], scale: f64, factor: f64, source: &[B]) {
         let (scale, factor) = (A::from_f64(scale), A::from_f64(factor));
         let pairs = target.iter_mut().zip(source);

@@ -238,13 +238,13 @@ impl CopyRun<'_> {
             |host, offset_in_piece, len| {
                 let staged = buffer.wrapping_add(offset_in_piece);
                 let (from, to) = if self.to_device { (host, staged) } else { (staged, host) };
-                // SAFETY: `Job::from_host` has checked the range of every job, and a chunk is no longer than a buffer. The
-                // counter `next_piece` assigns each piece to one thread. `open_chunk_count` shows that the device has
-                // finished with the buffer.
+                // SAFETY: `Job::from_host` has checked the range of every job, and a chunk is no longer than a buffer.
+                // The counter `next_piece` assigns each piece to one thread. `open_chunk_count` shows that the device
+                // has finished with the buffer.
                 let (from, to) =
                     unsafe { (std::slice::from_raw_parts(from, len), std::slice::from_raw_parts_mut(to, len)) };
-                // Stores bypass the caches, because the device reads data in the cache of a core slowly. This makes copies
-                // of b and x 4 % faster for 2047 x 2047 nodes, and 25 % faster for 1023 x 1023 nodes.
+                // Stores bypass the caches, because the device reads data in the cache of a core slowly. This makes
+                // copies of b and x 4 % faster for 2047 x 2047 nodes, and 25 % faster for 1023 x 1023 nodes.
                 let uncached = if self.to_device { len - len % LINE_VALUES } else { 0 };
                 copy_past_caches(&mut to[..uncached], &from[..uncached]);
                 to[uncached..].copy_from_slice(&from[uncached..]);

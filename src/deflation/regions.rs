@@ -240,8 +240,8 @@ fn find_surplus_classes(
     let mut covered_cells: Vec<usize> = zeroed(components.count(), ALLOCATION_NAME)?;
     let mut first_heavy_class: Vec<Option<(usize, u16)>> = zeroed(components.count(), ALLOCATION_NAME)?;
     let mut first_class: Vec<Option<u16>> = zeroed(components.count(), ALLOCATION_NAME)?;
-    for (k, class) in (0..).zip(classes) {
-        let c = class.component;
+    for (k, class) in classes.iter().enumerate() {
+        let (k, c) = (k as u16, class.component);
         covered_cells[c] += if keep_all || !class.is_heavy_phase { class.cells } else { 0 };
         first_class[c] = first_class[c].or(Some(k));
         let heavy_candidate = class.first_heavy_cell.map(|cell| (cell, k));

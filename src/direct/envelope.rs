@@ -29,8 +29,8 @@ const ALLOCATION_NAME: &str = "the exact factor of the coarsest system";
 
 for_each_isa! {
     /// Computes column `index` of the block after the elimination of the block's previous nodes: subtracts `factors[m]`
-    /// times column m for each m < `index`. Each column has `row_count` entries; `gather_columns` describes `columns` and
-    /// `stride`. Returns the sum of the new column.
+    /// times column m for each m < `index`. Each column has `row_count` entries; `gather_columns` describes `columns`
+    /// and `stride`. Returns the sum of the new column.
     fn update_column(columns: &mut [f64], stride: usize, index: usize, row_count: usize, factors: [f64; 4]) -> f64 {
         let (earlier_columns, column) = columns.split_at_mut(index * stride);
         let column = &mut column[LANES..][..row_count];
@@ -41,8 +41,8 @@ for_each_isa! {
     }
 
     /// Eliminates the nodes k of a block from the later rows i: l_ik = a_ik / d_k, a_ij -= l_ik a_kj, s_i -= l_ik s_k.
-    /// l_ik replaces a_ik in `rows`. `row_sums` contains s_i, `inverse_pivots` contains 1 / d_k, and `eliminated_row_sums` contains
-    /// s_k. `gather_columns` describes `rows`, `row_start`, `columns` and `stride`.
+    /// l_ik replaces a_ik in `rows`. `row_sums` contains s_i, `inverse_pivots` contains 1 / d_k, and
+    /// `eliminated_row_sums` contains s_k. `gather_columns` describes `rows`, `row_start`, `columns` and `stride`.
     fn eliminate(
         rows: &mut [f64],
         row_start: &[usize],
@@ -55,10 +55,16 @@ for_each_isa! {
         let block_column = |index: usize| &columns[index * stride..][..LANES + row_sums.len()];
         // The slices have equal length, so the compiler checks bounds only once.
         let [c0, c1, c2, c3] = [block_column(0), block_column(1), block_column(2), block_column(3)];
-        let factors = |i: usize| [c0[i] * inverse_pivots[0], c1[i] * inverse_pivots[1], c2[i] * inverse_pivots[2], c3[i] * inverse_pivots[3]];
-        for (i, row_sums) in (LANES..).zip(row_sums) {
+        let factors = |i: usize| {
+            [c0[i] * inverse_pivots[0], c1[i] * inverse_pivots[1], c2[i] * inverse_pivots[2], c3[i] * inverse_pivots[3]]
+        };
+        for (i, row_sum) in (LANES..).zip(row_sums) {
             let l = factors(i);
-            *row_sums = *row_sums - l[0] * eliminated_row_sums[0] - l[1] * eliminated_row_sums[1] - l[2] * eliminated_row_sums[2] - l[3] * eliminated_row_sums[3];
+            *row_sum = *row_sum
+                - l[0] * eliminated_row_sums[0]
+                - l[1] * eliminated_row_sums[1]
+                - l[2] * eliminated_row_sums[2]
+                - l[3] * eliminated_row_sums[3];
         }
         for (i, bounds) in row_start.windows(2).enumerate() {
             let (l, row_end) = (factors(LANES + i), bounds[1]);
@@ -105,7 +111,14 @@ for_each_isa! {
     /// Computes x = (L D L^T)^-1 x for `width` right-hand sides; the `width` values of a node are stored next to each
     /// other. The right-hand sides must be zero before node `first_node`. `width` is an argument because the compiler
     /// does not vectorize over the right-hand sides if it is a constant.
-    fn solve_together(x: &mut [f64], width: usize, rows: &[f64], row_start: &[usize], inverse_pivots: &[f64], first_node: usize) {
+    fn solve_together(
+        x: &mut [f64],
+        width: usize,
+        rows: &[f64],
+        row_start: &[usize],
+        inverse_pivots: &[f64],
+        first_node: usize,
+    ) {
         for k in first_node..inverse_pivots.len() {
             let (earlier_values, node_values) = x.split_at_mut(k * width);
             let node_values = &mut node_values[..width];
@@ -115,7 +128,9 @@ for_each_isa! {
                 node_values.iter_mut().zip(earlier_values).for_each(|(x, v)| *x -= l * v);
             }
         }
-        x.chunks_exact_mut(width).zip(inverse_pivots).for_each(|(x, inverse_pivots)| x.iter_mut().for_each(|x| *x *= inverse_pivots));
+        x.chunks_exact_mut(width)
+            .zip(inverse_pivots)
+            .for_each(|(x, inverse_pivot)| x.iter_mut().for_each(|x| *x *= inverse_pivot));
         for k in (0..inverse_pivots.len()).rev() {
             let (earlier_values, node_values) = x.split_at_mut(k * width);
             let node_values = &node_values[..width];

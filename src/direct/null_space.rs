@@ -35,8 +35,8 @@ pub fn nearly_singular_bound(rows: usize, largest_diagonal: f64) -> f64 {
 }
 
 impl NearlySingularComponents {
-    /// Finds the components with sum |e_i| <= `bound(rows, largest_diagonal)`. The arguments are the number of rows of the
-    /// component and its largest diagonal entry. Returns `None` if there are no such components.
+    /// Finds the components with sum |e_i| <= `bound(rows, largest_diagonal)`. The arguments are the number of rows of
+    /// the component and its largest diagonal entry. Returns `None` if there are no such components.
     pub fn of(c: &Couplings, bound: impl Fn(usize, f64) -> f64) -> Result<Option<Self>> {
         let mut component: Vec<u32> = collected(repeat_n(UNASSIGNED, c.rows()), ALLOCATION_NAME)?;
         let (mut sizes, mut row_sums, mut component_rows) = (Vec::new(), Vec::new(), Vec::new());

@@ -273,8 +273,8 @@ fn next_beta<S: PcgSteps + ?Sized>(s: &mut S, alpha: f64, rho: f64, rho_old: f64
     limit.map_or(flexible_beta, |limit| flexible_beta.clamp(0.0, limit))
 }
 
-/// Computes x = x + alpha p, p = z + beta p, q = A p and sigma = <p, q>. `coefficients` is (alpha, beta); with `None`, p = z
-/// and x is unchanged. Returns the result of the test of sigma.
+/// Computes x = x + alpha p, p = z + beta p, q = A p and sigma = <p, q>. `coefficients` is (alpha, beta); with `None`,
+/// p = z and x is unchanged. Returns the result of the test of sigma.
 fn ascend<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State, coefficients: Option<(f64, f64)>) -> TestCode {
     let sigma = s.ascend(coefficients);
     match state.set_sigma(sigma) {

@@ -41,8 +41,9 @@ pub trait PcgSteps: VectorSteps {
         self.precondition()
     }
 
-    /// Completes z = M^-1 r and computes x = x + alpha p, p = z + beta p, q = A p. Returns sigma = <p, q>. `coefficients` is
-    /// (alpha, beta); alpha is 0 if x already includes the update. With `None`, p = z and x is unchanged.
+    /// Completes z = M^-1 r and computes x = x + alpha p, p = z + beta p, q = A p. Returns sigma = <p, q>.
+    /// `coefficients` is (alpha, beta); alpha is 0 if x already includes the update. With `None`, p = z and x is
+    /// unchanged.
     fn ascend(&mut self, coefficients: Option<(f64, f64)>) -> f64 {
         unfused_ascend(self, coefficients)
     }

@@ -374,7 +374,8 @@ fn dpcg_rules() -> [AutoRule; 6] {
                 (
                     "levelset",
                     &format!(
-                        "the preconditioner is multigrid, and a component is less than {THIN_COMPONENT_CELLS} cells across"
+                        "the preconditioner is multigrid, and a component is less than {THIN_COMPONENT_CELLS} cells \
+                         across"
                     ),
                 ),
                 ("levelset", "the preconditioner is multigrid, and the coarsening is `cell`"),

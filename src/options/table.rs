@@ -305,7 +305,8 @@ const fn first_choices(names: &'static [(&'static str, i64)], count: usize) -> K
 }
 
 options! {
-    BACKEND = 100 "backend" Factorize GRID_FAMILIES Kind::Choice(Backend::NAMES), SPARSE first_choices(Backend::NAMES, 3);
+    BACKEND = 100 "backend" Factorize GRID_FAMILIES Kind::Choice(Backend::NAMES),
+        SPARSE first_choices(Backend::NAMES, 3);
         "Backend that runs the solver. `cpu` runs on the CPU, and `cuda` runs on a CUDA device. `reference` is a \
          simple backend for tests, which runs on the CPU with one thread. For `auto`, see the rules of `auto`.";
     DEVICE = 101 "device" Factorize ALL_FAMILIES int(0, 0, 1023); "ordinal of the CUDA device that the handle uses";
@@ -522,8 +523,8 @@ options! {
 }
 
 results! {
-    ITERATIONS = 1000 "iterations" ALL_FAMILIES false &[], "number of iterations of the last solve; in smoother_, number of \
-                                                   sweeps of the last smoother_apply";
+    ITERATIONS = 1000 "iterations" ALL_FAMILIES false &[],
+        "number of iterations of the last solve; in smoother_, number of sweeps of the last smoother_apply";
     STOP_REASON = 1001 "stop_reason" ALL_FAMILIES false StopReason::NAMES,
         "Reason why the last solve stopped. In smoother_, the value is RRB_STOP_REASON_MONITOR if a callback stopped \
          the last smoother_apply, otherwise RRB_STOP_REASON_NONE.";
@@ -537,8 +538,8 @@ results! {
     SECONDS_SETUP = 1004 "seconds_setup" ALL_FAMILIES true &[],
         "Wall time, in seconds, of the last factorize (in smoother_, of the last smoother_set_patches). In sparse_, a \
          product that converts the matrix to another format also sets this value, to the time of the conversion.";
-    SECONDS_SOLVE = 1005 "seconds_solve" ALL_FAMILIES true &[], "wall time, in seconds, of the last solve; in smoother_, wall \
-                                                        time of the last smoother_apply";
+    SECONDS_SOLVE = 1005 "seconds_solve" ALL_FAMILIES true &[],
+        "wall time, in seconds, of the last solve; in smoother_, wall time of the last smoother_apply";
     SECONDS_TRANSFER = 1006 "seconds_transfer" ALL_FAMILIES true &[],
         "Wall time, in seconds, of copies between host and device in the last solve, product or \
          `sparse_set_values`. In a solve, this time is part of `seconds_solve`.";
@@ -550,7 +551,8 @@ results! {
     LAMBDA_MAX = 1010 "lambda_max" SOLVER_FAMILIES true &[],
         "largest eigenvalue of M^-1 A, estimated by the same method as `lambda_min`";
     BACKEND = 1011 "backend" ALL_FAMILIES false Backend::NAMES, "backend in use";
-    DEVICE = 1012 "device" ALL_FAMILIES false &[], "ordinal of the CUDA device in use; -1 means that no device is in use";
+    DEVICE = 1012 "device" ALL_FAMILIES false &[],
+        "ordinal of the CUDA device in use; -1 means that no device is in use";
     THREADS = 1013 "threads" ALL_FAMILIES false &[], "number of threads in use";
     CUDA_KERNELS = 1014 "cuda_kernels" ALL_FAMILIES false &[],
         "1 if the library was built with CUDA kernels; 0 if the library was built with RRBSOLVER_CUDA=off";
@@ -561,10 +563,10 @@ results! {
     CYCLE = 1102 "cycle" RRB false Cycle::NAMES,
         "Cycle in use. With `k`, M depends on the residual r. With `aggregation` on the CPU, M depends on r in \
          rrb_solve, but not in rrb_apply.";
-    COMPONENTS = 1103 "components" STENCIL_FAMILIES false &[], "number of connected components of the matrix that have at \
-                                                        least two nodes";
-    SINGULAR_COMPONENTS = 1104 "singular_components" STENCIL_FAMILIES false &[], "number of singular components of the matrix \
-                                                                          that have at least two nodes";
+    COMPONENTS = 1103 "components" STENCIL_FAMILIES false &[],
+        "number of connected components of the matrix that have at least two nodes";
+    SINGULAR_COMPONENTS = 1104 "singular_components" STENCIL_FAMILIES false &[],
+        "number of singular components of the matrix that have at least two nodes";
     COMPENSATED_COUPLINGS = 1105 "compensated_couplings" RRB false &[], "number of positive couplings that are moved \
                                                                          to the diagonal of M";
     GRIDS = 1106 "grids" RRB false &[], "number of grids that are stored by colour in the arrays r1, r2, b1 and b2";

@@ -40,7 +40,7 @@ pub struct Setup {
     /// omega, the fraction of the dropped couplings that is added to the diagonal.
     pub omega: f64,
     /// Whether M is built from A-hat, the matrix A with positive couplings added to the diagonals (compensation).
-    pub uses_compensation: bool,
+    pub compensates_positive_couplings: bool,
     /// Number of grids that store the colours r1, r2, b1, b2 in separate arrays; at most `levels / 2`.
     pub grids: usize,
     /// Rows of these grids are padded to a multiple of this number of values. It is also the width of their border.
@@ -187,7 +187,7 @@ impl Setup {
     /// Returns whether CG runs on the Schur complement S1 of the first level. This requires at least one level, and a
     /// 5-point matrix without compensation, for which the first elimination is exact.
     pub fn uses_schur_complement(&self, a: &StencilView) -> bool {
-        a.corners.is_none() && !self.uses_compensation && self.levels > 0
+        a.corners.is_none() && !self.compensates_positive_couplings && self.levels > 0
     }
 
     /// Returns 1 - omega, the fraction of the dropped couplings that is not added to the diagonal. The row sum of M

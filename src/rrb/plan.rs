@@ -197,7 +197,7 @@ impl<'a> Plan<'a> {
                 options::Lumping::M2 => Lumping::RedAndBlack,
             },
             omega: options.real(opt::RELAXATION),
-            uses_compensation: self.compensated_couplings > 0,
+            compensates_positive_couplings: self.compensated_couplings > 0,
             grids,
             compute_block,
             zero_row_sum: self.inspection_setup.checks.zero_row_sum,

@@ -135,8 +135,9 @@ impl State {
         })
     }
 
-    /// Initializes the levels with A. With `uses_compensation`, positive couplings are moved to the diagonal, which
-    /// does not change the row sums. East and north couplings are rounded to the storage format, unless CG runs on S1.
+    /// Initializes the levels with A. With `compensates_positive_couplings`, positive couplings are moved to the
+    /// diagonal, which does not change the row sums. East and north couplings are rounded to the storage format, unless
+    /// CG runs on S1.
     fn start_levels(&mut self, setup: &Setup) {
         let uses_schur = self.uses_schur();
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
@@ -148,7 +149,7 @@ impl State {
             (&mut level_matrix.northwest, &a.northwest, false),
         ] {
             for (entry, &coupling) in target.iter_mut().zip(source) {
-                let coupling = if setup.uses_compensation { coupling.min(0.0) } else { coupling };
+                let coupling = if setup.compensates_positive_couplings { coupling.min(0.0) } else { coupling };
                 *entry = if is_rounded { setup.rounded(coupling) } else { coupling };
             }
         }

@@ -13,9 +13,9 @@ struct dim3 {
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulator {
-// Saves where a coroutine continues, and continues where `load` was saved. The compiler saves all registers that it uses
-// except rbx and rbp. A call would cost more: the processor predicts that a function returns to its caller, which is
-// wrong after a switch. The red zone below the stack pointer is kept.
+// Saves where a coroutine continues, and continues where `load` was saved. The compiler saves all registers that it
+// uses except rbx and rbp. A call would cost more: the processor predicts that a function returns to its caller, which
+// is wrong after a switch. The red zone below the stack pointer is kept.
 inline void switch_to(void **save, void *load) {
     asm volatile(R"(
         leaq -128(%%rsp), %%rsp

@@ -161,8 +161,8 @@ const ROUNDED: [(&str, &str, (i64, i64)); 4] = [
     ("can_24.psa", "bicg,neumann", (47, 55)),
 ];
 
-/// Sensitive rows whose counts on an H200 are outside of the range of the table's four summation orders, in which some of
-/// these counts differ by a factor of 3. The status must then agree with the true residual.
+/// Sensitive rows whose counts on an H200 are outside of the range of the table's four summation orders, in which some
+/// of these counts differ by a factor of 3. The status must then agree with the true residual.
 const CHAOTIC: [(&str, &str); 5] = [
     ("1138_bus.mtx", "bicgstab,none"),
     ("1138_bus.mtx", "bicgstab,jacobi"),

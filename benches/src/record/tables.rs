@@ -92,8 +92,8 @@ pub fn pressure(run: &Pressure) -> String {
     format!("{system}:\n\n{}", table(&head, &rows))
 }
 
-/// Formats one line per format, and one per solve.
-/// Formats products and solves. `copy`: bandwidth of copies on the device that computed the products, if it was measured.
+/// Formats products and solves: one line per format, and one per solve. `copy`: bandwidth of copies on the device that
+/// computed the products, if it was measured.
 pub fn general(run: &General, copy: Option<f64>) -> String {
     let entries = run.entries as f64;
     let on_device = run.products.iter().any(|p| p.queued.is_some());

@@ -198,7 +198,9 @@ for_each_isa! {
 
     /// Computes y_i = e_i x_i + sum_j a_ij (x_i - x_j) on slices. The rounding error of the usual form d_i x_i - sum_j
     /// a_ij x_j could exceed e_i x_i. x and `referenced_x` contain the values of all rows.
-    fn multiply<V: Real>(m: &LevelMatrix<V>, slices: Range<usize>, x: &[V], referenced_x: ReferencedValues<V>, y: &mut [V]) {
+    fn multiply<V: Real>(
+        m: &LevelMatrix<V>, slices: Range<usize>, x: &[V], referenced_x: ReferencedValues<V>, y: &mut [V]
+    ) {
         let first_row = m.first_row[slices.start] as usize;
         for s in slices {
             let rows = m.first_row[s] as usize..m.first_row[s + 1] as usize;

@@ -62,7 +62,8 @@ pub fn is_peer_accessible(address: usize) -> bool {
     [A::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, A::CU_POINTER_ATTRIBUTE_IS_MANAGED].into_iter().any(
         |attribute| {
             let mut value = 0i32;
-            // SAFETY: the driver is loaded, because a device is in use; the attributes are booleans not larger than an int.
+            // SAFETY: the driver is loaded, because a device is in use; the attributes are booleans not larger than an
+            // int.
             let status =
                 unsafe { sys::cuPointerGetAttribute(std::ptr::from_mut(&mut value).cast(), attribute, address as u64) };
             status == sys::CUresult::CUDA_SUCCESS && value != 0

@@ -62,7 +62,8 @@ plain_kernels! {
     /// Also counts the rows outside all aggregates whose diagonal is not strongly dominant.
     CountUnsuitableFour count_unsuitable_four(SuitabilityArgs) = "agg_suit_4_f64", |a| row_blocks(a.c.rows), BLOCK_SIZE;
     /// As `count_unsuitable_four`, for aggregates of at most eight nodes.
-    CountUnsuitableEight count_unsuitable_eight(SuitabilityArgs) = "agg_suit_8_f64", |a| row_blocks(a.c.rows), BLOCK_SIZE;
+    CountUnsuitableEight count_unsuitable_eight(SuitabilityArgs) = "agg_suit_8_f64",
+        |a| row_blocks(a.c.rows), BLOCK_SIZE;
     /// Prefix sums: sums the values of each part.
     SumParts sum_parts(ScanArgs) = "agg_sum_parts_f64", |a| a.blocks(), BLOCK_SIZE;
     /// Prefix sums: scans the sums of the parts.
@@ -73,7 +74,8 @@ plain_kernels! {
     /// aggregate, which is an upper bound.
     BoundRowLengths bound_row_lengths(GalerkinArgs) = "agg_make_room_f64", |a| row_blocks(a.coarse.rows), BLOCK_SIZE;
     /// Computes the Galerkin matrix P^T S P.
-    SumCouplings sum_couplings(GalerkinArgs) = "agg_sum_couplings_f64", |a| blocks_of(a.coarse.rows, WARP_THREADS), BLOCK_SIZE;
+    SumCouplings sum_couplings(GalerkinArgs) = "agg_sum_couplings_f64",
+        |a| blocks_of(a.coarse.rows, WARP_THREADS), BLOCK_SIZE;
     /// Stores the coarsest matrix as a dense matrix.
     Spread spread_rows(SpreadArgs) = "agg_spread_f64", |a| row_blocks(a.c.rows), BLOCK_SIZE;
     /// Removes one unknown per null vector from the dense matrix: sets its row and column to zero.

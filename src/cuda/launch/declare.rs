@@ -85,7 +85,8 @@ macro_rules! plain_kernels {
 macro_rules! format_kernels {
     ($numbers:ident from $first:expr, in $list:ident, by $storage:ident $s0:literal $s1:literal $s2:literal:
      $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,
-       |$a:ident, $s:ident| $blocks:expr, $block:expr $(, or $uniform_number:ident = $uniform_symbol:literal in $uniform_grid:expr)?;)*) => {
+       |$a:ident, $s:ident| $blocks:expr, $block:expr
+       $(, or $uniform_number:ident = $uniform_symbol:literal in $uniform_grid:expr)?;)*) => {
         enum $numbers { $($number, $($uniform_number,)?)* }
 
         /// The kernels, in the order of their numbers.

@@ -219,12 +219,14 @@ plain_kernels! {
     /// Finds the class of each cell (kernels/dpcg/classes.cuh).
     ClassifyCells classify_cells(ClassArgs) = "dpcg_classify_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Collects the classes from the hash table.
-    GatherClasses gather_classes(ClassArgs) = "dpcg_gather_classes_f64", |a| cell_blocks(i64::from(a.slot_count)), BLOCK_SIZE;
+    GatherClasses gather_classes(ClassArgs) = "dpcg_gather_classes_f64",
+        |a| cell_blocks(i64::from(a.slot_count)), BLOCK_SIZE;
     /// Stores the region of each cell.
     CellNumbers number_cells(ClassArgs) = "dpcg_number_cells_f64",
         |a| cell_blocks(a.cells.count() + 2 * i64::from(a.guard_cells)), BLOCK_SIZE;
     /// Adds the couplings between regions, and the row sums, to exact sums.
-    AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
+    AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64",
+        |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Rounds the exact sums of `add_couplings` to the entries of E.
     RoundCoarseMatrix round_coarse_matrix(CoarseMatrixArgs) = "dpcg_take_coarse_matrix_f64",
         |a| warp_blocks(a.n as u32), BLOCK_SIZE;

@@ -92,9 +92,11 @@ real_kernels! {
 }
 
 format_kernels! {
-    FormatKernel from FIRST_FAMILY_KERNEL + PLAIN_KERNELS.len() + REAL_KERNELS.len(), in FORMAT_KERNELS, by Reals "_f64" "_f32" "_single":
+    FormatKernel from FIRST_FAMILY_KERNEL + PLAIN_KERNELS.len() + REAL_KERNELS.len(), in FORMAT_KERNELS,
+        by Reals "_f64" "_f32" "_single":
     /// Computes rows of a matrix in csr.
-    Csr csr_rows(CsrArgs) = "sparse_csr", |a, _s| row_blocks(a.end_position - a.first_position, i64::from(a.threads_per_row), a.long_rows.count),
+    Csr csr_rows(CsrArgs) = "sparse_csr",
+        |a, _s| row_blocks(a.end_position - a.first_position, i64::from(a.threads_per_row), a.long_rows.count),
         BLOCK_SIZE;
     /// Computes rows of a matrix in sell or ell.
     Sell sell_rows(SellArgs) = "sparse_sell", |a, _s| row_blocks(a.position_count, 1, a.long_rows.count), BLOCK_SIZE;

@@ -59,12 +59,12 @@ pub struct CellMultigrid<T> {
 }
 
 /// A thread of a run, which counts the steps of all passes so far.
-pub struct StepCounter<'a> {
+pub struct PassSteps<'a> {
     thread: TeamThread<'a>,
     step_count: Cell<usize>,
 }
 
-impl<'a> StepCounter<'a> {
+impl<'a> PassSteps<'a> {
     /// Starts the count of a run at zero.
     pub fn new(thread: TeamThread<'a>) -> Self {
         Self { thread, step_count: Cell::new(0) }
@@ -117,14 +117,7 @@ impl<T: Real + Number> CellMultigrid<T> {
     ///
     /// # Safety
     /// From the barrier before this call to the end of the call, no thread may write r, and no other code may use z.
-    pub unsafe fn apply<V: CellVector<f64>>(
-        &self,
-        counter: &StepCounter,
-        a: &SevenPoints,
-        r: &V,
-        z: &V,
-        magnitude: f64,
-    ) {
+    pub unsafe fn apply<V: CellVector<f64>>(&self, counter: &PassSteps, a: &SevenPoints, r: &V, z: &V, magnitude: f64) {
         let grids = &self.hierarchy.grids;
         let scale = power_of_two_below(magnitude);
         let finest = Level { a: GridMatrix::finest(a), r, x: z, zero_row: &self.zero_row, sweeps: self.sweeps };
@@ -203,7 +196,7 @@ impl<F: Real, V: CellVector<F>> Level<'_, F, V> {
     /// Executes a pass over the planes: calls `execute(half_sweep, j, k)` for all rows (j, k) of this thread and for
     /// `half_sweep` = 0, 1, ..., 2 `sweeps`. These are the half-sweeps and one more operation: the restriction comes
     /// last, and the prolongation comes first. In step t, operation `half_sweep` is applied to plane t - `half_sweep`.
-    fn run_pass(&self, counter: &StepCounter, grid: &Grid<impl Real>, execute: impl Fn(usize, usize, usize)) {
+    fn run_pass(&self, counter: &PassSteps, grid: &Grid<impl Real>, execute: impl Fn(usize, usize, usize)) {
         let ((active_threads, rows), half_sweep_count) =
             (self.active_threads_and_rows(counter.thread, grid), 2 * self.sweeps);
         counter.run_steps(active_threads, self.a.cells.nz + half_sweep_count, |step| {
@@ -220,13 +213,7 @@ impl<F: Real, V: CellVector<F>> Level<'_, F, V> {
     /// # Safety
     /// A barrier must precede this call. Until the call ends, no other code may use x and `coarse_r`, and no thread may
     /// write r.
-    unsafe fn descend<T: Real, C: CellVector<T>>(
-        &self,
-        counter: &StepCounter,
-        grid: &Grid<T>,
-        coarse_r: &C,
-        scale: f64,
-    ) {
+    unsafe fn descend<T: Real, C: CellVector<T>>(&self, counter: &PassSteps, grid: &Grid<T>, coarse_r: &C, scale: f64) {
         // SAFETY: the written row belongs to this thread. The documentation of this module explains why the rows that
         // it reads are complete.
         self.run_pass(counter, grid, |half_sweep, j, k| unsafe {
@@ -243,7 +230,7 @@ impl<F: Real, V: CellVector<F>> Level<'_, F, V> {
     /// # Safety
     /// A barrier must precede this call. Until the call ends, no other code may use x, and no thread may write r or
     /// `e`.
-    unsafe fn ascend<T: Real, C: CellVector<T>>(&self, counter: &StepCounter, grid: &Grid<T>, e: &C, scale: f64) {
+    unsafe fn ascend<T: Real, C: CellVector<T>>(&self, counter: &PassSteps, grid: &Grid<T>, e: &C, scale: f64) {
         // SAFETY: the written row belongs to this thread. The documentation of this module explains why the rows that
         // it reads are complete.
         self.run_pass(counter, grid, |half_sweep, j, k| unsafe {

@@ -215,7 +215,8 @@ for_each_isa! {
         let mut factors = [0.0; CHUNK_CELLS];
         for (chunk, z) in z.chunks_mut(CHUNK_CELLS).enumerate() {
             let (start, n) = (chunk * CHUNK_CELLS, z.len());
-            let [r, inverse_pivots, south, bottom] = [r, inverse_pivots, neighbour_values[0], neighbour_values[1]].map(|v| &v[start..][..n]);
+            let [r, inverse_pivots, south, bottom] =
+                [r, inverse_pivots, neighbour_values[0], neighbour_values[1]].map(|v| &v[start..][..n]);
             let [e, s, b] = a.map(|v| &v[start..][..n]);
             for i in 0..n {
                 z[i] = (r[i] - (s[i] * south[i] + b[i] * bottom[i])) * inverse_pivots[i];
@@ -239,7 +240,8 @@ for_each_isa! {
         let mut factors = [0.0; CHUNK_CELLS];
         for (chunk, z) in z.chunks_mut(CHUNK_CELLS).enumerate().rev() {
             let (start, n) = (chunk * CHUNK_CELLS, z.len());
-            let [inverse_pivots, north, top] = [inverse_pivots, neighbour_values[0], neighbour_values[1]].map(|v| &v[start..][..n]);
+            let [inverse_pivots, north, top] =
+                [inverse_pivots, neighbour_values[0], neighbour_values[1]].map(|v| &v[start..][..n]);
             let [e, an, at] = a.map(|v| &v[start..][..n]);
             for i in 0..n {
                 z[i] -= (an[i] * north[i] + at[i] * top[i]) * inverse_pivots[i];

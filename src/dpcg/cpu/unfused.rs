@@ -1,6 +1,6 @@
 //! Preconditioners whose application is not fused with the passes of PCG.
 
-use super::cell::{CellMultigrid, StepCounter};
+use super::cell::{CellMultigrid, PassSteps};
 use super::field::Field;
 use super::incomplete::Incomplete;
 use super::vertex::VertexMultigrid;
@@ -35,14 +35,14 @@ pub enum UnfusedPreconditioner {
 
 /// Counters of a thread for all applications of the preconditioner in a run.
 pub struct ApplicationCounts<'a> {
-    step_counter: StepCounter<'a>,
+    pass_steps: PassSteps<'a>,
     application_count: usize,
 }
 
 impl<'a> ApplicationCounts<'a> {
     /// Starts the counters of a run at zero.
     pub fn new(thread: TeamThread<'a>) -> Self {
-        Self { step_counter: StepCounter::new(thread), application_count: 0 }
+        Self { pass_steps: PassSteps::new(thread), application_count: 0 }
     }
 }
 
@@ -112,8 +112,8 @@ impl UnfusedPreconditioner {
                     return Some(multigrid.apply(thread, r.slice(&all_cells), norm, |cells| z.slice_mut(&cells)));
                 }
                 Self::Incomplete(incomplete) => incomplete.apply(thread, application_index, a, r, z),
-                Self::Cell32(multigrid) => multigrid.apply(&counts.step_counter, a, r, z, norm),
-                Self::Cell64(multigrid) => multigrid.apply(&counts.step_counter, a, r, z, norm),
+                Self::Cell32(multigrid) => multigrid.apply(&counts.pass_steps, a, r, z, norm),
+                Self::Cell64(multigrid) => multigrid.apply(&counts.pass_steps, a, r, z, norm),
                 Self::Aggregates32(cycle) => apply_cycle(cycle, &thread, r.slice(&all_cells), z),
                 Self::Aggregates64(cycle) => apply_cycle(cycle, &thread, r.slice(&all_cells), z),
             }

@@ -217,7 +217,8 @@ impl<'a, 'w> Data<'a, 'w> {
             return Err(line_error(
                 5,
                 format_args!(
-                    "{rhs_count} right-hand sides of {rows} values, for which the {text_bytes} bytes of data are too few"
+                    "{rhs_count} right-hand sides of {rows} values, for which the {text_bytes} bytes of data are \
+                     too few"
                 ),
             ));
         };

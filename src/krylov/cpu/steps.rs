@@ -207,8 +207,8 @@ impl<'a, S> ThreadState<'a, S> {
         }
     }
 
-    /// Computes `combine`, and returns <target, target> of the result. The norm reads the rows of a chunk while they are still
-    /// in the L1 cache.
+    /// Computes `combine`, and returns <target, target> of the result. The norm reads the rows of a chunk while they
+    /// are still in the L1 cache.
     pub fn combine_and_square(&mut self, target: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> f64 {
         self.sums(|s, rows| {
             s.combine_rows(&rows, target, scale, terms);

@@ -160,7 +160,8 @@ fn check_compatible(s: &mut dyn SolveSteps, control: &Control, scale: f64) -> Re
             format!("b sums to {:e} over the singular component of node ", sum / scale),
             control.matrix.locations.component(component),
             format!(
-                ", more than {COMPATIBLE_FRACTION:e} times its sum of magnitudes {:e}; check_compatibility=0 projects b",
+                ", more than {COMPATIBLE_FRACTION:e} times its sum of magnitudes {:e}; check_compatibility=0 \
+                 projects b",
                 norm1 / scale
             ),
         ));

@@ -125,8 +125,8 @@ impl<'c> Solve<'c> {
             match (control.previous_outcome, norms.reference_2norm <= rounding_threshold, control.is_reference_initial)
             {
                 (Some(previous), ..) => previous.reference * scale,
-                // The reference would be a rounding error. A lower bound of the D^-1 norm of b before elimination, with the
-                // centers D, replaces it.
+                // The reference would be a rounding error. A lower bound of the D^-1 norm of b before elimination, with
+                // the centers D, replaces it.
                 (_, true, _) => loaded_system.rhs_norm / control.matrix.center_max.sqrt(),
                 (_, false, true) => norms.initial_norm,
                 (_, false, false) => norms.rhs_norm,

@@ -77,7 +77,8 @@ pub struct Bf16Format;
 pub struct MixedFormat;
 
 macro_rules! short_format {
-    ($name:ident, $stored:ty, $cg:ident, |$v:ident| $read:expr, |$w:ident| $round:expr, |$s:ident| $convert_exact:expr) => {
+    ($name:ident, $stored:ty, $cg:ident,
+     |$v:ident| $read:expr, |$w:ident| $round:expr, |$s:ident| $convert_exact:expr) => {
         impl Format for $name {
             type Real = f32;
             type Stored = $stored;

@@ -1,9 +1,10 @@
 //! RRB-PCG on a CUDA device (docs/theory/rrb.md), with the same steps as the `cpu` backend. All levels are stored by
 //! colour: each colour of a grid (r1, r2, b1, b2) is an array of its own.
 //!
-//! Modules of the setup: `division` distributes rows among several devices. `source` stores A, and `components` counts
-//! connected components. `packed` holds the data of a factorization, which `setup` computes. `aggregated` is the
-//! preconditioner by aggregation, which can replace the levels. `projection` computes means over singular components.
+//! Modules of the setup: `division` distributes rows among several devices. `source` stores A, `inspection` inspects
+//! it, and `components` counts connected components. `packed` holds the data of a factorization, which `setup`
+//! computes. `aggregated` is the preconditioner by aggregation, which can replace the levels. `projection` computes
+//! means over singular components.
 //!
 //! Modules of the preconditioner: `program` generates the list of steps, `schedule` groups the steps into kernels,
 //! `launches` launches the kernels, and `estimates` chooses the cycle.
@@ -16,6 +17,7 @@ mod aggregated;
 mod components;
 mod division;
 mod estimates;
+mod inspection;
 mod launches;
 mod looping;
 mod packed;
@@ -45,9 +47,9 @@ use crate::stencil::matrix::StencilView;
 use crate::stencil::outward::OutwardCouplings;
 use aggregated::{AggregationPreconditioner, costs_for};
 use division::Division;
+use inspection::HostMatrix;
 use packed::{Packed, Shape};
 use run::Run;
-use setup::HostMatrix;
 use source::{Source, SourceShape, Staging};
 
 /// Name of the memory in error messages about failed allocations.

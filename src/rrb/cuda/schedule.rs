@@ -74,10 +74,19 @@ impl ClusterGrids {
     }
 }
 
+/// Returns the first of the grids that one cooperative launch of `blocks` thread blocks can process, or `grids_in_use` if
+/// there are none.
+fn first_small_grid(k: &Packed, blocks: u32) -> usize {
+    let is_small = |g: &Geometry| !g.is_divided() && g.blocks().count <= blocks;
+    let is_executable = |q: &usize| is_small(&k.grids[*q].k.g) && k.grids_in_use - *q <= MAX_GRIDS;
+    (0..k.grids_in_use).find(is_executable).unwrap_or(k.grids_in_use)
+}
+
 impl Programs {
-    /// Generates the lists of steps for a cycle, and groups the steps into kernels.
-    pub fn generate(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
-        let (grids_in_use, uses_schur, block_threads) = (k.grids_in_use, k.shape.uses_schur, launch::CLUSTER_THREADS);
+    /// Chooses the cooperative launch for the steps on small grids, without extra blocks, and the grids that its first
+    /// cluster stores. The launch may have more blocks than these steps need.
+    fn choose_launch(k: &Packed, device: &Device) -> Result<(CooperativeLaunch, ClusterGrids)> {
+        let block_threads = launch::CLUSTER_THREADS;
         let mut cooperative = CooperativeLaunch { blocks: 0, cluster: 1, shared_bytes: 0, extra_blocks: 0 };
         if k.shape.allows_fusion && !k.has_f64_inverse {
             cooperative.blocks = MAX_BLOCKS;
@@ -86,11 +95,6 @@ impl Programs {
             }
         }
         let mut cluster_grids = ClusterGrids::default();
-        let first_small_grid = |blocks: u32| {
-            let is_small = |g: &Geometry| !g.is_divided() && g.blocks().count <= blocks;
-            let is_executable = |q: &usize| is_small(&k.grids[*q].k.g) && grids_in_use - *q <= MAX_GRIDS;
-            (0..grids_in_use).find(is_executable).unwrap_or(grids_in_use)
-        };
         // A truncated hierarchy has too few small grids for a cluster.
         if cooperative.blocks > 0 && device.has_clusters() && !k.is_truncated() {
             for cluster_size in CLUSTER_SIZES {
@@ -110,7 +114,7 @@ impl Programs {
                 let blocks = resident_blocks(0);
                 if blocks > 0 {
                     cooperative = CooperativeLaunch { blocks, cluster: cluster_size, shared_bytes: 0, extra_blocks: 0 };
-                    cluster_grids = ClusterGrids::choose(k, device, first_small_grid(blocks), cluster_size);
+                    cluster_grids = ClusterGrids::choose(k, device, first_small_grid(k, blocks), cluster_size);
                     if cluster_grids.row_blocks > 0 && resident_blocks(cluster_grids.bytes) == blocks {
                         cooperative.shared_bytes = cluster_grids.bytes;
                     } else {
@@ -120,7 +124,14 @@ impl Programs {
                 }
             }
         }
-        let first_joined_grid = first_small_grid(cooperative.blocks);
+        Ok((cooperative, cluster_grids))
+    }
+
+    /// Generates the lists of steps for a cycle, and groups the steps into kernels.
+    pub fn generate(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
+        let (grids_in_use, uses_schur) = (k.grids_in_use, k.shape.uses_schur);
+        let (mut cooperative, cluster_grids) = Self::choose_launch(k, device)?;
+        let first_joined_grid = first_small_grid(k, cooperative.blocks);
         // The kernel needs max(grid_blocks, coarsest_blocks) thread blocks. `grid_blocks`: tiles of its largest grid,
         // or 1 if all its grids are stored in the first cluster. `coarsest_blocks`: blocks for the product with the
         // coarsest inverse. Both also count the blocks of the first cluster if these do other work at the same time.

@@ -3,8 +3,8 @@
 //!
 //! Modules, each of which may use the modules before it in this list: `allocations` (memory), `vectors` (length and
 //! precision of vectors), `permutation` (orders of values), `matrix` (products), `triangular`, `aggregated` and
-//! `precondition` (M^-1), `relaxation` (sweeps), `state` (data of a factorization), `run` (steps), `solve` (start and end
-//! of a run).
+//! `precondition` (M^-1), `relaxation` (sweeps), `state` (data of a factorization), `run` (steps), `solve` (start and
+//! end of a run).
 
 mod aggregated;
 mod allocations;

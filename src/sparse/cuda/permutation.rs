@@ -17,8 +17,8 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// Creates the permutation from the caller's order to the order of csr with `entry_count` entries. `entry_positions`
-    /// contains the entry of each of the caller's values, of which there are fewer than 2^32.
+    /// Creates the permutation from the caller's order to the order of csr with `entry_count` entries.
+    /// `entry_positions` contains the entry of each of the caller's values, of which there are fewer than 2^32.
     pub fn to_csr(stream: &Stream, entry_positions: &[usize], entry_count: usize) -> Result<Self> {
         let mut starts: Vec<u32> = zeroed(entry_count + 1, ALLOCATION_NAME)?;
         entry_positions.iter().for_each(|&entry| starts[entry + 1] += 1);

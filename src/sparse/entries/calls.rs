@@ -229,8 +229,9 @@ pub unsafe extern "C" fn sparse_arrays(
 /// - `RRB_ERR_MEMORY`: with `transpose=copy`, the copy of A' for bicg needs more memory than `format_memory` allows.
 ///
 /// # Notes
-/// - If `auto` selects ic0 or ilu0, but the factorization fails at a pivot or leaves the range of the
-///   precision, the call uses `preconditioner=jacobi` instead. If a diagonal entry is zero or missing, the call uses no preconditioner.
+/// - If `auto` selects ic0 or ilu0, but the factorization fails at a pivot or leaves the range of the precision, the
+///   call uses `preconditioner=jacobi` instead. If a diagonal entry is zero or missing, the call uses no
+///   preconditioner.
 /// - A log line warns if the matrix has off-diagonal entries in one triangle only. A log line also warns if the method
 ///   is jacobi, gauss_seidel or sor, but the matrix is not diagonally dominant.
 /// - The call costs as much as a few matrix-vector products and the setup of the preconditioner.

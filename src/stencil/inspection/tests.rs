@@ -207,7 +207,9 @@ proptest! {
 
     /// The error is that of the first invalid node, for any division of the rows.
     #[test]
-    fn first_invalid_entry_is_reported(nx in extent(), ny in 1..20_usize, nine_points: bool, seed: u64, invalid_count in 1..4_usize) {
+    fn first_invalid_entry_is_reported(
+        nx in extent(), ny in 1..20_usize, nine_points: bool, seed: u64, invalid_count in 1..4_usize
+    ) {
         let mut a = Matrix::random(Grid { nx, ny }, nine_points, seed, [0.1; 4]);
         let mut seed = seed;
         for _ in 0..invalid_count {

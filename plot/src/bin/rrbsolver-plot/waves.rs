@@ -306,7 +306,8 @@ struct Frame {
 type Canvas<'a> = DrawingArea<BitMapBackend<'a>, plotters::coord::Shift>;
 type Drawn = Result<()>;
 
-/// Draws an arrow per 80 pixels in the direction of the current. The longest arrow shows the fastest current of the map.
+/// Draws an arrow per 80 pixels in the direction of the current. The longest arrow shows the fastest current of the
+/// map.
 fn draw_current(canvas: &Canvas, field: &Field, part: &Part, frame: &Frame) -> Drawn {
     let Some([u, v]) = &field.current else { return Ok(()) };
     let speed = |c: usize| u[c].hypot(v[c]);

@@ -36,14 +36,17 @@ const LINE_THREADS: u32 = (LINE_NODES * LINE_NODES) as u32;
 plain_kernels! {
     PlainKernel from SHARED_KERNEL_COUNT, in PLAIN_KERNELS:
     /// Copies A from the caller's arrays and inspects it.
-    Copy copy_rrb_matrix(CopyMatrixArgs) = "rrb_copy_f64", |a| tile_blocks(a.g.nx as usize, a.rows as usize), AREA_BLOCK_SIZE;
+    Copy copy_rrb_matrix(CopyMatrixArgs) = "rrb_copy_f64",
+        |a| tile_blocks(a.g.nx as usize, a.rows as usize), AREA_BLOCK_SIZE;
     /// Computes the row sums.
     RowSums row_sums(RowSumArgs) = "rrb_row_sums_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes the anisotropy in each of several windows of the grid.
-    Windows compute_anisotropy(WindowArgs) = "rrb_windows_f64", |_a| (WINDOWS_PER_SIDE * WINDOWS_PER_SIDE) as u32, (WINDOW_WIDTH as u32, 1);
+    Windows compute_anisotropy(WindowArgs) = "rrb_windows_f64",
+        |_a| (WINDOWS_PER_SIDE * WINDOWS_PER_SIDE) as u32, (WINDOW_WIDTH as u32, 1);
     /// Finds the tiles of a grid in which and around which all rows of the matrix are equal, and the patches of the
     /// next grid in which all rows are equal.
-    Uniform find_uniform_tiles(UniformArgs) = "rrb_uniform_f64", |a| a.threads().div_ceil(THREADS_PER_BLOCK as usize) as u32, AREA_BLOCK_SIZE;
+    Uniform find_uniform_tiles(UniformArgs) = "rrb_uniform_f64",
+        |a| a.threads().div_ceil(THREADS_PER_BLOCK as usize) as u32, AREA_BLOCK_SIZE;
     /// Finds the components within each tile.
     TileComponents tile_components(ComponentArgs) = "rrb_tile_components_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Joins the components of adjacent tiles.
@@ -120,7 +123,8 @@ plain_kernels! {
     Begin begin_solve(StartEndArgs) = "rrb_begin_f64", |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE,
         or BeginUniform = "rrb_begin_uniform_f64" in a.k.g;
     /// Computes ||b - A x||_2^2 on all nodes.
-    WholeResidual all_nodes_residual(StartEndArgs) = "rrb_whole_residual_f64", |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE;
+    WholeResidual all_nodes_residual(StartEndArgs) = "rrb_whole_residual_f64",
+        |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE;
     /// Computes r = b - A x on all nodes, stores its elimination r1 for S1, and computes <r_r, D_r^-1 r_r> of red
     /// nodes.
     EliminatedResidual eliminated_residual(StartEndArgs) =
@@ -129,7 +133,8 @@ plain_kernels! {
     Finish finish_solve(StartEndArgs) = "rrb_finish_f64", |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE,
         or FinishUniform = "rrb_finish_uniform_f64" in a.k.g;
     /// Computes red values of x and max |x|, and the results of `eliminated_residual`.
-    FinishEliminated finish_solve_eliminated(StartEndArgs) = "rrb_finish_eliminated_f64", |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE,
+    FinishEliminated finish_solve_eliminated(StartEndArgs) = "rrb_finish_eliminated_f64",
+        |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE,
         or FinishEliminatedUniform = "rrb_finish_eliminated_uniform_f64" in a.k.g;
     /// Stores x in the caller's array if the solve will end with this x.
     Deliver store_accepted_x(StartEndArgs) = "rrb_deliver_f64", |a| a.k.g.blocks_by_rows(), AREA_BLOCK_SIZE;
@@ -156,14 +161,17 @@ format_kernels! {
     /// Computes an inner product on a recursion grid.
     InnerProduct inner_product(InnerProductArgs) = "rrb_inner_product", |a, _s| a.k.g.blocks(), AREA_BLOCK_SIZE;
     /// Sets the direction d to a vector that contains all frequencies, and r to zero.
-    SetAllFrequencies set_all_frequencies(StepArgs) = "rrb_set_all_frequencies", |a, _s| a.k.g.blocks(), AREA_BLOCK_SIZE;
+    SetAllFrequencies set_all_frequencies(StepArgs) = "rrb_set_all_frequencies",
+        |a, _s| a.k.g.blocks(), AREA_BLOCK_SIZE;
     /// Forward half on the first grid of S1, with r -= alpha q in the loop.
-    DescendFirst descend_first(FirstGridArgs) = "rrb_descend_first", |a, _s| a.v.g.blocks_for_tile_rows(a.backward_rows), AREA_BLOCK_SIZE,
+    DescendFirst descend_first(FirstGridArgs) = "rrb_descend_first",
+        |a, _s| a.v.g.blocks_for_tile_rows(a.backward_rows), AREA_BLOCK_SIZE,
         or DescendFirstUniform = "rrb_descend_first_uniform" in a.v.g;
     /// Backward half on the first grid of S1. Stores z.
     AscendFirst ascend_first(FirstGridArgs) = "rrb_ascend_first", |a, _s| a.v.g.blocks(), AREA_BLOCK_SIZE;
     /// Backward half on the first grid of S1. Also computes p, q = S1 p, sigma and, in some iterations, x.
-    AdvanceFirst advance_first(FirstGridArgs) = "rrb_advance_first", |a, _s| a.v.g.blocks_for_tile_rows(a.backward_rows), AREA_BLOCK_SIZE,
+    AdvanceFirst advance_first(FirstGridArgs) = "rrb_advance_first",
+        |a, _s| a.v.g.blocks_for_tile_rows(a.backward_rows), AREA_BLOCK_SIZE,
         or AdvanceFirstUniform = "rrb_advance_first_uniform" in a.v.g;
 }
 

@@ -12,7 +12,7 @@ fn apply_twice<T: Real + Number>(multigrid: &CellMultigrid<T>, system: &System, 
     // SAFETY: no team runs yet.
     unsafe { shared_r.slice_mut(0, r.len()) }.copy_from_slice(r);
     let apply_on_thread = |thread: TeamThread| {
-        let counter = StepCounter::new(thread);
+        let counter = PassSteps::new(thread);
         for _ in 0..2 {
             thread.barrier();
             // SAFETY: only this call uses r and z.

@@ -62,7 +62,8 @@ for_each_isa! {
         for start in (0..len).step_by(LANES) {
             let n = LANES.min(len - start);
             let d = load_lane(center, start, n);
-            let (x, y, z) = (load_lane(direction_sums[0], start, n), load_lane(direction_sums[1], start, n), load_lane(direction_sums[2], start, n));
+            let (x, y) = (load_lane(direction_sums[0], start, n), load_lane(direction_sums[1], start, n));
+            let z = load_lane(direction_sums[2], start, n);
             let (mut inverse, mut row_sums) = ([0.0; LANES], [0.0; LANES]);
             for l in 0..LANES {
                 let has_couplings = x[l] != 0.0 || y[l] != 0.0 || z[l] != 0.0;
@@ -87,7 +88,8 @@ for_each_isa! {
         let mut lanes = [[0.0; LANES]; 5];
         for start in (0..len).step_by(LANES) {
             let n = LANES.min(len - start);
-            let (mut direction_sums, mut coupling_sum, mut magnitude_sum) = ([[0.0; LANES]; 3], [0.0; LANES], [0.0; LANES]);
+            let mut direction_sums = [[0.0; LANES]; 3];
+            let (mut coupling_sum, mut magnitude_sum) = ([0.0; LANES], [0.0; LANES]);
             for (k, c) in c.iter().enumerate() {
                 let c = load_lane(c, start, n);
                 for l in 0..LANES {

@@ -28,7 +28,8 @@ for_each_isa! {
     /// Splits a row into even and odd columns, multiplied by `scale`.
     fn split_columns<R: Real>(even: &mut [R], odd: &mut [R], row: &[f64], scale: f64) {
         let pair_count = row.len() / 2;
-        let (even_pairs, odd_pairs, pair_values) = (&mut even[..pair_count], &mut odd[..pair_count], &row[..2 * pair_count]);
+        let (even_pairs, odd_pairs) = (&mut even[..pair_count], &mut odd[..pair_count]);
+        let pair_values = &row[..2 * pair_count];
         for m in 0..pair_count {
             even_pairs[m] = R::from_f64(scale * pair_values[2 * m]);
             odd_pairs[m] = R::from_f64(scale * pair_values[2 * m + 1]);
@@ -64,7 +65,8 @@ for_each_isa! {
     /// Computes x = D^-1 (r + sum_t c_t x_t) over the six neighbours t.
     fn relax<R: Real>(x: &mut [R], r: &[R], inverse_divisors: &[R], c: &[&[R]; 6], neighbours: &[&[R]; 6]) {
         let n = x.len();
-        let (r, inverse_divisors, c, neighbours) = (&r[..n], &inverse_divisors[..n], truncate_slices(c, n), truncate_slices(neighbours, n));
+        let (r, inverse_divisors) = (&r[..n], &inverse_divisors[..n]);
+        let (c, neighbours) = (truncate_slices(c, n), truncate_slices(neighbours, n));
         for i in 0..n {
             x[i] = (r[i] + product_sum_at(&c, &neighbours, i)) * inverse_divisors[i];
         }
@@ -114,7 +116,8 @@ for_each_isa! {
     /// Computes out = r - d x + sum_t c_t x_t over the eight neighbours t in the plane.
     fn residual_in_plane<R: Real>(out: &mut [R], r: &[R], d: &[R], x: &[R], c: &[&[R]; 8], neighbours: &[&[R]; 8]) {
         let n = out.len();
-        let (r, d, x, c, neighbours) = (&r[..n], &d[..n], &x[..n], truncate_slices(c, n), truncate_slices(neighbours, n));
+        let (r, d, x) = (&r[..n], &d[..n], &x[..n]);
+        let (c, neighbours) = (truncate_slices(c, n), truncate_slices(neighbours, n));
         for i in 0..n {
             out[i] = r[i] - d[i] * x[i] + product_sum_at(&c, &neighbours, i);
         }
@@ -130,9 +133,12 @@ for_each_isa! {
     }
 
     /// Computes out = x + (out + sum_t c_t x_t) / d over the nine neighbours t in an adjacent plane.
-    fn add_adjacent_plane_and_step<R: Real>(out: &mut [R], x: &[R], inverse_divisors: &[R], c: &[&[R]; 9], neighbours: &[&[R]; 9]) {
+    fn add_adjacent_plane_and_step<R: Real>(
+        out: &mut [R], x: &[R], inverse_divisors: &[R], c: &[&[R]; 9], neighbours: &[&[R]; 9]
+    ) {
         let n = out.len();
-        let (x, inverse_divisors, c, neighbours) = (&x[..n], &inverse_divisors[..n], truncate_slices(c, n), truncate_slices(neighbours, n));
+        let (x, inverse_divisors) = (&x[..n], &inverse_divisors[..n]);
+        let (c, neighbours) = (truncate_slices(c, n), truncate_slices(neighbours, n));
         for i in 0..n {
             out[i] = x[i] + (out[i] + product_sum_at(&c, &neighbours, i)) * inverse_divisors[i];
         }

@@ -20,7 +20,7 @@ pub(crate) fn setup(storage: Storage, omega: f64, storage_unit: f64) -> Setup {
         levels: 4,
         lumping: Lumping::Red,
         omega,
-        uses_compensation: false,
+        compensates_positive_couplings: false,
         grids: 1,
         compute_block: 8,
         zero_row_sum: 0.0,
@@ -304,7 +304,7 @@ fn alternating_factorizations_equal_separate_ones() {
                     grids: (levels / 2).min(6),
                     levels,
                     lumping,
-                    uses_compensation: compensate,
+                    compensates_positive_couplings: compensate,
                     cycle,
                     ..setup(storage, omega, storage_unit)
                 };

@@ -37,7 +37,7 @@ fn aggregation_levels(cuda: &mut Cuda, System { a, .. }: &System) -> Vec<Level> 
         levels: 1,
         lumping: Lumping::Red,
         omega: 1.0,
-        uses_compensation: false,
+        compensates_positive_couplings: false,
         grids: 1,
         compute_block: 8,
         zero_row_sum: 1e-12,
