@@ -1,9 +1,9 @@
 // The cycle computes z = B r, an approximation of A^-1 r. Each level executes one step of damped Jacobi before the
-// coarse correction, and one after it. The system of a coarse level is solved by two Chebyshev steps with fixed bounds,
-// each of which executes one cycle (AMLI), if the level is among the finest coarse levels and has at most about half of
-// the couplings of the previous level. The system of any other coarse level is solved by one cycle. The coarsest system
-// is solved with the inverse of its matrix or, if it is too large, approximately by two Jacobi steps. The cycle
-// computes no dot products, so B is a fixed symmetric positive definite matrix.
+// coarse correction, and one after it. Two Chebyshev steps with fixed bounds (AMLI), each of which executes one cycle,
+// solve the system of a coarse level that satisfies two conditions: it is one of the finest coarse levels, and it has
+// at most about half of the couplings of the previous level. One cycle solves the system of any other coarse level. The
+// coarsest system is solved with the inverse of its matrix or, if it is too large, approximately by two Jacobi steps.
+// The cycle computes no dot products, so B is a fixed symmetric positive definite matrix.
 #pragma once
 #include "couplings.cuh"
 
@@ -27,7 +27,7 @@ template <class V> struct Level {
     const V *row_sum, *jacobi_factor; // row_sum: e_i; jacobi_factor: omega / d_i
     const uint32_t *aggregate; // aggregate of each row, or NONE; a null pointer on the coarsest level
     const uint32_t *nodes; // rows of the finer level that form each row: `width` entries, padded with NONE
-    V *r, *first_iterate; // r: right-hand side; jacobi_start: omega r_i / d_i, the first Jacobi step from zero
+    V *r, *first_iterate; // r: right-hand side; first_iterate: omega r_i / d_i, the first Jacobi step from zero
     V *c, *z; // z: result; c: result of the first of two cycles
     uint32_t rows;
     uint16_t width;
@@ -167,7 +167,7 @@ template <class V> __device__ inline void narrow_inverse(const NarrowArgs<V> &a)
 // to that of the cycle.
 template <class V> struct ConvertArgs {
     Couplings c;
-    // One number per slice, its number of entries and later the sum for the previous slices. Two further numbers
+    // For each slice, its number of entries; after the scan, the number of entries of all previous slices. Two numbers
     // follow: the total numbers of entries and of couplings.
     uint32_t *slice_start;
     Entry<V> *entries;
@@ -198,7 +198,7 @@ template <class V> __device__ inline void compute_slice_lengths(const ConvertArg
     });
 }
 
-// Converts the rows, and computes the Jacobi step omega / d_i with omega = (4/3) / max(2, bound).
+// Converts the rows, and computes jacobi_factor = omega / d_i with omega = (4/3) / max(2, bound).
 template <class V> __device__ inline void convert_rows(const ConvertArgs<V> &t) {
     // By Gershgorin's theorem, `bound` is an upper bound of the eigenvalues. It is at most 2 if no coupling and no row
     // sum is negative.

@@ -91,8 +91,8 @@ struct GalerkinArgs {
     int width, unused;
 };
 
-// Stores in coarse.row_start[k] the number of couplings for which coarse row k needs memory: the number of couplings of
-// all nodes of its aggregate, which is an upper bound.
+// Stores in coarse.row_start[k] an upper bound of the number of couplings of coarse row k: the number of couplings of
+// all nodes of its aggregate. The prefix sums of these bounds become the starts of the rows.
 __device__ inline void bound_row_lengths(const GalerkinArgs &g) {
     for_each_index(g.coarse.rows, [&](uint32_t k) {
         uint32_t length_bound = 0;
@@ -104,13 +104,14 @@ __device__ inline void bound_row_lengths(const GalerkinArgs &g) {
     });
 }
 
-// The following functions compute P^T S P with one warp per row, where P is piecewise constant (1 for each node and its
-// aggregate, 0 elsewhere): sums of couplings and of row sums over aggregates. Couplings to nodes outside all aggregates
-// are added to the row sum. Terms are added in the order of the nodes of an aggregate, and of the columns within a
-// node. `coarse.row_start` must contain the start of each coarse row. `sum_by_warp` can process coarse rows with up to
-// MAX_WARP_COUPLINGS fine couplings. The functions sum_... store the couplings of a coarse row, and return their
-// number. They add these couplings to `sum`, and couplings to nodes outside all aggregates to `row_sum`. If a warp
-// executes them, each lane adds its part only.
+// The following functions compute P^T S P, where P_ik is 1 if node i is in aggregate k, and 0 otherwise: sums of
+// couplings and of row sums over aggregates. Terms are added in the order of the nodes of an aggregate, and of the
+// columns within a node.
+//
+// The functions sum_by_... process one coarse row with `count` fine couplings; `sum_by_warp` allows up to
+// MAX_WARP_COUPLINGS. coarse.row_start must contain the start of each row. The functions store the couplings of the
+// coarse row, and return their number. They add these couplings to `sum`. They add couplings to nodes outside all
+// aggregates to `row_sum`. If a warp executes a function, `sum` and `row_sum` are partial sums of each lane.
 constexpr int MAX_WARP_COUPLINGS = 64;
 // A fine coupling, and the aggregate of its column.
 struct FineCoupling {
@@ -118,9 +119,9 @@ struct FineCoupling {
     double a;
 };
 
-// Returns coupling number k of aggregate `row`; the couplings of all its nodes are counted consecutively. `to` is NONE
-// if there is no such coupling, if it is inside the aggregate, or if it leads to a node outside all aggregates. In the
-// last case, adds it to `row_sum`.
+// Returns coupling number k of coarse row `row`; the couplings of all nodes of its aggregate are counted consecutively.
+// `aggregate` of the result is NONE if there is no such coupling, if the coupling is inside the aggregate, or if it
+// leads to a node outside all aggregates. In the last case, adds the coupling to `row_sum`.
 __device__ inline FineCoupling fine_coupling(const GalerkinArgs &g, uint32_t row, uint32_t k, double &row_sum) {
     for (int w = 0; w < g.width; ++w) {
         const uint32_t i = g.nodes[uint64_t(row) * g.width + w];
@@ -216,8 +217,8 @@ __device__ inline uint32_t sum_by_warp(const GalerkinArgs &g, uint32_t row, uint
     return length;
 }
 
-// Node of an aggregate; each lane has one. The fields are its first coupling, its number of couplings, and the number
-// of couplings of all previous nodes.
+// Node of an aggregate; each lane has one. `first_coupling`: index of its first coupling. `coupling_count`: number of
+// its couplings. `previous_couplings`: number of couplings of all previous nodes of the aggregate.
 struct Node {
     uint32_t first_coupling, coupling_count, previous_couplings;
 };

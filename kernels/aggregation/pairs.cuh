@@ -9,10 +9,10 @@
 
 namespace aggregation {
 
-// A pivot of the scaled matrix in `passes_quality_test` counts as negative if it is below this value, and as zero from
-// this value to -NEGATIVE_LIMIT. If the row sums e_i of all nodes of G are zero, this matrix is singular, because the
-// unscaled matrix maps the constant vector to zero. The last pivot is then zero in exact arithmetic, but rounding
-// errors may make it slightly negative or positive.
+// `passes_quality_test` eliminates a scaled matrix. A pivot below NEGATIVE_LIMIT counts as negative, and a pivot from
+// NEGATIVE_LIMIT to -NEGATIVE_LIMIT as zero. If the row sums e_i of all tested nodes are zero, the matrix is singular,
+// because the unscaled matrix maps the constant vector to zero. The last pivot is then zero in exact arithmetic, but
+// rounding errors may make it slightly negative or positive.
 constexpr double NEGATIVE_LIMIT = -1e-9;
 
 struct PairArgs {

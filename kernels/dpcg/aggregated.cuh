@@ -1,5 +1,6 @@
-// Input and output of the preconditioner by aggregation (kernels/aggregation). These kernels convert the matrix to
-// couplings and row sums, and copy vectors to and from the cycle. The rows of the cycle are the cells in natural order.
+// Input of the preconditioner by aggregation (kernels/aggregation): compute_couplings converts the matrix to couplings
+// and row sums. load_cycle_input and store_cycle_output (kernels/common/vectors.cuh) copy vectors to and from the
+// cycle. The rows of the cycle are the cells in natural order.
 //
 // Memory traffic per cell in single precision, in bytes: compute_couplings reads 32 and writes 96; load_cycle_input
 // moves 20; store_cycle_output moves 20.

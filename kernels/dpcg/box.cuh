@@ -2,8 +2,8 @@
 //
 // Storage: cell (i, j, k) of a vector or a matrix array is stored at index (k ny + j) nx + i. At least one plane of
 // zeros precedes and follows each array, and couplings that leave the box are zero. The kernels therefore need no test
-// for the boundary of the box. Cell numbers have 32 bits, array indices 64 bits. Launch shape and races are those of
-// kernels/common/vectors.cuh.
+// for the boundary of the box. Cell numbers have 32 bits, array indices 64 bits. For the launch configuration, and why
+// there are no races, see kernels/common/vectors.cuh.
 #pragma once
 #include "../common/residual.cuh"
 #include "../common/vectors.cuh"

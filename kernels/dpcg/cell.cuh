@@ -48,7 +48,7 @@ struct GridTransferArgs {
     int ratio[3];
     int unused;
     void *coarse_vector;
-    const double *scales; // 1 / s and s; null: s = 1
+    const double *scales; // 1 / s and s, where s is a power of two near max |r_i|; null: s = 1
     double factor;        // power of two by which the coarse matrix is multiplied, relative to the fine matrix
 };
 

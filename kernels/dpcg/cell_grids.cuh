@@ -24,11 +24,11 @@ struct CellGridArgs {
     Scalars *scalars;
 };
 
-// On the finest grid, computes the row sums. On coarse grids, computes the centers from the row sums and the rounded
-// couplings, so that constants remain in the null space of a singular matrix. On coarse grids, a center that would not
-// be positive is set to 1, for example in a row without couplings and with a zero row sum. On all grids, computes the
-// strengths of the directions. The smoother solves the equation of a cell without couplings exactly. The row sum of
-// such a cell is set to zero, so that coarse grids omit it.
+// Computes the strengths of the directions. If FINEST, also computes the row sums. Otherwise, computes the centers from
+// the row sums and the rounded couplings, so that constants remain in the null space of a singular matrix. A coarse
+// center that would not be positive is set to 1, for example in a row without couplings and with a zero row sum. On all
+// grids, the row sum of a cell without couplings is set to zero, so that coarse grids omit the cell. The smoother
+// solves the equation of such a cell exactly.
 template <class T, bool FINEST> __device__ inline void centers_and_strengths(const CellGridArgs &a) {
     const int64_t strides[3] = {1, a.cells.north(), a.cells.top()};
     T *center = static_cast<T *>(a.center);

@@ -1,7 +1,7 @@
 // Classes of cells, from which deflation regions are formed (src/deflation/regions.rs). The phase of a cell is its
 // label or, without labels, its strong group. A class is the set of cells of one component, one box and one phase. The
 // keys of the classes are stored in a hash table with open addressing, whose size is a power of two. The slot of a
-// class may differ from run to run, but the data of the class do not. A warp processes 32 consecutive cells, run by
+// class may differ between executions, but the data of the class do not. A warp processes 32 consecutive cells, run by
 // run. A run consists of consecutive cells with equal keys, of which either all or none are in strong groups.
 //
 // Memory traffic per cell, in bytes: 8; 4 more with labels; 4 more with several components; 6 more for the region
@@ -22,14 +22,14 @@ struct ClassArgs {
     CellBox cells;
     CellMatrix m;
     const uint32_t *component; // component of each cell (components.cuh); null: a single component
-    // For each cell, the root of its strong group, or the cell itself if it is in no group. At a root, IS_GROUP plus
-    // the number of the group. Read by group_root and in_group (survey.cuh).
+    // For each cell, the root of its strong group, or the cell itself if it is in no group. At a root, GROUP_FLAG plus
+    // the number of the group. Read by group_root and is_in_group (survey.cuh).
     const uint32_t *group;
     const int32_t *labels;       // the caller's labels; null: strong groups are the phases
     int boxes[3];                // number of boxes in each direction
     int distinguishes_phases;    // 1: classes distinguish phases; 0: all cells count as cells without phase
     int requires_label;          // 1: cells without label belong to no class
-    int dilation;                // 1: labels also apply to coupled neighbours without label
+    int dilation;                // 1: a cell without label gets the smallest label of its coupled neighbours
     int slot_count, guard_cells; // size of the hash table; number of guard cells before and after `regions`
     uint64_t *keys;
     // Per slot: first_cell, first_heavy_cell and cell_count of its class (see CellClass).
@@ -78,8 +78,8 @@ __device__ inline uint32_t box_of(uint32_t i, int count, int n) {
 __device__ inline uint32_t box_count(const ClassArgs &a) { return uint32_t(a.boxes[0]) * a.boxes[1] * a.boxes[2]; }
 
 // Returns the key of a cell. Component and box are in the upper 32 bits, the phase is in the lower 32 bits. The upper
-// bits are never all set, so that no key equals NO_KEY: either there are at most MOST_CLASSES components and
-// MOST_CLASSES boxes, or there is only one box.
+// bits are never all set, so that no key equals NO_KEY: either there are at most MAX_CLASSES components and MAX_CLASSES
+// boxes, or there is only one box.
 __device__ inline uint64_t class_key(const ClassArgs &a, int64_t c) {
     const uint32_t component = a.component ? a.component[c] : 0;
     if (component == NO_COMPONENT) return NO_KEY;
@@ -91,8 +91,8 @@ __device__ inline uint64_t class_key(const ClassArgs &a, int64_t c) {
     return uint64_t(component * box_count(a) + (z * a.boxes[1] + y) * a.boxes[0] + x) << 32 | phase;
 }
 
-// Returns the slot of a key; inserts the key if it is new. After there are too many classes, returns an arbitrary slot
-// for a new key.
+// Returns the slot of a key; inserts the key if it is new. If there are already more than MAX_CLASSES classes, does not
+// insert a new key, and returns an arbitrary slot for it.
 __device__ inline uint32_t find_or_insert_slot(const ClassArgs &a, uint64_t key) {
     const uint32_t mask = uint32_t(a.slot_count) - 1;
     uint32_t slot = uint32_t(key * 0x9e3779b97f4a7c15ull >> 32);
@@ -112,7 +112,7 @@ __device__ inline uint32_t find_or_insert_slot(const ClassArgs &a, uint64_t key)
     }
 }
 
-// Replaces `minimum` by the smaller one of it and c.
+// Computes *minimum = min(*minimum, c) atomically.
 __device__ inline void update_minimum(uint32_t *minimum, int64_t c) {
     const volatile uint32_t &current_value = *minimum;
     if (uint32_t(c) < current_value) atomicMin(minimum, uint32_t(c));

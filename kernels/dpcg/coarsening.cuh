@@ -82,8 +82,8 @@ __device__ inline void for_each_neighbour(const CoarseningArgs &a, int64_t p, F 
 }
 
 // Computes row sums, diagonals, and reciprocal centers for Gauss-Seidel on the finest grid. Also computes the
-// conductances, unless the cycle uses the entries of the solver's matrix instead (see OF_SOLVER). If a cell has no
-// couplings, its diagonal entry is its center.
+// conductances, unless the cycle uses the entries of A instead (see USES_CALLER_MATRIX). If a cell has no couplings,
+// its diagonal entry is its center.
 template <class T> __device__ inline void compute_conductances(const CoarseningArgs &a) {
     const int64_t n = a.fine.north(), t = a.fine.top();
     [[maybe_unused]] T *c = static_cast<T *>(a.c);
@@ -134,25 +134,24 @@ __device__ inline int64_t weight_distance(const Strides &s, int side) {
     return (side & 1) + (side & 2 ? s.point_step[1] : 0) + (side & 4 ? s.point_step[2] : 0);
 }
 
-// Returns the weight of a coarse point in the interpolation to a fine point. `odd_bits` has a bit for each coarsened
-// direction in which the index of the fine point is odd. `coarse_side` has a bit for each direction in which the coarse
-// point is after the fine point. If `coarse_side` has a bit that `odd_bits` does not have, the fine point is not
-// interpolated from this coarse point, and the weight is zero. `coarse_index`: Strides::index of the coarse index of
-// the fine point.
+// Returns the weight of a coarse point in the interpolation to a fine point p. Bit d of `odd_bits` is set if direction
+// d is coarsened and the index of p in this direction is odd. Bit d of `coarse_side` is set if the coarse point is
+// after p in direction d. The weight is zero if `coarse_side` has a bit that `odd_bits` does not have, because p is
+// then not interpolated from this coarse point. `coarse_index` is Strides::index of the coarse index of p.
 __device__ inline double weight_at(const CoarseningArgs &a, int odd_bits, int coarse_side, int64_t coarse_index) {
     if (coarse_side & ~odd_bits) return 0.0;
     return odd_bits == 0 ? 1.0 : a.weights[a.strides.weight_offset(odd_bits, coarse_side) + coarse_index];
 }
 
-// Computes the weights of point p, whose odd indices are `odd_bits` (see weight_at). `coarse_index`: Strides::index of
-// its coarse index.
+// Computes the weights of point p. `odd_bits` and `coarse_index` are those of p (see weight_at).
 template <class T, bool FINEST>
 __device__ inline void compute_weights_of(const CoarseningArgs &a, int odd_bits, int64_t p, int64_t coarse_index) {
     double numerator[8] = {}, sum = 0.0, diagonal = a.row_sums[p];
     for_each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
         diagonal += c;
-        // If the offset is nonzero in a direction of `odd_bits`, the index of the neighbour is even in this direction.
-        // The bits of the neighbour do not include this direction.
+        // In a direction of `odd_bits` in which the offset is nonzero, the index of the neighbour is even.
+        // `moved_directions` contains these directions, which are not in the odd_bits of the neighbour. `side` contains
+        // those of them in which the neighbour is after p.
         int moved_directions = 0, side = 0;
         for (int d = 0; d < 3; ++d) {
             moved_directions |= (odd_bits >> d & 1 && o.d[d] != 0) << d;
@@ -361,9 +360,9 @@ struct CoarsestArgs {
     uint32_t *null_vector_of;
 };
 
-// Stores the coarsest matrix as a dense matrix for its inversion, and finds the null vectors: components whose row sums
-// are zero. The row and the column of one unknown of each null vector are set to zero. Executed by one thread block
-// with one thread per point. SEVEN: whether the matrix has 7 points per row.
+// Stores the coarsest matrix as a dense matrix for its inversion. Also finds its null vectors, each of which is one on
+// a component whose row sums are zero. The row and the column of one unknown of each null vector are set to zero.
+// Executed by one thread block with one thread per point. SEVEN: whether the matrix has 7 points per row.
 template <class T, bool SEVEN> __device__ inline void spread_coarsest(const CoarsestArgs &a) {
     const int n = int(a.cells.count()), p = threadIdx.x;
     const T *c = static_cast<const T *>(a.c);

@@ -28,14 +28,14 @@ struct CellComponentArgs {
     CellComponent *components; // null: the components are only counted
     // Number of each component among the singular components; `regular_label` for regular components.
     const uint32_t *singular_number;
-    uint32_t *labels;         // singular component of each cell
+    uint32_t *labels;         // number of the singular component of each cell, or `regular_label`
     uint32_t regular_label, unused;
 };
 
 constexpr uint32_t NO_COMPONENT = ~0u;
 
-// Counts the components that begin in each chunk if `components` is null. Otherwise, numbers them, and stores their
-// first cells. A thread block processes a chunk.
+// If `components` is null, counts the components that begin in each chunk. Otherwise, numbers the components, and
+// stores their first cells. A thread block processes a chunk.
 __device__ inline void list_components(const CellComponentArgs &a) {
     constexpr int CELLS_PER_THREAD = CHUNK / THREADS;
     const int64_t count = a.cells.count();
@@ -62,9 +62,9 @@ __device__ inline void list_components(const CellComponentArgs &a) {
     }
 }
 
-// Numbers all cells, and collects the data of the components. A warp processes 32 consecutive cells. Before it writes
-// the data of consecutive cells of one component, it sums them. The roots already have their numbers, so this kernel
-// reads only entries of `number` that it does not write.
+// Stores the component of each cell, and collects the data of the components. A warp processes 32 consecutive cells. It
+// adds the data of consecutive cells of one component before it writes the sum to memory. The entries of
+// `component_of_cell` at roots are already set: this kernel reads these entries and writes the others.
 __device__ inline void number_components(const CellComponentArgs &a) {
     const int64_t count = a.cells.count();
     for_each_segment_cell(count, [&](int64_t c) {

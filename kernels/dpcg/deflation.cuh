@@ -23,7 +23,7 @@ struct CoarseMatrixArgs {
     CellLabels singular;    // singular component of each cell
     double scale;           // 1 / s, where s is a power of two near the largest center
     unsigned long long *sums; // 3 words at 3 (r (n + 1) + s): sum of -a_ij for r < s, of e_i for r = s
-    const uint32_t *null_vector_of;  // null vector of each unknown, 0: none; LEFT_OUT is set for removed unknowns
+    const uint32_t *null_vector_of;  // null vector of each unknown, 0: none; IS_REMOVED is set for removed unknowns
     double *matrix, *diagonal;
     int n, unused;
 };
@@ -116,8 +116,8 @@ struct DenseArgs {
     Sum sum;
 };
 
-// Computes out = matrix * in, with one warp per row, and the sum <in, out>. For deflation, this is t = E^-1 g and
-// <g, t>.
+// Computes out = matrix * input, with one warp per row, and the sum <input, out>. For deflation, input is g = Z^T v,
+// out is t = E^-1 g, and the sum is <g, t>.
 template <class In> __device__ inline void dense_product(const DenseArgs &a) {
     if (is_over(a.sum)) return;
     const uint64_t start_time = a.clock ? nanoseconds() : 0;

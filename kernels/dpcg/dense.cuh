@@ -1,7 +1,7 @@
 // Dense symmetric positive semidefinite matrices in f64, inverted by kernels/common/inverse.cuh: E with up to
-// MOST_VECTORS unknowns (src/cuda/launch/dpcg.rs), and the coarsest matrix of multigrid with up to MOST_UNKNOWNS
-// unknowns. For each null vector u of E, E + c u u^T is inverted: the term u u^T / (c k^2), with k = u^T u, is added to
-// the pseudoinverse.
+// MAX_VECTORS unknowns (src/cuda/launch/dpcg.rs), and the coarsest matrix of multigrid with up to MAX_UNKNOWNS
+// unknowns. If E has null vectors u, E plus the sum of the shifts c u u^T is inverted. Its inverse is the pseudoinverse
+// of E plus u u^T / (c k^2) for each u, with k = u^T u.
 #pragma once
 #include "../common/inverse.cuh"
 #include "box.cuh"
@@ -12,10 +12,10 @@ using inverse::IS_REMOVED;
 using inverse::MAX_UNKNOWNS;
 using inverse::NullVectorArgs;
 
-// Computes c for each null vector, with one thread block. c k^2 is the sum of the diagonal entries of E on the null
-// vector, so c u u^T is about as large as E. For a null vector that is a single deflation vector, these entries are
-// zero, and the entry of t = E^-1 Z^T A p for this vector is set to 0. Any other value would amplify the rounding error
-// of u^T Z^T A p.
+// Computes c for each null vector u, with one thread block. c k^2 is the sum of the diagonal entries of E over the
+// unknowns of u, so c u u^T is about as large as E. If u has a single unknown, its diagonal entry and c are zero. 0 is
+// then stored instead of 1 / (c k^2), so that t = E^-1 Z^T A p is 0 at this unknown. Any other value would amplify the
+// rounding error of u^T Z^T A p.
 __device__ inline void find_shifts(const NullVectorArgs &a) {
     for (uint32_t u = 1; u <= *a.null_vector_count; ++u) {
         double vector_count = 0.0, diagonal_sum = 0.0;

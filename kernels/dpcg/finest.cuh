@@ -1,7 +1,7 @@
 // Finest grid of multigrid with vertex coarsening: sweeps of red-black Gauss-Seidel, each in one pass over memory, and
-// restriction of the residual. The sweep from zero reads r in f64. In single precision, it divides r by a power of two
-// near its norm, rounds it, and stores it for the other sweeps. The last sweep writes z = M^-1 r in f64. vertex.cuh
-// describes the storage.
+// restriction of the residual. The sweep from zero reads r in f64. In a cycle in single precision, this sweep also
+// divides r by a power of two near its norm, rounds the quotient, and stores it for the other sweeps. The last sweep
+// writes z = M^-1 r in f64. vertex.cuh describes the storage.
 //
 // In a sweep, a thread block processes a tile plane by plane in ascending order, with one thread per pair of cells (2
 // I, 2 I + 1). In step k, it updates the first colour in plane k, and then the second colour in plane k - 1. A pair has
@@ -44,7 +44,7 @@ struct FinestSweepArgs {
     int source_array; // index of the array x that is read; the sweep writes the other one
     SweepTiles tiles;
     const double *r_f64; // r in f64
-    double *z;           // s * factor * x, written by the last sweep
+    double *z;           // s * factor * x, written by the last sweep (s: scale_of)
     double factor;
     const double *scales; // 1 / s and s; only read outside a loop
     Sum sum;              // <r, z>
@@ -91,7 +91,7 @@ template <class T, InitialValue INITIAL_VALUE> struct Column {
     __device__ uint32_t index(int k, int q) const {
         return (uint32_t(k) * a.grid.cells.ny + j) * a.grid.cells.nx + i + q;
     }
-    // Returns the conductance of offset number `offset` that is stored at cell p - before.
+    // Returns the conductance of offset number `offset` that is stored at index p - distance.
     __device__ T c(int offset, int64_t distance, uint32_t p) const {
         const T *stored = static_cast<const T *>(a.grid.c) + offset * a.grid.c_stride - distance;
         return conductance_of<T, true>(ldg(stored[p]), a.grid.per_coupling);
@@ -246,8 +246,8 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
     return sum;
 }
 
-// Computes x = D^-1 (r - (A - D) x) in the cells of one colour, then in the cells of the other colour. START selects
-// the initial x. With LAST, stores z instead of x, and computes the sum <r, z>.
+// Computes x = D^-1 (r - (A - D) x) in the cells of one colour, then in the cells of the other colour. INITIAL_VALUE
+// selects the initial x. If LAST, stores z instead of x, and computes the sum <r, z>.
 template <class T, InitialValue INITIAL_VALUE, bool LAST> __device__ inline void sweep(const FinestSweepArgs &a) {
     __shared__ T planes[2][2][TILE_THREADS];
     double sum = 0.0;

@@ -5,15 +5,17 @@
 //     ascend, planes downwards:   z = K^T v,  x = x + alpha p,  p = z + beta p,  q = A p,  <p, q>
 //
 // Here P A p = q - A Z t with t = E^-1 Z^T q, and <p, P A p> = <p, q> - <Z^T q, t>. The kernel that multiplies by E^-1
-// also computes <Z^T q, t>. With other preconditioners, `ascend` has order 0 and reads z instead of v. With deflation,
-// `descend` then computes r - alpha P A p, but not v. Without deflation, `advance_residual` computes r - alpha q.
+// also computes <Z^T q, t>. For other preconditioners, `ascend` has order 0 and reads z instead of v. r is then
+// computed without v: with deflation, `descend` computes r - alpha P A p; without deflation, `advance_residual`
+// computes r - alpha q.
 //
 // A thread block processes tiles of TILE_WIDTH x TILE_HEIGHT columns, with one thread per column of the tile and of its
 // neighbourhood. A piece consists of `planes_per_piece` planes of a tile, which the block processes plane by plane.
 // Each term of the series needs one more plane, column and row next to the piece, and so do A Z t and A p. The block
-// computes the values there itself, so it reads no values that another block writes. There are therefore two arrays p
-// and, for ORDER > 0, two arrays r; `direction` and `parity` of the scalars select the current one. The current plane
-// is in shared memory, the previous plane is in registers, and the next plane is being loaded.
+// computes the values there itself, so it reads no values that another block writes. For this purpose, there are two
+// arrays p and, for ORDER > 0, two arrays r: a pass reads one of them and writes the other one (`direction_index` and
+// `parity` of the scalars). The current plane is in shared memory, the previous plane is in registers, and the next
+// plane is being loaded.
 //
 // Memory traffic per cell, in bytes: descend 66 (reads r, q, region and 4 matrix entries; writes r and v), ascend 80
 // (reads v, p, x and 4 matrix entries; writes p, x and q).
@@ -59,7 +61,7 @@ struct TileColumn {
     int di, dj;      // position relative to the first column of the tile
     int64_t c;       // number of the cell of this column in plane 0 of the box
     bool is_inside;  // whether the column is inside the box
-    bool is_in_tile; // whether it is inside the box and the tile
+    bool is_in_tile; // whether the column is inside the box and the tile
     int k0, k1;      // the piece consists of the planes k0 .. k1 - 1
 };
 
@@ -127,7 +129,7 @@ __device__ inline void finish_residual(const FusedArgs &a, double norm2, double 
     else s.norm2 = norm2;
 }
 
-// Computes r = r - alpha P A p and <r, r>; with `v`, also v = D^-1 K r and <r, M^-1 r>.
+// Computes r = r - alpha P A p and <r, r>. If `v` is not null, also computes v = D^-1 K r and <r, M^-1 r>.
 template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
     using T = Tile<ORDER>;
     __shared__ double deflated[2][T::PLANE_VALUES], terms[ORDER > 2 ? ORDER : 2][T::PLANE_VALUES];
@@ -163,8 +165,8 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
         // Region of the cell two planes above.
         int region = first_plane + 2 <= col.k1 ? region_of(c + 2 * top) : 0;
         for (int k = first_plane; k < col.k1; ++k, c += top) {
-            // All these values are loaded one plane before they are used, because a warp that waits for one value waits
-            // for all others, too.
+            // The values of the following planes are loaded one plane before they are used, because a warp that waits
+            // for one value waits for all others, too.
             const CellRow next = k + 1 < col.k1 ? load(c + top) : CellRow{};
             const double t_next = needs_t ? ldg(a.t[region]) : 0.0;
             if (k + 3 <= col.k1) region = region_of(c + 3 * top);
@@ -230,8 +232,8 @@ __device__ inline void advance_residual(const FusedArgs &a) {
     finish_residual(a, norm2, 0.0);
 }
 
-// Computes z = K^T v, x = x + alpha p, p = z + beta p, q = A p, and the sum <p, q>. If the loop has ended, only updates
-// x.
+// Computes z = K^T v, x = x + alpha p, p = z + beta p, q = A p, and the sum <p, q>. After the end of the loop, only
+// updates x.
 template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
     using T = Tile<ORDER>;
     __shared__ double directions[2][T::PLANE_VALUES], terms[ORDER > 0 ? ORDER : 1][T::PLANE_VALUES];

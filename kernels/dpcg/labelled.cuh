@@ -59,7 +59,7 @@ __device__ inline uint32_t scan_block(uint32_t v, uint32_t &block_sum) {
 
 // The cells of a chunk while its slots are listed.
 struct ListedChunk {
-    // One value more per row, so that lanes that read different rows use different banks.
+    // Each row has one unused value more, so that lanes that read different rows use different banks.
     uint32_t label[SEGMENTS_PER_CHUNK][SEGMENT + 1], run_labels[CHUNK], slot_labels[CHUNK], item_count;
     __device__ uint32_t label_at(int i) const { return label[i / SEGMENT][i % SEGMENT]; }
 };
@@ -103,7 +103,7 @@ __device__ inline void list_items(const ListArgs &a, ListedChunk &c, int64_t chu
     }
     const unsigned low_lanes = __ballot_sync(ALL, low_bits != 0), high_lanes = __ballot_sync(ALL, high_bits != 0);
     const uint32_t low_count = __popc(low_lanes), count = low_count + __popc(high_lanes);
-    // The position of the list of this slot may differ from run to run, but the contents of the list do not.
+    // The position of the list of this slot may differ between executions, but the contents of the list do not.
     uint32_t first = lane == 0 ? atomicAdd(&c.item_count, count) : 0;
     if (!a.slots) return;
     first = a.chunk_item_counts[chunk] + __shfl_sync(ALL, first, 0);
@@ -120,7 +120,7 @@ __device__ inline void list_items(const ListArgs &a, ListedChunk &c, int64_t chu
     atomicAdd(a.cells_of_label + slot_label, (unsigned long long)(cells));
 }
 
-// Counts the slots and items of each chunk, or lists them.
+// If `slots` is null, counts the slots and items of each chunk. Otherwise, lists them.
 __device__ inline void list_slots(const ListArgs &a) {
     __shared__ ListedChunk c;
     const int t = threadIdx.x;
@@ -186,8 +186,8 @@ __device__ inline void sort_slots(const ListArgs &a) {
     }
 }
 
-// Returns the sum over a slot, computed by its group: each lane adds every LANES_PER_SLOT-th cell of a segment, then
-// the lanes are added pairwise.
+// Returns the sum over a slot. LANES_PER_SLOT lanes compute it: each lane adds every LANES_PER_SLOT-th cell of a
+// segment, then the sums of the lanes are added pairwise.
 template <class Real> __device__ inline double slot_sum(const LabelledArgs &a, const Slot &slot, int lane) {
     // Number of items whose loads are issued together.
     constexpr int ITEMS_AT_ONCE = 4, CELLS_PER_LANE = SEGMENT / LANES_PER_SLOT;
@@ -209,8 +209,8 @@ template <class Real> __device__ inline double slot_sum(const LabelledArgs &a, c
         }
 #pragma unroll
         for (double v_cell : value) {
-            // Inverses are computed of centers, which are positive. A zero therefore belongs to a cell with another
-            // label.
+            // With INVERSES, the values are centers, which are positive. A zero therefore belongs to a cell with
+            // another label, and its summand is zero.
             sum += summand(a, v_cell);
         }
     }
@@ -235,7 +235,8 @@ template <class Real> __device__ inline void slot_sums(const LabelledArgs &a) {
     }
 }
 
-// Subtracts from each cell of v the mean of its label. With `restores_mean`, also adds the stored mean of this label.
+// Subtracts from the value of each cell the mean of its label. With `restores_mean`, also adds the stored mean of this
+// label.
 template <class Real> __device__ inline void subtract_means(const LabelledArgs &a) {
     Real *v = static_cast<Real *>(a.v);
     for_each_cell(a.count, [&](int64_t c) {

@@ -1,14 +1,14 @@
 // Survey of a matrix. These kernels copy the caller's arrays, and find components, strong groups and extreme values.
 //
-// Components, and groups of cells that strong couplings connect, are trees of parents over the cells
+// Components, and groups of cells that strong couplings connect, are stored as trees: each cell has a parent
 // (kernels/common/forest.cuh). The root of a cell is the first cell of its component or group.
 //
 // A warp processes segments of 32 consecutive cells. `inspect_rows` joins the cells of each segment to runs, and
-// `unite` joins the runs. If several couplings connect two runs, only one of these contacts is used. Couplings that
-// leave the box are zero, so segments may extend over the ends of rows.
+// `unite` joins the runs. If several couplings connect two runs, `unite` uses only one of them. Couplings that leave
+// the box are zero, so segments may extend over the ends of rows.
 //
-// Memory traffic per cell of the kernels, in bytes: copy 64, inspect_rows 40, unite 24, settle 16, extents 4, hidden
-// 12.
+// Memory traffic per cell of the kernels, in bytes: copy_matrix 64, inspect_rows 40, unite 24, set_roots 16,
+// compute_extents 4, count_hidden_groups 12.
 #pragma once
 #include "../common/forest.cuh"
 #include "box.cuh"
@@ -41,10 +41,10 @@ struct SurveyArgs {
     double *copies[4];
     double zero_row_sum;                       // row sums below this fraction of the center count as zero
     uint32_t *component_parent, *group_parent; // parent of each cell in the trees of components and of groups
-    uint32_t *extents;                         // extents of the first MOST_GROUPS groups
+    uint32_t *extents;                         // extents of the first MAX_GROUPS groups
     double *partial;                           // 3 values per thread block
     CellFindings *findings;
-    uint32_t *coarsest_points;          // at the root of each group: coarsest grid with points in it, and their number
+    uint32_t *coarsest_points;          // at the root of each group: see count_hidden_groups
     int coarse_grid_count, hidden_step; // hidden_step: step of count_hidden_groups
     __device__ CellMatrix matrix() const { return {copies[0], copies[1], copies[2], copies[3]}; }
 };
@@ -54,8 +54,8 @@ constexpr uint32_t MAX_GROUPS = 1000;
 // A coupling is strong if it exceeds this multiple of the smallest coupling of its direction
 // (src/stencil/cell_components.rs).
 constexpr double STRONG_COUPLING_RATIO = 30.0;
-// After `set_roots`, the entry of `group` at the root of a group is the number of the group, at most MOST_GROUPS, with
-// this bit set. The entry of any other cell is its root. A cell in no group is its own root.
+// After `set_roots`, the entry of `group_parent` at the root of a group is the number of the group, at most MAX_GROUPS,
+// with this bit set. The entry of any other cell is its root. A cell in no group is its own root.
 constexpr uint32_t GROUP_FLAG = forest::IS_ROOT;
 
 constexpr uint64_t INFINITY_BITS = 0x7ff0000000000000ull, SMALLEST_NORMAL_BITS = 1ull << 52;
@@ -78,7 +78,7 @@ template <class F> __device__ inline void for_each_segment_cell(int64_t count, F
         f(first + lane());
 }
 
-// Adds the sum of n over the threads of a thread block to the value at `to`.
+// Adds the sum of n over the threads of a thread block to *target.
 __device__ inline void add_count(unsigned long long *target, unsigned n) {
     __shared__ unsigned sum;
     __syncthreads();
@@ -89,7 +89,7 @@ __device__ inline void add_count(unsigned long long *target, unsigned n) {
     if (threadIdx.x == 0 && sum) atomicAdd(target, (unsigned long long)sum);
 }
 
-// Replaces the value at `target` by the minimum of it and of v over all threads of the thread block.
+// Computes *target = min(*target, v) for the v of all threads of the thread block.
 __device__ inline void update_smallest(uint64_t *target, uint64_t v) {
     __shared__ unsigned long long smallest;
     __syncthreads();
@@ -286,8 +286,8 @@ __device__ inline bool joins_next_cell(const CellMatrix &m, int64_t c, const Joi
         fabs(ldg(m.top[c])) > forest.join_limits[2];
 }
 
-// Returns the root of a cell. If its parent is the first cell of a run in the same segment, the cell uses the root that
-// the parent finds.
+// Returns the root of a cell. If the parent of the cell is the first cell of a run in the same segment, the lane of the
+// parent finds the root for both cells.
 __device__ inline uint32_t root_in_segment(uint32_t *parent, int64_t c, int64_t count) {
     const int64_t first = c - lane();
     const uint32_t parent_cell = c < count ? parent[c] : 0;

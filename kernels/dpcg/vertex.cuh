@@ -5,10 +5,10 @@
 //
 // Storage: point (i, j, k) is stored at index (k ny + j) nx + i. nx ny + nx + 1 zeros precede and follow each vector,
 // and separate the conductances of successive offsets. The kernels therefore need no test for the boundary of the grid.
-// On the finest grid, whose stencil has 7 points, nx ny zeros suffice; the vectors of the solver have this number. The
-// interpolation weights are stored in rows of the length of a coarse row, 26 rows per coarse row if all directions are
-// coarsened (see Strides). Fine points that are coarse points have no weights. Entries for points beyond the grid may
-// have any value.
+// On the finest grid, the stencil has 7 points, and nx ny zeros suffice. The solver's vectors have nx ny zeros. The
+// interpolation weights of each coarse row are stored as several rows, each of which has as many values as the coarse
+// row has points: 26 rows if all directions are coarsened (see Strides). Fine points that are coarse points have no
+// weights. Weights of fine points beyond the grid may have any value.
 //
 // All steps are executed in one cooperative launch with a barrier of all thread blocks after each step, or in one
 // launch per step. Thread blocks have CYCLE_THREADS threads and execute grid-stride loops.
@@ -55,9 +55,9 @@ struct VertexGrid {
     int coarsest_is_next; // 1: the next grid is the coarsest grid, whose vectors use f64
     const void *c;        // conductances of the first offset
     int64_t c_stride;     // distance between the conductances of successive offsets
-    double per_coupling;  // with OF_SOLVER: factor from couplings to conductances
+    double per_coupling;  // if USES_CALLER_MATRIX: a conductance is this factor times an entry of A
     const void *diagonal;
-    const void *inverse; // reciprocal divisor of a Jacobi step
+    const void *inverse; // reciprocal divisor of a Jacobi step; on the finest grid, 1 / D
     const void *weights;
     Strides strides;
     void *r;
@@ -68,22 +68,24 @@ struct VertexGrid {
     const void *coarse_x; // solution on the next coarser grid
 };
 
-// Returns whether the convergence test that follows M^-1 r is already known to end the loop. M^-1 r is then not needed.
+// Returns whether the loop will end at the convergence test after M^-1 r, because it tests |r| and |r| is at most the
+// threshold. M^-1 r is then not needed.
 __device__ inline bool is_converged(const Sum &s) {
     return s.in_loop && !s.scalars->preconditioned && sqrt(s.scalars->norm2) <= s.scalars->threshold;
 }
 
-// Whether the finest grid uses the caller's matrix (couplings times `per_coupling` are conductances) and the solver's
-// r, q and z. This is the case if the cycle uses double precision.
+// Whether a grid uses the solver's arrays: the entries of A (`per_coupling` times an entry is a conductance), and the
+// vectors r, q and z. True only for the finest grid of a cycle in double precision.
 template <class T, bool FINEST> constexpr bool USES_CALLER_MATRIX = FINEST && sizeof(T) == sizeof(double);
 
-// Returns the conductance for a stored entry of the matrix (see OF_SOLVER).
+// Returns the conductance for a stored entry of the matrix (see USES_CALLER_MATRIX).
 template <class T, bool FINEST> __device__ inline T conductance_of(T c, double per_coupling) {
     if constexpr (USES_CALLER_MATRIX<T, FINEST>) return per_coupling * c;
     return c;
 }
 
-// Returns the distance in memory for offset number k; offsets are numbered in the order of the conductance arrays.
+// Returns the distance in memory from a point to its neighbour at offset number k. Offsets are numbered in the order of
+// the conductance arrays.
 template <bool FINEST> __device__ inline int64_t offset_distance(const CellBox &box, int k) {
     if (FINEST) return k == 0 ? 1 : k == 1 ? box.north() : box.top();
     // The 13 offsets after the centre of the 27 points.
@@ -118,8 +120,8 @@ template <class T> __device__ inline void residual_of_level(const VertexGrid &a,
 }
 
 // Computes the restricted residual at coarse point c = (i, j, k), and the first smoothing step there. The terms of the
-// fine points around it are added in the order of their indices. residual(dx, dy, dz) returns the residual at this
-// offset from the coarse point; it is used only if has(dx, dy, dz).
+// surrounding fine points are added in the order of their indices. `residual(dx, dy, dz)` returns the residual at the
+// fine point with this offset from the coarse point. The sum contains this term only if `is_used(dx, dy, dz)`.
 template <class T, class IsUsed, class F>
 __device__ inline void restrict_at(const VertexGrid &a, int64_t c, int i, int j, int k, IsUsed is_used, F residual) {
     const Strides &s = a.strides;
@@ -127,7 +129,7 @@ __device__ inline void restrict_at(const VertexGrid &a, int64_t c, int i, int j,
     const int x = a.is_coarsened[0], y = a.is_coarsened[1], z = a.is_coarsened[2];
     const bool has_fine_point[3][3] = {{x && i > 0, true, x && 2 * i + 1 < a.cells.nx},
         {y && j > 0, true, y && 2 * j + 1 < a.cells.ny}, {z && k > 0, true, z && 2 * k + 1 < a.cells.nz}};
-    // A fine point before the coarse point has digit 2, and its weight is stored at the previous coarse point.
+    // The weight of a fine point before the coarse point has digit 2 and is stored at the previous coarse point.
     int64_t weight_offsets[3][3];
 #pragma unroll
     for (int d = 0; d < 3; ++d)

@@ -10,9 +10,9 @@
 // is therefore read from L2 once per 64 columns, which is 16 flops per byte. The helpers load the operands of
 // right-hand sides several steps ahead, because some of the loads have a long latency.
 //
-// Of the 64 results of a multiplying thread, DELAYED_RESULTS remain in shared memory and are written during the
-// next group. The others are written immediately. There is no barrier of the whole thread block. Instead, barriers in
-// shared memory signal which data are available and which have been read.
+// Of the 64 results of a multiplying thread, DELAYED_RESULTS are stored in shared memory, and are written to u while
+// the next group is computed. The others are written to u immediately. There is no barrier of the whole thread block.
+// Instead, barriers in shared memory signal which data are available and which have been read.
 //
 // The result is the new u itself, so that u need not be read when the result is written. The right-hand side contains
 // (1 - omega) A_b u_b instead of -omega A_b u_b:
@@ -36,9 +36,10 @@ constexpr int INVERSE_STEP_VALUES = 8 * TILE_CELLS, RHS_STEP_VALUES = 8 * COLUMN
 // next group.
 constexpr int BUFFER_VALUES = BUFFER_COUNT * (INVERSE_STEP_VALUES + RHS_STEP_VALUES),
               RESULT_VALUES = DELAYED_RESULTS * MULTIPLYING_WARPS * 32;
-// A turn of a helper warp is its work for one step, every HELPER_WARPS-th step. RESULTS_PER_TURN: number of results per
-// turn that a helper writes for each of two threads. PAUSE_TURNS: number of turns of the next group before a helper
-// writes the first results. During these turns, the multiplying warps still store their results.
+// A helper warp prepares every HELPER_WARPS-th step. Its work for one such step is called a turn. RESULTS_PER_TURN:
+// number of results per turn that a thread of a helper warp writes for each of two multiplying threads. PAUSE_TURNS:
+// number of turns of the next group before a helper writes the first results. During these turns, the multiplying warps
+// still store their results.
 constexpr int RESULTS_PER_TURN = 4, PAUSE_TURNS = 2;
 
 #if defined(RRB_EMULATED) || __CUDA_ARCH__ >= 900
@@ -212,8 +213,8 @@ struct Column {
 // The right-hand side of a cell: omega f plus weighted values of u. Each stencil entry has two weights: (1 - omega)
 // times the entry if the neighbour is in the block, and -omega times the entry otherwise.
 template <int POINTS, bool UNIT_OMEGA> struct RightHandSide {
-    // f and the values at the stencil's points; with UNIT_OMEGA and 7 points, f and the values beyond the block in x, y
-    // and z.
+    // f and u at the stencil's points. With UNIT_OMEGA and 7 points: f, and for each of x, y and z the value of u at
+    // the neighbour outside the block, or 0 if both neighbours are in the block.
     static constexpr int OPERANDS = POINTS == 7 ? (UNIT_OMEGA ? 4 : 8) : 28;
     double v[OPERANDS];
 

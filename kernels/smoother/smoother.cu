@@ -17,12 +17,13 @@
 // Global memory is accessed in rows of eight cells, 64 bytes.
 //
 // One launch per sweep; `smoother_relax_dense_f64` is launched once per stage. Items are sorted by stages (colours) and
-// chunks (at least 64 tiles, whole layers of tiles of a patch): stage 0 of chunk c, stage 1 of chunk c - lag, and so
-// on. Therefore u and f of a chunk are read from memory once, and from the L2 cache for the later colours. An item of
-// stage s waits until all lower stages of the previous, own and next chunk are complete. `finished_counts` counts the
-// finished items of each chunk over all launches. A chunk may lack a stage (patches of one block along an axis), so
-// waiting for the previous stage alone would not suffice. The kernel assumes that thread blocks start in the order of
-// their numbers, as the scans of CUB do. An item waits only for items with lower numbers, so a deadlock cannot occur.
+// chunks (at least 64 tiles; whole slabs of tiles in z, of one or more patches): stage 0 of chunk c, stage 1 of chunk c
+// - lag, and so on. Therefore u and f of a chunk are read from memory once, and from the L2 cache for the later
+// colours. An item of stage s waits until all lower stages of the previous, own and next chunk are complete.
+// `finished_counts` counts the finished items of each chunk over all launches. A chunk may lack a stage (patches of one
+// block along an axis), so waiting for the previous stage alone would not suffice. The kernel assumes that thread
+// blocks start in the order of their numbers, as the scans of CUB do. An item waits only for items with lower numbers,
+// so a deadlock cannot occur.
 //
 // A separate launch exchanges ghost cells before the first sweep of a call. In each sweep but the last, whole tiles at
 // the edge of a patch write their faces to a buffer (`store_faces`). The adjacent tiles read this buffer in the next
@@ -102,7 +103,7 @@ struct ExchangeArgs {
     int to_both_arrays; // write to both arrays, so that block Jacobi's second array has the same ghost cells
 };
 
-// Contiguous part of an array u.
+// Contiguous values of the array u of one patch.
 struct BlockSegment {
     int64_t first_index;
     int patch, value_count;
@@ -119,7 +120,7 @@ struct BlockCopyArgs {
 // Tile of at most 8^3 cells of a patch.
 struct BlockRegion {
     int patch, x, y, z;
-    int64_t first_value; // number of the first value of the patch: first the cells of u, then those of f
+    int64_t first_value; // number of the first value of the patch, as `smoother_inspect_f64` numbers values
 };
 
 struct PatchArgs {

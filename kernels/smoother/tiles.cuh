@@ -44,9 +44,9 @@ __device__ __forceinline__ void scale_by(
     }
 }
 
-// Applies S Lambda^-1 S^-1 to the blocks of a tile: transforms along z, x, y, the scaling, transforms along y, x, z.
-// With s = threadIdx.x & 7 and t = threadIdx.x >> 3, a thread processes three lines: the line along z at (x, y) = (s,
-// t), the line along x at (y, z) = (s, t), and the line along y at (x, z) = (s, t).
+// Applies S Lambda^-1 S^-1 to the blocks of a tile: transforms along z, x and y, the scaling by Lambda^-1, and
+// transforms along y, x and z. With s = threadIdx.x & 7 and t = threadIdx.x >> 3, a thread processes three lines: the
+// line along z at (x, y) = (s, t), the line along x at (y, z) = (s, t), and the line along y at (x, z) = (s, t).
 template <class TransformLine, class ScaleLine>
 __device__ __forceinline__ void solve_lines(
     double *tile, double (&v)[8], TransformLine transform_line, ScaleLine scale_line) {
@@ -67,8 +67,8 @@ __device__ __forceinline__ void solve_lines(
     }
 }
 
-// Returns the index, in the buffers of faces, of the first value of an item's face on a side. `faces` is the word of
-// the item with this name.
+// Returns the index, in the buffers of faces, of the first value of an item's face on a side. `faces` is the member of
+// BlockItem with this name.
 __device__ __forceinline__ int64_t face_start(unsigned faces, int side) {
     return int64_t(FACE_VALUES) * ((faces >> FIRST_FACE_SHIFT) + bit_count(faces & ((1u << side) - 1)));
 }
@@ -142,8 +142,8 @@ __device__ __forceinline__ void store_faces(
 // One block of 8 x 8 x 8 cells and a 7-point stencil. The right-hand side omits A_b u_b:
 //     u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b + omega A_b^-1 (f_b - contribution of the cells outside b).
 // If omega is 1, only the six faces around the block are therefore read from u. In `halo`, west and east faces are
-// stored at z*8 + y, south and north faces at z*8 + x.
-// EAST_OFFSET is not 64: west and east use different banks.
+// stored at z*8 + y, south and north faces at z*8 + x. EAST_OFFSET is 72 and not 64, so that west and east faces use
+// different banks of shared memory.
 constexpr int EAST_OFFSET = 72, SOUTH_OFFSET = 136, NORTH_OFFSET = 200, HALO_VALUES = 264;
 
 __device__ __forceinline__ void relax_cube(
@@ -197,7 +197,8 @@ __device__ __forceinline__ void relax_cube(
     transform8(v);
     transpose_lines(tile, v, x, y);
     // Transform along y, scaling, and inverse transform along y. Lambda is computed and not read from a table, because
-    // every `wait` invalidates the L1 cache. Reading a table would increase the traffic from L2 by one eighth.
+    // every `wait_for_chunks` invalidates the L1 cache. Reading a table would increase the traffic from L2 by one
+    // eighth.
     transform8(v);
     const double lambda = a.eigenvalue_terms[s] + a.eigenvalue_terms[16 + t];
 #pragma unroll

@@ -49,8 +49,9 @@ struct RelaxArgs {
     const BlockTables *tables;
     unsigned *finished_counts;
     // `finished_counts`: for each chunk, the number of its finished items of all stages but the last, over all
-    // launches. `required_counts`: for each chunk, the number of items that increment `finished_counts` in one launch.
-    // Then, for each stage and chunk, the number of items of lower stages.
+    // launches. `required_counts`: a matrix, stored by rows, with one column per chunk and one column before and after
+    // them. Row 0 contains the number of items that increment `finished_counts` in one launch, row 1 + s the number of
+    // items of all stages below s.
     const unsigned *required_counts;
     unsigned launch_count;  // number of launches with this list of items, including this one
     int source_array, target_array; // indices of the arrays that are read and written

@@ -51,7 +51,7 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Aggregates the rows of a symmetric matrix until at most `coarsest` rows remain.
+    /// Aggregates the rows of a symmetric matrix until at most `coarsest_rows` rows remain.
     #[cfg(test)]
     pub fn new<I: Index>(
         a: &Csr<I>,

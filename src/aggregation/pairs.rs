@@ -4,10 +4,10 @@ use super::quality::pair_quality;
 use crate::direct::couplings::{ALLOCATION_NAME, Couplings, UNASSIGNED};
 use crate::error::{Result, push};
 
-/// Pairs rows. Each free row i, in ascending order, gets a free row j with a_ij > 0 and mu(i, j) <= kappa for which
-/// `is_suitable_pair(i, j)` holds; of these rows, the one with the smallest mu (`quality::pair_quality`). Free rows are
-/// those with the value `UNASSIGNED` in `partner`. If there is no such row j, row i becomes its own partner. The
-/// entries of rows that are not free do not change.
+/// Pairs the free rows, which have the value `UNASSIGNED` in `partner`. The entries of all other rows do not change.
+/// Processes the free rows i in ascending order. The partner of row i is the free row j with the smallest mu(i, j)
+/// (`quality::pair_quality`) that satisfies three conditions: a_ij > 0, mu(i, j) <= kappa, and `is_suitable_pair(i,
+/// j)`. If there is no such row j, row i becomes its own partner.
 pub fn match_pairs(
     c: &Couplings,
     kappa: f64,

@@ -5,10 +5,10 @@ use crate::direct::couplings::Couplings;
 /// Largest number of nodes of an aggregate. Three passes of pairing produce aggregates of this size.
 pub const MAX_AGGREGATE_NODES: usize = 8;
 
-/// A pivot of the scaled matrix in [`passes_quality_test`] counts as negative if it is below this value, and as zero
-/// from this value to -NEGATIVE_LIMIT. If the row sums e_i of all nodes of G are zero, this matrix is singular, because
-/// the unscaled matrix maps the constant vector to zero. The last pivot is then zero in exact arithmetic, but rounding
-/// errors may make it slightly negative or positive.
+/// [`passes_quality_test`] eliminates a scaled matrix. A pivot below this value counts as negative, and a pivot from
+/// this value to -NEGATIVE_LIMIT as zero. If the row sums e_i of all tested nodes are zero, the matrix is singular,
+/// because the unscaled matrix maps the constant vector to zero. The last pivot is then zero in exact arithmetic, but
+/// rounding errors may make it slightly negative or positive.
 const NEGATIVE_LIMIT: f64 = -1e-9;
 
 /// Returns mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))), the smallest kappa for which the pair

@@ -24,7 +24,7 @@ fn block_rows(cells: Cells, block: usize) -> Range<usize> {
     rows * block / BLOCK_COUNT..rows * (block + 1) / BLOCK_COUNT
 }
 
-/// Contribution of one block to the entry E_rs with r < s, or to the row sum of row r of E; then s = r.
+/// Contribution of one block to the entry E_rs if r < s, and to the row sum of row r of E if r = s.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Contribution {
     /// r (16 bits), s (16 bits) and block (32 bits). Sorting by this key fixes the order of additions.
@@ -49,8 +49,8 @@ struct PendingSum {
     sum: f64,
 }
 
-/// Contribution of one block to E. For r < s, the key r << 16 | s belongs to the sum of the couplings between the
-/// regions r and s. For r = s, it belongs to the row sum of row r of E.
+/// Contribution of one block to E. For r < s, the value of the key r << 16 | s is the sum of the couplings between the
+/// regions r and s. For r = s, it is the contribution to the row sum of row r of E.
 #[derive(Default)]
 struct BlockSums {
     sums: HashMap<u32, f64>,
@@ -68,7 +68,7 @@ impl BlockSums {
         Ok(())
     }
 
-    /// Adds the pending sum to this part and sets it to zero.
+    /// Adds the pending sum to the sums of the block, and sets the pending sum to zero.
     fn flush(&mut self, pending: &mut PendingSum) -> Result<()> {
         let ((r, s), sum) = (pending.pair, std::mem::take(&mut pending.sum));
         match [r, s] {
@@ -144,7 +144,7 @@ pub fn assemble_block(
     )
 }
 
-/// Adds the row sums of A in one row of cells to the row sums of E. `of` contains the regions of these cells.
+/// Adds the row sums of A in one row of cells to the row sums of E. `cell_regions` contains the regions of these cells.
 fn add_row_sums(cell_regions: &[u16], row_sums: &[f64], block_sums: &mut BlockSums) -> Result<()> {
     let mut start = 0;
     // Consecutive cells of the same region are summed first.

@@ -37,8 +37,8 @@ use assembly::{COARSE_MATRIX_NAME, multiply, sum_contributions};
 
 /// Largest condition number (max_r E_rr) (max_rs |E^-1_rs|) at which the inverse of E is used. If E is singular, E + c
 /// u u^T replaces E in this formula. A product with the inverse increases the rounding error of A Z E^-1 Z^T v by up to
-/// this condition number, that is, from 1e-16 to at most about 1e-8; a solve with L D L^T does not. The limit is
-/// exceeded if row sums of E are nonzero but tiny. It is also exceeded if the couplings of the two phases differ by
+/// the condition number: from 1e-16 to at most about 1e-8. A solve with L D L^T does not increase this error. The limit
+/// is exceeded if row sums of E are nonzero but tiny. It is also exceeded if the couplings of the two phases differ by
 /// more than a factor of 1e6, and bubbles are divided into several regions.
 pub const MAX_CONDITION_NUMBER: f64 = 1e8;
 
@@ -244,8 +244,8 @@ impl CoarseMatrix {
 }
 
 /// Factorizes E, without the shifts. A pivot whose absolute value is at most 1e-14 times the diagonal entry is a
-/// rounding error. The deflation vector then depends linearly on the others, and its entry of every solution is set to
-/// zero. Any other pivot that is not positive and finite is an error.
+/// rounding error: its deflation vector depends linearly on the others. The entry of this vector in every solution is
+/// then set to zero. Any other pivot that is not positive and finite is an error.
 fn factorize_matrix(matrix: &Couplings) -> Result<DirectSolver> {
     const NEGLIGIBLE: f64 = 1e-14;
     DirectSolver::of(matrix, envelope_order(matrix)?, None, |vector, d| match matrix.diagonal[vector] {
@@ -343,7 +343,7 @@ impl NullVectorShift {
         }
     }
 
-    /// Adds to v the sum of `values(u)` times u over the null vectors u.
+    /// Adds `factor_of(u)` times u to v for each null vector u.
     fn add_multiples(&self, v: &mut [f64], factor_of: impl Fn(usize) -> f64) {
         for (v, &null_vector) in v.iter_mut().zip(&self.null_vector_of) {
             if null_vector > 0 {

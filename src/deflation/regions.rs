@@ -63,8 +63,8 @@ pub struct Regions {
     pub count: usize,
     /// Number of regions before any was dropped.
     pub region_count: usize,
-    /// For each vector, the null vector of A to which it contributes, counted from 1; 0: none. Empty if no vectors add
-    /// up to a null vector, which is always the case unless all vectors are kept.
+    /// For each vector, the null vector of A to which it contributes, counted from 1; 0: none. Empty unless all vectors
+    /// are kept and some of them add up to a null vector.
     pub null_vector_of: Vec<u32>,
     /// For each null vector that is a sum of deflation vectors, the deflation vector that would be dropped if not all
     /// were kept. Empty unless all vectors are kept.
@@ -105,7 +105,7 @@ struct CellProperties {
     box_number: u32,
 }
 
-/// ClassKey of a class: component, box, and `CellProperties::phase`.
+/// Component, box and `CellProperties::phase` of the cells of a class.
 type ClassKey = (u32, u32, u32);
 
 impl Regions {
@@ -153,7 +153,7 @@ impl Regions {
         (count, Some(self).filter(|regions| regions.count > 0))
     }
 
-    /// Stores the class of each cell in `of`, and returns the classes.
+    /// Stores the class of each cell in `class_of_cell`, and returns the classes.
     fn classify(
         class_of_cell: &mut [u16],
         a: &SevenPoints,

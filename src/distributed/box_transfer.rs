@@ -51,7 +51,8 @@ impl Boxes {
         self.of_rank(rank).iter().map(|b| b.rows_in(rows).len() * b.columns().len()).sum()
     }
 
-    /// Returns the rows of a box: the index of the row in the box, and the index of its first node in the whole grid.
+    /// For each row of a box, returns the index of the row in the box, and the index in the whole grid of the row's
+    /// first node.
     pub fn row_starts(&self, b: &GridBox) -> impl Iterator<Item = (usize, usize)> {
         let (nx, x) = (self.grid.nx, b.lower[0]);
         b.rows().enumerate().map(move |(j, row)| (j, row * nx + x))
@@ -122,9 +123,9 @@ pub struct BoxOutput<'a> {
     pub ld: usize,
 }
 
-/// Rows of all ranks.
+/// For each rank, the rows of the whole grid that it stores and computes.
 pub struct Slabs {
-    /// For each rank, the range of rows that it stores and the range that it computes.
+    /// For each rank, the range of rows that it stores, and the range of rows that it computes.
     stored_and_computed: Vec<[Range<usize>; 2]>,
 }
 
@@ -168,7 +169,8 @@ pub struct BoxTransfer {
     rank: usize,
     plans_to_rows: Vec<Exchange>,
     plan_to_boxes: Exchange,
-    /// For each other rank, its parts of a transfer of one array: to rows, and to boxes.
+    /// For each other rank, the ranges of the send and receive buffers in a transfer of one array: first to rows, then
+    /// to boxes.
     peer_ranges: Vec<[PeerRanges; 2]>,
 }
 

@@ -12,8 +12,8 @@ pub struct GridBox {
 }
 
 impl GridBox {
-    /// Returns the box of `size` nodes from `lower` on. Returns an error, which names the box by `number`, if the box
-    /// is empty or extends beyond the grid.
+    /// Returns the box of `size` nodes from `lower` on. Returns an error, which names the box by `box_number`, if the
+    /// box is empty or extends beyond the grid.
     pub fn new(grid: Grid, lower: [i64; 2], size: [i64; 2], box_number: usize) -> Result<Self> {
         let extents = [("x", grid.nx), ("y", grid.ny)];
         for (d, (direction, nodes)) in extents.into_iter().enumerate() {

@@ -11,8 +11,8 @@ const MESSAGE_WORDS: usize = HEADER_WORDS + 128;
 const HEADER_WORDS: usize = 6;
 
 /// Returns the error of rank `rank` on every rank. All ranks already know the status of this error. `own_error` is the
-/// error of this rank, if any. If it is the requested error or has the same message, `own_error` is returned, otherwise
-/// `Error::OtherRanks`. Collective.
+/// error of this rank, if any. Returns `own_error` if `rank` is this rank, or if `own_error` has the same message as
+/// the error of `rank`. Otherwise returns `Error::OtherRanks`. Collective.
 pub fn error_of_rank(comm: &FallibleArc<Comm>, rank: usize, status: i32, own_error: Option<&Error>) -> Result<Error> {
     let own_rank = comm.rank();
     let mut gather =

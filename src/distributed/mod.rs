@@ -109,7 +109,7 @@ impl Comm {
         [self.sent_messages.load(Ordering::Relaxed), self.sent_bytes.load(Ordering::Relaxed)]
     }
 
-    /// Fails with the original reason if the communicator has failed.
+    /// Returns an error with the message of the first failure, if the communicator has failed.
     pub fn check_not_failed(&self) -> Result<()> {
         self.failure_message.get().map_or(Ok(()), |message| Err(failure_error(message)))
     }
@@ -175,8 +175,8 @@ impl Plan {
             return Ok(());
         }
         let start = comm.table.start.expect("checked when the table was passed");
-        // SAFETY: a function of this table created `plan`. The host program guarantees that the functions of the table
-        // behave as documented.
+        // SAFETY: a function of this table created `host_plan`. The host program guarantees that the functions of the
+        // table behave as documented.
         comm.check_return_code("start", unsafe { start(comm.table.context, self.host_plan, null_mut()) })?;
         comm.sent_messages.fetch_add(self.sent_per_start[0], Ordering::Relaxed);
         comm.sent_bytes.fetch_add(self.sent_per_start[1], Ordering::Relaxed);
@@ -223,7 +223,7 @@ impl Plan {
 impl Drop for Plan {
     fn drop(&mut self) {
         if let Some(release) = self.comm.table.release.filter(|_| !self.host_plan.is_null()) {
-            // SAFETY: a function of this table created `plan`, and the plan is released once. The return value of
+            // SAFETY: a function of this table created `host_plan`, and the plan is released once. The return value of
             // `release` no longer matters.
             unsafe { release(self.comm.table.context, self.host_plan) };
         }
@@ -276,8 +276,8 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Creates an exchange with at most one part per peer. `tag` distinguishes exchanges that may be in progress at the
-    /// same time.
+    /// Creates an exchange. `peer_ranges` has at most one entry per peer. `tag` distinguishes exchanges that may be in
+    /// progress at the same time.
     pub fn new(comm: &FallibleArc<Comm>, tag: i32, peer_ranges: &[PeerRanges]) -> Result<Self> {
         let buffer_len = |range_of: fn(&PeerRanges) -> &Range<usize>| {
             peer_ranges.iter().map(|ranges| range_of(ranges).end).max().unwrap_or(0)
@@ -364,7 +364,8 @@ impl Gather {
         Ok(Self { plan: Plan::new(comm, "allgather", sent_per_start, create_plan)?, buffers })
     }
 
-    /// Gathers the values of all ranks, in the order of the ranks. `own` writes the values of this rank.
+    /// Gathers the values of all ranks, in the order of the ranks. `write_own` writes the values of this rank to the
+    /// send buffer.
     pub fn run(&mut self, write_own: impl FnOnce(&mut [f64])) -> Result<&[f64]> {
         self.plan.comm.check_not_failed()?;
         let (send, receive) = (self.buffers.buffer(SEND_BUFFER), self.buffers.buffer(RECEIVE_BUFFER));

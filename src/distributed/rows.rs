@@ -46,7 +46,7 @@ pub fn create_address_plan(comm: &FallibleArc<Comm>) -> Result<Gather> {
 
 /// Allocates shared memory for `array_counts[0] + array_counts[1]` arrays of `len` values, as two groups. Returns
 /// `None` on all ranks unless rank 0 can allocate the memory, all ranks run on one host, and all of them can map the
-/// memory. `gather` is the plan that `create_address_plan` returns, and `failure_maximum` a maximum of two values.
+/// memory. `gather` is the plan that `create_address_plan` returns, and `failure_maximum` is a plan for two values.
 /// Collective.
 pub fn allocate_shared_rows(
     comm: &Comm,

@@ -1,5 +1,5 @@
-//! Table of communication functions for ranks that are threads of one process. Used by the tests, and by programs with
-//! several ranks per process.
+//! Table of communication functions for ranks that are threads of one process. The tests use this table, and so do
+//! programs with several ranks per process.
 
 use super::vtable::{MAX, MIN, SUM, rrbsolver_comm, rrbsolver_message};
 use core::ffi::c_void;
@@ -75,7 +75,8 @@ impl Rank {
         }
     }
 
-    /// Adds the contribution of this rank to its next collective call, and returns the number of the call.
+    /// Adds the contribution of this rank to the next collective call, and returns the number of this call, counted
+    /// from 1.
     fn add_contribution(&self, values: Vec<u8>) -> u64 {
         let mut call_number = lock(&self.call_count);
         *call_number += 1;
@@ -147,7 +148,7 @@ unsafe extern "C" fn allgather(
     byte_counts: *const i64,
     plan: *mut *mut c_void,
 ) -> i32 {
-    // SAFETY: `context` is a live rank, and `bytes` has one number per rank.
+    // SAFETY: `context` is a live rank, and `byte_counts` has one number per rank.
     let byte_counts =
         unsafe { std::slice::from_raw_parts(byte_counts, rank_from_context(context).rank_count as usize) };
     let byte_counts = byte_counts.iter().map(|&b| b as usize).collect();

@@ -38,7 +38,7 @@ pub enum Preconditioner {
         sweeps: usize,
         /// Whether coarse grids use single precision.
         is_single_precision: bool,
-        /// Maximum number of cells of the coarsest grid with cell-centered coarsening.
+        /// Maximum number of cells of the coarsest grid. Only cell-centered coarsening uses this limit.
         max_coarsest_cells: usize,
     },
     /// A cycle of aggregation-based multigrid. On the CPU, this cycle is not linear in r; on a device, M is a fixed
@@ -53,9 +53,9 @@ pub enum Preconditioner {
     },
 }
 
-/// Number of cells of the coarsest grid in the published method with cell-centered coarsening, 4 x 4 x 4. It is used if
-/// the caller sets `coarsening`. This grid does not resolve bubbles: its couplings connect the water on opposite sides
-/// of a bubble.
+/// Maximum number of cells of the coarsest grid in the published method with cell-centered coarsening: 4 x 4 x 4. This
+/// limit applies if the option `coarsening` is set. This grid does not resolve bubbles: its couplings connect the water
+/// on opposite sides of a bubble.
 pub const PUBLISHED_COARSEST_CELLS: usize = 64;
 /// Maximum number of cells of the coarsest grid if `auto` selects cell-centered coarsening. With at most this many
 /// cells, the grid usually still resolves the bubbles. For nine bubbles, 64^3 cells and density ratio 1e-6, PCG with
@@ -71,7 +71,7 @@ pub struct Setup {
     pub coarse_solver: Solver,
     /// Relative tolerance of conjugate gradients for systems with E.
     pub coarse_tolerance: f64,
-    /// Whether fused passes are used, if the backend has them.
+    /// Whether the backend may use fused passes. Backends do not have fused passes for every preconditioner.
     pub uses_fused_passes: bool,
 }
 

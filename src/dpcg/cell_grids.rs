@@ -1,4 +1,4 @@
-//! Coarse grids of the multigrid with cell coarsening, and access to their 7-point matrices by cell.
+//! Coarse grids of the multigrid with cell coarsening: their 7-point matrices, and the solver on the coarsest grid.
 
 use crate::base::number::{Real, power_of_two_below};
 use crate::base::reduce::{max_abs, pairwise_sum};
@@ -74,7 +74,7 @@ pub struct Grid<T> {
     forward: [Vec<T>; 3],
 }
 
-/// For each cell of a row, three values: the negative sums of its couplings in x, in y and in z.
+/// The negative sums of the couplings in x, in y and in z, for each cell of a row.
 struct RowCouplingSums([Vec<f64>; 3]);
 
 impl RowCouplingSums {
@@ -82,7 +82,7 @@ impl RowCouplingSums {
         Ok(Self([zeroed(nx, ALLOCATION_NAME)?, zeroed(nx, ALLOCATION_NAME)?, zeroed(nx, ALLOCATION_NAME)?]))
     }
 
-    /// Computes the sums for row number `row` = k ny + j. Returns its cells.
+    /// Computes the sums for row `row` = j + ny k. Returns the cells of this row.
     fn sum_row<T: Real>(&mut self, cells: Cells, forward: [&[T]; 3], row: usize) -> Range<usize> {
         let row_cells = row * cells.nx..(row + 1) * cells.nx;
         for (d, sums) in self.0.iter_mut().enumerate() {
@@ -153,8 +153,8 @@ fn compute_finest_row_sums(a: &SevenPoints, row_sums: &mut [f64]) -> Result<[f64
 }
 
 impl<T: Real> Grid<T> {
-    /// Computes the next coarser grid except its center, which `set_center` computes. The matrix is divided by
-    /// `divisor`. `row_sums` contains the fine row sums on entry, and the coarse row sums on return.
+    /// Computes the next coarser grid except its center, which `set_center` computes. The entries of the coarse matrix
+    /// are divided by `divisor`. `row_sums` contains the fine row sums on entry, and the coarse row sums on return.
     fn coarsen<F: Real>(
         fine: GridMatrix<F>,
         coarsening_ratio: [usize; 3],
@@ -286,10 +286,10 @@ impl<T: Real> Hierarchy<T> {
     }
 }
 
-/// Factorizes a matrix with the given `row_sums`. A pivot d counts as a rounding error if it is zero, or if its ratio
-/// to the diagonal entry is in `ZERO_PIVOT`. The unknown of this pivot is then zero in every solution. The lower limit
-/// is far below zero, because the rounding error may be large: if only cells of the light phase have nonzero row sums,
-/// it grows with the ratio of the couplings of the two phases.
+/// Factorizes a matrix with the given `row_sums`. A pivot d counts as a rounding error if d is zero, or if the ratio of
+/// d to the diagonal entry is in `ZERO_PIVOT`. The unknown of such a pivot is zero in every solution. The lower limit
+/// is far below zero, because the rounding error may be large. If only cells of the light phase have nonzero row sums,
+/// the error grows with the ratio of the couplings of the two phases.
 fn factorize_coarsest<T: Real>(a: GridMatrix<T>, row_sums: &[f64]) -> Result<DirectSolver> {
     const ZERO_PIVOT: Range<f64> = -1e-3..1e-14;
     let couplings = a.in_row_sum_form(row_sums)?;

@@ -601,7 +601,7 @@ const BACKEND_ALLOCATION: &str = "a backend";
 fn make_backend(machine: Machine) -> Result<Box<dyn DpcgBackend>> {
     Ok(match machine.backend {
         Backend::Cuda => boxed(crate::dpcg::cuda::Cuda::new(machine.device, machine.threads)?, BACKEND_ALLOCATION)?,
-        // The reference is the CPU's with one thread, without fused stages.
+        // `backend=reference` is the CPU backend with one thread; `Plan::setup` disables its fused passes.
         Backend::Reference => boxed(crate::dpcg::cpu::Cpu::new(1), BACKEND_ALLOCATION)?,
         Backend::Cpu | Backend::Auto => boxed(crate::dpcg::cpu::Cpu::new(machine.threads), BACKEND_ALLOCATION)?,
     })

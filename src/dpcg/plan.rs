@@ -40,7 +40,7 @@ pub fn choose_machine(options: &Options, cells: Cells, threads: usize, devices: 
     )
 }
 
-/// Returns the reason why a device does not support the requested options; `None` if it does.
+/// Returns the reason why a device does not support the requested options, or `None` if a device supports all of them.
 fn unsupported_on_device(options: &Options) -> Option<&'static str> {
     if matches!(options.choice(opt::PRECONDITIONER), Preconditioner::Ic0 | Preconditioner::Ric) {
         return Some("ic0 and ric run only on the CPU: on a device use preconditioner=neumann or multigrid");
@@ -52,8 +52,8 @@ fn unsupported_on_device(options: &Options) -> Option<&'static str> {
 }
 
 /// Returns the tolerance, relative to the center, below which a row sum counts as zero. `null_space=none` has the same
-/// tolerance as `null_space=auto`: the null space is not projected out, but the singular components must be known,
-/// because their deflation vectors may make E singular.
+/// tolerance as `null_space=auto`. With `null_space=none`, the null space is not projected out. The singular components
+/// must nevertheless be known, because their deflation vectors may make E singular.
 pub fn zero_row_sum_tolerance(options: &Options) -> f64 {
     match options.choice(opt::NULL_SPACE) {
         NullSpace::Auto | NullSpace::None => ZERO_ROW_SUM,
@@ -98,7 +98,8 @@ pub struct FactorizationResults {
     pub reason: AutoReason,
     /// Precision of the preconditioner in use.
     pub precision: Precision,
-    /// Whether `auto` selected aggregation, but its memory could not be allocated, so that multigrid replaced it.
+    /// Whether multigrid replaces the aggregation that `auto` selected, because memory for aggregation could not be
+    /// allocated.
     pub lacked_aggregation_memory: bool,
     /// Times of the parts of a factorization and a solve.
     pub timings: Timings,
@@ -346,9 +347,10 @@ fn may_aggregate(options: &Options, machine: Machine, has_labels: bool) -> bool 
 }
 
 /// Returns whether aggregation is expected to converge faster than multigrid. At least `MIN_UNRESOLVED_FOR_AMG` groups
-/// of strong couplings must be hidden from the coarse grids (`Survey::hidden`). In addition, either there are more
-/// groups than deflation can use and the phases differ strongly, or the cells are flat (`has_uncoarsened_direction`).
-/// On flat cells, coarse grids connect the liquid around hidden bubbles even with deflation.
+/// of strong couplings must be hidden from the coarse grids (`Survey::hidden_group_count`). In addition, either there
+/// are more groups than deflation can use and the phases differ strongly, or the cells are flat
+/// (`has_uncoarsened_direction`). On flat cells, coarse grids connect the liquid around hidden bubbles even with
+/// deflation.
 fn prefers_aggregation(cells: Cells, survey: &Survey) -> bool {
     let exceeds_deflation_limit =
         survey.strong_group_count > MAX_DEFLATED_COMPONENTS && survey.coupling_ratio <= DEFLATION_COUPLING_RATIO;
@@ -373,7 +375,7 @@ fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coars
 /// Selects the deflation for `preconditioner=multigrid`, and returns the reason. If there are labels, they define the
 /// regions. Otherwise, each group of strong couplings gets a vector if there are 2 to `MAX_DEFLATED_COMPONENTS` groups
 /// and one of these conditions holds: the coupling ratio is at most `DEFLATION_COUPLING_RATIO`, a group is thinner than
-/// `THIN_COMPONENT_CELLS` cells, or the grids are coarsened by cells.
+/// `THIN_COMPONENT_CELLS` cells, or `coarsening` is `Coarsening::Cell`.
 fn deflation_with_multigrid(survey: &Survey, coarsening: Coarsening, has_labels: bool) -> (Deflation, AutoReason) {
     if has_labels {
         return (Deflation::Levelset, AutoReason::Labels);
@@ -391,8 +393,8 @@ fn deflation_with_multigrid(survey: &Survey, coarsening: Coarsening, has_labels:
     (deflation, AutoReason::Plain)
 }
 
-/// Selects the deflation for all other preconditioners, and returns the reason. The regions are boxes. If there are
-/// labels or groups of strong couplings, they divide the boxes.
+/// Selects the deflation for all preconditioners except multigrid and aggregation, and returns the reason. The regions
+/// are boxes. If there are labels or groups of strong couplings, they divide the boxes.
 fn deflation_with_others(survey: &Survey, has_labels: bool) -> (Deflation, AutoReason) {
     if has_labels {
         return (Deflation::LevelsetSubdomain, AutoReason::Labels);
@@ -600,7 +602,7 @@ mod tests {
         }
     }
 
-    /// Without multigrid, the phases in the matrix divide the boxes.
+    /// Without multigrid or aggregation, the regions are boxes, which the phases in the matrix divide.
     #[test]
     fn phases_divide_boxes_without_multigrid() {
         for name in ["none", "jacobi", "neumann", "ic0", "ric"] {
@@ -665,8 +667,8 @@ mod tests {
         (cells, SurveyData::of(&a, ZERO_ROW_SUM).unwrap().1)
     }
 
-    /// The rules for deflation and coarsening, tested with matrices: `blocks` blocks of air in a box of water. A block
-    /// has `block_width` cells in x, 8 cells in y and 7 cells in z.
+    /// Tests the rules for deflation and coarsening with matrices: `block_count` blocks of air in a box of water. A
+    /// block has `block_width` cells in x, 8 cells in y and 7 cells in z.
     #[test]
     fn rules_hold_for_inspected_matrices() {
         let choices_for = |block_width: usize, block_count: usize, coupling_ratio: f64, face_factors: [f64; 3]| {

@@ -1,7 +1,7 @@
 //! Inspection of a matrix on a box of cells before its factorization, and assembly of the coarse matrix E for its
-//! deflation regions. A thread team executes this work for the backend `cpu`, and also for `cuda` where the host does
-//! this work. Each thread processes its own rows or blocks of rows. Results are bitwise identical for any number of
-//! threads.
+//! deflation regions. A thread team executes these functions. The backend `cpu` calls all of them, and the backend
+//! `cuda` calls some of them for work on the host. Each thread processes its own rows or blocks of rows. Results are
+//! bitwise identical for any number of threads.
 
 use crate::base::team::{Team, TeamThread, thread_share};
 use crate::deflation::regions::Regions;

@@ -37,10 +37,10 @@ pub struct Survey {
     pub singular_first_cells: Vec<usize>,
     /// Number of groups of cells that strong couplings join.
     pub strong_group_count: usize,
-    /// Smallest extent of a group, as in [`StrongGroups::thinnest`]. A backend may return 0 if there are more than
-    /// [`MAX_DEFLATED_COMPONENTS`] groups.
+    /// Smallest extent of the groups in cells, as in [`StrongGroups::smallest_extent`]. A backend may return 0 if there
+    /// are more than [`MAX_DEFLATED_COMPONENTS`] groups.
     pub thinnest_group: usize,
-    /// Number of hidden groups ([`StrongGroups::hidden`]) if [`needs_hidden_groups`] is true; otherwise 0.
+    /// Number of hidden groups ([`StrongGroups::hidden_count`]) if [`needs_hidden_groups`] is true; otherwise 0.
     pub hidden_group_count: usize,
 }
 
@@ -50,8 +50,9 @@ pub fn needs_hidden_groups(cells: Cells, coarsened_directions: [bool; 3], strong
     strong_group_count > MAX_DEFLATED_COMPONENTS || has_uncoarsened_direction(cells, coarsened_directions)
 }
 
-/// Returns the ratio of the smallest to the largest coupling, minimized over the directions. A direction without
-/// couplings, for which these are infinity and zero, is ignored. The ratio is 1 if there are no couplings.
+/// Returns the ratio of the smallest to the largest coupling, minimized over the directions. In a direction without
+/// couplings, the smallest coupling is infinity and the largest is zero; such a direction is ignored. Without any
+/// couplings, the ratio is 1.
 pub fn coupling_ratio(smallest_couplings: [f64; 3], largest_couplings: [f64; 3]) -> f64 {
     let ratio_of =
         |d: usize| if largest_couplings[d] > 0.0 { smallest_couplings[d] / largest_couplings[d] } else { 1.0 };
@@ -81,9 +82,9 @@ pub struct SurveyedRows {
     /// Smallest nonzero and largest magnitude of the couplings in each direction.
     smallest_couplings: [f64; 3],
     largest_couplings: [f64; 3],
-    /// As in [`Survey::neumann_row_sum`].
+    /// Largest row sum of |L D^-1| in these rows (see [`Survey::neumann_row_sum`]).
     neumann_row_sum: f64,
-    /// For each row of cells and each direction, the negative sum over the cells of (couplings in this direction) /
+    /// For each direction and each row of cells: the sum over the cells of -(sum of the couplings in this direction) /
     /// center.
     row_strengths: [Vec<f64>; 3],
 }
@@ -116,8 +117,7 @@ impl SurveyedRows {
     }
 
     /// Surveys row `row` of cells: updates `neumann_row_sum`, and stores the sums of the row in `row_strengths` at
-    /// index
-    /// `local_row`. `cell_sums` is workspace for one value per cell of the row.
+    /// index `local_row`.  `cell_sums` is workspace for one value per cell of the row.
     fn add_row(&mut self, a: &SevenPoints, row: usize, local_row: usize, cell_sums: &mut [f64]) {
         let (nx, ny) = (a.cells.nx, a.cells.ny);
         let row_of = |values, row| row_values(values, nx, row);
@@ -163,7 +163,7 @@ pub struct SurveyData {
     pub components: CellComponents,
     /// Groups of cells that strong couplings join.
     pub strong_groups: StrongGroups,
-    /// Deflation regions, if they were requested and found.
+    /// Deflation regions; `None` without deflation.
     pub regions: Option<Regions>,
 }
 
@@ -254,19 +254,19 @@ mod tests {
     use super::*;
     use crate::stencil::components::ZERO_ROW_SUM;
 
-    /// Boxes of strong couplings on 16 x 16 x 16 cells; the second and third grid have every second and every fourth
-    /// cell.
+    /// Counts hidden groups of a matrix on 16 x 16 x 16 cells, in which four boxes have strong couplings. The second
+    /// grid has every second cell, and the third grid has every fourth cell.
     #[test]
     fn hidden_bubbles_are_counted() {
         let cells = Cells { nx: 16, ny: 16, nz: 16 };
         let bubble_boxes: [[Range<usize>; 3]; 4] = [
-            // One point of the second grid, none of the third grid.
+            // The box contains one point of the second grid, and none of the third grid.
             [1..4, 1..4, 1..4],
-            // Three points of the second grid: hidden between the points of the third grid.
+            // The box contains three points of the second grid, and none of the third grid: it is hidden.
             [9..16, 1..4, 1..4],
-            // One point of the third grid, the last grid.
+            // The box contains one point of the third grid, which is the last grid.
             [3..6, 11..14, 11..14],
-            // No point of a coarse grid.
+            // The box contains no point of a coarse grid.
             [13..15, 9..10, 13..14],
         ];
         let bubble_of = |c: usize| {
@@ -291,10 +291,10 @@ mod tests {
         let (survey_data, survey) = SurveyData::of(&a, ZERO_ROW_SUM).unwrap();
         assert_eq!(survey.strong_group_count, 4);
         assert_eq!(survey_data.strong_groups.hidden_count(cells, 64).unwrap(), 1);
-        // With an additional coarser grid, the third box has no point of the last grid. It is not hidden, because the
-        // previous grid has only one point in it.
+        // If there is a fourth grid, the third box contains no point of the last grid. This box is not hidden, because
+        // it contains only one point of the third grid.
         assert_eq!(survey_data.strong_groups.hidden_count(cells, 8).unwrap(), 1);
-        // The second grid is the last grid.
+        // If the second grid is the last grid, no box is hidden.
         assert_eq!(survey_data.strong_groups.hidden_count(cells, 512).unwrap(), 0);
     }
 }

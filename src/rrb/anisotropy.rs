@@ -24,7 +24,7 @@ use crate::stencil::matrix::StencilView;
 
 /// Number of nodes of a window in each direction.
 pub const WINDOW_WIDTH: usize = 32;
-/// Number of windows in each direction. They are distributed from border to border.
+/// Number of windows in each direction. The windows are distributed evenly from border to border.
 pub const WINDOWS_PER_SIDE: usize = 8;
 /// Number of windows that may have a larger anisotropy than the result: 10 % of all windows.
 const MAX_OUTLIERS: usize = WINDOWS_PER_SIDE * WINDOWS_PER_SIDE / 10;
@@ -56,7 +56,7 @@ fn window_start(n: usize, k: usize) -> usize {
     1 + (n - 2 - WINDOW_WIDTH) * k / (WINDOWS_PER_SIDE - 1)
 }
 
-/// Returns the 90th percentile of the windows: at most `MAX_OUTLIERS` windows exceed it.
+/// Returns the 90th percentile of the anisotropies of all windows: at most `MAX_OUTLIERS` windows exceed this value.
 pub fn percentile_90(mut windows: [[f64; WINDOWS_PER_SIDE]; WINDOWS_PER_SIDE]) -> f64 {
     let windows = windows.as_flattened_mut();
     windows.sort_unstable_by(|a, b| b.total_cmp(a));

@@ -32,27 +32,29 @@ pub struct Setup {
     /// Number of levels, at most the number that the grid allows.
     pub levels: usize,
     /// Whether `factorize` may stop after fewer levels if the remaining matrix is diagonal up to weak couplings. True
-    /// if the caller requested neither a number of levels nor `cycle=amli`. Only devices use this flag, because a small
-    /// grid costs as much time there as a larger one.
+    /// if the caller requested neither a number of levels nor `cycle=amli`. Only the `cuda` backend uses this flag: on
+    /// a device, the sweeps on a small grid take as long as on a larger grid.
     pub may_truncate: bool,
-    /// Variant of lumping.
     pub lumping: Lumping,
     /// omega, the fraction of the dropped couplings that is added to the diagonal.
     pub omega: f64,
-    /// Whether M is built from A-hat, the matrix A with positive couplings added to the diagonals (compensation).
+    /// Whether positive couplings are compensated: M is then built from A-hat instead of A. In A-hat, each positive
+    /// coupling of A is zero, and is added to the centers of both nodes, so that row sums are unchanged.
     pub compensates_positive_couplings: bool,
-    /// Number of grids that store the colours r1, r2, b1, b2 in separate arrays; at most `levels / 2`.
+    /// Number of grids that store the colours r1, r2, b1, b2 in separate arrays: at most `levels / 2`, or 1 if
+    /// aggregation replaces the levels from the start.
     pub grids: usize,
-    /// Rows of these grids are padded to a multiple of this number of values. It is also the width of their border.
+    /// The rows of these grids are padded to a multiple of `compute_block` values. Their left and right borders are
+    /// `compute_block` values wide.
     pub compute_block: usize,
     /// Row sums of magnitude at most `zero_row_sum` times the center are set to zero in M.
     pub zero_row_sum: f64,
-    /// Whether fused stages are used, if the backend has them.
+    /// Whether the backend may fuse steps of CG into single passes (`fusion=on`).
     pub fused: bool,
     /// Storage format of the preconditioner.
     pub storage: Storage,
-    /// Largest power of two up to the largest center; f32 and bf16 store M / storage_unit. The value is 1 with f64. It
-    /// is also 1 if aggregation replaces the levels from the start.
+    /// Scale factor of the stored M: f32 and bf16 store M / storage_unit. The factor is the largest power of two that
+    /// does not exceed the largest center. It is 1 with f64, and if aggregation replaces the levels from the start.
     pub storage_unit: f64,
     /// Parameters of the cycle.
     pub cycle: Cycle,
@@ -179,7 +181,8 @@ pub enum Aggregation {
     /// Aggregation may replace the levels during a solve that converges slowly; the cycle of aggregation then uses this
     /// storage format.
     IfSlow(Storage),
-    /// Aggregation replaces all levels from the start, except the first level, whose elimination produces S1.
+    /// Aggregation replaces the levels from the start. For a 5-point matrix, the first level remains, because its
+    /// elimination produces S1.
     FromStart,
 }
 
@@ -196,8 +199,8 @@ impl Setup {
         1.0 - self.omega
     }
 
-    /// Returns the row sum that M uses for a row of A; `couplings` is the sum of its couplings. A row sum of magnitude
-    /// at most `zero_row_sum` times the center is rounding error and becomes zero.
+    /// Returns the row sum of M for a row of A with this center; `couplings` is the sum of the couplings of the row. A
+    /// row sum of magnitude at most `zero_row_sum` times the center is rounding error and becomes zero.
     pub fn row_sum(&self, center: f64, couplings: f64) -> f64 {
         let row_sum = center + couplings;
         if row_sum.abs() <= self.zero_row_sum * center { 0.0 } else { row_sum }
@@ -218,14 +221,13 @@ impl Setup {
 /// Parameters of the inspection of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InspectionSetup {
-    /// Checks of the entries.
     pub checks: InspectionOptions,
     /// Whether the solve projects out the constants on singular components.
     pub projects_null_space: bool,
     /// Maximum number of threads among which the rows are divided.
     pub threads: usize,
-    /// Rows of grids stored by colour are padded to a multiple of this number of values. It is also the width of their
-    /// border.
+    /// The rows of grids stored by colour are padded to a multiple of `compute_block` values (see
+    /// [`Setup::compute_block`]).
     pub compute_block: usize,
     /// Whether M may be stored in f32 or bf16.
     pub may_store_short: bool,
@@ -239,7 +241,7 @@ pub type FivePointMatrix = (Grid, [Vec<f64>; 3]);
 pub struct Report {
     /// Kind of the cycle in use.
     pub kind: CycleKind,
-    /// Number of levels in use, or of coarse levels with aggregation. `None`: the number in [`Setup`] is in use.
+    /// Number of levels in use; with aggregation, number of coarse levels. `None`: [`Setup::levels`] are in use.
     pub levels: Option<usize>,
     /// Whether aggregation replaces the levels.
     pub uses_aggregation: bool,
@@ -295,7 +297,8 @@ pub trait RrbBackend: Engine + Send {
         work(0, 0..grid.ny);
         Ok(())
     }
-    /// Frees the memory that is kept for matrices with other options. The caller calls it when options have changed.
+    /// Frees the memory of a factorization that is kept although it is not in use. The caller calls this function when
+    /// options on which `auto` depends have changed.
     fn release_spare_memory(&mut self) {}
     /// Discards the last factorization and frees its memory.
     fn release(&mut self) {}
@@ -326,8 +329,9 @@ pub trait RrbBackend: Engine + Send {
     }
 }
 
-/// A node whose couplings are all dropped adds an eigenvalue of about center / pivot to M^-1 A. If this ratio would
-/// exceed 10, that is, if the pivot is below this fraction of the center, the center is used as the pivot.
+/// Minimum ratio of the pivot to the center for a node whose couplings are all dropped. If the ratio is smaller, the
+/// center is used as the pivot. Such a node adds an eigenvalue of about center / pivot to M^-1 A, which therefore does
+/// not exceed 10.
 const MIN_ROW_SUM_FRACTION: f64 = 0.1;
 
 /// Pivot of an eliminated node (red, or b1) in row-sum form. After lumping, the pivot is the row sum minus the sum of
@@ -339,7 +343,7 @@ pub struct Pivot {
     /// Row sum s~ after lumping. The elimination adds -a / d times this value to the row sum of a remaining neighbour,
     /// where a is the coupling to this neighbour.
     pub row_sum: f64,
-    /// Row sum s as the sweeps in f32 read it: d = s - sum of kept couplings.
+    /// Row sum s that f32 and bf16 store instead of d. The sweeps compute d = s - sum of kept couplings.
     pub stored_row_sum: f64,
     kept_sum: f64,
 }
@@ -350,9 +354,9 @@ impl Pivot {
     /// d = c + omega * sum(lumped) = (row_sum - (1 - omega) * sum(lumped)) - sum(kept), with the row sum `row_sum` and
     /// the center c. The argument `lumped_sum` is sum(lumped).
     ///
-    /// If all couplings of a node are lumped, as in a channel that is one cell wide, this formula makes the row sum
-    /// alone the pivot. The row sum may be zero even in a regular matrix. If it is less than [`MIN_ROW_SUM_FRACTION`]
-    /// times the center, the center becomes the pivot, as with omega = 0.
+    /// If all couplings of a node are lumped, as in a channel that is one cell wide, d is the row sum after lumping,
+    /// which may be zero even in a regular matrix. If d is then less than [`MIN_ROW_SUM_FRACTION`] times the center,
+    /// the center becomes the pivot, as with omega = 0.
     ///
     /// A node without couplings and with a row sum of exactly zero is the last node of a component of M with zero row
     /// sums. This function then returns d = 0. [`Pivot::accept`] replaces d by the center of A, which has a suitable
@@ -402,7 +406,7 @@ impl Pivot {
         (self.d > f64::EPSILON * center) & self.d.is_finite()
     }
 
-    /// Replaces s by its rounded value, and recomputes d from it.
+    /// Replaces s by `stored_row_sum`, the rounded value of s, and recomputes d from this value.
     #[inline(always)]
     pub fn with_stored_row_sum(self, stored_row_sum: f64) -> Self {
         Self { d: stored_row_sum - self.kept_sum, stored_row_sum, ..self }

@@ -20,8 +20,8 @@ pub const MATRIX_HALO_ROWS: usize = 3;
 /// Number of halo rows J on each side for which there is memory. It is one more than [`MATRIX_HALO_ROWS`], because the
 /// copy of natural rows to the arrays by colour also writes the row above.
 pub const STORED_HALO_ROWS: usize = MATRIX_HALO_ROWS + 1;
-/// Numbers of natural rows, below and above the rows of this rank, from which the halo is built. They are two per row
-/// J. One more row is needed below, because it stores the couplings to the lowest row of the halo.
+/// Numbers of natural rows j, below and above the rows of this rank, from which the halo is built: two per halo row J.
+/// One more row is needed below, because it stores the north couplings to the lowest row of the halo.
 pub const NATURAL_ROWS_BELOW: usize = 2 * MATRIX_HALO_ROWS + 1;
 pub const NATURAL_ROWS_ABOVE: usize = 2 * MATRIX_HALO_ROWS;
 
@@ -62,7 +62,7 @@ impl Domain {
         q < self.strips.depth
     }
 
-    /// Returns the layout of the part of grid q that this rank stores.
+    /// Restricts `layout`, the layout of the whole grid q, to the rows that this rank stores.
     pub fn layout(&self, q: usize, layout: Layout) -> Layout {
         if !self.is_distributed(q) {
             return layout;
@@ -85,7 +85,7 @@ impl Domain {
 
     /// Returns the first error of all ranks: errors without a node precede the others, which are ordered by level, row
     /// and column. The rank with this error returns it; the other ranks return [`Error::OtherRanks`]. If the
-    /// communication fails, returns its error. Collective.
+    /// communication fails, returns the communication error. Collective.
     pub fn first_failure(&self, own_error: Option<Error>) -> Option<Error> {
         self.first_error(own_error).unwrap_or_else(Some)
     }

@@ -16,7 +16,7 @@ const ALLOCATION_NAME: &str = "events for other ranks";
 /// The root rank, on whose devices all solves run.
 pub const ROOT: usize = 0;
 
-/// Number of words per event. The first word is its kind, one of the constants below. Up to three values follow.
+/// Number of words (f64) per event. The first word is one of the event numbers below. Up to three values follow.
 const WORDS_PER_EVENT: usize = 4;
 const ITERATION_EVENT: f64 = 1.0;
 const PASSED_EVENT: f64 = 2.0;
@@ -56,7 +56,7 @@ fn decode_event(words: &[f64]) -> Option<Event> {
     })
 }
 
-/// Number of events per block. A block begins with its number of events.
+/// Maximum number of events per block, which is one message. The first word of a block is the number of its events.
 const EVENTS_PER_BLOCK: usize = 64;
 const WORDS_PER_BLOCK: usize = 1 + EVENTS_PER_BLOCK * WORDS_PER_EVENT;
 
@@ -95,10 +95,10 @@ impl RootMessages {
         self.rank == ROOT
     }
 
-    /// On rank 0, runs `solve`, and sends its events and its result. On the other ranks, passes these events to
-    /// `observer`, and returns the same result, where an error of rank 0 becomes [`Error::OtherRanks`]. There, `core`
-    /// only represents the factorization of rank 0. It is replaced, because the solve may have changed that
-    /// factorization. `stop_exchange` is `Some` if any rank has a monitor.
+    /// On rank 0, calls `run_solve`, and sends the events and the result of the solve. On the other ranks, passes these
+    /// events to `observer`, and returns the same result, where an error of rank 0 becomes [`Error::OtherRanks`]. On
+    /// these ranks, `core` only represents the factorization of rank 0. `core` is replaced, because the solve may have
+    /// changed this factorization. `stop_exchange` is `Some` if any rank has a monitor.
     pub fn solve(
         &mut self,
         core: &mut Rrb,

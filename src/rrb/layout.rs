@@ -54,7 +54,8 @@ pub struct Layout {
     pub cy: usize,
     /// Width of the left and right border, in values.
     pub compute_block: usize,
-    /// The stored rows J are `first_row` .. `end_row`. They are a part of all rows if other ranks store the rest.
+    /// The stored rows J are `first_row` .. `end_row`. On a distributed grid, these are the rows of this rank and its
+    /// halo; otherwise, all rows.
     pub first_row: usize,
     pub end_row: usize,
 }
@@ -102,7 +103,7 @@ impl Layout {
     }
 }
 
-/// Returns the range of I for which i' = 2 I + odd is in [shift, shift + n).
+/// Returns the range of I for which i' = 2 I + `is_odd` (0 or 1) is in [shift, shift + n).
 fn indices_of_parity(shift: usize, n: usize, is_odd: bool) -> std::ops::Range<usize> {
     if is_odd { shift / 2..(shift + n) / 2 } else { shift.div_ceil(2)..(shift + n).div_ceil(2) }
 }

@@ -1,5 +1,5 @@
-//! RRB-PCG for one matrix: its factorization, and the calls that use the factorization. `plan` contains the choices for
-//! a matrix, and `krylov::solve` the steps of a solve.
+//! Solver object of an `rrb_` handle: factorizes a matrix, and solves with the factorization. `plan` selects storage
+//! format, cycle and levels for a matrix. `krylov::solve` executes the steps of a solve.
 
 pub mod anisotropy;
 pub mod backend;
@@ -48,7 +48,7 @@ pub struct Rrb {
     decisions: AutoDecisions,
     /// Parameters of the last factorization; `None` if there is none.
     last_factorization: Option<LastFactorization>,
-    /// Number of factorizations without speculation that precede the next speculative one.
+    /// Number of factorizations that must still run without speculation (see `SPECULATION_PAUSE`).
     factorizations_until_speculation: usize,
 }
 
@@ -69,9 +69,10 @@ const SPECULATION_PAUSE: usize = 8;
 #[derive(Clone, Copy, Debug, Default)]
 struct AutoDecisions {
     auto_options: AutoOptions,
-    /// Whether the factorization rejected a matrix in another format, so that f64 replaced the format.
+    /// Whether a factorization in a short format was rejected, so that f64 replaces this format.
     needs_double: bool,
-    /// Whether the estimates selected the V-cycle instead of AMLI: for a regular matrix, and for a singular matrix.
+    /// Whether the eigenvalue estimates selected the V-cycle instead of AMLI. Index 0: regular matrices; index 1:
+    /// singular matrices.
     v_cycle_selected: [bool; 2],
     /// Whether a solve converged slowly and switched to aggregation.
     converges_slowly: bool,
@@ -182,9 +183,9 @@ pub type MakeBackend<'a> = &'a dyn Fn(Machine) -> Result<Box<dyn RrbBackend>>;
 pub type ProgramRunner<'a> = &'a (dyn Fn(&mut dyn SolveSteps, Program) -> Result<Outcome> + Sync);
 
 impl Rrb {
-    /// Factorizes `a` on the caller's CUDA stream, or on a stream of the backend if `stream` is 0. Reuses the memory of
-    /// `previous` if it fits. After an error, the handle has no factorization. `make_backend` creates a backend if the
-    /// backend of `previous` is not one for `machine`.
+    /// Factorizes `a`. `stream` is the caller's CUDA stream, or 0 for a stream of the backend. Reuses the backend of
+    /// `previous` and its memory if `previous` was created for `machine`. Otherwise, `make_backend` creates a backend.
+    /// After an error, the handle has no factorization.
     pub fn factorize(
         previous: Option<Self>,
         a: &StencilView,
@@ -225,9 +226,9 @@ impl Rrb {
     fn factorize_with_options(&mut self, a: &StencilView, options: &Options) -> Result<()> {
         let auto_options = AutoOptions::of(options);
         let inspection_setup = inspection_setup(options, self.machine.threads);
-        // In a simulation, the next matrix usually has the same structure. A speculative factorization with the setup
-        // of the last one then reads the matrix only once. If a solve has switched to aggregation since then, the setup
-        // changes, so there is no speculation.
+        // In a simulation, the next matrix usually has the same structure. A speculative factorization with the
+        // previous setup then reads the matrix only once. There is no speculation if a solve has switched to
+        // aggregation, because the setup then changes.
         let is_speculative = |last_factorization: &LastFactorization| {
             let has_switched =
                 self.decisions.converges_slowly && last_factorization.setup.aggregation != Aggregation::FromStart;
@@ -325,8 +326,8 @@ impl Rrb {
                 self.factorizations_until_speculation = SPECULATION_PAUSE;
             }
         }
-        // If the factorization ended after fewer levels than requested, its choice of the cycle does not apply to other
-        // matrices. No second factorization with fewer levels is then needed.
+        // A truncated factorization has fewer levels than requested. Its choice of the cycle does not apply to other
+        // matrices, and a second factorization with the fewer levels of the V-cycle is not needed.
         let Report { levels, kind, .. } = self.backend.report();
         let is_truncated = levels.is_some_and(|levels| levels < setup.levels);
         if setup.cycle.kind.is_none() && kind == CycleKind::V && !is_truncated {
@@ -409,8 +410,8 @@ impl Rrb {
     }
 
     /// Solves on a distributed domain. If `precision=auto` has selected CG in single precision and it stagnates, the
-    /// solve continues with CG in double precision. `a` contains the rows of the matrix that this rank received; `None`
-    /// if this rank alone has all rows, in its factorization.
+    /// solve continues with CG in double precision. `a` contains the rows of the matrix that this rank received. It is
+    /// `None` if the factorization of this rank contains the whole matrix.
     pub fn solve_over_ranks(
         &mut self,
         mut arrays: Arrays,
@@ -491,7 +492,7 @@ impl Rrb {
         self.run(arrays, options, observer, None, run_program)
     }
 
-    /// Runs a solve. `previous` is the outcome of the run from whose x this run continues.
+    /// Runs a solve. If `previous` is the outcome of an earlier run, this run continues from the x of that run.
     fn run(
         &mut self,
         arrays: Arrays,

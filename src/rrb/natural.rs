@@ -14,7 +14,8 @@
 //! a_bb' -= a_bk a_kb' / d_k,   s_b -= a_bk s~_k / d_k   for the neighbours b, b' that remain.
 //! ```
 //!
-//! With M2, the same couplings of the remaining nodes are lumped before: s_b -= (1 - omega) sum_b' a_bb', a_bb' = 0.
+//! With M2, the couplings of the dropped type between remaining nodes are lumped first: s_b -= (1 - omega) sum_b'
+//! a_bb', a_bb' = 0.
 
 use crate::base::reduce::dot;
 use crate::error::{Result, push, reserve, zeroed};
@@ -51,7 +52,7 @@ pub struct NaturalLevels {
     levels: usize,
     coarsest: CoarsestNodes,
     coarsest_solver: EnvelopeSolver,
-    /// Sections of the cycle.
+    /// Sections of the cycle: the levels between two recursions.
     sections: Vec<Section>,
     /// Number of the first section that begins with a recursion: 0 if the first grid is a recursion grid, otherwise 1.
     first_recursion: usize,
@@ -60,7 +61,7 @@ pub struct NaturalLevels {
     kind_is_automatic: bool,
     /// Storage format of M, and the power of two by which values are divided before they are rounded to this format.
     storage_and_unit: (Storage, f64),
-    /// Whether the sweeps begin with the second level, on the black nodes of the first grid.
+    /// Whether CG runs on S1. The sweeps then begin with the second level, on the black nodes of the first grid.
     uses_schur: bool,
 }
 
@@ -223,8 +224,8 @@ impl NaturalGrid {
         Ok(())
     }
 
-    /// Computes q = A d with q_i = s_i d_i + sum_j a_ij (d_j - d_i). A is the matrix of this grid before its levels
-    /// change it. `round_entry` rounds the entries to the storage format.
+    /// Computes q = A d with q_i = s_i d_i + sum_j a_ij (d_j - d_i). A is `matrix`, whose couplings the levels of this
+    /// grid have not yet dropped. `round_entry` rounds the entries to the storage format.
     fn multiply(&self, d: &[f64], q: &mut [f64], round_entry: impl Fn(f64) -> f64) {
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
         for (i, j) in red_nodes(self.grid).chain(black_nodes(self.grid)) {
@@ -238,8 +239,8 @@ impl NaturalGrid {
         }
     }
 
-    /// Returns the center s_i - sum_j a_ij of the matrix of this grid before its levels change it. `round_entry` rounds
-    /// the entries to the storage format.
+    /// Returns the center s_i - sum_j a_ij of `matrix` at index c. `round_entry` rounds the entries to the storage
+    /// format.
     fn center(&self, c: usize, round_entry: impl Fn(f64) -> f64) -> f64 {
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
         let axis_sum = (round_entry(a.east[c - 1]) + round_entry(a.east[c]))
@@ -363,9 +364,10 @@ impl NaturalLevels {
         &mut self.grids[0].matrix
     }
 
-    /// Factorizes level by level, and then the coarsest matrix. `schur_data` contains the centers of A for the first
-    /// level (see [`NaturalGrid::eliminate_red`]), and receives the couplings of S1 before those of M are rounded.
-    /// Returns an error for the first rejected pivot.
+    /// Factorizes level by level, and then the coarsest matrix. If CG runs on S1, `schur_data` contains the centers of
+    /// A, which are the pivots of the first level (see [`NaturalGrid::eliminate_red`]), and the array that receives the
+    /// couplings of S1. The couplings of S1 are copied before those of M are rounded. Returns an error for the first
+    /// rejected pivot.
     pub fn factorize(
         &mut self,
         setup: &Setup,
@@ -434,7 +436,7 @@ impl NaturalLevels {
         }
     }
 
-    /// Returns the grids of section k, which does not contain the first grid of the next section.
+    /// Returns the numbers of the grids of section k. The first grid of section k + 1 is not included.
     fn section(&self, k: usize) -> Range<usize> {
         self.sections[k].first_grid..self.sections.get(k + 1).map_or(self.grids.len(), |next| next.first_grid)
     }

@@ -44,7 +44,7 @@ pub fn inspection_setup(options: &Options, threads: usize) -> InspectionSetup {
     }
 }
 
-/// Choices for a matrix.
+/// Storage format, cycle and use of aggregation that are chosen for a matrix.
 pub struct Plan<'a> {
     pub a: &'a StencilView<'a>,
     options: &'a Options,
@@ -150,15 +150,18 @@ impl<'a> Plan<'a> {
         self.options.is(opt::PRECISION, Precision::Auto)
     }
 
-    /// Selects the use of aggregation. If this plan does not use it from the start, it may replace the levels during a
-    /// slow solve, provided that `cycle_is_automatic` holds and `switch_memory` permits the memory. It never does with
-    /// `precision=bf16`, and on grids that are shared with other ranks or devices.
+    /// Selects the use of aggregation. If this plan does not use aggregation from the start, a slow solve may switch to
+    /// it under four conditions:
+    /// - `cycle_is_automatic` returns true;
+    /// - the option `switch_memory` permits the memory;
+    /// - `precision` is not `bf16`;
+    /// - no other rank or device owns rows of the grids.
     fn aggregation(&self) -> Aggregation {
         let options = self.options;
         let storage = match options.choice(opt::PRECISION) {
             _ if self.uses_aggregation => return Aggregation::FromStart,
             _ if self.conditions.shares_grids => return Aggregation::Never,
-            // On a device, a switch does not change the format of the vectors.
+            // On a device, the vectors keep their number format when a solve switches to aggregation.
             Precision::Auto if self.on_device && self.storage == Storage::F64 => Storage::F64,
             // The options of `rrb_` have no `single`.
             Precision::Auto | Precision::F32 | Precision::Mixed | Precision::Single => Storage::F32,
@@ -180,7 +183,8 @@ impl<'a> Plan<'a> {
     pub fn setup(&self, storage: Storage, cycle: Cycle) -> Result<Setup> {
         let (a, options, compute_block) = (self.a, self.options, self.inspection_setup.compute_block);
         let (levels, grids) = match self.uses_aggregation {
-            // With aggregation, there is only the first level, whose elimination produces S1, and its grid.
+            // With aggregation, there is only the first level and its grid. For a 5-point matrix, the elimination of
+            // this level produces S1.
             true => (1, 1),
             false => {
                 let levels = choose_levels(a.grid, options, &cycle, self.on_device)?;
@@ -215,8 +219,8 @@ impl<'a> Plan<'a> {
         // With `precision=auto`, it also requires `norm=true2` and one of two conditions:
         // - A slow solve may switch to aggregation. Single precision increases the number of iterations only in solves
         //   of hundreds of iterations, which switch earlier.
-        // - The domain is distributed, and a stagnating solve can continue with CG in double precision. This has not
-        //   happened before.
+        // - The domain is distributed, `cycle_is_automatic` returns true, and `single_stagnates` is false. A solve that
+        //   then stagnates continues with CG in double precision.
         let may_use_mixed = match options.choice(opt::PRECISION) {
             Precision::Auto => {
                 let PlanConditions { shares_grids: shared, single_stagnates: stagnates, .. } = self.conditions;

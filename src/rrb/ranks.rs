@@ -486,7 +486,7 @@ impl Ranks {
 
     /// Copies the input of all boxes to rows (for a solve, also the output, which contains the initial guess), and
     /// calls `run_function` with the rows of this rank. If all ranks succeed, copies the output to the boxes.
-    /// `box_vectors` contains input and output of the boxes of this rank, or its error.
+    /// `box_vectors` contains input and output of the boxes of this rank, or the error of this rank.
     pub fn run_on_rows<T>(
         &mut self,
         function: Function,
@@ -512,9 +512,9 @@ impl Ranks {
         let (plane, len) = (grid.ny.saturating_mul(ld), grid.nodes());
         let arrays = Arrays { input_name, input, ld, plane, output, device_input: 0, device_output: 0, len, first_row };
         let row_view = |k: usize| GridArray::of_rows(MATRIX_ARRAY_NAMES[k], matrix_rows.array(k), grid, first_row);
-        // The matrix is needed only if a solve continues with CG in double precision (`Rrb::solve_over_ranks`). This
-        // applies to 5-point matrices only. It is not passed if a single rank has all rows, because its factorization
-        // contains the matrix, or if this rank does not compute.
+        // The matrix is needed only if a solve continues with CG in double precision (`Rrb::solve_over_ranks`). Only
+        // solves with 5-point matrices continue in this way. The matrix is not passed if a single rank has all rows,
+        // because the factorization then contains the matrix. It is not passed either if this rank does not compute.
         let a = (!uses_arrays_in_place && !leaves_work_to_root).then(|| StencilView {
             grid,
             center: row_view(0),
@@ -531,8 +531,8 @@ impl Ranks {
         Ok(result)
     }
 
-    /// Transfers the input of all boxes to rows; with `has_guess`, also the output. Returns an error on all ranks if
-    /// `own_vectors` is an error on any rank.
+    /// Transfers the input of all boxes to rows; with `has_guess`, also the output, which contains the initial guess.
+    /// Returns an error on all ranks if `own_vectors` is an error on any rank.
     fn spread_vectors(&mut self, own_vectors: Result<(&[BoxInput], &[BoxOutput])>, has_guess: bool) -> Result<()> {
         let box_arrays = own_vectors.and_then(|(input, output)| {
             let mut box_arrays = collected([collected(input.iter().copied(), ALLOCATION_NAME)?], ALLOCATION_NAME)?;
@@ -612,7 +612,8 @@ fn check_boxes(boxes: &[GridBox], word_counts: &[usize]) -> Result<()> {
     Err(Error::Argument(format!("{} and {} must not overlap", describe_box(first_box), describe_box(second_box))))
 }
 
-/// Role of a rank in a call.
+/// Role of a rank in a call: it computes, or leaves the work to rank 0. `root_messages` is `Some` if rank 0 solves the
+/// whole system.
 pub struct Role<'a> {
     root_messages: Option<&'a mut RootMessages>,
     /// Exchange of stop requests, if any rank has a monitor.
@@ -625,8 +626,8 @@ impl Role<'_> {
         self.root_messages.as_ref().is_some_and(|root| !root.is_root())
     }
 
-    /// Runs the function `function` of `core` on the rows of this rank. `a` contains these rows of the matrix (see
-    /// [`Rrb::solve_over_ranks`]). A solve stops on all ranks if the observer of any rank requests it. A rank that
+    /// Runs `function` with the solver object `core` on the rows of this rank. `a` contains these rows of the matrix
+    /// (see [`Rrb::solve_over_ranks`]). A solve stops on all ranks if the observer of any rank requests it. A rank that
     /// leaves the work to rank 0 only receives the events and the result of a solve.
     pub fn run(
         self,

@@ -2,11 +2,11 @@
 //! grids.
 //!
 //! The recursion grids are the grids that remain after every `spacing`-th level. Let A_k be the matrix on the k-th
-//! recursion grid: it results from the levels above, and the levels below have not yet dropped couplings. The V-cycle
-//! passes the right-hand side g on a recursion grid to the levels below and uses M_k^-1 g as the solution of A_k u = g.
-//! A recursive cycle instead runs `steps` inner iterations with the preconditioner M_k (Axelsson and Vassilevski, SIAM
-//! J. Numer. Anal. 27, 1990; Notay and Vassilevski, Numer. Linear Algebra Appl. 15, 2008; docs/theory/rrb.md, recursive
-//! cycles).
+//! recursion grid. A_k results from the eliminations of all earlier levels, and still has the couplings that the later
+//! levels drop. M_k is the preconditioner that the later levels form. The V-cycle uses M_k^-1 g as the solution of A_k
+//! u = g. A recursive cycle instead runs `steps` inner iterations with the preconditioner M_k (Axelsson and
+//! Vassilevski, SIAM J. Numer. Anal. 27, 1990; Notay and Vassilevski, Numer. Linear Algebra Appl. 15, 2008;
+//! docs/theory/rrb.md, recursive cycles).
 //!
 //! Both kinds of inner iteration use the recurrence of conjugate gradients and differ in the coefficients only:
 //!
@@ -131,7 +131,7 @@ pub enum CycleVector {
     Q,
 }
 
-/// Steps of a cycle. Section 0 consists of the levels above the first recursion grid. Section k consists of the levels
+/// Steps of a cycle. Section 0 consists of the levels before the first recursion grid. Section k consists of the levels
 /// from the k-th recursion grid to the next one, or to the coarsest system. In the descriptions of the steps, r, z, d,
 /// q and u are vectors on the k-th recursion grid.
 pub trait CycleSteps {
@@ -152,8 +152,8 @@ pub trait CycleSteps {
     fn update_direction(&mut self, k: usize, beta: Option<f64>);
     /// Computes q = A_k d.
     fn multiply_direction(&mut self, k: usize);
-    /// Returns whether `own_value` is true on any thread that works on section k. All these threads call it and receive
-    /// the same result.
+    /// Returns whether `own_value` is true on any thread that works on section k. All these threads must call this
+    /// function, and receive the same result.
     fn any_thread(&mut self, _k: usize, own_value: bool) -> bool {
         own_value
     }
@@ -363,8 +363,9 @@ impl Recursion {
 
 /// Estimates the bounds at every recursion, deepest first, and selects the kind if `cycle.kind` is `None`.
 ///
-/// A thread that does not work on a section does not need its bounds and does not receive them.
-/// `deeper_sections_condition` is the largest condition number at the recursions below these sections.
+/// Only the threads that work on a section receive the bounds of this section. `deeper_sections_condition` is the
+/// largest condition number of recursions on coarser grids, which are not among the sections of `s`; 1 if there are
+/// none.
 pub fn prepare_recursion(s: &mut dyn CycleSteps, cycle: &Cycle, deeper_sections_condition: f64) -> Recursion {
     let recursions = s.recursions();
     let kind = cycle.kind.unwrap_or(CycleKind::Amli);

@@ -117,8 +117,8 @@ impl State {
         }
     }
 
-    /// Finds the runs of nodes in singular components on the whole grid. If CG runs on S1, also finds their black
-    /// nodes; each of them is a run of one node.
+    /// Finds the runs of nodes in singular components on the whole grid. If CG runs on S1, also finds the black nodes
+    /// of these components; each black node is a run of one node.
     fn find_singular(&mut self, vectors: &Workspace, components: &Components) -> Result<()> {
         let Workspace { chunks, lines, .. } = vectors;
         let (nx, black_parity_of_grid, uses_schur) = (self.grid.nx, black_parity(self.grid), self.uses_schur());
@@ -135,9 +135,9 @@ impl State {
         })
     }
 
-    /// Initializes the levels with A. With `compensates_positive_couplings`, positive couplings are moved to the
-    /// diagonal, which does not change the row sums. East and north couplings are rounded to the storage format, unless
-    /// CG runs on S1.
+    /// Initializes the matrix of the first grid with A. `Setup::compensates_positive_couplings` moves positive
+    /// couplings to the diagonal: they become zero, and the row sums do not change. East and north couplings are
+    /// rounded to the storage format, unless CG runs on S1.
     fn start_levels(&mut self, setup: &Setup) {
         let uses_schur = self.uses_schur();
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));

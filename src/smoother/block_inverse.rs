@@ -13,7 +13,7 @@
 //! where D is the scaling, t is the scaled stencil and (p, q, r) = 1 .. (bx, by, bz) are the indices of the diagonal
 //! entries of Lambda. A 7-point stencil with entries l and u at the offsets -1 and 1 of a direction, where l u > 0, has
 //! the scaling d = sqrt(l / u) in this direction. Stencils of finite elements and of the Mehrstellen scheme have d = 1.
-//! A dense inverse is used for stencils without such a scaling, or with one that is ill-conditioned on a block.
+//! A dense inverse is used if the stencil has no such scaling, or if the scaling is ill-conditioned on a block.
 
 use crate::error::{Error, Result, collected, zeroed};
 
@@ -76,9 +76,9 @@ pub type BlockShape = [usize; 3];
 /// inverse, overflows.
 const SINGULAR_TOLERANCE: f64 = 1e-13;
 
-/// Largest difference between mirror entries, whose offsets differ only in signs, that counts as rounding of the input.
-/// It is relative to the stencil's 1-norm. A dense inverse has a similar relative error, so it would not be more
-/// accurate than sine transforms with the mean of the entries.
+/// Largest difference between mirror entries that counts as rounding of the input, relative to the stencil's 1-norm.
+/// Mirror entries are entries whose offsets differ only in signs. Sine transforms use the mean of mirror entries. A
+/// dense inverse would not be more accurate, because its relative error is similar.
 const ROUNDING_TOLERANCE: f64 = 4.0 * f64::EPSILON;
 
 pub use crate::options::limits::{MAX_PERMITTED_SCALING_CONDITION, MAX_SCALING_CONDITION};
@@ -88,7 +88,7 @@ pub use crate::options::limits::{MAX_PERMITTED_SCALING_CONDITION, MAX_SCALING_CO
 pub struct SeparableStencil {
     /// Scaling factors d_x, d_y, d_z.
     pub scaling: [f64; 3],
-    /// Scaled stencil t(|a|, |b|, |c|) at `|c| * 4 + |b| * 2 + |a|`.
+    /// Entries t(a, b, c) of the scaled stencil for a, b, c in {0, 1}, at index c * 4 + b * 2 + a.
     even_entries: [f64; 8],
     /// 1-norm of the original stencil.
     norm1: f64,
@@ -104,9 +104,9 @@ impl SeparableStencil {
         for (d, (lower, upper)) in
             [mirror_entries(1, 0, 0), mirror_entries(0, 1, 0), mirror_entries(0, 0, 1)].into_iter().enumerate()
         {
-            // Equal entries need no scaling. With 7 points, a scaling exists for any two opposite entries of the same
-            // sign. With 27 points, entries that differ only by rounding are not scaled either: their mean is used
-            // below.
+            // Equal entries need no scaling. With 7 points, a scaling exists if the two entries at opposite offsets
+            // have the same sign. With 27 points, entries that differ only by rounding are not scaled either, because
+            // their mean is used below.
             if lower == upper || (stencil.point_count == 27 && (lower - upper).abs() <= rounding_limit) {
                 continue;
             }
@@ -218,12 +218,12 @@ pub fn sin_pi(p: usize, n: usize) -> f64 {
 }
 
 fn singular_error(shape: BlockShape) -> Error {
-    // The caller adds the location of a block of this shape to the message.
+    // `Smoother::add_inverses` adds the location of a block of this shape to the message.
     let [x, y, z] = shape;
     Error::Matrix { reason: format!("the block of {x} x {y} x {z} cells"), location: None, text_after: " is singular" }
 }
 
-/// Assembles A_b for a shape, stored by rows.
+/// Assembles A_b for a block of this shape. The matrix is dense and stored by rows.
 fn assemble_block(stencil: &Stencil, shape: BlockShape) -> Result<Vec<f64>> {
     let [bx, by, bz] = shape.map(|b| b as i64);
     let n = (bx * by * bz) as usize;

@@ -70,8 +70,8 @@ pub fn run_sweeps(steps: &mut dyn SmootherSteps, parameters: &SweepParameters) -
     result
 }
 
-/// Fills the ghost cells, and stores the norm of the residual after the completed sweeps in `result`. Unless the norm
-/// overflows, passes its ratio to the initial norm to the monitor.
+/// Fills the ghost cells, computes the norm of the residual, and stores this norm in `result`. Unless the norm is
+/// unusable, reports norm / initial norm to the monitor. Sets `result.stop_requested` if a callback requests a stop.
 fn compute_and_report_norm(steps: &mut dyn SmootherSteps, parameters: &SweepParameters, result: &mut SweepResult) {
     steps.exchange_ghosts();
     result.stop_requested = steps.fill_ghosts(RESIDUAL_SWEEP);
@@ -86,9 +86,9 @@ fn compute_and_report_norm(steps: &mut dyn SmootherSteps, parameters: &SweepPara
     }
 }
 
-/// Below this norm, 2^-480, the norm is recomputed with scaled residuals. Above this norm, underflow of squares is
-/// harmless: 2^40 squares that underflow change the sum by at most 2^-1035, which is below the rounding error of a sum
-/// of 2^-960.
+/// Norms below 2^-480 are recomputed with scaled residuals. For larger norms, underflow of squares is harmless: the sum
+/// of squares is at least 2^-960, and 2^40 squares that underflow change this sum by at most 2^-1035, which is below
+/// its rounding error.
 const SMALL_NORM: f64 = f64::from_bits((1023 - 480) << 52);
 /// Scale for small norms, 2^600. Squares of residuals are then in the normal range, even for the smallest positive
 /// number, 2^-1074.
@@ -110,8 +110,8 @@ fn compute_norm(steps: &mut dyn SmootherSteps) -> f64 {
     steps.compute_residual_norm(scale) / scale
 }
 
-/// Returns whether a norm is unusable: infinite, or NaN although `parameters.check_input` is set. Without this check,
-/// NaN may come from the caller's values, and is returned as the norm.
+/// Returns whether a norm is unusable: infinite, or NaN although `parameters.check_input` is set. Without
+/// `check_input`, u or f may contain NaN. A norm that is NaN is then returned to the caller.
 fn is_unusable(norm: f64, parameters: &SweepParameters) -> bool {
     norm.is_infinite() || norm.is_nan() && parameters.check_input
 }
@@ -121,7 +121,7 @@ pub fn relative_norm(norm: f64, initial_norm: f64) -> f64 {
     if initial_norm == 0.0 { 0.0 * norm } else { norm / initial_norm }
 }
 
-/// Sweep number that the callback for ghost cells receives if the ghost cells are needed for a residual.
+/// Number that the ghost function receives instead of a sweep number before the computation of a residual.
 const RESIDUAL_SWEEP: i32 = -1;
 
 /// Copies the values of ghost cells from the patches that cover them.
@@ -144,7 +144,8 @@ pub fn compute_residual(steps: &mut dyn SmootherSteps, parameters: &SweepParamet
 /// Default relaxation factor of block Jacobi, from Rodriguez et al.
 const JACOBI_OMEGA: f64 = 0.8;
 
-/// Creates a backend. The API layer passes this function, so that no other module names a concrete backend.
+/// Type of the function that creates a backend. The module `entries` passes this function, so that no other module
+/// names a concrete backend.
 pub type MakeBlockBackend = fn(Machine) -> Result<Box<dyn SmootherBackend>>;
 
 /// Parameters for which a backend and its inverses were made. Other values require a new backend. `uses_transforms`:
@@ -180,8 +181,9 @@ pub struct Smoother {
 
 impl Smoother {
     /// Sets new patches and computes the inverses of their blocks. The memory and the inverses of `previous` are
-    /// reused, unless the machine or the kind of the inverses (dense, or sine transforms) has changed. `previous` has
-    /// the same stencil and the same block. `stream` is the caller's CUDA stream; 0 selects the stream of the handle.
+    /// reused, unless the machine or the kind of the inverses (dense, or sine transforms) has changed. `previous` must
+    /// have the same stencil and the same block. `stream` is the caller's CUDA stream; 0 selects the stream of the
+    /// handle.
     pub fn set_patches(
         previous: Option<Self>,
         (stencil, block): (&Stencil, BlockShape),
@@ -226,7 +228,8 @@ impl Smoother {
         Ok(smoother)
     }
 
-    /// Computes the inverses of the block shapes of a partition that the backend does not have yet.
+    /// Adds inverses to the backend: for each shape of the blocks of this partition, unless the backend already has the
+    /// inverse.
     fn add_inverses(&mut self, partition: BlockPartition) -> Result<()> {
         let Some(patch_system) = self.backend.patch_system() else { return Ok(()) };
         let mut missing_shapes: Vec<(BlockShape, usize, [usize; 3])> = Vec::new();
@@ -261,8 +264,8 @@ impl Smoother {
         Ok(())
     }
 
-    /// Returns the first cell of a block of a patch, for error messages. The first block of the patch has the indices
-    /// 0.
+    /// Returns the first cell of a block of a patch, for error messages. `block_indices` are counted from 0 at the
+    /// first block of the patch.
     fn place_of_block(
         &self,
         partition: &BlockPartition,
@@ -287,7 +290,7 @@ impl Smoother {
     }
 
     /// Executes `sweeps` sweeps on the caller's arrays. Returns an error if the options do not fit the backend or the
-    /// patches, if the input is not finite, or if a norm is unusable.
+    /// patches, if the input is not finite, or if a norm is unusable (`is_unusable`).
     pub fn apply(
         &mut self,
         arrays: &mut dyn PatchArrays,

@@ -107,7 +107,7 @@ impl BlockPartition {
         (first_block, (self.block_index(axis, patch.end(axis) - 1) - first_block) as usize + 1)
     }
 
-    /// Returns the interval of block `block` along `axis`. The first block of the patch has m = 0.
+    /// Returns the interval of block `block` along `axis`. `block` is counted from 0 at the first block of the patch.
     pub fn segment(&self, patch: &Patch, axis: usize, block: usize) -> Segment {
         let block_len = self.block[axis] as i64;
         let untruncated_start = (self.block_index(axis, patch.lower[axis]) + block as i64) * block_len
@@ -125,7 +125,7 @@ impl BlockPartition {
         Segment { start: start as usize, len: (end - start) as usize }
     }
 
-    /// Returns whether the edge of the patch truncates a block, or would truncate it without `overlap`.
+    /// Returns whether an edge of the patch truncates a block, or would truncate it without `uses_overlap`.
     pub fn has_remainder(&self, patch: &Patch) -> bool {
         let without_overlap = Self { uses_overlap: false, ..*self };
         (0..3).any(|d| {
@@ -134,8 +134,8 @@ impl BlockPartition {
         })
     }
 
-    /// Returns the distinct lengths of the patch's segments along `axis`, at most three. Each item is the index of a
-    /// segment, and its length.
+    /// Returns the distinct lengths of the patch's segments along `axis`, at most three. Each item consists of the
+    /// index of a segment with this length, and the length.
     pub fn distinct_lengths(&self, patch: &Patch, axis: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (partition, patch) = (*self, *patch);
         let (_, count) = self.block_range(&patch, axis);
@@ -189,8 +189,8 @@ impl PatchList {
         let mut active_patches: Vec<usize> = Vec::new();
         for &p in &sorted_patches {
             let patch = &patches[p];
-            // Keeps the patches that overlap or touch `patch` along the axis. A patch that only touches it may cover
-            // ghost cells, because the ghost layer extends one cell beyond the patch.
+            // Keeps the patches that overlap or touch `patch` along the axis. A patch that only touches `patch` may
+            // cover ghost cells of `patch`, because the ghost layer is one cell wide.
             active_patches.retain(|&q| patches[q].end(axis) >= patch.lower[axis]);
             let ghosted_patch = patch.with_ghosts();
             for &q in &active_patches {
@@ -233,7 +233,7 @@ impl PatchList {
 const PATCH_ALLOCATION_NAME: &str = "patches";
 const COPY_ALLOCATION_NAME: &str = "copies of ghost cells";
 
-/// Returns the number of distinct values; `buffer` is a buffer with sufficient capacity.
+/// Returns the number of distinct values. `buffer` is a workspace; its capacity must be at least the number of values.
 fn count_distinct(buffer: &mut Vec<i64>, values: impl Iterator<Item = i64>) -> usize {
     buffer.clear();
     buffer.extend(values);

@@ -39,8 +39,8 @@ pub enum WorkDivision {
     WholePatches,
     /// The patches are processed one after the other; the threads share the blocks of a patch.
     BlocksOfPatch,
-    /// Groups of threads share the patches, and the threads of a group share the blocks. The value is the number of
-    /// groups; 0 selects it automatically.
+    /// The patches are divided among groups of threads, and the blocks of a patch among the threads of its group. The
+    /// value is the number of groups; 0 selects the square root of the number of threads.
     NestedGroups(usize),
 }
 
@@ -53,7 +53,7 @@ pub struct SweepParameters {
     pub omega: f64,
     /// Number of sweeps.
     pub sweeps: usize,
-    /// Cuts of the even and of the odd sweeps, where the first sweep of a call has number 0.
+    /// Partitions of the even and of the odd sweeps. The first sweep of a call has the number 0.
     pub partitions: [BlockPartition; 2],
     /// Whether the order of the colours is reversed or, with the chaotic method, the order of the blocks of a patch.
     pub reverse: bool,
@@ -97,8 +97,8 @@ pub trait SmootherSteps {
     fn find_nonfinite_cell(&mut self) -> Option<NonfiniteCell>;
     /// Copies the values of ghost cells from the patches that cover them.
     fn exchange_ghosts(&mut self);
-    /// Calls the caller's function, if any, that fills the ghost cells that no patch covers, with the number `sweep`.
-    /// Returns true if the function requests a stop, or if a step has failed.
+    /// Calls the caller's ghost function, if any, with the sweep number `sweep`. The ghost function fills the ghost
+    /// cells that no patch covers. Returns true if the ghost function requests a stop, or if a step has failed.
     fn fill_ghosts(&mut self, sweep: i32) -> bool;
     /// Replaces u_b by u_b + omega A_b^-1 (f - A u)_b for all blocks. All values on the right-hand side are from before
     /// the sweep.
@@ -107,7 +107,7 @@ pub trait SmootherSteps {
     fn relax_colour(&mut self, partition: &BlockPartition, omega: f64, colour: usize);
     /// Returns the number of colours.
     fn colour_count(&self) -> usize;
-    /// Relaxes all colours, one after the other.
+    /// Relaxes all colours, one after the other. With `reverse`, the last colour comes first.
     fn relax_all_colours(&mut self, partition: &BlockPartition, omega: f64, reverse: bool) {
         let colours = self.colour_count();
         for c in 0..colours {
@@ -118,13 +118,13 @@ pub trait SmootherSteps {
     /// the last block of a patch comes first.
     fn sweep_chaotic(&mut self, partition: &BlockPartition, omega: f64, reverse: bool);
     /// Returns ||scale (f - A u)||_2 over all patches, without protection against overflow and underflow;
-    /// `smoother::norm` selects `scale`. Stores the unscaled residual if the caller passed arrays for it.
+    /// `smoother::compute_norm` selects `scale`. Stores the unscaled residual if the caller passed arrays for it.
     fn compute_residual_norm(&mut self, scale: f64) -> f64;
     /// Returns whether a monitor requests the residuals.
     fn has_monitor(&self) -> bool;
     /// Passes a residual to the monitor; returns true if the monitor requests a stop, or if a step has failed.
     fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool;
-    /// Copies the result to the caller's arrays, if it is in other arrays.
+    /// Copies u to the caller's arrays, if the current values are in other arrays.
     fn store_result(&mut self);
 }
 
@@ -193,7 +193,8 @@ pub trait Callbacks {
     fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool;
 }
 
-/// Program of one call, which every thread of the team runs.
+/// Sequence of steps of one call: `run_sweeps`, `exchange_ghosts` or `compute_residual`. Every thread of the team runs
+/// this function.
 pub type SmootherProgram = fn(&mut dyn SmootherSteps, &SweepParameters) -> SweepResult;
 
 /// Stencil and patches of a backend.

@@ -11,22 +11,24 @@ use crate::error::{Error, Location, RRB_ERR_NOT_FINITE, Result, reserve, zeroed}
 const INDEX_ALLOCATION: &str = "indices of entries";
 const VALUE_ALLOCATION: &str = "values of a matrix";
 
-/// A matrix, and the position of each of the caller's values in the matrix.
+/// A matrix, and for each of the caller's values, the index of the entry to which it is added.
 pub struct AssembledMatrix<I> {
     pub csr: Csr<I>,
-    /// For each of the caller's values, the index of its entry. `None` if the caller's values are already in the order
-    /// of `csr.val`.
+    /// For each of the caller's values, the index of its entry in `csr.val`. `None` if the caller's values have the
+    /// order of `csr.val`.
     entry_positions: Option<Vec<usize>>,
     /// Number of the caller's values.
     pub input_count: usize,
 }
 
-/// Calls a visitor with row and column of each entry, in the caller's order. Each call lists the same entries.
+/// Function that calls its argument with row and column of each entry, in the caller's order. All calls visit the same
+/// entries.
 pub trait EntryVisitor: Fn(&mut dyn FnMut(usize, usize)) {}
 impl<F: Fn(&mut dyn FnMut(usize, usize))> EntryVisitor for F {}
 
 impl<I: Index> AssembledMatrix<I> {
-    /// Builds the pattern of `input_count` entries, which `visit_entries` lists. All values are zero.
+    /// Builds the matrix with the pattern of the `input_count` entries that `visit_entries` visits. All values are
+    /// zero.
     pub fn from_pattern(
         rows: usize,
         cols: usize,
@@ -47,7 +49,7 @@ impl<I: Index> AssembledMatrix<I> {
         Ok(Self { csr: Csr { cols, ptr, col, val }, entry_positions, input_count })
     }
 
-    /// Creates the result from a complete matrix. `set_values` then expects the values in the order of `csr.val`.
+    /// Wraps a matrix that is already assembled. `set_values` then expects the values in the order of `csr.val`.
     pub fn from_csr(csr: Csr<I>) -> Self {
         Self { input_count: csr.val.len(), csr, entry_positions: None }
     }
@@ -57,7 +59,8 @@ impl<I: Index> AssembledMatrix<I> {
         self.input_count - self.csr.val.len()
     }
 
-    /// Returns the index of the entry of each of the caller's values; `None` if their order is that of `csr.val`.
+    /// For each of the caller's values, returns the index of its entry in `csr.val`. Returns `None` if the caller's
+    /// values have the order of `csr.val`.
     pub fn entry_positions(&self) -> Option<&[usize]> {
         self.entry_positions.as_deref()
     }
@@ -112,8 +115,8 @@ fn row_pointers(rows: usize, visit_entries: impl EntryVisitor) -> Result<(Vec<us
     Ok((ptr, is_ascending))
 }
 
-/// Sorts the entries of each row and merges duplicates. Converts `ptr` to the row pointers of the result. Returns the
-/// position of each of the caller's entries.
+/// Sorts the entries of each row and merges duplicates. Converts `ptr` to the row pointers of the result, and appends
+/// the columns to `col`. For each of the caller's entries, returns its index in `col`.
 fn sort_and_merge<I: Index>(
     ptr: &mut [usize],
     col: &mut Vec<I>,
@@ -121,7 +124,7 @@ fn sort_and_merge<I: Index>(
     visit_entries: impl EntryVisitor,
     workers: &mut Workers,
 ) -> Result<Vec<usize>> {
-    // Column and number of each entry. The entries are counted in the caller's order.
+    // Column and number of each entry, by rows. The entries are numbered in the caller's order.
     let mut entries: Vec<(I, usize)> = zeroed(input_count, INDEX_ALLOCATION)?;
     let mut entry_number = 0;
     visit_entries(&mut |i, j| {
@@ -149,7 +152,8 @@ fn sort_and_merge<I: Index>(
     Ok(entry_positions)
 }
 
-/// Sorts columns and numbers in each row. Numbers are distinct, so the result is that of a stable sort by columns.
+/// Sorts the pairs (column, entry number) of each row. Entry numbers are distinct, so the result is that of a stable
+/// sort by columns.
 fn sort_rows<T: Ord + Send>(ptr: &[usize], entries: &mut [T], workers: &mut Workers) -> Result<()> {
     let row_ranges = divide_lanes(ptr, workers.piece_count(size_of_val(entries)));
     let mut remaining_entries = SliceSplitter(entries);
@@ -197,7 +201,7 @@ impl<I: Index> Triplets<I> {
         })
     }
 
-    /// Returns a function that splits off consecutive parts of the requested numbers of entries.
+    /// Returns a function. Called with `entry_count`, this function returns the next `entry_count` entries.
     pub fn slice_splitter<'a>(&'a mut self) -> impl FnMut(usize) -> TripletSlices<'a, I> {
         let (mut rows, mut cols, mut values) = (&mut self.rows[..], &mut self.cols[..], &mut self.values[..]);
         move |entry_count| TripletSlices {
@@ -241,7 +245,8 @@ impl<I: Index> Triplets<I> {
         mirror_factor: Option<f64>,
         workers: &mut Workers,
     ) -> std::result::Result<Csr<I>, AssemblyError> {
-        // The lowest bit of a number marks a mirror image. The other 31 bits of a u32 can number up to 2^31 entries.
+        // The lowest bit of an entry number marks a mirror image. The other 31 bits of a u32 can number up to 2^31
+        // entries.
         if self.values.len() < 1 << 31 {
             self.sum_duplicates::<u32>(rows, cols, mirror_factor, workers)
         } else {
@@ -249,7 +254,7 @@ impl<I: Index> Triplets<I> {
         }
     }
 
-    /// Builds the matrix, with entry numbers of type N while the entries are sorted.
+    /// Does the work of `into_csr`, with entry numbers of type N.
     fn sum_duplicates<N: Index>(
         self,
         rows: usize,
@@ -285,8 +290,8 @@ impl<I: Index> Triplets<I> {
 /// Reason why the entries cannot be assembled.
 pub enum AssemblyError {
     Library(Error),
-    /// The duplicates at one position have no finite sum. `last_duplicate` is the number of the last duplicate,
-    /// `position` its row and column in the input, and `sum` the sum at this position.
+    /// The duplicates at one position have no finite sum. `last_duplicate` is the index of the last duplicate in the
+    /// input, `position` its row and column in the input, and `sum` the sum of the duplicates.
     InfiniteSum {
         last_duplicate: usize,
         position: [usize; 2],
@@ -300,8 +305,9 @@ impl From<Error> for AssemblyError {
     }
 }
 
-/// Adds the entries at each position. `entries` contains a pair (column, number) for each entry and each mirror image,
-/// sorted within each row. The number is 2 k for entry k, and 2 k + 1 for the mirror image of entry k.
+/// Adds the entries with the same row and column. `entries` contains a pair (column, entry number) for each entry and
+/// each mirror image, sorted within each row. The entry number is 2 k for entry k, and 2 k + 1 for the mirror image of
+/// entry k.
 fn merge_duplicates<I: Index, N: Index>(
     cols: usize,
     mut ptr: Vec<usize>,

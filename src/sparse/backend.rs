@@ -1,5 +1,4 @@
-//! Interface of the backends for general sparse matrices (`SparseBackend`): preconditioner, vectors of a method, and
-//! products.
+//! Interface of the backends for general sparse matrices (`SparseBackend`), and its parameters.
 
 use crate::base::engine::Engine;
 use crate::error::{Error, Result};
@@ -8,12 +7,12 @@ use crate::options::{Ordering, Preconditioner};
 use crate::report::{Observer, Outcome};
 use crate::sparse::{AnyCsr, Matrix, Stored};
 
-/// Square matrix for products during a solve.
+/// The square matrix A of a solve, for products with A and A^T.
 #[derive(Clone, Copy)]
 pub struct Operator<'a> {
     pub a: &'a dyn Stored,
-    /// Matrix that is multiplied in products with A^T: a copy of A^T, or A itself if A is symmetric. If `None`, these
-    /// products are computed from the arrays of `a`.
+    /// A^T for products with A^T: a copy of A^T, or `a` itself if A is symmetric. `None`: products with A^T are
+    /// computed from the arrays of `a`.
     pub transposed: Option<&'a dyn Stored>,
 }
 
@@ -22,17 +21,17 @@ pub struct ProductOperand<'a> {
     pub matrix: &'a dyn Matrix,
     /// A in the storage format for products.
     pub stored: &'a dyn Stored,
-    /// The product is y = A^T x.
+    /// Whether the product is y = A^T x instead of y = A x.
     pub transposed: bool,
     /// Number of values of y.
     pub output_len: usize,
 }
 
-/// Kind and parameters of a preconditioner M. Each kind uses only its own parameters.
+/// Kind and parameters of a preconditioner M. Parameters of other kinds are ignored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Preconditioning {
     pub kind: Preconditioner,
-    /// Jacobi uses M = |D| instead of M = D. |D| is positive definite for every A, as minres requires.
+    /// Whether jacobi uses M = |D| instead of M = D. |D| is positive definite for every A, as minres requires.
     pub absolute_diagonal: bool,
     /// Relaxation factor of ssor, M^-1 = omega (2 - omega) (D + omega U)^-1 D (D + omega L)^-1 with A = L + D + U.
     pub omega: f64,
@@ -42,13 +41,13 @@ pub struct Preconditioning {
     pub series_order: usize,
     /// Degree of the Chebyshev polynomial in D^-1 A.
     pub degree: usize,
-    /// ssor, ic0 and ilu0 are computed from P A P^T instead of A. The permutation P orders the rows by their first-fit
-    /// colours in the graph of A + A^T.
+    /// Whether ssor, ic0 and ilu0 are computed from P A P^T instead of A. The permutation P sorts the rows by their
+    /// first-fit colours in the graph of A + A^T.
     pub is_multicolour: bool,
 }
 
 impl Preconditioning {
-    /// A preconditioner without parameters.
+    /// Returns a preconditioner of this kind, with defaults for all parameters.
     pub fn of(kind: Preconditioner) -> Self {
         Self {
             kind,
@@ -61,8 +60,8 @@ impl Preconditioning {
         }
     }
 
-    /// Returns whether M is symmetric for a symmetric or unsymmetric A. The M of ilu0 may be unsymmetric although A is
-    /// symmetric: an explicit zero may have no mirrored entry, and ILU(0) can turn it into a nonzero entry of L or U.
+    /// Returns whether M is symmetric. The M of ilu0 can be unsymmetric for a symmetric A: an explicit zero a_ij may
+    /// have no mirrored entry a_ji, and ILU(0) can replace this zero by a nonzero entry of L or U.
     pub fn is_symmetric(&self, matrix_is_symmetric: bool) -> bool {
         match self.kind {
             Preconditioner::Ilu0 => false,
@@ -75,7 +74,7 @@ impl Preconditioning {
 /// Parameters of relaxation sweeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SweepParameters {
-    /// All updates use the values from before the sweep (Jacobi).
+    /// Whether all updates use the values from before the sweep (Jacobi).
     pub is_jacobi: bool,
     pub omega: f64,
     pub ordering: Ordering,
@@ -92,7 +91,8 @@ pub struct Setup<'a> {
     pub is_symmetric: bool,
     /// Whether the entries of M are stored in f32.
     pub stores_m_in_f32: bool,
-    /// Whether the entries of A and the vectors are stored in f32, too. Only a device supports this.
+    /// Whether the entries of A and the vectors are stored in f32, in addition to those of M. Only a device supports
+    /// this.
     pub stores_vectors_in_f32: bool,
     /// Whether the method needs M^-T.
     pub needs_transpose: bool,
@@ -114,22 +114,22 @@ pub struct Setup<'a> {
 pub struct SetupResult {
     /// Shift that ic0 used.
     pub shift: f64,
-    /// Row and value of the nonpositive pivot that required a shift.
+    /// Row and value of the nonpositive pivot without a shift; `None` if ic0 needed no shift.
     pub nonpositive_pivot: Option<(usize, f64)>,
-    /// Number of levels in triangular solves or sweeps (Saad 2003, level scheduling). A level consists of groups of
-    /// rows that are independent of one another.
+    /// Number of levels in triangular solves or sweeps (level scheduling; Saad 2003, section 11.6), otherwise 0. A
+    /// level consists of groups of rows that are independent of one another.
     pub level_count: usize,
-    /// Number of colours in triangular solves or sweeps with `Ordering::Multicolour`.
+    /// Number of colours in triangular solves or sweeps with `Ordering::Multicolour`, otherwise 0.
     pub colour_count: usize,
-    /// Number of aggregates reused from the previous matrix.
+    /// Number of aggregates of multigrid that were reused from the previous matrix.
     pub reused_aggregate_count: usize,
 }
 
-/// Returns the matrix in the storage format of products, with the value k + 1 in place of entry k in the order of csr,
-/// or `None` if this format is csr.
+/// Function that returns the matrix in the storage format for products, with the value k + 1 in place of entry k of
+/// csr. Returns `None` if this format is csr.
 pub type Numbered<'a> = dyn Fn() -> Result<Option<Box<dyn Stored>>> + 'a;
 
-/// Location of the caller's values: a slice, or an address on the device of the backend.
+/// Location of the user's values: a slice, or an address on the device of the backend.
 #[derive(Clone, Copy)]
 pub enum ValueSource<'a> {
     Host(&'a [f64]),
@@ -138,14 +138,15 @@ pub enum ValueSource<'a> {
 
 /// Input of [`SparseBackend::replace_values`].
 pub struct NewValues<'a> {
-    /// `input_count` values in the caller's order. Values on the host are finite.
+    /// `input_count` values in the user's order. Values on the host are finite.
     pub source: ValueSource<'a>,
     pub input_count: usize,
     /// Number of entries of the matrix.
     pub entry_count: usize,
-    /// The entry of each of the caller's values, in the order of csr; `None` if the caller's order is that of csr.
+    /// For each value of `source`, the index of its entry in csr. `None` if `source` has the order of csr.
     pub entry_positions: Option<&'a [usize]>,
-    /// Receives the values of the entries, in the order of csr. `None` if `source` is on the host and in this order.
+    /// Receives the values of the entries in the order of csr. `None` if `source` is on the host and already has this
+    /// order.
     pub csr: Option<&'a mut Vec<f64>>,
     pub numbered: &'a Numbered<'a>,
 }
@@ -156,7 +157,7 @@ pub trait SparseBackend: Engine + Send {
     fn set_up(&mut self, setup: &Setup) -> Result<SetupResult>;
     /// Allocates `count` work vectors.
     fn reserve_vectors(&mut self, count: usize) -> Result<()>;
-    /// Runs a method on all threads.
+    /// Runs `program`, the steps of a solve or of one application of M^-1, on all threads.
     fn run(
         &mut self,
         operator: Operator,
@@ -164,12 +165,13 @@ pub trait SparseBackend: Engine + Send {
         observer: &mut dyn Observer,
         program: Program,
     ) -> Result<Outcome>;
-    /// Computes the product with at most `threads` threads. With `checks_input`, returns an error if an x on a device
-    /// contains NaN or infinity.
+    /// Computes the product that `operand` describes, with at most `threads` threads. With `checks_input`, returns an
+    /// error if x is on a device and contains NaN or infinity.
     fn multiply(&mut self, operand: ProductOperand, arrays: Arrays, checks_input: bool, threads: usize) -> Result<()>;
     /// Replaces the values of the matrix for products. Returns `false` and changes nothing if the backend has no such
-    /// matrix, cannot replace its values, has too little memory, or finds a value or a sum of duplicates that is not
-    /// finite. If an error occurs while values are replaced, the backend discards the matrix.
+    /// matrix or cannot replace its values. The same applies if memory is insufficient, or if a value or a sum of
+    /// duplicates is not finite. If an error occurs after the first value has been overwritten, the backend discards
+    /// the matrix.
     fn replace_values(&mut self, _new: NewValues) -> Result<bool> {
         Ok(false)
     }
@@ -181,10 +183,11 @@ pub trait SparseBackend: Engine + Send {
     fn fetch(&mut self, _from: u64, _to: &mut [f64]) -> Result<()> {
         Err(Error::Internal("the backend has no device".to_owned()))
     }
-    /// Discards the data that depends on the storage format of products. Called before the format changes.
+    /// Discards the data that depends on the storage format for products. Called before the matrix is converted to
+    /// another format.
     fn discard_format_data(&mut self);
-    /// Runs `local_task` and `other_task`, concurrently if a matrix with `rows` rows is large enough for several
-    /// threads.
+    /// Runs `local_task` and `other_task`: concurrently if `rows` is large enough for several threads, otherwise one
+    /// after the other.
     fn run_both(
         &mut self,
         rows: usize,

@@ -1,4 +1,5 @@
-//! Multicolouring: rows of the same colour are not coupled. Orders of rows by colour, and the matrix in such an order.
+//! Multicolouring: rows of the same colour are not coupled. Also sorts rows by colour, and permutes a matrix to such an
+//! order.
 
 use crate::base::csr::{Csr, ends_to_pointers, lengths_to_pointers};
 use crate::base::index::Index;
@@ -12,7 +13,8 @@ const ALLOCATION_NAME: &str = "colours of rows";
 pub fn colour_rows<I: Index>(a: &Csr<I>) -> Result<(Vec<I>, usize)> {
     let readers = find_earlier_readers(a)?;
     let mut colour = zeroed::<I>(a.rows(), ALLOCATION_NAME)?;
-    // For each colour, i + 1 for the latest row i with an earlier neighbour of this colour; 0 if there is no such row.
+    // For each colour, i + 1 for the last visited row i with an earlier neighbour of this colour; 0 if there is no such
+    // row.
     let mut latest_neighbour: Vec<usize> = Vec::new();
     for i in 0..a.rows() {
         let earlier_columns = a.row(i).map(|(j, _)| j).filter(|&j| j < i);
@@ -54,8 +56,8 @@ fn find_earlier_readers<I: Index>(a: &Csr<I>) -> Result<EarlierReaders<I>> {
     Ok(EarlierReaders { ptr, row })
 }
 
-/// Sorts the numbers of rows or pieces by level. Within a level, the numbers ascend. Returns the sorted numbers, and
-/// the position at which each level begins; one more entry is the end of the last level.
+/// Sorts the indices of `level`, such as row indices, by level. Within a level, the indices ascend. Returns the sorted
+/// indices, the position in them at which each level begins, and the end of the last level.
 pub fn sort_by_level<I: Index>(level: &[I], level_count: usize) -> Result<(Vec<I>, Vec<usize>)> {
     let (mut sorted_numbers, mut level_starts) =
         (zeroed(level.len(), ALLOCATION_NAME)?, zeroed(level_count + 1, ALLOCATION_NAME)?);
@@ -72,7 +74,7 @@ pub fn sort_by_level<I: Index>(level: &[I], level_count: usize) -> Result<(Vec<I
     Ok((sorted_numbers, level_starts))
 }
 
-/// Returns P A P^T: row k is row `rows[k]` of A, and the columns have the same order as the rows.
+/// Returns P A P^T. Row k of the result is row `rows[k]` of A, and column k is column `rows[k]` of A.
 pub fn permute_symmetrically<I: Index>(a: &Csr<I>, rows: &[I]) -> Result<Csr<I>> {
     let mut new_index = zeroed::<I>(rows.len(), ALLOCATION_NAME)?;
     rows.iter().enumerate().for_each(|(k, row)| new_index[row.to_usize()] = I::of(k));

@@ -8,7 +8,7 @@ use crate::base::index::{Indices, fits_u32};
 use crate::base::workers::Workers;
 use crate::error::Result;
 
-/// Representation of the entries.
+/// What the two index arrays of the caller contain.
 #[derive(Clone, Copy, PartialEq)]
 pub enum EntryLayout {
     /// Row and column of each entry.
@@ -64,7 +64,7 @@ impl EntryArrays<'_> {
         Ok(boxed(matrix, "a matrix")?)
     }
 
-    /// Calls `add` with row and column of each entry. The arrays must have been checked.
+    /// Calls `add` with row and column of each entry. `matrix` has checked the arrays before.
     fn visit_entries(&self, add: &mut dyn FnMut(usize, usize)) {
         let index_at = |indices: Indices, k| (indices.get(k) - self.index_base) as usize;
         if self.layout == EntryLayout::Coordinates {

@@ -12,13 +12,13 @@ use crate::options::{Choice, Format};
 
 /// Block sizes that `block_size=0` compares.
 const BLOCK_SIZES: [usize; 6] = [2, 3, 4, 5, 6, 8];
-/// With `sigma=0`, the rows of sell are sorted in windows of this length if sorting reduces the bytes: on the CPU, and
-/// on a device.
+/// Number of rows per sorting window of sell with `sigma=0`: on the CPU, and on a device. Rows are sorted only if this
+/// reduces the size of the arrays.
 const SORT_WINDOWS: [usize; 2] = [256, 4096];
 /// Default number of rows per slice on a device: the number of threads per warp.
 const DEVICE_SLICE_ROWS: usize = 32;
 
-/// Requested format and parameters; 0 means automatic.
+/// Requested format with its parameters. A parameter of 0 is selected automatically.
 #[derive(Clone, Copy)]
 pub struct FormatRequest {
     pub format: Format,
@@ -27,8 +27,8 @@ pub struct FormatRequest {
     pub block_size: usize,
     /// Maximum number of bytes for the arrays of a format. It does not apply to csr.
     pub memory_limit: u128,
-    /// Whether the format is used for products. If so, sell stores long rows separately, which the arrays of the public
-    /// interface cannot represent.
+    /// Whether the format is used for products; otherwise, its arrays are only exported. For products, sell stores long
+    /// rows separately. The exported arrays cannot represent such rows.
     pub for_products: bool,
     /// Whether a device computes the products.
     pub on_device: bool,
@@ -55,9 +55,9 @@ impl FormatRequest {
     }
 
     /// Returns the format that moves the fewest bytes: diagonal for a diagonal matrix, otherwise csr, dia (with at most
-    /// `MAX_DIAGONALS` diagonals), sell or bsr. If two formats move equally many bytes, the earlier one in this list
-    /// is used. Dia, sell and bsr must not exceed the memory limit. To compute the size of sell or bsr, the matrix must
-    /// be read. This is done only if the size may be smaller than the smallest size so far.
+    /// `MAX_DIAGONALS` diagonals), sell or bsr. If two formats move equally many bytes, selects the earlier one in this
+    /// list. Dia, sell and bsr must not exceed the memory limit. To compute the size of sell or bsr, the matrix must be
+    /// read. It is read only if this size may be smaller than the smallest size so far.
     fn choose_smallest<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(FormatKind, FormatSize)> {
         if is_diagonal(a) {
             return Ok((FormatKind::Diagonal, FormatKind::Diagonal.size(a, workers)?));
@@ -102,7 +102,8 @@ impl FormatRequest {
         Ok(best)
     }
 
-    /// Returns sell with the requested parameters. Rows are sorted in windows only if sorting reduces the bytes.
+    /// Returns sell with the requested parameters. With `sigma` = 0, rows are sorted only if this reduces the size of
+    /// the arrays.
     fn choose_sell<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(FormatKind, FormatSize)> {
         let slice_rows = match self.slice_rows {
             0 if self.on_device => DEVICE_SLICE_ROWS,
@@ -120,7 +121,7 @@ impl FormatRequest {
         Ok(if sorted.1.bytes() < unsorted.1.bytes() { sorted } else { unsorted })
     }
 
-    /// Returns an error if a format other than csr exceeds the memory limit.
+    /// Returns the format, or an error if a format other than csr exceeds the memory limit.
     fn check_memory(&self, (kind, size): (FormatKind, FormatSize)) -> Result<(FormatKind, FormatSize)> {
         let (bytes, memory_limit) = (size.bytes(), self.memory_limit);
         if kind == FormatKind::Csr || bytes <= memory_limit {

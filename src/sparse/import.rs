@@ -1,5 +1,5 @@
-//! Builds a matrix from the arrays of any format, the inverse of `Stored::write`. All arrays are validated. Zeros
-//! are entries in coo, csr, csc, jds and tjds. In the other formats they may be padding, and are omitted.
+//! Builds a matrix from the arrays of any format, the inverse of `Stored::write`. All arrays are validated. In coo,
+//! csr, csc, jds and tjds, zeros are entries. In the other formats, zeros may be padding and are omitted.
 
 use super::assemble::Triplets;
 use super::checks::{check_indices, check_pointers, invalid_entry_error};
@@ -66,7 +66,7 @@ impl FormatArrays<'_> {
         Ok(boxed(sink.triplets.assemble(self.rows, self.cols, workers)?, "a matrix")?)
     }
 
-    /// Checks the lengths of i0, i1 and i2.
+    /// Checks the lengths of the arrays i0, i1 and i2.
     fn check_lengths(&self, expected_lengths: [usize; 3]) -> Result<()> {
         let InputArrays { i0, i1, i2, values } = *self.input;
         let actual_lengths = [i0.len(), i1.len(), i2.len()];
@@ -202,9 +202,9 @@ impl FormatArrays<'_> {
         Ok(())
     }
 
-    /// Reads the arrays of jds or tjds. Outer indices are rows in jds and columns in tjds, inner indices the reverse;
-    /// `outer_count` and `inner_count` are their numbers. For each value, calls `add_entry` with the outer index, the
-    /// inner index, and the position of the value in the array of values.
+    /// Reads the arrays of jds or tjds. In jds, outer indices are rows and inner indices are columns; in tjds, outer
+    /// indices are columns and inner indices are rows. The extents are `outer_count` and `inner_count`. For each value
+    /// k, calls `add_entry` with the outer index, the inner index, and k.
     fn read_jds(
         &self,
         outer_count: usize,
@@ -294,7 +294,8 @@ impl FormatArrays<'_> {
         (0..count).try_for_each(|i| sink.add_unless_zero(i, i, i))
     }
 
-    /// Checks that each of the numbers 0..`number_count` occurs once. If `allows_padding`, values of -1 may follow.
+    /// Checks that each of the numbers 0, ..., `number_count` - 1 occurs once in `perm`. With `allows_padding`, values
+    /// of -1 may follow.
     fn check_permutation(&self, perm: &[i64], number_count: usize, allows_padding: bool) -> Result<()> {
         let mut has_occurred: Vec<bool> = zeroed(number_count, ALLOCATION_NAME)?;
         for (k, &index) in perm.iter().enumerate() {
@@ -328,7 +329,7 @@ impl<I: Index> EntrySink<'_, I> {
         Ok(())
     }
 
-    /// Adds value k at (i, j) unless it is zero, which may be padding.
+    /// Adds value k at (i, j). Omits a zero, which may be padding.
     fn add_unless_zero(&mut self, i: usize, j: usize, k: usize) -> Result<()> {
         if self.values[k] == 0.0 { Ok(()) } else { self.add(i, j, k) }
     }

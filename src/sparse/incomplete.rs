@@ -16,8 +16,8 @@ use crate::options::Preconditioner as Kind;
 /// First shift that is tried; each following shift is twice the previous one.
 const FIRST_SHIFT: f64 = 1e-3;
 
-/// The search ends after the first shift above this value. The shifted diagonal then dominates all other entries,
-/// unless these exceed the diagonal entries by a factor of about 1e16, the inverse of the rounding error of f64.
+/// Above this value, no larger shift is tried. The shifted diagonal then dominates all other entries, unless they
+/// exceed the diagonal entries by a factor of about 1e16, the inverse of the rounding error of f64.
 const LAST_SHIFT: f64 = 1e16;
 
 /// Marks a column without an entry in the current row.
@@ -84,12 +84,12 @@ pub fn ilu0<I: Index>(a: &Csr<I>) -> Result<TriangularSplit<I>> {
     Ok(TriangularSplit { lower, upper, g_diagonal })
 }
 
-/// A splitting of M, with the shift of ic0. IC(0) factorizes A + s diag(A); for other preconditioners, s = 0.
+/// The triangular factors of M. IC(0) factorizes A + s diag(A) with the shift s; for other preconditioners, s = 0.
 pub struct Factors<I> {
     pub split: TriangularSplit<I>,
     /// The shift s, dimensionless.
     pub shift: f64,
-    /// Row and value of the nonpositive pivot without a shift, if any.
+    /// Row and value of the nonpositive pivot with s = 0; `None` if no shift was needed.
     pub nonpositive_pivot: Option<(usize, f64)>,
 }
 
@@ -123,9 +123,9 @@ pub fn compute_factors_in_order<I: Index>(
     Ok(Factors { split: split.renumbered(rows)?, shift, nonpositive_pivot })
 }
 
-/// Computes IC(0) with this shift. If `shift` is negative, tries s = 0, 1e-3, 2e-3, 4e-3, ... up to `LAST_SHIFT`, until
-/// all pivots are positive. Returns an error if a diagonal entry is not positive, or if a pivot is not positive with
-/// the given shift, or with the last shift that was tried.
+/// Computes IC(0) with this shift. If `shift` is negative, tries s = 0, 1e-3, 2e-3, 4e-3, ... up to about `LAST_SHIFT`,
+/// until all pivots are positive. Returns an error if a diagonal entry is not positive. Also returns an error if a
+/// pivot is not positive with the given shift, or with the last shift that is tried.
 pub fn ic0<I: Index>(a: &Csr<I>, shift: f64) -> Result<Factors<I>> {
     let diagonal_entry = |i: usize| {
         let (col, val) = a.row_slices(i);
@@ -183,12 +183,13 @@ fn count_before_diagonal<I: Index>(col: &[I], row: usize) -> usize {
     col.partition_point(|j| j.to_usize() < row)
 }
 
-/// L and 1 / D, or a row and its nonpositive pivot.
+/// L and the diagonal of D^-1; or, if a pivot is not positive, its row and value.
 type FactorOrPivot<I> = std::result::Result<(CsrPart<I>, Vec<f64>), (usize, f64)>;
 
-/// Factorizes A + s diag(A) = (I + L) D (I + L^T) up to dropped entries, row by row. L has `lower_count` entries, and
-/// each row of A must have a diagonal entry. The first sum covers the columns k in which both row i and row j of L have
-/// entries, the second the columns k of row i:
+/// Factorizes A + s diag(A) = (I + L) D (I + L^T) up to dropped entries, row by row, with s = `shift`. L has
+/// `lower_count` entries, and each row of A must have a diagonal entry. In the formula of l_ij, k runs over the columns
+/// in which both row i and row j of L have entries. In the formula of d_i, k runs over the columns with entries in row
+/// i of L:
 ///
 /// ```text
 /// l_ij d_j = a_ij - sum over k < j of (l_ik d_k) l_jk

@@ -110,7 +110,7 @@ impl<I: Index> Csr<I> {
         Ok(inspection)
     }
 
-    /// Returns the first entry that differs from its mirror image by more than rounding, and whether A = A^T bitwise.
+    /// Returns the first entry a_ij that differs from a_ji by more than rounding, and whether A = A^T bitwise.
     /// `next_entry[j]` is the first entry of row j to the right of the diagonal that has not been compared yet. Rows i
     /// are processed in ascending order. The entries of row j to the right of the diagonal are therefore compared in
     /// ascending order of their columns.
@@ -173,8 +173,8 @@ impl<I: Index> Csr<I> {
             for (j, a) in self.row(i) {
                 *(if i == j { &mut diagonal } else { &mut sum }) += a.abs();
             }
-            // The caller may have computed the diagonal by a sum in another order. A difference within rounding
-            // therefore counts as equality.
+            // The user may have computed the diagonal entry as a sum of the other entries, in another order. A
+            // difference within rounding therefore counts as equality.
             let rounding_error = self.row_len(i) as f64 * f64::EPSILON * sum;
             if diagonal < sum - rounding_error {
                 return Ok(Dominance::None);
@@ -223,7 +223,8 @@ mod tests {
         Csr { cols: rows.len(), ptr, col: entries.clone().map(|e| e.0).collect(), val: entries.map(|e| e.1).collect() }
     }
 
-    /// Compares with a search over all pairs, for small matrices with some symmetric entries.
+    /// Compares the first asymmetry with the result of comparing all pairs a_ij, a_ji. The matrices are small, and some
+    /// of their entries are symmetric.
     #[test]
     fn first_asymmetry_matches_a_search_over_all_pairs() {
         let mut generator_state = 7_u64;
@@ -305,7 +306,7 @@ mod tests {
                 assert_eq!(dominance_with(first_diagonal, second_diagonal, 1.0), Dominance::Weak);
             }
         }
-        // Row 0 couples to row 1, but not conversely.
+        // Row 0 has an entry in column 1, but row 1 has none in column 0.
         assert_eq!(dominance_of(&[&[(0, 1.0), (1, -1.0)], &[(1, 2.0)]]), Dominance::Weak);
     }
 }

@@ -23,7 +23,7 @@ pub struct MatrixSizes {
     pub nonzeros: usize,
     /// Number of the caller's entries that repeat the position of an earlier entry.
     pub duplicate_count: usize,
-    /// Number of values that `set_values` expects.
+    /// Number of values that `set_values` expects, including those of duplicates.
     pub input_count: usize,
 }
 
@@ -74,14 +74,15 @@ pub trait Matrix: Sync {
     fn set_values(&mut self, values: &[f64]) -> Result<()>;
     /// Sets the values of all entries, in the order of csr.
     fn set_csr_values(&mut self, values: Vec<f64>);
-    /// Returns the entry of each of the caller's values, in the order of csr; `None` if the caller's order is that of
-    /// csr.
+    /// For each of the caller's values, returns the index of its entry in csr. Returns `None` if the caller's values
+    /// have the order of csr.
     fn entry_positions(&self) -> Option<&[usize]>;
-    /// Selects the storage format, and returns its size.
+    /// Selects the storage format, and returns the format and its size.
     fn choose_format(&self, request: &FormatRequest, workers: &mut Workers) -> Result<(FormatKind, FormatSize)>;
     /// Converts the matrix to a format; returns `None` for csr, which is always available as `csr`.
     fn store(&self, kind: FormatKind, size: &FormatSize, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>>;
-    /// Converts a matrix with the same pattern, whose entry k in the order of csr has the value k + 1.
+    /// Does the same as `store` for a matrix with the same pattern whose entry k in csr has the value k + 1. The result
+    /// shows at which position the format stores each entry.
     fn numbered(&self, kind: FormatKind, size: &FormatSize, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>>;
     /// Returns the matrix in the format csr.
     fn csr(&self) -> &dyn Stored;

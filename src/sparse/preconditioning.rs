@@ -1,5 +1,5 @@
-//! Parts of preconditioners that all backends use: the inverse diagonal, values in single precision, and the interval
-//! of a Chebyshev polynomial.
+//! Functions for preconditioners that all backends use: the inverse diagonal, conversion to single precision, and the
+//! interval of a Chebyshev polynomial.
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
@@ -29,7 +29,7 @@ fn zero_diagonal_error(row: usize) -> Error {
     Error::at(RRB_ERR_MATRIX, "row ", Location::entry(row), MESSAGE_END)
 }
 
-/// Converts `count` values to type V. Fails if a finite value overflows.
+/// Converts `count` values to type V. Returns an error if a finite value overflows.
 pub fn convert_values<V: Real>(values: impl Iterator<Item = f64>, count: usize) -> Result<Vec<V>> {
     let mut converted_values = Vec::new();
     reserve(&mut converted_values, count, ALLOCATION_NAME)?;
@@ -45,9 +45,9 @@ pub fn convert_values<V: Real>(values: impl Iterator<Item = f64>, count: usize) 
     Ok(converted_values)
 }
 
-/// Selects the number of pairing passes of aggregation. Rows with few entries form aggregates of four (two passes).
-/// Rows with more entries form aggregates of eight (three passes), since aggregates of four would leave too many
-/// couplings on the coarse level.
+/// Returns the number of pairing passes of aggregation. If the rows have few entries on average, two passes form
+/// aggregates of four rows. Otherwise, three passes form aggregates of eight rows, because aggregates of four would
+/// leave too many couplings on the coarse level.
 pub fn pairing_passes<I: Index>(a: &Csr<I>) -> usize {
     /// Minimum average number of entries per row for three passes; a 7-point stencil has about 7 entries per row.
     const MANY_ENTRIES_PER_ROW: f64 = 6.5;
@@ -89,7 +89,7 @@ impl ChebyshevInterval {
         })
     }
 
-    /// Returns an object that computes the coefficients of the steps k = 1, 2, ... in this order.
+    /// Returns the iteration over the coefficients of the steps k = 1, 2, ...
     pub fn steps(&self) -> ChebyshevSteps {
         ChebyshevSteps { interval: *self, rho: self.delta / self.theta }
     }
@@ -99,7 +99,7 @@ impl ChebyshevInterval {
 /// rho_k = 1 / (2 theta / delta - rho_{k-1}) and rho_0 = delta / theta (Saad 2003, algorithm 12.1).
 pub struct ChebyshevSteps {
     interval: ChebyshevInterval,
-    /// rho_{k-1} of the next step k.
+    /// rho_{k-1}, where k is the next step.
     rho: f64,
 }
 
@@ -113,8 +113,8 @@ impl ChebyshevSteps {
     }
 }
 
-/// Estimates the largest eigenvalue of D^-1 A by up to ten CG steps (Lanczos) from a fixed vector. The estimate is
-/// below the eigenvalue. Returns `None` if CG breaks down before two steps.
+/// Estimates the largest eigenvalue of D^-1 A by up to `LANCZOS_STEPS` CG steps from a fixed vector. The estimate is at
+/// most the eigenvalue. Returns `None` if CG breaks down before two steps.
 fn estimate_largest_eigenvalue<I: Index>(a: &Csr<I>, inverse_d: &[f64]) -> Result<Option<f64>> {
     let rows = a.rows();
     let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();

@@ -8,7 +8,7 @@ use crate::base::index::Index;
 use crate::base::number::Real;
 use crate::error::{Result, reserve, zeroed};
 
-/// Some entries of a matrix, stored by rows with ascending columns.
+/// A submatrix: some entries of a matrix, stored by rows with ascending columns.
 pub struct CsrPart<I, V = f64> {
     pub ptr: Vec<usize>,
     pub col: Vec<I>,
@@ -120,8 +120,8 @@ impl<I: Index> CsrPart<I> {
 }
 
 impl<I: Index> TriangularSplit<I> {
-    /// Returns the splitting in which row and column k have the new number `rows[k]`. Its factors are triangular if the
-    /// rows are processed in the order `rows`.
+    /// Renumbers the rows and columns of L, U and G: row and column k become row and column `rows[k]`. L and U are then
+    /// triangular only with respect to the order `rows`.
     pub fn renumbered(self, rows: &[I]) -> Result<Self> {
         let mut g_diagonal = zeroed(rows.len(), ALLOCATION_NAME)?;
         rows.iter().zip(self.g_diagonal).for_each(|(row, g)| g_diagonal[row.to_usize()] = g);
@@ -136,7 +136,8 @@ impl<I: Index> TriangularSplit<I> {
         Ok(Self { lower: self.upper.transposed()?, upper: self.lower.transposed()?, g_diagonal })
     }
 
-    /// Splits A = L + U + G^-1, for the Neumann series. Applied to the transposed splitting, the series computes M^-T.
+    /// Splits A = L + U + G^-1, for the Neumann series. With the transposed splitting, the series computes M^-T instead
+    /// of M^-1.
     pub fn from_triangles(a: &Csr<I>) -> Result<Self> {
         let g_diagonal = inverse_diagonal(a)?;
         let lower = CsrPart::of(a, |i, j| j < i, |_, _, entry| entry)?;
@@ -144,8 +145,8 @@ impl<I: Index> TriangularSplit<I> {
         Ok(Self { lower, upper, g_diagonal })
     }
 
-    /// Splits SSOR: M^-1 = w (2 - w) (D + w U_A)^-1 D (D + w L_A)^-1 with A = L_A + D + U_A (Saad 2003, section 10.2).
-    /// In the form of this module, L = w L_A D^-1, U = w D^-1 U_A, and G = w (2 - w) D^-1.
+    /// Returns the factors of SSOR: M^-1 = w (2 - w) (D + w U_A)^-1 D (D + w L_A)^-1 with A = L_A + D + U_A (Saad 2003,
+    /// section 10.2). In the form of this module, L = w L_A D^-1, U = w D^-1 U_A, and G = w (2 - w) D^-1.
     pub fn ssor(a: &Csr<I>, omega: f64) -> Result<Self> {
         let mut g_diagonal = inverse_diagonal(a)?;
         let lower = CsrPart::of(a, |i, j| j < i, |_, j, entry| omega * entry * g_diagonal[j])?;

@@ -1,4 +1,4 @@
-//! A matrix in a storage format: products with the arrays of the format, views of these arrays, and their export.
+//! A matrix in a storage format: products, and access to the arrays of the format.
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
@@ -23,7 +23,7 @@ pub trait Stored: Send + Sync {
     fn multiply(&self, x: &[f64], y: &mut [f64]) {
         self.multiply_transposed_if(false, x, y);
     }
-    /// Returns the arrays if a device has kernels for the format and the indices have 32 bits.
+    /// Returns the arrays if a device has kernels for the format and the indices have 32 bits, otherwise `None`.
     fn view(&self) -> Option<FormatView<'_>> {
         None
     }
@@ -32,22 +32,24 @@ pub trait Stored: Send + Sync {
     fn write(&self, output: &mut OutputArrays);
 }
 
-/// Arrays of a format for which a device has kernels. Offsets into arrays are numbers of values.
+/// Arrays of a format for which a device has kernels.
 pub enum FormatView<'a> {
     Csr(CsrSlices<'a>),
-    /// Blocks of `block_size` x `block_size` values in row-major order; `rows` are block rows.
+    /// Blocks of `block_size` x `block_size` values in row-major order. In `rows`, `ptr` contains the index of the
+    /// first block of each block row, and `col` the block columns.
     Bsr {
         block_size: usize,
         rows: CsrSlices<'a>,
     },
-    /// a(i, i + offset[d]) = val[d length + i].
+    /// a(i, i + offset[d]) = val[d `diagonal_len` + i].
     Dia {
         diagonal_len: usize,
         offset: &'a [i64],
         val: &'a [f64],
     },
-    /// Slices of `slice_rows` rows. `perm` contains the row at each position if the rows are sorted. `separate_rows`
-    /// contains the indices of the long rows, and these rows.
+    /// Slices of `slice_rows` rows. `perm` contains the row at each position; `None` if the rows are not sorted.
+    /// `offset` contains the index in `val` of the first value of each slice, and the number of values. `separate_rows`
+    /// contains the indices of the long rows, and the entries of these rows.
     Sell {
         slice_rows: usize,
         perm: Option<&'a [u32]>,
@@ -56,7 +58,7 @@ pub enum FormatView<'a> {
         val: &'a [f64],
         separate_rows: (&'a [u32], CsrSlices<'a>),
     },
-    /// Columns of `rows` values each; column k contains entry k of every row.
+    /// val[k `rows` + i] is entry k of row i.
     Ell {
         rows: usize,
         col: &'a [u32],
@@ -64,7 +66,7 @@ pub enum FormatView<'a> {
     },
 }
 
-/// Rows of a matrix: the start of each row and the end of the last row, column indices and values.
+/// A matrix in csr. `ptr` contains the start of each row, and the end of the last row.
 #[derive(Clone, Copy)]
 pub struct CsrSlices<'a> {
     pub ptr: &'a [usize],
@@ -73,7 +75,7 @@ pub struct CsrSlices<'a> {
 }
 
 impl<'a> CsrSlices<'a> {
-    /// Returns the rows of a matrix whose indices have 32 bits.
+    /// Returns the arrays of a matrix; `None` if its indices have 64 bits.
     pub fn of<I: Index>(a: &'a Csr<I>) -> Option<Self> {
         Some(Self { ptr: &a.ptr, col: I::as_u32(&a.col)?, val: &a.val })
     }
@@ -90,13 +92,13 @@ pub enum ThreadDivision<'a> {
     Sequential(&'a dyn SequentialProduct, bool),
 }
 
-/// Products by a single thread.
+/// Products that a single thread computes.
 pub trait SequentialProduct: Sync {
     /// Computes y = A x, or y = A^T x.
     fn multiply_sequentially(&self, transposed: bool, x: &[f64], y: &mut [f64]);
 }
 
-/// Computes y = A x, or y = A^T x, from the entries (row, column, value) in their order.
+/// Computes y = A x, or y = A^T x with `transposed`, by adding the terms of `entries` (row, column, value) in order.
 pub fn multiply_entries(
     entries: impl Iterator<Item = (usize, usize, f64)>,
     transposed: bool,
@@ -137,7 +139,7 @@ pub trait TransposedRowProducts: Sync {
     fn add_transposed(&self, rows: Range<usize>, x: &[f64], first_column: usize, y: &mut [f64]);
 }
 
-/// Returns the smallest range that contains all these indices.
+/// Returns the smallest range that contains all `indices`.
 pub fn index_range<I: Index>(indices: &[I]) -> Range<usize> {
     let Some(first_index) = indices.first() else { return 0..0 };
     let extend_range = |(smallest, largest): (I, I), &index: &I| (smallest.min(index), largest.max(index));
@@ -145,7 +147,7 @@ pub fn index_range<I: Index>(indices: &[I]) -> Range<usize> {
     smallest.to_usize()..largest.to_usize() + 1
 }
 
-/// Returns the smallest range that contains all these ranges.
+/// Returns the smallest range that contains all `ranges`.
 pub fn hull_of_ranges(ranges: impl Iterator<Item = Range<usize>>) -> Range<usize> {
     let join_ranges = |a: Range<usize>, b: Range<usize>| a.start.min(b.start)..a.end.max(b.end);
     ranges.filter(|range| !range.is_empty()).reduce(join_ranges).unwrap_or(0..0)
@@ -183,19 +185,20 @@ pub struct InputArrays<'a> {
     pub values: &'a [f64],
 }
 
-/// Size of the arrays of a format. Its numbers have 128 bits, because padding can make them exceed 64 bits.
+/// Size of the arrays of a format. The numbers have 128 bits, because with padding they can exceed 2^64.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FormatSize {
-    /// Length of each index array, and bytes per index in the library.
+    /// (Length, bytes per index) of each index array.
     pub indices: [(u128, u128); 3],
     /// Number of values, including padding.
     pub values: u128,
-    /// Number of values, and bytes, of rows that are stored separately.
+    /// (Number of values, bytes) of the rows that are stored separately.
     pub separate_size: (u128, u128),
 }
 
 impl FormatSize {
-    /// Creates a size from the (length, width) of the index arrays, in order, and the number of values.
+    /// Creates a size without separate rows. `indices` contains (length, bytes per index) of the first index arrays;
+    /// the other index arrays are empty.
     pub fn new<const N: usize>(indices: [(usize, usize); N], values: u128) -> Self {
         let mut size = Self { values, ..Self::default() };
         for (target, (len, width)) in size.indices.iter_mut().zip(indices) {
@@ -221,5 +224,5 @@ impl FormatSize {
     }
 }
 
-/// Bytes of a pointer or of an offset.
+/// Bytes per element of an array of row pointers or offsets.
 pub const POINTER_BYTES: usize = size_of::<usize>();

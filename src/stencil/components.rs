@@ -81,8 +81,8 @@ impl Components {
         Ok(Some(labels))
     }
 
-    /// Moves the memory of the runs out, for the next matrix. There are no components until the next call of
-    /// `set_runs`.
+    /// Removes all components, and returns the runs, whose memory is reused for the next matrix. The next call of
+    /// `set_runs` sets new components.
     pub(super) fn take_runs(&mut self) -> Runs {
         self.first_node.clear();
         self.size.clear();
@@ -122,7 +122,7 @@ impl Components {
 }
 
 for_each_isa! {
-    /// Returns a word of bits. Bit i is set if value `first` + i is zero or does not exist.
+    /// Returns a word of bits. Bit i is set if value number `first_value` + i is zero or does not exist.
     fn zero_bits(values: &[f64], first_value: usize) -> u64 {
         let word_values = &values[first_value.min(values.len())..values.len().min(first_value + WORD_BITS)];
         let mut nonzero_bits = 0;

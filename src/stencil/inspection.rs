@@ -169,8 +169,8 @@ impl Inspection {
             result.findings = Findings::default();
             (result.not_finite_error, result.not_positive_error, result.memory_error) = (None, None, None);
         }
-        // The memory of the previous components is reused for the first part, unless the first part has more memory
-        // already.
+        // The memory of the previous components is reused for the runs of the first thread, unless these have more
+        // memory already.
         let runs = self.components.take_runs();
         if let Some(first_result) = self.thread_results.first_mut().map(result_mut)
             && runs.bytes() > first_result.runs.bytes()
@@ -204,9 +204,9 @@ impl Inspection {
     }
 
     /// Combines the results of the threads. `projects_constants`: whether the constants on singular components are
-    /// projected out. Returns an error for the first entry that is not finite, if the inspection checks for such
-    /// entries, or else for the first center that is not positive or too small, or else if memory was exhausted. If all
-    /// centers are negative, the error message says so.
+    /// projected out. Returns the first of these errors: an entry that is not finite, if the inspection checks for such
+    /// entries; a center that is not positive or too small; exhausted memory. If all centers are negative, the error
+    /// message says so.
     pub fn finish(&mut self, a: &StencilView, projects_constants: bool) -> Result<()> {
         let (_, result) = self.combine_thread_results(a);
         let runs = result.map_err(|error| {

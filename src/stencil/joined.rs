@@ -24,7 +24,7 @@ for_each_isa! {
         }
     }
 
-    /// Sets bit i if |sums_i| > part * center_i, and clears it otherwise.
+    /// Sets bit i if |sums_i| > fraction * center_i, and clears it otherwise.
     fn set_bits_beyond(bits: &mut [u64], sums: &[f64], center: &[f64], fraction: f64) {
         for ((bits, sums), center) in bits.iter_mut().zip(sums.chunks(64)).zip(center.chunks(64)) {
             let mut word = 0;
@@ -56,7 +56,7 @@ impl CellBits {
         set_bits_above(self.row_mut(row), values, limit);
     }
 
-    /// Sets bit i of a row if |sums_i| > part * center_i, and clears it otherwise.
+    /// Sets bit i of a row if |sums_i| > fraction * center_i, and clears it otherwise.
     pub fn set_beyond(&mut self, row: usize, sums: &[f64], center: &[f64], fraction: f64) {
         set_bits_beyond(self.row_mut(row), sums, center, fraction);
     }

@@ -92,7 +92,8 @@ impl Grid {
         self.even_levels(|coarsest| coarsest.nodes() <= MAX_INVERTED_NODES)
     }
 
-    /// Returns the smallest even number of levels, at least 2, whose coarsest system fits; `max_levels` if none does.
+    /// Returns the smallest even number of levels, at least 2, for which `is_small_enough` returns true for the
+    /// coarsest system; `max_levels` if there is none.
     fn even_levels(self, is_small_enough: impl Fn(CoarsestNodes) -> bool) -> usize {
         let max_levels = self.max_levels();
         (2..=max_levels).step_by(2).find(|&levels| is_small_enough(self.coarsest_nodes(levels))).unwrap_or(max_levels)

@@ -1,4 +1,4 @@
-//! Search for nonzero couplings to nodes outside the grid. The library ignores them. A caller with a periodic grid may
+//! Nonzero couplings to nodes outside the grid. The library ignores these couplings. A caller with a periodic grid may
 //! expect them to have an effect, so they are reported.
 
 use crate::error::{Error, Location, RRB_ERR_ARGUMENT};
@@ -46,7 +46,7 @@ impl Default for OutwardCouplings {
 }
 
 impl OutwardCouplings {
-    /// Searches a matrix on a box of cells in host memory.
+    /// Finds these couplings in a matrix on a box of cells in host memory.
     pub fn of_cells(a: &CellView) -> Self {
         let mut couplings = Self { array_names: CELL_ARRAY_NAMES, ..Self::default() };
         for row in 0..a.cells.rows() {
@@ -59,7 +59,7 @@ impl OutwardCouplings {
         couplings
     }
 
-    /// Returns the result of a search that a device has executed in a matrix on a box of cells.
+    /// Returns the couplings that a device has found in a matrix on a box of cells.
     pub fn from_device_counts(counts: [usize; 3], first_entry: Option<OutwardEntry>) -> Self {
         let [x, y, z] = counts;
         Self { array_names: CELL_ARRAY_NAMES, counts: [x, y, z, 0], first_entry }
@@ -76,12 +76,12 @@ impl OutwardCouplings {
         }
     }
 
-    /// Searches a matrix on a 2D grid in host memory.
+    /// Finds these couplings in a matrix on a 2D grid in host memory.
     pub fn of(a: &StencilView) -> Self {
         Self::of_rows(a, 0..a.grid.ny)
     }
 
-    /// Searches some rows of a matrix on a 2D grid.
+    /// Finds these couplings in some rows of a matrix on a 2D grid.
     pub fn of_rows(a: &StencilView, rows: Range<usize>) -> Self {
         let (nx, ny) = (a.grid.nx, a.grid.ny);
         let corners = a.corners.unzip();

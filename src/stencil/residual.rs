@@ -41,8 +41,8 @@ mod tests {
         let v: Vec<f64> = (0..4)
             .map(|j| if a[j] > 0.0 { -1.0 - m[j] as f64 * epsilon } else { 1.0 + m[j] as f64 * epsilon })
             .collect();
-        // In units of eps: the center 4 + 6 eps is rounded to 4 + 8 eps, and sum |a| is 4 + 2 eps, so s = 8 - 2. Each
-        // a_j (v_j - v_0), or a_j (v_j + v_0) if a_j > 0, is -m_j.
+        // The center 4 + 6 eps is rounded to the number 4 + 8 eps, and sum_j |a_j| = 4 + 2 eps, so s = (8 - 2) eps.
+        // Each term a_j (v_j - v_0), or a_j (v_j + v_0) if a_j > 0, is -m_j eps up to order eps^2.
         let residual = residual_of_row(0.0, 4.0 + 6.0 * epsilon, 1.0, a, [v[0], v[1], v[2], v[3]]);
         let exact = -f64::from(8 - 2 - m.iter().sum::<i32>()) * epsilon;
         assert!((residual - exact).abs() <= 32.0 * epsilon * epsilon, "{residual:e} for {exact:e}");
@@ -52,15 +52,15 @@ mod tests {
     /// residual.
     #[test]
     fn residual_of_nearly_constant_vectors_is_accurate() {
-        // In units of 2^-52: a_j = -(2^52 + k_j), the center 2^54 + 8, v = 1 + m_j.
+        // With eps = 2^-52: a_j = -(1 + k_j eps), center = 4 + 8 eps, v_j = 1 + m_j eps.
         let epsilon = f64::EPSILON;
         let mut max_product_error: f64 = 0.0;
         for (k, m) in [([1, 2, 3, 5], [0, 1, 2, 3]), ([0, 7, 11, 4], [5, 0, 0, 9]), ([0; 4], [1; 4])] {
             let a = k.map(|k: i64| -(1.0 + k as f64 * epsilon));
             let v = m.map(|m: i64| 1.0 + m as f64 * epsilon);
             let center = 4.0 + 8.0 * epsilon;
-            // s v_0 = 8 - sum k, because v_0 = 1, and the sum of a_j (v_j - v_0) is -sum m_j. Terms with unit^2 are
-            // below the last bit.
+            // s v_0 = (8 - sum_j k_j) eps, because v_0 = 1. The sum of a_j (v_j - v_0) is -(sum_j m_j) eps up to terms
+            // of order eps^2, which are below the last bit.
             let exact = -((8 - k.iter().sum::<i64>()) - m.iter().sum::<i64>()) as f64 * epsilon;
             let residual = residual_of_row(0.0, center, 1.0, a, v);
             assert!((residual - exact).abs() <= 32.0 * epsilon * epsilon, "{residual:e} for {exact:e}");

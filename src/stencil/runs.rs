@@ -78,14 +78,14 @@ impl Runs {
         self.row_start[row] as usize..self.row_start[row + 1] as usize
     }
 
-    /// Returns the columns of run k, which must be a run of `row`.
+    /// Returns the columns of run k. `row` is the range of all runs of its row.
     fn columns(&self, row: &Range<usize>, k: usize) -> Range<usize> {
         let end = if k + 1 < row.end { self.start_column[k + 1] as usize } else { self.nx };
         self.start_column[k] as usize..end
     }
 
-    /// Appends the runs of the next row. Two functions describe the couplings of its nodes; bit i of the word that they
-    /// return for w belongs to node 64 w + i:
+    /// Appends the runs of the next row. Two functions describe the couplings of its nodes. They return the bits of
+    /// word w; bit i of this word belongs to node 64 w + i:
     ///
     /// - `end_bits`: the bit is set if and only if the node has no coupling to the east or is outside the row.
     /// - `uncoupled_bits`: a set bit means that the node has no coupling to another row. The bit may be clear for other

@@ -48,7 +48,7 @@ pub struct Cycle<V: Number> {
     coarsest_solver: Option<DirectSolver>,
     /// Row of the matrix for each row of the first level, whose rows are in the order of the sweeps.
     matrix_row: Vec<u32>,
-    /// Workspace of the search for max |r_i|.
+    /// Maxima of |r_i| over the chunks of rows, used to compute max |r_i|.
     max_partials: Partials,
     /// Power of two by which the matrix is multiplied in the hierarchy.
     scale: f64,
@@ -159,10 +159,10 @@ impl<V: Real + Number> Cycle<V> {
         self.matrix_row.iter_mut().for_each(|i| *i = new_row(*i as usize));
     }
 
-    /// Computes z = B r. `input(i)` returns r_i; calls `store_output(i, z_i)` for each row i. Scales r so that squares
-    /// neither overflow nor underflow. If max |r_i| is zero or not finite, each z_i is set to max |r_i|. All threads of
-    /// a team must call this function, after a barrier that follows the last change of r. Each thread calls
-    /// `store_output` for a different set of rows, after a barrier. Ends with a barrier.
+    /// Computes z = B r. `input(i)` returns r_i, and `store_output(i, z_i)` is called for each row i. r is scaled so
+    /// that squares neither overflow nor underflow. If max |r_i| is zero or not finite, each z_i is set to max |r_i|.
+    /// All threads of a team must call this function, after a barrier that follows the last change of r. After a
+    /// further barrier, each thread calls `store_output` for its own set of rows. Ends with a barrier.
     pub fn apply(
         &self,
         thread: &TeamThread,

@@ -17,10 +17,9 @@ use crate::error::{Result, collected};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of rows of a chunk in the search for the largest value of a vector (`Cycle::apply`). The search has one
-/// partial result per chunk.
+/// Number of rows of a chunk when `Cycle::apply` computes max |r_i|. Each chunk has one partial result.
 pub const CHUNK_ROWS: usize = 2048;
-/// Number of slices of a chunk in sums (`Level::sums`). A sum has one partial result per chunk.
+/// Number of slices of a chunk in sums (`Level::sum_over_chunks`). A sum has one partial result per chunk.
 const SLICES_PER_CHUNK: usize = 128;
 
 /// A level of the cycle.
@@ -32,7 +31,7 @@ pub struct Level<V: Number> {
     group_slices: Vec<Range<usize>>,
     /// Row of the coarser level for each row; `UNASSIGNED` if the row is in no aggregate. Empty on the coarsest level.
     coarse_row_of: Vec<u32>,
-    /// Fine rows of coarse row k: entries `fine.0[k] .. fine.0[k + 1]` of the list `fine.1`.
+    /// Fine rows of coarse row k: entries `fine_rows.0[k] .. fine_rows.0[k + 1]` of the list `fine_rows.1`.
     fine_rows: (Vec<usize>, Vec<u32>),
     pub cycles: CycleCount,
     /// Singular and nearly singular components, if there may be any.
@@ -161,8 +160,8 @@ impl<V: Real + Number> Level<V> {
         partials.sum(Some(state.thread))
     }
 
-    /// Locks and returns `nearly_singular`, with all of its components, if some of them are only nearly singular.
-    /// Otherwise returns `None`.
+    /// If some components of `nearly_singular` are only nearly singular, locks and returns `nearly_singular`. Otherwise
+    /// returns `None`.
     fn lock_nearly_singular(&self) -> Option<MutexGuard<'_, NearlySingularComponents>> {
         let nearly_singular = self.nearly_singular.as_ref().filter(|_| self.has_nearly_singular)?;
         Some(nearly_singular.lock().unwrap_or_else(PoisonError::into_inner))
@@ -185,9 +184,9 @@ impl<V: Real + Number> Level<V> {
         thread.barrier();
     }
 
-    /// Calls `store(k, z_k)` for the rows of this thread. If some components are nearly singular, z_k includes the
-    /// constant of its component, and the function contains a barrier. All threads must have passed a barrier after the
-    /// cycle.
+    /// Calls `store(k, z_k)` for the rows of this thread. All threads must have passed a barrier after the cycle. If
+    /// some components are nearly singular, z_k includes the constant of its component, and `for_each_value` contains a
+    /// barrier.
     pub fn for_each_value(&self, thread: &TeamThread, mut store: impl FnMut(usize, f64)) {
         let own_rows = thread.share(self.len());
         // SAFETY: no thread writes z before the next cycle.

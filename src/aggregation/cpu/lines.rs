@@ -22,13 +22,13 @@ pub const LANES: usize = 16;
 /// would replace them. In single precision, a line by distance reads 68 consecutive bytes. A line with stored columns
 /// reads 132 bytes, and the vector values one by one.
 const MAX_LINE_RATIO: usize = 2;
-/// Largest number of distances per slice.
+/// Largest number of distances per slice, counted separately for earlier groups and for later groups.
 const MAX_DISTANCES: usize = 16;
-/// When this many rows of a slice have been processed, and again after each further row, the number of distances is
-/// compared with `MAX_LINE_RATIO` times the number of lines with stored columns.
+/// The number of distances is compared with `MAX_LINE_RATIO` times the number of lines with stored columns after each
+/// row of a slice, from the row with this number on.
 const MIN_TESTED_ROWS: usize = 4;
-/// Bit in `Lines::from` that marks a line with stored columns. The other bits are the index of its columns in
-/// `Lines::col`.
+/// Bit in `Lines::sources` that marks a line with stored columns. The other bits are the index of its columns in
+/// `Lines::columns`.
 const STORED_COLUMNS: u32 = 1 << 31;
 
 /// The lines of all slices.
@@ -38,7 +38,7 @@ pub struct Lines<V> {
     /// entry is the number of lines.
     line_starts: Vec<usize>,
     /// For a line by distance, the row whose value is multiplied by the first coupling; the other couplings refer to
-    /// the following rows. For a line with stored columns, `STORED_COLUMNS` plus the index in `col`.
+    /// the following rows. For a line with stored columns, `STORED_COLUMNS` plus the index in `columns`.
     sources: Vec<u32>,
     /// Columns of the lines with stored columns.
     columns: Vec<[u32; LANES]>,

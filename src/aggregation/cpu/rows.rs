@@ -67,7 +67,7 @@ impl<V: Real> LevelMatrix<V> {
     }
 }
 
-/// Vector values that the lines of a slice refer to: those of the rows from `start` on.
+/// Vector values to which the lines of a slice refer. `values` contains the values of the rows from `first_row` on.
 #[derive(Clone, Copy)]
 pub struct ReferencedValues<'a, V> {
     values: &'a [V],
@@ -106,8 +106,8 @@ impl<'a, V: Real> ReferencedValues<'a, V> {
     }
 }
 
-/// Returns sums + a z for the couplings a of a line and the values z that it refers to. Each operation covers all
-/// lanes, so that the compiler vectorizes it.
+/// Returns sums + a z, where a are the couplings of a line and z are the values to which the line refers. Each
+/// operation covers all lanes, so that the compiler vectorizes it.
 #[inline(always)]
 fn add_products<V: Real>(
     sums: [V; LANES],
@@ -119,7 +119,8 @@ fn add_products<V: Real>(
     from_fn(|l| sums[l] + products[l])
 }
 
-/// Returns sums + a (x - z) for the couplings a of a line. x: values of the slice; z: values that the line refers to.
+/// Returns sums + a (x - z), where a are the couplings of a line, x the values of the slice, and z the values to which
+/// the line refers.
 #[inline(always)]
 fn add_differences<V: Real>(
     sums: [V; LANES],

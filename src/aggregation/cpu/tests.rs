@@ -169,7 +169,8 @@ fn hierarchies_agree_with_reference_program() {
             sequential.is_some_and(|count_iterations| count_iterations.abs_diff(count) <= 1),
             "{name}: {sequential:?} for {count}"
         );
-        // With multicolour sweeps, these matrices need between 6 iterations fewer and 2 iterations more.
+        // With multicolour instead of natural order, these matrices need between 6 iterations fewer and 2 iterations
+        // more.
         let with_colours = count_iterations(&CycleParameters::PARALLEL);
         assert!(with_colours.is_some_and(|iterations| iterations <= count + 2), "{name}: {with_colours:?} for {count}");
     }

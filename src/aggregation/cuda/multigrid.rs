@@ -1,4 +1,5 @@
-//! The multigrid method for a matrix: its cycle and the workspace of its setup. Successive matrices reuse both.
+//! The multigrid method for a matrix: its cycle and the workspace of its setup. Successive matrices reuse the memory of
+//! both.
 
 use super::{Cycle, CycleLaunches};
 use crate::aggregation::AggregationRules;
@@ -27,7 +28,7 @@ impl AggregationMultigrid {
         previous_multigrid: Option<Self>,
         write_matrix: impl FnOnce(&Couplings) -> Result<()>,
     ) -> Result<(Self, bool)> {
-        // The multigrid method for another shape is freed before new memory is allocated.
+        // The memory of a matrix with another shape is freed before new memory is allocated.
         let (previous_cycle, mut workspace) = match previous_multigrid.filter(|multigrid| multigrid.has_shape(shape)) {
             Some(multigrid) => (Some(multigrid.cycle), multigrid.workspace),
             None => (None, SetupWorkspace::new(stream, shape)?),

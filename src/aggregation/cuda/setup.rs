@@ -236,9 +236,9 @@ impl SetupWorkspace {
         Ok((failure_count == 0).then_some((count, width, nodes)))
     }
 
-    /// Appends a level for this matrix to the cycle. Returns the number of couplings. `nodes` and `width` are the node
-    /// lists of its rows on the previous level and their width, `previous_couplings` is the number of couplings of
-    /// that level.
+    /// Appends a level for this matrix to the cycle. Returns the number of couplings. `nodes` is the address of the
+    /// node lists of its rows, which contain rows of the previous level, and `width` is the length of each list.
+    /// `previous_couplings` is the number of couplings of the previous level.
     fn append_level(
         &self,
         stream: &Stream,

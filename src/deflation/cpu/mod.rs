@@ -47,7 +47,7 @@ struct Patterns {
     nx: usize,
     /// Pattern of each row.
     pattern_of_row: Vec<u32>,
-    /// Pattern p consists of the entries `start[p] .. start[p + 1]` of `runs`.
+    /// Pattern p consists of the entries `run_start[p] .. run_start[p + 1]` of `runs`.
     run_start: Vec<u32>,
     runs: Vec<Run>,
 }
@@ -120,14 +120,14 @@ impl Patterns {
     }
 }
 
-/// Slots: entries of the array of partial sums of Z^T v. There is one slot for each pair of a piece and a region with
-/// cells in this piece.
+/// A slot is an entry of the array of partial sums of Z^T v. There is one slot for each pair of a piece and a region
+/// with cells in this piece.
 #[derive(Default)]
 struct Slots {
     /// Index of the first slot of each piece. The last entry is the number of slots.
     first_of_piece: Vec<u32>,
-    /// Slots of all regions. Region r has the slots by_region[region_start[r] .. region_start[r + 1]], in the order of
-    /// the pieces.
+    /// Slots of all regions. Region r has the slots `slots_by_region[region_start[r] .. region_start[r + 1]]`, in the
+    /// order of the pieces.
     slots_by_region: Vec<u32>,
     region_start: Vec<u32>,
     /// For each row, the index of its first run in `slot_of_run`. The other runs of the row follow. Consecutive rows of

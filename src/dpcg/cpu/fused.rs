@@ -13,8 +13,9 @@
 //! z_(k-1). These rows are at most one plane away and are stored in ring buffers. At the boundary of its range, a
 //! thread recomputes those rows of other threads that it needs. The recomputed values are bitwise identical.
 //!
-//! The product q = A p is computed one plane behind p, while the couplings are still in the cache. Pieces that need p
-//! of another thread are computed after a barrier. With t = E^-1 Z^T q,
+//! The product q = A p is computed one plane behind p, while the couplings are still in the cache. A thread computes q
+//! piece by piece (`Pieces`: ranges of rows). Pieces that need p of another thread are computed after a barrier. With t
+//! = E^-1 Z^T q,
 //!
 //! ```text
 //! P A p = q - A Z t,   <p, P A p> = <p, q> - <Z^T q, t>.
@@ -31,8 +32,8 @@ use crate::dpcg::backend::Preconditioner;
 use crate::dpcg::cpu::steps::ThreadState;
 use std::ops::Range;
 
-/// Ring buffers of rows, one ring for each term but the final one. A ring contains the `ny` rows processed most
-/// recently (one plane) and the current row. Each row is stored between two zeros.
+/// Ring buffers of rows: one ring for each term v_k or z_k, except the final term. A ring contains the `ny` rows
+/// processed most recently (one plane) and the current row. Each row is stored between two zeros.
 struct RowRings<'a> {
     values: &'a mut [f64],
     nx: usize,
@@ -115,8 +116,8 @@ impl ThreadState<'_> {
     }
 
     /// Computes r = r - alpha P A p for `rows`, with P A p = q - A Z t. P A p is stored in the row buffer
-    /// `projected_q`, so q is not written to memory. With aggregation, however, q is overwritten by P A p, which the
-    /// flexible beta needs.
+    /// `projected_q`. With aggregation, P A p also overwrites q, because the flexible beta needs P A p. Otherwise, q is
+    /// not written.
     fn advance_residual_rows(&self, alpha: f64, rows: Range<usize>, projected_q: &mut [f64]) {
         let (state, Vectors { r, q, .. }) = (self.state, self.vectors());
         for row in rows {
@@ -136,8 +137,7 @@ impl ThreadState<'_> {
         }
     }
 
-    /// Executes `descend` for a preconditioner that is not fused (`State::unfused_preconditioner`): computes r = r -
-    /// alpha P A p and returns <r, r>.
+    /// Executes `descend` for preconditioners without a series: computes r = r - alpha P A p and returns <r, r>.
     pub(super) fn fused_residual_update(&mut self, alpha: f64) -> f64 {
         let (state, r) = (self.state, &self.vectors().r);
         let (_, projected_q) = self.row_rings(0);
@@ -151,8 +151,8 @@ impl ThreadState<'_> {
         residual_norm2
     }
 
-    /// Computes the term v_k, k = `term`, in a row, and stores it in z if `is_final_term` is set, otherwise in the
-    /// rings.
+    /// Computes the term v_k, k = `term`, in a row. Stores this term in the vector z if `is_final_term` is set,
+    /// otherwise in the rings.
     fn compute_lower_term(&self, row_rings: &mut RowRings, term: usize, row: usize, is_final_term: bool) {
         let (Vectors { r, z, .. }, cells) = (self.vectors(), self.row_cells(row));
         let a = self.state.matrix.couplings(&cells);
@@ -166,8 +166,8 @@ impl ThreadState<'_> {
         }
     }
 
-    /// Executes `descend` with a series: updates r, unless `alpha` is `None`, and stores v in z. Returns <r, r>, and
-    /// stores <r, M^-1 r> in `rho`.
+    /// Executes `descend` with a series: computes r = r - alpha P A p, unless `alpha` is `None`, and stores v in the
+    /// vector z. Returns <r, r>, and stores <r, M^-1 r> in `rho`.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>, order: usize) -> f64 {
         let own_rows = self.own_rows();
         let halo_rows = order * self.state.pieces.cells.ny;
@@ -179,9 +179,9 @@ impl ThreadState<'_> {
         }
         self.thread.barrier();
         for row in own_rows.start.saturating_sub(halo_rows)..own_rows.start {
-            // v_k is needed in the last `order` - k planes before the first row of this thread. If these rows reach
-            // back to the first row of the grid (`reaches_grid_end`), no term lacks its preceding rows, so all terms
-            // are computed.
+            // v_k is needed in the last `order` - k planes before the first row of this thread. If the halo begins at
+            // the first row of the grid (`reaches_grid_end`), no preceding rows are missing, so all terms are computed
+            // in all rows of the halo.
             let plane_distance = (own_rows.start - row).div_ceil(self.state.pieces.cells.ny);
             let reaches_grid_end = own_rows.start <= halo_rows;
             (0..order).filter(|term| reaches_grid_end || plane_distance + term <= order).for_each(|term| {
@@ -210,7 +210,8 @@ impl ThreadState<'_> {
         residual_norm2
     }
 
-    /// Computes the term z_k, k = `term`, in a row, and stores it in `output_row` if present, otherwise in the rings.
+    /// Computes the term z_k, k = `term`, in a row. Stores this term in `output_row` if that is given, otherwise in the
+    /// rings.
     fn compute_upper_term(&self, row_rings: &mut RowRings, term: usize, row: usize, output_row: Option<&mut [f64]>) {
         let cells = self.row_cells(row);
         let a = self.state.matrix.couplings(&cells);
@@ -226,7 +227,8 @@ impl ThreadState<'_> {
         }
     }
 
-    /// Computes q = A p in a piece, and its contribution to Z^T q. Returns its contribution to <p, q>.
+    /// Computes q = A p in a piece, and the contribution of this piece to Z^T q. Returns the contribution of this piece
+    /// to <p, q>.
     fn multiply_piece(&self, piece: usize) -> f64 {
         let (state, Vectors { p, q, .. }) = (self.state, self.vectors());
         let cells = state.pieces.range(piece);
@@ -244,8 +246,8 @@ impl ThreadState<'_> {
     }
 
     /// Executes `ascend`: computes z from v, and updates x, p and q, row by row in descending order. `alpha_and_beta`
-    /// contains alpha and beta. At the start of a solve, it is `None`; then p = z, and x is unchanged. For
-    /// preconditioners without a series, `order` is 0, and the vector z contains M^-1 r on entry. Returns <p, P A p>.
+    /// contains alpha and beta. `None` means the start of a solve: p = z, and x is unchanged. For preconditioners
+    /// without a series, `order` is 0, and the vector z contains M^-1 r on entry. Returns <p, P A p>.
     pub(super) fn fused_ascend(&mut self, alpha_and_beta: Option<(f64, f64)>, order: usize) -> f64 {
         let (state, own_rows) = (self.state, self.own_rows());
         let (pieces, rows) = (state.pieces, state.pieces.cells.rows());
@@ -255,8 +257,8 @@ impl ThreadState<'_> {
         let (mut row_rings, z_row) = self.row_rings(order);
         let halo_end = (own_rows.end + halo_rows).min(rows);
         for row in (own_rows.end..halo_end).rev() {
-            // z_k is needed in the first `order` - k planes after the rows of this thread, or in all rows up to the
-            // last row of the grid (see `fused_descend`).
+            // z_k is needed in the first `order` - k planes after the rows of this thread. If the halo ends at the last
+            // row of the grid, all terms are computed in all rows of the halo.
             let plane_distance = (row + 1 - own_rows.end).div_ceil(ny);
             let reaches_grid_end = own_rows.end + halo_rows >= rows;
             (0..order).filter(|term| reaches_grid_end || plane_distance + term <= order).for_each(|term| {

@@ -49,8 +49,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes u = D^-1 (r - T v), one step of Horner's rule for the Neumann series K r. T contains the couplings to
-    /// the preceding neighbours in x, y and z, and `v` the values of these neighbours.
+    /// Computes u = D^-1 (r - T v), one step of Horner's rule for the Neumann series K r. `t` contains the couplings T
+    /// to the preceding neighbours in x, y and z, and `v` contains the values at these neighbours.
     fn horner_step(u: &mut [f64], r: &[f64], center: &[f64], t: [&[f64]; 3], v: [&[f64]; 3]) {
         let n = u.len();
         let [r, center] = truncate_slices([r, center], n);
@@ -61,8 +61,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes u = v - D^-1 T w, one step of Horner's rule for K^T v. T contains the couplings to the following
-    /// neighbours in x, y and z, and `w` the values of these neighbours.
+    /// Computes u = v - D^-1 T w, one step of Horner's rule for K^T v. `t` contains the couplings T to the following
+    /// neighbours in x, y and z, and `w` contains the values at these neighbours.
     fn transposed_horner_step(u: &mut [f64], v: &[f64], center: &[f64], t: [&[f64]; 3], w: [&[f64]; 3]) {
         let n = u.len();
         let [v, center] = truncate_slices([v, center], n);

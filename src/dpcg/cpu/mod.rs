@@ -49,7 +49,8 @@ use state::{State, Vectors};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Minimum number of cells for more than one thread. With fewer cells, barriers cost more time than a team saves.
+/// Minimum number of cells for more than one thread. With fewer cells, the barriers need more time than the other
+/// threads save.
 const MIN_TEAM_CELLS: usize = 16_384;
 
 /// Backend `cpu` of the family `dpcg_`.
@@ -84,8 +85,9 @@ impl Cpu {
         Team::with_size(&mut self.team, threads)
     }
 
-    /// Computes the data of a factorization except the matrix, with the vectors and the memory of the preconditioner of
-    /// the previous factorization, if any. Also returns the solver of systems with E, or `None` without deflation.
+    /// Computes the data of a factorization, except the matrix. Reuses the vectors and the preconditioner of the
+    /// previous factorization, if they are given. Also returns the solver of systems with E, or `None` without
+    /// deflation.
     fn compute_state(
         &mut self,
         setup: &Setup,
@@ -173,7 +175,7 @@ impl DpcgBackend for Cpu {
                 Ok(solver)
             }
             Err(error) => {
-                // After an error, the caller may try another preconditioner for this matrix.
+                // After an error, `Dpcg` may factorize this matrix again with another preconditioner.
                 (self.survey_data, self.matrix) = (survey_data, matrix);
                 Err(error)
             }

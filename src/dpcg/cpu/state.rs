@@ -21,7 +21,7 @@ pub struct Vectors {
     /// A p. With deflation, the unfused steps store P A p; fused passes do so only with aggregation. Also workspace of
     /// the Neumann series and of `back_substitute`.
     pub q: Field,
-    /// M^-1 r. In fused passes with Jacobi or a Neumann series, v = D^-1 K r (see `fused`).
+    /// M^-1 r; in fused passes with Jacobi or a Neumann series, v = D^-1 K r (see `fused`).
     pub z: Field,
     /// Second workspace vector of a Neumann series.
     pub series_vector: Option<Field>,
@@ -30,7 +30,7 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// Allocates the vectors. With `has_series`, also allocates the vector `s` for a Neumann series.
+    /// Allocates the vectors. With `has_series`, also allocates `series_vector`.
     pub fn new(pieces: Pieces, has_series: bool) -> Result<Self> {
         let zeroed_field = || Field::new(pieces.cells);
         Ok(Self {
@@ -61,7 +61,7 @@ pub struct State {
     pub matrix: StoredMatrix,
     pub vectors: Vectors,
     pub preconditioner: Preconditioner,
-    /// Whether fused passes are used, where the preconditioner permits them.
+    /// Whether steps are fused into the passes of `fused`. z = M^-1 r is fused only with Jacobi and Neumann series.
     pub uses_fused_passes: bool,
     /// Ring buffers of rows for the fused passes, one set per thread.
     pub row_rings: Shared,

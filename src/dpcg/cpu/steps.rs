@@ -36,7 +36,7 @@ pub struct ThreadState<'a> {
     reduction_count: Cell<usize>,
     /// <r, M^-1 r> from the last `fused_descend`.
     pub(super) rho: f64,
-    /// <r, r>. A preconditioner in `State::unfused_preconditioner` uses it to scale r.
+    /// <r, r>. Multigrid with vertex or cell coarsening divides r by a power of two near |r|.
     pub(super) residual_norm2: f64,
     application_counts: ApplicationCounts<'a>,
 }
@@ -222,7 +222,7 @@ impl VectorSteps for ThreadState<'_> {
     fn inner_product(&mut self, a: VectorId, b: VectorId) -> f64 {
         let product = self.dot(self.vector(a), self.vector(b));
         if (a, b) == (VectorId::R, VectorId::R) {
-            // A preconditioner in `State::unfused_preconditioner` scales r by its norm.
+            // `apply_unfused_preconditioner` needs |r|.
             self.residual_norm2 = product;
         }
         product

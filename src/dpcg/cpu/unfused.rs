@@ -33,22 +33,23 @@ pub enum UnfusedPreconditioner {
     Aggregates64(Cycle<f64>),
 }
 
-/// Counters of a thread for all applications of the preconditioner in a run.
+/// State of a thread for the applications of the preconditioner in a run: the steps of the multigrid passes, and the
+/// number of applications.
 pub struct ApplicationCounts<'a> {
     pass_steps: PassSteps<'a>,
     application_count: usize,
 }
 
 impl<'a> ApplicationCounts<'a> {
-    /// Starts the counters of a run at zero.
+    /// Starts a run: no steps, and no applications.
     pub fn new(thread: TeamThread<'a>) -> Self {
         Self { pass_steps: PassSteps::new(thread), application_count: 0 }
     }
 }
 
 impl UnfusedPreconditioner {
-    /// Computes the preconditioner of a matrix. The result is `None` for the preconditioners `None`, `Jacobi` and
-    /// `Neumann`, which need no such data. With vertex coarsening, reuses the memory of `previous` if it fits. With
+    /// Computes the preconditioner of a matrix. Returns `None` for the preconditioners `None`, `Jacobi` and `Neumann`,
+    /// which need no data of their own. With vertex coarsening, reuses the memory of `previous` if it fits. With
     /// aggregation, reuses the aggregates of `previous`.
     pub fn compute(
         previous: Option<Self>,
@@ -86,8 +87,8 @@ impl UnfusedPreconditioner {
         }))
     }
 
-    /// Computes z = M^-1 r. All threads must call this function. `norm` is |r|. Returns <r, z> if it can be computed
-    /// without an additional pass.
+    /// Computes z = M^-1 r. All threads must call this function. `norm` is |r|. Returns <r, z> if the preconditioner
+    /// computes <r, z> without an additional pass over memory.
     ///
     /// # Safety
     /// From the barrier before this call to the end of the call, no thread may write r, and no other code may use z.

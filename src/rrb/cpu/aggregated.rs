@@ -36,7 +36,7 @@ pub struct AggregationCycle<R: Number> {
     cycle: AnyCycle,
     /// Number of coarse levels.
     pub levels: usize,
-    /// A separate array z, allocated if z of the first grid shares memory with q.
+    /// Separate arrays for z, allocated if z of the first grid shares memory with q.
     pub z: Option<FourColours<R>>,
 }
 
@@ -48,8 +48,8 @@ enum AnyCycle {
 
 impl<R: Real + Number> AggregationCycle<R> {
     /// Builds the hierarchy for the matrix on which CG runs. The aggregates `kept_aggregates` of the previous matrix
-    /// are reused if all of them pass the quality test. `storage` is the precision of the cycle. `z` contains z of the
-    /// first grid, and whether it shares memory with another vector.
+    /// are reused if all of them pass the quality test. `storage` is the precision of the cycle. `z` consists of the
+    /// vector z of the first grid, and of a flag: whether this vector shares memory with another vector.
     ///
     /// # Safety
     /// No thread may write the matrix meanwhile.
@@ -137,7 +137,7 @@ impl<R: Real + Number> AggregationCycle<R> {
 /// contain the colour.
 const COLOUR_SHIFT: u32 = 30;
 
-/// Builds the cycle in precision `V`. `combined_indices` contains the combined index of each row.
+/// Builds the cycle in precision `V`. `combined_indices` contains the combined index of each unknown.
 fn build_cycle<V: Real + Number>(
     hierarchy: Hierarchy,
     numbering: Numbering,
@@ -172,8 +172,8 @@ pub fn check_components_projected(components: &Components) -> Result<()> {
     components.first_unprojected_node().map_or(Ok(()), |&(i, j)| Err(unprojected_pivot(0.0, 0, i, j)))
 }
 
-/// Returns an error if a diagonal entry is negative or not finite. The error names level 1 for S1, which results from
-/// the first level, and level 0 for A.
+/// Returns an error if a diagonal entry is negative or not finite. The error names `level`: 1 for S1, which results
+/// from the elimination of the first level, and 0 for A.
 fn check_diagonal(c: &Couplings, numbering: Numbering, level: usize, scale: f64) -> Result<()> {
     let rejected_row = c.diagonal.iter().position(|d| !(*d >= 0.0 && d.is_finite()));
     match rejected_row.and_then(|row| Some((row, numbering.nodes().nth(row)?))) {

@@ -49,8 +49,8 @@ impl<T: Number> ColourArray<T> {
         Ok(Self { values: Shared::zeroed(0)?, stride: 0, cx: 0, border_width: 0, row_mask: -1, origin: 0 })
     }
 
-    /// Returns an array of all rows J that uses only the memory of the rows `first_row` .. `first_row` + [`RING_ROWS`].
-    /// Row J is stored in row `first_row` + J mod [`RING_ROWS`]. If a thread uses few rows at a time, they stay in a
+    /// Returns an array in which row J uses the memory of row `first_row` + J mod [`RING_ROWS`] of this array. Of all
+    /// rows, the array therefore holds only the [`RING_ROWS`] rows that were written last, and these rows stay in
     /// cache.
     pub fn as_row_ring(&self, first_row: usize) -> Self {
         let origin = self.start_index(first_row as isize, 0) as isize;
@@ -192,7 +192,7 @@ pub fn four_arrays<T>(mut make_array: impl FnMut() -> Result<ColourArray<T>>) ->
     Ok([make_array()?, make_array()?, make_array()?, make_array()?])
 }
 
-/// One value per node, by colour; the red arrays may be absent.
+/// One value per node, in one array per colour. Arrays may be absent.
 #[derive(Clone)]
 pub struct FourColours<T = f64> {
     /// Red, between two kept nodes of a row.
@@ -212,7 +212,7 @@ impl<T: Number> FourColours<T> {
         Ok(Self { r1, r2, b1, b2 })
     }
 
-    /// Allocates zeros on all nodes, or on the black nodes only.
+    /// Allocates zeros on the black nodes and, if `has_reds` is set, on the red nodes.
     pub fn zeroed(layout: &Layout, has_reds: bool) -> Result<Self> {
         let new_red_array = || ColourArray::zeroed_if(layout, has_reds);
         Ok(Self {

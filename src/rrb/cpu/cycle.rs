@@ -57,7 +57,7 @@ impl<'a, F: Format> CycleThread<'a, F> {
         self.packed.section_starts[k]..self.packed.section_starts.get(k + 1).copied().unwrap_or(self.packed.grids.len())
     }
 
-    /// Counts a fused stage on a grid, and returns its number.
+    /// Returns the number of the next fused stage on a grid. Stages on grids of a single thread are not counted.
     pub fn next_stage(&mut self, grid: &PackedGrid<F>) -> usize {
         self.stage += usize::from(grid.is_shared);
         self.stage
@@ -82,8 +82,8 @@ impl<'a, F: Format> CycleThread<'a, F> {
         self.packed.shape.is_fused && !(self.packed.shape.uses_schur && q == 0)
     }
 
-    /// Runs `work` for grid q, or for the coarsest system. If times are measured, adds its time to `seconds`, for a
-    /// sweep in the direction `sweep_direction` ([`DOWN_SWEEP`] or [`UP_SWEEP`]).
+    /// Runs `work`. If times are measured, adds the duration of `work` to `seconds[q][sweep_direction]`. q is the grid,
+    /// or the number of grids for the coarsest system; `sweep_direction` is [`DOWN_SWEEP`] or [`UP_SWEEP`].
     pub fn run_timed<T>(&mut self, q: usize, sweep_direction: usize, work: impl FnOnce(&mut Self) -> T) -> T {
         if self.seconds.is_empty() {
             return work(self);
@@ -174,10 +174,10 @@ impl<'a, F: Format> CycleThread<'a, F> {
 }
 
 impl<F: Format> PackedSystem<F> {
-    /// Solves the levels in natural storage and the coarsest system. The kept values of the last grid stored by colour
-    /// contain the right-hand side r on entry, and the solution on return. r is first multiplied by `storage_unit`,
-    /// because the levels in natural storage are not divided by it. Returns `storage_unit` <r, M^-1 r>, where M
-    /// consists of these levels. Only thread 0 may call this function.
+    /// Applies M^-1, where M consists of the levels in natural storage and the coarsest system. On entry, z at the
+    /// nodes b2 of the last grid stored by colour contains the right-hand side r. On return, z contains `storage_unit`
+    /// M^-1 r at these nodes. The factor is the same as on grids stored by colour, whose arrays contain M /
+    /// `storage_unit`. Returns `storage_unit` <r, M^-1 r>. Only thread 0 may call this function.
     pub fn solve_natural_levels(&self) -> f64 {
         let last_grid = self.grids.last().expect("at least one grid is stored by colour");
         let mut natural_levels = self.natural_levels();
@@ -266,10 +266,10 @@ impl<F: Format> CycleSteps for CycleThread<'_, F> {
         if !grid.is_shared {
             return own_value;
         }
-        // Combines the values of the threads of this rank. Thread 0 works on every section, so its value is true if
-        // that of another thread is true, and the result is the value of thread 0. This value is the same on every
-        // rank, because it follows from sums over all ranks. Other ranks are therefore not needed. They could not be
-        // included, because a rank on which only one thread works on this grid has returned above.
+        // This reduction includes only the threads of this rank. If any thread has the value true, thread 0 has it,
+        // too, because thread 0 works on every section. The value of thread 0 is the same on every rank, because it
+        // follows from sums over all ranks. The values of other ranks are therefore not needed. They could not be
+        // included either: a rank on which only thread 0 works on this grid has returned above.
         let partials = self.begin_rank_sum(k);
         for row in grid.rows(self.thread) {
             // SAFETY: the row belongs to this thread.

@@ -80,8 +80,8 @@ pub struct SharedVectors<'a, F: Format> {
 /// Factors that the sweeps read. In f64, `diagonal_couplings` and `stored_pivot` use the memory of
 /// `PackedGrid::black_diagonal` and `PackedGrid::inverse_pivots`.
 pub struct SweepFactors<T> {
-    /// Couplings between red and black nodes. Absent on the first grid if CG runs on S1, because the solve then reads
-    /// the couplings of A, and if aggregation replaces the levels.
+    /// Couplings between red and black nodes. Absent if aggregation replaces the levels. Also absent on the first grid
+    /// if CG runs on S1: the solve then reads the couplings of A.
     pub axis_couplings: AxisCouplings<T>,
     /// Couplings between b1 and b2 of the skew stencil.
     pub diagonal_couplings: DiagonalCouplings<T>,
@@ -108,7 +108,8 @@ impl<T: Number> SweepFactors<T> {
 }
 
 impl<F: Format> PackedGrid<F> {
-    /// Allocates a grid. `vectors`: memory that the first grid shares; `None` on other grids.
+    /// Allocates a grid. `vectors`: vectors whose memory the first grid shares; `None` on other grids. `recurses`:
+    /// whether this is a recursion grid.
     pub fn new(
         layout: Layout,
         own_rows: Range<usize>,
@@ -202,8 +203,8 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// Returns the rows of this thread. If they are the first or the last rows of this rank, the range also contains
-    /// `halo_rows` halo rows on this side.
+    /// Returns the rows of this thread and adjacent halo rows: up to `halo_rows` rows below if the thread owns the
+    /// first row of this rank, and up to `halo_rows` rows above if it owns the last row of this rank.
     pub fn rows_with_halo(&self, thread: TeamThread, halo_rows: usize) -> Range<usize> {
         let rows = self.rows(thread);
         if self.halo.is_none() || rows.is_empty() {
@@ -260,7 +261,8 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// Returns whether rows of another rank precede the rows of this thread, and whether they follow.
+    /// Returns two flags: whether another rank owns the row before the rows of this thread, and whether another rank
+    /// owns the row after them.
     pub fn borders_other_ranks(&self, thread: TeamThread) -> [bool; 2] {
         let (rows, own_rows) = (self.rows(thread), &self.own_rows);
         let [has_rank_below, has_rank_above] = self.halo.as_ref().map_or([false; 2], |halo| halo.has_neighbour_ranks);
@@ -341,8 +343,8 @@ const COLOURS_OF_LEVELS: [(&[Colour], &[Colour]); 2] =
     [(&[Colour::R1, Colour::R2], &[Colour::B1, Colour::B2]), (&[Colour::B1], &[Colour::B2])];
 
 impl<F: Format> PackedGrid<F> {
-    /// Returns two items for row J of a colour: its couplings between eliminated and remaining nodes of the odd or the
-    /// even level, and z at the nodes to which they lead.
+    /// For row J of a colour, returns the couplings between eliminated and remaining nodes of one level, and z at the
+    /// neighbours with these couplings. The level is the odd one if `is_odd_level` is set, otherwise the even one.
     ///
     /// # Safety
     /// No thread may write these rows of z meanwhile.

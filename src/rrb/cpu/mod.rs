@@ -9,7 +9,7 @@
 //! - `conversion`: conversion between natural rows and colours;
 //! - `ranks`: data exchange of distributed grids;
 //! - `system`: A and S1;
-//! - `couplings`, `aggregation_cycle`: the matrix in the form that aggregation reads, and M by aggregation;
+//! - `couplings`, `aggregated`: couplings and row sums of the matrix on which CG runs, and M by aggregation;
 //! - `levels`: grids and their unfused sweeps;
 //! - `projection`: singular components;
 //! - `packed`: all data of a factorization;
@@ -71,8 +71,8 @@ pub struct Cpu {
     max_threads: usize,
     team: Option<Team>,
     solver: Solver,
-    /// Memory of a previous factorization with another shape. It is reused if the caller alternates between two kinds
-    /// of matrices, for example regular and singular ones.
+    /// Memory of an earlier factorization with another [`PackedShape`]. It is reused if the caller alternates between
+    /// matrices of two shapes, for example regular and singular matrices.
     spare_solver: Option<Box<dyn PackedSolver>>,
     /// Distribution of the first grids among ranks; `None` if the handle is not distributed.
     domain: Option<Domain>,
@@ -100,12 +100,13 @@ impl Cpu {
         Self { domain: Some(domain), ..Self::new(threads) }
     }
 
-    /// Returns the distribution of the first grids if there are several ranks.
+    /// Returns the distribution of the first grids among several ranks; `None` if there is only one rank.
     fn shared_domain(&self) -> Option<&Domain> {
         self.domain.as_ref().filter(|domain| domain.comm.size() > 1)
     }
 
-    /// Returns memory for a factorization. Reuses the memory of a previous factorization with the same shape.
+    /// Returns memory for a factorization: that of `previous` or the spare memory if it has the shape `shape`,
+    /// otherwise new memory.
     fn take_or_allocate(
         &mut self,
         previous: Solver,
@@ -117,8 +118,8 @@ impl Cpu {
             replaced => replaced,
         };
         let reusable = self.spare_solver.take_if(|spare_solver| spare_solver.shape() == shape);
-        // The memory of the previous factorization becomes the spare memory if a later matrix may use it, and otherwise
-        // is freed. The old spare memory is freed before more memory is allocated.
+        // The memory of the previous factorization replaces the spare memory. If no later matrix can have its shape
+        // (`was_replaced`), this memory is freed instead. New memory is allocated only afterwards.
         match replaced {
             Solver::Packed(packed) if packed.was_replaced() => drop(packed),
             Solver::Packed(packed) => self.spare_solver = Some(packed),
@@ -129,7 +130,8 @@ impl Cpu {
         }
         let domain = self.shared_domain();
         match setup.storage {
-            // With aggregation, `Setup::storage` is the format of the hierarchy, which has its own arrays.
+            // With aggregation, `Setup::storage` is the format of the hierarchy only. The arrays by colour contain
+            // doubles.
             _ if shape.uses_aggregation => new_packed::<F64Format>(shape, domain),
             Storage::F64 => new_packed::<F64Format>(shape, domain),
             Storage::F32 => new_packed::<F32Format>(shape, domain),
@@ -261,8 +263,8 @@ impl RrbBackend for Cpu {
         }
         match packed.factorize_speculatively(team, a, inspection_setup, setup, inspection) {
             Ok(is_accepted) => Ok(is_accepted),
-            // The caller repeats the factorization, which then reports the error. This attempt may have left infinities
-            // in the padding, so the memory is discarded.
+            // The caller then factorizes without speculation, which reports the error again. The failed attempt may
+            // have left infinities in the padding, so the memory is discarded.
             Err(_) => {
                 self.solver = Solver::Empty;
                 Ok(false)
@@ -320,8 +322,8 @@ trait PackedSolver: Send {
     fn prepare(&mut self, setup: &Setup, components: &Components, threads: usize) -> Result<()>;
     /// Sets the value of [`PivotContext::center_substitute`] for later factorizations.
     fn set_pivot_center(&mut self, center: Option<f64>);
-    /// Returns whether `cycle=auto` has selected the V-cycle for a factorization with the levels of a recursive cycle.
-    /// The V-cycle has fewer levels, so no later matrix is factorized with this shape.
+    /// Returns whether `cycle=auto` selected the V-cycle after a factorization with the levels of a recursive cycle.
+    /// Later matrices then have the levels of the V-cycle, which are fewer, so this shape does not occur again.
     fn was_replaced(&self) -> bool {
         self.shape().cycle.kind.is_none() && self.report().kind == CycleKind::V
     }
@@ -397,16 +399,16 @@ impl<F: Format> PackedSolver for PackedSystem<F> {
         inspection.start(team.threads())?;
         let shared_inspection = &*inspection;
         self.prepare(setup, &shared_inspection.components, team.threads())?;
-        // The unit of `setup` belongs to the previous matrix. A center of 2 `storage_unit` or more requires a larger
-        // unit, so `setup` does not apply, and M / `storage_unit` may overflow in f32.
+        // `setup.storage_unit` was computed for the previous matrix. If a center is at least twice this value, the new
+        // matrix requires a larger `storage_unit`. Otherwise, M / `storage_unit` could overflow in f32.
         let center_limit = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.storage_unit };
         let speculation = SpeculativeInspection::new(
             shared_inspection,
             SpeculationConditions { zero_row_sum: inspection_setup.checks.zero_row_sum, center_limit },
         );
         let (shared_self, context) = (&*self, PivotContext::new(a, &shared_inspection.components));
-        // A rejected row, or entries of another magnitude than in the previous matrix, can cause zero pivots. In these
-        // cases, the whole result is discarded.
+        // Rows that fail the inspection, or entries of another magnitude than in the previous matrix, can cause zero
+        // pivots. The whole result is then discarded.
         let factorize_speculatively =
             |thread: TeamThread| shared_self.factorize_on_thread(thread, setup, &context, Some(&speculation));
         let result = team.run(|thread| drop(factorize_speculatively(thread)), factorize_speculatively)?;

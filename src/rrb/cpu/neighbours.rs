@@ -17,15 +17,16 @@ use crate::rrb::layout::{Colour, Layout};
 /// Rows for four neighbours, in the order west, east, south, north or southwest, southeast, northwest, northeast.
 pub type NeighbourRows<'a, T = f64> = [&'a [T]; 4];
 
-/// Straight couplings, stored with the red nodes: to the west, east, south and north of r1 and of r2.
+/// Straight couplings, which join red and black nodes. The arrays contain the couplings of r1 and of r2 to the west,
+/// east, south and north.
 #[derive(Clone)]
 pub struct AxisCouplings<T = f64> {
     pub r1: [ColourArray<T>; 4],
     pub r2: [ColourArray<T>; 4],
 }
 
-/// Diagonal couplings between two colours, stored with one of the two: to the southwest, southeast, northwest and
-/// northeast of r1 (to r2) or of b1 (to b2).
+/// Diagonal couplings between two colours: r1 and r2, or b1 and b2. The arrays contain the couplings of r1 or of b1 to
+/// the southwest, southeast, northwest and northeast.
 #[derive(Clone)]
 pub struct DiagonalCouplings<T = f64> {
     pub arrays: [ColourArray<T>; 4],
@@ -92,10 +93,11 @@ impl<T: Number> AxisCouplings<T> {
         }
     }
 
-    /// Returns pairs of couplings (a, b) of red nodes. The elimination of a red node couples the black nodes at the
-    /// other ends of a and b, which are at distance two. There is one pair for each red neighbour of row J of a black
-    /// colour, in the order west, east, south, north. In the first two pairs, a leads from the red node to the west and
-    /// b to the east; in the others, a leads to the south and b to the north.
+    /// For row J of a black colour, returns a pair (a, b) of couplings of each red neighbour, in the order west, east,
+    /// south, north. For the red neighbours to the west and east, a is their coupling to the west and b their coupling
+    /// to the east. For the red neighbours to the south and north, a is their coupling to the south and b their
+    /// coupling to the north. The elimination of a red node couples the two black nodes at the other ends of a and b,
+    /// which are at distance two.
     ///
     /// # Safety
     /// No thread may write these rows while the slices are used.

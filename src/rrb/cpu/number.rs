@@ -32,7 +32,7 @@ pub trait Format: Sized + Send + Sync + 'static {
     }
     /// Rounds a number in the type of the sweeps to the storage format.
     fn round(v: Self::Real) -> Self::Stored;
-    /// Stores a number that is already exact in the storage format.
+    /// Converts a number that the storage format represents exactly.
     fn convert_exact(v: Self::Real) -> Self::Stored;
     /// Returns 1 / d from the stored pivot and the couplings a of a node. The stored pivot is 1 / d in f64. In f32 and
     /// bf16, it is the row sum s, and d = s - sum a.

@@ -79,7 +79,8 @@ fn plan_rank_exchanges<F: Format>(
         push(&mut grid_sums, SumExchange::over_grid(domain, q, if q == 0 { 3 } else { 1 })?, RANKS_ALLOCATION)?;
     }
     let section_end = section_starts.get(1).copied().unwrap_or(grids.len());
-    // The first section needs the sums of rho of its grids, and of <r, r>, which is stored after rho of all grids.
+    // In the first section, ranks exchange the partial sums of rho on its grids and those of <r, r>. The partial sums
+    // of <r, r> are stored after those of rho on all grids.
     let mut sum_offsets = collected(rho_start[..section_end].iter().copied(), RANKS_ALLOCATION)?;
     push(&mut sum_offsets, rho_start[grids.len()], RANKS_ALLOCATION)?;
     let section_sums = SumExchange::over_grids(domain, &sum_offsets, section_end, 1)?;
@@ -98,7 +99,7 @@ pub struct PackedSystem<F: Format> {
     /// First grid of each section of the cycle; a section ends before the next recursion grid.
     pub section_starts: Vec<usize>,
     pub recursion: Mutex<Recursion>,
-    /// Power of two by which the stored M is divided.
+    /// Power of two by which M is divided when it is stored: the arrays contain M / `storage_unit`.
     pub storage_unit: f64,
     /// Whether no matrix has been factorized yet.
     pub is_fresh: bool,
@@ -107,9 +108,10 @@ pub struct PackedSystem<F: Format> {
     pub aggregation_cycle: OnceLock<AggregationCycle<F::Real>>,
     /// Aggregates of the previous matrix. They are stored here only during the factorization of the next matrix.
     reusable_aggregates: KeptAggregates,
-    /// Precision of the hierarchy to which a solve may switch; `None` if the switch is not allowed or has failed.
+    /// Precision of the aggregation hierarchy to which a solve may switch. `None` if the switch is not allowed, or
+    /// after the first attempt to switch.
     pub aggregation_storage: Mutex<Option<Storage>>,
-    /// A row sum of at most this fraction of the center is set to zero.
+    /// A row sum whose magnitude is at most this fraction of the center is set to zero.
     pub zero_row_sum: f64,
     /// Levels in natural storage below the grids stored by colour; thread 0 alone works on these levels.
     natural_levels: Mutex<NaturalLevels>,
@@ -129,7 +131,7 @@ pub struct PackedSystem<F: Format> {
     pub inner_partials: Partials,
     /// Partial sums of the fused stages for rho = <r, M^-1 r>. `rho` has one number per row of every grid; grid q
     /// begins at `rho_start[q]`. The partial sums of <r, r> on the first grid follow, so that one exchange between
-    /// ranks transfers both. `rho_below` is the part of rho from the levels after the first section.
+    /// ranks transfers both. `rho_below` contains the partial sums of rho from the levels after the first section.
     pub rho: Partials,
     pub rho_start: Vec<usize>,
     pub rho_below: Partials,
@@ -173,7 +175,7 @@ impl<F: Format> AllocatedGrids<F> {
         let mut grids = Vec::new();
         reserve(&mut grids, shape.grid_count, "the list of grids")?;
         let (mut grid, mut embedding) = (shape.grid, Embedding::FINEST);
-        // Arrays that only the factorization of the first grid needs use the memory of vectors.
+        // On the first grid, arrays that only the factorization reads share the memory of the CG vectors.
         let (b, x) = (FourColours::zeroed(&first_layout, true)?, FourColours::zeroed(&first_layout, true)?);
         let zero_vector = || FourColours::zeroed(&first_layout, !shape.uses_schur);
         let (r, p, a_times_p) = (zero_vector()?, zero_vector()?, zero_vector()?);
@@ -328,8 +330,8 @@ impl<F: Format> PackedSystem<F> {
         self.exchanges.as_ref()?.grid_sums.get(q).map(|sums| sums as &dyn OtherRanks)
     }
 
-    /// Makes z of the next grid readable for all threads, after the kept values of grid q have been written to it. If
-    /// grid q is the last grid stored by colour, makes z of grid q readable.
+    /// Makes z of grid q + 1 readable for all threads, after they have copied z at the kept nodes of grid q to grid q +
+    /// 1. If grid q is the last grid stored by colour, makes z of grid q readable instead.
     pub fn pass_to_next_grid(&self, q: usize, thread: TeamThread) {
         let grid = &self.grids[q];
         let Some(next) = self.grids.get(q + 1) else { return grid.refresh(thread, &grid.z) };
@@ -362,9 +364,10 @@ impl<F: Format> PackedSystem<F> {
         self.fuses_start_and_end() && self.aggregation_cycle.get().is_none()
     }
 
-    /// Returns two factors. The stored p contains z times the first factor. The true search direction is the stored p
-    /// times the second factor. Their product is 1 / `storage_unit`, because sweeps return z = `storage_unit` M^-1 r.
-    /// In single precision, S1 is divided by `storage_unit` like M, so p and q = S1 p stay in the range of f32.
+    /// Returns two factors (f, g) for the search direction. The stored p is updated by p = f z + beta p, and the true
+    /// search direction is g p. The product f g is 1 / `storage_unit`, because the sweeps return z = `storage_unit`
+    /// M^-1 r. If CG runs in single precision, S1 is stored divided by `storage_unit`, like M. The stored p and q = S1
+    /// p then stay in the range of f32.
     pub fn direction_scales(&self) -> (f64, f64) {
         let inverse_unit = self.storage_unit.recip();
         if F::CG_IS_SINGLE { (1.0, inverse_unit) } else { (inverse_unit, 1.0) }

@@ -1,5 +1,5 @@
-//! Singular components on grids stored by colour (docs/theory/rrb.md, singular systems). The units of
-//! `krylov::cpu::means`, for which partial sums are computed, are the rows J.
+//! Singular components on grids stored by colour (docs/theory/rrb.md, singular systems). A unit of
+//! `krylov::cpu::means`, for which partial sums are computed, is a row J.
 
 use super::ranks::SumExchange;
 use crate::base::number::Real;
@@ -11,7 +11,7 @@ use crate::rrb::domain::Domain;
 use crate::rrb::layout::{Colour, Layout};
 use crate::stencil::components::Components;
 
-/// Position of consecutive values of one row and colour.
+/// Position of the first of several consecutive values in one row of one colour.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunPosition {
     colour: Colour,
@@ -39,8 +39,9 @@ impl<R: Real + Number> Vector<RunPosition> for FourColours<R> {
     }
 }
 
-/// Finds the runs of all singular components, both on all nodes and on the unknowns of CG. With `domain`, also plans
-/// the exchange of their partial sums between ranks.
+/// Finds the runs of all singular components, both on all nodes and on the unknowns of CG. A run consists of
+/// consecutive values in one row of one colour that belong to the same component. With `domain`, also plans the
+/// exchange of their partial sums between ranks.
 pub fn set_runs(
     singular: &mut SingularComponents<RunPosition>,
     layout: &Layout,
@@ -56,7 +57,7 @@ pub fn set_runs(
     singular.with_other_ranks(|labelled| plan_partial_sums(labelled, domain))
 }
 
-/// Returns the runs of a row and colour with their components.
+/// Returns the runs in row J of a colour, each as (position, length, component).
 fn runs_of_row<'a>(
     layout: &'a Layout,
     components: &'a Components,
@@ -66,8 +67,8 @@ fn runs_of_row<'a>(
     let columns = layout.columns(colour);
     let is_present = layout.rows(colour).contains(&row) && !columns.is_empty();
     let (first_column, j) = if is_present { layout.node(colour, columns.start, row) } else { (0, 0) };
-    // Index of the first column of this colour at node (i, j) or east of it. Every second node of a row has this
-    // colour.
+    // Returns the array index of the first node of this colour that is at column i or east of it. Every second node of
+    // a row has this colour.
     let array_index = move |i: usize| columns.start + i.saturating_sub(first_column).div_ceil(2);
     let nodes = is_present.then(|| components.singular_runs(j)).into_iter().flatten();
     let runs = nodes.map(move |(nodes, component)| {

@@ -42,7 +42,7 @@ pub const B1_ROWS: usize = 4;
 pub const KEPT_ROWS: usize = R1_ROWS;
 
 impl<F: Format> PackedSystem<F> {
-    /// Writes the kept values in row J of grid q to the next grid. They are read from row `source_row` of b2.
+    /// Copies z at the kept nodes of row J of grid q to the next grid. Reads the values from row `source_row` of b2.
     ///
     /// # Safety
     /// Both rows must belong to this thread.
@@ -70,8 +70,8 @@ impl<F: Format> PackedSystem<F> {
         let Some(last_row) = rows.clone().last() else { return };
         let [has_rank_below, has_rank_above] = grid.borders_other_ranks(thread);
         // SAFETY: no thread writes red rows in this stage. The black rows belong to this thread, with two exceptions.
-        // The first b1 row of the next thread is read after that thread has posted it. The b1 halo rows are used by
-        // this thread only.
+        // The first b1 row of the next thread is read after that thread has signalled that this row is complete. The b1
+        // halo rows are used by this thread only.
         unsafe {
             // The b1 halo row below is also computed, because the upward sweep reads it.
             let first_row = if has_rank_below { rows.start - 1 } else { rows.start };
@@ -129,8 +129,8 @@ impl<F: Format> PackedSystem<F> {
         }
     }
 
-    /// Computes D^-1 y in row J of an eliminated colour, and stores it in row k + J mod 2 of the buffers. Returns y'
-    /// D^-1 y.
+    /// Computes D^-1 y in row J of an eliminated colour, and stores it in buffer row `first_buffer_row` + J mod 2.
+    /// Returns y' D^-1 y.
     ///
     /// # Safety
     /// No thread may write this row meanwhile.
@@ -189,8 +189,8 @@ impl<F: Format> PackedSystem<F> {
         }
     }
 
-    /// Copies the kept values in row J of grid q, which the coarser levels have computed, to row k of the buffers. If
-    /// row J has no kept nodes, sets the buffer row to zero.
+    /// Copies z at the kept nodes of row J of grid q, which the coarser levels have computed, to buffer row
+    /// `buffer_row`. If row J has no kept nodes, sets the buffer row to zero.
     ///
     /// # Safety
     /// In this stage, no thread may write the next grid, or b2 if grid q is the last grid.
@@ -221,7 +221,8 @@ impl<F: Format> PackedSystem<F> {
         let Some(last_row) = rows.clone().last() else { return };
         let [has_rank_below, has_rank_above] = grid.borders_other_ranks(thread);
         // SAFETY: rows of this thread and halo rows, which this thread alone uses, are written before they are read.
-        // The first b1 row of the next thread is read after that thread has posted it. The next grid is only read.
+        // The first b1 row of the next thread is read after that thread has signalled that this row is complete. The
+        // next grid is only read.
         unsafe {
             let first_row = if has_rank_below { rows.start - 1 } else { rows.start };
             match first_row.checked_sub(1) {
@@ -295,8 +296,8 @@ impl<F: Format> PackedSystem<F> {
         }
     }
 
-    /// Computes z_r1 = D^-1 (y_r1 - A z_b) in row J, from rows J and J + 1 of b1. `west` and `east` contain the kept
-    /// values on these sides.
+    /// Computes z_r1 = D^-1 (y_r1 - A z_b) in row J, from rows J and J + 1 of b1. `west` and `east` contain z at the
+    /// kept nodes to the west and to the east.
     ///
     /// # Safety
     /// Row J must belong to this thread, and row J + 1 of b1 must be complete.
@@ -308,7 +309,7 @@ impl<F: Format> PackedSystem<F> {
         }
     }
 
-    /// Computes z = D^-1 (y - A v) in row J of an eliminated colour.
+    /// Computes z = D^-1 (y - A v) in row J of an eliminated colour, where v contains the values of the neighbours.
     ///
     /// # Safety
     /// No other thread may use this row meanwhile.
@@ -322,8 +323,8 @@ impl<F: Format> PackedSystem<F> {
     }
 }
 
-/// Returns the b1 neighbours of row J of b2. The buffer rows k and k + 1 contain rows J and J + 1 of b1: row J is in
-/// buffer row k + J mod 2.
+/// Returns the b1 neighbours of row J of b2. Rows J and J + 1 of b1 are in the buffer rows `first_buffer_row` and
+/// `first_buffer_row` + 1: row J is in buffer row `first_buffer_row` + J mod 2.
 pub fn b1_around_b2<R: Real + Number>(
     buffers: &RowBuffers<R>,
     first_buffer_row: usize,

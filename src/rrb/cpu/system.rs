@@ -31,13 +31,14 @@ pub struct PackedShape {
     pub block: usize,
     /// Whether CG runs on S1.
     pub uses_schur: bool,
-    /// Whether stages are fused. If CG runs on S1 of a regular system, this means all stages of a solve, otherwise only
-    /// the sweeps.
+    /// Whether fused stages replace the unfused steps (option `fusion`). If CG runs on S1 of a regular system, all
+    /// stages of a solve are fused. Otherwise, only the sweeps are fused.
     pub is_fused: bool,
     pub has_nine_points: bool,
     pub storage: Storage,
     pub cycle: Cycle,
-    /// Whether aggregation replaces the levels from the start.
+    /// Whether aggregation replaces the levels already in the factorization. If `false`, a slow solve may still switch
+    /// to aggregation.
     pub uses_aggregation: bool,
 }
 
@@ -131,8 +132,8 @@ pub struct SchurComplement<F: Format> {
 }
 
 impl<F: Format> SchurComplement<F> {
-    /// Allocates S1. `diagonal_couplings` contains the diagonal couplings that the sweeps read on the first grid. In
-    /// f64, they are equal to those of S1, so S1 uses the same memory.
+    /// Allocates S1; without `is_present`, the arrays are absent. `diagonal_couplings` contains the diagonal couplings
+    /// that the sweeps read on the first grid. In f64, they are equal to those of S1, so S1 uses the same memory.
     pub fn new(layout: &Layout, diagonal_couplings: &DiagonalCouplings<F::Stored>, is_present: bool) -> Result<Self> {
         let new_distant = || DistantCouplings::zeroed(layout, is_present);
         Ok(Self {

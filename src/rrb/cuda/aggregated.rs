@@ -31,7 +31,7 @@ pub fn costs_for(nodes: usize) -> &'static CostOfAggregation {
     if nodes < LARGE_GRID_NODES { &SMALL_GRID_COSTS } else { &LARGE_GRID_COSTS }
 }
 
-/// The memory estimate assumes this size of the coarsest system.
+/// The memory estimate `bytes_of_aggregation` assumes that the coarsest system has at most `COARSEST_ROWS` rows.
 const _: () = assert!(MAX_INVERTED_ROWS_ON_DEVICE == COARSEST_ROWS as usize);
 
 /// Two passes of pairwise matching, which produce aggregates of at most four nodes.
@@ -72,8 +72,8 @@ impl CgMatrix {
 /// The multigrid method by aggregation, and the map from its rows to nodes.
 pub struct AggregationPreconditioner {
     multigrid: AggregationMultigrid,
-    /// For each row, the index of its node in the planes. A further number of 64 bits follows: the first row whose
-    /// diagonal entry is negative or not finite.
+    /// For each row, the index of its node in the planes. A 64-bit integer follows: the first row whose diagonal entry
+    /// is negative or not finite, or 2^64 - 1 if there is none.
     node_index: Memory,
 }
 

@@ -1,5 +1,6 @@
 //! Connected components of a matrix in which some couplings between neighbours are zero, counted on the device
-//! (kernels/rrb/components.cuh). This is sufficient if no component is singular.
+//! (kernels/rrb/components.cuh). The count is sufficient if no component is singular. Otherwise, the host determines
+//! the components.
 
 use super::source::Source;
 use crate::cuda::driver::{Memory, Stream};

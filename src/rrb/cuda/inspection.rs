@@ -240,7 +240,7 @@ impl Source {
     }
 }
 
-/// Returns array, column i and row j for the index (5 j + array) nx + i.
+/// Returns (array, i, j), the array number, column and row, for `key` = (5 j + array) nx + i.
 fn entry_of_key(key: u64, nx: u64) -> (usize, usize, usize) {
     let (i, line) = (key % nx, key / nx);
     ((line % 5) as usize, i as usize, (line / 5) as usize)

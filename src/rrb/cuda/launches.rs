@@ -19,7 +19,8 @@ use std::ops::Range;
 use std::time::Instant;
 
 impl Packed {
-    /// Returns the arguments of the scalar update, which follows the last partial sum of rho = <r, M^-1 r>.
+    /// Returns the arguments of the update of the CG scalars. A kernel performs this update after the last partial sum
+    /// of rho = <r, M^-1 r>.
     fn scalar_args(&self, stage: Stage) -> ScalarArgs {
         ScalarArgs {
             scalars: self.scalars.address,
@@ -127,9 +128,9 @@ impl Packed {
         result
     }
 
-    /// Runs steps like `run`, but waits before and after each kernel to measure its time. The time is added to the grid
-    /// and the half (0: forward, 1: backward) of the step. The time of a kernel that executes several steps is added to
-    /// the coarsest system.
+    /// Runs steps like `run_ops`, but waits before and after each kernel to measure its time. Adds the time to
+    /// `grid_seconds[grid][half]`, where `half` is 0 for forward steps and 1 for backward steps. Adds the time of a
+    /// kernel that executes several steps to the entry of the coarsest system.
     fn time_ops(
         &mut self,
         stream: &Stream,
@@ -170,9 +171,9 @@ impl Packed {
         conditional: u64,
     ) -> Result<()> {
         let storage = self.shape.storage;
-        // In a loop, one of the following kernels must also compute x += alpha p. This is the first kernel that
-        // executes several steps, if it has further thread blocks for this purpose. Otherwise, it is the kernel of the
-        // backward half on the first grid.
+        // In a loop, one of the following kernels must also compute x += alpha p. The first kernel that executes
+        // several steps computes x if it has thread blocks for this purpose (`extra_blocks`). Otherwise, the kernel of
+        // the backward half on the first grid computes x.
         let mut must_update_x = stage == Stage::Loop;
         let mut n = op_range.start;
         while n < op_range.end {
@@ -247,8 +248,8 @@ impl Packed {
         if self.sweeps_in_f32() { self.solve_on_host_in::<f32>(stream) } else { self.solve_on_host_in::<f64>(stream) }
     }
 
-    /// Copies r to the host, computes z = unit M_L^-1 r, and copies z to the device. M_L consists of the level on the
-    /// host, if there is one, and of the band factorization of the coarsest matrix.
+    /// Copies r to the host, computes z = storage_unit M_L^-1 r, and copies z to the device. M_L consists of the level
+    /// on the host, if there is one, and of the band factorization of the coarsest matrix.
     fn solve_on_host_in<R: Real + Pod>(&mut self, stream: &Stream) -> Result<()> {
         let (grid, layout, coarsest, storage_unit) =
             (self.coarsest_grid, self.coarsest_layout, self.coarsest, self.storage_unit);

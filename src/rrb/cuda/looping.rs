@@ -35,12 +35,12 @@ const TRUNCATED_BODY_ITERATIONS: [usize; 4] = [2, 3, 5, 7];
 /// iterations, the host launches as many of the longer graphs as fit, and the shorter graph for the rest.
 const MULTI_DEVICE_BODY_ITERATIONS: [usize; 2] = [4, 1];
 
-/// If the loop on several devices has not ended after the expected number of iterations, number of iterations that are
-/// launched before each further check.
+/// Number of iterations that the host launches before each further check, if the loop on several devices has not ended
+/// after the expected number of iterations.
 const EXTRA_ITERATIONS: usize = 2;
 
 /// With the shortest body, a loop pauses only at the end of a body, so no launch of the body remains after a pause.
-/// With the other bodies, the remaining launches return immediately (`Scalars::loop_ended`).
+/// With the longer bodies, the remaining launches of the body return immediately (`Scalars::loop_ended`).
 const _: () = assert!(
     (ITERATIONS_UNTIL_FIRST_CHECK as usize | MONITOR_LAG as usize | RING_LENGTH).is_multiple_of(BODY_ITERATIONS[0])
         && BODY_ITERATIONS[0].is_power_of_two()
@@ -140,10 +140,10 @@ impl Run<'_> {
             || self.packed.best_loop(self.pause_interval() as usize).is_some()
     }
 
-    /// Launches iterations on several devices until the loop ends or pauses, at first as many as the shortest of the
-    /// last solves needed. Superfluous iterations take less time than a wait after each iteration. A mutex admits one
-    /// handle at a time. Otherwise, kernels of two handles could wait for each other: each handle could occupy a device
-    /// that the other one needs.
+    /// Launches iterations on several devices until the loop ends or pauses. The host first launches as many iterations
+    /// as the shortest of the last solves needed, and then checks. Superfluous iterations take less time than a wait
+    /// after each iteration. A mutex admits one handle at a time. Otherwise, kernels of two handles could wait for each
+    /// other: each handle could occupy a device that the other one needs.
     fn launch_iterations(&mut self, max_iterations: usize) -> Result<()> {
         static LAUNCH_LOCK: Mutex<()> = Mutex::new(());
         let _guard = LAUNCH_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,7 +192,7 @@ impl Run<'_> {
         } else {
             scalars.all_nodes_norm2
         };
-        // This test is the same as in the kernel `rrb_deliver`.
+        // This test is the same as in the kernel `rrb_deliver_f64`.
         let is_converged = scalars.code == TestCode::Converged as i32 && tested_norm2.sqrt() <= scalars.threshold;
         let is_in_range = (end_args.min_magnitude..=end_args.max_magnitude).contains(&x_max);
         let is_delivered =
@@ -266,8 +266,9 @@ impl DeviceLoop for Run<'_> {
         if self.x_is_stored { Ok(()) } else { launch::store_accepted_x(self.stream, end_args) }
     }
 
-    /// After the loop has paused for this check, returns whether a switch to aggregation is expected to be faster. The
-    /// next check takes place when the number of iterations has doubled. Pauses for other reasons do not change this.
+    /// Returns whether the solve is slow, so that a switch to aggregation is expected to be faster. The loop pauses for
+    /// this check after `iterations_until_check` iterations, a number that is doubled after each check. Returns `false`
+    /// if the loop has paused earlier, for another reason.
     fn is_slow(&mut self, state: &State) -> bool {
         self.loop_iterations = state.iterations_since_start() as i64;
         if self.loop_iterations < self.iterations_until_check {

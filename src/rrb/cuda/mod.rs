@@ -62,7 +62,7 @@ pub struct Cuda {
     source: Option<Source>,
     staging: Option<Staging>,
     /// Factor by which b and x were scaled in the last solve with fused stages, if any. The next such solve begins with
-    /// it.
+    /// this factor.
     last_scale: Option<f64>,
     session: Session,
     division: Division,
@@ -158,7 +158,7 @@ impl RrbBackend for Cuda {
         )
     }
 
-    /// Returns whether the caller has selected several devices, even if a single device owns all rows.
+    /// Returns whether the option `devices` is set, even if a single device owns all rows.
     fn shares_grids(&self) -> bool {
         self.division.devices > 0
     }

@@ -32,13 +32,14 @@ pub struct Shape {
     pub levels: usize,
     /// Whether CG runs on S1, the Schur complement after the first level.
     pub uses_schur: bool,
-    /// Whether a kernel may execute several steps, and stages may be fused (conditions: `Packed::uses_fusion`).
+    /// Whether a kernel may execute several steps (`fusion=on`). Fusion with the steps of CG has further conditions
+    /// (`Packed::uses_fusion`).
     pub allows_fusion: bool,
     pub storage: Storage,
     pub cycle: Cycle,
     /// Whether the hierarchy may be truncated where the remaining couplings are weak.
     pub may_truncate: bool,
-    /// Whether aggregation replaces the levels.
+    /// Whether aggregation replaces the levels from the start.
     pub uses_aggregation: bool,
 }
 
@@ -126,7 +127,8 @@ pub struct Level {
 pub enum CoarsestSolver {
     /// Product on the device with the explicit inverse, which the device also computes.
     Inverse,
-    /// Product on the device with the explicit inverse, which the host computes. It is used if the last level is odd.
+    /// Product on the device with the explicit inverse, which the host computes. This method is used if the last level
+    /// is odd.
     InverseFromHost(Box<NaturalLevels>),
     /// Band factorization on the host. The loop cannot be recorded in this case.
     Host(Box<NaturalLevels>),
@@ -314,7 +316,7 @@ impl Layouts<'_> {
         };
         let has_all_colours = !(is_first && shape.uses_schur);
         // In a short format, only the factorization needs the following arrays, except on the first grid if CG runs on
-        // S1: there, `d` and `far` are the couplings of S1.
+        // S1: there, `d` and `far_couplings` are the couplings of S1.
         let setup_layout =
             if uses_f32 && has_all_colours { &mut self.transient_layout } else { &mut self.permanent_layout };
         let mut k = Grid {

@@ -35,7 +35,7 @@ pub struct StepRecorder<'a> {
     uses_schur: bool,
     /// Whether the steps on the first grid are fused with those of CG.
     is_fused: bool,
-    /// Sections whose forward half computes a partial sum of rho. The solution of the coarsest system adds the last
+    /// Sections whose forward half computes a partial sum of rho. The step of the coarsest system computes the last
     /// partial sum.
     rho_sections: Range<usize>,
     /// Section whose next forward half must store its right-hand side.
@@ -273,7 +273,7 @@ pub struct ClusterGrids {
     /// Shared memory per thread block in bytes.
     pub bytes: u32,
 }
-/// A part of the lists of steps.
+/// Range of steps that `Packed::run` launches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramPart {
     /// All steps of an iteration on S1, from r to q.

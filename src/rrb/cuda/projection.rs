@@ -13,7 +13,7 @@ use crate::stencil::components::Components;
 pub struct Projection {
     /// The nodes of the singular components, labelled by component.
     all_nodes: Option<Labelled>,
-    /// The black ones of these nodes, if CG runs on black nodes.
+    /// The black nodes of the singular components, if CG runs on black nodes.
     black_nodes: Option<Labelled>,
 }
 
@@ -23,8 +23,8 @@ const MAX_RUN_NODES: usize = 512;
 /// Purpose of the allocations, for error messages.
 const ALLOCATION_NAME: &str = "the runs of singular components";
 
-/// Returns the runs of singular components, row by row. The divisions of a row do not depend on the geometry, which
-/// determines the index of the first node of a run.
+/// Returns the runs of singular components, row by row. The division of a row into runs does not depend on `g`. Only
+/// `Run::first`, the index of the first node of a run, depends on `g`.
 fn find_runs(layout: &Layout, g: &Geometry, components: &Components) -> Result<Vec<Run>> {
     let mut runs: Vec<Run> = Vec::new();
     for j in 0..layout.grid.ny {

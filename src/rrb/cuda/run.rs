@@ -40,13 +40,13 @@ pub struct Run<'a> {
     /// Whether the caller's x already contains an iterate. Kernels must then not overwrite this array, because a later
     /// iterate may be worse.
     pub x_is_stored: bool,
-    /// Number of iterations after which a loop pauses, so that the host can check whether it is slow.
+    /// Number of iterations after which a loop pauses, so that the host can check whether the solve is slow.
     pub iterations_until_check: i64,
-    /// Number of iterations since the start, when the loop last paused or ended.
+    /// Number of iterations from the start to the last pause or end of the loop.
     pub loop_iterations: i64,
 }
 
-/// Number of iterations before the first check whether a loop is slow. A pause takes as long as one or two iterations.
+/// Number of iterations before the first check whether a solve is slow. A pause takes as long as one or two iterations.
 pub const ITERATIONS_UNTIL_FIRST_CHECK: i64 = crate::options::limits::SWITCH_ITERATIONS_ON_DEVICE;
 
 /// Mode of launching: how many steps are launched together.
@@ -228,9 +228,9 @@ impl Run<'_> {
         }
     }
 
-    /// Returns the address of p after a loop. Fused stages alternate between two arrays for p; `direction` is the index
-    /// of the array written last. Each array begins with the plane of b1. This plane has the number 2, so the returned
-    /// address is that of a plane 0 which does not exist.
+    /// Returns the address of p after a loop. Fused stages alternate between two arrays for p; `direction_index` is the
+    /// index of the array written last. Each array begins with the plane of b1, which has the number 2. The returned
+    /// address is where plane 0 would begin, although this plane does not exist.
     fn current_p(&self) -> Address {
         if !self.packed.uses_fusion() {
             return self.packed.p;
@@ -437,8 +437,9 @@ impl PcgSteps for Run<'_> {
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         match (alpha, self.start_results()) {
             (None, Some(start)) => start.norm2,
-            // r is current, but there are no results of a start: the confirmation of the stopping test computed r, its
-            // means were removed after the start, or the steps are launched separately.
+            // r is current, but there are no results of a start, for one of three reasons: the confirmation of the
+            // stopping test computed r, the means of r were removed after the start, or the steps are launched
+            // separately.
             (None, None) => self.start(ResidualOrigin::Solution, |_| Ok(())),
             (Some(_), _) => unfused_descend(self, alpha),
         }

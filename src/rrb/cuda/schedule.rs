@@ -9,16 +9,17 @@ use crate::cuda::launch::{Geometry, MAX_BLOCKS, MAX_GRIDS, Op, flag, kind};
 use crate::error::{Result, extend};
 use crate::rrb::recursion::Recursion;
 
-/// Largest number of pieces of x += alpha p that a thread block computes while other thread blocks execute the steps on
-/// small grids. On an H200, a piece takes 1.25 us, and the steps take 20 us (docs/benchmarks/gpu.md).
+/// Maximum number of rounds in which a thread block computes its part of x += alpha p while other thread blocks execute
+/// the steps on small grids. In a round, each warp computes 128 entries of x. On an H200, a round takes 1.25 us, and
+/// the steps take 20 us (docs/benchmarks/gpu.md).
 const MAX_X_ROUNDS: u32 = 16;
 
 /// Numbers of thread blocks of a cluster, in order of preference.
 const CLUSTER_SIZES: [u32; 2] = [16, 8];
 impl ClusterGrids {
     /// Returns the layout of the grids with numbers from `first_grid` on, in a cluster with `row_blocks` thread blocks.
-    /// Returns `None` if a thread block would own no row of a grid, or if a thread block has fewer threads than values
-    /// of one colour in its rows and in one more row.
+    /// Returns `None` if a thread block would own no row of a grid. Also returns `None` if a thread block would have
+    /// fewer threads than there are values of one colour in its rows and one more row.
     fn of(k: &Packed, first_grid: usize, row_blocks: usize) -> Option<Self> {
         let (real_bytes, stored_bytes) = k.shape.value_sizes();
         let mut first_rows = [0; CLUSTER_SIZES[0] as usize + 1];
@@ -74,8 +75,8 @@ impl ClusterGrids {
     }
 }
 
-/// Returns the first of the grids that one cooperative launch of `blocks` thread blocks can process, or `grids_in_use` if
-/// there are none.
+/// Returns the first of the grids that one cooperative launch of `blocks` thread blocks can process, or `grids_in_use`
+/// if there are none.
 fn first_small_grid(k: &Packed, blocks: u32) -> usize {
     let is_small = |g: &Geometry| !g.is_divided() && g.blocks().count <= blocks;
     let is_executable = |q: &usize| is_small(&k.grids[*q].k.g) && k.grids_in_use - *q <= MAX_GRIDS;

@@ -161,7 +161,7 @@ impl Packed {
     }
 
     /// Builds the multigrid method by aggregation for the matrix on which CG runs. Reuses the memory of the previous
-    /// one.
+    /// hierarchy.
     fn build_aggregation(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         let k = self.grids[0].k;
         let cg_matrix = aggregated::CgMatrix {
@@ -255,7 +255,7 @@ impl Packed {
         Ok(())
     }
 
-    /// Computes the inverse of the coarsest matrix. Errors in its pivots name `level`.
+    /// Computes the inverse of the coarsest matrix. An error for a rejected pivot names `level`.
     fn invert_coarsest(&self, stream: &Stream, rules: &PivotRules, level: usize) -> Result<()> {
         let (grid, last_grid) = (self.coarsest_grid, &self.grids[self.grids.len() - 1]);
         let rules = rules_of_level(rules, level, &last_grid.embedding.coarse(last_grid.layout.grid));
@@ -271,8 +271,8 @@ impl Packed {
     }
 
     /// Decides from the findings of the eliminations how solves are executed, and prepares the means over singular
-    /// components. `inverse_is_large`: whether the inverse of the coarsest system is too large for f32
-    /// (`MAX_RATIO_FOR_F32`).
+    /// components. `inverse_is_large`: whether the inverse of the coarsest matrix must not be stored in f32, because
+    /// its entries are too large (`MAX_RATIO_FOR_F32`).
     fn decide_execution(
         &mut self,
         stream: &Stream,
@@ -431,9 +431,10 @@ impl Packed {
         Ok(Some([largest_inverse_entry, center_max]))
     }
 
-    /// Returns the error for the rejected pivot with the given key (`Findings::bad_pivot`). The kernels have stored the
-    /// pivot and its center in place of its inverse and row sum (kernels/rrb/setup.cuh). In the coarsest system, only
-    /// the pivot is stored, and the error reports it as the center, too.
+    /// Returns the error for the rejected pivot with the given key (`Findings::bad_pivot`). For a rejected pivot, the
+    /// kernels have stored the pivot instead of its inverse, and the center instead of the row sum
+    /// (kernels/rrb/setup.cuh). In the coarsest system, only the pivot is stored, and the error also reports the pivot
+    /// as the center.
     fn rejected_pivot_error(&self, stream: &Stream, key: u64, nx: usize) -> Result<Error> {
         let (level, node) = ((key >> 40) as usize, (key & ((1 << 40) - 1)) as usize);
         let (i, j) = (node % nx, node / nx);
@@ -463,8 +464,8 @@ impl Packed {
 }
 
 impl Level {
-    /// Returns whether tiles with equal rows are searched on this grid. They save no time on a grid with at most one
-    /// tile per thread block.
+    /// Returns whether `find_uniform_tiles` tests this grid. Tiles with equal rows save no time on a grid with at most
+    /// one tile per thread block.
     fn may_be_uniform(&self) -> bool {
         self.k.g.tiles_and_patches().0 > MAX_BLOCKS as usize || uniform_option_is("all")
     }

@@ -10,7 +10,7 @@ use crate::stencil::levels;
 use crate::stencil::matrix::StencilView;
 
 /// Device buffers for b and x, stored row by row, for a caller whose arrays are in host memory. While A is copied
-/// (`Source::inspect_matrix`), they hold rows of its arrays instead.
+/// (`Source::inspect_matrix`), the buffers instead hold rows of the arrays of A.
 pub struct Staging {
     pub memory: Memory,
     /// Addresses of the buffers of b and x.

@@ -60,7 +60,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Executes the step `load` if the start and the end of a solve are fused. Returns <b, b>.
+    /// Executes the step `load` in `LaunchMode::Fused`. Returns <b, b>.
     pub fn load_fused(&mut self, scale: f64, has_guess: bool) -> Result<f64> {
         *self.last_scale = Some(scale);
         let direct_start = match self.results {
@@ -108,8 +108,8 @@ impl Run<'_> {
     }
 
     /// Launches the loop after the start, if the device can decide whether the loop is needed (kernel
-    /// `rrb_start_loop`). Waits for the start. Returns whether the loop has begun. The loop must not begin after a load
-    /// that completes the guess (`complete_guess` of krylov/solve/returned.rs). This condition is met: such a load
+    /// `rrb_start_loop_f64`). Waits for the start. Returns whether the loop has begun. The loop must not begin after a
+    /// load that completes the guess (`complete_guess` of krylov/solve/returned.rs). This condition is met: such a load
     /// occurs only in the preconditioned norm, and in this norm, the kernel begins no loop from a guess.
     fn start_loop(&mut self, scale: f64) -> Result<bool> {
         let Some(criterion) = self.criterion.filter(|_| self.runs_by_itself()) else {

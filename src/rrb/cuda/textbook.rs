@@ -27,7 +27,7 @@ pub fn product_args(k: &Packed, source: &Source, v: Address, out: Address) -> Pr
 }
 
 impl Packed {
-    /// Returns the arguments of a kernel that stores <a, b> in the scalar at offset `scalar_offset`.
+    /// Returns the arguments of a kernel that stores <a, b> at the byte offset `scalar_offset` of `Scalars`.
     pub fn dot_args(
         &self,
         a: Address,
@@ -56,8 +56,8 @@ impl Packed {
         self.grids[0].sweep.z
     }
 
-    /// Computes <r, M^-1 r>, with z = storage_unit M^-1 r. Outside a loop, the result is stored at offset
-    /// `scalar_offset` of the scalars. In a loop, the kernel updates the scalars.
+    /// Computes <r, M^-1 r>, with z = storage_unit M^-1 r. With `stage` = `Nothing`, the kernel stores the result at
+    /// the byte offset `scalar_offset` of `Scalars`. Otherwise, the kernel updates the CG scalars with this result.
     pub fn dot_z(&self, stream: &Stream, stage: Stage, scalar_offset: usize) -> Result<()> {
         let arguments = DotArgs {
             norm_partial: self.norm_partial,

@@ -16,8 +16,8 @@ fn tile_rows([bx, by, bz]: BlockShape) -> impl Iterator<Item = (usize, usize, us
     (0..by * bz).map(move |r| (r * bx, r % by, r / by))
 }
 
-/// Relaxes up to `BATCH_BLOCKS` blocks with the dense inverse, for the lanes `V`: u_b <- u_b + omega A_b^-1 (f - A
-/// u)_b.
+/// Relaxes up to `BATCH_BLOCKS` blocks with the dense inverse: u_b <- u_b + omega A_b^-1 (f - A u)_b. `V` is the type
+/// of the vectors of eight values.
 ///
 /// # Safety
 /// The conditions of `relax::relax_dense` hold.

@@ -18,8 +18,8 @@ use crate::smoother::patches::{BlockPartition, Patch, PatchList};
 /// `GhostBuffers::copy_box`). The number is the largest number of planes of a block.
 const PLANES_PER_GROUP: usize = 8;
 
-/// Largest number of boxes per patch for the exchange within the sweep, because an outer row of blocks scans all
-/// boxes of its patch. If a patch has more boxes, the exchange before the sweep is used.
+/// Largest number of boxes per patch for the exchange within the sweep. An outer row of blocks scans all boxes of its
+/// patch, which takes too long with more boxes. Ghost cells are then exchanged before the sweep.
 const MAX_BOXES: usize = 256;
 
 /// The two buffers of the exchange (`buffers`), and the boxes of the copy plan in two orders: by the patch that is
@@ -56,7 +56,7 @@ pub enum Direction {
     FromBuffer,
 }
 
-/// Cells of a patch in the rows y.0 .. y.1 and the planes z.0 .. z.1; the end is exclusive.
+/// Cells of a patch in the rows y.0 .. y.1 and the planes z.0 .. z.1. The ends y.1 and z.1 are exclusive.
 #[derive(Clone, Copy)]
 struct Band {
     y: (i64, i64),
@@ -64,7 +64,8 @@ struct Band {
 }
 
 impl CopyBoxes {
-    /// Sorts the boxes of the copy plan; `patch_of_copy` returns the patch of a copy.
+    /// Sorts the boxes of the copy plan by patch. `patch_of_copy(c)` returns the patch that is written, or the patch
+    /// that is read, by copy number c.
     fn new(patch_list: &PatchList, patch_of_copy: impl Fn(usize) -> usize) -> Result<Self> {
         let patches = patch_list.patches.len();
         let mut first_box: Vec<usize> = zeroed(patches + 1, "ghost cells")?;
@@ -133,17 +134,17 @@ impl GhostBuffers {
         self.target_boxes.bytes() + self.source_boxes.bytes() + self.buffers.iter().map(Shared::bytes).sum::<usize>()
     }
 
-    /// Copies to the buffer `buffer_index` all values of patch p that other patches need.
+    /// Copies to the buffer `buffer_index` all values of patch `patch_index` that other patches need.
     ///
     /// # Safety
-    /// `u` is the array of patch p. No other thread writes these cells, or accesses their values in the buffer
+    /// `u` is the array of this patch. No other thread writes these cells, or accesses their values in the buffer
     /// `buffer_index`.
     pub unsafe fn store_patch(&self, patch_list: &PatchList, patch_index: usize, buffer_index: usize, u: *mut f64) {
         let whole_patch = Band { y: (i64::MIN, i64::MAX), z: (i64::MIN, i64::MAX) };
         for copy_box in &self.source_boxes.boxes
             [self.source_boxes.first_box[patch_index]..self.source_boxes.first_box[patch_index + 1]]
         {
-            // SAFETY: the caller guarantees exclusive access to these values; the boxes are in patch p.
+            // SAFETY: the caller guarantees exclusive access to these values; the boxes are in patch `patch_index`.
             unsafe {
                 self.copy_box(
                     copy_box,
@@ -157,12 +158,13 @@ impl GhostBuffers {
         }
     }
 
-    /// `Direction::ToBuffer`: copies to the buffer `buffer_index` the values of a row of blocks of patch p that other
-    /// patches need. `Direction::FromBuffer`: copies from this buffer the values of the ghost cells that the row reads.
+    /// Copies values for row of blocks number `row` of patch `patch_index`. `Direction::ToBuffer`: copies to the buffer
+    /// `buffer_index` those values of the row that other patches need. `Direction::FromBuffer`: copies from this buffer
+    /// the values of the ghost cells that the row reads.
     ///
     /// # Safety
-    /// `u` is the array of patch p. `Direction::ToBuffer`: the conditions of `store_patch` hold for the cells of this
-    /// row. `Direction::FromBuffer`: no other thread accesses the ghost cells of this row or writes the buffer
+    /// `u` is the array of this patch. `Direction::ToBuffer`: the conditions of `store_patch` hold for the cells of
+    /// this row. `Direction::FromBuffer`: no other thread accesses the ghost cells of this row or writes the buffer
     /// `buffer_index`.
     pub unsafe fn copy_row(
         &self,
@@ -196,7 +198,7 @@ impl GhostBuffers {
         }
     }
 
-    /// Copies between `u` and the buffer `buffer_index`: the cells of a box that are in the band.
+    /// Copies those cells of a box that are in `band` between `u` and the buffer `buffer_index`.
     ///
     /// # Safety
     /// The conditions of `copy_row` hold.

@@ -1,6 +1,6 @@
-//! Common parts of the relaxation of one block, or of several blocks of a row of blocks: data of a task, and residual
-//! and update of a row of a tile. The modules `transforms` and `dense` apply A_b^-1; `relax` compiles them for each
-//! instruction set.
+//! Data and functions for the relaxation of one block, or of several blocks in a row: tasks, inverses, and the residual
+//! and the update of one row of a tile. The modules `transforms` and `dense` use them and apply A_b^-1. The module
+//! `relax` compiles both for each instruction set.
 //!
 //! For a block b the kernels compute u_b <- u_b + omega A_b^-1 (f - A u)_b. A_b^-1 is applied by sine transforms or as
 //! a dense matrix (docs/theory/smoother.md, "Exact block inverses").
@@ -11,8 +11,8 @@
 //! A tile has up to 64 rows of eight values. Row k*by + j holds the cells (., j, k) of as many blocks as fit in eight
 //! values. The transforms along y and z combine rows. For the transforms along x, groups of eight rows are transposed.
 //! A transform of length 8 takes 28 operations: sums and differences of mirror images, then two transforms of length 4.
-//! The transforms of length 4 use the identity sin 20 + sin 40 = sin 80 (degrees). All their results are divided by sin
-//! 60; the reciprocals of Lambda compensate for this factor.
+//! The transforms of length 4 use the identity sin 20 + sin 40 = sin 80 (degrees). All results of a transform of length
+//! 8 are divided by sin 60. The reciprocals of Lambda compensate for this factor.
 //!
 //! A sweep in place reads u and f and writes u: 24 bytes per cell. With blocks of 8 x 8 x 8 cells and a 7-point
 //! stencil, a sweep takes 6 * 28 / 8 + 2.5 = 23.5 operations per cell: six transforms, one multiplication by a
@@ -52,9 +52,11 @@ pub enum InverseForm {
     Dense(Vec<f64>),
     /// Sine transforms: A_b^-1 = D S Lambda^-1 S^-1 D^-1.
     SineTransforms {
-        /// 1 / Lambda times the factors of the transforms, by tile row. The planes are transposed for 8 x 8 x 8 blocks.
+        /// 1 / Lambda times the factors 2 / (b + 1) of the inverse transforms, by tile row. For each direction of
+        /// length 8, an additional factor of sin^2 60 (degrees) compensates for the transforms. For blocks of 8 x 8 x 8
+        /// cells, x and y are exchanged in each plane.
         reciprocals: Vec<TileRow>,
-        /// Diagonals of D^-1 and D by tile row; `None` where D is the identity.
+        /// Diagonals of D^-1 and D by tile row; `None` if D is the identity.
         scalings: Option<[Vec<TileRow>; 2]>,
     },
 }
@@ -109,8 +111,8 @@ impl BlockInverse {
     }
 }
 
-/// Stores the values of a block as tile rows, repeated for each block that fits in a row of eight values.
-/// `is_transposed` transposes the planes.
+/// Stores the values of a block as tile rows. The values are repeated for each block that fits in a row of eight
+/// values. With `is_transposed`, which requires 8 x 8 x 8 cells, x and y are exchanged in each plane.
 fn to_tile_rows(shape: BlockShape, values: &[f64], is_transposed: bool) -> Result<Vec<TileRow>> {
     let [bx, by, bz] = shape;
     let mut rows: Vec<TileRow> = zeroed(by * bz, "block inverses")?;
@@ -193,7 +195,7 @@ pub struct ArrayPrefetch {
     pub first_cell: *const f64,
     /// Distance between planes, in values.
     pub plane_stride: usize,
-    /// Cells per plane for each row of the task; 0 disables the prefetch.
+    /// Number of cells to prefetch per plane and row of cells of the task; 0 disables the prefetch.
     pub cells_per_row: usize,
 }
 
@@ -239,8 +241,8 @@ pub unsafe fn compute_residual<V: Lanes>(
     (row, plane): (usize, usize),
     a: &Operator,
 ) -> V {
-    // SAFETY: the caller guarantees that the cells and the layer around them may be read; every offset is a stencil
-    // entry.
+    // SAFETY: the caller guarantees that the cells and the layer around them may be read; every offset is that of a
+    // stencil entry.
     let load = |q: *const f64| unsafe { if n == 8 { V::load(q) } else { V::load_first(q, n) } };
     let (row, plane) = (row as isize, plane as isize);
     let f = load(f);

@@ -2,7 +2,7 @@
 //!
 //! A row of blocks (j, k) consists of the blocks of a patch that have the index j in y and k in z. A slab consists of
 //! the rows with the same k. The work list contains the rows of blocks, patch by patch, z slowest. Each thread
-//! processes a contiguous part with about the same number of cells.
+//! processes a contiguous part of the work list. All parts have about the same number of cells.
 //!
 //! A coloured sweep is fused: it has two stages, each with half of the colours. With two colours, the blocks of the
 //! second colour in row (j, k-1) are relaxed directly after those of the first colour in row (j, k). All their
@@ -56,7 +56,7 @@ pub struct Cpu {
     /// Maximum number of threads.
     max_threads: usize,
     team: Option<Team>,
-    /// Inverses; `shape_index` returns the index of a shape.
+    /// For each block shape, its inverse if it has been computed, at the index that `shape_index` returns.
     block_inverses: Vec<Option<Box<BlockInverse>>>,
     data: Option<PatchData>,
 }
@@ -169,7 +169,8 @@ impl SmootherBackend for Cpu {
         let mut pointers = Vec::new();
         reserve(&mut pointers, patches.len(), PATCH_ALLOCATION_NAME)?;
         for patch in patches {
-            // SAFETY: start + ghosted() <= len, the length of the array. Only the pointer of the slice is stored.
+            // SAFETY: start + `ghosted_cell_count()` <= len, the length of the array. Only the pointer of the slice is
+            // stored.
             pointers.push(unsafe { values.slice_mut(start, patch.ghosted_cell_count()) }.as_mut_ptr());
             start += patch.ghosted_cell_count();
         }
@@ -196,8 +197,11 @@ impl SmootherBackend for Cpu {
         data.requested_sweeps += parameters.sweeps;
         let second_array = data.second_array.as_ref().map_or(&[][..], |array| &array.1[..]);
         let (has_ghost_fill, has_monitor) = (callbacks.has_ghost_fill(), callbacks.has_monitor());
-        // Ghost cells are exchanged within the sweeps if the method has two colours, no callback accesses ghost cells
-        // between sweeps, no inverse is dense (no scratch arrays), and sweeps with both partitions are fused.
+        // Ghost cells are exchanged within the sweeps if all of these conditions hold:
+        // - the method is coloured Gauss-Seidel with two colours, and there is at least one sweep;
+        // - there is neither a ghost function nor a monitor, because both need exchanged ghost cells between sweeps;
+        // - no inverse is dense (there are no scratch arrays), and sweeps with both partitions are fused;
+        // - the ghost buffers exist, and no patch has too many boxes for them (`GhostBuffers::is_usable`).
         let are_all_fused = || {
             let is_fused = |partition| {
                 fused_granularity(&data.patch_system.patch_list.patches, partition, parameters.division, team.threads())

@@ -1,4 +1,4 @@
-//! Entry points of the block kernels, compiled for each instruction set.
+//! The functions that relax blocks and compute residuals, compiled for each instruction set.
 
 use super::dense::relax_dense_generic;
 use super::kernels::{BlockInverse, Operator, Task, compute_residual};
@@ -49,9 +49,9 @@ for_each_lanes! {
     /// and the cells between two blocks of the task, may be read in u.
     unsafe fn relax(task: &Task, block_inverse: &BlockInverse, a: &Operator) = relax_generic;
 
-    /// Relaxes at most `BATCH_BLOCKS` tasks of one block each with the dense inverse. `is_sequential` selects a
-    /// matrix-vector product for exactly one task. Its order of summation differs from that of the batch. A method
-    /// therefore passes the same value of `is_sequential` in every call.
+    /// Relaxes at most `BATCH_BLOCKS` tasks of one block each with the dense inverse. `is_sequential` requires exactly
+    /// one task, and selects a matrix-vector product. The matrix-vector product sums in another order than the
+    /// matrix-matrix product of a batch. A method therefore passes the same value of `is_sequential` in every call.
     ///
     /// # Safety
     /// The conditions of `relax` hold for each task, and no task writes a cell that another task reads.

@@ -1,5 +1,5 @@
-//! Relaxation of rows of blocks: one colour or all blocks, row by row or fused. For the chaotic method, other threads
-//! read and write the surrounding cells at the same time.
+//! Relaxation of rows of blocks: all blocks or one colour of a row, both stages of a fused sweep, and a row of the
+//! chaotic method. In the chaotic method, other threads read and write the surrounding cells at the same time.
 
 use super::exchange::Direction;
 use super::kernels::{ArrayPrefetch, BATCH_BLOCKS, Prefetch, SCRATCH_VALUES, Task, shape_index};
@@ -32,9 +32,9 @@ pub struct RowParameters<'a> {
     pub prefetch: PrefetchSelection,
 }
 
-/// Cells to prefetch while a row of blocks is relaxed. In a fused sweep, rows of the first and of the second colours
-/// alternate, and only the rows of the first colours are not yet in the cache. Each row of a pair therefore prefetches
-/// half of the next row of the first colours.
+/// Cells to prefetch while a row of blocks is relaxed. In a fused sweep, rows of the first and of the second stage
+/// alternate. Only the rows of the first stage are not yet in the cache. Each of two successive rows therefore
+/// prefetches half of the next row of the first stage.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum PrefetchSelection {
     Nothing,
@@ -117,7 +117,7 @@ impl CallThread<'_, '_> {
 
     /// Returns the cells of the next row of blocks that are prefetched while row `row` is relaxed;
     /// `parameters.prefetch` selects them. The cells are divided among the `task_count` tasks of this row. A task has
-    /// `task_rows` rows per plane.
+    /// `task_rows` rows of cells per plane.
     pub fn select_prefetch(
         &self,
         parameters: RowParameters,
@@ -376,8 +376,8 @@ impl CallThread<'_, '_> {
                     }
                     if let Some(k) = second_slab {
                         // SAFETY: the caller guarantees the conditions of `relax_row`. The first colour is complete in
-                        // the slabs kb - 2 and kb - 1, and in slab kb up to row jb. All neighbours of this row are
-                        // therefore complete, and no later block of the first colour reads this row.
+                        // the slabs kb - 2 and kb - 1, and in slab kb up to row jb. All neighbours of row jb in slab kb
+                        // - 1 are therefore complete, and no later block of the first colour reads this row.
                         unsafe {
                             self.relax_row(
                                 second_parameters,
@@ -404,7 +404,7 @@ impl CallThread<'_, '_> {
     }
 }
 
-/// Cells per side of the largest block, 8, and of the layer around it.
+/// Number of cells per side of the largest block with the layer around it: 8 + 2.
 const PADDED_SIDE: usize = 10;
 
 impl CallThread<'_, '_> {
@@ -421,7 +421,7 @@ impl CallThread<'_, '_> {
         let block_count = parameters.partition.block_range(patch, 0).1;
         let (u_row, u_plane) = patch.strides();
         let f_strides = (patch.size[0], patch.size[0] * patch.size[1]);
-        // Copy of the block and the values around it, which were read atomically; the kernel works on this copy.
+        // Copy of the block and of the layer around it. `relax` and `relax_dense` work on this copy.
         let mut padded_block = [0.0f64; PADDED_SIDE * PADDED_SIDE * PADDED_SIDE];
         let reads_faces_only = self.call.data.operator.negated_seven_entries.is_some();
         let prefetch = self.select_prefetch(parameters, patch_index, row, block_count, y_segment.len);

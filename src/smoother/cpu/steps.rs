@@ -63,8 +63,8 @@ impl SmootherSteps for CallThread<'_, '_> {
         }
         let u = self.current_arrays();
         if let Some(ghost_buffers) = self.call.ghost_buffers {
-            // Each sweep fills its ghost cells from a buffer. The buffer of the first sweep is written here, that of
-            // every later sweep by the sweep before it.
+            // Each sweep fills its ghost cells from a buffer. The buffer for the first sweep is written here. The
+            // buffer for every later sweep is written by the sweep before it.
             if self.completed_sweeps == 0 {
                 for p in self.thread.share(patch_list.patches.len()) {
                     // SAFETY: no thread writes u at this point, and each patch is copied to the buffer by one thread.
@@ -80,8 +80,8 @@ impl SmootherSteps for CallThread<'_, '_> {
             for k in 0..copy.cell_box.size[2] as i64 {
                 for j in 0..copy.cell_box.size[1] as i64 {
                     let cell = [x, y + j, z + k];
-                    // SAFETY: the cells are in patch `from` and in the ghost layer of patch `to`. Each ghost cell is
-                    // written by one copy, and no cell that is read is written.
+                    // SAFETY: the cells are in patch `copy.source_patch` and in the ghost layer of patch
+                    // `copy.target_patch`. Each ghost cell is written by one copy, and no cell that is read is written.
                     unsafe {
                         let source_cells = u[copy.source_patch].add(source.index_of(cell)).cast_const();
                         std::ptr::copy_nonoverlapping(
@@ -173,13 +173,14 @@ impl SmootherSteps for CallThread<'_, '_> {
             }
         };
         for at_seams in [false, true] {
-            // Cores differ in speed. A thread that has finished its part therefore relaxes whole patches of other parts
-            // that no thread has started, the last ones first.
+            // Cores differ in speed. A thread that has finished its part of the work list therefore relaxes whole
+            // patches in the parts of other threads that no thread has started. It begins with the last patch of a
+            // part.
             let owner_count = if at_seams || granularity == Granularity::Patch { 1 } else { thread.threads };
             for owner_offset in 0..owner_count {
                 let owner = (thread.index + owner_offset) % thread.threads;
-                // This thread skips a part in which another thread has already found no unclaimed patch. Otherwise each
-                // thread would scan thousands of patches.
+                // A part is skipped if a thread has already found that all whole patches of this part are claimed.
+                // Otherwise each thread would scan thousands of patches.
                 let all_claimed_in_sweep = &self.call.data.all_claimed_in_sweep[owner];
                 if owner_offset > 0 && all_claimed_in_sweep.load(Ordering::Relaxed) == self.sweep_number() {
                     continue;

@@ -12,8 +12,8 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Minimum number of slabs per thread for a fused sweep whose parts begin at slabs. With fewer slabs, the load
-/// imbalance is too large.
+/// Minimum number of slabs per thread for a fused sweep in which each thread's part of the work list begins at a slab.
+/// With fewer slabs, the load imbalance is too large.
 const MIN_SLABS_PER_THREAD: usize = 6;
 
 /// Data that the threads share, in addition to the caller's arrays.
@@ -57,7 +57,7 @@ pub struct Call<'a> {
     pub parameters: &'a SweepParameters,
     /// `Some` if ghost cells are exchanged within the sweeps.
     pub ghost_buffers: Option<&'a GhostBuffers>,
-    /// Number of sweeps of the previous calls on these patches.
+    /// Number of sweeps that the previous calls on these patches requested.
     pub sweeps_before: usize,
     pub has_ghost_fill: bool,
     pub has_monitor: bool,
@@ -96,8 +96,8 @@ pub struct RowPosition {
     pub row: usize,
 }
 
-/// Granularity of the parts of the work list: a part begins at any row of blocks, at the first row of a slab, or at the
-/// first row of a patch.
+/// Where a thread's part of the work list may begin: at any row of blocks, only at the first row of a slab, or only at
+/// the first row of a patch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Granularity {
     Row,
@@ -185,8 +185,9 @@ impl<'a, 'w> CallThread<'a, 'w> {
         })
     }
 
-    /// Calls `f` with the patch and the number of each row of blocks of this thread. The option `division` determines
-    /// the division among the threads. Relaxes the blocks that `f` adds to the batch, and ends with a barrier.
+    /// Calls `f` with the patch and the number of each row of blocks of this thread. `SweepParameters::division`
+    /// determines which rows belong to which thread. Relaxes the blocks that `f` adds to the batch, and ends with a
+    /// barrier.
     pub fn for_each_own_row(&mut self, partition: &BlockPartition, mut f: impl FnMut(&mut Self, usize, usize)) {
         let (thread, patch_count) = (self.thread, self.patches().len());
         match self.call.parameters.division {
@@ -247,7 +248,7 @@ impl<'a, 'w> CallThread<'a, 'w> {
         }
         self.thread.barrier();
         let result = stop_requested.load(Ordering::Relaxed);
-        // This barrier prevents another call from overwriting `stop` before all threads have read it.
+        // This barrier prevents another call from overwriting `stop_requested` before all threads have read it.
         self.thread.barrier();
         result
     }
@@ -257,14 +258,15 @@ impl<'a, 'w> CallThread<'a, 'w> {
         self.call.sweeps_before + self.completed_sweeps + 1
     }
 
-    /// Claims a whole patch for this thread in the current coloured sweep. Returns false if another thread claimed it.
+    /// Claims a whole patch for this thread in the current coloured sweep. Returns false if another thread has claimed
+    /// the patch.
     pub fn claim_patch(&self, patch_index: usize) -> bool {
         let sweep = self.sweep_number();
         let claimed_in_sweep = &self.call.data.claimed_in_sweep[patch_index];
         claimed_in_sweep.load(Ordering::Relaxed) != sweep && claimed_in_sweep.swap(sweep, Ordering::Relaxed) != sweep
     }
 
-    /// Copies the ghost layer of patch p from the current array to the other array.
+    /// Copies the ghost layer of patch `patch_index` from `source` to `target`, the two arrays of block Jacobi.
     pub fn copy_ghosts(&self, patch_index: usize, source: *const f64, target: *mut f64) {
         let patch = &self.patches()[patch_index];
         let (row, plane) = patch.strides();
@@ -293,7 +295,7 @@ pub fn fused_granularity(
     division: WorkDivision,
     threads: usize,
 ) -> Option<Granularity> {
-    // Each thread evaluates this condition in each sweep, so the search stops as soon as enough slabs are found.
+    // Each thread evaluates this condition in each sweep, so the count ends as soon as there are enough slabs.
     let has_enough_slabs = || {
         let mut slabs = 0;
         patches.iter().any(|p| {

@@ -1,5 +1,6 @@
-//! Relaxation of blocks by sine transforms on tiles of up to 64 rows of eight values (see `kernels`). The passes run
-//! along y, x and z, and then in the reverse order. Formula: docs/theory/smoother.md, "Sine transforms".
+//! Relaxation of blocks by sine transforms on tiles of up to 64 rows of eight values (see `kernels`). The forward
+//! transforms run along y, x and z, the inverse transforms along z, x and y. Formula: docs/theory/smoother.md, "Sine
+//! transforms".
 
 #![allow(clippy::needless_range_loop)] // index loops: closures would be compiled without the target features
 
@@ -11,7 +12,7 @@ use crate::base::lanes::Lanes;
 use crate::smoother::block_inverse::BlockShape;
 use std::mem::MaybeUninit;
 
-/// Relaxes the blocks of a task by sine transforms, for the lanes `V`.
+/// Relaxes the blocks of a task by sine transforms. `V` is the type of the vectors of eight values.
 ///
 /// # Safety
 /// The conditions of `relax::relax` hold.
@@ -269,7 +270,8 @@ unsafe fn relax_cube<V: Lanes>(task: &Task, reciprocals: &[TileRow], scalings: S
     }
 }
 
-/// Transforms along x. Groups of eight rows are transposed, regardless of the plane to which a row belongs.
+/// Applies the transforms along x. The rows are transposed in groups of eight; a group may contain rows of several
+/// planes.
 #[inline(always)]
 fn transform_along_x<V: Lanes>(tile: &mut [V; 64], block_count: usize, [bx, by, bz]: BlockShape, a: &Operator) {
     if bx == 1 {

@@ -104,7 +104,7 @@ impl DeviceArrays {
     }
 }
 
-/// One launch: the range of its items in the plan, and the range of the counters by which they wait for one another.
+/// One launch: the range of its items in the plan, and the range of the counters by which items wait for other items.
 /// `has_only_cubes`: whether every item is one whole block of 8^3 cells.
 pub(super) struct Launch {
     pub(super) item_range: Range<usize>,
@@ -143,8 +143,8 @@ pub(super) struct Plan {
     /// the adjacent face.
     pub(super) face_count: usize,
     pub(super) partners: GrowingMemory,
-    /// Copies of the remaining ghost cells. `remaining_counts` contains the number of copies to ghost cells that a
-    /// sweep reads, and the number of all copies.
+    /// Copies of the ghost cells that no pair of faces covers; the copies of ghost cells that a sweep reads come first.
+    /// `remaining_counts` contains the number of these first copies, and the number of all copies.
     pub(super) remaining_copies: GrowingMemory,
     pub(super) remaining_counts: [u32; 2],
 }
@@ -179,7 +179,7 @@ pub(super) struct PatchData {
     pub(super) buffers: DeviceBuffers,
 }
 
-/// Device memory that belongs to no plan, and the numbers of its elements. The memory is reused for new patches.
+/// Device memory that all plans share, and the numbers of elements in it. The memory is reused for new patches.
 /// `patch_table` contains the addresses of the arrays of each patch, and `host_patch_table` is its copy on the host.
 #[derive(Default)]
 pub(super) struct DeviceBuffers {

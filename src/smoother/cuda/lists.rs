@@ -84,8 +84,8 @@ struct AxisTile {
     global_index: i64,
     /// Index of the first block, counted from the first block of the patch.
     index_in_patch: usize,
-    /// Number of the slab. A slab is one tile or, with `strided`, the tiles that consist of 2 * (8 / block) consecutive
-    /// blocks. Tiles are adjacent only to tiles of the same slab and of the neighbouring slabs.
+    /// Number of the slab. A slab is one tile or, with `is_strided`, the tiles that consist of 2 * (8 / block)
+    /// consecutive blocks. Tiles are adjacent only to tiles of the same slab and of the neighbouring slabs.
     slab: usize,
 }
 
@@ -153,7 +153,7 @@ fn axis_tiles(
 struct PlacedItem {
     stage: usize,
     chunk: usize,
-    /// Number of the item; within a stage, items keep this order.
+    /// Number of the item in the order of creation. Items of the same stage and chunk keep this order.
     number: usize,
     item: BlockItem,
 }
@@ -164,7 +164,7 @@ pub fn combinations<T: Copy>(xs: &[T], ys: &[T], zs: &[T]) -> impl Iterator<Item
 }
 
 /// Returns the numbers of the one or two stages in which blocks of a tile are relaxed. For each stage, also returns the
-/// flags (STRIDED, MASKED, PHASE) that select its blocks.
+/// flags (`STRIDED_FLAG`, `MASKED_FLAG`, `ODD_PHASE_FLAG`) that select its blocks.
 fn stages_of_tile(
     order: BlockOrder,
     colours: usize,
@@ -297,7 +297,7 @@ pub fn build_items(
     Ok((items, required_counts, Vec::new()))
 }
 
-/// Divides a box of ghost cells into pieces of at most `MAX_BOX_CELLS` cells.
+/// Divides a box of ghost cells into boxes of at most `MAX_BOX_CELLS` cells, and appends these to `boxes`.
 fn push_copy_boxes(copy: &GhostCopy, patch_list: &PatchList, boxes: &mut Vec<BlockCopy>) -> Result<()> {
     let [nx, ny, nz] = copy.cell_box.size;
     let (target, source) = (&patch_list.patches[copy.target_patch], &patch_list.patches[copy.source_patch]);
@@ -326,7 +326,7 @@ fn push_copy_boxes(copy: &GhostCopy, patch_list: &PatchList, boxes: &mut Vec<Blo
     Ok(())
 }
 
-/// Returns the copies of all ghost cells that other patches cover, divided into pieces.
+/// Returns the copies of all ghost cells that other patches cover, as boxes of at most `MAX_BOX_CELLS` cells.
 pub fn build_copy_boxes(patch_list: &PatchList) -> Result<Vec<BlockCopy>> {
     let mut boxes = Vec::new();
     for copy in &patch_list.ghost_copies {
@@ -358,8 +358,8 @@ pub struct Faces {
 
 impl Faces {
     /// Finds the pairs of faces of one partition. Two tiles of 8^3 cells in different patches form a pair if they touch
-    /// in a plane and their first cells have the same indices in this plane. With 27-point stencils or `overlap`, there
-    /// are none.
+    /// in a plane and their first cells have the same indices in this plane. With 27-point stencils or `uses_overlap`,
+    /// there are no pairs.
     pub fn new(patch_system: &PatchSystem, partition: &BlockPartition, order: BlockOrder) -> Result<Self> {
         let patch_list = &*patch_system.patch_list;
         if patch_system.stencil.point_count != 7 || partition.uses_overlap || patch_list.ghost_copies.is_empty() {
@@ -377,19 +377,19 @@ impl Faces {
                 )
             };
             let (xs, ys, zs) = (tiles_along(0)?, tiles_along(1)?, tiles_along(2)?);
-            for cell in combinations(&xs, &ys, &zs) {
+            for first_cell in combinations(&xs, &ys, &zs) {
                 let mut tile_index: Option<usize> = None;
                 for side in 0..6 {
                     let (axis, is_upper) = (side / 2, side % 2 == 1);
-                    if cell[axis] != if is_upper { patch_box.size[axis].wrapping_sub(TILE_SIDE) } else { 0 } {
+                    if first_cell[axis] != if is_upper { patch_box.size[axis].wrapping_sub(TILE_SIDE) } else { 0 } {
                         continue;
                     }
-                    let mut face_position = [0, 1, 2].map(|d| patch_box.lower[d] + cell[d] as i64);
+                    let mut face_position = [0, 1, 2].map(|d| patch_box.lower[d] + first_cell[d] as i64);
                     face_position[axis] += if is_upper { TILE_SIDE as i64 } else { 0 };
                     if tile_index.is_none() {
                         error::push(
                             &mut edge_tiles,
-                            EdgeTile { patch, first_cell: cell, neighbours: [None; 6] },
+                            EdgeTile { patch, first_cell, neighbours: [None; 6] },
                             FACE_ALLOCATION_NAME,
                         )?;
                     }
@@ -432,14 +432,14 @@ impl Faces {
         })
     }
 
-    /// Returns the `faces` word of the tile of a patch that begins at `cell`; 0 if the tile exchanges no faces.
+    /// Returns the `faces` word of a tile, whose first cell in the patch is `cell`; 0 if the tile exchanges no faces.
     fn face_word(&self, patch: usize, cell: [usize; 3]) -> u32 {
         self.face_words.get(&(patch, cell)).copied().unwrap_or(0)
     }
 
-    /// Returns the copies of the ghost cells that no pair of faces covers, in pieces. The ghost cells that a sweep
-    /// reads come first, and the number of these pieces is returned. Ghost cells at edges and corners, which no 7-point
-    /// stencil reads, follow.
+    /// Returns the copies of the ghost cells that no pair of faces covers, as boxes of at most `MAX_BOX_CELLS` cells.
+    /// The boxes of ghost cells that a sweep reads come first; their number is also returned. The boxes at edges and
+    /// corners, which no 7-point stencil reads, follow.
     pub fn remaining_copies(
         &self,
         patch_list: &PatchList,

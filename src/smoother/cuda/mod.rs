@@ -43,8 +43,8 @@ fn shape_index([x, y, z]: BlockShape) -> usize {
     ((z - 1) * TILE_SIDE + y - 1) * TILE_SIDE + x - 1
 }
 
-/// Returns where value number p of the packed dense inverse of a block of 8^3 cells is in the inverse stored by rows
-/// (kernels/smoother/dense.cuh).
+/// Converts an index p in the packed dense inverse of a block of 8^3 cells (kernels/smoother/dense.cuh) to the index of
+/// this value in the inverse stored by rows. n = 512 is the number of rows.
 fn packed_index(p: usize, n: usize) -> usize {
     let (e, lane, h, m, w, q) = (p & 1, p >> 1 & 31, p >> 6 & 1, p >> 7 & 1, p >> 8 & 15, p >> 12);
     let (row, column) = (32 * w + 16 * m + lane / 4 + 8 * e, 8 * q + 2 * (lane % 4) + h);
@@ -91,7 +91,8 @@ impl SmootherBackend for Cuda {
         let n: usize = shape.iter().product();
         let (values, is_dense, is_scaled) = match inverse {
             // Dense inverses are stored by columns, so that threads of adjacent rows read adjacent values. For blocks
-            // of 8^3 cells, a second copy follows in the order in which the lanes of the matrix product read it.
+            // of 8^3 cells, a second copy follows, in the order in which the lanes of a warp read the inverse in the
+            // matrix-matrix product.
             Inverse::Dense(rows) => {
                 let mut values = collected((0..n * n).map(|q| rows[q % n * n + q / n]), INVERSE_ALLOCATION_NAME)?;
                 if shape == [TILE_SIDE; 3] {

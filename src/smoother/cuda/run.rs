@@ -49,8 +49,8 @@ pub(super) struct Run<'a> {
     pub(super) streams: [&'a Stream; 2],
     pub(super) copies: &'a mut StagedCopies,
     pub(super) tables: Address,
-    /// `uses_transforms`: sine transforms solve the blocks. `can_batch`: dense inverses of 8^3 blocks may run stage by
-    /// stage.
+    /// `uses_transforms`: whether sine transforms apply the block inverses. `can_batch`: whether the device can apply
+    /// dense inverses of 8^3 blocks stage by stage.
     pub(super) uses_transforms: bool,
     pub(super) can_batch: bool,
     pub(super) arrays: &'a mut dyn PatchArrays,
@@ -63,15 +63,16 @@ pub(super) struct Run<'a> {
     /// number of sweeps that were executed before they were requested.
     pub(super) requested_sweeps: usize,
     pub(super) executed_ahead: usize,
-    /// `is_uploaded`: the device has the values of u and f. `is_downloaded`: the caller's host arrays have the result.
+    /// `is_uploaded`: whether the device has the values of u and f. `is_downloaded`: whether the caller's host arrays
+    /// have the result.
     pub(super) is_uploaded: bool,
     pub(super) is_downloaded: bool,
     /// Whether the second array of block Jacobi contains the caller's ghost cells.
     pub(super) has_copied_ghosts: bool,
     /// Whether ghost cells between patches must be copied by the next sweep, or before any other step.
     pub(super) is_exchange_pending: bool,
-    /// Whether the previous sweep wrote its faces. It wrote them to one half of `faces`: the first half if its number,
-    /// counted from 1, is even, else the second half.
+    /// Whether the previous sweep wrote its faces to a face buffer. Sweeps are counted from 1: even sweeps write to the
+    /// first of the two buffers, odd sweeps to the second.
     pub(super) has_written_faces: bool,
     /// Whether the last operation on the first stream is a kernel of this backend. The next kernel may then start
     /// before that kernel ends.
@@ -338,7 +339,7 @@ impl Run<'_> {
             } else {
                 self.exchange_if_pending(to_both_arrays)?;
             }
-            // This sweep leaves its faces in buffers only if the next sweep uses the same plan and is one launch for
+            // This sweep writes its faces to a buffer only if the next sweep uses the same plan and is one launch for
             // all patches, too, and if no callback reads ghost cells before the next sweep.
             let next_is_single_launch = self.is_on_device
                 || count == 0
@@ -403,8 +404,8 @@ impl Run<'_> {
         (source, if is_jacobi { 1 - source } else { source })
     }
 
-    /// Returns whether `sweep` must now copy the ghost cells to the second array of block Jacobi: before the first
-    /// sweep, and before every sweep if a callback fills ghost cells. Records that the ghost cells have been copied.
+    /// Returns whether `run_sweep` must now copy the ghost cells to the other array of block Jacobi: before the first
+    /// sweep, and before every sweep if there is a ghost function. Records that the ghost cells have been copied.
     fn needs_ghost_copy(&mut self) -> bool {
         !std::mem::replace(&mut self.has_copied_ghosts, true) || self.callbacks.has_ghost_fill()
     }
@@ -495,8 +496,8 @@ impl Run<'_> {
         launch::exchange(self.streams[0], &arguments, count, std::mem::replace(&mut self.follows_kernel, true))
     }
 
-    /// Returns whether the next sweep is the last sweep of block Jacobi. The array to which it writes must then also
-    /// contain the ghost cells that it reads.
+    /// Returns whether the next sweep is the last sweep of block Jacobi. The array that this sweep writes must then
+    /// contain the same ghost cells as the array that it reads.
     fn needs_both_arrays(&self) -> bool {
         self.parameters.method == Method::Jacobi && self.requested_sweeps + 1 >= self.parameters.sweeps
     }
@@ -552,7 +553,7 @@ impl SmootherSteps for Run<'_> {
         }
         let stop_requested = self.attempt(|run| {
             run.wait_for_streams()?;
-            // The caller's function may enqueue kernels on the stream, so the next kernel must not start early.
+            // The ghost function may enqueue kernels on the stream, so the next kernel must not start early.
             run.follows_kernel = false;
             if run.is_on_device {
                 let current_arrays =

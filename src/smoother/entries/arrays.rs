@@ -9,7 +9,7 @@ use crate::smoother::Smoother;
 use crate::smoother::patches::Patch;
 use crate::smoother::steps::{ArrayPointers, PatchArrays, ResidentArrays};
 
-/// Tables of a call as the caller passed them.
+/// Arguments u, f and r of a call as the caller passed them: tables with one pointer per patch.
 #[derive(Clone, Copy)]
 pub struct CallerTables {
     pub u: *const *mut f64,
@@ -175,7 +175,7 @@ pub fn check_spaces(
 const RESIDENT_ALLOCATION_NAME: &str = "resident patches";
 const ADDRESS_ALLOCATION_NAME: &str = "addresses of patches";
 
-/// Resident copies of u and f, on the device or on the host.
+/// Resident copies of u and f, which `smoother_upload` creates on the device or on the host.
 pub struct ResidentCopies {
     /// The arrays on the host; empty if the copies are on a device.
     arrays: Vec<Vec<f64>>,
@@ -209,13 +209,14 @@ impl ResidentCopies {
     }
 }
 
-/// Copies arrays of patches, which must be non-NULL and in a memory space that the backend can access.
+/// Copies arrays of patches. Each copy is (target, source, number of values). The addresses must be non-NULL and in a
+/// memory space that the backend can access.
 pub fn copy_between(core: &mut Smoother, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
     if core.device().is_some() {
         return core.copy_arrays(copies);
     }
     for &(target, source, count) in copies {
-        // SAFETY: the caller guarantees the sizes; the arrays are on the host. Source and destination may be equal.
+        // SAFETY: the caller guarantees the sizes; the arrays are on the host. Source and target may be equal.
         unsafe { std::ptr::copy(source, target, count) };
     }
     Ok(())

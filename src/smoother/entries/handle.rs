@@ -25,7 +25,7 @@ use crate::smoother::{Smoother, choose_machine, relative_norm};
 #[allow(non_camel_case_types)]
 pub struct smoother_handle(());
 
-/// Parts of a handle that only this family has.
+/// Data of a handle that only this family needs.
 pub struct SmootherParts {
     stencil: Stencil,
     block: [usize; 3],
@@ -160,7 +160,7 @@ impl Handle<smoother_handle> {
         (self.base.core.as_ref().and_then(Smoother::device), self.base.options.choice(opt::MEMORY))
     }
 
-    /// Returns the resident copies that `smoother_upload` creates.
+    /// Returns the resident copies; an error if `smoother_upload` has not created them.
     pub(super) fn resident(&self) -> Result<&ResidentCopies> {
         self.base.check_current()?;
         self.family_parts.resident.as_ref().ok_or_else(not_uploaded)

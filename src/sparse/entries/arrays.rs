@@ -1,4 +1,4 @@
-//! Arrays of the caller as slices of checked length.
+//! Conversion of the user's arrays to slices.
 
 use crate::abi::spaces::{caller_list, check_array, check_on_host};
 use crate::base::index::Indices;
@@ -8,7 +8,7 @@ use libc::c_void;
 /// Exclusive upper bound of array lengths, since larger arrays of 8-byte values are not addressable.
 const MAX_LEN: i64 = isize::MAX as i64 / 8;
 
-/// Checks a length that the caller passes.
+/// Checks a length that the user passes.
 pub fn check_count(name: &'static str, value: i64) -> Result<usize> {
     if !(0..MAX_LEN).contains(&value) {
         return Err(Error::Dimension(format!("{name} must be at least 0 and below 2^60, got {value}")));
@@ -16,7 +16,7 @@ pub fn check_count(name: &'static str, value: i64) -> Result<usize> {
     Ok(value as usize)
 }
 
-/// Returns an array that is read. NULL is allowed for `count` = 0.
+/// Returns an input array as a slice. NULL is allowed for `count` = 0.
 ///
 /// # Safety
 /// The array must be NULL or hold `count` values for the duration of the call.
@@ -30,7 +30,7 @@ pub unsafe fn input_slice<'a, T>(name: &'static str, array: *const T, count: usi
     unsafe { caller_list(name, Some(array), count) }
 }
 
-/// Returns an array that is written. NULL is allowed for `count` = 0.
+/// Returns an output array as a slice. NULL is allowed for `count` = 0.
 ///
 /// # Safety
 /// As for `input_slice`, and no other thread or slice may use the array at the same time.
@@ -44,7 +44,7 @@ pub unsafe fn output_slice<'a, T>(name: &'static str, array: *mut T, count: usiz
     Ok(unsafe { std::slice::from_raw_parts_mut(array, count) })
 }
 
-/// Returns an array of indices of 4 or 8 bytes.
+/// Returns an input array of indices. `index_bytes` must be 4 or 8.
 ///
 /// If an array of 8-byte indices is misaligned, it probably contains 4-byte indices; the error message suggests this.
 ///

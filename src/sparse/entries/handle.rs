@@ -1,5 +1,5 @@
-//! The handle of family `sparse_`: a matrix, the vectors of its file, and the core. The core
-//! ([`Sparse`]) contains the storage format for products and the factorization.
+//! The handle of family `sparse_`: a matrix, the vectors of its file, and the core. The core is the solver object
+//! ([`Sparse`]), which contains the storage format for products and the factorization.
 
 use super::arrays::{check_count, index_slice, input_slice, output_slice};
 
@@ -37,15 +37,15 @@ use std::time::Instant;
 #[allow(non_camel_case_types)]
 pub struct sparse_handle(());
 
-/// Parts of a handle that only this family has.
+/// Data of a handle of this family.
 pub struct SparseHandleData {
     pub(super) matrix: Box<dyn Matrix>,
     vectors: Vectors,
-    /// Value of the option `threads` at its last evaluation, and the resulting number of threads.
+    /// Value of the option `threads`, and the number of threads that was determined from it.
     threads: Option<(i64, usize)>,
 }
 
-/// Arguments of a call that creates a matrix: rows, columns, number of entries, and arrays.
+/// Arguments of a call that creates a matrix. `extents`: rows, columns and number of entries.
 pub(super) struct MatrixArguments {
     pub extents: [i64; 3],
     pub layout: EntryLayout,
@@ -151,8 +151,9 @@ pub(super) fn handle_from_file(path: &CStr) -> Result<Handle<sparse_handle>> {
 }
 
 impl Handle<sparse_handle> {
-    /// Replaces the values of the matrix, and discards the setup. If the matrix is on a device, the device permutes the
-    /// values. Values on a device are copied to the host, because the next factorize inspects the matrix there.
+    /// Replaces the values of the matrix, and discards the factorization. If the device stores the matrix, the device
+    /// permutes the values. Values on a device are also copied to the host, because the next factorization inspects the
+    /// matrix on the host.
     ///
     /// # Safety
     /// `values` must be NULL or hold as many values as the call that created the handle received.
@@ -166,7 +167,8 @@ impl Handle<sparse_handle> {
         } else {
             ValueSource::Device(address)
         };
-        // Values on the host need no core. A core of another machine than that of the options will be replaced.
+        // Values on the host need no core. If the core belongs to another machine than the options select, it will be
+        // replaced, so its values are not updated.
         let is_current = self.base.core.as_ref().is_some_and(|core| core.is_on(machine));
         let stream = self.base.stream as usize;
         let replaced = (is_current || address != 0)
@@ -178,7 +180,8 @@ impl Handle<sparse_handle> {
         Ok(())
     }
 
-    /// Replaces the values of the matrix on the host, and discards the setup with its arrays in another format.
+    /// Replaces the values of the matrix on the host. Discards the factorization, and the matrix in its storage format
+    /// for products.
     fn set_values_on_host(&mut self, source: ValueSource) -> Result<()> {
         let fetched;
         let values = match (source, &mut self.base.core) {
@@ -245,7 +248,7 @@ impl Handle<sparse_handle> {
             .choose_format(&format_request(&self.base.options, format, false, false), &mut self.workers())
     }
 
-    /// Copies the arrays of a format.
+    /// Writes the arrays of a format.
     ///
     /// # Safety
     /// The arrays must be NULL or have room for the lengths that `sizes` returns.
@@ -281,7 +284,7 @@ impl Handle<sparse_handle> {
         let sizes = self.family_parts.matrix.sizes();
         let (rows, cols) = if transposed { (sizes.cols, sizes.rows) } else { (sizes.rows, sizes.cols) };
         let machine = self.machine_of_options();
-        // SAFETY: guaranteed by the caller; the addresses are null for arrays on the host.
+        // SAFETY: guaranteed by the caller.
         let (device_input, input) = unsafe { self.input("x", x, cols, machine)? };
         if rows > 0 && cols > 0 {
             AddressRange::new("x", x, cols, false)?.check_no_overlap(&AddressRange::new("y", y, rows, true)?)?;
@@ -312,7 +315,8 @@ impl Handle<sparse_handle> {
         result
     }
 
-    /// Returns the resources that the options select. Looks for devices only for matrices that are worth a device.
+    /// Returns the backend, threads and devices that the options select. Counts the devices only if
+    /// [`is_worth_a_device`] holds.
     fn machine_of_options(&mut self) -> Machine {
         let threads = self.threads();
         let device_is_worthwhile = is_worth_a_device(&self.base.options, &self.family_parts.matrix.sizes());
@@ -320,12 +324,12 @@ impl Handle<sparse_handle> {
         Machine::new(&self.base.options, threads, devices, device_is_worthwhile)
     }
 
-    /// Returns whether an array may be on a device, or has to be.
+    /// Returns whether a user's array may be in device memory (the backend is a device) or must be (`memory=device`).
     fn needs_device_address(&self, machine: Machine) -> bool {
         machine.is_device() || self.base.options.choice::<Memory>(opt::MEMORY) == Memory::Device
     }
 
-    /// Returns an input array: its device address and no values, or 0 and its values.
+    /// Returns an input array: (device address, empty slice) in device memory, or (0, values) in host memory.
     ///
     /// # Safety
     /// `x` must be NULL or hold `count` values for the duration of the call.
@@ -347,7 +351,7 @@ impl Handle<sparse_handle> {
         Ok((0, unsafe { input_slice(name, x, count)? }))
     }
 
-    /// Returns y of a product, as `input` returns x.
+    /// Returns the output array y: (device address, empty slice) in device memory, or (0, slice) in host memory.
     ///
     /// # Safety
     /// As for `input`, and no other slice may refer to the array.
@@ -363,7 +367,7 @@ impl Handle<sparse_handle> {
         Ok((0, unsafe { output_slice("y", y, count)? }))
     }
 
-    /// Returns the threads for calls that use only the matrix, without the core.
+    /// Returns the workers for calls that use only the matrix and not the core.
     fn workers(&self) -> Workers {
         let thread_option = self.base.options.int(opt::THREADS);
         let known_threads = self
@@ -374,8 +378,8 @@ impl Handle<sparse_handle> {
         Workers::new(known_threads.unwrap_or_else(|| environment::threads(thread_option as usize)))
     }
 
-    /// Returns the number of threads that the option `threads` selects. The number is determined again only if the
-    /// option has changed.
+    /// Returns the number of threads that the option `threads` selects. Reuses the last result if the option is
+    /// unchanged.
     fn threads(&mut self) -> usize {
         let thread_option = self.base.options.int(opt::THREADS);
         match self.family_parts.threads {
@@ -401,7 +405,7 @@ impl Handle<sparse_handle> {
         self.log_method()
     }
 
-    /// Logs the properties of the matrix and the choices. Warnings do not depend on `verbosity`.
+    /// Logs the properties of the matrix, the method and the preconditioner. Warnings do not depend on `verbosity`.
     fn log_method(&mut self) -> Result<()> {
         let Some(core) = &self.base.core else { return Ok(()) };
         let choices = core.choices();
@@ -442,7 +446,8 @@ impl Handle<sparse_handle> {
         );
     }
 
-    /// Returns the memory traffic of a product in bytes per entry.
+    /// Returns the memory traffic of a product in bytes per entry of the matrix; 0 before the first product or
+    /// factorization.
     fn product_bytes_per_entry(&self) -> f64 {
         let sizes = self.family_parts.matrix.sizes();
         let vector_bytes = 8.0 * (sizes.rows as f64 + sizes.cols as f64);
@@ -453,14 +458,15 @@ impl Handle<sparse_handle> {
     }
 }
 
-/// Returns the existing core, or a new one if there is none, for this machine and the caller's stream.
+/// Returns a core for `machine` and `stream`: `existing_core` if it was created for `machine`, otherwise a new core.
 fn core(existing_core: Option<Sparse>, machine: Machine, stream: usize) -> Result<Sparse> {
     let mut core = Sparse::for_machine(machine, existing_core, make_backend)?;
     core.engine_mut().use_stream(stream)?;
     Ok(core)
 }
 
-/// Replaces the core of a handle by the result of `core`. Leaves it unchanged if it cannot use the caller's stream.
+/// Replaces `existing_core` by the result of `core`. If `existing_core` cannot use `stream`, returns an error and
+/// leaves `existing_core` unchanged.
 fn core_on(existing_core: &mut Option<Sparse>, machine: Machine, stream: usize) -> Result<&mut Sparse> {
     existing_core.as_mut().map_or(Ok(()), |core| core.engine_mut().use_stream(stream))?;
     let core = core(existing_core.take(), machine, stream)?;

@@ -467,7 +467,7 @@ pub unsafe extern "C" fn sparse_write(h: *const sparse_handle, path: *const c_ch
     unsafe { with_handle_ref(h, write) }
 }
 
-/// Borrows a path from the caller.
+/// Returns the path that the user passed.
 ///
 /// # Safety
 /// `path` must be NULL or point to a NUL-terminated string.
@@ -528,7 +528,7 @@ pub unsafe extern "C" fn sparse_get_vector(h: *const sparse_handle, which: i32, 
     unsafe { with_handle_ref(h, |h| h.get_vector(which, k, v)) }
 }
 
-// After the functions above, because the header lists functions in source order.
+// This module comes after the functions above, because the header lists functions in source order.
 mod calls;
 
 pub use calls::*;

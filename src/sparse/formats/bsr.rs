@@ -1,6 +1,6 @@
 //! Block sparse rows (bsr): b x b values in row-major order for each block with an entry. Blocks are stored by block
-//! rows, with ascending block columns. Blocks that extend beyond the matrix are filled with zeros. y_i is the sum over
-//! the blocks of sum_j a_ij x_j, where j runs over the columns of the block.
+//! rows, with ascending block columns. In a block that extends beyond the last row or column, the values outside the
+//! matrix are zero. y_i is the sum over the blocks of sum_j a_ij x_j, where j runs over the columns of the block.
 
 use crate::base::csr::{Csr, lengths_to_pointers};
 use crate::base::index::Index;
@@ -18,9 +18,9 @@ const ALLOCATION_NAME: &str = "a matrix in format bsr";
 pub struct Bsr<I> {
     block_size: usize,
     cols: usize,
-    /// Index of the first block of each block row; one more element is the number of blocks.
+    /// Index of the first block of each block row. The last element is the number of blocks.
     ptr: Vec<usize>,
-    /// Block columns.
+    /// Block column of each block.
     col: Vec<I>,
     val: Vec<f64>,
 }
@@ -35,8 +35,8 @@ pub fn size<I: Index>(a: &Csr<I>, b: usize) -> Result<FormatSize> {
 /// Maximum number of block rows in the sample of [`may_fit`].
 const SAMPLE_BLOCK_ROWS: usize = 256;
 
-/// Estimates whether bsr may need at most `bytes` bytes. Returns false if the size extrapolated from a sample of block
-/// rows exceeds 1.5 * `byte_limit`.
+/// Estimates the size of bsr from a sample of block rows. Returns `false` if the estimate exceeds 1.5 * `byte_limit`,
+/// so that the size is unlikely to be within the limit.
 pub fn may_fit<I: Index>(a: &Csr<I>, b: usize, byte_limit: u128) -> Result<bool> {
     let block_rows = a.rows().div_ceil(b);
     let (mut block_count, mut entry_count) = (0, 0);
@@ -58,7 +58,7 @@ pub fn may_fit<I: Index>(a: &Csr<I>, b: usize, byte_limit: u128) -> Result<bool>
 /// Calls `add` with block row and block column of each block. Visits the block rows in order. Within a block row,
 /// visits the blocks in the order of their first entries.
 fn visit_blocks<I: Index>(a: &Csr<I>, b: usize, mut add: impl FnMut(usize, usize)) -> Result<()> {
-    // Last block row in which each block column occurred, counted from 1.
+    // For each block column, the last block row in which it occurred, counted from 1; 0 if there is none.
     let mut last_block_row: Vec<I> = zeroed(a.cols.div_ceil(b), ALLOCATION_NAME)?;
     for i in 0..a.rows() {
         let block_row = i / b + 1;
@@ -72,7 +72,7 @@ fn visit_blocks<I: Index>(a: &Csr<I>, b: usize, mut add: impl FnMut(usize, usize
     Ok(())
 }
 
-/// Fills the blocks of one block row. `block_columns` is a workspace for its block columns.
+/// Fills the blocks of the block row that consists of `rows`. `block_columns` is a workspace.
 fn fill_blocks<I: Index>(
     a: &Csr<I>,
     b: usize,

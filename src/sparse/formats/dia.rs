@@ -15,7 +15,7 @@ use std::ops::Range;
 
 /// Name of an allocation in error messages.
 const ALLOCATION_NAME: &str = "a matrix in format dia";
-/// Rows per block of a product. The sums of a block stay in the L1 or L2 cache while all diagonals are added.
+/// Rows per block of a product. The block of y stays in the L1 or L2 cache while all diagonals are added.
 const BLOCK_ROWS: usize = 4096;
 
 pub struct Dia {
@@ -25,10 +25,11 @@ pub struct Dia {
     val: Vec<f64>,
 }
 
-/// Returns the offsets of all diagonals with an entry, in ascending order; `None` if there are more than `max_count`.
+/// Returns the offsets of all diagonals with an entry, in ascending order; `None` if there are more than `max_count`
+/// offsets.
 pub fn offsets<I: Index>(a: &Csr<I>, max_count: usize) -> Result<Option<Vec<i64>>> {
     let mut found_offsets = HashMap::new();
-    // In many matrices, a row has the same offsets as the previous row, whose offsets are then not inserted again.
+    // In many matrices, consecutive rows have the same offsets, which need to be inserted only once.
     let mut previous_offsets: Vec<i64> = Vec::new();
     for i in 0..a.rows() {
         let offset = |(j, _): (usize, f64)| j as i64 - i as i64;
@@ -74,8 +75,8 @@ impl Dia {
         Ok(Self { rows, cols: a.cols, offset, val })
     }
 
-    /// Returns the rows of `rows` in which diagonal d is inside the matrix, and the values of the diagonal in these
-    /// rows.
+    /// Returns the subrange of `rows` in which diagonal d is inside the matrix, and the values of the diagonal in this
+    /// subrange.
     fn rows_inside(&self, d: usize, rows: Range<usize>) -> (Range<usize>, &[f64]) {
         let offset = self.offset[d];
         let first_row = usize::try_from(-offset).unwrap_or(0).clamp(rows.start, rows.end);
@@ -83,21 +84,22 @@ impl Dia {
         (first_row..end_row, &self.val[d * self.rows..][first_row..end_row])
     }
 
-    /// Returns the columns of diagonal d in these rows.
+    /// Returns the columns of diagonal d in `rows`, where the diagonal must be inside the matrix.
     fn columns_of_diagonal(&self, d: usize, rows: &Range<usize>) -> Range<usize> {
         let column = |i: usize| (i as i64 + self.offset[d]) as usize;
         if rows.is_empty() { 0..0 } else { column(rows.start)..column(rows.end) }
     }
 }
 
-/// Number of diagonals that are added in one pass, with the sums in registers.
+/// Maximum number of diagonals per pass over y. Within a pass, the sum of a row stays in a register.
 const DIAGONALS_AT_ONCE: usize = 8;
 
-/// Values of a diagonal in some rows, and x at their columns.
+/// Values of a diagonal in a range of rows, and the values of x at the columns of these entries.
 type DiagonalTerm<'a> = (&'a [f64], &'a [f64]);
 
 for_each_isa! {
-    /// Computes y_i += sum_d a_d(i) x_d(i) over at most `DIAGONALS_AT_ONCE` diagonals, in their order.
+    /// Computes y_i += sum_d a_d(i) x_d(i) for `terms` (a_d, x_d), in their order. There are at most
+    /// `DIAGONALS_AT_ONCE` terms.
     fn add_diagonals(y: &mut [f64], terms: &[DiagonalTerm]) {
         match *terms {
             [a] => add_terms(y, [a]),
@@ -122,9 +124,9 @@ fn add_terms<const N: usize>(y: &mut [f64], terms: [DiagonalTerm; N]) {
 }
 
 impl Dia {
-    /// Adds the products with consecutive diagonals, of which `first_diagonal` is the first one, to y. Stops after
-    /// `DIAGONALS_AT_ONCE` diagonals, or before a diagonal that covers other rows than diagonal `first_diagonal`.
-    /// Returns the number of diagonals that were added.
+    /// Adds the products of x with the diagonals `first_diagonal`, `first_diagonal` + 1, ... to y. Stops after
+    /// `DIAGONALS_AT_ONCE` diagonals, or before a diagonal whose rows inside the matrix differ from those of diagonal
+    /// `first_diagonal`. Returns the number of diagonals that were added.
     fn add_next_diagonals(&self, first_diagonal: usize, rows: &Range<usize>, x: &[f64], y: &mut [f64]) -> usize {
         let (rows_inside, _) = self.rows_inside(first_diagonal, rows.clone());
         let mut terms: [DiagonalTerm; DIAGONALS_AT_ONCE] = [(&[], &[]); DIAGONALS_AT_ONCE];

@@ -1,6 +1,6 @@
 //! ELLPACK (ell; Saad 2003, section 3.4): all rows are padded to the length of the longest row and stored by columns:
-//! col[s][i] and val[s][i] contain entry s of row i. Then y_i = sum_s val[s][i] x[col[s][i]]. Padding has the value 0
-//! and the column min(i, cols - 1), so that it reads x near the row's own entries.
+//! col[s][i] and val[s][i] contain entry s of row i. Then y_i = sum_s val[s][i] x[col[s][i]]. Padding of row i has the
+//! value 0 and the column min(i, cols - 1), so that a product reads x near the entries of row i.
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
@@ -28,7 +28,8 @@ pub fn size<I: Index>(a: &Csr<I>) -> FormatSize {
     size
 }
 
-/// Fills a range of rows, including their padding. `slots` yields these rows of (col[s], val[s]) for s = 0, 1, ...
+/// Fills a range of rows, including their padding. For s = 0, 1, ..., `slots` yields the part of col[s] and val[s] that
+/// belongs to `rows`.
 fn fill_rows<'s, I: Index>(a: &Csr<I>, rows: Range<usize>, slots: impl Iterator<Item = (&'s mut [I], &'s mut [f64])>) {
     for (slot, (col, val)) in slots.enumerate() {
         for (i, (col, val)) in rows.clone().zip(col.iter_mut().zip(val)) {

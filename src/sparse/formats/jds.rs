@@ -16,7 +16,7 @@ const ALLOCATION_NAME: &str = "a matrix in jagged diagonals";
 pub struct Jds<I> {
     /// Rows in descending order of their lengths.
     perm: Vec<I>,
-    /// Index of the first entry of each jagged diagonal; one more element is the number of entries.
+    /// Index of the first entry of each jagged diagonal. The last element is the number of entries.
     ptr: Vec<usize>,
     col: Vec<I>,
     val: Vec<f64>,

@@ -1,4 +1,4 @@
-//! The storage formats: their sizes, and the conversion of a matrix.
+//! The storage formats: size of a matrix in each format, and conversion of a matrix to a format.
 
 mod bsr;
 mod coo;
@@ -53,7 +53,7 @@ pub enum FormatKind {
 }
 
 impl FormatKind {
-    /// Returns the value of the option `format`.
+    /// Returns the value of the option `format` that selects this format.
     pub fn format(self) -> Format {
         match self {
             Self::Coo => Format::Coo,

@@ -1,10 +1,11 @@
-//! Permutation of rows by length.
+//! Sorting of rows by their numbers of entries.
 
 use crate::base::memory::check_available;
 use crate::base::workers::{SliceSplitter, Workers, divide_range};
 use crate::error::{Result, reserve};
 
-/// Returns the row indices, sorted by descending length within each window of `window` rows. The sort is stable.
+/// Returns the row indices, sorted by descending `length` within each window of `window` consecutive rows. The sort is
+/// stable.
 pub fn sort_rows_by_length(
     rows: usize,
     window: usize,

@@ -1,7 +1,7 @@
 //! Sliced ELLPACK, SELL-C-sigma (Kreutzer, Hager, Wellein, Fehske, Bishop, SIAM J. Sci. Comput. 36 (2014) C401-C423).
 //! Rows are sorted by length, longest first, in windows of sigma rows. Each slice has C rows, padded to the length of
-//! its longest row and stored by columns. In column s of a slice, position l contributes val[s][l] x[col[s][l]] to its
-//! row. Padding has the value 0 and the column min(i, cols - 1).
+//! its longest row and stored by columns. In column s of a slice, element l contributes val[s][l] x[col[s][l]] to the
+//! product of row l of the slice. Padding of row i has the value 0 and the column min(i, cols - 1).
 //!
 //! For products, very long rows are stored separately in csr. Otherwise, one long row would require padding in all
 //! other rows of its slice.
@@ -35,7 +35,7 @@ pub struct SellShape {
 }
 
 impl SellShape {
-    /// Returns the length of the longest row that is not stored separately: 8 times the mean, and at least 64.
+    /// Returns the largest number of entries of a row that is not stored separately: 8 times the mean, and at least 64.
     fn max_row_len<I: Index>(&self, a: &Csr<I>) -> usize {
         if self.separates_long_rows { (8 * a.val.len() / a.rows().max(1)).max(64) } else { usize::MAX }
     }
@@ -47,19 +47,19 @@ impl SellShape {
     }
 }
 
-/// Returns the length of row i in its slice; 0 if the row is stored separately.
+/// Returns the number of entries of row i in its slice, which is 0 if the row is stored separately.
 fn length_in_slice<I: Index>(a: &Csr<I>, i: usize, max_row_len: usize) -> usize {
     Some(a.row_len(i)).filter(|&n| n <= max_row_len).unwrap_or(0)
 }
 
 pub struct Sell<I> {
     slice_rows: usize,
-    /// Alignment of row ranges. It is a multiple of C and of sigma, so that no window or slice crosses the boundary of
-    /// a range.
+    /// Number of rows of which the start of each row range must be a multiple. Since it is a multiple of C and of
+    /// sigma, a range consists of whole slices and whole sorting windows.
     row_alignment: usize,
     /// Row at each position; `None` if rows are not sorted.
     perm: Option<Vec<I>>,
-    /// Index in `col` and `val` of the first value of each slice; one more element is the number of values.
+    /// Index in `col` and `val` of the first value of each slice. The last element is the number of values.
     offset: Vec<usize>,
     col: Vec<I>,
     val: Vec<f64>,
@@ -68,7 +68,7 @@ pub struct Sell<I> {
     separate_rows: (Vec<I>, Csr<I>),
 }
 
-/// Computes the size of a matrix in the format, with rows that are stored separately.
+/// Computes the size of a matrix in this format, including the rows that are stored separately.
 pub fn size<I: Index>(a: &Csr<I>, shape: SellShape, workers: &mut Workers) -> Result<FormatSize> {
     let max_row_len = shape.max_row_len(a);
     let mut values = 0;
@@ -139,7 +139,7 @@ impl<I: Index> Sell<I> {
         })
     }
 
-    /// Returns the row at a position; `None` after the last row.
+    /// Returns the row at a position, or `None` if the position is padding after the last row.
     fn row(&self, position: usize) -> Option<usize> {
         if position >= self.rows {
             None
@@ -148,7 +148,8 @@ impl<I: Index> Sell<I> {
         }
     }
 
-    /// Computes y = A x for a range of rows, without the separate rows. `sums` is a workspace of C values.
+    /// Computes y = A x for a range of rows. Sets y to 0 in rows that are stored separately. `sums` is a workspace of C
+    /// values.
     #[inline(always)]
     fn multiply_slices(&self, sums: &mut [f64], rows: &Range<usize>, x: &[f64], y: &mut [f64]) {
         for s in rows.start / self.slice_rows..rows.end.div_ceil(self.slice_rows) {
@@ -167,14 +168,14 @@ impl<I: Index> Sell<I> {
         }
     }
 
-    /// Iterates over the rows of a range that are stored separately, as (index in the separate matrix, row).
+    /// Iterates over the separately stored rows of a range, as (index in `separate_rows`, row of A).
     fn separate_rows_in(&self, rows: &Range<usize>) -> impl Iterator<Item = (usize, usize)> {
         let (row_indices, end) = (&self.separate_rows.0, rows.end);
         let first_index = row_indices.partition_point(|i| i.to_usize() < rows.start);
         row_indices.iter().map(|i| i.to_usize()).enumerate().skip(first_index).take_while(move |&(_, i)| i < end)
     }
 
-    /// Yields for each slice of a range its first position, and its pairs (col[s], val[s]) for s = 0, 1, ...
+    /// For each slice of a range, yields its first position, and an iterator over (col[s], val[s]) for s = 0, 1, ...
     fn slices(&self, slices: Range<usize>) -> impl Iterator<Item = (usize, impl Iterator<Item = (&[I], &[f64])>)> {
         self.offset[slices.start..=slices.end].windows(2).zip(slices).map(|(range, s)| {
             let range = range[0]..range[1];
@@ -184,7 +185,7 @@ impl<I: Index> Sell<I> {
     }
 }
 
-/// Fills a slice. `rows` are its rows, and `first_position` is the position of its first row.
+/// Fills a slice that consists of `rows`. `first_position` is the position of the first of these rows.
 fn fill_slice<I: Index>(
     a: &Csr<I>,
     rows: &[usize],
@@ -235,7 +236,8 @@ impl<I: Index> RowProducts for Sell<I> {
     }
 
     fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
-        // The default slice has a specialized loop, so that its sums stay in registers.
+        // For the default number of rows per slice, the length of `sums` is a constant, so that the sums stay in
+        // registers.
         if self.slice_rows == DEFAULT_SLICE_ROWS {
             self.multiply_slices(&mut [0.0; DEFAULT_SLICE_ROWS], &rows, x, y);
         } else {

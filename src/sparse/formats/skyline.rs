@@ -3,7 +3,7 @@
 //! For a symmetric matrix, only the rows are stored.
 //!
 //! A product first computes dot products with the rows of the lower triangle, y_i = sum over j <= i of a_ij x_j. Then
-//! each column of the strict upper triangle is added: y_i += a_ij x_j for i < j.
+//! it adds the terms of the strict upper triangle, column by column: y_i += a_ij x_j for i < j.
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
@@ -14,8 +14,8 @@ use crate::sparse::stored::{FormatSize, OutputArrays, POINTER_BYTES, SequentialP
 const ALLOCATION_NAME: &str = "a matrix in format skyline";
 
 pub struct Skyline {
-    /// Index in `val` of the first value of each row of the lower triangle; one more element is the end of the last
-    /// row. The last value of a row is the diagonal entry.
+    /// Index in `val` of the first value of each row of the lower triangle, and the end of the last row. The last value
+    /// of a row is the diagonal entry.
     row_ptr: Vec<usize>,
     /// Index in `val` of the first value of each column of the strict upper triangle, and the end of the last column.
     /// These values follow those of the lower triangle. Empty for a symmetric matrix.
@@ -34,7 +34,8 @@ pub fn size<I: Index>(a: &Csr<I>) -> Result<FormatSize> {
     ))
 }
 
-/// Lengths of rows and columns. The length of row or column i is stored at index i + 1.
+/// Numbers of values in the rows of the lower triangle and in the columns of the strict upper triangle. The length of
+/// row or column i is stored at index i + 1.
 struct Envelope {
     row_lengths: Vec<usize>,
     column_lengths: Vec<usize>,
@@ -99,7 +100,7 @@ impl Skyline {
     }
 }
 
-/// Turns lengths into offsets that begin at `first_offset`.
+/// Converts the lengths at indices 1, 2, ... to offsets, of which the first one is `first_offset`.
 fn lengths_to_offsets(lengths: &mut [usize], first_offset: usize) {
     lengths[0] = first_offset;
     crate::base::csr::lengths_to_pointers(lengths);

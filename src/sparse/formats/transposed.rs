@@ -1,5 +1,5 @@
-//! Formats that store a matrix A by columns. A in csc is A^T in csr, and A in tjds is A^T in jds. The products with A
-//! and A^T are therefore exchanged.
+//! Formats that store a matrix A by columns. A in csc is A^T in csr, and A in tjds is A^T in jds. A product with A is
+//! therefore a product of the inner format with the transpose, and vice versa.
 
 use crate::sparse::stored::{OutputArrays, Stored, ThreadDivision};
 

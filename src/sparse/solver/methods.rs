@@ -20,8 +20,8 @@ const ALLOCATION_NAME: &str = "workspace of a method";
 pub enum MethodWorkspace {
     Sweeps,
     Bicg,
-    /// The flag states whether the method has begun. If MINRES is the second method of a solve, it begins only after a
-    /// breakdown of the first method.
+    /// Whether the method has begun. If MINRES is the second method of a solve, it begins only after a breakdown of the
+    /// first method.
     Minres(AtomicBool),
     Bicgstab,
     SteepestDescent,
@@ -46,12 +46,12 @@ impl MethodWorkspace {
         }))
     }
 
-    /// Returns whether the method has begun; only MINRES records this.
+    /// Returns whether the method has begun. Only MINRES records this; other methods return `false`.
     pub fn has_begun(&self) -> bool {
         matches!(self, Self::Minres(has_begun) if has_begun.load(Ordering::Relaxed))
     }
 
-    /// Resets the record of [`Self::has_begun`] before a solve.
+    /// Before a solve, records that the method has not begun.
     pub fn reset_has_begun(&self) {
         if let Self::Minres(has_begun) = self {
             has_begun.store(false, Ordering::Relaxed);
@@ -93,7 +93,7 @@ fn with_workspace<R>(
         return Err(Error::Internal("a thread found no workspace of its method".to_owned()));
     };
     let reason = run_method(&mut workspace);
-    // The vector had capacity for this workspace before, so `push` does not allocate.
+    // `workspaces` contained this workspace before, so `push` does not allocate.
     lock().push(workspace);
     reason
 }

@@ -1,7 +1,7 @@
 //! The family `sparse_`: products, the factorization of square matrices, and solves.
 //!
-//! `plan` selects the method and the preconditioner of a matrix, `product` the storage format, and `methods` contains
-//! the methods other than cg. `krylov/solve` contains the steps of a solve.
+//! `plan` selects the method and the preconditioner, `product` selects the storage format, and `methods` calls the
+//! methods other than cg. `krylov/solve` contains the steps of a solve.
 
 mod methods;
 mod plan;
@@ -27,7 +27,7 @@ use methods::{MethodWorkspace, work_vector_count};
 use plan::{Plan, check_nonempty, check_tolerance, choose_plan, transpose_bytes};
 use std::sync::{Mutex, PoisonError};
 
-/// Solver state for one matrix.
+/// Solver object of a handle: backend, storage format, and factorization of its matrix.
 pub struct Sparse {
     machine: Machine,
     backend: Box<dyn SparseBackend>,
@@ -51,11 +51,11 @@ struct Factorization {
 
 /// How products with A^T are computed.
 enum TransposeSource {
-    /// A^T = A, or the method needs no products with A^T.
+    /// By A: A^T = A, or the method needs no products with A^T.
     Original,
-    /// A copy of A^T is multiplied. The second value is its size in bytes.
+    /// By a copy of A^T. The second value is the size of the copy in bytes.
     Copy(Box<dyn Stored>, usize),
-    /// The storage format of A computes both products.
+    /// By the arrays of A in the storage format, from which products with A and A^T can be computed.
     SameFormat,
 }
 
@@ -78,13 +78,13 @@ pub type MakeBackend = fn(Machine) -> Result<Box<dyn SparseBackend>>;
 const TRANSPOSE_COPY: &str = "transpose=copy";
 
 impl Sparse {
-    /// Returns whether this solver works on this machine, with any number of threads.
+    /// Returns whether this solver was created for `machine`. The number of threads may differ.
     pub fn is_on(&self, machine: Machine) -> bool {
         Machine { threads: machine.threads, ..self.machine } == machine
     }
 
-    /// Returns the previous solver if it works on this machine with any number of threads. Otherwise frees it and
-    /// creates a solver that has neither a matrix for products nor a factorization yet.
+    /// Returns `previous` with the threads of `machine` if [`Self::is_on`] holds. Otherwise frees `previous` and
+    /// creates a solver without a storage format and without a factorization.
     pub fn for_machine(machine: Machine, previous: Option<Self>, make_backend: MakeBackend) -> Result<Self> {
         match previous.filter(|solver| solver.is_on(machine)) {
             Some(solver) => Ok(Self { machine, ..solver }),
@@ -98,12 +98,12 @@ impl Sparse {
         self.drop_product();
     }
 
-    /// Replaces the values of `matrix` and of its arrays on the device, and discards the factorization. Returns `false`
-    /// and changes nothing if the backend has no such arrays, or cannot replace their values.
+    /// Replaces the values of `matrix` on the host and on the device, and discards the factorization. Returns `false`
+    /// and changes nothing if the backend has no device arrays of the matrix, or cannot replace their values.
     pub fn replace_values(&mut self, matrix: &mut dyn Matrix, source: ValueSource) -> Result<bool> {
         let Some(product) = self.product.as_mut().filter(|_| self.machine.is_device()) else { return Ok(false) };
         let MatrixSizes { nonzeros: entry_count, input_count, .. } = matrix.sizes();
-        // Values on the host in the order of csr need not come back from the device.
+        // If the new values are on the host and in the order of csr, they are not copied back from the device.
         let in_csr_order = matches!(source, ValueSource::Host(_)) && matrix.entry_positions().is_none();
         let mut csr = Vec::new();
         let replaced = self.backend.replace_values(NewValues {
@@ -130,7 +130,7 @@ impl Sparse {
         Ok(true)
     }
 
-    /// Returns whether the storage format that the options request exists, on the host or on the device.
+    /// Returns whether the host or the device already has the matrix in the storage format that the options request.
     fn has_product(&mut self, options: &Options) -> Result<bool> {
         match self.product.as_ref().filter(|product| product.is_current(options)) {
             Some(product) => Ok(product.is_on_host() || self.backend.has_matrix()?),
@@ -150,8 +150,8 @@ impl Sparse {
         self.backend.discard_format_data();
     }
 
-    /// Converts the matrix to the storage format that the options request, unless an earlier call has done this.
-    /// Returns whether the matrix was converted.
+    /// Converts the matrix to the storage format that the options request. Returns `false` if an earlier call has
+    /// already done this.
     pub fn make_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
         if self.has_product(options)? {
             return Ok(false);
@@ -162,8 +162,8 @@ impl Sparse {
         Ok(true)
     }
 
-    /// Computes y = A x, or y = A^T x, in the storage format for products if it was built, otherwise in csr. With
-    /// `checks_input`, returns an error if x has a value that is not finite.
+    /// Computes y = A x, or y = A^T x with `transposed`. Uses the storage format for products if it was built,
+    /// otherwise csr. With `checks_input`, returns an error if x has a value that is not finite.
     pub fn multiply(
         &mut self,
         matrix: &dyn Matrix,
@@ -228,7 +228,8 @@ impl Sparse {
         Ok(())
     }
 
-    /// Computes the properties of the matrix. Concurrently, builds its storage format if it does not exist.
+    /// Computes the properties of the matrix. If the matrix has not been converted to its storage format yet, other
+    /// threads convert it at the same time.
     fn inspect(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<Inspection> {
         if self.has_product(options)? {
             return matrix.inspect();
@@ -380,10 +381,10 @@ impl Sparse {
     }
 }
 
-/// Default divergence limits, relative to the larger of the reference norm of the stopping test and the initial
-/// residual norm. A recurred residual has a rounding error of at least about epsilon times the largest residual norm so
-/// far. If this norm exceeds the limit 1e10, the error exceeds the relative value 1e-6. Relaxation sweeps recompute the
-/// residual, and on nonnormal matrices they can exceed 1e10 and still converge.
+/// Default divergence limits, relative to s, the larger of the reference norm of the stopping test and the initial
+/// residual norm. The rounding error of a recurred residual is at least about epsilon times the largest residual norm
+/// so far. Beyond 1e10 s, this error therefore exceeds 1e-6 s. Relaxation sweeps recompute the residual. For a
+/// nonnormal matrix, the residual norm of sweeps that converge can exceed 1e10 s in between.
 const DIVERGENCE_LIMIT: f64 = 1e10;
 const SWEEPS_DIVERGENCE_LIMIT: f64 = 1e100;
 
@@ -397,14 +398,15 @@ fn operator<'a>(a: &'a dyn Stored, transpose_source: &'a TransposeSource) -> Ope
     Operator { a, transposed }
 }
 
-/// Returns the number of work vectors of the method and of the method that continues after a breakdown.
+/// Returns the larger of the numbers of work vectors of the method and of the second method, which continues after a
+/// breakdown.
 fn count_work_vectors(plan: &Plan, options: &Options) -> usize {
     let second_vectors =
         if plan.second_preconditioning.is_some() { work_vector_count(Solver::Minres, options) } else { 0 };
     work_vector_count(plan.solver, options).max(second_vectors)
 }
 
-/// Locations in error messages. The location of a vector entry is its row.
+/// Locations in error messages: a vector entry is located by its row.
 struct RowLocations;
 
 impl Locations for RowLocations {

@@ -1,4 +1,5 @@
-//! Selection of the method and the preconditioner for a matrix. An error states why a requested choice cannot be used.
+//! Selection of the method and the preconditioner for a matrix. If a requested method or preconditioner cannot be used,
+//! the error states why.
 
 use crate::base::index::fits_u32;
 use crate::error::{Error, Location, RRB_ERR_MATRIX, Result};
@@ -12,13 +13,15 @@ pub struct Plan {
     pub solver: Solver,
     pub preconditioner: Preconditioner,
     pub preconditioning: Preconditioning,
-    /// Preconditioner to use if the setup of M breaks down on a pivot. Set only if M was selected automatically.
+    /// Preconditioner to use if a pivot of M is invalid, or an entry of M overflows. `None` unless M is an incomplete
+    /// factorization that was selected automatically.
     pub fallback_preconditioner: Option<Preconditioner>,
     /// Whether the matrix is symmetric.
     pub is_symmetric: bool,
-    /// Precision in which the entries of M are stored.
+    /// Precision in which the entries of M are stored. `Precision::Single`: A and the vectors are in f32, too.
     pub precision: Precision,
-    /// Preconditioner of MINRES, which continues if CG breaks down. Set only if CG was selected automatically.
+    /// Preconditioner of MINRES, the second method, which continues if CG breaks down. `None` unless CG was selected
+    /// automatically.
     pub second_preconditioning: Option<Preconditioning>,
     /// Parameters of the sweeps; `None` unless the method is a relaxation method.
     pub sweep_parameters: Option<SweepParameters>,
@@ -27,8 +30,8 @@ pub struct Plan {
     pub is_definite: bool,
 }
 
-/// Selects method and preconditioner. Fails if the requested ones are not applicable to this matrix, or have no kernels
-/// on the device.
+/// Selects method and preconditioner. Fails if a requested method or preconditioner is not applicable to this matrix,
+/// or if `on_device` is set and a device has no kernels for it.
 pub fn choose_plan(options: &Options, inspection: &Inspection, on_device: bool) -> Result<Plan> {
     check_nonempty(inspection.first_empty_row, inspection.first_empty_column)?;
     if options.is(opt::PRECISION, Precision::Single) {
@@ -94,11 +97,11 @@ impl Plan {
     }
 }
 
-/// Smallest `rel_tol` of `precision=single`. The rounding errors of recurred residuals in f32 are about 1e-7 of the
-/// largest residual. From 1e-5 on, few restarts from the residual in f64 suffice.
+/// Smallest `rel_tol` of `precision=single`. The rounding errors of recurred residuals in f32 are about 1e-7 times the
+/// largest residual. With `rel_tol` of at least 1e-5, few restarts from the residual in f64 suffice.
 const MIN_SINGLE_REL_TOL: f64 = 1e-5;
-/// Largest magnitude, and reciprocal of the smallest, of the infinity norm of A with `precision=single`. The range of
-/// f32, about 1e-38 to 1e38, then has room for the vectors A p and M^-1 r, where the entries of r are near 1.
+/// With `precision=single`, the infinity norm of A must be in [1 / `MAX_SINGLE_NORM`, `MAX_SINGLE_NORM`]. The residual
+/// r is scaled to entries near 1, so A p and M^-1 r then fit into the range of f32, about 1e-38 to 1e38.
 const MAX_SINGLE_NORM: f64 = 1e30;
 
 /// Fails if the matrix cannot be solved in f32.
@@ -130,8 +133,8 @@ pub fn check_tolerance(options: &Options) -> Result<()> {
     Err(Error::range("rel_tol", format!("{rel_tol:e}"), requirement))
 }
 
-/// Returns the precision of the entries of M. A diagonal M is stored in f64, unless all vectors are in f32. The default
-/// of the multigrid cycle is f32.
+/// Returns the precision of the entries of M. A diagonal M is stored in f64, unless the vectors are in f32. With
+/// `precision=auto`, the multigrid cycle is stored in f32.
 fn choose_precision(preconditioner: Preconditioner, options: &Options) -> Precision {
     match (preconditioner, options.choice(opt::PRECISION)) {
         (_, Precision::Single) => Precision::Single,
@@ -184,8 +187,8 @@ pub fn check_nonempty(first_empty_row: Option<usize>, first_empty_column: Option
     Err(Error::at(RRB_ERR_MATRIX, line_kind, Location::entry(index), message_end))
 }
 
-/// Returns the error for an unsymmetric matrix. `choice_text` names the choice that needs symmetry, and `alternative`
-/// the choice to use instead.
+/// Returns the error for an unsymmetric matrix. `choice_text` names the method or preconditioner that needs symmetry,
+/// and `alternative` one to use instead.
 fn asymmetry_error(choice_text: &str, inspection: &Inspection, asymmetry: &Asymmetry, alternative: &str) -> Error {
     let triangle_hint = match inspection.triangle() {
         Triangle::Both => String::new(),
@@ -203,7 +206,8 @@ fn asymmetry_error(choice_text: &str, inspection: &Inspection, asymmetry: &Asymm
     )
 }
 
-/// Returns the error for a row with a zero or missing diagonal entry, which the choice `choice_text` divides by.
+/// Returns the error for a row with a zero or missing diagonal entry. `choice_text` names the method that divides by
+/// this entry, and `alternative` one to use instead.
 fn zero_diagonal_error(row: usize, choice_text: &str, alternative: &str) -> Error {
     let message_end =
         format!(" has a missing or zero diagonal entry, by which {choice_text} divides; use solver={alternative}");
@@ -252,7 +256,7 @@ fn choose_preconditioner(solver: Solver, inspection: &Inspection, on_device: boo
     }
 }
 
-/// Returns whether `backend=auto` selects a device for a matrix: a large one, for whose options a device has kernels.
+/// Returns whether `backend=auto` selects a device: the matrix is large, and a device has kernels for the options.
 pub fn is_worth_a_device(options: &Options, sizes: &MatrixSizes) -> bool {
     use Format::{Auto, Bsr, Csr, Dia, Diagonal, Ell, Sell};
     let solver: Solver = options.choice(opt::SOLVER);
@@ -265,12 +269,13 @@ pub fn is_worth_a_device(options: &Options, sizes: &MatrixSizes) -> bool {
         && check_kernels(solver, options.choice(opt::PRECONDITIONER), options).is_ok()
 }
 
-/// Returns the bytes of a copy of A^T.
+/// Returns the size of a copy of A^T in bytes.
 pub fn transpose_bytes(sizes: &MatrixSizes) -> u128 {
     12 * sizes.nonzeros as u128 + 8 * (sizes.cols as u128 + 1)
 }
 
-/// Fails if a device has no kernels for the order of the rows in sweeps or in triangular solves.
+/// Fails if the sweeps of `solver` or the triangular solves of `preconditioner` have no kernels on a device. Both have
+/// kernels only with `ordering=multicolour`.
 fn check_kernels(solver: Solver, preconditioner: Preconditioner, options: &Options) -> Result<()> {
     let ordering: Ordering = options.choice(opt::ORDERING);
     let kernel_error = |choice_text: String| {
@@ -290,8 +295,8 @@ fn check_kernels(solver: Solver, preconditioner: Preconditioner, options: &Optio
 /// Checks the requirements of a preconditioner on the matrix.
 fn check_preconditioner(preconditioner: Preconditioner, solver: Solver, inspection: &Inspection) -> Result<()> {
     let choice_text = format!("preconditioner={}", preconditioner.name());
-    // ilu0 is exempt from the checks below, because it permits zero diagonal entries. It reports itself a row without a
-    // diagonal entry.
+    // ilu0 is exempt from the checks below, because it permits zero diagonal entries. Its factorization reports a row
+    // whose diagonal entry is missing.
     if matches!(preconditioner, Preconditioner::None | Preconditioner::Ilu0) {
         return Ok(());
     }
@@ -311,7 +316,7 @@ fn check_preconditioner(preconditioner: Preconditioner, solver: Solver, inspecti
     Ok(())
 }
 
-/// Returns the preconditioner `kind` of `solver` with its parameters from the options.
+/// Returns the preconditioner `kind` with the parameters that the options set, for the method `solver`.
 pub fn preconditioning(kind: Preconditioner, solver: Solver, options: &Options) -> Result<Preconditioning> {
     let int_option = |key| options.int(key) as usize;
     Ok(Preconditioning {
@@ -330,7 +335,7 @@ mod tests {
     use super::*;
     use crate::options::Family;
 
-    /// `backend=auto` selects a device only for large matrices, and only if the device can do what the options demand.
+    /// `backend=auto` selects a device only for large matrices, and only if the device has kernels for the options.
     #[test]
     fn large_matrices_with_kernels_are_worth_a_device() {
         let large_sizes =

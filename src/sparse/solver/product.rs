@@ -5,21 +5,21 @@ use crate::error::{Error, Result};
 use crate::options::{Choice, Format, Options, opt};
 use crate::sparse::{FormatKind, FormatRequest, FormatSize, Matrix, Stored};
 
-/// Options that determine the format.
+/// Options that determine the storage format.
 const FORMAT_OPTIONS: [i32; 5] = [opt::FORMAT, opt::SLICE, opt::SIGMA, opt::BLOCK_SIZE, opt::FORMAT_MEMORY];
 
 /// A matrix in its storage format.
 pub struct ProductMatrix {
-    /// Values of the options in `FORMAT_OPTIONS`.
+    /// Values of the options in `FORMAT_OPTIONS` at the conversion.
     option_values: [i64; FORMAT_OPTIONS.len()],
     kind: FormatKind,
     size: FormatSize,
-    /// `None` means csr, the format of the matrix itself.
+    /// The arrays of the format on the host. `None` if the format is csr, or if the host arrays have been freed.
     stored: Option<Box<dyn Stored>>,
 }
 
-/// Returns the requested format and parameters, on a device or on the CPU. `for_products` is false if only the
-/// arrays of the format are needed.
+/// Returns `format` with the parameters that the options set. `for_products` is false if the arrays are only exported,
+/// not used for products. `on_device`: whether a device computes the products.
 pub fn format_request(options: &Options, format: Format, for_products: bool, on_device: bool) -> FormatRequest {
     let int_option = |key| options.int(key) as usize;
     FormatRequest {
@@ -45,7 +45,7 @@ fn check_kernel(format: Format) -> Result<()> {
 }
 
 impl ProductMatrix {
-    /// Converts the matrix to the format that the options request, for products on a device or on the CPU.
+    /// Converts the matrix to the format that the options request. `on_device`: whether a device computes the products.
     pub fn new(matrix: &dyn Matrix, options: &Options, on_device: bool, workers: &mut Workers) -> Result<Self> {
         let format = options.choice(opt::FORMAT);
         if on_device {
@@ -56,12 +56,13 @@ impl ProductMatrix {
         Ok(Self { option_values: FORMAT_OPTIONS.map(|key| options.int(key)), kind, size, stored })
     }
 
-    /// Returns whether these options request the existing format.
+    /// Returns whether the matrix is already stored in the format that these options request.
     pub fn is_current(&self, options: &Options) -> bool {
         self.option_values == FORMAT_OPTIONS.map(|key| options.int(key))
     }
 
-    /// Converts the matrix to this format, with the value k + 1 in place of entry k; returns `None` for csr.
+    /// Converts the matrix to this format, with the value k + 1 in place of entry k of csr; returns `None` if the
+    /// format is csr.
     pub fn numbered(&self, matrix: &dyn Matrix, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>> {
         matrix.numbered(self.kind, &self.size, workers)
     }

@@ -1,4 +1,5 @@
-//! Compares aggregates on the device with those of an independent program (tests/golden/README.md).
+//! Compares aggregates on the device with those of an independent program (tests/golden/README.md), and the anisotropy
+//! on the device with that on the host.
 
 use super::super::{Cuda, Solver};
 use crate::cuda::launch::aggregation::Level;
