@@ -166,8 +166,8 @@ __device__ inline uint32_t sum_by_one_thread(const GalerkinArgs &g, uint32_t row
 }
 
 // Sums the couplings of a coarse row with one warp. Each lane has up to two fine couplings. For each neighbouring
-// aggregate, the lane that has the first coupling to it adds all couplings to it. The position of a sum in the row is
-// the number of neighbouring aggregates with a lower number.
+// aggregate, the lane with the first coupling to this aggregate adds all couplings to it. The index of this sum in the
+// row is the number of neighbouring aggregates with a lower number.
 __device__ inline uint32_t sum_by_warp(const GalerkinArgs &g, uint32_t row, uint32_t count, double &row_sum,
     double &sum) {
     constexpr int COUPLINGS_PER_LANE = MAX_WARP_COUPLINGS / 32;
@@ -224,8 +224,8 @@ struct Node {
 };
 
 // Sums the couplings of a coarse row with one warp, if there is at most one fine coupling per lane. For each
-// neighbouring aggregate, the first lane with a coupling to it adds all couplings to it, in the order of the lanes. The
-// position of a sum in the row is the number of neighbouring aggregates with a lower number.
+// neighbouring aggregate, the first lane with a coupling to this aggregate adds all couplings to it, in the order of
+// the lanes. The index of this sum in the row is the number of neighbouring aggregates with a lower number.
 __device__ inline uint32_t sum_by_lanes(const GalerkinArgs &g, uint32_t row, uint32_t count, const Node &node,
     double &row_sum, double &sum) {
     const uint32_t lane = threadIdx.x % 32, row_start = g.coarse.row_start[row];

@@ -28,8 +28,8 @@ __device__ inline unsigned load_acquire(const unsigned *address) {
 }
 #endif
 
-// Waits until all `count` thread blocks of the launch have called this function as often as this one. `phase` is the
-// number of calls of this thread block so far; the function increments it.
+// Waits until all `count` thread blocks of the launch have called this function as often as this thread block. `phase`
+// is the number of calls of this thread block so far; the function increments it.
 __device__ inline void grid_barrier(BarrierCounts *counts, unsigned &phase, unsigned count) {
     ++phase;
     __syncthreads();
@@ -40,8 +40,8 @@ __device__ inline void grid_barrier(BarrierCounts *counts, unsigned &phase, unsi
     __syncthreads();
 }
 
-// Waits until all thread blocks of the cluster have called this function; it is 3 times faster than grid_barrier.
-// Before compute capability 9.0, there are no clusters, and it synchronizes the threads of this block.
+// Waits until all thread blocks of the cluster have called this function, which is 3 times faster than grid_barrier.
+// Devices below compute capability 9.0 have no clusters; there, this function synchronizes the threads of the block.
 __device__ inline void cluster_barrier() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" : : : "memory");

@@ -11,7 +11,7 @@
 // The compiler may therefore reorder the read with writes.
 template <class T> __device__ inline T ldg(const T &v) { return __ldg(&v); }
 
-// Reads such a value that the kernel reads only once. The caches evict it before other values.
+// Like `ldg`, for a value that the kernel reads only once. The caches evict the value before others.
 #ifdef RRB_EMULATED
 template <class T> __device__ inline T ldcs(const T &v) { return v; }
 #else
@@ -92,7 +92,7 @@ __device__ inline double block_sum(double v) {
     return sum;
 }
 
-// A team: the thread blocks `first` .. `end` - 1 of a launch, which share a part of its work.
+// A team: the thread blocks `first` .. `end` - 1 of a launch, which share a part of the work of the launch.
 struct Team {
     int first, end;
     __device__ int index() const { return int(blockIdx.x) - first; }
@@ -103,9 +103,9 @@ __device__ inline Team all_blocks() { return {0, int(gridDim.x)}; }
 
 __device__ inline int thread_of_block() { return threadIdx.x + blockDim.x * threadIdx.y; }
 
-// Returns whether this thread block is the last of the launch to call this function. It can then read all values that
-// the other thread blocks have written. Which thread block is the last differs from run to run, but results do not
-// depend on it.
+// Returns whether this thread block is the last of the launch to call this function. The last thread block can read all
+// values that the other thread blocks have written before. Which thread block is the last differs from run to run, but
+// results do not depend on it.
 __device__ inline bool is_last_block(unsigned *ticket) {
     __shared__ bool is_last;
     __threadfence();

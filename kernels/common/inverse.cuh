@@ -26,7 +26,7 @@ constexpr double ZERO_PIVOT = 1e-14;
 struct InverseArgs {
     const double *source;
     double *target;
-    const double *diagonal; // of the matrix before the elimination
+    const double *diagonal; // diagonal of the matrix before the elimination
     double *pivots;         // two buffers for inverses of pivot blocks; step k reads buffer k % 2, writes the other one
     int n, step;            // step -1 only inverts the first pivot block
 };
@@ -168,16 +168,16 @@ __device__ inline void execute_step(const InverseArgs &a) {
     for (int q = 0; q < 4; ++q) a.pivots[(a.step + 1) % 2 * PIVOTS * PIVOTS + t + THREADS * q] = e[q];
 }
 
-// The array `null_vector_of` has one word per unknown. This bit of the word marks the unknown that is removed for a
-// null vector. The other bits contain the number of the null vector to which the unknown belongs, counted from 1, or 0
-// if it belongs to none.
+// The array `null_vector_of` has one word per unknown. The bit IS_REMOVED of this word marks the unknown that is
+// removed for a null vector. The other bits contain the number of the null vector to which the unknown belongs, counted
+// from 1, or 0 if it belongs to none.
 constexpr uint32_t IS_REMOVED = 1u << 31;
 // Largest number of unknowns for `find_null_vectors`, which uses one thread per unknown.
 constexpr int MAX_UNKNOWNS = 1024;
 
 // Finds the null vectors of a matrix. There is one for each component of at least two unknowns in which all row sums
 // are zero; its entries are 1 in this component, and 0 elsewhere. Returns `null_vector_of` of all unknowns, in shared
-// memory. Executed by one thread block of MOST_UNKNOWNS threads; thread k < n has unknown k. `has_row_sum`: whether the
+// memory. Executed by one thread block of MAX_UNKNOWNS threads; thread k < n has unknown k. `has_row_sum`: whether the
 // row sum of this thread's unknown is not zero. If the thread has an unknown, for_each_neighbour(f) must call f(q) for
 // each unknown q that is coupled to it.
 template <class Each>
@@ -218,7 +218,7 @@ struct NullVectorArgs {
     const double *diagonal;
     const uint32_t *null_vector_of;
     const uint32_t *null_vector_count; // points to the number of null vectors
-    // 1 / (c k^2) and c of each null vector u, if E + c u u^T replaces the matrix E; otherwise null.
+    // 1 / (c k^2) and c of each null vector u, where k = u^T u, if E + c u u^T replaces the matrix E; otherwise null.
     double *shift;
     uint64_t *largest; // largest magnitudes of the inverse, and of the diagonal of E + c u u^T
     int n, adds_shift;

@@ -49,12 +49,12 @@ struct LabelledArgs {
     void *v;                         // the vector, in double or single precision
     int restores_mean;               // 1: `shift` also adds the stored means
     int summand_kind;
-    const Scalars *scalars; // null, or the scalars of a recorded loop: sums are computed only until it ends
+    const Scalars *scalars; // null, or the scalars of a recorded loop: sums are computed only until the loop ends
 };
 
 __device__ inline bool is_over(const LabelledArgs &a) { return a.scalars && a.scalars->code != RUNNING; }
 
-// Returns the summand of a value.
+// Returns v, |v| or 1 / v, as `summand_kind` states; returns 0 for 1 / 0.
 __device__ inline double summand(const LabelledArgs &a, double v) {
     return a.summand_kind == VALUES ? v : a.summand_kind == MAGNITUDES ? fabs(v) : v != 0.0 ? 1.0 / v : 0.0;
 }

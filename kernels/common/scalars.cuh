@@ -16,7 +16,7 @@ struct Step {
 // Scalars of a solve on the device. Before the loop, the host or the kernel rrb_start_loop writes the limits of
 // the loop (`threshold` to `pause_at`) and resets the state of the loop.
 struct LoopScalars {
-    double per_unit; // 1 / unit; formats with short entries store M / unit
+    double per_unit; // 1 / unit, where unit is the scale factor of M: formats in f32 and bf16 store M / unit
     double threshold;
     double vanishing; // if the 2-norm of a residual is at most this number, its square may have underflowed
     int64_t iterations;
@@ -26,7 +26,8 @@ struct LoopScalars {
     int32_t preconditioned; // 1: the stopping test uses the preconditioned norm; 0: the 2-norm
     int32_t code;
     double rho, sigma, alpha, beta, norm2, norm;
-    int64_t will_converge; // 1 if check_ahead has found that this iteration will satisfy the convergence test
+    int64_t will_converge; // 1 if check_convergence_ahead has found that this iteration will satisfy the convergence
+                           // test
     int32_t ring_used;
     int32_t parity;                  // index (0 or 1) of the array that contains the current r (rrb: r at b1)
     double sum;                      // result of the last dot product
@@ -63,8 +64,8 @@ __device__ inline bool has_vanished(const LoopScalars &s, double product) {
     return product <= 0.0 && sqrt(s.norm2) <= s.vanishing;
 }
 
-// Computes the tested norm: from <r, r>, or from rho = <r, M^-1 r> for the preconditioned norm, which requires a finite
-// rho that is not negative.
+// Computes the tested norm: the 2-norm from <r, r>, or the preconditioned norm from rho = <r, M^-1 r>. If the
+// preconditioned norm is tested and rho is negative or not finite, returns RHO_NEGATIVE.
 __device__ inline Code set_norm(LoopScalars &s, double rho) {
     if (has_vanished(s, rho)) rho = 0.0;
     s.norm = sqrt(s.preconditioned ? rho : s.norm2);
@@ -127,7 +128,8 @@ __device__ inline void end_iteration(LoopScalars &s, double sigma, int stage) {
     }
 }
 
-// Sets whether the loop of a graph continues. Called by one thread.
+// Sets the condition of a WHILE node, whose handle is `conditional`: the loop continues if the code is RUNNING. Called
+// by one thread.
 __device__ inline void set_loop_condition(uint64_t conditional, const LoopScalars &s) {
 #ifdef RRB_EMULATED
     emulated_set_conditional(conditional, s.code == RUNNING);

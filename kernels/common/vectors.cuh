@@ -1,8 +1,8 @@
 // Vectors of a solve, for the families whose vectors are arrays of cells: loops over cells, sums over all cells, vector
-// operations of PCG, and copies between the caller's arrays and vectors. The box of a general matrix is one row of
-// cells.
+// operations of PCG, and copies between the caller's arrays and vectors. For a general matrix, the box is one row of
+// cells, one cell per unknown.
 //
-// Unless stated otherwise, kernels over cells have at most MOST_BLOCKS thread blocks of THREADS threads, and a
+// Unless stated otherwise, kernels over cells have at most MAX_BLOCKS thread blocks of THREADS threads, and a
 // grid-stride loop. A kernel moves 8 bytes per cell for each array in its description.
 //
 // There are no races, because each value is written only by the thread of its cell. Unless stated otherwise, a kernel
@@ -50,16 +50,17 @@ enum SumUse {
     LAST_PART   // the sum is <Z^T q, t> = <p, q> - <p, P A p>; the block ends the iteration
 };
 
+// Arguments of a reduction in a kernel.
 struct Sum {
-    double *partial; // one value per thread block; null: there is no sum
+    double *partial; // one partial sum per thread block; null: the kernel computes no sum
     Scalars *scalars;
-    double *result;       // result of STORED
+    double *result;       // STORED: address at which the sum is stored
     int sum_use, in_loop; // sum_use: a value of SumUse; in_loop: 1 in the loop of a recorded graph, 0 otherwise
     uint64_t conditional; // condition handle of the WHILE node of the graph; 0: none
 };
 
-// Returns whether the loop of a recorded graph has ended. If it has, the kernel that computes the last sum of the
-// iteration also sets `loop_ended` and ends the WHILE node.
+// Returns whether the loop of a recorded graph has ended. If so, the kernel that computes the last sum of the iteration
+// also sets `loop_ended` and ends the WHILE node.
 __device__ inline bool is_over(const Sum &s) {
     if (!s.in_loop || s.scalars->code == RUNNING) return false;
     if (s.sum_use >= LAST_SIGMA && blockIdx.x == 0 && threadIdx.x == 0) {
@@ -69,7 +70,7 @@ __device__ inline bool is_over(const Sum &s) {
     return true;
 }
 
-// Adds `sum` over all thread blocks, and uses the result as `s.sum_use` states.
+// Adds the values `sum` of all threads of the launch, and uses the total as `s.sum_use` states.
 __device__ inline void finish_sum(const Sum &s, double sum) {
     if (!s.partial) return;
     sum_blocks(sum, s.partial, &s.scalars->ticket, [&](double total) {
@@ -287,15 +288,16 @@ template <class V> __device__ inline void store_cycle_output(const CycleTransfer
 
 } // namespace vectors
 
-// Defines the kernel NAME, whose only argument is a struct ARGS of the namespace SPACE. The kernel passes it to the
-// function that the last macro arguments name: several arguments, because the name may contain commas.
+// Defines the kernel NAME, whose only argument is a struct ARGS of the namespace SPACE. The kernel passes this
+// structure to the function that the remaining macro arguments name. There may be several of them, because the name may
+// contain commas.
 #define CELL_KERNEL(SPACE, NAME, ARGS, ...)                                                                            \
     extern "C" __global__ void __launch_bounds__(vectors::THREADS, vectors::RESIDENT_BLOCKS)                           \
         NAME(const __grid_constant__ SPACE::ARGS a) {                                                                  \
         SPACE::__VA_ARGS__(a);                                                                                         \
     }
 
-// Defines these kernels for the module of a family.
+// Defines the kernels of this file for the module of a family.
 #define VECTOR_KERNELS(FAMILY)                                                                                         \
     CELL_KERNEL(vectors, FAMILY##_dot_f64, VectorArgs<double>, dot)                                                    \
     CELL_KERNEL(vectors, FAMILY##_add_scaled_f64, VectorArgs<double>, add_scaled)                                      \

@@ -4,11 +4,11 @@
 // unrounded weights and products have arrays of their own.
 //
 // An edge is a pair (p, q) of neighbouring fine points. Each edge is assigned to one cube between 8 coarse points. The
-// lowest corner of this cube is the last coarse point at or before the componentwise minimum of p and q. A cube has up
-// to 8 such edges of each offset. A thread or a group of 8 lanes computes the 8 x 8 matrix of a cube. The thread of a
-// coarse point then adds the matrices of its cubes in the order of the cubes. The sum for a pair of coarse points
-// therefore has the same order in the threads of both points. Cubes are computed and added by slabs. A slab consists of
-// as many planes of points as the workspace allows, and of the planes of cubes next to them.
+// lowest corner of this cube is the last coarse point at or before the componentwise minimum of p and q. Up to 8 edges
+// of each offset are assigned to a cube. A thread or a group of 8 lanes computes the 8 x 8 matrix of a cube. The thread
+// of a coarse point then adds the matrices of its cubes in the order of the cubes. The sum for a pair of coarse points
+// therefore has the same order in the threads of both points. The grid is processed slab by slab. A slab consists of as
+// many planes of points as the workspace allows, and of the planes of cubes next to them.
 //
 // Bytes per fine point for T of 4 bytes: conductances 64, strengths 20 on the finest grid and 60 on other grids,
 // weights 100 in three launches. The product moves 80 bytes on the finest grid and 240 on other grids through the L1
@@ -41,7 +41,7 @@ struct CoarseningArgs {
     void *coarse_conductances;
     int64_t coarse_c_stride;
     double *coarse_row_sums;
-    double *partial;   // 4 values per block
+    double *partial;   // of compute_strengths, 4 values per block
     double *strengths; // result of compute_strengths: three sums, then the number of rows
     Scalars *scalars;
 };
@@ -312,8 +312,8 @@ template <class T> __device__ inline void compute_coarse_grid(const CoarseningAr
         [&](int64_t slab_index, int I, int J, int plane) {
         const int K = a.first_point_plane + plane;
         const int64_t p = a.first_point_plane * top + slab_index;
-        // Sums for this point and its 26 neighbours, in the order of the 27-point stencil. Corners beyond the grid have
-        // zero weights.
+        // Sums of entries of the cube matrices: the entry for this point, and those for its 26 neighbours, in the order
+        // of the 27-point stencil. Corners beyond the grid have zero weights.
         double sums[27] = {};
 #pragma unroll
         for (int corner = 7; corner >= 0; --corner) {

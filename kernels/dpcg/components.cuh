@@ -14,7 +14,7 @@ using labelled::scan_block;
 using labelled::CHUNK;
 
 struct CellComponent {
-    uint32_t first_cell, cell_count; // the first cell, and the number of cells
+    uint32_t first_cell, cell_count;
     uint32_t is_regular;             // 1: the component has a nonzero row sum
 };
 

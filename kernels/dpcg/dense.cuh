@@ -33,7 +33,8 @@ __device__ inline void find_shifts(const NullVectorArgs &a) {
     }
 }
 
-// Computes max |(A^-1)_rs| and max (A_rr + c), where c is the shift of the null vector of unknown r, or 0.
+// Computes the largest magnitudes of the inverse `source`, and of E_rr + c, where c is the shift of the null vector of
+// unknown r, or 0.
 __device__ inline void find_condition(const NullVectorArgs &a) {
     uint64_t largest_inverse = 0, largest_diagonal = 0;
     for_each_cell(int64_t(a.n) * a.n, [&](int64_t k) {

@@ -58,14 +58,15 @@ struct FusedArgs {
 // The column of a thread in a piece of a tile.
 struct TileColumn {
     int plane_index; // index of the column in a plane of values (see PLANE_VALUES)
-    int di, dj;      // position relative to the first column of the tile
+    int di, dj;      // indices of the column in x and y, counted from the first column of the tile
     int64_t c;       // number of the cell of this column in plane 0 of the box
     bool is_inside;  // whether the column is inside the box
     bool is_in_tile; // whether the column is inside the box and the tile
     int k0, k1;      // the piece consists of the planes k0 .. k1 - 1
 };
 
-// Returns the column of this thread. `leading_columns`: number of columns before the tile.
+// Returns the column of this thread. `leading_columns`: number of columns of the neighbourhood before the tile, in x
+// and in y.
 template <int ORDER> __device__ inline TileColumn column_of(const FusedArgs &a, int piece, int leading_columns) {
     using T = Tile<ORDER>;
     const int tiles_x = (a.cells.nx + TILE_WIDTH - 1) / TILE_WIDTH,

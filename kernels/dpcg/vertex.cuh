@@ -68,7 +68,7 @@ struct VertexGrid {
     const void *coarse_x; // solution on the next coarser grid
 };
 
-// Returns whether the loop will end at the convergence test after M^-1 r, because it tests |r| and |r| is at most the
+// Returns whether the convergence test after M^-1 r will end the loop: the test uses |r|, which is at most the
 // threshold. M^-1 r is then not needed.
 __device__ inline bool is_converged(const Sum &s) {
     return s.in_loop && !s.scalars->preconditioned && sqrt(s.scalars->norm2) <= s.scalars->threshold;

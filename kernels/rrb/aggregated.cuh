@@ -31,7 +31,7 @@ struct RowNumbering {
 };
 
 // Arguments for the conversion of S1 or A. S1 has couplings to diagonal neighbours (`d`) and couplings at distance two
-// (`far`).
+// (`far_couplings`).
 struct RowCouplingsArgs {
     RowNumbering numbering;
     Matrix m;                        // A

@@ -1,17 +1,19 @@
 // Small grids in the shared memory of a thread-block cluster.
 //
-// The rows of each of these grids are divided among the thread blocks of the first cluster. A thread has at most one
-// (I, J) of a grid. Couplings are copied once per launch, and vectors remain in shared memory between steps. The thread
-// that computes a value in a boundary row of a block also writes it into the shared memory of the neighbouring block
-// (distributed shared memory). The formulas are those of levels.cuh.
+// The rows of each of these grids are divided among the thread blocks of the first cluster. A thread processes at most
+// one (I, J) of a grid. Couplings are copied once per launch, and vectors remain in shared memory between steps. The
+// thread that computes a value in a boundary row of a block also writes it into the shared memory of the neighbouring
+// block (distributed shared memory). The formulas are those of levels.cuh.
 //
-// The other thread blocks multiply by the inverse of the coarsest matrix, whose rows they hold in registers. The
-// vectors of the coarsest system are exchanged through an array of `EpochValue`. Each contains a value and its epoch,
-// the number of the product with the inverse to which the value belongs. A reader therefore waits only for this value.
+// The thread blocks outside the first cluster multiply by the inverse of the coarsest matrix, and hold its rows in
+// registers. The vectors of the coarsest system are exchanged through an array of `EpochValue`. An entry contains a
+// value and its epoch, that is, the number of the product with the inverse to which the value belongs. A reader
+// therefore waits only for the values that it needs.
 //
-// Thread block b of the cluster owns the rows first[b] .. first[b + 1] - 1 of a grid. Its window also contains the row
-// on either side. On the next grid, first' = (first + shift_y) / 2. All values that the rows of a block read and write
-// on the next grid are then in the window of this block, or of the next block.
+// Thread block b of the cluster owns the rows first[b] .. first[b + 1] - 1 of a grid. The window of the block
+// (`Window`) also contains the row before and the row after these rows. On the next grid, first'[b] = (first[b] +
+// shift_y) / 2. All values that the rows of a block read and write on the next grid are then in the window of this
+// block, or of the next block.
 #pragma once
 #include "storage.cuh"
 
@@ -92,14 +94,14 @@ struct ClusterGrid {
     int first_row[MAX_CLUSTER_BLOCKS + 1];
 };
 
-// Window of a grid in the shared memory of this thread block. Entry (I, J) has the index (J - first + 1) * stride + 1 +
-// I.
+// Window of a grid in the shared memory of this thread block. Entry (I, J) has the index (J - first_row + 1) * stride +
+// 1 + I.
 template <class F> struct Window {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     int cx, first_row, rows, stride, plane;
-    // `row_blocks`: number of thread blocks with rows. `rows_before` and `rows_after`: numbers of rows of the previous
-    // and of the next thread block; 0 if there is none.
+    // `row_blocks`: number of thread blocks of the cluster that own rows. `rows_before` and `rows_after`: numbers of
+    // rows of the previous and of the next thread block; 0 if there is none.
     int row_blocks, rows_before, rows_after;
     Real *h, *z, *y, *r, *direction, *q, *u;
     Stored *s, *d, *row_sums, *corners, *black;
@@ -110,8 +112,8 @@ template <class F> struct Window {
         return (first_row + row) * g.stride + g.block + e - row * stride - 1;
     }
 
-    // Stores v[k] in plane k of a vector, for k = 0 .. COUNT - 1. `at` points to the entry of plane 0, in row `row` of
-    // the window. Row 1 is the first row of this thread block, whose index is `block`. Also stores the values in all
+    // Stores v[k] in plane k of a vector, for k = 0 .. COUNT - 1. `entry` points to the entry of plane 0, in row `row`
+    // of the window. Row 1 is the first row of this thread block, whose index is `block`. Also stores the values in all
     // other thread blocks whose windows contain this row.
     template <int COUNT> __device__ void put(Real *entry, int row, const Real *v, int block) const {
         for (int k = 0; k < COUNT; ++k) entry[k * plane] = v[k];
@@ -141,7 +143,7 @@ template <class F> struct Cluster {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     const CycleArgs<F> &a;
-    const ClusterGrid *layouts; // layouts of the grids a.cluster_base, a.cluster_base + 1, ...
+    const ClusterGrid *layouts; // layouts of the grids a.cluster_first_grid, a.cluster_first_grid + 1, ...
     int block, row_blocks;      // row_blocks: number of blocks with rows
     int b1_offset;              // offset in shared memory of the b1 values of a step
 
@@ -250,7 +252,8 @@ template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<
     return cluster;
 }
 
-// Calls `lay_out_cluster`, followed by a barrier, so that no thread block writes to another one that is not ready.
+// Calls `lay_out_cluster`, and then waits at the barrier of the cluster. Afterwards, thread blocks may write to the
+// shared memory of other blocks, because every block has initialized its own.
 template <class F> __device__ inline Cluster<F> join_cluster(const CycleArgs<F> &a) {
     const Cluster<F> cluster = lay_out_cluster(a);
     if (a.row_blocks > 0 && int(blockIdx.x) < a.blocks_per_cluster) cluster_barrier();
@@ -272,8 +275,8 @@ template <class F> __device__ inline void load_z(const Cluster<F> &cluster) {
     __syncthreads();
 }
 
-// Index of this thread in the window of its block. If the thread has no (I, J), `row` is beyond the last row of the
-// window.
+// The (I, J) of this thread in the window of its thread block. If the thread has no (I, J), `row` is beyond the last
+// row of the window.
 template <class F> struct WindowIndex {
     int row, i, c;
     GroupPointers<F> pointers;

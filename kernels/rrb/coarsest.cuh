@@ -1,6 +1,6 @@
-// Coarsest system, which has at most MOST_INVERTED nodes. These kernels compute the explicit inverse Z of its matrix
-// by cyclic reduction over lines in row-sum form, and products of Z with a vector. a_kl are the couplings, s_k the row
-// sums, and d_k the pivots.
+// Coarsest system, which has at most MAX_COARSEST_NODES nodes. These kernels compute the explicit inverse Z of its
+// matrix by cyclic reduction over lines in row-sum form, and products of Z with a vector. a_kl are the couplings, s_k
+// the row sums, and d_k the pivots.
 //
 // Nodes are numbered along the shorter side. A line consists of as many grid rows in this direction as fit into
 // LINE_NODES nodes; the last line may have fewer. Each step eliminates the first, third, ... of the remaining lines,
@@ -271,13 +271,13 @@ __device__ inline int64_t index_of_coarsest_node(const CoarsestSystem<Real, Stor
     return a.g.index_of_node(k - j * a.g.nx, j);
 }
 
-// Computes z = Z r for the coarsest system, with one row per warp. Returns the contribution to r' z on the first thread
-// of each warp. Reads n^2 values, which are in the L2 cache.
+// Computes z = Z r for the coarsest system, with one row per warp. Returns this thread's contribution to r' z, which is
+// nonzero only in the first thread of a warp. Reads the n^2 values of Z, which are in the L2 cache.
 //
 // Thread blocks outside `team` have no rows. The first values of a row are loaded before r is available. Then
-// `wait_for_r` is called, and after it `load_r`, which copies r to shared memory. `wait_for_r` waits until all of r is
-// available, unless `load_r` waits for each value. `store_z` stores the values of z. CHUNK is the number of values of a
-// row that a thread loads together.
+// `wait_for_r` is called, and afterwards `load_r`, which copies r to shared memory. `wait_for_r` waits until all of r
+// is available, unless `load_r` waits for each value. `store_z` stores the values of z. CHUNK is the number of values
+// of a row that a thread loads together.
 template <int CHUNK, class Real, class Stored, class Ready, class Fill, class Put>
 __device__ inline double multiply_coarsest(
     const CoarsestSystem<Real, Stored> &a, Team team, Ready wait_for_r, Fill load_r, Put store_z) {
@@ -335,11 +335,11 @@ __device__ inline double multiply_coarsest(const CoarsestSystem<Real, Stored> &a
 template <class Real, class Stored = Real> struct MultiplyCoarsestArgs {
     CoarsestSystem<Real, Stored> coarsest;
     double *partial;   // r' z, one value per thread block
-    ScalarArgs scalar; // for the scalar update before the backward half, unless `stage` is NOTHING
+    ScalarArgs scalar; // arguments of the scalar update before the backward half; `stage` = NOTHING: there is none
 };
 
-// Computes z = Z r for the coarsest system. Unless `stage` is NOTHING, then updates the scalars, as required between
-// the forward and the backward half. Does nothing if the loop has ended.
+// Computes z = Z r for the coarsest system. If `stage` is not NOTHING, also computes r' z and updates the scalars, as
+// required between the forward and the backward half. Does nothing if the loop has ended.
 template <class Real, class Stored> __device__ inline void coarsest_step(const MultiplyCoarsestArgs<Real, Stored> &a) {
     if (a.scalar.stage == LOOP && a.scalar.scalars->loop_ended) return;
     double r_dot_z = multiply_coarsest(a.coarsest, all_blocks(), [] {});

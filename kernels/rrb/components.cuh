@@ -28,8 +28,8 @@ using forest::root_of;
 enum ComponentMark : uint32_t { COUPLED = 1, REGULAR = 2, COUPLED_AND_REGULAR = 3, ROOT_OF_TILE = 4 };
 constexpr int COMPONENT_SHIFT = 3;
 
-// Calls f(coupling, from, to, di, dj) for the couplings that A stores at an index. `from` and `to` are the colours of
-// the two nodes, and (di, dj) is the offset from the place of the first node to that of the second.
+// Calls f(coupling, from, to, di, dj) for the couplings that A stores at index c. `from` and `to` are the colours of
+// the two nodes, and (di, dj) is the offset from the (I, J) of the first node to that of the second node.
 template <class F> __device__ inline void for_each_coupling(const Matrix &m, int64_t p, int64_t c, F f) {
     const double *r1 = m.axis_couplings + c, *r2 = r1 + 4 * p;
     f(r1[W * p], R1, B2, -1, 0);
@@ -52,7 +52,7 @@ template <class F> __device__ inline void for_each_coupling(const Matrix &m, int
     f(black[NE * p], B1, B2, 0, 0);
 }
 
-// Returns whether a place, relative to the first place of a tile, is in this tile.
+// Returns whether an (I, J) is in a tile. (ti, tj) is its offset from the first (I, J) of the tile.
 __device__ inline bool is_in_tile(int ti, int tj) { return unsigned(ti) < TILE_X && unsigned(tj) < TILE_Y; }
 } // namespace components
 

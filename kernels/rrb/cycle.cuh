@@ -59,10 +59,11 @@ template <class F> __device__ inline CachedSteps cache_steps(const CycleArgs<F> 
     return {a.ops, cached_ops};
 }
 
-// State of a thread block between steps. `contains_loop`: whether this kernel contains the loop. Each thread block then
-// has its own copy of the scalars.
+// State of a thread block between steps. `contains_loop`: whether this kernel executes the whole loop of PCG
+// (`solve_small_problem`). Each thread block of such a kernel has its own copy of the scalars.
 struct StepState {
-    // Numbers of grid-wide barriers and of scalar updates in this launch; number of the last product (BarrierCounts).
+    // `phase`: number of grid-wide barriers in this launch. `updates`: number of scalar updates in this launch.
+    // `epoch`: number of the last product with the inverse of the coarsest matrix (BarrierCounts).
     unsigned phase, updates, epoch;
     double rho;         // partial sum of this thread
     bool update_is_due; // whether this thread block must still update the scalars
@@ -85,8 +86,9 @@ template <class F> __device__ inline double execute_on_grid(const Level<F> &k, c
     }
 }
 
-// Multiplies r of the coarsest system by the inverse. The thread blocks outside the cluster execute this function, or
-// the cluster if there are no others. Both groups of thread blocks synchronize only through `exchange`.
+// Multiplies r of the coarsest system by the inverse. The thread blocks outside the cluster compute the product, or
+// those of the cluster if there are no others. These blocks synchronize with the blocks that execute the sweeps only
+// through `exchange`.
 template <class F> __device__ inline double multiply_coarsest_by_exchange(const CycleArgs<F> &a, StepState &state) {
     using Real = typename F::Real;
     const Team team{a.team_size() > a.blocks_per_cluster ? a.blocks_per_cluster : 0, a.team_size()};
@@ -117,10 +119,10 @@ template <class F> __device__ inline void update_scalars_in_all_blocks(const Cyc
     __syncthreads();
 }
 
-// Barrier of all thread blocks. `state.update_is_due` states whether this block must also update the scalars. If no
-// other block waits for the result, this block computes it between its arrival at the barrier and its wait, so that no
-// other block waits for the update. If all blocks need the result (`state.contains_loop`), all of them compute it after
-// the barrier. Each block then reads the partial sums once, which is faster than waiting for the result of one block.
+// Barrier of all thread blocks. If `state.update_is_due` is set, this block also updates the scalars. In a kernel that
+// contains the loop, all blocks need the new scalars. Therefore, every block computes them after the barrier, which is
+// faster than waiting for one block. In other kernels, one block updates the scalars between its arrival at the barrier
+// and its wait, so that the other blocks do not wait for the update.
 template <class F>
 __device__ inline void barrier_with_update(const CycleArgs<F> &a, StepState &state, LoopScalars &scalars) {
     const bool must_update = state.update_is_due;
@@ -140,9 +142,10 @@ __device__ inline void barrier_with_update(const CycleArgs<F> &a, StepState &sta
     __syncthreads();
 }
 
-// Executes one step, which must not be on the first grid if CG runs on S1, and the barrier that follows the step.
-// `state.rho` accumulates this thread's partial sum. After the last step of this kernel that contributes to rho, each
-// thread block stores its sum in `rho_partial`. Then the last block, or all blocks, update the scalars.
+// Executes one step and the barrier that follows the step. DESCEND_FIRST and ADVANCE_FIRST are not supported.
+// `state.rho` accumulates this thread's partial sum of rho. After the last step of this kernel that contributes to rho,
+// each thread block stores its partial sum in `rho_partial`. With UPDATE_SCALARS, the last block then updates the
+// scalars; in a kernel that contains the loop, all blocks do.
 template <class F> __device__ inline void execute_step(
     const CycleArgs<F> &a, const Cluster<F> &cluster, const Op &op, StepState &state, LoopScalars &scalars) {
     const bool is_in_cluster = op.flags & IN_CLUSTER, stores_sums = a.scalar.stage != NOTHING;
@@ -152,9 +155,8 @@ template <class F> __device__ inline void execute_step(
     if (is_in_cluster && op.kind == COARSEST) {
         rho_part = multiply_coarsest_by_exchange(a, state);
     } else if (op.kind == COARSEST) {
-        // The thread blocks after those of the first cluster execute this step or, if they are too few, as many blocks
-        // of the first cluster as are needed in addition. Blocks that are idle in the previous step load their rows
-        // meanwhile.
+        // The thread blocks outside the first cluster execute this step. If they are too few, blocks of the first
+        // cluster also take part. Blocks that are idle in the previous step load their rows of the inverse meanwhile.
         const int rows_per_block = blockDim.x / 32,
                   needed_blocks = (a.coarsest.n + rows_per_block - 1) / rows_per_block;
         const Team team{max(0, min(a.blocks_per_cluster, a.team_size() - needed_blocks)), a.team_size()};
@@ -165,7 +167,7 @@ template <class F> __device__ inline void execute_step(
         else if (op.kind == ASCEND) rho_part = ascend_in_cluster(cluster, op, state.epoch);
         else iterate_inner_in_cluster(cluster, op);
     } else if (takes_part) {
-        // If there are enough thread blocks outside the cluster for one tile each, they execute this step.
+        // If there are at least as many thread blocks outside the cluster as tiles, only these blocks execute the step.
         const Level<F> &k = a.grids[op.grid - a.base_grid];
         const int tile_count = (k.g.cx + TILE_X - 1) / TILE_X * ((k.g.cy + TILE_Y - 1) / TILE_Y);
         const bool runs_outside_cluster =

@@ -28,7 +28,8 @@ constexpr bool MAY_BE_DIVIDED = false;
 __device__ inline bool is_divided(const Geometry &g) { return MAY_BE_DIVIDED && g.part_rows != 0; }
 
 constexpr int PARTS = 8;
-// Parts begin at multiples of this number of rows, where tiles of all heights also begin.
+// Parts begin at multiples of this number of rows. A distributed grid has tiles of 8 and of 16 rows, which also begin
+// at these multiples.
 constexpr int PART_ROWS = 16;
 
 // The tiles first .. end - 1 of a grid. Tiles are numbered row by row, and a row has `tiles_per_row` tiles.
@@ -138,14 +139,15 @@ struct DeviceBarrierArgs {
     Scalars *scalars;
 };
 
-// ARRIVALS_DISTANCE: distance between the counters of consecutive devices in words, one GRANULE_BYTES of
-// src/cuda/driver/memory.rs. BARRIER_TIMEOUT_NS: timeout in nanoseconds.
+// ARRIVALS_DISTANCE: distance between the counters of consecutive devices in 8-byte words: one granule (GRANULE_BYTES
+// of src/cuda/driver/memory.rs). BARRIER_TIMEOUT_NS: timeout in nanoseconds.
 constexpr int64_t ARRIVALS_DISTANCE = (1 << 21) / sizeof(uint64_t);
 constexpr uint64_t BARRIER_TIMEOUT_NS = 10000000000ull;
 
 // Synchronizes all devices. Afterwards, each device sees the earlier writes of the others. Each device launches one
-// warp. The memory of a device contains one counter per device, into which that device writes its number of arrivals. A
-// further counter contains the number of completed calls. On an emulated device, launches run one after the other.
+// warp. In the memory of each device, counter k contains the number of arrivals of device k, which device k writes.
+// Counter PARTS contains the number of calls that the owner of the memory has completed. On an emulated device,
+// launches run one after the other.
 extern "C" __global__ void __launch_bounds__(32) rrb_meet_f64(DeviceBarrierArgs a) {
 #ifndef RRB_EMULATED
     const int t = threadIdx.x, index = rrb_share.index;

@@ -4,7 +4,7 @@
 // There are two arrays for r of b1, because the forward half reads the old r of neighbours that other threads update.
 // `parity` in the scalars is the index of the current array. There are also two arrays for p, because the backward half
 // reads the old p of neighbours and recomputes their new p. Per (I, J), F0 reads and writes 12 values. B0 reads and
-// writes 23 values, or 19 without x, and the values around each tile.
+// writes 23 values, or 19 if x is not updated; it also reads the values around each tile.
 #include "storage.cuh"
 
 // Maximum number of rows of a tile of B0. Tiles are higher than in sweeps, because the values around a tile are
@@ -32,7 +32,8 @@ template <class F> struct FirstGridArgs {
     double *partial, *norm_partial; // partial sums of rho and of <r, r>; null: none
     double *sigma_partial;
     int stage;                       // START: r does not change; LOOP: first computes r -= alpha q
-    int reads_once;                  // 1: L2 can hold the data of an iteration only without those that are read once
+    int reads_once;                  // 1: the L2 cache can hold the data of an iteration except the values that are
+                                     // read only once
     int backward_rows, forward_rows; // numbers of rows of a tile of B0, and of F0
     int with_x;                      // 1: B0 also updates x
     uint64_t conditional;            // condition handle of the WHILE node of the graph; 0: none
@@ -203,12 +204,13 @@ template <bool ONCE = false> __device__ inline void multiply_schur_rows(
     q2 = ldg(a.center[p + c]) * v2[0] + (far_terms2 + diagonal_terms2);
 }
 
-// B0, the backward half on the first grid. Computes z, x += alpha p (if `with_x`), p = z / unit + beta p, and q = S1 p.
-// Returns the partial sum of <p, q> of this thread.
+// B0, the backward half on the first grid. Computes z, x += alpha p (if `with_x`), p = z / unit + beta p with 1 / unit
+// = `per_unit`, and q = S1 p. Returns the partial sum of <p, q> of this thread.
 //
 // After the end of the loop, computes nothing except the update of x, if `with_x` is set. A thread block stores p at
 // the TILE_X x ROWS (I, J) of a tile, and at those around the tile, in shared memory. If THREAD_LIMIT threads suffice
-// for all of them, separate threads compute the values around the tile. ONCE: see `read_once`.
+// for all of them, separate threads compute the values around the tile. ONCE: argument of `read_once`
+// (kernels/common/device.cuh).
 template <int ROWS, int THREAD_LIMIT, bool ONCE, bool UNIFORM, class F> __device__ inline double advance_first(
     const FirstGridArgs<F> &a, const Tiles &tiles, const LoopScalars &s, double *p1, double *p2) {
     constexpr int ROW_LENGTH = TILE_X + 2;
@@ -325,7 +327,7 @@ RRB_IN_FORMATS(
     rrb_advance_first_uniform, FirstGridArgs, THREADS, RESIDENT_BLOCKS, RESIDENT_BLOCKS, advance_first_step<true>)
 
 // Computes x += alpha p at the same time as other thread blocks execute steps on small grids, which do not use the
-// whole memory bandwidth. Each lane of a warp has AT_ONCE loads per array in flight, in one row. All accesses use the
+// whole memory bandwidth. Each lane of a warp has LOADS loads per array in flight, in one row. All accesses use the
 // cache policy of `read_once`. The data of the forward half therefore remain in the L2 cache for the backward half on
 // the larger grids.
 __device__ inline void advance_x(const SchurArrays &a, Team team) {

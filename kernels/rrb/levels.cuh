@@ -8,22 +8,25 @@
 //     backward: z_b1  = (y_b1 - A_b1,b2 z_b2) / d
 //               z_red = (r_red - A_red,black z_black) / d
 //
-// `kept` is the right-hand side of the next grid. If the couplings of the next grid are weak (TRUNCATED), the forward
-// half ends with z_b2 = kept / d and rho += kept' D^-1 kept, where d is the center of b2.
+// `kept` is the right-hand side of the next grid. The flag TRUNCATED is set if the couplings of the next grid are so
+// weak that M ignores them. The forward half then ends with z_b2 = kept / d and rho += kept' D^-1 kept, where d is the
+// center of b2.
 //
 // A thread block processes a tile of TILE_X x TILE_Y (I, J) with one thread per (I, J). It also computes the values at
-// b1 in one more row and column. Threads exchange these values through shared memory. There are no races, because the
-// values of an (I, J) are written only by the thread of this (I, J). The forward half reads z and writes `y` and the
-// next grid. In the backward half, a thread reads red z only at its own (I, J), before it writes this value.
+// b1 in the row above and in the column to the right of the tile. Threads exchange these values through shared memory.
+// There are no races, because the values of an (I, J) are written only by the thread of this (I, J). The forward half
+// reads z and writes `y` and the next grid. In the backward half, a thread reads red z only at its own (I, J), before
+// it writes this value.
 //
 // Per (I, J), the forward half reads and writes 21 values (16 couplings minus 4 shared with a neighbour, 3 pivots, 4
 // inputs, 2 outputs), and the backward half 23 values. On small grids, latency determines the time; therefore all loads
 // come first.
 #include "storage.cuh"
 
-// Access to the values of an (I, J). GlobalAccess: they are in device memory, and the threads of a tile read all values
-// before they write any. SharedAccess: they are in the shared memory of a cluster, and a thread block also computes b1
-// in the row after its rows (cluster.cuh). No step changes the data that `read` and `pivot` read.
+// How a sweep accesses the values of an (I, J). GlobalAccess: the values are in device memory, and the threads of a
+// tile read all of them before they write any. SharedAccess: the values are in the shared memory of a cluster, and a
+// thread block also computes b1 in the row after its own rows (cluster.cuh). `read` loads a coupling, and `pivot` the
+// inverse of a pivot; no step of the preconditioner changes either.
 struct GlobalAccess {
     static constexpr bool IN_TILES = true;
     template <class F> static __device__ typename F::Real read(const typename F::Stored &v) { return F::read(v); }
@@ -57,9 +60,9 @@ template <class Real> struct ForwardValues {
     Real scaled_y, kept_rhs, b1_couplings[4];
 };
 
-// Computes y_b1, and `kept_rhs` without its terms of b1. `own`: whether (I, J) belongs to the tile, or in a cluster to
-// the rows, of this thread block. Only then, the thread adds to rho and copies the right-hand side (STORE_RHS,
-// STORE_RHS_IN_Q).
+// Computes y_b1, and `kept_rhs` without its terms of b1. `is_own`: whether (I, J) belongs to the tile of this thread
+// block or, in a cluster, to its rows. The thread adds to rho and copies the right-hand side (STORE_RHS,
+// STORE_RHS_IN_Q) only if `is_own` is true.
 template <class Access, class F> __device__ inline ForwardValues<typename F::Real> begin_forward(
     const GroupPointers<F> &k, const Op &op, bool is_own, double &rho) {
     using Real = typename F::Real;
@@ -132,8 +135,8 @@ __device__ inline void for_each_tile(const Geometry &g, const Tiles &tiles, Team
 
 // Computes the forward half of both levels. Returns the partial sum of rho of this thread.
 //
-// If `loop_has_ended` is set, the loop has ended, and nothing is written. Without this flag, the remaining iterations
-// of the loop body would execute the sweep. The flag is tested when the loads of the first tile are in flight, so the
+// If `loop_has_ended` is true, nothing is written. The body of a recorded loop contains several iterations, so sweeps
+// may be launched after the loop has ended. The flag is tested while the loads of the first tile are in flight, so the
 // test takes no time.
 template <bool UNIFORM = false, class F> __device__ inline double descend(
     const Level<F> &k, const Tiles &tiles, const Op &op, Team team, bool loop_has_ended = false) {
@@ -163,8 +166,8 @@ template <bool UNIFORM = false, class F> __device__ inline double descend(
     return rho;
 }
 
-// Values of the inner iteration for one colour; g is the right-hand side, which q contains. A thread reads all of them
-// before it writes any.
+// Values of the inner iteration at one node: direction d, solution u, and right-hand side g, which the forward half has
+// stored in q. A thread reads these values for all colours before it writes any of them.
 template <class Real> struct InnerValues {
     Real direction, u, g;
 };
@@ -179,9 +182,9 @@ __device__ inline InnerValues<typename F::Real> load_inner_values(const GroupPoi
     return inner;
 }
 
-// Ends the backward half for one colour. On entry, v contains z. The flags of the step determine whether the direction
-// d and the solution u of the inner iteration are also computed. Returns `true` if v is to be stored in z: the given z
-// without UPDATE_DIRECTION, or u with Z_IS_U. Otherwise returns `false`, and v contains d.
+// Ends the backward half for one colour. On entry, v contains z. With UPDATE_DIRECTION, computes d = z + beta d; with
+// UPDATE_SOLUTION, then also u = u + alpha d. On return, v contains z (without UPDATE_DIRECTION), u (with Z_IS_U), or
+// else d. Returns whether the caller must store v in z; otherwise, the caller must store v in `direction`.
 template <class F> __device__ inline bool finish_backward(const GroupPointers<F> &k, const Op &op, int colour,
     const InnerValues<typename F::Real> &inner, typename F::Real &v, double &rho) {
     using Real = typename F::Real;
@@ -201,10 +204,10 @@ template <class Real> struct BackwardValues {
     Real z_b1, rhs1, rhs2, pivot1, pivot2, couplings1[2], couplings2[2];
 };
 
-// Computes z_b1 and the right-hand sides of the red nodes. `z_b2` contains z_b2 to the southwest, to the south, to the
-// west, and here. `own`: whether the red values belong to this thread. In a cluster, a thread may have an (I, J) in the
-// row after the rows of its thread block. Other threads may be writing the red values of that row, so this thread does
-// not read them.
+// Computes z_b1 and the right-hand sides of the red nodes. `z_b2` contains z of the b2 nodes at (I-1, J-1), (I, J-1),
+// (I-1, J) and (I, J). `is_own`: whether this thread computes the red values of (I, J). In a cluster, a thread may have
+// an (I, J) in the row after the rows of its thread block. Other threads may be writing the red values of that row, so
+// a thread reads red values only if `is_own` is true.
 template <class Access, class F> __device__ inline BackwardValues<typename F::Real> begin_backward(
     const GroupPointers<F> &k, const typename F::Real (&z_b2)[4], bool is_own) {
     using Real = typename F::Real;
@@ -358,13 +361,13 @@ template <class F> struct StepArgs {
     const Op *op;
     double *partial;   // partial sums of rho
     ScalarArgs scalar; // arguments of the scalar update after the last partial sum of rho; `stage` may be NOTHING
-    int scalar_block;  // 1: thread block 0 processes no tiles. In the forward half, it checks ahead whether the loop
-                       // ends; in the backward half it updates the scalars
+    int scalar_block;  // 1: thread block 0 processes no tiles. In the forward half, it tests in advance whether the
+                       // loop will converge; in the backward half, it updates the scalars
 };
 
-// Executes a step part by part. step(tiles) executes it on tiles and returns a partial sum of rho, which is stored with
-// the flag RHO. With UPDATE_SCALARS, the last thread block then updates the scalars. If `stage` is NOTHING, neither is
-// done.
+// Executes a step on all parts of the grid. step(tiles) processes the tiles of a part, and returns this thread's
+// partial sum of rho. With the flag RHO, stores the partial sums of the thread blocks. With UPDATE_SCALARS, the last
+// thread block then updates the scalars. If `stage` is NOTHING, no sum is stored and no scalar is updated.
 template <class F, class StepFunction>
 __device__ inline void for_each_part_of_rho(const StepArgs<F> &a, const Op &op, StepFunction step) {
     const bool stores_sums = (op.flags & RHO) && a.scalar.stage != NOTHING;

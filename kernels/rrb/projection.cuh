@@ -1,6 +1,7 @@
-// Sums over the nodes of singular components (docs/theory/rrb.md, singular systems; kernels/common/labelled.cuh). A
-// slot is a run: at most 512 consecutive nodes of one row, one colour and one component (src/rrb/cuda/projection.rs).
-// The sums therefore do not depend on the distances between rows and between planes in memory. A warp processes a run.
+// Sums over the nodes of singular components (docs/theory/rrb.md, singular systems; kernels/common/labelled.cuh). In
+// `rrb`, a slot is a run: at most 512 consecutive nodes of one row, one colour and one component
+// (src/rrb/cuda/projection.rs). The sums therefore do not depend on the distances between rows and between planes in
+// memory. A warp processes a run.
 #include "../common/labelled.cuh"
 #include "storage.cuh"
 

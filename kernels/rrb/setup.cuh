@@ -8,8 +8,8 @@
 constexpr int MAX_TESTED_GRIDS = 16;
 // Number of windows per direction in which the anisotropy is computed.
 constexpr int WINDOWS_PER_SIDE = 8;
-// Number of nodes of a window, and of its parts, per direction, and a factor that allows for rounding errors:
-// WINDOW_WIDTH, PART_WIDTH and ROUNDING_FACTOR of src/rrb/anisotropy.rs.
+// Constants of src/rrb/anisotropy.rs: number of nodes per direction of a window and of a part of a window, and a factor
+// that allows for rounding errors.
 constexpr int WINDOW_WIDTH = 32, PART_WIDTH = 4, PARTS_PER_SIDE = WINDOW_WIDTH / PART_WIDTH;
 constexpr double ROUNDING_FACTOR = 0.999;
 
@@ -18,11 +18,12 @@ struct Findings {
     uint64_t not_finite; // smallest ((j * 5 + array) * nx + i) of an entry that is not finite
     uint64_t bad_center; // smallest j * nx + i of a center that is not a positive normal number
     uint64_t positive;   // number of positive couplings
-    uint64_t center_max, center_min, coupling_max; // as bit patterns
+    uint64_t center_max, center_min, coupling_max; // bit patterns of the largest and the smallest center, and of the
+                                                   // largest |coupling|
     uint64_t zero_couplings;                       // number of nodes whose east or north coupling is zero
     uint64_t outward[4];          // number of couplings that point out of the grid and are neither 0 nor NaN, per array
                                   // (src/stencil/outward.rs)
-    uint64_t first_outward;       // index of the first of them, as in `not_finite`
+    uint64_t first_outward;       // index of the first such coupling, encoded as in `not_finite`
     uint64_t has_nonzero_row_sum; // 1 if a node with couplings has a nonzero row sum
     uint64_t bad_pivot;           // smallest (level << 40 | node of the finest grid) of a rejected pivot
     uint64_t components, regular_components; // components of two nodes or more: kernels/rrb/components.cuh
@@ -40,8 +41,8 @@ struct Findings {
 struct Matrix {
     double *center;          // 4 planes
     double *axis_couplings;  // 8 planes
-    double *red_couplings;   // 4 planes, couplings of r1 to r2; absent with 5 points
-    double *black_couplings; // 4 planes, couplings of b1 to b2; absent with 5 points
+    double *red_couplings;   // 4 planes, couplings of r1 to r2; null with 5 points
+    double *black_couplings; // 4 planes, couplings of b1 to b2; null with 5 points
 };
 
 // Stores the half stencil of node (i, j) in the arrays by colour. Null arrays are skipped.
@@ -165,7 +166,8 @@ struct RowSumArgs {
     double zero_row_sum;
     int nine_points;
     Findings *findings;
-    // Per patch: 1 on entry, set to 0 if a row differs from a west or south neighbour of its colour.
+    // Per patch: 1 on entry, set to 0 if a row of the patch differs from the row of its west or south neighbour of the
+    // same colour.
     uint8_t *equal_rows;
 };
 
@@ -300,8 +302,8 @@ extern "C" __global__ void __launch_bounds__(WINDOW_WIDTH) rrb_windows_f64(Windo
     for (int part = 0; part < PARTS_PER_SIDE; ++part)
         matching_parts += axis_ratio >= 1.0 ? ratios[part] >= ROUNDING_FACTOR * sqrt(axis_ratio)
                                             : ratios[part] <= sqrt(axis_ratio) / ROUNDING_FACTOR;
-    // The columns of a part are assigned to WINDOW_PART lanes, each of which counts the part once. The number of all
-    // parts, counted in this way, is WINDOW * WINDOW_PARTS.
+    // The columns of a part are assigned to PART_WIDTH lanes, each of which counts the part once. Counted in this way,
+    // the number of all parts is WINDOW_WIDTH * PARTS_PER_SIDE.
     const bool is_reliable = !__any_sync(~0u, has_bad_coupling) && anisotropy >= 1.0 &&
         4 * warp_sum(matching_parts) >= WINDOW_WIDTH * PARTS_PER_SIDE;
     if (lane == 0) a.findings->window[window] = is_reliable ? anisotropy : 1.0;
@@ -311,7 +313,7 @@ extern "C" __global__ void __launch_bounds__(WINDOW_WIDTH) rrb_windows_f64(Windo
 enum Storage { F64, F32, BF16 };
 
 struct StorageFormat {
-    double unit, per_unit;
+    double unit, per_unit; // scale factor of M, and 1 / unit: F32 and BF16 store M / unit
     int storage;
 };
 
@@ -391,12 +393,12 @@ struct PivotResult {
     double inverse, sum_over_pivot; // 1 / d and row_sum / d, where d is the pivot
 };
 
-// Checks the pivot d = stored - kept of node (i, j), where `stored` is the row sum that sweeps read, and `kept` the sum
-// of the kept couplings: rejects it if it is at most eps * center or is not finite. If it is the last pivot of a
-// singular component of M, which requires a node without kept couplings (`is_floating`), replaces it by the center of A
-// instead (src/rrb/backend.rs, Pivot::checked). Then rounds the row sum to the storage format, and also rejects the
-// pivot if it underflows in this format. For a rejected pivot, the two results are d and the center, for the error
-// message.
+// Checks the pivot d = stored - kept_sum of node (i, j), where `stored` is the row sum that sweeps read, and `kept_sum`
+// the sum of the kept couplings. Rejects d if d <= EPSILON * center, or if d is not finite. One such pivot is accepted:
+// d = 0 at a node without kept couplings (`is_floating`), which is the last node of a singular component of M. The
+// center of A replaces this pivot (src/rrb/backend.rs, Pivot::checked), unless `rules.label` marks the node. Then
+// rounds the row sum to the storage format, and also rejects a pivot that underflows in this format. For a rejected
+// pivot, returns d and the center, for the error message.
 __device__ inline PivotResult checked(const PivotRules &rules, int i, int j, double stored, double kept_sum,
     double row_sum, double center, bool is_floating) {
     const int fi = rules.x0 + rules.step * i, fj = rules.y0 + rules.step * j;
@@ -417,8 +419,8 @@ __device__ inline PivotResult checked(const PivotRules &rules, int i, int j, dou
     return {d, center};
 }
 
-// Lumps the couplings of a node, and computes its pivot d = (row_sum - one_minus_omega * lumped) - sum(kept)
-// (src/rrb/backend.rs, Pivot).
+// Computes the pivot of a node, d = (row_sum - one_minus_omega * lumped) - sum(kept_couplings), where `lumped` is the
+// sum of its lumped couplings (src/rrb/backend.rs, Pivot).
 __device__ inline PivotResult eliminate(
     const PivotRules &rules, int i, int j, double row_sum, const double kept_couplings[4], double lumped) {
     const bool has_no_kept =
@@ -493,7 +495,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_elimi
 
 // Computes the matrix on black nodes after the odd level, a skew 9-point stencil: a_bb' -= sum_k a_bk a_kb' / d_k over
 // the red nodes k, and s_b -= sum_k a_bk s_k / d_k. Diagonal couplings are stored in `d`, those at distance two in
-// `far`.
+// `far_couplings`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_form_skew_f64(LevelArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -545,7 +547,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_elimi
 struct CoarseArgs {
     Grid k;
     PivotRules rules;
-    Grid next; // next.g.nx = 0: the result is stored in `natural`, five arrays of nx * ny values
+    Grid next; // used if `natural` is null; otherwise, the matrix is stored in `natural`, as five arrays of nx * ny
+               // values
     double *natural;
     int nx, ny;
     int ratio_index; // index in Findings::coupling of the largest ratio for this grid; -1: the ratio is not computed
@@ -557,11 +560,11 @@ __device__ inline double magnitude_sum(const double v[4]) {
 }
 
 // Computes the matrix of the next grid, whose nodes are the b2 nodes, and stores it by colour, or row by row for the
-// coarsest system. If `ratio_index` is not -1, also stores the reciprocals of its centers in h (b2), and in
-// `Findings::coupling` an upper bound of the largest ratio of the sum of |couplings| of a node to its center. Let b be
-// a neighbour of the node in b1, and a_b the coupling between the two. The elimination of b adds couplings to the node
-// whose sum is -a_b (sum of the other couplings of b) / d_b. The bound adds the magnitudes of these couplings and of
-// the couplings that are kept. Their signs may differ, so the sum of the |couplings| may be smaller.
+// coarsest system. If `ratio_index` is not -1, also stores the reciprocals of the centers of this matrix in h (b2), and
+// in `Findings::coupling` an upper bound of the largest ratio of the sum of |couplings| of a node to its center. Let b
+// be a neighbour of the node in b1, and a_b the coupling between the two. The elimination of b adds couplings to the
+// node whose sum is -a_b (sum of the other couplings of b) / d_b. The bound adds the magnitudes of these couplings and
+// of the couplings that are kept. Their signs may differ, so the sum of the |couplings| may be smaller.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_form_coarse_f64(CoarseArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;

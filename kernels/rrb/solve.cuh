@@ -1,6 +1,6 @@
-// Start and end of a solve if CG runs on S1, the Schur complement of A on the black nodes. Each is one pass over the
-// caller's arrays. The start replaces rrb_inspect, rrb_load and rrb_reduce; the end replaces rrb_back_substitute,
-// rrb_load and rrb_residual (kernels/rrb/steps.cuh).
+// Start and end of a solve if CG runs on S1, the Schur complement of A on the black nodes. The start is one pass over
+// the caller's arrays, and so is the end. The start replaces rrb_inspect, rrb_load and rrb_reduce; the end replaces
+// rrb_back_substitute, rrb_load and rrb_residual (kernels/rrb/steps.cuh).
 //
 // The start reads and writes 56 bytes per node; its results include r of S1 and |b - A x|. The end reads and writes 44
 // bytes per node, and another 16 bytes per node for the caller's x. rrb_start_loop sets the stopping test of the loop
@@ -30,8 +30,8 @@ __device__ inline double scaled_rhs(const StartEndArgs &a, int i, int j) {
     return i >= 0 && j >= 0 && i < a.k.g.nx && j < a.k.g.ny ? a.scale * a.input[j * a.input_ld + i] : 0.0;
 }
 
-// Stores the largest magnitudes of b and x, and the squared norms of b and b - A x, in the scalars. The array 0 of r on
-// b1 becomes the current one.
+// Stores the largest magnitudes of b and x, and the squared norms of b and b - A x, in the scalars. Array 0 of the two
+// arrays for r at b1 becomes the current one.
 __device__ inline void store_findings(const StartEndArgs &a, const uint64_t largest[2]) {
     Scalars &s = *a.scalars;
     update_largest(&s.largest, largest[0]);
@@ -49,13 +49,13 @@ __device__ inline void store_findings(const StartEndArgs &a, const uint64_t larg
 // registers.
 constexpr int END_RESIDENT_BLOCKS = 3;
 
-// Row length of arrays of SWEEP_PLACES values, which contain values of the red nodes in a tile and around it. For r1,
+// Row length of arrays of SWEEP_GROUPS values, which contain values of the red nodes in a tile and around it. For r1,
 // these arrays also contain the row below and the column to the right of the tile; for r2, the row above and the column
 // to the left.
 constexpr int RED_ROW_LENGTH = TILE_X + 1;
 
-// Calls f(I0, J0, uniform) for each tile of the compute area, where (I0, J0) is its first (I, J). Calls end(part) after
-// each part.
+// Calls f(I0, J0, uniform) for each tile of the compute area, where (I0, J0) is the first (I, J) of the tile, and
+// `uniform` states whether the tile is uniform. Calls end(part) after each part of the grid.
 template <bool UNIFORM, class F, class End> __device__ inline void for_each_tile(const Geometry &g, F f, End end) {
     for_each_part(g, TILE_Y, [&](int part, const Tiles &tiles) {
         const int first = first_tile(tiles, all_blocks()), step = gridDim.x;
@@ -127,7 +127,7 @@ struct RedRows {
 // - the largest magnitudes, the first entry that is not finite, and <b, b>, as rrb_inspect does;
 // - b and the black values of the guess by colour, where the black planes of b receive b_S = b_b - A_br D_r^-1 b_r, the
 //   right-hand side of S1 (report 16-06, equation 2.10);
-// - r = b_S - S1 x for these black values, from A, and |b - A x|^2 on all nodes.
+// - r = b_S - S1 x for the black values x of the guess, computed from A, and |b - A x|^2 on all nodes.
 //
 // The black neighbours of a red node read three numbers from it: D_r^-1 b_r, D_r^-1 A_rb x_b, and x_r. The residual r
 // of S1 does not depend on x_r.
@@ -358,7 +358,7 @@ RRB_KERNEL(rrb_finish_eliminated_f64, StartEndArgs, THREADS, END_RESIDENT_BLOCKS
 RRB_KERNEL(rrb_finish_eliminated_uniform_f64, StartEndArgs, THREADS, END_RESIDENT_BLOCKS,
     (all_nodes_residual<true, ELIMINATED, true>))
 
-// Stores output = x / scale if krylov/solve will accept the result without further steps. The loop must have satisfied
+// Stores output = x / scale if src/krylov/solve will accept this x without further steps. The loop must have satisfied
 // the stopping test, also with the residual on all nodes, or have reached the iteration limit. In addition, max |x|
 // must be within the bounds. With the preconditioned norm, `rho` already belongs to the residual on all nodes.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_deliver_f64(StartEndArgs a) {
@@ -380,8 +380,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_deliv
 // src/krylov/solve/given.rs.
 constexpr double SCALE_RATIO_LIMIT = 256.0;
 
-// Writes the scalars and the iterations in the ring buffer to host memory, which has less latency than a copy. The
-// findings in the input arrays are reported once, and then reset to zero. Called by one thread block.
+// Writes the scalars and the iterations in the ring buffer to host memory. This has less latency than a copy by the
+// driver. Then resets the findings about the input arrays (`largest`, `largest_guess`, `not_finite`) to zero. Called by
+// one thread block.
 __device__ inline void report_scalars(Scalars &s, uint64_t *host_scalars, int steps) {
     const uint64_t *words = reinterpret_cast<const uint64_t *>(&s);
     const int word_count = (sizeof(LoopScalars) + min(steps, s.ring_used) * sizeof(Step)) / sizeof(uint64_t);
@@ -399,8 +400,8 @@ struct StartLoopArgs {
     int preconditioned, of_initial;
 };
 
-// Sets the scalars of the loop after the start, with the same decisions as src/krylov/solve and krylov/. If the loop
-// must not begin according to these decisions, marks it as ended. Called by one thread.
+// Sets the scalars of the loop after the start, with the same decisions as in src/krylov and src/krylov/solve. If the
+// loop must not begin, marks the loop as ended. Called by one thread.
 __device__ inline void start_loop(const StartLoopArgs &a) {
     Scalars &s = *a.scalars;
     const double b_norm = sqrt(s.b_norm2), norm = sqrt(a.preconditioned ? s.rho : s.norm2);
@@ -411,10 +412,12 @@ __device__ inline void start_loop(const StartLoopArgs &a) {
                  threshold = fmax(requested_threshold, a.least_threshold_fraction * (a.preconditioned ? norm : b_norm));
     const bool is_positive =
         s.rho > 0.0 && is_finite(s.rho) && s.sigma > 0.0 && is_finite(s.sigma) && is_finite(s.norm2);
-    // If the scale of the last solve does not fit, the host repeats the start (`Inputs::scale`).
+    // If the scale of the last solve is not suitable for the new b, the host repeats the start with another scale
+    // (`Inputs::scale`).
     const double largest = a.scale * __longlong_as_double(s.largest);
     const bool scale_fits = largest >= 1.0 && largest < 2.0 * SCALE_RATIO_LIMIT && s.not_finite == 0;
-    // With an initial guess and the preconditioned norm, the reference value requires an additional start from b.
+    // With an initial guess and the preconditioned norm, the reference norm is that of the residual for x = 0, which
+    // the host must compute.
     const bool has_reference = !(a.preconditioned && has_guess);
     const bool is_above_rounding = !a.preconditioned || sqrt(s.norm2) > a.rounding_fraction * b_norm;
     const bool is_above_threshold = norm > threshold && initial_norm > requested_threshold;

@@ -75,17 +75,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_large
 struct DotArgs {
     Geometry g;
     const double *a, *b;
-    int first_plane, plane_count; // first plane, and number of planes
+    int first_plane, plane_count; // the planes first_plane .. first_plane + plane_count - 1
     double *partial;
     Scalars *scalars;
     const double *norm_partial;
     int norm_count;
-    int stage; // NOTHING: stores the product in `to`; otherwise updates the scalars with rho = <a, b>
+    int stage; // NOTHING: stores the product in `result`; otherwise updates the scalars with rho = <a, b>
     double *result;
-    double factor; // factor of the product; a scalar update uses 1 / unit instead
+    double factor; // factor of the product; a scalar update uses Scalars::per_unit instead
 };
 
-// Computes factor * <a, b> over some planes. b is in double precision or in the precision of sweeps.
+// Computes factor * <a, b> over the planes in `a`. Real is the type of b: double, or the type in which sweeps compute.
 template <class Real> __device__ inline void dot(const DotArgs &a) {
     const Real *b = reinterpret_cast<const Real *>(a.b);
     double sum = 0.0;
@@ -110,7 +110,7 @@ RRB_KERNEL(rrb_dot_f32, DotArgs, THREADS, RESIDENT_BLOCKS, dot<float>)
 
 struct UpdateArgs {
     Geometry g;
-    int first_plane, plane_count; // first plane, and number of planes
+    int first_plane, plane_count; // the planes first_plane .. first_plane + plane_count - 1
     double *target, *x;
     const double *source;
     double factor;   // used if `scalars` is null
@@ -140,8 +140,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_add_s
         });
 }
 
-// Computes x += alpha p and p = z / unit + beta p with the scalars of the loop, where target = p and source
-// = z. After the end of the loop, only updates x.
+// Computes x += alpha p and p = z / unit + beta p with the scalars of the loop, where target = p, source = z, and 1 /
+// unit is Scalars::per_unit. After the end of the loop, only updates x.
 template <class Real> __device__ inline void advance_x_and_p(const UpdateArgs &a) {
     const Real *z = reinterpret_cast<const Real *>(a.source);
     const double per_unit = a.scalars->per_unit, alpha = a.scalars->alpha, beta = a.scalars->beta;
@@ -191,8 +191,8 @@ struct ProductArgs {
     uint64_t conditional;
 };
 
-// Returns the couplings of a node in t, and v at the neighbours to which they lead in u. Diagonal couplings come last;
-// they are zero with 5 points.
+// Stores the couplings of a node in t, and v at the corresponding neighbours in u. Entries 0 to 3 belong to the
+// straight couplings, entries 4 to 7 to the diagonal couplings. With a 5-point stencil, entries 4 to 7 are zero.
 __device__ inline void load_neighbours(const ProductArgs &a, int colour, int64_t c, double (&t)[8], double (&u)[8]) {
     load_axis_couplings(a.g, a.m.axis_couplings, colour, c, t);
     load_axis_values(a.g, a.v, colour, c, u);
@@ -247,10 +247,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_multi
     });
 }
 
-// Computes out = b - A v, and stores its squared norm in `norm2`. Without `out`, only stores the squared norm, in
-// `all_nodes_norm2`.
+// Computes out = b - A v, and stores its squared norm in `norm2`. If `out` is null, only computes the squared norm, and
+// stores it in `all_nodes_norm2`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_residual_f64(ProductArgs a) {
-    // The kernel does nothing if the loop continues or, without `out`, if the loop has not converged.
+    // The kernel does nothing if the loop continues. If `out` is null, it also does nothing if the loop has not
+    // converged.
     if (a.stage == LOOP &&
         (a.scalars->code == PAUSED || a.scalars->code == RUNNING || (!a.out && a.scalars->code != CONVERGED)))
         return;
@@ -296,7 +297,7 @@ struct ReduceArgs {
 };
 
 // Replaces b_b in the black planes by b_b - A_br D_r^-1 b_r, the right-hand side of S1 (report 16-06, equation 2.10).
-// Unless `r_b1` is null, the result is also stored in r, because it is the residual of S1 for x = 0.
+// Unless `r_b1` is null, this right-hand side is also stored in r, because it is the residual of S1 for x = 0.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS) rrb_reduce_f64(ReduceArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;

@@ -9,7 +9,7 @@
 //     j' odd :  r1(I,J) b2(I,J) r1(I+1,J) b2(I+1,J) ...       i' = i + shift_x = 2 I or 2 I + 1
 //     j' even:  b1(I,J) r2(I,J) b1(I+1,J) r2(I+1,J) ...       j' = j + shift_y = 2 J or 2 J + 1
 //
-// Kernels over the compute area of a grid have at most MOST_BLOCKS thread blocks of TILE_X x TILE_Y threads. A thread
+// Kernels over the compute area of a grid have at most MAX_BLOCKS thread blocks of TILE_X x TILE_Y threads. A thread
 // block processes every n-th tile, where n is the number of thread blocks. Extents have 32 bits. Indices have 64 bits
 // on the finest grid and 32 bits in sweeps; src/rrb/cuda/packed.rs rejects larger grids.
 #pragma once
@@ -23,12 +23,12 @@
 constexpr int TILE_X = 32;
 constexpr int TILE_Y = 8;
 constexpr int THREADS = TILE_X * TILE_Y;
-// Number of (I, J) per direction in a patch. For each patch, one byte states whether the rows of the matrix in it are
-// equal (kernels/rrb/uniform.cuh).
+// Number of (I, J) per direction in a patch. For each patch, one byte states whether all rows of the matrix in the
+// patch are equal (kernels/rrb/uniform.cuh).
 constexpr int PATCH = 8;
-// Maximum number of thread blocks of a launch: four (RESIDENT) on each of the 132 multiprocessors of an H200, where all
-// of them are resident at the same time. The number does not depend on the device, so that sums have the same order on
-// all devices.
+// Maximum number of thread blocks of a launch: four (RESIDENT_BLOCKS) on each of the 132 multiprocessors of an H200,
+// where all of them are resident at the same time. The number does not depend on the device, so that sums have the same
+// order on all devices.
 constexpr int MAX_BLOCKS = 528;
 constexpr int RESIDENT_BLOCKS = 4;
 // Number of (I, J) of a tile in a sweep, including the additional row and column of b1. There is one thread per (I, J).
@@ -64,9 +64,10 @@ struct Geometry {
     }
 };
 
-// Storage formats of M (src/rrb/storage.rs): type in memory, and type in which sweeps compute. CG is in double
-// precision. The short formats store M / unit. `read` loads a value from device memory and converts it; no kernel of
-// the solve writes this value. `widen` converts a value in a register.
+// Storage formats of M (src/rrb/storage.rs). Stored is the type in memory, and Real the type in which sweeps compute.
+// CG runs in double precision. Single and BrainFloat, the short formats, store M / unit, where unit is a power of two
+// near the largest center. `read` loads a value from device memory and converts it; no kernel of the solve writes this
+// value. `widen` converts a value in a register.
 struct Double {
     using Stored = double;
     using Real = double;
@@ -112,13 +113,13 @@ struct Grid {
     // Copies for sweeps in short formats; null in double precision, where sweeps read the arrays above.
     float *short_h;
     void *short_s, *short_d;
-    // On recursion grids: the matrix before the levels change it, in the format of M, with 4 planes each.
+    // On recursion grids: the matrix before the eliminations change it, in the format of M, with 4 planes each.
     void *original_row_sums, *original_corners, *original_black;
 };
 
-// Storage of the values at the nodes that a grid keeps (b2): the four colours of the next grid, or the vectors of the
-// coarsest system. (i, j) is the (I, J) of the b2 node. Values outside the nodes are zero in this storage, so `get`
-// needs no test at the boundary.
+// Access to the values at the b2 nodes of a grid, which both levels keep. The values are stored in vectors of the next
+// grid or of the coarsest system, whose geometry is `g`. (i, j) is the (I, J) of the b2 node. Values outside the nodes
+// are zero in these vectors, so `get` needs no test at the boundary.
 template <class Real> struct KeptNodes {
     Geometry g;
     Real *rhs;
@@ -161,8 +162,8 @@ template <class F> __device__ inline void for_each_value(int nx, int first, int 
 
 #include "divided.cuh"
 
-// Order of the tiles. The passes of an iteration alternate between forward and backward, so that each begins with the
-// data that the previous pass left in the L2 cache.
+// Order of the tiles. The passes of an iteration alternate between ascending and descending tile numbers, so that each
+// pass begins with the data that the previous pass left in the L2 cache.
 enum TileOrder { FORWARDS, BACKWARDS };
 
 // Flags of the tiles first, first + step, ... of this thread block: whether they are uniform. The flags are loaded
@@ -206,7 +207,7 @@ __device__ inline void for_each_group(const Geometry &g, const Tiles &tiles, Tea
     }
 }
 
-// Calls f(I, J) for the compute area, and end(part) after each of its parts.
+// Calls f(I, J) for all (I, J) of the compute area, part by part, and end(part) after the last (I, J) of each part.
 template <class F, class End> __device__ inline void for_each_group_of_area(const Geometry &g, F f, End end) {
     for_each_part(g, TILE_Y, [&](int part, const Tiles &tiles) {
         for_each_group(g, tiles, all_blocks(), f);
@@ -250,7 +251,7 @@ template <class T> __device__ inline void set_four(T *w, T west, T east, T south
     w[3] = north;
 }
 
-// Returns the couplings of a colour to its straight neighbours, in the order W E S N.
+// Stores in `a` the couplings of the node of this colour at index c to its straight neighbours, in the order W E S N.
 template <class T>
 __device__ inline void load_axis_couplings(const Geometry &g, const T *s, int colour, int64_t c, T *a) {
     const int64_t p = g.plane, n = g.stride;
@@ -263,8 +264,8 @@ __device__ inline void load_axis_couplings(const Geometry &g, const T *s, int co
     }
 }
 
-// Returns the couplings of a colour to its diagonal neighbours, in the order SW SE NW NE. `couplings` contains the
-// couplings stored with r1 (for r1 and r2) or with b1 (for b1 and b2).
+// Stores in `a` the couplings of the node of this colour at index c to its diagonal neighbours, in the order SW SE NW
+// NE. `couplings` contains the couplings stored with r1 (for r1 and r2) or with b1 (for b1 and b2).
 template <class T>
 __device__ inline void load_diagonal_couplings(const Geometry &g, const T *couplings, int colour, int64_t c, T *a) {
     const int64_t p = g.plane, n = g.stride;
@@ -284,7 +285,7 @@ __device__ inline void load_diagonal_couplings(const Geometry &g, const T *coupl
     }
 }
 
-// Returns v at the straight neighbours of a colour, in the order of its couplings.
+// Stores in w the values of v at the straight neighbours of the node of this colour at index c, in the order W E S N.
 __device__ inline void load_axis_values(const Geometry &g, const double *v, int colour, int64_t c, double *w) {
     const int64_t p = g.plane, n = g.stride;
     const double *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;
@@ -296,7 +297,8 @@ __device__ inline void load_axis_values(const Geometry &g, const double *v, int 
     }
 }
 
-// Returns v at the diagonal neighbours of a colour, in the order of its couplings.
+// Stores in w the values of v at the diagonal neighbours of the node of this colour at index c, in the order SW SE NW
+// NE.
 __device__ inline void load_diagonal_values(const Geometry &g, const double *v, int colour, int64_t c, double *w) {
     const int64_t p = g.plane, n = g.stride;
     const double *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;

@@ -1,10 +1,12 @@
-// Uniform tiles: tiles in which all rows of the matrix are equal, separately for each colour. In such tiles, sweeps,
-// and the start and the end of a solve, read only one of the rows (`uniform_tiles`).
+// Uniform tiles: tiles in which all rows of the matrix are equal, separately for each colour. In such a tile, sweeps,
+// and the kernels at the start and at the end of a solve, read the couplings of its first (I, J) only (`uniform_tiles`
+// in storage.cuh).
 //
 // The factorization computes each number only from nearby rows of A, with the same instructions everywhere. If these
-// rows are bitwise identical, the computed numbers are bitwise identical, too. Numbers on a grid depend on rows of its
-// matrix at a distance of at most three (I, J), and couplings of the next grid at a distance of at most four. It is
-// therefore sufficient to inspect A; the flags of each grid are derived from those of the previous grid.
+// rows are bitwise identical, the computed numbers are bitwise identical, too. The stored numbers of a grid depend on
+// rows of the grid's matrix at a distance of at most three (I, J). The couplings of the next grid depend on rows at a
+// distance of at most four. It is therefore sufficient to inspect A; the flags of each grid are derived from those of
+// the previous grid.
 #pragma once
 #include "storage.cuh"
 
@@ -13,7 +15,7 @@ __device__ inline int patch_index(const Geometry &g, int i, int j) { return j / 
 
 struct UniformArgs {
     Geometry g;
-    const uint8_t *equal_rows; // per patch: whether its rows are equal
+    const uint8_t *equal_rows; // per patch: 1 if all rows in the patch are equal, separately for each colour
     uint8_t *uniform;          // per tile: whether it is uniform
     uint64_t *count;           // number of uniform tiles
     Geometry next;             // the next grid; its nodes are the b2 nodes of this grid

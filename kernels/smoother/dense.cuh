@@ -2,9 +2,9 @@
 // Persistent thread blocks process groups of COLUMNS blocks one after the other, one group per round.
 //
 // Roles of the warps: eight warps multiply, two per quarter of a multiprocessor. Each of them has 64 rows of the result
-// in registers. Four helper warps compute right-hand sides, load the inverse, and write results. One step consists of
-// eight columns of the inverse (32 KB) and the right-hand sides of a row of eight cells. Shared memory has room for the
-// data of BUFFER_COUNT steps. In this file, the memory of one step is called a buffer.
+// in registers. Four helper warps compute right-hand sides, load the inverse, and write results. One step processes
+// eight columns of the inverse (32 KB), and the right-hand sides of one row of eight cells in each of COLUMNS blocks.
+// Shared memory has room for the data of BUFFER_COUNT steps. In this file, the memory of one step is called a buffer.
 //
 // The inverse is loaded by bulk copies. Each of the two thread blocks of a cluster loads one half for both. The inverse
 // is therefore read from L2 once per 64 columns, which is 16 flops per byte. The helpers load the operands of
@@ -213,8 +213,8 @@ struct Column {
 // The right-hand side of a cell: omega f plus weighted values of u. Each stencil entry has two weights: (1 - omega)
 // times the entry if the neighbour is in the block, and -omega times the entry otherwise.
 template <int POINTS, bool UNIT_OMEGA> struct RightHandSide {
-    // f and u at the stencil's points. With UNIT_OMEGA and 7 points: f, and for each of x, y and z the value of u at
-    // the neighbour outside the block, or 0 if both neighbours are in the block.
+    // f at the cell, and u at the stencil's points. With UNIT_OMEGA and 7 points: f, and for each of x, y and z the
+    // value of u at the neighbour outside the block, or 0 if both neighbours are in the block.
     static constexpr int OPERANDS = POINTS == 7 ? (UNIT_OMEGA ? 4 : 8) : 28;
     double v[OPERANDS];
 

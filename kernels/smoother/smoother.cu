@@ -17,13 +17,13 @@
 // Global memory is accessed in rows of eight cells, 64 bytes.
 //
 // One launch per sweep; `smoother_relax_dense_f64` is launched once per stage. Items are sorted by stages (colours) and
-// chunks (at least 64 tiles; whole slabs of tiles in z, of one or more patches): stage 0 of chunk c, stage 1 of chunk c
-// - lag, and so on. Therefore u and f of a chunk are read from memory once, and from the L2 cache for the later
-// colours. An item of stage s waits until all lower stages of the previous, own and next chunk are complete.
-// `finished_counts` counts the finished items of each chunk over all launches. A chunk may lack a stage (patches of one
-// block along an axis), so waiting for the previous stage alone would not suffice. The kernel assumes that thread
-// blocks start in the order of their numbers, as the scans of CUB do. An item waits only for items with lower numbers,
-// so a deadlock cannot occur.
+// chunks (at least 64 tiles; whole slabs of tiles in z, of one or more patches). Stage 0 of chunk c is followed by
+// stage 1 of chunk c - lag, and so on. Therefore, u and f of a chunk are read from memory once, and from the L2 cache
+// for the later colours. An item of stage s waits until all lower stages of the previous, own and next chunk are
+// complete. `finished_counts` counts the finished items of each chunk over all launches. A chunk may lack a stage
+// (patches of one block along an axis), so waiting for the previous stage alone would not suffice. The kernel assumes
+// that thread blocks start in the order of their numbers, as the scans of CUB do. An item waits only for items with
+// lower numbers, so a deadlock cannot occur.
 //
 // A separate launch exchanges ghost cells before the first sweep of a call. In each sweep but the last, whole tiles at
 // the edge of a patch write their faces to a buffer (`store_faces`). The adjacent tiles read this buffer in the next

@@ -1,9 +1,9 @@
 // Products with a matrix in the formats csr, sell (and ell, which is sell with one slice), dia (and diagonal) and bsr.
 // docs/theory/sparse.md defines the formats. Column indices have 32 bits, offsets into the arrays 64 bits.
 //
-// A product reads, in addition to the vectors, for each stored value its 8 bytes (f32: 4) and the 4 bytes of its column
-// index. In bsr, only each block has a column index, and in dia there are none. X is the type of the vectors and of the
-// row sums. V is the type of the values.
+// For each stored value, a product reads the value, of 8 bytes (f32: 4), and a column index of 4 bytes. In bsr, there
+// is one column index per block. In dia, there are no column indices. X is the type of the vectors and of the row sums,
+// and V the type of the matrix values.
 #include "rows.cuh"
 
 namespace sparse {
@@ -11,20 +11,20 @@ namespace sparse {
 template <class X> struct CsrArgs {
     int64_t first_position, end_position; // positions of the rows to compute
     const int64_t *ptr; // start of the row at each position, and the end of the last row
-    const unsigned *col, *rows; // rows: row at each position; null: the position
+    const unsigned *col, *rows; // rows: row at each position; NULL: row and position are equal
     const void *val;
-    int64_t max_row_len; // rows with more entries belong to the long rows
+    int64_t max_row_len; // rows with more entries are in `long_rows`
     LongRows long_rows;
     int threads_per_row, unused; // threads_per_row: a power of two, at most 32
     const X *x;
     RowFinish<X> finish;
 };
 
-// Number of entries of a row whose loads a thread issues together.
+// Number of entries of a row that a thread loads before it uses the first one.
 constexpr int BATCH = 8;
 constexpr unsigned NO_INDEX = 0xffffffffu;
 
-// Returns the sum of v_k x_(j_k) over k = 0, stride, 2 stride, ... below `end`: the first BATCH terms.
+// Returns the sum of val[k] x[col[k]] over k = 0, stride, ..., (BATCH - 1) stride, without the terms k >= end.
 template <class V, class X, class Index>
 __device__ inline X sum_batch(const V *val, const unsigned *col, const X *x, Index end, Index stride) {
     X v[BATCH];
@@ -41,7 +41,7 @@ __device__ inline X sum_batch(const V *val, const unsigned *col, const X *x, Ind
     return s;
 }
 
-// Computes rows in csr. `threads_per_row` threads compute a row and add their partial sums pairwise.
+// Computes the rows of a matrix in csr. `threads_per_row` threads compute a row and add their partial sums pairwise.
 template <class V, class X> __device__ inline void multiply_csr(const CsrArgs<X> &a) {
     if (is_over(a.finish.sum)) return;
     const V *val = static_cast<const V *>(a.val);
@@ -49,7 +49,7 @@ template <class V, class X> __device__ inline void multiply_csr(const CsrArgs<X>
     const int lane = threadIdx.x % a.threads_per_row;
     const int64_t grid_stride = int64_t(gridDim.x) * (THREADS / 32) * rows_per_warp;
     double sum = 0.0;
-    // All threads of a warp execute the same number of rounds, because shuffles need all of them.
+    // All threads of a warp execute the same number of rounds, because each shuffle needs all threads of the warp.
     const int64_t warp_index = int64_t(blockIdx.x) * (THREADS / 32) + threadIdx.x / 32;
     for (int64_t warp_position = a.first_position + warp_index * rows_per_warp; warp_position < a.end_position;
          warp_position += grid_stride) {
@@ -71,9 +71,10 @@ template <class V, class X> __device__ inline void multiply_csr(const CsrArgs<X>
 }
 
 template <class X> struct SellArgs {
-    int64_t position_count; // slices times rows per slice
+    int64_t position_count; // number of slices times slice_rows
     const int64_t *offset; // start of each slice, and the end of the last slice
-    const unsigned *col, *rows; // rows: row at each position, or NO_INDEX; null: the position
+    // rows: row at each position, or NO_INDEX for padding and long rows; NULL: row and position are equal
+    const unsigned *col, *rows;
     const void *val;
     LongRows long_rows;
     int64_t slice_rows;
@@ -81,7 +82,8 @@ template <class X> struct SellArgs {
     RowFinish<X> finish;
 };
 
-// Computes the rows at all positions in sell, one thread per row, where a slice consists of `slice_rows` rows.
+// Computes the rows that are stored in slices of `slice_rows` rows, one thread per row. Index is the type of offsets
+// within BATCH columns of a slice.
 template <class V, class X, class Index>
 __device__ inline double compute_sell_rows(const SellArgs<X> &a, Index slice_rows) {
     const V *val = static_cast<const V *>(a.val);
@@ -98,7 +100,7 @@ __device__ inline double compute_sell_rows(const SellArgs<X> &a, Index slice_row
     return sum;
 }
 
-// Computes rows in sell.
+// Computes the rows of a matrix in sell, including the long rows.
 template <class V, class X> __device__ inline void multiply_sell(const SellArgs<X> &a) {
     if (is_over(a.finish.sum)) return;
     // With a slice of 32 rows, the compiler replaces divisions by shifts, and 32-bit indices suffice.
@@ -107,24 +109,24 @@ template <class V, class X> __device__ inline void multiply_sell(const SellArgs<
     finish_sum(a.finish.sum, sum);
 }
 
-// Number of diagonals whose offsets the arguments contain. They are faster to read than device memory.
+// Maximum number of diagonals whose offsets are kernel arguments, which are faster to read than device memory.
 constexpr int INLINE_OFFSET_COUNT = 32;
 
 template <class X> struct DiaArgs {
-    int64_t rows, input_len; // lengths of the result and of x, below 2^31
+    int64_t rows, input_len; // lengths of the result and of x, both below 2^31
     int64_t diagonal_len;    // values per diagonal
     int64_t diagonal_count;
     const int *offset;       // column minus row
     int inline_offsets[32];  // the first INLINE_OFFSET_COUNT offsets
     const void *val;         // a(i, i + offset[d]) = val[d diagonal_len + i]
-    int64_t transposed;
+    int64_t transposed;      // 1: computes A^T x; 0: computes A x
     const X *x;
     RowFinish<X> finish;
 };
 
-// Returns the sum of the terms of row i for the diagonals `first_diagonal` to first_diagonal + BATCH - 1. `offset`
-// returns the offset of a diagonal. Column indices are computed modulo 2^32: the indices before the first column become
-// larger than the last.
+// Returns the sum of the terms of row i for the diagonals first_diagonal to first_diagonal + BATCH - 1. offset(d)
+// returns the offset of diagonal d. Column indices are computed modulo 2^32, so that a negative index becomes larger
+// than the last column.
 template <class V, class X, class F>
 __device__ inline X sum_diagonals(const DiaArgs<X> &a, const V *val, unsigned i, int first_diagonal, F offset) {
     const unsigned input_len = unsigned(a.input_len), diagonal_len = unsigned(a.diagonal_len);
@@ -145,7 +147,7 @@ __device__ inline X sum_diagonals(const DiaArgs<X> &a, const V *val, unsigned i,
     return s;
 }
 
-// Computes rows in dia, or with `transposed` rows of the product with A^T, one thread per row.
+// Computes the rows of A x, or with `transposed` the rows of A^T x, for a matrix in dia, one thread per row.
 template <class V, class X> __device__ inline void multiply_dia(const DiaArgs<X> &a) {
     if (is_over(a.finish.sum)) return;
     const V *val = static_cast<const V *>(a.val);
@@ -173,7 +175,8 @@ template <class X> struct BsrArgs {
     RowFinish<X> finish;
 };
 
-// Computes rows in bsr with N x N blocks, one thread per row. With N = 0, the arguments contain the block size.
+// Computes the rows of a matrix in bsr with N x N blocks, one thread per row. N = 0 means that the block size is
+// a.block_size.
 template <int N, class V, class X> __device__ inline double compute_bsr_rows(const BsrArgs<X> &a) {
     const int b = N > 0 ? N : int(a.block_size);
     double sum = 0.0;
@@ -206,15 +209,17 @@ template <class V, class X> __device__ inline void multiply_bsr(const BsrArgs<X>
 
 struct GatherArgs {
     int64_t count; // length of `to`
-    // The elements start[k] .. start[k + 1] - 1 of `order` belong to to[k]; NULL: the element k belongs to to[k].
+    // to[k] is the sum of the values with the indices order[start[k]], ..., order[start[k + 1] - 1]. NULL: to[k] is the
+    // single value with the index order[k].
     const unsigned *start;
-    const unsigned *order; // index in `values`, or NO_INDEX for padding
+    const unsigned *order; // indices in `values`; NO_INDEX: padding
     const double *values;
     double *to;
 };
 
-// Permutes values and adds duplicates, in the order in which `order` lists them. Cost: 20 bytes per value, and 4 bytes
-// per sum. A sum starts from -0, because -0 + v = v for every v, including -0.
+// Computes to[k] = sum of values[order[i]] over i = start[k], ..., start[k + 1] - 1, in this order. Without `start`,
+// to[k] = values[order[k]], or 0 for padding. Cost: 20 bytes per value, and with `start` 4 bytes per sum. A sum starts
+// from -0, because -0 + v = v for every v, including -0.
 __device__ inline void gather_values(const GatherArgs &a) {
     for_each_cell(a.count, [&](int64_t k) {
         if (a.start == nullptr) {
@@ -235,7 +240,7 @@ struct RoundArgs {
     float *target;
 };
 
-// Rounds `source` to f32.
+// Computes target = source, rounded to f32.
 __device__ inline void round_to_f32(const RoundArgs &a) {
     for_each_cell(a.count, [&](int64_t k) { a.target[k] = float(a.source[k]); });
 }

@@ -1,10 +1,10 @@
-// Operations that finish the rows of a product with a general sparse matrix, and the sums of long rows.
+// Operations that compute the results of a row from its sum s_i = sum_j a_ij x_j, and the sums of long rows.
 //
 // Launch shape of all kernels of this family: at most MOST_BLOCKS blocks of THREADS threads, with a grid-stride loop.
 //
-// There are no races, because only the thread that computes the whole sum of a row writes the results of this row. In
-// RELAX and in triangular solves, `out` is x. Rows of one launch are then not coupled, so a row reads only its own x_i
-// and values that this launch does not write.
+// There are no races: only the thread that has the complete sum of a row writes the results of this row. With RELAX and
+// in triangular solves, `out` is x. In this case, the rows of a launch are not coupled. A row then reads only its own
+// x_i, and values that this launch does not write.
 #pragma once
 #include "../common/vectors.cuh"
 
@@ -14,7 +14,7 @@ using namespace vectors;
 using vectors::THREADS;
 using vectors::WARPS;
 
-// Operation that finishes row i. s_i = sum_j a_ij x_j is the sum of the row.
+// Operation that computes the results of row i from s_i = sum_j a_ij x_j. `sum` is the sum over all rows of the launch.
 enum FinishKind {
     STORE_SUM,           // out_i = s_i; sum = <x, out>
     RESIDUAL,            // out_i = b_i - s_i; sum = <out, out>
@@ -26,8 +26,8 @@ enum FinishKind {
     SCALE_RHS            // out_i = d_i b_i - s_i
 };
 
-// Operation that finishes the rows of a launch, and its operands. FinishKind defines which operands each kind uses.
-// X is the type of the vectors and of the row sums. Sums over all rows are in double.
+// A FinishKind with its operands. Operands that this kind does not use are ignored. X is the type of the vectors and of
+// the row sums. Sums over all rows are in double.
 template <class X> struct RowFinish {
     int kind, unused; // kind: a value of FinishKind
     const X *b, *d, *sum_operand;
@@ -36,7 +36,7 @@ template <class X> struct RowFinish {
     Sum sum;
 };
 
-// Finishes row i with the sum s. Returns the term of row i in the sum over all rows.
+// Computes the results of row i from its sum s. Returns the term of row i in the sum over all rows.
 template <class X> __device__ inline double finish_row(const RowFinish<X> &a, const X *x, unsigned i, X s) {
     const bool needs_sum = a.sum.partial != nullptr;
     switch (a.kind) {
@@ -65,16 +65,15 @@ template <class X> __device__ inline double finish_row(const RowFinish<X> &a, co
     }
 }
 
-// Long rows, each of which one thread block computes: indices of the rows, and start and end of the entries of each row
-// in the matrix arrays.
+// Long rows. A whole thread block computes each of them.
 struct LongRows {
-    const unsigned *rows;
-    const int64_t *entry_ranges; // start of row k: range[2 k]; its end: range[2 k + 1]
+    const unsigned *rows; // rows[k]: row index of long row k
+    const int64_t *entry_ranges; // long row k has the entries entry_ranges[2 k], ..., entry_ranges[2 k + 1] - 1
     int64_t count;
 };
 
-// Computes the long rows of this thread block. Each thread sums every 256th entry, in order, and then the block adds
-// the sums in a fixed order.
+// Computes the long rows of this thread block. Each thread adds every THREADS-th entry of a row, in order. Then the
+// block adds the sums of its threads in a fixed order. Returns the terms of these rows in the sum over all rows.
 template <class V, class X>
 __device__ inline double compute_long_rows(
     const LongRows &a, const unsigned *col, const V *val, const X *x, const RowFinish<X> &finish) {
@@ -91,9 +90,10 @@ __device__ inline double compute_long_rows(
 
 } // namespace sparse
 
-// SPARSE_KERNEL defines a kernel that calls a function (the last arguments) with its ARGS. SPARSE_REAL defines one
-// kernel for vectors in f64 and one for vectors in f32. SPARSE_IN_FORMATS defines three kernels: for matrix values and
-// vectors in f64, for matrix values in f32 and vectors in f64, and for both in f32.
+// SPARSE_KERNEL defines the kernel NAME, which has an argument of type ARGS and passes it to the function in the last
+// macro argument. SPARSE_REAL defines one kernel for vectors in f64 and one for vectors in f32. SPARSE_IN_FORMATS
+// defines three kernels: for matrix values and vectors in f64, for matrix values in f32 and vectors in f64, and for
+// both in f32.
 #define SPARSE_KERNEL(NAME, ARGS, ...) CELL_KERNEL(sparse, NAME, ARGS, __VA_ARGS__)
 #define SPARSE_REAL(NAME, ARGS, BODY)                                                                                  \
     SPARSE_KERNEL(NAME##_f64, ARGS<double>, BODY)                                                                      \

@@ -1,13 +1,13 @@
 // Vector steps of the methods for general matrices: inner products, linear combinations, diagonal preconditioners, the
 // start of a Chebyshev polynomial, random vectors, and the passes of CG with a diagonal M.
 //
-// A kernel moves 8 bytes (f32: 4) per row for each vector that it reads, and as many for each that it writes. V is the
-// type of the vectors, except x, which is in double. Scalars, and sums over all rows, are in double.
+// Per row, a kernel moves 8 bytes (f32: 4) for each vector that it reads, and for each vector that it writes. V is the
+// type of the vectors, except x, which is in double. Scalars and sums over all rows are in double.
 #include "rows.cuh"
 
 namespace sparse {
 
-constexpr int SUMS_PER_PASS = 8; // largest number of inner products, or of terms, per pass
+constexpr int SUMS_PER_PASS = 8; // largest number of inner products, or of terms of a linear combination, per launch
 
 template <class V> struct InnerProductsArgs {
     int64_t count;
@@ -53,7 +53,7 @@ template <class V> struct CombineArgs {
 };
 
 // Computes target = scale target + sum_k factor[k] v[k], and the sum <target, target>. With scale = 0, the old values
-// are not read. `target` has the type T.
+// of `target` are not read. T is the type of the elements of `target`.
 template <class V, class T> __device__ inline void combine(const CombineArgs<V> &a) {
     T *target = static_cast<T *>(a.target);
     double sum = 0.0;
@@ -71,7 +71,7 @@ template <class V, class T> __device__ inline void combine(const CombineArgs<V> 
 
 template <class V> struct DiagonalArgs {
     int64_t count;
-    const V *d, *v; // d: diagonal of a matrix; null for I
+    const V *d, *v; // d: diagonal of a matrix; NULL: the identity
     V *out, *step, *z;
     double *x;
     double factor;
@@ -115,8 +115,8 @@ template <class V> __device__ inline void add_scaled_by_diagonal(const DiagonalA
     });
 }
 
-// First pass of an iteration of CG with M^-1 = diag(d): computes r = r - alpha q, where out = r and v = q, and updates
-// the scalars with <r, r> and rho = <r, d r>. `partial_sums` contains two values per block.
+// First pass of an iteration of CG with M^-1 = diag(d): computes r = r - alpha q, where out = r and v = q. Then updates
+// the scalars of CG with <r, r> and rho = <r, d r>. `partial_sums` contains two values per block.
 template <class V> __device__ inline void descend_by_diagonal(const DiagonalArgs<V> &a) {
     if (is_over(a.sum)) return;
     const double alpha = a.sum.scalars->alpha;
@@ -140,8 +140,8 @@ template <class V> __device__ inline void descend_by_diagonal(const DiagonalArgs
     if (threadIdx.x == 0) update_with_sums(*a.sum.scalars, a.sum.scalars->ring, rho, norm2, LOOP);
 }
 
-// Second pass of this iteration: computes x = x + alpha p and p = d r + beta p, where out = p and v = r. If the
-// loop has ended, only updates x.
+// Second pass of an iteration of CG with M^-1 = diag(d): computes x = x + alpha p and p = d r + beta p, where out = p
+// and v = r. If the loop has ended, computes only x.
 template <class V> __device__ inline void advance_by_diagonal(const DiagonalArgs<V> &a) {
     const double alpha = a.sum.scalars->alpha, beta = a.sum.scalars->beta;
     const bool has_ended = a.sum.scalars->code != RUNNING;
@@ -158,7 +158,8 @@ template <class V> struct RandomArgs {
     uint64_t seed;
 };
 
-// Computes target_i = 2 u - 1, where u is the number i of the generator SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+// Computes target_i = 2 u_i - 1, where u_i in [0, 1) is output i of the generator SplitMix64 (Steele, Lea, Flood,
+// OOPSLA 2014).
 template <class V> __device__ inline void fill_random(const RandomArgs<V> &a) {
     for_each_cell(a.count, [&](int64_t i) {
         uint64_t z = a.seed + (uint64_t(i) + 1) * 0x9e3779b97f4a7c15ull;
@@ -180,7 +181,7 @@ SPARSE_REAL(sparse_add_scaled_by_diagonal, DiagonalArgs, add_scaled_by_diagonal)
 SPARSE_REAL(sparse_descend, DiagonalArgs, descend_by_diagonal)
 SPARSE_REAL(sparse_advance_by_diagonal, DiagonalArgs, advance_by_diagonal)
 SPARSE_REAL(sparse_random, RandomArgs, fill_random)
-// Their variants in f64 are among VECTOR_KERNELS.
+// VECTOR_KERNELS defines the f64 variants of the following kernels.
 SPARSE_KERNEL(sparse_dot_f32, VectorArgs<float>, dot)
 SPARSE_KERNEL(sparse_add_scaled_f32, VectorArgs<float>, add_scaled)
 SPARSE_KERNEL(sparse_advance_f32, VectorArgs<float>, advance)

@@ -37,9 +37,9 @@ pub struct Aggregates {
 }
 
 impl Aggregates {
-    /// Returns whether the aggregates are suitable for another matrix. The number of rows must be the same. With kappa
-    /// = `KAPPA_FOR_REUSE`, each aggregate must pass the quality test, and each node without aggregate must satisfy the
-    /// condition of `is_only_smoothed`.
+    /// Returns whether the aggregates are suitable for another matrix: both matrices have the same number of rows, each
+    /// aggregate passes the quality test, and each node without aggregate satisfies the condition of
+    /// `is_only_smoothed`. The value of kappa in these tests is `KAPPA_FOR_REUSE`.
     pub fn are_suitable(&self, c: &Couplings, workers: &mut Workers) -> Result<bool> {
         if self.aggregate_of_row.len() != c.rows() {
             return Ok(false);

@@ -15,8 +15,8 @@ pub struct CycleParameters {
 }
 
 impl CycleParameters {
-    /// Parameters for several threads. With these parameters, a cycle reduces the error as much as with two cycles on
-    /// all levels, but visits small levels less often, because these do not profit from several threads.
+    /// Parameters for several threads. A cycle reduces the error as much as with two cycles on all levels. It visits
+    /// small levels less often, because these do not profit from several threads.
     pub const PARALLEL: Self = Self { order: SweepOrder::Colours, two_cycle_levels: 3, two_cycle_rows: 3000 };
 
     /// Returns whether two cycles solve the system of this coarse level.

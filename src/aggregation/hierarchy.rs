@@ -46,7 +46,8 @@ pub struct Hierarchy {
     pub levels: Vec<Level>,
     /// Whether the aggregates are those of an earlier matrix.
     is_reused: bool,
-    /// Matrix of the coarsest level. Either it is small, or another aggregation would not reduce it enough.
+    /// Matrix of the coarsest level. It has few rows, unless another aggregation would not have reduced their number
+    /// enough.
     pub coarsest: Couplings,
 }
 

@@ -5,9 +5,9 @@ use crate::direct::couplings::{ALLOCATION_NAME, Couplings, UNASSIGNED};
 use crate::error::{Result, push};
 
 /// Pairs the free rows, which have the value `UNASSIGNED` in `partner`. The entries of all other rows do not change.
-/// Processes the free rows i in ascending order. The partner of row i is the free row j with the smallest mu(i, j)
-/// (`quality::pair_quality`) that satisfies three conditions: a_ij > 0, mu(i, j) <= kappa, and `is_suitable_pair(i,
-/// j)`. If there is no such row j, row i becomes its own partner.
+/// Processes the free rows i in ascending order. The candidates for a pair with i are the free rows j with a_ij > 0 and
+/// mu(i, j) <= kappa (`quality::pair_quality`). The partner of i is the candidate with the smallest mu for which
+/// `is_suitable_pair` holds. If there is none, row i becomes its own partner.
 pub fn match_pairs(
     c: &Couplings,
     kappa: f64,

@@ -21,9 +21,9 @@ const NUMBERS_PER_LABEL: usize = 4;
 /// Cells by label on the device, and memory for sums over them.
 pub struct Labelled {
     /// Up to three blocks of memory. The first one contains the lists by label and by chunk of cells; for runs, it
-    /// contains all lists. The second one contains the lists of slots and items (kernels/dpcg/labelled.cuh). It has
-    /// room for a number of slots that is rounded up to a power of two, so that other labels can reuse the memory. The
-    /// third one contains the labels of the cells, if this object owns them.
+    /// contains all lists. The second one contains the lists of slots and items (kernels/dpcg/labelled.cuh). The number
+    /// of slots for which the second one has room is rounded up to a power of two, so that other labels can reuse the
+    /// memory. The third one contains the labels of the cells, if this object owns them.
     memory: [Option<Memory>; 3],
     arguments: LabelledArgs,
     /// Host copy of the `NUMBERS_PER_LABEL` numbers of each label.
@@ -31,7 +31,7 @@ pub struct Labelled {
 }
 
 impl Labelled {
-    /// Lists the cells by label; `cells` is their number.
+    /// Lists the cells by label; `cells` is the number of cells.
     pub fn new(pool: &mut Pool, stream: &Stream, cells: usize, labels: CellLabels) -> Result<Self> {
         let count = labels.count as usize;
         let chunks = cells.div_ceil(CHUNK_CELLS as usize);
@@ -147,14 +147,14 @@ impl Labelled {
     }
 
     /// Computes the sum and the mean of v over the cells of each label. Stores the sums also at `g`, unless `g` is 0.
-    /// If `sum` belongs to a loop on the device, the kernels do nothing after the loop has ended.
+    /// If `sum` belongs to a loop on the device (`in_loop`), the kernels do nothing after the loop has ended.
     pub fn compute_sums(&self, stream: &Stream, v: Address, g: Address, sum: Sum) -> Result<()> {
         let scalars = if sum.in_loop != 0 { sum.scalars } else { 0 };
         self.compute_sums_with(stream, false, &LabelledArgs { v, g, scalars, ..self.arguments })
     }
 
-    /// Adds the values of each slot, and then the slots of each label. v is in f32 if `is_single_precision`, else in
-    /// f64.
+    /// Adds the values of each slot, and then the sums of the slots of each label. v is in f32 if
+    /// `is_single_precision`, else in f64.
     fn compute_sums_with(&self, stream: &Stream, is_single_precision: bool, a: &LabelledArgs) -> Result<()> {
         launch::slot_sums(stream, is_single_precision, a)?;
         launch::label_sums(stream, a)

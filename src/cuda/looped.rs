@@ -177,8 +177,8 @@ pub trait DeviceLoop {
     /// Returns the largest number of iterations before the loop pauses.
     fn pause_interval(&self) -> i64;
 
-    /// Prepares the loop. Returns true if a loop with the limits of `_state` has already been launched, and begins at
-    /// the iteration of `_state`. `run` then does not launch the loop.
+    /// Prepares the loop. Returns true if the loop has already been launched with the limits and from the iteration of
+    /// `_state`, so that `run` must not launch it again.
     fn begin_loop(&mut self, _state: &State) -> Result<bool> {
         Ok(false)
     }

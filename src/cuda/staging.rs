@@ -84,12 +84,13 @@ impl<'a> Job<'a> {
     fn copy_directly(&self, stream: &Stream, to_device: bool) -> Result<()> {
         let (len, rows) = (self.last_offset + 1, self.count / self.nx);
         if to_device {
-            // SAFETY: `from_host` borrowed this slice, and checked that it has at least `last` + 1 values.
+            // SAFETY: `from_host` borrowed this slice, and checked that the slice has at least `last_offset` + 1
+            // values.
             let values = unsafe { std::slice::from_raw_parts(self.host, len) };
             stream.send_rows(self.device, values, self.ld, self.nx, rows)
         } else {
             // SAFETY: `to_host` borrowed this slice mutably. It calls `from_host`, which checked that the slice has at
-            // least `last` + 1 values.
+            // least `last_offset` + 1 values.
             let values = unsafe { std::slice::from_raw_parts_mut(self.host, len) };
             stream.fetch_rows(values, self.device, self.ld, self.nx, rows)
         }
@@ -149,7 +150,7 @@ pub struct StagedCopies {
 }
 
 impl StagedCopies {
-    /// Creates the state without buffers. At most `threads` threads will copy.
+    /// Returns a value without buffers. At most `threads` threads will copy.
     pub fn new(threads: usize) -> Self {
         Self { staging_buffers: None, threads }
     }
@@ -373,7 +374,8 @@ impl StagingBuffers {
         8 * self.chunk_values * BUFFERS
     }
 
-    /// Copies the jobs with the thread team, or with the calling thread alone if they are small.
+    /// Copies the jobs with the thread team, or with the calling thread alone if the jobs have fewer than `TEAM_VALUES`
+    /// values in total.
     fn run(&mut self, stream: &Stream, jobs: &[Job], to_device: bool) -> Result<()> {
         self.divide_into_chunks(jobs, to_device)?;
         for event in &self.copied_events {

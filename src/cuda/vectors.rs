@@ -16,7 +16,8 @@ pub fn vector_args(count: usize, a: Address, out: Address, factor: f64) -> Vecto
     VectorArgs { count: count as i64, a, b: 0, out, x: 0, factor, sum: Sum::default() }
 }
 
-/// Returns a sum with these partial sums, whose result is stored in the scalar at offset `to`.
+/// Returns the arguments of a reduction in a kernel. The result is stored in the scalar at byte offset `scalar_offset`.
+/// `partial` is the address of the partial sums.
 pub fn store_sum_in(partial: Address, scalars: Address, scalar_offset: usize) -> Sum {
     Sum {
         partial,
@@ -28,7 +29,7 @@ pub fn store_sum_in(partial: Address, scalars: Address, scalar_offset: usize) ->
     }
 }
 
-/// Returns the sum of a launch that belongs to the same loop and computes no sum.
+/// Returns the arguments for a launch that belongs to the same loop as `sum`, but computes no sum.
 pub fn without_result(sum: Sum) -> Sum {
     Sum { partial: 0, sum_use: 0, conditional: 0, ..sum }
 }
@@ -60,13 +61,13 @@ pub fn inspect_arrays(
     call.inputs(scalars.fetch(call.stream)?)
 }
 
-/// Addresses for the computation of the scaling factor. In single precision, r is divided by a power of two near
-/// max |r|.
+/// Device addresses for the computation of s, the largest power of two not above max |r|. A cycle in single precision
+/// is applied to r / s.
 #[derive(Clone, Copy)]
 pub struct Scale {
     /// Partial results, one per thread block.
     pub partial: Address,
-    /// Addresses of 1 / s and s, where s is the power of two.
+    /// Address of the two values 1 / s and s.
     pub scales: Address,
     pub scalars: Address,
 }

@@ -61,7 +61,7 @@ pub struct Regions {
     pub region_of_cell: Vec<u16>,
     /// Number of vectors.
     pub count: usize,
-    /// Number of regions before any was dropped.
+    /// Number of regions, including those whose vectors are dropped.
     pub region_count: usize,
     /// For each vector, the null vector of A to which it contributes, counted from 1; 0: none. Empty unless all vectors
     /// are kept and some of them add up to a null vector.
@@ -76,7 +76,7 @@ pub struct Regions {
 pub struct RegionCounts {
     /// Number of vectors.
     pub vector_count: usize,
-    /// Number of regions before any was dropped.
+    /// Number of regions, including those whose vectors are dropped.
     pub region_count: usize,
 }
 

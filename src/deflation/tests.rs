@@ -268,7 +268,7 @@ fn every_coarse_solver_needs_the_golden_iteration_counts() {
     }
 }
 
-/// Returns two-phase systems of unusual shapes, each with several deflations.
+/// Returns two-phase systems of unusual shapes, each with several choices of the regions.
 fn unusual_systems() -> Vec<(System, RegionChoice<'static>)> {
     let mut systems = Vec::new();
     let problems = [

@@ -115,11 +115,12 @@ impl Rows {
         let mut slices: [&mut [f64]; MAX_ARRAYS] = Default::default();
         match self {
             Self::OwnArrays(arrays) => slices.iter_mut().zip(arrays).for_each(|(slice, rows)| *slice = rows),
-            // SAFETY: the arrays are disjoint; otherwise as in `array`.
             Self::SharedRows(shared) => {
-                slices.iter_mut().take(shared.array_count).enumerate().for_each(|(k, slice)| unsafe {
-                    *slice = shared.memory.slice_mut(shared.start + k * shared.len, shared.accessible_len());
-                })
+                for (k, slice) in slices.iter_mut().take(shared.array_count).enumerate() {
+                    let start = shared.start + k * shared.len;
+                    // SAFETY: the arrays are disjoint; otherwise as in `array`.
+                    *slice = unsafe { shared.memory.slice_mut(start, shared.accessible_len()) };
+                }
             }
         }
         slices

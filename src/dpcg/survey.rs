@@ -117,7 +117,7 @@ impl SurveyedRows {
     }
 
     /// Surveys row `row` of cells: updates `neumann_row_sum`, and stores the sums of the row in `row_strengths` at
-    /// index `local_row`.  `cell_sums` is workspace for one value per cell of the row.
+    /// index `local_row`. `cell_sums` is workspace for one value per cell of the row.
     fn add_row(&mut self, a: &SevenPoints, row: usize, local_row: usize, cell_sums: &mut [f64]) {
         let (nx, ny) = (a.cells.nx, a.cells.ny);
         let row_of = |values, row| row_values(values, nx, row);
@@ -125,19 +125,19 @@ impl SurveyedRows {
         let previous_rows = [None, (!row.is_multiple_of(ny)).then(|| row - 1), row.checked_sub(ny)];
         cell_sums.fill(0.0);
         add_quotients(&mut cell_sums[1..], row_of(a.forward[0], row), center);
-        for d in 1..3 {
-            if let Some(previous_row) = previous_rows[d] {
+        for (d, previous_row) in previous_rows.into_iter().enumerate() {
+            if let Some(previous_row) = previous_row {
                 add_quotients(cell_sums, row_of(a.forward[d], previous_row), row_of(a.center, previous_row));
             }
         }
         self.neumann_row_sum = self.neumann_row_sum.max(max_abs(cell_sums));
-        for d in 0..3 {
+        for (d, previous_row) in previous_rows.into_iter().enumerate() {
             let forward = row_of(a.forward[d], row);
             cell_sums.fill(0.0);
             subtract_quotients(cell_sums, forward, center);
             if d == 0 {
                 subtract_quotients(&mut cell_sums[1..], forward, &center[1..]);
-            } else if let Some(previous_row) = previous_rows[d] {
+            } else if let Some(previous_row) = previous_row {
                 subtract_quotients(cell_sums, row_of(a.forward[d], previous_row), center);
             }
             self.row_strengths[d][local_row] = sum(cell_sums);

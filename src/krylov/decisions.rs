@@ -15,7 +15,7 @@
 //! | iteration | norm <= threshold | `Converged` | restart if `Test::confirms`, else end |
 //! | | iterations >= `max_iter` | `MaxIter` | end |
 //! | | the observer requested a stop | `Paused` | end |
-//! | | norm > divergence | `Diverged` | end |
+//! | | norm > `Test::divergence_norm` | `Diverged` | end |
 //! | | r'M^-1 r or p'Ap is below the rounding level | `NeedsRestart`, `SigmaVanished` | restart |
 //! | | another preconditioner needs less estimated work | `PreconditionerChanged` | start with the new preconditioner |
 //! | | the residual stagnates, or a replacement found drift | `NeedsRestart` | restart |
@@ -38,8 +38,8 @@ pub enum NextStep {
     Iterate,
     /// Recompute r = b - A x, count a restart, and start.
     Restart,
-    /// Recompute r = b - A x and start with another preconditioner. From then on, the norms at restarts with the
-    /// previous one are not compared, but these restarts still count for [`MAX_RESTARTS`].
+    /// Recompute r = b - A x and start with another preconditioner. The norms at earlier restarts are then no longer
+    /// compared with [`RESTART_REDUCTION`], but these restarts still count for [`MAX_RESTARTS`].
     ChangePreconditioner,
     /// End of the run. The caller may begin another run.
     End(StopReason),
@@ -66,12 +66,12 @@ pub(super) const REPLACEMENT_DECREASE: f64 = 1e-8;
 /// decrease.
 pub(super) const REPLACEMENT_INTERVAL: usize = 40;
 /// If threshold^2 >= `NEAR_THRESHOLD_RATIO` times the largest <r, r>, a decrease of <r, r> triggers no replacement
-/// (2-norm only). The rounding errors, about 6e-8 of the largest norm, then stay a small part of the residual until
-/// convergence. If the confirmation fails occasionally, the restart costs less than the replacements.
+/// (2-norm only). The rounding errors, about 6e-8 of the largest norm, then stay small compared with the residual until
+/// convergence. An occasional restart after a failed confirmation costs less than the replacements.
 pub(super) const NEAR_THRESHOLD_RATIO: f64 = 1e-12;
 /// The residual has drifted if the recurred and the recomputed <r, r> differ by more than this factor. If the rounding
-/// error is orthogonal to the residual, its norm is then about one third of the norm of the residual, since
-/// sqrt(0.1) = 0.32, and p is no longer useful.
+/// error is orthogonal to the residual, the norm of the error is then about one third of the residual norm, since
+/// sqrt(0.1) = 0.32. p is then no longer useful.
 pub(super) const DRIFT_FACTOR: f64 = 1.1;
 /// The residual has also drifted if r'M^-1 r exceeds its value before the replacement by this factor.
 pub(super) const RHO_DRIFT_FACTOR: f64 = 2.0;
@@ -103,10 +103,10 @@ pub(super) const LOWER_NORM_FRACTION: f64 = 0.7;
 /// 2-norm may be constant while the energy norm of the error decreases.
 pub(super) const STAGNATION_NORM_FRACTION: f64 = 1e-4;
 
-/// Magnitude below which a nonpositive square is attributed to rounding, relative to the largest r'M^-1 r. The value is
-/// the square of 1e-5: an indefinite matrix causes a nonpositive square before the residual has decreased by five
-/// digits. On a singular system, rounding also leaves a constant in r. P M^-1 P (see `PcgSteps::precondition`) maps it
-/// to zero, so that r'M^-1 r may become nonpositive.
+/// A nonpositive square is attributed to rounding if its magnitude is at most this fraction of the largest r'M^-1 r.
+/// The value is the square of 1e-5: an indefinite matrix causes a nonpositive square before the residual has decreased
+/// by five digits. On a singular system, rounding also leaves a constant in r. P M^-1 P (see `PcgSteps::precondition`)
+/// maps this constant to zero, so that r'M^-1 r may become nonpositive.
 pub(super) const NEGLIGIBLE_FRACTION: f64 = 1e-10;
 /// A nonpositive p'Ap is attributed to rounding if |p'Ap| <= `ROUNDING_FACTOR` epsilon |p|'|A||p|. A is then nearly
 /// singular.
@@ -157,8 +157,9 @@ impl State {
         }
     }
 
-    /// Returns the stop reason. If the observer stops the iteration in which the recurred residual converges, the
-    /// reason is `Monitor`. The caller replaces it by `Converged` if the recomputed residual satisfies the test.
+    /// Returns the stop reason. If the observer requests a stop in the iteration in which the recurred residual
+    /// converges, the reason is `Monitor`. `Caller::end_run` replaces this reason by `Converged` if the recomputed
+    /// residual satisfies the test.
     fn stop_reason(&self, code: TestCode) -> StopReason {
         match code {
             TestCode::Diverged => StopReason::Diverged,
@@ -169,7 +170,7 @@ impl State {
         }
     }
 
-    /// Resets the restart statistics of the run.
+    /// Resets the number of restarts of the run and the norms that are compared at restarts.
     pub(super) fn reset_restarts(&mut self) {
         (self.restarts_of_run, self.last_passed_restart, self.previous_restart_norm) = (0, 0, f64::INFINITY);
     }
@@ -182,16 +183,18 @@ impl State {
         self.restarts += 1;
     }
 
-    /// Returns whether PCG may start from the current residual. A norm of NaN does not prevent the start, so that the
-    /// steps report a breakdown.
+    /// Returns whether PCG may start from the current residual: there were at most `MAX_RESTARTS` restarts, and the
+    /// last one reduced the norm by `RESTART_REDUCTION`. A norm of NaN does not prevent the start, so that the tests of
+    /// rho and sigma report a breakdown.
     pub(super) fn may_start(&self) -> bool {
         let has_failed = self.norm > RESTART_REDUCTION * self.previous_restart_norm;
         self.restarts <= MAX_RESTARTS && !has_failed
     }
 
-    /// Returns whether `Caller::store_if_better` receives the x of this restart. A restart at the rounding level may
-    /// increase the residual, so the residual norm of x must be below that of the stored iterate. The caller already
-    /// has the first x of the run. Records the restart, so that its x is passed only once.
+    /// Returns whether the x of this restart must be passed to `Caller::store_if_better`. A restart at the rounding
+    /// level may increase the residual, so the residual norm of x must be below that of the stored iterate. The x at
+    /// the start of the run, before any restart, is already in the user's array. Records the restart, so that its x is
+    /// passed only once.
     pub(super) fn passes_iterate(&mut self) -> bool {
         let is_new_best = self.restarts_of_run > self.last_passed_restart && self.norm < self.stored_norm;
         if is_new_best {
@@ -215,7 +218,7 @@ impl State {
     pub(super) fn test_start(&mut self, rho: f64, is_rounding: bool) -> TestCode {
         let test = &self.test;
         // On a singular system, the residual of a guess may consist only of rounding errors. A nonpositive rho is
-        // attributed to them.
+        // attributed to these errors.
         let is_constant = test.rounding_norm > 0.0 && rho <= 0.0 && rho.is_finite();
         let is_below_rounding = self.norm <= test.rounding_norm || is_constant || is_rounding;
         self.rho = rho;
@@ -415,7 +418,8 @@ mod tests {
         }
     }
 
-    /// Input and output of `emulated_iteration`. The layout matches tests/emulator/driver.cpp.
+    /// Argument of `emulated_iteration`, which updates it. The layout matches the structure in
+    /// tests/emulator/driver.cpp.
     #[repr(C)]
     #[derive(Clone, Copy, Debug)]
     struct EmulatedState {
@@ -437,7 +441,7 @@ mod tests {
     /// it updates, and <r, M^-1 r>, <r, r> and <p, A p>.
     type EmulatedIteration = unsafe extern "C" fn(*mut EmulatedState, f64, f64, f64);
 
-    /// Returns the function of the emulated device, if the emulator is loaded.
+    /// Returns the function `emulated_iteration` of the emulated device, or `None` if the emulator is not loaded.
     fn load_emulated_function() -> Option<EmulatedIteration> {
         // SAFETY: the library is only loaded if it is present. The type `EmulatedIteration` matches the definition of
         // the function in tests/emulator/driver.cpp.

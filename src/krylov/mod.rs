@@ -50,11 +50,12 @@ use decisions::ROUNDING_FACTOR;
 
 pub use crate::options::Norm;
 
-/// Caller of PCG. The caller's system may be larger than the system that PCG solves.
+/// Operations that PCG leaves to its caller, the code in `solve` that runs PCG: other methods, storage of iterates, the
+/// end of a run, breakdowns. The user's system may be larger than the system that PCG solves.
 pub trait Caller<S: ?Sized> {
-    /// Stores x in the user's array if its residual norm is below `stored_norm`, the residual norm of the iterate that
-    /// was stored last. `norm` is the tested norm of r = b - A x in PCG. Returns the residual norm of the stored x, or
-    /// `None` if x was not stored. May overwrite r.
+    /// Stores x in the user's array if the residual norm of x is below `stored_norm`, the residual norm of the iterate
+    /// that was stored last. `norm` is the tested norm of r = b - A x on the system of PCG. Returns the residual norm
+    /// of x, or `None` if x was not stored. May overwrite r.
     fn store_if_better(&mut self, s: &mut S, stored_norm: f64, norm: f64) -> Option<f64>;
 
     /// Runs another Krylov method instead of PCG, and returns its stop reason or its error. Returns `None` if PCG is to
@@ -63,13 +64,13 @@ pub trait Caller<S: ?Sized> {
         None
     }
 
-    /// Handles the end of a run. Returns the stop reason of the solve, or `None` if another run follows. In this case,
-    /// `state` is the state at the start of that run.
+    /// Handles the end of a run, whose stop reason is `reason`. Returns the stop reason of the solve, or `None` to
+    /// request another run. Before it returns `None`, it sets `state` to the state at the start of the next run.
     fn end_run(&mut self, _s: &mut S, _state: &mut State, reason: StopReason) -> Option<StopReason> {
         Some(reason)
     }
 
-    /// Handles a breakdown. Returns the next step of the loop.
+    /// Handles the breakdown `error`. Returns the next step of the loop.
     ///
     /// # Errors
     /// Returns `error` if the solve cannot continue.
@@ -78,8 +79,8 @@ pub trait Caller<S: ?Sized> {
     }
 }
 
-/// Runs PCG from x and r = b - A x until the caller ends the solve. Returns the stop reason; x and `state` contain the
-/// final iterate and its state.
+/// Runs PCG from x and r = b - A x. After each run, `Caller::end_run` returns the stop reason of the solve or requests
+/// another run. Returns this stop reason; x and `state` contain the final iterate and its scalars.
 ///
 /// If `Test::confirms` is set, convergence of the recurred residual is confirmed with the recomputed residual: if the
 /// recomputed residual fails the test, PCG restarts from it. The table in `decisions` lists the other reasons for a
@@ -128,8 +129,8 @@ pub fn pcg<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State, caller: &mut dyn 
 }
 
 /// Tests r = b - A x and starts PCG: z = M^-1 r, rho = <r, z>, p = z, q = A p, sigma = <p, q>. After a restart, first
-/// passes x to `Caller::store_if_better`. Returns the code of the last test; if the backend runs the loop itself, the
-/// code at the end of that loop.
+/// passes x to `Caller::store_if_better` if `State::passes_iterate` allows it. Returns the code of the last test. If
+/// the backend has a PCG loop (`PcgSteps::iterate`), runs this loop and returns the code at its end.
 fn start_pcg<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State, caller: &mut dyn Caller<S>) -> TestCode {
     loop {
         // The test ignores the means of r over singular components. No iteration changes them, because the sum of A p
@@ -161,14 +162,16 @@ fn start_pcg<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State, caller: &mut dy
     }
 }
 
-/// Runs the loop on the backend until it ends. Returns `Running` if the backend has no loop of its own. Otherwise,
-/// returns the code at the end of the loop, except that `PreconditionerChanged` or `NeedsRestart` replaces the code of
-/// a pause without a request of the observer, and `NeedsRestart` the code of a nonpositive square that rounding
-/// explains.
+/// Runs the PCG loop of the backend (`PcgSteps::iterate`). Returns `Running` if the backend has no such loop, otherwise
+/// the code at its end, with two exceptions:
+///
+/// - If the loop paused although the observer requested no stop, returns `PreconditionerChanged` if the preconditioner
+///   was switched, else `NeedsRestart`.
+/// - If the loop ended at a nonpositive rho or sigma that rounding explains, returns `NeedsRestart`.
 fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State) -> TestCode {
     let Some(code) = s.iterate(state) else { return TestCode::Running };
-    // The backend does not return <r, r> of its last iteration. With infinity, no test relative to
-    // `Test::vanishing_norm` applies.
+    // The backend does not return <r, r> of its last iteration. Infinity exceeds `Test::vanishing_norm`, so no square
+    // counts as underflowed.
     (state.is_recurred, state.norm2) = (true, f64::INFINITY);
     match code {
         TestCode::Paused if !state.stop_requested && changes_preconditioner(s, state) => {
@@ -185,8 +188,8 @@ fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State) -> TestCode {
     }
 }
 
-/// Computes one iteration and returns the code of its last test. At the end of a run, x includes the update alpha p,
-/// except after divergence or a breakdown of r'M^-1 r.
+/// Computes one iteration and returns the code of its last test. If this code ends the run, x includes the update alpha
+/// p, except after divergence or `RhoNegative`.
 fn iterate<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State) -> TestCode {
     let alpha = state.alpha;
     let replaces_residual = state.is_replacement_due() && s.properties().is_single_precision;
@@ -260,8 +263,8 @@ fn check_iteration<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State, rho: &mut
     }
 }
 
-/// Returns beta of the next direction, where r is the residual that `descend` computed with the step length `alpha`.
-/// `rho` and `rho_old` are <r, z> of this residual and of the previous one.
+/// Returns beta of the next direction. `alpha` is the step length of the last `descend`, which computed r. `rho` and
+/// `rho_old` are <r, z> of this r and of the previous r.
 fn next_beta<S: PcgSteps + ?Sized>(s: &mut S, alpha: f64, rho: f64, rho_old: f64) -> f64 {
     let fixed_beta = rho / rho_old;
     let limit = match s.properties().beta {
@@ -284,15 +287,15 @@ fn ascend<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State, coefficients: Opti
     }
 }
 
-/// Switches to another preconditioner if the steps recommend it. Returns whether they switched. With the preconditioned
-/// norm there is no switch, because the tested norm would change.
+/// Switches to another preconditioner if its estimated work is smaller (`OtherPreconditioner::Cheaper`). Returns
+/// whether M has changed. With the preconditioned norm, M is not switched, because the tested norm would change.
 fn changes_preconditioner<S: PcgSteps + ?Sized>(s: &mut S, state: &State) -> bool {
     state.test.norm == Norm::True2 && s.change_preconditioner(OtherPreconditioner::Cheaper(state))
 }
 
-/// Returns whether rounding can explain a nonpositive `square`, which then does not indicate an indefinite matrix
-/// (docs/theory/rrb.md, breakdown). `quantity` is [`SIGMA_NAME`] or [`RHO_NAME`]. May overwrite q. The first rule that
-/// applies decides:
+/// Returns whether rounding can explain a nonpositive `square`. If so, `square` does not show that A or M is indefinite
+/// (docs/theory/rrb.md, breakdown). `quantity` is the name of `square`: [`SIGMA_NAME`] or [`RHO_NAME`]. May overwrite
+/// q. The first rule that applies decides:
 ///
 /// - p'Ap = 0 before the first iteration: no, if `Test::may_be_indefinite` is set.
 /// - A square for which `State::is_negligible` holds: yes.
@@ -338,8 +341,8 @@ pub fn check_not_negative(quantity: &'static str, value: f64, iteration: usize) 
 }
 
 impl State {
-    /// Counts one iteration of a method other than PCG and notifies the observer. `norm` is the norm of its residual,
-    /// which is treated as recurred. Returns the stop reason if the run ends.
+    /// Counts one iteration of a method other than PCG and notifies the observer. `norm` is the residual norm of this
+    /// iteration; the residual is treated as recurred. Returns the stop reason if the run ends.
     fn observe<S: KrylovSteps + ?Sized>(&mut self, s: &mut S, norm: f64) -> Option<StopReason> {
         self.iterations += 1;
         (self.norm, self.is_recurred) = (norm, true);

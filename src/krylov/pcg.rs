@@ -4,9 +4,9 @@
 use super::state::{State, TestCode};
 use super::vectors::{Iterate, VectorId, VectorSteps};
 
-/// Steps of preconditioned conjugate gradients (report 16-06, algorithm 1) for A x = b. The family defines A: RRB with
-/// 5 points solves the Schur complement system S1 x_b = b1 on the black nodes. A deflated family solves the deflated
-/// system.
+/// Steps of preconditioned conjugate gradients (report 16-06, algorithm 1) for A x = b. The family defines A. For
+/// 5-point stencils of `rrb_`, this is the Schur complement S1 on the black nodes (S1 x_b = b1). With deflation, it is
+/// the deflated matrix.
 pub trait PcgSteps: VectorSteps {
     /// Returns the properties of these steps. `change_preconditioner` may change them.
     fn properties(&self) -> Properties {
@@ -19,7 +19,7 @@ pub trait PcgSteps: VectorSteps {
     fn precondition(&mut self) -> f64;
     /// Computes q = A p; returns sigma = <p, q>.
     fn multiply(&mut self) -> f64;
-    /// Subtracts, stores or restores the means of v on the singular components, as `change` selects.
+    /// Subtracts, stores or restores the means of v on the singular components; see [`MeansChange`].
     fn change_means(&mut self, _v: VectorId, _change: MeansChange) {}
     /// Returns the sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes of the system that CG
     /// solves. With D = diag(center) and the vector m of the means, which P M^-1 P maps to zero, this sum is <m, D^-1
@@ -28,10 +28,11 @@ pub trait PcgSteps: VectorSteps {
         0.0
     }
 
-    // The stages of an iteration. The bodies here are the reference formulation; a backend may fuse them into fewer
-    // passes over memory.
+    // The stages of an iteration. The bodies here are the reference formulation; a backend may fuse the vector
+    // operations of a stage into fewer passes over memory.
 
-    /// Computes r = r - alpha q; with `None`, r is already current. May also compute parts of M^-1 r. Returns <r, r>.
+    /// Computes r = r - alpha q; with `None`, leaves r unchanged. May also begin the computation of M^-1 r. Returns <r,
+    /// r>.
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         unfused_descend(self, alpha)
     }
@@ -54,10 +55,10 @@ pub trait PcgSteps: VectorSteps {
     }
 
     /// Runs the PCG loop on the backend, starting from p, q = A p, rho and sigma; returns `None` if the backend has no
-    /// such loop. This loop replaces the loop on the host, and decides about convergence, `max_iter` and breakdown
-    /// exactly as that loop. x includes all its updates. Sets `iterations`, `norm` and `stopped`, and `rho` or `sigma`
-    /// after a breakdown. Returns the code at the end of the loop. The code is `Paused` if the observer stopped the
-    /// loop, or if another preconditioner may need less work.
+    /// such loop. This loop replaces the loop on the host. Its tests of convergence, `max_iter` and breakdown are the
+    /// same. At its end, x includes the updates of all iterations. Sets `State::iterations`, `State::norm` and
+    /// `State::stop_requested`; after a breakdown, also `State::rho` or `State::sigma`. Returns the code at the end of
+    /// the loop: `Paused` if the observer requested a stop, or if another preconditioner may need less work.
     fn iterate(&mut self, _state: &mut State) -> Option<TestCode> {
         None
     }
@@ -71,24 +72,24 @@ pub struct Properties {
     pub eliminates_red: bool,
     /// CG runs on a deflated system, and `SolveSteps::back_substitute` adds the deflated part of x.
     pub uses_deflation: bool,
-    /// CG runs in single precision. The recurred residual is then replaced by b - A x from time to time
-    /// (`State::is_replacement_due`).
+    /// CG runs in single precision. The recurred residual is then replaced by b - A x whenever
+    /// `State::is_replacement_due` returns true.
     pub is_single_precision: bool,
     /// M reduces the error quickly for all matrix coefficients. A small residual that stagnates for many iterations is
     /// then attributed to rounding.
     pub contracts_quickly: bool,
     /// The steps apply M^-1 without P (see `PcgSteps::precondition`). <r, M^-1 r> is then <r, P M^-1 P r> only after
-    /// `subtract_means_from_residual` has subtracted the means over singular components from r. False if the steps
-    /// themselves compute P M^-1 P r. Also false with deflation, where r satisfies Z^T r = 0 for the deflation vectors
-    /// Z and the subtraction would violate this equation.
+    /// `subtract_means_from_residual` has subtracted the means over singular components from r. False if
+    /// `PcgSteps::precondition` computes P M^-1 P r. Also false with deflation: r satisfies Z^T r = 0 for the deflation
+    /// vectors Z, and the subtraction would violate this equation.
     pub omits_projection: bool,
     /// Formula of beta.
     pub beta: Beta,
 }
 
 impl Properties {
-    /// Returns whether `back_substitute` completes x. The residual of CG is then not the residual of the caller's
-    /// matrix.
+    /// Returns whether x must be completed by `SolveSteps::back_substitute`. The residual of CG is then not b - A x
+    /// with the user's A and b.
     pub fn needs_completion(&self) -> bool {
         self.eliminates_red || self.uses_deflation
     }
@@ -103,14 +104,14 @@ pub enum Beta {
     /// <r - r_old, z> / <r_old, z_old>, if M changes from step to step (Notay, SIAM J. Sci. Comput. 22 (2000)
     /// 1444-1460). Here, r - r_old = -alpha q.
     Flexible,
-    /// The flexible beta, limited to the range from 0 to this multiple of the fixed one.
+    /// The value of `Flexible`, limited to the range from 0 to this multiple of the value of `Fixed`.
     Limited(f64),
 }
 
-/// Change of a vector on singular components.
+/// Operation of `PcgSteps::change_means` on the means of a vector over the singular components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeansChange {
-    /// Stores the means of x. The vector is unchanged.
+    /// Stores the means for a later `Restore`. The vector is unchanged.
     Store,
     /// Subtracts the means.
     Subtract,
@@ -134,7 +135,7 @@ pub enum OtherPreconditioner<'a> {
     AfterBreakdown,
 }
 
-/// Reference formulation of `PcgSteps::descend`, for backends that fuse it only in some cases.
+/// Reference formulation of `PcgSteps::descend`, for backends that fuse this stage only in some cases.
 pub fn unfused_descend<S: PcgSteps + ?Sized>(s: &mut S, alpha: Option<f64>) -> f64 {
     if let Some(alpha) = alpha {
         s.combine(VectorId::R, 1.0, &[(-alpha, VectorId::Q)]);
@@ -142,7 +143,7 @@ pub fn unfused_descend<S: PcgSteps + ?Sized>(s: &mut S, alpha: Option<f64>) -> f
     s.inner_product(VectorId::R, VectorId::R)
 }
 
-/// Reference formulation of `PcgSteps::ascend`, for backends that fuse it only in some cases.
+/// Reference formulation of `PcgSteps::ascend`, for backends that fuse this stage only in some cases.
 pub fn unfused_ascend<S: PcgSteps + ?Sized>(s: &mut S, coefficients: Option<(f64, f64)>) -> f64 {
     let beta = coefficients.map_or(0.0, |(_, beta)| beta);
     if let Some((alpha, _)) = coefficients {
@@ -164,8 +165,9 @@ pub fn direction_norm2<S: PcgSteps + ?Sized>(s: &mut S, factor: f64) -> f64 {
     s.inner_product(VectorId::Q, VectorId::Q)
 }
 
-/// If `Properties::omits_projection` is set, subtracts the means over singular components, r = P r, so that <r, M^-1 r>
-/// equals <r, P M^-1 P r>. Returns `PcgSteps::weighted_square_of_means` of the given r, and <r, r> if r has changed.
+/// If `Properties::omits_projection` is set, computes r = P r, which subtracts the means over singular components. <r,
+/// M^-1 r> then equals <r, P M^-1 P r>. Returns `PcgSteps::weighted_square_of_means` of the r before the subtraction,
+/// and <r, r> if r has changed.
 pub fn subtract_means_from_residual<S: PcgSteps + ?Sized>(s: &mut S) -> (f64, Option<f64>) {
     let removed_square = s.weighted_square_of_means();
     if !s.properties().omits_projection {
@@ -175,8 +177,8 @@ pub fn subtract_means_from_residual<S: PcgSteps + ?Sized>(s: &mut S) -> (f64, Op
     (removed_square, Some(s.inner_product(VectorId::R, VectorId::R)))
 }
 
-/// Name of <p, A p>. An iteration begins with this product; if the product ends the solve, the iteration does not
-/// count.
+/// Name of <p, A p> in errors. An iteration begins with the computation of <p, A p>. If <p, A p> causes a breakdown,
+/// this iteration does not count as completed.
 pub const SIGMA_NAME: &str = "p'Ap";
-/// Name of <r, M^-1 r>.
+/// Name of <r, M^-1 r> in errors.
 pub const RHO_NAME: &str = "r'M^-1 r";

@@ -6,7 +6,7 @@ use super::vectors::KrylovSteps;
 use crate::error::Result;
 use crate::report::Outcome;
 
-/// Magnitudes of the inputs of a solve.
+/// Result of the inspection of the user's arrays at the start of a solve.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs {
     /// max |b|.
@@ -15,12 +15,12 @@ pub struct Inputs {
     pub guess_max: f64,
     /// First entry that is not finite: array name, value, column and row.
     pub not_finite: Option<(&'static str, f64, usize, usize)>,
-    /// Scale with which the backend has already begun the solve; `None` if it has not begun.
+    /// Factor of b and x with which the backend has already begun the solve; `None` if the backend has not begun.
     pub scale: Option<f64>,
 }
 
 impl Inputs {
-    /// Returns the values before any entry is inspected.
+    /// Returns the value before any entry is inspected.
     pub fn uninspected() -> Self {
         Self { rhs_max: 0.0, guess_max: 0.0, not_finite: None, scale: None }
     }
@@ -37,8 +37,8 @@ impl Inputs {
         }
     }
 
-    /// Merges the values of another thread. If both have an entry that is not finite, the entry in the earlier row
-    /// remains. Within a row, an entry of the input precedes an entry of the output.
+    /// Merges the inspection result of another thread. If both threads have found an entry that is not finite, the
+    /// entry in the earlier row remains. Within a row, an entry of the input precedes an entry of the output.
     pub fn merge(&mut self, other: &Self, input_name: &'static str) {
         self.rhs_max = larger_magnitude(self.rhs_max, other.rhs_max);
         self.guess_max = larger_magnitude(self.guess_max, other.guess_max);
@@ -63,7 +63,8 @@ fn larger_magnitude(a: f64, b: f64) -> f64 {
     f64::from_bits(a.to_bits().max(b.to_bits()))
 }
 
-/// Caller's arrays of one run. `input` (b, r or x) is read; `output` is read as the initial guess and written.
+/// User's arrays of one call. `input` (b, r or x) is read. `output` (x, z or y) is written; a solve first reads it as
+/// the initial guess.
 pub struct Arrays<'a> {
     /// Name of the input in error messages.
     pub input_name: &'static str,
@@ -71,7 +72,7 @@ pub struct Arrays<'a> {
     pub input: &'a [f64],
     /// Leading dimension of both arrays, in values.
     pub ld: usize,
-    /// Values from one plane to the next; unused in 2D.
+    /// Distance of consecutive planes, in values; unused in 2D.
     pub plane: usize,
     /// Output array.
     pub output: &'a mut [f64],
@@ -106,15 +107,15 @@ pub struct Criterion {
     pub abs_tol: f64,
     /// Iteration limit.
     pub max_iter: usize,
-    /// The threshold of the recurred residual is at least this fraction of the norm of b, in the tested norm.
+    /// The threshold of the recurred residual is at least this fraction of the tested norm of b.
     pub min_threshold_fraction: f64,
     /// Squares may underflow if the norm is at most this fraction of max(|b|, 1).
     pub vanishing_fraction: f64,
-    /// Used with the preconditioned norm. If the 2-norm of the right-hand side of the system that CG solves is at most
-    /// this fraction of |b|, it is only rounding error. A device does not begin the loop in this case.
+    /// Used with the preconditioned norm. If CG solves a system whose right-hand side has a 2-norm of at most this
+    /// fraction of |b|, this right-hand side is only rounding error. A device does not begin the loop in this case.
     pub rounding_fraction: f64,
-    /// If the threshold divided by the scale is below this value, the host checks x before x is stored. Rounding to
-    /// subnormal numbers may then change the residual too much.
+    /// If the threshold divided by the scale is below this value, the host checks x before storing it, because rounding
+    /// of x to subnormal numbers may change the residual too much.
     pub unchecked_threshold: f64,
 }
 
@@ -138,9 +139,9 @@ pub enum Load {
     /// b and x.
     System(bool),
     /// b and x of a regular system with the 2-norm. A backend may also run the steps up to PCG (`load_and_reduce`).
-    /// Parts of b that these steps do not read may be loaded later, when a step needs them.
+    /// Entries of b that these steps do not read may be loaded later, before the first step that reads them.
     Start(bool),
-    /// b and x. The later steps are separate: no step does work of another step, and the host runs the loop.
+    /// b and x, for timing of single steps: no step does work of another step, and the host runs the PCG loop.
     Separate(bool),
 }
 
@@ -165,14 +166,14 @@ pub struct SquaredNorms {
     pub residual_norm2: Option<f64>,
 }
 
-/// Right-hand side from which `SolveSteps::reduce` eliminates the red nodes.
+/// Vector from which `SolveSteps::reduce` eliminates the red nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EliminatedVector {
     /// b. `reduce` may overwrite r.
     Rhs,
     /// b, which was loaded again after a previous `reduce`. `reduce` leaves r unchanged.
     ReloadedRhs,
-    /// b - A x on the whole grid, which replaces b. x includes its red values.
+    /// b - A x on the whole grid. The residual replaces b. x must include the values at red nodes.
     Residual,
 }
 
@@ -186,11 +187,11 @@ pub trait SolveSteps: PcgSteps {
     fn timing(&mut self) -> Option<&mut dyn Timing> {
         None
     }
-    /// Inspects the input and, if `has_guess` is true, the output, which contains the initial guess. `criterion` is the
-    /// stopping test of a solve that the backend may begin before the host knows the norms.
+    /// Inspects the input and, if `has_guess` is true, the output, which contains the initial guess. If `criterion` is
+    /// given, the backend may begin the solve with this stopping test, before the host knows the norms.
     fn inspect(&mut self, has_guess: bool, criterion: Option<&Criterion>) -> Inputs;
-    /// Loads the caller's arrays. Returns <b, b> on the whole grid, or an unspecified value for `Load::Rhs`. If the
-    /// backend has run the steps up to PCG, also returns |b - A x|^2 on the whole grid and <r, r>.
+    /// Loads the user's arrays. Returns <b, b> on the whole grid, or an unspecified value for `Load::Rhs`. If the
+    /// backend has run the steps up to PCG (`Load::Start`), also returns |b - A x|^2 on the whole grid and <r, r>.
     fn load(&mut self, scale: f64, load: Load) -> (f64, Option<[f64; 2]>);
     /// Finds the singular component with the largest |sum b| / sum |b|, where the sums are over the nodes of the
     /// component. Returns the number of this component, its sum b, and its sum |b|.
@@ -198,7 +199,7 @@ pub trait SolveSteps: PcgSteps {
         (0, 0.0, 0.0)
     }
     /// Returns |b - A x|^2 on the whole grid. Called before `reduce`, or after `back_substitute` and `load`. If `scale`
-    /// is given, the residual is that of b = input * `scale`. A backend may then load the vector b again.
+    /// is given, uses b = input * `scale`; the backend may load b again.
     fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64;
     /// Computes b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10); no effect if CG runs on A. For
     /// `EliminatedVector::Residual`, returns <b_r, D_r^-1 b_r>, else an unspecified value.
@@ -206,11 +207,12 @@ pub trait SolveSteps: PcgSteps {
         0.0
     }
     /// Completes x. If CG runs on S1, computes x_r = D_r^-1 (b_r - A_rb x_b). If CG runs on a deflated system, adds the
-    /// deflated part of x. Returns max |x|, or NaN if any value is NaN. On a singular system, this value is
-    /// unspecified, because the caller then changes the means of x and computes max |x| itself.
+    /// deflated part of x. Returns max |x|, or NaN if any value is NaN. On a singular system, max |x| is unspecified,
+    /// because `solve` then changes the means of x and computes max |x| itself.
     ///
-    /// Also returns the square of the tested norm of input * scale - A x, if the backend has computed it. A backend may
-    /// fuse this computation if `scale` is given, for a regular system with the 2-norm.
+    /// Also returns the square of the tested norm of input * scale - A x, if the backend has computed this norm. A
+    /// backend may compute the norm in the same pass if `scale` is given; the system must be regular and the norm the
+    /// 2-norm.
     fn back_substitute(&mut self, scale: Option<f64>) -> (f64, Option<f64>);
     /// Stores output = x / scale.
     fn store(&mut self, scale: f64);
@@ -218,14 +220,14 @@ pub trait SolveSteps: PcgSteps {
     fn multiply_rhs(&mut self);
 }
 
-/// Interface of a run for benchmarks. The algorithms do not use it.
+/// Timing of the steps of a run, for benchmarks. The algorithms do not use this interface.
 pub trait Timing {
     /// Enables `grid_seconds` for this run.
     fn enable_grid_timing(&mut self);
     /// Returns the seconds of this thread on each grid, for the sweeps down and up; the last entry is the coarsest
     /// system. Empty if not enabled.
     fn grid_seconds(&self) -> &[[f64; 2]];
-    /// Separates the steps from now on, as `Load::Separate` does.
+    /// Makes all following steps separate, as `Load::Separate` does.
     fn separate_steps(&mut self) {}
     /// Waits until all previous steps have completed. On a device, steps are asynchronous.
     fn wait_until_done(&mut self) {}

@@ -25,16 +25,17 @@ pub struct Test {
     pub vanishing_norm: f64,
     /// Largest center of A. The rounding error of p'Ap is relative to this value.
     pub center_max: f64,
-    /// M is is_preconditioner_definite, as for the V-cycle with positive pivots.
+    /// M is positive definite, as for the V-cycle with positive pivots.
     pub is_preconditioner_definite: bool,
-    /// PCG confirms convergence with the recomputed residual. Otherwise, the caller confirms it.
+    /// If true, PCG confirms convergence with the recomputed residual. If false, `Caller::end_run` confirms it.
     pub confirms: bool,
-    /// A norm above this limit ends the run as diverged; in methods other than PCG, so does a norm that is not finite.
+    /// A norm above this limit ends the run as diverged. In methods other than PCG, a norm that is not finite also
+    /// does.
     pub divergence_norm: f64,
-    /// M has the unit of A, so that p'Ap may be compared with r'M^-1 r.
+    /// Whether M scales with A: if A is multiplied by a constant, so is M. p'Ap may then be compared with r'M^-1 r.
     pub has_unit_of_matrix: bool,
-    /// A may be indefinite and is typically not nearly singular. At the start, p'Ap = 0 is then not attributed to
-    /// rounding.
+    /// Whether A may be indefinite, as in `sparse_`. p'Ap = 0 at the start is then a breakdown and not attributed to
+    /// rounding, because such matrices are typically not nearly singular.
     pub may_be_indefinite: bool,
 }
 
@@ -42,7 +43,7 @@ pub struct Test {
 /// starts again from it.
 #[derive(Clone, Copy, Debug)]
 pub struct State {
-    /// Test of this run. Its threshold may be smaller than the caller's threshold.
+    /// Test of this run. Its threshold may differ from the threshold of the solve (`solve::Solve::test`).
     pub test: Test,
     /// Number of completed iterations.
     pub iterations: usize,
@@ -75,11 +76,12 @@ pub struct State {
     pub restarts: usize,
     /// Number of restarts since the run began or the preconditioner changed.
     pub restarts_of_run: usize,
-    /// Tested norm at the last but one of these restarts; infinite if there were fewer than two.
+    /// Tested norm at the last but one restart that `restarts_of_run` counts; infinite if there were fewer than two.
     pub previous_restart_norm: f64,
-    /// Residual norm of the iterate that the caller has stored; infinite if there is none.
+    /// Residual norm of the iterate that `Caller::store_if_better` or `Caller::end_run` has stored; infinite if there
+    /// is none.
     pub stored_norm: f64,
-    /// Number of the last restart whose x was passed to the caller. Each x is passed at most once.
+    /// Value of `restarts_of_run` when x was last passed to `Caller::store_if_better`. Each x is passed at most once.
     pub last_passed_restart: usize,
 }
 
@@ -119,8 +121,8 @@ pub enum TestCode {
     NeedsRestart,
     /// p'Ap is nonpositive and below the rounding level.
     SigmaVanished,
-    /// With the preconditioned norm: r'M^-1 r is negative, infinite or NaN. The iteration has no norm, so it was not
-    /// reported to the observer.
+    /// With the preconditioned norm: r'M^-1 r is negative, infinite or NaN. The iteration then has no residual norm and
+    /// was not reported to the observer.
     RhoNegative,
     /// r'M^-1 r is needed for the next direction, but is nonpositive, infinite or NaN.
     RhoNotPositive,
@@ -128,7 +130,7 @@ pub enum TestCode {
     SigmaNotPositive,
     /// The observer requested a stop, or a backend left its loop because another preconditioner may need less work.
     Paused,
-    /// norm > divergence.
+    /// norm > `Test::divergence_norm`.
     Diverged,
     /// The steps have switched to another preconditioner.
     PreconditionerChanged,
@@ -178,7 +180,7 @@ impl State {
         }
     }
 
-    /// Returns the state of another run of the same solve.
+    /// Returns the state at the start of another run of the same solve. The parameters are those of `new`.
     pub fn for_another_run(&self, norm2: f64, iterations: usize) -> Self {
         Self { restarts: self.restarts, stored_norm: self.stored_norm, ..Self::new(self.test, norm2, iterations) }
     }

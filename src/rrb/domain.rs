@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const ALLOCATION_NAME: &str = "rows of other ranks";
 
 /// Number of halo rows J on each side in which a rank stores the matrix before its elimination. Three are necessary:
-/// the sweeps also process the b1 nodes of one halo row, so a rank eliminates these nodes. For this, it eliminates the
-/// red nodes of two halo rows, which requires the matrix in three.
+/// the sweeps also process the b1 nodes of one halo row, so a rank eliminates these nodes. Before, the rank eliminates
+/// the red nodes of two halo rows, which requires the matrix in three halo rows.
 pub const MATRIX_HALO_ROWS: usize = 3;
 /// Number of halo rows J on each side for which there is memory. It is one more than [`MATRIX_HALO_ROWS`], because the
 /// copy of natural rows to the arrays by colour also writes the row above.
@@ -42,7 +42,7 @@ impl Domain {
         Ok(Self { comm: comm.clone(), strips: strips.clone(), reproducible, center_max_bits })
     }
 
-    /// Returns the largest center of the matrix that was inspected last. It replaces zero pivots (see
+    /// Returns the largest center of the matrix that was inspected last. This value replaces zero pivots (see
     /// [`PivotContext::center_substitute`](crate::rrb::backend::PivotContext::center_substitute)).
     pub fn center_max(&self) -> f64 {
         f64::from_bits(self.center_max_bits.load(Ordering::Relaxed))
@@ -74,7 +74,7 @@ impl Domain {
         layout.strip(rows.start.saturating_sub(STORED_HALO_ROWS), (rows.end + STORED_HALO_ROWS).min(layout.cy))
     }
 
-    /// Returns the natural rows of the caller's arrays that a rank needs, including its halo.
+    /// Returns the natural rows of the caller's arrays that `rank` needs: the rows that it owns, and the halo.
     pub fn rows_with_halo(strips: &Strips, rank: usize) -> Range<usize> {
         let rows = strips.natural_rows(rank);
         if rows.is_empty() {

@@ -134,8 +134,8 @@ pub struct FactorizationResults {
     pub cycle: options::Cycle,
     /// Predicted costs from which `auto` selected levels or aggregation; `None` if nothing was predicted.
     pub prediction: Option<Prediction>,
-    /// Whether `auto` selected aggregation, but its memory could not be allocated. `false` in the following
-    /// factorizations with the same options, because `auto` does not select aggregation there.
+    /// Whether `auto` selected aggregation, but the memory for aggregation could not be allocated. `false` in the
+    /// following factorizations with the same options, because `auto` does not select aggregation there.
     pub lacked_memory: bool,
 }
 
@@ -409,8 +409,8 @@ impl Rrb {
         self.backend.run(arrays, observer, &|steps| function.run(steps, &control))
     }
 
-    /// Solves on a distributed domain. If `precision=auto` has selected CG in single precision and it stagnates, the
-    /// solve continues with CG in double precision. `a` contains the rows of the matrix that this rank received. It is
+    /// Solves on a distributed domain. If `precision=auto` has selected CG in single precision and CG stagnates, the
+    /// solve continues with CG in double precision. `a` contains the rows of the matrix that this rank received. `a` is
     /// `None` if the factorization of this rank contains the whole matrix.
     pub fn solve_over_ranks(
         &mut self,

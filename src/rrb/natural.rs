@@ -123,8 +123,8 @@ impl NaturalGrid {
     }
 
     /// Lumps and eliminates the red nodes; computes `skew_matrix`. `exact_center` contains the centers of A if this is
-    /// the first level and its elimination is exact (see [`Setup::uses_schur_complement`]). They are then the pivots,
-    /// because this level drops no couplings.
+    /// the first level and its elimination is exact (see [`Setup::uses_schur_complement`]). These centers are then the
+    /// pivots, because this level drops no couplings.
     fn eliminate_red(
         &mut self,
         level: usize,

@@ -327,7 +327,8 @@ fn is_default_lumping(options: &Options) -> bool {
 }
 
 /// Number of levels between recursions for `cycle_spacing=0`. With 4 levels, the first recursion begins on a grid with
-/// 1/16 of the nodes. A cycle therefore costs only 1.28 V-cycles, and it needs less than half of the iterations.
+/// 1/16 of the nodes. A cycle therefore costs only 1.28 V-cycles, and CG needs less than half of the iterations that it
+/// needs with the V-cycle.
 pub const DEFAULT_SPACING: usize = 4;
 
 /// Properties other than grid and options on which the choice of a cycle depends.
@@ -339,8 +340,8 @@ struct CycleConditions {
 }
 
 /// Selects the cycle. `cycle=auto` selects V on small grids, for lumping other than M1 with omega = 1, and with
-/// aggregation. Otherwise, it leaves the kind `None`, and the factorization selects the kind by estimates. Returns an
-/// error if `cycle_spacing` is odd.
+/// aggregation. Otherwise, the kind is `None`, and the factorization selects the kind by eigenvalue estimates. Returns
+/// an error if `cycle_spacing` is odd.
 fn choose_cycle(grid: Grid, options: &Options, conditions: CycleConditions) -> Result<Cycle> {
     let CycleConditions { on_device, is_singular, uses_aggregation } = conditions;
     let spacing = match options.int(opt::CYCLE_SPACING) as usize {
@@ -419,7 +420,8 @@ fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) 
 }
 
 /// Returns the number of grids whose rows can be distributed among ranks in every factorization with these options; 0
-/// if there are none. Factorizations for the V-cycle have the fewest levels, so their grids are counted.
+/// if there are none. A factorization for the V-cycle has the fewest levels, so the grids of such a factorization are
+/// counted.
 pub fn grids_to_share(options: &Options, grid: Grid) -> usize {
     if requests_aggregation(options) {
         return 0;

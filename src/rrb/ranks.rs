@@ -59,8 +59,8 @@ const EQUAL_VALUES: usize = 6;
 const FUNCTION_INDEX: usize = 1;
 const HANDLE_INDEX: usize = 4;
 const HAS_CORNERS_INDEX: usize = EQUAL_VALUES - 1;
-/// Number of values that a rank sends at the beginning of a call. The last two are whether this rank has a monitor, and
-/// minus its status.
+/// Number of values that a rank sends at the beginning of a call. The last two values are 1 if this rank has a monitor
+/// and 0 otherwise, and minus the status of this rank.
 const OPENING_VALUES: usize = 2 * EQUAL_VALUES + 2;
 
 /// Data of a handle whose domain is distributed among ranks.
@@ -85,8 +85,8 @@ pub struct Ranks {
     domain: Option<Domain>,
     /// Exchange of events and results if rank 0 solves the whole system; otherwise `None`.
     root_messages: Option<RootMessages>,
-    /// Exchange that finds out whether all ranks are on one host and can share memory. It is needed only if rank 0
-    /// solves the whole system, until [`Ranks::prepare_host`] has used it; otherwise `None`.
+    /// Exchange that finds out whether all ranks are on one host and can share memory. `None` if rank 0 does not solve
+    /// the whole system, and after [`Ranks::prepare_host`] has used the exchange.
     address_plan: Option<Gather>,
     /// Number of arrays of the matrix.
     array_count: usize,
@@ -195,7 +195,8 @@ impl Ranks {
         self.boxes.of_rank(self.comm.rank())
     }
 
-    /// Returns whether this is the only rank and its single box is the whole grid. Its arrays are then used in place.
+    /// Returns whether this is the only rank and its single box is the whole grid. The caller's arrays are then used in
+    /// place.
     pub fn uses_arrays_in_place(&self) -> bool {
         self.comm.size() == 1 && matches!(self.own_boxes(), [own_box] if own_box.extents() == self.boxes.grid)
     }

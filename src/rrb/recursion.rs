@@ -384,8 +384,8 @@ pub fn prepare_recursion(s: &mut dyn CycleSteps, cycle: &Cycle, deeper_sections_
         if kind != CycleKind::Amli || !s.takes_part(k) {
             continue;
         }
-        // If V is selected at a section, finer sections need no bounds. Only the threads of the deeper section know
-        // this; `any_thread` distributes it to all threads.
+        // If V is selected at a section, finer sections need no bounds. Only the threads of the deeper section know the
+        // selection; `any_thread` reports it to all threads of section k.
         if cycle.kind.is_none() && s.any_thread(k, deeper_condition > condition_limit) {
             deeper_condition = f64::INFINITY;
             continue;

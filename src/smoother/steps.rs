@@ -135,7 +135,7 @@ pub struct SweepResult {
     pub sweeps: usize,
     /// Whether the caller's function or the monitor requested a stop.
     pub stop_requested: bool,
-    /// Input that is not finite, if any; no sweep was executed.
+    /// First value of the input that is not finite, if one was found. In this case, no sweep was executed.
     pub nonfinite_cell: Option<NonfiniteCell>,
     /// Whether a norm was infinite, or was NaN although the input is checked. `residual_norm` is then this norm.
     pub has_overflow: bool,

@@ -47,7 +47,7 @@ pub struct Preconditioning {
 }
 
 impl Preconditioning {
-    /// Returns a preconditioner of this kind, with defaults for all parameters.
+    /// Returns a preconditioner of this kind with omega = 1, and zero for all other parameters.
     pub fn of(kind: Preconditioner) -> Self {
         Self {
             kind,
@@ -129,7 +129,7 @@ pub struct SetupResult {
 /// csr. Returns `None` if this format is csr.
 pub type Numbered<'a> = dyn Fn() -> Result<Option<Box<dyn Stored>>> + 'a;
 
-/// Location of the user's values: a slice, or an address on the device of the backend.
+/// Location of the caller's values: a slice, or an address on the device of the backend.
 #[derive(Clone, Copy)]
 pub enum ValueSource<'a> {
     Host(&'a [f64]),
@@ -138,7 +138,7 @@ pub enum ValueSource<'a> {
 
 /// Input of [`SparseBackend::replace_values`].
 pub struct NewValues<'a> {
-    /// `input_count` values in the user's order. Values on the host are finite.
+    /// `input_count` values in the caller's order. Values on the host are finite.
     pub source: ValueSource<'a>,
     pub input_count: usize,
     /// Number of entries of the matrix.

@@ -173,7 +173,7 @@ impl<I: Index> Csr<I> {
             for (j, a) in self.row(i) {
                 *(if i == j { &mut diagonal } else { &mut sum }) += a.abs();
             }
-            // The user may have computed the diagonal entry as a sum of the other entries, in another order. A
+            // The caller may have computed the diagonal entry as a sum of the other entries, in another order. A
             // difference within rounding therefore counts as equality.
             let rounding_error = self.row_len(i) as f64 * f64::EPSILON * sum;
             if diagonal < sum - rounding_error {

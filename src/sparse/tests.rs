@@ -1,4 +1,4 @@
-//! Tests of all formats with 64-bit indices, on small matrices: results must equal the results with 32-bit indices.
+//! Tests of all formats on small matrices: results with 64-bit indices must equal those with 32-bit indices.
 
 use super::assemble::Triplets;
 use super::formats::{FormatKind, SellShape};
@@ -22,7 +22,7 @@ const KINDS: [FormatKind; 12] = [
     FormatKind::Skyline,
 ];
 
-/// Returns both products and the exported arrays of a format. Sell with separate long rows exports no arrays.
+/// Returns A x, A^T x, and the exported arrays of a format. Sell with separate long rows exports no arrays.
 fn products_and_arrays<I: MatrixIndex>(
     kind: FormatKind,
     threads: usize,
@@ -54,8 +54,9 @@ fn products_and_arrays<I: MatrixIndex>(
     (y, transposed_y, indices, values)
 }
 
-/// Computes products in two parts, for every allowed split. Rows of A x must be bitwise identical to the whole product;
-/// parts of A^T x must add up to it.
+/// Divides the rows of A into two ranges, at every row at which the format permits this, and computes the product of
+/// each range. The rows of A x must be bitwise identical to those of the undivided product. The two contributions to
+/// A^T x must add up to the undivided product.
 fn check_divided_products(stored: &dyn Stored, x: &[f64], y: &[f64], transposed: bool) {
     match stored.division(transposed) {
         ThreadDivision::Rows(row_products) => {
@@ -85,7 +86,7 @@ fn check_divided_products(stored: &dyn Stored, x: &[f64], y: &[f64], transposed:
     }
 }
 
-/// Bound for the rounding error of a sum of 131 terms, each of magnitude at most 130.
+/// Bound for the rounding error of a sum of 131 terms of magnitude at most 130.
 const SUM_ERROR: f64 = 131.0 * 131.0 * 130.0 * f64::EPSILON;
 
 #[test]
@@ -103,7 +104,7 @@ fn results_do_not_depend_on_the_index_width() {
     }
 }
 
-/// A row that is much longer than the mean is stored separately; the size includes it.
+/// A row that is much longer than the mean is stored separately. The size of the format includes this row.
 #[test]
 fn separate_long_rows_add_no_padding() {
     let mut entries = Triplets::<u32>::with_capacity(2000).unwrap();

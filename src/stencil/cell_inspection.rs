@@ -41,9 +41,9 @@ impl InspectedRows {
         result
     }
 
-    /// Combines the results of all rows, which must be in order. Returns the largest center, or an error. If entries
-    /// that are not finite were found, the error is that of the first one, and otherwise that of the first refused
-    /// center. If all centers are negative, the message says so.
+    /// Combines the results of all rows, which must be in order. Returns the largest center, or the error for the first
+    /// entry that is not finite, if such an entry was found, or else for the first invalid center. If all centers are
+    /// negative, the error message says so.
     pub fn merge_center_max(a: &CellView, inspected_rows: impl IntoIterator<Item = Self>) -> Result<f64> {
         let merge = |merged: Self, next_rows: Self| Self {
             center_max: merged.center_max.max(next_rows.center_max),
@@ -100,7 +100,7 @@ mod tests {
     use crate::stencil::cells::CellValues;
 
     /// For any division of the rows among threads, the error is that of the first entry that is not finite, or else of
-    /// the first refused center.
+    /// the first invalid center.
     #[test]
     fn error_is_independent_of_row_division() {
         let cells = Cells { nx: 3, ny: 2, nz: 4 };

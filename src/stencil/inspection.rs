@@ -85,7 +85,7 @@ pub struct Inspection {
     thread_results: Vec<Mutex<ThreadResult>>,
 }
 
-/// Result of one rank for its rows.
+/// Result of the inspection of the rows of one rank.
 #[derive(Debug)]
 pub struct RankResult {
     /// Kind of the first error: 1: an entry is not finite, 2: a center is not positive, 3: out of memory, 0: no error.
@@ -117,7 +117,7 @@ impl RankResult {
         Ok(words)
     }
 
-    /// Converts the numbers of `to_words` back.
+    /// Creates the result from the numbers that `to_words` has returned.
     pub fn from_words(words: &[f64]) -> Result<Self> {
         let findings = Findings {
             positive_couplings: words[3] as usize,
@@ -137,7 +137,7 @@ impl RankResult {
     }
 }
 
-/// Result of one thread for its rows.
+/// Result of the inspection of the rows of one thread.
 #[derive(Debug, Default)]
 struct ThreadResult {
     rows: Range<usize>,

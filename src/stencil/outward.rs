@@ -38,7 +38,7 @@ pub struct OutwardEntry {
     pub k: Option<usize>,
 }
 
-/// Returns the result for a 2D grid without such couplings.
+/// No such couplings on a 2D grid.
 impl Default for OutwardCouplings {
     fn default() -> Self {
         Self { array_names: GRID_ARRAY_NAMES, counts: [0; 4], first_entry: None }
@@ -141,7 +141,7 @@ mod tests {
     use crate::stencil::levels::Grid;
     use crate::stencil::matrix::GridArray;
 
-    /// The search finds exactly those entries that `StencilView` does not read.
+    /// `OutwardCouplings::of` finds exactly those entries that `StencilView` does not read.
     #[test]
     fn outward_couplings_are_those_never_read() {
         for (nx, ny) in [(1, 1), (1, 4), (5, 1), (2, 2), (4, 3)] {
@@ -174,7 +174,7 @@ mod tests {
         );
     }
 
-    /// In a box, the search finds exactly those entries that do not couple two cells of the box.
+    /// `OutwardCouplings::of_cells` finds exactly those entries that do not couple two cells of the box.
     #[test]
     fn outward_couplings_of_a_box_leave_the_box() {
         for (nx, ny, nz) in [(1, 1, 1), (2, 2, 2), (4, 3, 2), (5, 1, 3)] {

@@ -2,12 +2,12 @@
 //! coarse correction, and a backward sweep follows it.
 //!
 //! On the finer levels, up to two steps of flexible CG solve the coarse system (K-cycle). On coarser levels, one cycle
-//! solves it (V-cycle). A level with more than half the couplings of the previous level is also solved by one cycle,
-//! because two would be expensive. On the coarsest level, an exact factorization solves the system, or two sweeps
-//! approximate the solution if the level is too large (`MAX_FACTORIZED_ROWS`).
+//! solves the coarse system (V-cycle). One cycle also solves the system of a level with more than half the couplings of
+//! the previous level, because two cycles would be expensive. On the coarsest level, an exact factorization solves the
+//! system. If this level is too large (`MAX_FACTORIZED_ROWS`), two sweeps approximate the solution.
 //!
 //! With `CoarseMethod::Chebyshev`, two Chebyshev steps with fixed bounds (AMLI-cycle) solve the coarse system on all
-//! levels, except a factorized coarsest one and those with too many couplings.
+//! levels, except on a factorized coarsest level and on levels with too many couplings.
 
 use super::level::{CHUNK_ROWS, CoarseMethod, CycleCount, CycleState, Level};
 use crate::aggregation::{
@@ -26,8 +26,8 @@ use crate::error::{Result, collected, push};
 /// The second step of a coarse solve is omitted if the first step reduces the residual norm to this fraction or less
 /// (Notay 2010).
 const SUFFICIENT_REDUCTION: f64 = 0.25;
-/// Two cycles solve a level only if its number of couplings is at most c / 2 plus this constant, where c is the number
-/// of couplings of the previous level.
+/// Two cycles solve the system of a level only if the level has at most c / 2 plus this number of couplings, where c is
+/// the number of couplings of the previous level.
 const EXTRA_COUPLINGS: usize = 1000;
 /// Thread 0 alone works on a level with fewer rows and on all coarser levels: barriers cost more than the work.
 const MIN_TEAM_ROWS: usize = 4096;

@@ -24,8 +24,8 @@ pub const LANES: usize = 16;
 const MAX_LINE_RATIO: usize = 2;
 /// Largest number of distances per slice, counted separately for earlier groups and for later groups.
 const MAX_DISTANCES: usize = 16;
-/// The number of distances is compared with `MAX_LINE_RATIO` times the number of lines with stored columns after each
-/// row of a slice, from the row with this number on.
+/// Number of rows of a slice after which the number of distances is first compared with the number of lines with stored
+/// columns (`MAX_LINE_RATIO`). The comparison is repeated after each further row.
 const MIN_TESTED_ROWS: usize = 4;
 /// Bit in `Lines::sources` that marks a line with stored columns. The other bits are the index of its columns in
 /// `Lines::columns`.
@@ -72,7 +72,7 @@ impl Slices {
 pub enum LineRows<'a> {
     /// `LANES` consecutive rows, of which the first is given.
     Consecutive(u32),
-    /// The listed rows.
+    /// `LANES` rows that need not be consecutive.
     Listed(&'a [u32; LANES]),
 }
 
@@ -244,7 +244,7 @@ struct SideCouplings<V> {
     values: Vec<[V; LANES]>,
     /// Whether there are more than `MAX_DISTANCES` distances, or too many for lines by distance to be faster.
     needs_stored_columns: bool,
-    /// Largest number of couplings of a row.
+    /// Largest number of these couplings in a row.
     max_couplings: usize,
     /// Number of rows processed so far.
     row_count: usize,
@@ -265,7 +265,7 @@ impl<V: Real> SideCouplings<V> {
         (self.needs_stored_columns, self.max_couplings, self.row_count) = (false, 0, 0);
     }
 
-    /// Ends a row that has `couplings` couplings to this side.
+    /// Ends a row of the slice. `couplings` is the number of couplings that were added for this row.
     fn end_row(&mut self, couplings: usize) {
         self.max_couplings = self.max_couplings.max(couplings);
         self.row_count += 1;

@@ -30,8 +30,8 @@ const LARGE_AGGREGATE_ROWS: std::ops::RangeInclusive<u32> = 3 * COARSEST_ROWS..=
 /// On this many coarse levels, from the finest on, two cycles solve the system, unless the level has too many
 /// couplings.
 const TWO_CYCLE_LEVELS: usize = 4;
-/// Two cycles solve a level only if its number of couplings is at most c / 2 plus this constant, where c is the number
-/// of couplings of the previous level.
+/// Two cycles solve the system of a level only if the level has at most c / 2 plus this number of couplings, where c is
+/// the number of couplings of the previous level.
 const EXTRA_COUPLINGS: usize = 1000;
 /// Levels with at least this number of rows use one thread per row. Smaller levels are faster with several threads per
 /// row.

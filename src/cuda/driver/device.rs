@@ -114,8 +114,8 @@ impl Device {
         Ok(device)
     }
 
-    /// Returns whether the device was not reset and its context has no unrecoverable error. After such an error, no
-    /// event can be created.
+    /// Returns whether the device was not reset and its context has no unrecoverable error. The test creates an event,
+    /// which fails after such an error.
     fn is_usable(&self) -> bool {
         let Ok(_entered) = self.enter() else { return false };
         let mut event = std::ptr::null_mut();

@@ -30,8 +30,8 @@ impl Device {
         if status == sys::CUresult::CUDA_SUCCESS { version } else { 0 }
     }
 
-    /// Returns the largest number of blocks of a kernel that the device can execute at once in clusters of `cluster`
-    /// blocks. A block has `threads` threads and `shared_bytes` bytes of dynamic shared memory.
+    /// Returns the largest number of blocks of a kernel that the device can execute at once in clusters of
+    /// `cluster_blocks` blocks. A block has `threads` threads and `shared_bytes` bytes of dynamic shared memory.
     ///
     /// Returns 0 if the device cannot run such clusters. Clusters of more than 8 blocks need a function attribute,
     /// because not all devices support them. This function sets the attribute.
@@ -61,8 +61,8 @@ impl Device {
         if status == sys::CUresult::CUDA_SUCCESS { clusters.max(0) as u32 * cluster_blocks } else { 0 }
     }
 
-    /// Returns the largest number of blocks of a kernel that the device can execute at once, or 0 if it does not
-    /// support cooperative launches. A block has `threads` threads and no dynamic shared memory.
+    /// Returns the largest number of blocks of a kernel that the device can execute at once, or 0 if the device does
+    /// not support cooperative launches. A block has `threads` threads and no dynamic shared memory.
     pub fn max_resident_blocks(&self, kernel: usize, threads: u32) -> Result<u32> {
         use sys::CUdevice_attribute_enum as A;
         let (mut has_cooperative_launch, mut multiprocessors, mut blocks_per_processor) = (0, 0, 0);
@@ -121,8 +121,8 @@ impl CooperativeLaunch {
 
 impl Stream {
     /// Launches a kernel that takes one structure, with `block` threads per block in x and y. The kernel runs on the
-    /// device of this stream, or on all devices of the stream if `blocks` is divided. If launches are only recorded,
-    /// nothing is launched. `name` is used in error messages.
+    /// device of this stream, or on all devices of the stream if `Blocks::is_divided` is set. If launches are only
+    /// recorded, nothing is launched. `name` is used in error messages.
     ///
     /// With `follows_kernel`, the kernel may begin while the previous kernel on the stream ends, if the device supports
     /// programmatic dependent launch. The kernel itself must then wait for the previous kernel

@@ -4,7 +4,8 @@ use crate::base::memory::are_bytes_equal;
 use crate::error::{Error, Result};
 use std::mem::MaybeUninit;
 
-/// Sequence of launches. Of each launch, the shape and the argument structure are stored.
+/// Sequence of launches. For each launch, the record contains its shape (number of the kernel, numbers of blocks and
+/// threads) and the bytes of its argument structure.
 #[derive(Default)]
 pub struct Launches {
     bytes: Vec<MaybeUninit<u8>>,
@@ -18,8 +19,8 @@ impl Launches {
         Self { only_recorded: true, ..Self::default() }
     }
 
-    /// Appends a launch with the shape `shape` and the argument `structure`. Returns whether the caller must execute
-    /// it.
+    /// Appends a launch with the launch shape `shape` and the argument `structure`. Returns whether the caller must
+    /// execute it.
     pub fn record<A: Copy>(&mut self, shape: &[u64], structure: &A) -> Result<bool> {
         self.append(shape.as_ptr().cast(), size_of_val(shape))?;
         self.append(std::ptr::from_ref(structure).cast(), size_of::<A>())?;

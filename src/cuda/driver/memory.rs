@@ -263,7 +263,8 @@ impl<T> Drop for Pinned<T> {
     }
 }
 
-/// Page-locked host memory for doubles, which several threads use. The module `staging` assigns its parts to threads.
+/// Page-locked host memory for doubles, which several threads use. The module `staging` assigns parts of the array to
+/// threads.
 pub struct PageLockedArray {
     device: Arc<Device>,
     values: *mut f64,

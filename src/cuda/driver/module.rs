@@ -6,12 +6,12 @@ use bytemuck::{AnyBitPattern, Pod, Zeroable};
 use cudarc::driver::sys;
 use std::ffi::CString;
 
-/// All kernels of a family. The number of a kernel is its index in the list `shared_kernels`, followed by
-/// `kernels`.
+/// All kernels of a family. The number of a kernel is its index in the concatenation of the lists in `shared_kernels`
+/// and `kernels`.
 pub struct Module {
     /// Fatbin with machine code for the architectures of build.rs, and PTX; empty in a build without kernels.
     pub fatbin: &'static [u8],
-    /// Prefix that the names of shared kernels have in this family.
+    /// Prefix of the names of shared kernels in this module, without the underscore that follows.
     pub shared_prefix: &'static str,
     /// Smallest major compute capability of the devices that these kernels run on; 0 means all supported devices.
     pub min_compute_capability: i32,

@@ -15,9 +15,8 @@ pub struct Stream {
     owned: bool,
     /// Record of the launches; `None` if launches are executed without a record.
     pub(super) launches: RefCell<Option<Launches>>,
-    /// Streams of the other devices that own rows of divided grids. Each kernel on a divided grid runs on all devices.
-    /// It begins when the previous kernel has ended on all devices. All other work runs only on the device of this
-    /// stream.
+    /// Streams of the other devices that own rows of divided grids. A kernel on a divided grid runs on all devices, and
+    /// begins when the previous kernel has ended on all devices. All other work runs only on the device of this stream.
     peers: Vec<PeerStream>,
     /// Event that marks the end of the work of this stream, for the other streams; `None` if there are none.
     end_of_work: Option<Event>,
@@ -144,7 +143,8 @@ impl Stream {
     fn synchronize_all(&self) -> Result<bool> {
         let launch_barrier = self.launch_barrier.borrow();
         let Some(launch_barrier) = &*launch_barrier else { return Ok(false) };
-        // The `launch_barrier` launch runs on each stream separately, and must not itself wait for the other streams.
+        // Each call of `launch_barrier` launches a kernel on one stream. This launch must not itself synchronize the
+        // streams.
         self.last_work_on_all_devices.set(false);
         self.all_streams().try_for_each(|stream| stream.device.enter().and_then(|_entered| launch_barrier(stream)))?;
         Ok(true)
@@ -192,8 +192,8 @@ impl Stream {
         &self.device
     }
 
-    /// Records a launch by its shape and argument bytes, if launches are recorded. Returns whether the caller must
-    /// execute it.
+    /// Records a launch, if launches are recorded: the launch shape `numbers` and the argument `bytes`. Returns whether
+    /// the caller must execute it.
     pub(super) fn record_launch<A: Copy>(&self, numbers: &[u64], bytes: &A) -> Result<bool> {
         match &mut *self.launches.borrow_mut() {
             Some(launches) => launches.record(numbers, bytes),
@@ -274,7 +274,7 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         if let Ok(_entered) = self.device.enter() {
-            // SAFETY: `with` created the event, and it is destroyed once.
+            // SAFETY: `with_flags` created the event, and it is destroyed once.
             let _ = unsafe { sys::cuEventDestroy_v2(self.event) };
         }
     }

@@ -59,7 +59,7 @@ impl Stream {
         )
     }
 
-    /// Copies values from the device. They may be read after `wait`.
+    /// Copies values from the device. The caller may read them after `wait`.
     pub fn fetch<T: AnyBitPattern>(&self, values: &mut [T], source: u64) -> Result<()> {
         let stream = self.after_all_devices()?;
         // SAFETY: the slice is writable and accepts any bytes; the caller waits before it returns the slice.
@@ -79,8 +79,8 @@ impl Stream {
         check(unsafe { sys::cuMemcpyAsync(target, source, count * size_of::<f64>(), stream) }, "a copy of values")
     }
 
-    /// Copies the first `bytes` bytes of a pinned value to the device. They must not change until the host has waited
-    /// for the stream.
+    /// Copies the first `bytes` bytes of a pinned value to the device. The bytes must not change until the host has
+    /// waited for the stream.
     pub fn send_prefix<T: NoUninit>(&self, target: u64, source: &Pinned<T>, bytes: usize) -> Result<()> {
         let stream = self.after_all_devices()?;
         assert!(bytes <= size_of::<T>());
@@ -88,7 +88,7 @@ impl Stream {
         check(unsafe { sys::cuMemcpyHtoDAsync_v2(target, source.value.cast(), bytes, stream) }, "a copy to the device")
     }
 
-    /// Copies `bytes` bytes from the device to the start of a pinned value. They may be read after `wait`.
+    /// Copies `bytes` bytes from the device to the start of a pinned value. The caller may read the bytes after `wait`.
     pub fn fetch_prefix<T: AnyBitPattern>(&self, target: &mut Pinned<T>, source: u64, bytes: usize) -> Result<()> {
         let stream = self.after_all_devices()?;
         assert!(bytes <= size_of::<T>());

@@ -51,7 +51,7 @@ macro_rules! entries {
 
 /// Defines kernels with one number format, and a function per kernel that launches it. `$numbers` numbers the kernels
 /// from `$first` on, and `$list` lists them in this order. After the argument structure, a kernel states its number of
-/// blocks and its threads per block. Three parts are optional. `or`: a second variant, for grids with uniform tiles
+/// blocks and its threads per block. Three clauses are optional. `or`: a second variant, for grids with uniform tiles
 /// (kernels/rrb/uniform.cuh). `shared`: bytes of dynamic shared memory. `follows_kernel`: whether the kernel may begin
 /// before the previous kernel ends.
 macro_rules! plain_kernels {
@@ -80,8 +80,8 @@ macro_rules! plain_kernels {
     };
 }
 
-/// Defines kernels with one variant for each of the three values of the enumeration `$storage`, and the suffixes of
-/// their names.
+/// Defines kernels with one variant for each of the three values of the enumeration `$storage`. `$s0`, `$s1` and `$s2`
+/// are the suffixes of the names of the variants.
 macro_rules! format_kernels {
     ($numbers:ident from $first:expr, in $list:ident, by $storage:ident $s0:literal $s1:literal $s2:literal:
      $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,

@@ -47,8 +47,9 @@ impl FusedArgs {
         u64::from(tiles_x) * u64::from(tiles_y) * u64::from((nz as u32).div_ceil(planes))
     }
 
-    /// Sets `planes_per_piece`, the number of planes of a piece of a tile, such that a block processes as few planes as
-    /// possible. For each piece, a block processes `planes_per_piece` + `extra_planes` planes.
+    /// Sets `planes_per_piece` such that a block processes as few planes as possible. A piece consists of
+    /// `planes_per_piece` consecutive planes of a tile. For each piece, a block processes `planes_per_piece` +
+    /// `extra_planes` planes.
     pub fn with_planes_per_piece(mut self, extra_planes: u32) -> Self {
         let nz = self.cells.nz as u32;
         let planes_per_block = |&planes: &u32| {
@@ -144,8 +145,8 @@ impl CoarseningArgs {
 }
 
 impl RestrictFinestArgs {
-    /// Returns the arguments of the restriction of the residual. `from` is the index of the array x from which the
-    /// residual is computed.
+    /// Returns the arguments of the restriction of the residual. `source_array` is the index of the array x from which
+    /// the residual is computed.
     pub fn new(level: VertexGrid, source_array: i32, sum: Sum) -> Self {
         let brick_count = |n: i32, brick: i32| (n + brick - 1) / brick;
         let (bricks_x, bricks_y) = (brick_count(level.coarse.nx, BRICK[0]), brick_count(level.coarse.ny, BRICK[1]));
@@ -181,9 +182,9 @@ plain_kernels! {
         |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Computes D^-1 v.
     OverCenter divide_by_center(TriangleArgs) = "dpcg_over_center_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
-    /// Computes D^-1 (v - L from).
+    /// Computes D^-1 (v - L input).
     Lower solve_lower(TriangleArgs) = "dpcg_lower_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
-    /// Computes v - D^-1 L^T from.
+    /// Computes v - D^-1 L^T input.
     Upper apply_upper(TriangleArgs) = "dpcg_upper_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Copies the caller's matrix and tests its entries.
     CopyMatrix copy_matrix(SurveyArgs) = "dpcg_copy_f64", |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
@@ -209,11 +210,11 @@ plain_kernels! {
     /// Counts, or lists, the components whose first cell is in each chunk.
     ListComponents list_components(CellComponentArgs) = "dpcg_list_components_f64",
         |a| chunk_blocks(a.cells.count(), MAX_CELL_BLOCKS), BLOCK_SIZE;
-    /// Stores the component of each cell. Computes the number of cells of each component, and whether one of them has a
-    /// nonzero row sum.
+    /// Stores the component of each cell. Computes, for each component, the number of its cells, and whether a cell has
+    /// a nonzero row sum.
     CellComponentNumbers number_components(CellComponentArgs) = "dpcg_number_components_f64",
         |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
-    /// Stores the singular component of each cell, if there is one.
+    /// Stores the number of the singular component of each cell, if the cell belongs to one.
     LabelSingular label_singular(CellComponentArgs) = "dpcg_label_singular_f64",
         |a| cell_blocks(a.cells.count()), BLOCK_SIZE;
     /// Finds the class of each cell (kernels/dpcg/classes.cuh).
@@ -297,11 +298,12 @@ real_kernels! {
     FinestWeights compute_finest_weights(CoarseningArgs) = "dpcg_finest_weights", |a| cell_blocks(3 * a.coarse.count());
     /// Computes interpolation weights from a coarse grid.
     Weights compute_weights(CoarseningArgs) = "dpcg_weights", |a| cell_blocks(3 * a.coarse.count());
-    /// Computes P^T A P in the cubes of a slab, from the finest grid.
+    /// Computes the contributions of the cubes of a slab to P^T A P, from the finest grid
+    /// (kernels/dpcg/coarsening.cuh).
     FinestProduct multiply_finest(CoarseningArgs) = "dpcg_finest_product", |a| cell_blocks(a.cube_count());
-    /// Computes P^T A P in the cubes of a slab, from a coarse grid.
+    /// Computes the contributions of the cubes of a slab to P^T A P, from a coarse grid.
     Product multiply_coarse(CoarseningArgs) = "dpcg_product", |a| cell_blocks(8 * a.cube_count());
-    /// Sums the cubes to the coarse matrix, and computes its smoother.
+    /// Adds the contributions of the cubes to the coarse matrix, and computes the smoother of the coarse grid.
     ComputeCoarseGrid compute_coarse_grid(CoarseningArgs) = "dpcg_take_coarse",
         |a| cell_blocks(i64::from(a.point_planes) * a.coarse_plane());
     /// Executes a Gauss-Seidel half-sweep for the cells of one colour.

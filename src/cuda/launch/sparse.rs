@@ -10,12 +10,12 @@ use crate::error::Result;
 
 include!(concat!(env!("OUT_DIR"), "/sparse.rs"));
 
-/// Largest number of inner products, or of terms, per pass (kernels/sparse/steps.cuh).
+/// Largest number of inner products, or of terms of a linear combination, per pass (kernels/sparse/steps.cuh).
 pub const SUMS_PER_PASS: usize = 8;
 /// Marks a position of sell without a row (kernels/sparse/products.cuh).
 pub const NO_INDEX: u32 = u32::MAX;
 
-/// Operation that finishes a row, from its sum (kernels/sparse/rows.cuh).
+/// Operation that computes the result of row i from s_i = sum_j a_ij x_j (kernels/sparse/rows.cuh).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishKind {
     StoreSum = 0,
@@ -39,7 +39,8 @@ pub enum Reals {
 }
 
 impl Reals {
-    /// Returns the precision with matrix values or with vectors in f32. Vectors in f32 need matrix values in f32.
+    /// Returns the precision for a matrix in f32 (`single_matrix`) and vectors in f32 (`single_vectors`). Vectors in
+    /// f32 require a matrix in f32.
     pub fn of(single_matrix: bool, single_vectors: bool) -> Self {
         match (single_matrix, single_vectors) {
             (_, true) => Self::Single,
@@ -49,14 +50,15 @@ impl Reals {
     }
 }
 
-/// Returns the number of blocks of a launch with `lanes` threads per row and one block per long row.
+/// Returns the number of blocks of a launch with `lanes` threads per row, but at least one block for each of
+/// `separate_rows` long rows.
 fn row_blocks(rows: i64, lanes: i64, separate_rows: i64) -> u32 {
     cell_blocks((rows * lanes).max(separate_rows * i64::from(BLOCK_SIZE.0)))
 }
 
 plain_kernels! {
     PlainKernel from FIRST_FAMILY_KERNEL, in PLAIN_KERNELS:
-    /// Computes a linear combination of vectors in f32, in f64.
+    /// Computes in f64 a linear combination of vectors in f32.
     CombineToDouble combine_to_double(CombineArgs) = "sparse_combine_to_f64", |a| cell_blocks(a.count), BLOCK_SIZE;
     /// Permutes values, and adds duplicates.
     Gather gather(GatherArgs) = "sparse_gather_f64", |a| cell_blocks(a.count), BLOCK_SIZE;

@@ -55,7 +55,8 @@ plain_kernels! {
 
 real_kernels! {
     RealKernel from SHARED_KERNEL_COUNT + PLAIN_KERNELS.len(), in REAL_KERNELS:
-    /// Copies a vector, divided by a scale, to the cycle of aggregation, and computes its first smoothing step.
+    /// Copies a vector, divided by a scale, to the cycle of aggregation, and computes the first smoothing step of the
+    /// cycle.
     LoadCycleInput load_cycle_input(CycleTransferArgs) = "agg_take", |a| cell_blocks(a.count);
     /// Copies a vector, multiplied by the scale and a factor, from the cycle of aggregation.
     StoreCycleOutput store_cycle_output(CycleTransferArgs) = "agg_give", |a| cell_blocks(a.count);

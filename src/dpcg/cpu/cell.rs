@@ -9,8 +9,9 @@
 //! The factor 1/2 accounts for the distance of the centres, which is twice as large as on the fine grid. The Galerkin
 //! product P^T A P lacks this factor, so that aggregation with constant interpolation converges slowly (Braess 1995).
 //! If the direction normal to the face is not coarsened, the factor is 1. For jumping coefficients, sums over faces are
-//! better than harmonic means across cells (Alcouffe, Brandt, Dendy and Painter 1981). The row sums (for example of a
-//! boundary with given pressure) are summed over the coarse cell.
+//! better than harmonic means across cells (Alcouffe, Brandt, Dendy and Painter 1981). The row sum of a coarse cell is
+//! the sum of the row sums of its fine cells. Row sums are nonzero, for example, next to a boundary with given
+//! pressure.
 //!
 //! A direction of weak couplings is not coarsened until its couplings are strong (semicoarsening). The reason is that a
 //! point smoother does not reduce errors that vary along this direction.
@@ -27,8 +28,8 @@
 //! memory once.
 //!
 //! Each thread owns the same range of rows j in all planes. A step of a thread uses values of other threads only from
-//! previous steps: in the rows beside its own, it uses only cells of the other colour, which no thread updates in this
-//! plane in the same step.
+//! previous steps. In the rows next to its own rows, the thread reads only cells of the other colour. No thread updates
+//! these cells in the same plane in the same step.
 
 use super::rows::CellVector;
 use crate::base::isa::for_each_isa;
@@ -43,8 +44,8 @@ use std::ops::Range;
 
 const ALLOCATION_NAME: &str = "vectors of the multigrid";
 
-/// Minimum number of cells of a grid for more than one thread. On smaller grids, the waiting times in every plane
-/// exceed the time saved.
+/// Minimum number of cells of a grid for more than one thread. On smaller grids, threads wait longer in each plane than
+/// they save.
 const MIN_TEAM_CELLS: usize = 16_384;
 
 /// The preconditioner. The caller's grid uses f64, the coarse grids use `T`.
@@ -58,14 +59,15 @@ pub struct CellMultigrid<T> {
     coarse_zero_row: Vec<T>,
 }
 
-/// A thread of a run, which counts the steps of all passes so far.
+/// Runs the plane steps of the multigrid passes on one thread, and counts these steps from the start of the run.
+/// Neighbouring threads wait until this count reaches a given number.
 pub struct PassSteps<'a> {
     thread: TeamThread<'a>,
     step_count: Cell<usize>,
 }
 
 impl<'a> PassSteps<'a> {
-    /// Starts the count of a run at zero.
+    /// Starts a run with a count of zero.
     pub fn new(thread: TeamThread<'a>) -> Self {
         Self { thread, step_count: Cell::new(0) }
     }
@@ -145,8 +147,8 @@ impl<T: Real + Number> CellMultigrid<T> {
         Level { a: self.hierarchy.grids[level].matrix(), r, x, zero_row: &self.coarse_zero_row, sweeps: self.sweeps }
     }
 
-    /// Solves the system of the coarsest grid, or of the caller's grid if there is no coarse grid, for x on thread 0.
-    /// `count` is its number of cells.
+    /// Solves the system of the coarsest grid for x on thread 0. If there is no coarse grid, the coarsest grid is the
+    /// caller's grid. `count` is the number of cells of the coarsest grid.
     ///
     /// # Safety
     /// No other code may use the vectors before the barrier at the end of this function.
@@ -177,8 +179,8 @@ struct Level<'a, F, V> {
 }
 
 impl<F: Real, V: CellVector<F>> Level<'_, F, V> {
-    /// Returns the number of threads that work on this grid, and the rows j of this thread. These rows consist of whole
-    /// coarse rows, which also belong to this thread.
+    /// Returns the number of threads that work on this grid, and the rows j of this thread. The rows of a thread are
+    /// the fine rows of whole coarse rows, which also belong to this thread.
     fn active_threads_and_rows(&self, thread: TeamThread, grid: &Grid<impl Real>) -> (usize, Range<usize>) {
         let Cells { ny, .. } = self.a.cells;
         let uses_team = self.a.cells.count() >= MIN_TEAM_CELLS;
@@ -194,8 +196,9 @@ impl<F: Real, V: CellVector<F>> Level<'_, F, V> {
     }
 
     /// Executes a pass over the planes: calls `execute(half_sweep, j, k)` for all rows (j, k) of this thread and for
-    /// `half_sweep` = 0, 1, ..., 2 `sweeps`. These are the half-sweeps and one more operation: the restriction comes
-    /// last, and the prolongation comes first. In step t, operation `half_sweep` is applied to plane t - `half_sweep`.
+    /// `half_sweep` = 0, 1, ..., 2 `sweeps`. These numbers denote the half-sweeps and one more operation. This
+    /// operation is the restriction, which comes last, or the prolongation, which comes first. In step t, operation
+    /// `half_sweep` is applied to plane t - `half_sweep`.
     fn run_pass(&self, counter: &PassSteps, grid: &Grid<impl Real>, execute: impl Fn(usize, usize, usize)) {
         let ((active_threads, rows), half_sweep_count) =
             (self.active_threads_and_rows(counter.thread, grid), 2 * self.sweeps);
@@ -301,8 +304,9 @@ impl<F: Real, V: CellVector<F>> Level<'_, F, V> {
         relax_row(x, Self::column_parity(colour, j, k), row);
     }
 
-    /// Adds R (r - A x) / scale of a row to the coarse row, which is first set to zero if this row is its first fine
-    /// row. Only red cells contribute, since the last half-sweep made the residual of the black cells zero.
+    /// Adds R (r - A x) / scale of row (j, k) to the coarse row that contains this row. If (j, k) is the first fine row
+    /// of the coarse row, the coarse row is first set to zero. Only red cells contribute, since the last half-sweep
+    /// made the residual of the black cells zero.
     ///
     /// # Safety
     /// The row and its coarse row must belong to this thread. During this call, no thread may write r in this row, or
@@ -340,7 +344,7 @@ fn coarse_row_cells<T>(grid: &Grid<T>, j: usize, k: usize) -> Range<usize> {
     start..start + grid.cells.nx
 }
 
-/// Data for relaxing a row of cells, except x of the row itself.
+/// Data for the relaxation or the residual of a row of cells, except x in this row.
 #[derive(Clone, Copy)]
 pub struct RowData<'a, F> {
     r: &'a [F],
@@ -394,7 +398,8 @@ impl<F: Real> RowData<'_, F> {
     }
 }
 
-/// Number of cells whose new values are computed in a buffer. Only the values of one colour are then stored.
+/// Number of cells in a buffer of new values or residuals. The loops compute the values of both colours, and then use
+/// only those of one colour.
 const CHUNK_CELLS: usize = 256;
 
 for_each_isa! {

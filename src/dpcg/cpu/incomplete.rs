@@ -23,10 +23,10 @@ use std::ops::Range;
 
 const ALLOCATION_NAME: &str = "pivots of the incomplete factorization";
 
-/// Bound of the rounding error of one pivot, relative to its center.
+/// Bound of the rounding error that one pivot adds, relative to the center.
 const PIVOT_ROUNDING: f64 = 4.0 * f64::EPSILON;
 
-/// The factors: only D is stored, since the couplings are those of A.
+/// The factorization. Only D is stored, because the off-diagonal entries of the factors are those of A.
 pub struct Incomplete {
     /// Reciprocal pivots 1 / d of all cells.
     inverse_pivots: Vec<f64>,
@@ -92,8 +92,8 @@ impl Incomplete {
                 if thread.index > 0 {
                     thread.wait_for_signal(thread.index - 1, StagePoint::LastRow, stage_after(k + 1));
                 }
-                // SAFETY: the rows belong to this thread; `wait_for` ensures that the row before them in this plane is
-                // complete.
+                // SAFETY: the rows belong to this thread; `wait_for_signal` ensures that the row before them in this
+                // plane is complete.
                 own_rows.clone().for_each(|j| unsafe { self.solve_row_forward(a, j, k, r, z) });
                 thread.signal(StagePoint::LastRow, stage_after(k + 1));
             }
@@ -101,8 +101,8 @@ impl Incomplete {
                 if thread.index + 1 < active_threads {
                     thread.wait_for_signal(thread.index + 1, StagePoint::FirstRow, stage_after(nz - k));
                 }
-                // SAFETY: the rows belong to this thread; `wait_for` ensures that the row after them is complete. The
-                // next thread has therefore completed its forward solve, and does not read these rows any more.
+                // SAFETY: the rows belong to this thread; `wait_for_signal` ensures that the row after them is
+                // complete. The next thread has therefore completed its forward solve, and no longer reads these rows.
                 own_rows.clone().rev().for_each(|j| unsafe { self.solve_row_backward(a, j, k, z) });
                 thread.signal(StagePoint::FirstRow, stage_after(nz - k));
             }
@@ -206,8 +206,8 @@ fn row_cells(a: &SevenPoints, j: usize, k: usize) -> Range<usize> {
 const CHUNK_CELLS: usize = 256;
 
 for_each_isa! {
-    /// Computes z_i = (r - (a_s z_s + a_b z_b)) / d - (a_w / d) z_(i-1) for ascending i. `inverse_pivots` contains 1 /
-    /// d, and `a` the entries to east, south and bottom; a_w of a cell is the entry to east of the previous cell.
+    /// Computes z_i = (r - (a_s z_s + a_b z_b)) / d - (a_w / d) z_(i-1) for ascending i. `inverse_pivots` contains 1/d.
+    /// `a` contains the entries to east, south and bottom; a_w of a cell is the entry to east of the previous cell.
     /// `neighbour_values` contains z_s and z_b.
     fn forward_row(z: &mut [f64], r: &[f64], inverse_pivots: &[f64], a: [&[f64]; 3], neighbour_values: [&[f64]; 2]) {
         let mut z_west = 0.0;
@@ -233,8 +233,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes z_i = (z_i - (a_n z_n + a_t z_t) / d) - (a_e / d) z_(i+1) for descending i. `inverse_pivots` contains 1
-    /// / d, `a` the entries to east, north and top, and `neighbour_values` contains z_n and z_t.
+    /// Computes z_i = (z_i - (a_n z_n + a_t z_t) / d) - (a_e / d) z_(i+1) for descending i. `inverse_pivots` contains
+    /// 1/d. `a` contains the entries to east, north and top. `neighbour_values` contains z_n and z_t.
     fn backward_row(z: &mut [f64], inverse_pivots: &[f64], a: [&[f64]; 3], neighbour_values: [&[f64]; 2]) {
         let mut z_east = 0.0;
         let mut factors = [0.0; CHUNK_CELLS];

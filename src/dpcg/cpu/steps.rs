@@ -277,16 +277,16 @@ impl PcgSteps for ThreadState<'_> {
         // which is stored in q.
         let is_flexible = matches!(self.state.preconditioner, Preconditioner::Aggregation { .. });
         let beta = if is_flexible { Beta::Flexible } else { Beta::Fixed };
-        Properties { uses_deflation: uses_deflation, omits_projection: !uses_deflation, beta, ..Properties::default() }
+        Properties { uses_deflation, omits_projection: !uses_deflation, beta, ..Properties::default() }
     }
 
     fn precondition(&mut self) -> f64 {
         let Vectors { r, z, .. } = self.vectors();
         match self.state.preconditioner {
-            // SAFETY: the cells belong to this thread, and no other thread reads them in this step.
-            Preconditioner::None => {
-                self.for_each_piece(|cells| unsafe { z.slice_mut(&cells).copy_from_slice(r.slice(&cells)) })
-            }
+            Preconditioner::None => self.for_each_piece(|cells| {
+                // SAFETY: the cells belong to this thread, and no other thread reads them in this step.
+                unsafe { z.slice_mut(&cells).copy_from_slice(r.slice(&cells)) }
+            }),
             Preconditioner::Jacobi => self.apply_jacobi(z),
             Preconditioner::Neumann { order } => {
                 let Vectors { q, series_vector, .. } = self.vectors();

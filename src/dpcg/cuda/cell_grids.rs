@@ -45,7 +45,7 @@ impl Grid {
 /// Builds all grids, down to a grid of at most `max_coarsest_cells` cells and at most
 /// `DenseInverse::MAX_COARSEST_UNKNOWNS` cells, and the inverse of the coarsest matrix. `scalars` is the address of the
 /// scalars, and `matrix_scale` the power of two by which coarse matrices are multiplied. `is_single_precision`: coarse
-/// grids use f32. Without coarse grids, the inverse is that of the caller's matrix.
+/// grids use f32. If there are no coarse grids, the inverse is that of the caller's matrix.
 pub fn build_grids(
     pool: &mut Pool,
     stream: &Stream,
@@ -67,8 +67,8 @@ pub fn build_grids(
     grid_setup.finish_setup(pool, grids, inverse)
 }
 
-/// Returns the arguments of the setup kernels for coarse grid l - 1, or for the caller's grid if l = 0. The fields of
-/// the next grid are zero.
+/// Returns the arguments of the setup kernels for coarse grid l - 1, or for the caller's grid if l = 0. The fields that
+/// describe the next coarser grid are zero.
 fn setup_args(grid_setup: &GridSetup, grid: Option<&Grid>, l: usize) -> CellGridArgs {
     let m = grid_setup.source.m;
     let (cells, forward, center) = match grid {
@@ -137,7 +137,7 @@ fn invert_coarsest_grid(
         args,
     )?;
     if grid.is_none() {
-        // The inverse of A is (s A)^-1 s.
+        // The dense matrix contains (s A)^-1 with s = `factor`, and A^-1 = s (s A)^-1.
         dense.multiply_by(grid_setup.stream, factor)?;
     }
     Ok(dense)

@@ -23,19 +23,20 @@ pub struct Grid {
     pub diagonals: PaddedArrays,
     pub weights: Memory,
     pub strides: Strides,
-    /// r, and two arrays that alternate as x and residual. None if the grid uses the solver's vectors.
+    /// r, and two arrays that alternate as x and residual. `None` if the grid uses the solver's vectors.
     pub vectors: Option<PaddedArrays>,
 }
 
 /// Conductances c_o(p) = -A(p, p + o), stored offset by offset.
 pub struct Conductances {
-    /// Address of the first offset's first value.
+    /// Address of the first value of the first offset.
     pub address: Address,
-    /// Number of values from one offset to the next.
+    /// Distance from a value to the value of the next offset at the same point, in values.
     pub stride: usize,
-    /// Conductance per unit of a stored coupling: -scale for the caller's matrix, else 1.
+    /// Factor by which a stored value is multiplied to obtain the conductance: -scale if the couplings of the caller's
+    /// matrix are used, otherwise 1.
     pub per_coupling: f64,
-    /// None if the couplings of the caller's matrix are used.
+    /// `None` if the couplings of the caller's matrix are used.
     own_arrays: Option<PaddedArrays>,
 }
 
@@ -115,8 +116,8 @@ impl Matrix {
         })
     }
 
-    /// Makes a grid of this matrix. Allocates the weights of the transfer to the next grid, and vectors unless the grid
-    /// uses those of the solver.
+    /// Makes a grid from this matrix. Allocates the weights of the transfer to the next grid, and vectors unless the
+    /// grid uses those of the solver.
     fn into_grid(
         self,
         pool: &mut Pool,
@@ -167,9 +168,9 @@ impl Grid {
     }
 }
 
-/// Memory for a coarsening step, which processes the coarse grid by slabs (kernels/dpcg/coarsening.cuh). A slab is up
-/// to `point_planes` planes of coarse points, and the planes of cubes that these points need. The memory contains the
-/// unrounded weights of the whole grid, and the matrices of the cubes of one slab.
+/// Memory for a coarsening step, which processes the coarse grid by slabs (kernels/dpcg/coarsening.cuh). A slab
+/// consists of up to `point_planes` planes of coarse points, and of the planes of cubes that these points need. The
+/// memory contains the unrounded weights of the whole grid, and the matrices of the cubes of one slab.
 struct Slabs {
     weights: Address,
     cubes: Address,
@@ -178,7 +179,7 @@ struct Slabs {
 
 impl Slabs {
     /// Plans the memory of a coarsening step. The weights and then the cubes are stored in the pool's workspace, behind
-    /// the row sums of the grids with odd numbers. This workspace is the memory of the solver's vectors.
+    /// the row sums of the grids with odd numbers. The pool's workspace is the memory of the solver's vectors.
     fn plan(
         grid_setup: &GridSetup,
         pool: &mut Pool,
@@ -269,7 +270,7 @@ pub fn build_grids(
     Ok(grids_and_inverse)
 }
 
-/// Returns the arguments of the setup kernels for grid l. The fields of the next grid are zero.
+/// Returns the arguments of the setup kernels for grid l. The fields that describe the next coarser grid are zero.
 fn setup_args(grid_setup: &GridSetup, matrix: &Matrix, l: usize) -> CoarseningArgs {
     CoarseningArgs {
         fine: box_of(matrix.extents),
@@ -291,7 +292,7 @@ fn setup_args(grid_setup: &GridSetup, matrix: &Matrix, l: usize) -> CoarseningAr
 fn coarsen_grid(grid_setup: &GridSetup, pool: &mut Pool, matrix: Matrix, l: usize) -> Result<(Grid, Matrix)> {
     let (stream, is_single_precision, value_bytes) =
         (grid_setup.stream, grid_setup.is_single_precision, grid_setup.value_bytes());
-    // Kernels for the finest grid, or for a coarse grid.
+    // Launches for the finest grid, or for a coarse grid.
     type Launch = fn(&Stream, bool, &CoarseningArgs) -> Result<()>;
     let [strengths, weights, product]: [Launch; 3] = match l {
         0 => [launch::compute_finest_strengths, launch::compute_finest_weights, launch::multiply_finest],

@@ -1,5 +1,5 @@
-//! Connected components of a matrix on the device (kernels/dpcg/components.cuh). The host stores the sizes, and the
-//! device stores the component of each cell.
+//! Connected components of a matrix on the device (kernels/dpcg/components.cuh). The host stores the sizes of the
+//! components, and the device stores the component of each cell.
 
 use super::source::DeviceMatrix;
 use crate::cuda::arrays::{Pool, allocate_lists};
@@ -28,7 +28,8 @@ pub struct Components {
 }
 
 impl Components {
-    /// Describes the matrix of `source`. `root`: address of each cell's root, which the inspection computes.
+    /// Describes the components of the matrix of `source`. `root` is the address of an array with one entry per cell:
+    /// the first cell of its component. The inspection computes this array.
     pub fn new(source: &DeviceMatrix, root: Address) -> Self {
         let component_args =
             CellComponentArgs { cells: source.cells, m: source.m, root, ..CellComponentArgs::default() };
@@ -94,7 +95,7 @@ impl Components {
         self.component_sizes[..] == [self.extents.count()]
     }
 
-    /// Returns the fraction of the center below which `number` treated a row sum as zero.
+    /// Returns the fraction of the center below which `number_components` treated a row sum as zero.
     pub fn zero_row_sum(&self) -> f64 {
         self.component_args.zero_row_sum
     }
@@ -106,7 +107,7 @@ impl Components {
     }
 
     /// Stores a 32-bit label per cell at `labels`: the index of its component among the singular components. Cells in
-    /// no singular component get the count of singular components.
+    /// no singular component get the number of singular components as label.
     fn label_singular(&self, stream: &Stream, labels: Address) -> Result<()> {
         let components = self.component_list();
         let no_component_label = components.singular_count();

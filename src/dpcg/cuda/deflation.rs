@@ -124,8 +124,8 @@ impl Deflation {
         matches!(self.solver_of_e, SolverOfE::DeviceInverse(_))
     }
 
-    /// Computes t = E^-1 Z^T v. `sum` has no partial sums; from it, the kernels read whether a loop has ended. Returns
-    /// the time in seconds that the host spent on E^-1, or 0.
+    /// Computes t = E^-1 Z^T v. `sum` must not request a result; the kernels only read from `sum` whether the loop of
+    /// PCG has ended. Returns the time in seconds that the host spent on E^-1, or 0.
     fn solve(&mut self, stream: &Stream, v: Address, sum: Sum) -> Result<f64> {
         self.cells_by_region.compute_sums(stream, v, self.g, sum)?;
         match &mut self.solver_of_e {
@@ -145,7 +145,7 @@ impl Deflation {
         }
     }
 
-    /// Computes t = E^-1 Z^T q and <Z^T q, t>. Requires E^-1 on the device.
+    /// Computes t = E^-1 Z^T q, and <Z^T q, t> as the reduction `sum`. Requires E^-1 on the device.
     pub fn solve_with_product(&self, stream: &Stream, q: Address, sum: Sum) -> Result<()> {
         self.cells_by_region.compute_sums(stream, q, self.g, Sum { sum_use: 0, conditional: 0, ..sum })?;
         match &self.solver_of_e {
@@ -172,10 +172,10 @@ impl Deflation {
         (self.region_numbers.address(), self.t)
     }
 
-    /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009). Returns the time
-    /// in seconds that the host spent on E^-1, or 0.
+    /// Computes v = P v, and <p, v> as the reduction `sum`. Here P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga
+    /// 2009). Returns the time in seconds that the host spent on E^-1, or 0.
     pub fn project(&mut self, stream: &Stream, source: &DeviceMatrix, v: Address, p: Address, sum: Sum) -> Result<f64> {
-        // Only the last kernel computes the sum.
+        // Only the last kernel computes <p, v>.
         let seconds = self.solve(stream, v, Sum { partial: 0, sum_use: 0, conditional: 0, ..sum })?;
         launch::subtract_deflated(stream, &self.deflated_args(source, v, p, sum))?;
         Ok(seconds)
@@ -230,7 +230,7 @@ fn invert_on_device(
         }
     };
     stream.fill(sums_address, 0, bytes)?;
-    // The inversion may overwrite the sums, because they are no longer needed when it begins.
+    // The inversion may overwrite the sums, because the sums are no longer needed when the inversion begins.
     let mut dense = DenseInverse::zeroed(pool, stream, n, Some(sums_address))?;
     stream.send(dense.null_vector_of, &regions.null_vector_of)?;
     stream.send(dense.null_vector_count, &[regions.null_vector_count as u32])?;

@@ -10,7 +10,7 @@ use crate::error::Result;
 /// Name of the memory in error messages about failed allocations.
 const ALLOCATION_NAME: &str = "the inverse of a coarse matrix";
 
-/// A matrix that is replaced by its inverse.
+/// A dense matrix, which `invert` replaces by its inverse.
 pub struct DenseInverse {
     memory: Memory,
     n: usize,
@@ -36,8 +36,8 @@ impl DenseInverse {
     /// Largest number of unknowns of E.
     pub const MAX_DEFLATION_VECTORS: usize = MAX_VECTORS as usize;
 
-    /// Allocates a zero matrix without null vectors. `workspace` is the address of n^2 values that may be used
-    /// until the call of [`Self::copy_from_workspace`].
+    /// Allocates a zero matrix without null vectors. `workspace` is the address of n^2 values, which are used until
+    /// [`Self::copy_from_workspace`] is called.
     pub fn zeroed(pool: &mut Pool, stream: &Stream, n: usize, workspace: Option<Address>) -> Result<Self> {
         let matrix_bytes = 8 * n * n;
         let workspace_bytes = if workspace.is_some() { 0 } else { matrix_bytes };
@@ -144,8 +144,8 @@ impl DenseInverse {
         Ok(())
     }
 
-    /// Waits, and returns max_r (A_rr + c) times the largest magnitude in the inverse. c is the shift of the null
-    /// vector to which unknown r belongs, or 0 if there is none.
+    /// Waits, and returns max_r (A_rr + c) times the largest magnitude in the inverse. Here c is the factor of the
+    /// shift of the null vector to which unknown r belongs, or 0 if there is no such null vector.
     pub fn condition(&self, stream: &Stream) -> Result<f64> {
         launch::find_condition(stream, &self.null_vector_args(false))?;
         let mut largest = [0.0; 2];
@@ -154,8 +154,8 @@ impl DenseInverse {
         Ok(largest[0] * largest[1])
     }
 
-    /// Computes out = A^-1 input and the sum <input, out>, and adds the time of the product in ns to the value at
-    /// `clock`.
+    /// Computes out = A^-1 input, and <input, out> as the reduction `sum`. Adds the time of the product in ns to the
+    /// value at `clock`.
     pub fn multiply(&self, stream: &Stream, input: Address, out: Address, clock: Address, sum: Sum) -> Result<()> {
         let (matrix, n) = (self.matrix(), self.n as i32);
         launch::multiply_dense(stream, &DenseArgs { matrix, input, out, n, unused: 0, clock, sum })

@@ -31,15 +31,15 @@ impl State {
     }
 
     /// Computes p = z, q = A p and, with deflation, t = E^-1 Z^T q at the start of a solve. Stores <p, q> in the scalar
-    /// `sigma` and, with deflation, <Z^T q, t> as the sum `deflated_sum`. The caller computes <p, P A p> = <p, q> -
-    /// <Z^T q, t>.
+    /// `sigma` and, with deflation, <Z^T q, t> in the scalar that `deflated_sum` selects. The caller subtracts the
+    /// second number from the first, which results in <p, P A p>.
     pub fn begin_ascend(&self, stream: &Stream, source: &DeviceMatrix, deflated_sum: Sum) -> Result<()> {
         let energy = self.vectors.sum_to(offset_of!(Scalars, sigma));
         self.ascend(stream, source, energy, [energy, deflated_sum])
     }
 
     /// Launches an iteration that begins with p, q and, with deflation, t, where P A p = q - A Z t. The kernels also
-    /// update rho and sigma, or end the loop. `last_sum` is the sum that the last kernel computes.
+    /// update rho and sigma, or end the loop. `last_sum` contains the arguments of the reduction in the last kernel.
     pub fn fused_iteration(&self, stream: &Stream, source: &DeviceMatrix, last_sum: Sum) -> Result<()> {
         let rho = Sum { sum_use: SumUse::Rho as i32, conditional: 0, ..last_sum };
         let args = FusedArgs { sum: rho, ..self.pass_args(source) };
@@ -64,8 +64,8 @@ impl State {
         [launch::descend_0, launch::descend_1, launch::descend_2][self.series_order()](stream, args)
     }
 
-    /// Computes x, p and q. Without deflation, computes <p, q> as the sum `undeflated_sum`. With deflation, computes
-    /// <p, q> as `energy`, t = E^-1 Z^T q, and <Z^T q, t> as `deflated_sum`.
+    /// Computes x, p and q. Without deflation, computes <p, q> as the reduction `undeflated_sum`. With deflation,
+    /// computes <p, q> as the reduction `energy`, t = E^-1 Z^T q, and <Z^T q, t> as the reduction `deflated_sum`.
     fn ascend(
         &self,
         stream: &Stream,

@@ -1,10 +1,10 @@
 //! Deflated PCG on a CUDA device (docs/theory/dpcg.md). Arrays are in natural order with zeros before and after them.
 //!
 //! Each module may import the modules named before it in this list. `dense` inverts matrices. `source` stores A, and
-//! `components` finds its connected components. `survey` inspects A. `regions` and `deflation` implement the deflation.
-//! `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell` and `aggregated` implement the preconditioners. `state`
-//! holds the data of a factorization. `fused` executes an iteration in few passes. `run` implements the steps of PCG
-//! and its loop. `solve` implements the start and the end of a solve.
+//! `components` finds the connected components of A. `survey` inspects A. `regions` and `deflation` implement the
+//! deflation. `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell` and `aggregated` implement the preconditioners.
+//! `state` holds the data of a factorization. `fused` executes an iteration in few passes. `run` implements the steps
+//! of PCG and its loop. `solve` implements the start and the end of a solve.
 
 mod aggregated;
 mod cell;
@@ -54,11 +54,11 @@ pub struct Cuda {
     /// Device buffers for an input array and an output array that are in host memory.
     staging: Option<Memory>,
     surveyor: Option<Surveyor>,
-    /// Host copy of the matrix. It is created when it is needed, and dropped by `load` and `factorize`.
+    /// Host copy of the matrix. The copy is created when it is needed, and dropped by `load` and `factorize`.
     host_matrix: OnceCell<StoredMatrix>,
     /// Thread team for work on the host copy.
     team: Option<Team>,
-    /// Counts of the couplings that point out of the box, and the first of them.
+    /// Counts of the couplings that point out of the box, and the first such coupling.
     outward_couplings: OutwardCouplings,
     /// Deflation regions that `find_regions` has found for the next `factorize`; `None` without deflation.
     regions: Option<Regions>,
@@ -70,7 +70,7 @@ pub struct Cuda {
 const MIN_TEAM_CELLS: usize = 16_384;
 
 impl Cuda {
-    /// Opens the device number `ordinal`. At most `threads` CPU threads copy host arrays and inspect the matrix.
+    /// Opens the device number `ordinal`. At most `max_threads` CPU threads copy host arrays and inspect the matrix.
     pub fn new(ordinal: i64, max_threads: usize) -> Result<Self> {
         Ok(Self::with_session(Session::open(ordinal, &launch::DPCG, max_threads)?, max_threads))
     }
@@ -129,7 +129,7 @@ impl Cuda {
     }
 }
 
-/// Returns the host copy of the matrix as a view with the caller's names and extents.
+/// Returns a view of the host copy of the matrix, with the names of the caller's arrays.
 fn view_with_caller_names<'k>(a: &CellView, host_matrix: &SevenPoints<'k>) -> CellView<'k> {
     let with_layout = |name, values| CellValues::new(name, values, a.cells, a.cells.nx, a.cells.plane());
     let forward = [0, 1, 2].map(|d| with_layout(a.forward[d].name, host_matrix.forward[d]));
@@ -164,8 +164,8 @@ impl DpcgBackend for Cuda {
         if findings.has_invalid_entry == 0 {
             return Ok(f64::from_bits(findings.center_max));
         }
-        // The matrix is inspected again on the host. This creates the error message, or returns the largest center if
-        // `checks_finite` permits the unusual entries.
+        // The matrix is inspected again on the host. This inspection returns the error, or the largest center if
+        // `checks_finite` is false and only couplings are not finite.
         let stream = self.session.stream();
         let host_view = view_with_caller_names(a, &copy_matrix_to_host(&self.host_matrix, source, stream)?);
         InspectedRows::merge_center_max(

@@ -16,7 +16,7 @@ pub struct GridsAndInverse<G> {
     pub inverse: DenseInverse,
 }
 
-/// Matrix and workspace of a setup, which makes the grids of `matrix_scale` times the matrix.
+/// Matrix and workspace for the setup of the grids, which belong to `matrix_scale` times the matrix.
 pub struct GridSetup<'a> {
     pub stream: &'a Stream,
     pub source: &'a DeviceMatrix,
@@ -26,18 +26,19 @@ pub struct GridSetup<'a> {
     /// Whether coarse grids use f32.
     pub is_single_precision: bool,
     memory: Memory,
-    /// Partial sums of the thread blocks.
+    /// Address of the partial sums of the thread blocks.
     pub partial_sums: Address,
-    /// Strengths of the directions x, y and z: sums over all rows of the couplings in this direction divided by the
-    /// diagonal. With vertex coarsening, the number of rows follows.
+    /// Address of the strengths of the directions x, y and z. A strength is the sum over all rows of s / diagonal,
+    /// where s is the sum of the conductances in this direction; with cell coarsening, s is the magnitude of this sum.
+    /// With vertex coarsening, the number of rows follows the strengths.
     pub strengths: Address,
-    /// Row sums of grids with even and with odd numbers, in the pool's workspace. No grid has more points than the
-    /// finest one.
+    /// Addresses of the row sums of grids with even and with odd numbers, in the pool's workspace. No grid has more
+    /// points than the finest grid.
     pub row_sums: [Address; 2],
 }
 
 impl<'a> GridSetup<'a> {
-    /// Allocates the partial sums, and borrows the row sums from the pool.
+    /// Allocates the memory of the partial sums. The memory of the row sums is the workspace of the pool.
     pub fn new(
         pool: &mut Pool,
         stream: &'a Stream,
@@ -61,7 +62,7 @@ impl<'a> GridSetup<'a> {
         })
     }
 
-    /// Returns the bytes of a value on coarse grids.
+    /// Returns the size in bytes of a value on coarse grids.
     pub fn value_bytes(&self) -> usize {
         if self.is_single_precision { size_of::<f32>() } else { size_of::<f64>() }
     }
@@ -74,8 +75,8 @@ impl<'a> GridSetup<'a> {
         Ok(strengths)
     }
 
-    /// Returns the inverse of a coarsest matrix of n unknowns, which `spread_matrix` stores densely, or its
-    /// pseudoinverse if the matrix is singular.
+    /// Returns the inverse of the coarsest matrix, which has n unknowns, or the pseudoinverse if this matrix is
+    /// singular. `spread_matrix` launches the kernel that stores the matrix as a dense matrix.
     pub fn invert_coarsest(
         &self,
         pool: &mut Pool,

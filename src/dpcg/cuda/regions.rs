@@ -19,15 +19,15 @@ pub struct RegionNumbers {
     region_numbers: PaddedArrays,
     /// Number of regions, that is, of columns of Z.
     pub region_count: usize,
-    /// For each column of Z, the null vector to which it belongs, counted from 1; 0: none. The bit `REMOVED_UNKNOWN`
-    /// marks the removed column of each null vector.
+    /// For each column of Z, the null vector of A to which this column contributes, counted from 1; 0: none. The bit
+    /// `REMOVED_UNKNOWN` marks the removed column of each null vector.
     pub null_vector_of: Vec<u32>,
     /// Number of null vectors of A that are sums of columns of Z.
     pub null_vector_count: usize,
 }
 
 impl RegionNumbers {
-    /// Computes the region of each cell from the classes that the inspection has found. Does not use the list
+    /// Computes the region of each cell from the classes that the inspection has found. Does not use
     /// `regions.region_of_cell`.
     pub fn new(pool: &mut Pool, stream: &Stream, input: &FactorizationInput, regions: &Regions) -> Result<Self> {
         let (extents, value_bytes) = (input.source.extents, size_of::<u16>());

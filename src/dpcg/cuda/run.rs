@@ -1,5 +1,5 @@
 //! The steps of deflated PCG on a device (docs/theory/dpcg.md), with unfused kernels or with the passes of `fused`. A
-//! step launches kernels and returns; only a step that returns a scalar waits for them.
+//! step launches kernels and returns. Only a step that returns a scalar waits for the kernels.
 
 use super::deflation::Deflation;
 use super::source::DeviceMatrix;
@@ -98,13 +98,14 @@ impl State {
         if self.deflation.is_none() {
             return launch::cell_product(stream, &self.product_args(source, p, q, sum));
         }
-        // Only the last kernel computes the sum.
+        // Only the last kernel computes <p, q>.
         let no_sum = Sum { partial: 0, sum_use: 0, conditional: 0, ..sum };
         launch::cell_product(stream, &self.product_args(source, p, q, no_sum))?;
         self.project(stream, source, q, p, sum)
     }
 
-    /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T. Without deflation, does nothing, and computes no sum.
+    /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T. Without deflation, this function does nothing; it does
+    /// not compute <p, v> either.
     pub fn project(&mut self, stream: &Stream, source: &DeviceMatrix, v: Address, p: Address, sum: Sum) -> Result<()> {
         if let Some(deflation) = &mut self.deflation {
             self.coarse_solve_seconds += deflation.project(stream, source, v, p, sum)?;
@@ -172,12 +173,12 @@ impl SeriesSteps for NeumannSteps<'_> {
 }
 
 impl Run<'_> {
-    /// Returns the arguments of a sum. `fetch_sum` returns its result.
+    /// Returns the arguments of a reduction whose result `fetch_sum` returns.
     pub fn sum_args(&self) -> Sum {
         self.state.vectors.sum_to(offset_of!(Scalars, sum))
     }
 
-    /// Waits, and returns the result of the last sum.
+    /// Waits, and returns the result of the last reduction with the arguments `sum_args`.
     pub fn fetch_sum(&mut self) -> Result<f64> {
         Ok(self.state.vectors.scalars.fetch(self.stream)?.sum)
     }
@@ -291,8 +292,8 @@ impl PcgSteps for Run<'_> {
         }
     }
 
-    /// At the start (`alpha` is `None`), returns <r, r>, which `residual` has stored. Later, updates r and returns <r,
-    /// r>.
+    /// At the start of a solve, `alpha` is `None`, and the result is the <r, r> that `residual` has stored. Otherwise,
+    /// computes r = r - alpha q and returns <r, r>.
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         if alpha.is_none() { self.residual_norm2 } else { unfused_descend(self, alpha) }
     }

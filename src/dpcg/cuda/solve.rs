@@ -60,8 +60,8 @@ impl SolveSteps for Run<'_> {
     }
 
     /// With `Load::Rhs`, loads only b, and returns 0 instead of <b, b>. b is not loaded again if the device already
-    /// stores it multiplied by `scale` and, if there are singular components, without its means over them. The caller
-    /// next subtracts these means, which `means` omits if they were already subtracted.
+    /// stores b times `scale` and, if there are singular components, has already subtracted the means of b over them.
+    /// After this call, `change_means` subtracts these means, unless they were already subtracted.
     fn load(&mut self, scale: f64, load: Load) -> (f64, Option<[f64; 2]>) {
         let Some(guess) = load.guess() else {
             let requested_rhs = LoadedRhs { scale, means_subtracted: self.state.singular_cells.is_some() };
@@ -118,7 +118,8 @@ impl SolveSteps for Run<'_> {
                 Ok(())
             });
         }
-        // If there are singular components, the caller first changes the means of x, so max |x_i| is not yet computed.
+        // If there are singular components, the means of x are changed after this step, so max |x_i| is not yet
+        // computed.
         (if self.state.singular_cells.is_some() { 0.0 } else { self.max_abs(VectorId::X) }, None)
     }
 

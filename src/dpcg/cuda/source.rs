@@ -41,8 +41,8 @@ impl DeviceMatrix {
         [self.m.center, self.m.east, self.m.north, self.m.top]
     }
 
-    /// Returns the addresses of the caller's arrays on the device, center first. Arrays in host memory are copied to
-    /// the addresses of this matrix.
+    /// Returns the addresses of the caller's arrays on the device, center first. An array in host memory is first
+    /// copied to the corresponding array of this matrix, whose address is returned.
     pub fn device_arrays(&self, stream: &Stream, copies: &mut StagedCopies, a: &CellView) -> Result<[CellArray; 4]> {
         let [x, y, z] = a.forward;
         let mut device_arrays = [CellArray::default(); 4];
@@ -83,7 +83,7 @@ impl DeviceMatrix {
         Ok(matrix)
     }
 
-    /// Returns the number of values from one array to the next.
+    /// Returns the distance between the first values of two successive arrays, in values.
     pub fn array_stride(&self) -> usize {
         self.arrays.stride()
     }

@@ -38,7 +38,7 @@ pub enum FusedSteps {
 }
 
 impl FusedSteps {
-    /// Returns which steps are fused with these options.
+    /// Returns which steps are fused with this setup.
     pub fn of(setup: &Setup) -> Self {
         match setup.preconditioner {
             Preconditioner::Jacobi if setup.uses_fused_passes => Self::Series(0),
@@ -53,8 +53,8 @@ impl FusedSteps {
     }
 }
 
-/// Vectors of a solve, partial sums and scalars. The next factorization uses the same addresses, unless it needs
-/// additional vectors.
+/// Vectors of a solve, partial sums and scalars. The addresses remain valid for the next factorization with the same
+/// extents, unless that factorization needs additional vectors.
 pub struct Vectors {
     pub extents: Cells,
     arrays: PaddedArrays,
@@ -74,7 +74,7 @@ pub struct Vectors {
     pub p_is_in_second: bool,
     /// Partial sums, one per thread block.
     partial_sums: Address,
-    /// Partial sums of <r, r>, if a kernel also computes another sum.
+    /// Partial sums of <r, r> in kernels that also compute another sum.
     pub norm_partial: Address,
     pub scale: Scale,
     pub scalars: SharedScalars,
@@ -128,7 +128,8 @@ impl Vectors {
         })
     }
 
-    /// Returns a sum whose result is stored in the scalar at offset `scalar_offset`.
+    /// Returns the arguments of a reduction in a kernel. The kernel stores the result in the scalar at byte offset
+    /// `scalar_offset`.
     pub fn sum_to(&self, scalar_offset: usize) -> Sum {
         store_sum_in(self.partial_sums, self.scalars.address, scalar_offset)
     }
@@ -159,7 +160,7 @@ pub struct State {
     pub deflation: Option<Deflation>,
     /// Memory that the next factorization reuses.
     pool: Pool,
-    /// The recorded loop, if the device executes whole iterations.
+    /// The recorded loop; `None` if the host takes part in each iteration.
     pub recorded_loop: Option<RecordedLoops>,
     /// Time that the last run spent on solves with E, in seconds.
     pub coarse_solve_seconds: f64,
@@ -230,8 +231,8 @@ impl State {
         Ok((self.vectors, pool, self.recorded_loop, aggregated))
     }
 
-    /// Sets all vectors and the values around them to zero after an overflow. Couplings that leave the box are zero,
-    /// and kernels multiply them by the values there, but 0 * inf would be NaN.
+    /// Sets all vectors and the values around them to zero after an overflow. Kernels multiply the zero couplings that
+    /// leave the box by the values around a vector, and 0 * inf is NaN.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
         self.vectors.arrays.clear(stream)?;
         match &self.multigrid {
@@ -242,7 +243,8 @@ impl State {
         }
     }
 
-    /// Computes z = M^-1 r by a multigrid cycle. Returns whether the kernels also compute <r, z>.
+    /// Computes z = M^-1 r by a multigrid cycle. Returns whether the kernels also compute <r, z> as the reduction
+    /// `sum`.
     pub fn apply_cycle(&self, stream: &Stream, source: &DeviceMatrix, sum: Sum) -> Result<bool> {
         let Vectors { r, z, scale, .. } = &self.vectors;
         match &self.multigrid {

@@ -26,16 +26,16 @@ use std::mem::offset_of;
 /// Name of the memory in error messages about failed allocations.
 const ALLOCATION_NAME: &str = "the inspection of the matrix";
 
-/// Half the largest number of slots of the hash table of classes. Threads stop inserting classes when they read that
-/// there are more than 65,535. At that time, each of at most 135,168 threads may be about to insert one more class.
-/// Fewer than 2^18 classes are therefore inserted.
+/// Half of the maximum number of slots of the hash table of classes. Threads stop inserting classes when they read that
+/// there are more than 65,535 classes. At that time, each of at most 135,168 threads may be about to insert one more
+/// class. Fewer than 2^18 classes are therefore inserted.
 const HALF_MAX_SLOTS: usize = 1 << 17;
 
 /// Number of values per group: the lowest index in each of three directions, and the bitwise complement of the highest
 /// index in each.
 const VALUES_PER_GROUP: usize = 6;
 
-/// Memory and arguments of the inspection.
+/// Memory of the inspection, and arguments of its kernels.
 pub struct Surveyor {
     memory: Memory,
     survey_args: SurveyArgs,
@@ -45,12 +45,13 @@ pub struct Surveyor {
     pub components: Components,
     /// The caller's labels, if there are any.
     labels: Option<Memory>,
-    /// For each group, the coarsest grid with points in the group, and the number of these points. Allocated when
-    /// hidden groups are counted.
+    /// One value per cell. At the first cell of each group, the value contains the coarsest grid with points in the
+    /// group, and the number of these points. Allocated when hidden groups are first counted.
     coarsest_points: Option<Memory>,
     /// Host copy of the extents of the groups.
     group_extents: Vec<u32>,
-    /// For each class that the last `find_regions` found, the number of its deflation vector, or [`NO_REGION`].
+    /// For each class that the last `find_regions` found: the number of its deflation vector, or [`NO_REGION`] if the
+    /// class has no deflation vector.
     vector_of_class: Vec<u16>,
 }
 
@@ -58,7 +59,8 @@ impl Surveyor {
     /// Allocates the memory for inspections of the matrix that is stored in `source`.
     pub fn new(stream: &Stream, source: &DeviceMatrix) -> Result<Self> {
         let n = source.extents.count();
-        // There are at most n classes, so the hash table has more slots than inserted classes, and is never full.
+        // There are at most n classes. The hash table therefore has more slots than inserted classes, and is never
+        // full.
         let slots = (2 * n.min(HALF_MAX_SLOTS)).next_power_of_two();
         let max_classes = n.min(usize::from(NO_REGION));
         let sizes = [
@@ -110,8 +112,8 @@ impl Surveyor {
             first_heavy_cell: keys + 12 * slots as u64,
             class_cell_count,
             class_of_slot,
-            // This memory contained the root of each cell's component. The roots are no longer needed when classes are
-            // searched.
+            // During the inspection, this memory contains the root of each cell's component. The roots are no longer
+            // needed when the classes are determined.
             slot_of_cell: component_parent,
             classes,
             region_of_class,
@@ -135,8 +137,8 @@ impl Surveyor {
         })
     }
 
-    /// Copies the arrays at `input`, center first, to the matrix for which this object was created. Returns the
-    /// findings.
+    /// Copies the arrays at `input`, center first, to the matrix for which this object was created, and inspects them.
+    /// Returns the result of the inspection.
     pub fn copy_matrix(&mut self, stream: &Stream, input: [CellArray; 4]) -> Result<&CellFindings> {
         *self.findings = CellFindings::none();
         stream.send_prefix(self.survey_args.findings, &self.findings, size_of::<CellFindings>())?;
@@ -144,7 +146,7 @@ impl Surveyor {
         self.fetch_findings(stream)
     }
 
-    /// Waits, and returns the findings.
+    /// Waits for the stream, and returns the results of the inspection.
     fn fetch_findings(&mut self, stream: &Stream) -> Result<&CellFindings> {
         stream.fetch_prefix(&mut self.findings, self.survey_args.findings, size_of::<CellFindings>())?;
         stream.wait()?;
@@ -210,7 +212,7 @@ impl Surveyor {
     }
 
     /// Returns the smallest extent of a strong group in cells, in directions with more than one cell. Returns 0 if
-    /// there is no group, or if there are too many groups.
+    /// there is no group, or if there are more than `MAX_GROUPS` groups.
     fn thinnest_group(&self, source: &DeviceMatrix, group_count: usize) -> usize {
         if group_count > MAX_GROUPS {
             return 0;
@@ -222,15 +224,16 @@ impl Surveyor {
         self.group_extents.chunks(VALUES_PER_GROUP).take(group_count).filter_map(smallest_extent).min().unwrap_or(0)
     }
 
-    /// Finds the deflation regions of the inspected matrix. [`Self::assign_cell_regions`] then computes the region of
-    /// each cell.
+    /// Determines the deflation regions of the inspected matrix. [`Self::assign_cell_regions`] then computes the region
+    /// of each cell.
     pub fn find_regions(&mut self, stream: &Stream, extents: Cells, choice: &RegionChoice) -> Result<Regions> {
         check_box_counts(extents, choice)?;
         let is_level_set = choice.kind == RegionKind::LevelSet;
         let uses_labels = is_level_set && choice.labels.is_some();
         if self.components.component_list().count() > usize::from(NO_REGION) && !uses_labels {
-            // Each component has at least one class, so there are too many classes. Also, the kernel cannot search
-            // them: the upper 32 bits of a key are too few for so many components and boxes.
+            // Each component has at least one class, so there are too many classes. With `Subdomain` and
+            // `LevelSetSubdomain`, the kernel must also not run on this matrix: with several boxes, the upper 32 bits
+            // of a key are too few for the pair of component and box.
             return Err(too_many_regions(choice));
         }
         self.class_args = ClassArgs {
@@ -259,7 +262,8 @@ impl Surveyor {
         self.assign_class_regions(&device_classes, is_level_set, choice.keep_all)
     }
 
-    /// Assigns region numbers to the classes. The device returns the classes in any order.
+    /// Assigns region numbers to the classes. The device returns the classes in an order that may differ from run to
+    /// run, so the classes are first sorted by their first cells.
     fn assign_class_regions(
         &mut self,
         device_classes: &[CellClass],
@@ -333,7 +337,7 @@ impl<'a> FactorizationInput<'a> {
         copy_matrix_to_host(self.host_matrix, self.source, stream)
     }
 
-    /// Computes the components in host memory. They are equal to those that the device has found.
+    /// Computes the components in host memory. These components are equal to those that the device has found.
     pub fn components_on_host(&self, stream: &Stream, team: &mut Team) -> Result<CellComponents> {
         let components = &self.surveyor.components;
         if components.is_single_component() {

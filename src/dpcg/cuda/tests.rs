@@ -150,7 +150,7 @@ fn fetch_regions(cuda: &mut Cuda, region_counts: Result<RegionCounts>) -> Result
     Ok(regions)
 }
 
-/// Compares the components, and the labels of the singular ones.
+/// Compares the components, and the labels of the singular components.
 fn check_components(cuda: &mut Cuda, extents: Cells, expected: &CellComponents, case_name: &str) {
     let components = &cuda.surveyor.as_ref().unwrap().components;
     let (list, expected_list) = (components.component_list(), expected.component_list());
@@ -395,7 +395,7 @@ fn device_rejects_too_many_components() {
     }
 }
 
-/// Accepts the largest permitted number of labels, and rejects one label more.
+/// The largest permitted number of distinct labels is accepted, and one label more is rejected.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn device_rejects_too_many_labels() {
@@ -526,8 +526,8 @@ fn random_labels(cells: usize, count: u32, max_run_length: f64, random: &mut Spl
     labels
 }
 
-/// Compares sums by label. The summed values are integers, so the sums are exact in any order. `wide`: whether labels
-/// have 32 bits.
+/// Compares sums by label. The summed values are integers, so the sums are exact in any order. `uses_32_bits`: whether
+/// labels have 32 bits, not 16.
 fn compare_label_sums(
     cuda: &Cuda,
     size: [usize; 3],

@@ -50,7 +50,7 @@ pub struct VertexMultigrid {
 
 impl Grid {
     /// Returns the arguments of this grid. `coarse_args` contains the addresses of the next coarser grid. If the grid
-    /// has no vectors, those in `solver_vectors` are used.
+    /// has no vectors of its own, the vectors in `solver_vectors` are used.
     fn level_args(&self, coarse_args: VertexGrid, solver_vectors: [Address; 3]) -> VertexGrid {
         let [r, x, second_x] = self
             .vectors
@@ -158,8 +158,8 @@ impl VertexMultigrid {
         pool.release(self.memory)
     }
 
-    /// Computes z = M^-1 r and <r, z>. In a loop, the scalars contain <r, r>, from which the kernels compute the
-    /// scaling factor of r.
+    /// Computes z = M^-1 r, and <r, z> as the reduction `sum`. In a loop of PCG, the scalars contain <r, r>, from which
+    /// the kernels compute the scaling factor of r.
     pub fn apply(&self, stream: &Stream, scale: &Scale, sum: Sum) -> Result<()> {
         // In f64, no scaling factor is needed.
         if self.is_single_precision && sum.in_loop == 0 {
@@ -213,8 +213,8 @@ impl VertexMultigrid {
         Ok(())
     }
 
-    /// Executes the cycle on the coarse grids in one launch. If its thread blocks cannot be resident on the device at
-    /// the same time, uses one launch per step.
+    /// Executes the cycle on the coarse grids in one launch. If the thread blocks of this launch cannot be resident on
+    /// the device at the same time, uses one launch per step.
     fn solve_coarse(&self, stream: &Stream, sum: Sum) -> Result<()> {
         let args = VertexCycleArgs { sum, ..self.cycle_args };
         if self.cooperative_launch.blocks > 0 {

@@ -1,4 +1,4 @@
-//! Single applications of M^-1 and of A to the caller's vector.
+//! Single applications of M^-1 and of A to the user's vector.
 
 use super::control::{Control, check_finite, check_inputs, check_overflow};
 use super::returned::store_zero;

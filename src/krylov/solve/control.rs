@@ -39,7 +39,7 @@ pub struct Control<'a> {
     /// Properties of the matrix. Its largest center determines whether a guess is too large, and whether a solution is
     /// too small for double precision.
     pub matrix: MatrixProperties<'a>,
-    /// The sweeps of M compute in single precision.
+    /// Whether the sweeps of M compute in single precision.
     pub has_single_precision_sweeps: bool,
     /// Whether M is known to be definite. A recursive cycle may be indefinite. In `sparse_`, M may also be indefinite
     /// with ilu0 or chebyshev, or if a diagonal entry of A is not positive.
@@ -48,16 +48,18 @@ pub struct Control<'a> {
     pub nodes: usize,
     /// Krylov method that replaces PCG.
     pub method: Option<&'a dyn Method>,
-    /// Krylov method that continues after a breakdown of PCG, with the second preconditioner.
+    /// Krylov method that continues after a breakdown of PCG, with the preconditioner
+    /// `OtherPreconditioner::AfterBreakdown`.
     pub second_method: Option<&'a dyn Method>,
     /// A residual has diverged if its norm exceeds this factor times the larger of the reference and the norm of the
     /// first residual.
     pub divergence_factor: f64,
-    /// M has the unit of A.
+    /// Whether M scales with A: if A is multiplied by a constant, so is M. p'Ap may then be compared with r'M^-1 r.
+    /// False for `preconditioner=none`, where M = I.
     pub has_unit_of_matrix: bool,
     /// A may be indefinite; see `Test::may_be_indefinite`.
     pub may_be_indefinite: bool,
-    /// Rounding unit of the vectors, divided by that of f64. Limits of p'Ap that detect rounding grow by this factor.
+    /// Unit roundoff of the vectors, divided by that of f64. The rounding limit of p'Ap is multiplied by this ratio.
     pub rounding_ratio: f64,
     /// Outcome of a previous solve. The present solve continues from its x.
     pub previous_outcome: Option<Outcome>,
@@ -100,7 +102,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Returns the number of iterations of the previous solve, or 0 if there is none.
+    /// Returns the number of iterations of the previous solve that this solve continues, or 0 if there is none.
     pub fn previous_iterations(&self) -> usize {
         self.previous_outcome.map_or(0, |previous| previous.iterations)
     }
@@ -128,8 +130,8 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Returns the parameters of the stopping test. `tests_completed_x`: the completed x is tested on the whole grid,
-    /// so the threshold of the recurred residual needs the lower limit `min_threshold_fraction`.
+    /// Returns the parameters of the stopping test. `tests_completed_x`: whether the completed x is tested on the whole
+    /// grid. The threshold of the recurred residual then needs the lower limit `min_threshold_fraction`.
     pub fn criterion(&self, tests_completed_x: bool) -> Criterion {
         Criterion {
             is_preconditioned_norm: self.norm == Norm::Preconditioned,
@@ -168,12 +170,13 @@ pub const MIN_THRESHOLD_FRACTION: f64 = f64::EPSILON / 64.0;
 /// In double precision, squares of residual norms may underflow below this value.
 pub const F64_VANISHING_FRACTION: f64 = 1e-140;
 
-/// Returns an error if `value` is NaN or infinite. With `checks_input=0`, this check detects such input.
+/// Returns an error if `value` is NaN or infinite. With `check_input=0`, only this check detects NaN or infinity in the
+/// user's arrays.
 pub fn check_finite(quantity: &'static str, value: f64) -> Result<()> {
     if value.is_finite() { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration: 0 }) }
 }
 
-/// Returns an error if a value of magnitude `largest` is not finite, or overflows when it is divided by `scale`.
+/// Returns an error if `x_max` is not finite, or if `x_max` / `scale` overflows.
 pub fn check_overflow(x_max: f64, scale: f64) -> Result<()> {
     if x_max.is_finite() && x_max <= f64::MAX * scale.min(1.0) {
         return Ok(());
@@ -185,9 +188,9 @@ pub fn check_overflow(x_max: f64, scale: f64) -> Result<()> {
 /// Checks whether x / scale can be stored in double precision.
 pub struct RangeCheck {
     pub scale: f64,
-    /// Bound for the change of the tested norm of the scaled b - A x, if x / scale is rounded to subnormal numbers.
+    /// Bound for the change of the tested norm of the scaled b - A x when x / scale is rounded to subnormal numbers.
     pub rounding_change: f64,
-    /// max |b| in the caller's unit, for the error message.
+    /// max |b| of the user's b, before scaling, for the error message.
     pub rhs_max: f64,
     /// max |center|, for the error message.
     pub center_max: f64,
@@ -202,9 +205,9 @@ impl RangeCheck {
         Self { scale, rounding_change, rhs_max, center_max: control.matrix.center_max }
     }
 
-    /// Returns an error if x / scale overflows or underflows, or if rounding may change the residual by more than
-    /// `MAX_SILENT_CHANGE` times `norm`. `largest` is max |x|; `norm` is the residual norm, or the threshold if
-    /// larger.
+    /// Returns an error if x / scale overflows or underflows, or if rounding of x may change the residual by more than
+    /// `MAX_SILENT_CHANGE` times `norm`. `x_max` is max |x|; `norm` is the larger of the residual norm and the
+    /// threshold.
     pub fn check(&self, x_max: f64, norm: f64) -> Result<()> {
         check_overflow(x_max, self.scale)?;
         let is_small = self.rounding_change <= MAX_SILENT_CHANGE * norm;
@@ -223,8 +226,8 @@ impl RangeCheck {
 /// Largest change of the residual by rounding of x that causes no error, relative to the residual norm.
 const MAX_SILENT_CHANGE: f64 = 1.0 / 256.0;
 
-/// Inspects the caller's input and, if `has_guess` is true, the initial guess; see `SolveSteps::inspect`. Returns an
-/// error for an entry that is not finite, unless `checks_input` is off.
+/// Inspects the user's input and, if `has_guess` is true, the initial guess; see `SolveSteps::inspect`. Returns an
+/// error for an entry that is not finite if `Control::checks_input` is true.
 pub fn check_inputs(
     s: &mut dyn SolveSteps,
     control: &Control,
@@ -240,7 +243,8 @@ pub fn check_inputs(
     }
 }
 
-/// Returns an error if a component is regular. Called if the caller asserts that all components are singular.
+/// Returns an error if a component is regular. Called for `null_space=constant`, which asserts that all components are
+/// singular.
 pub fn check_all_singular(component_count: usize, singular_count: usize) -> Result<()> {
     if singular_count == component_count {
         return Ok(());

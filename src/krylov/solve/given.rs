@@ -1,4 +1,5 @@
-//! Start of a solve: loads and scales the caller's b and initial guess, and computes their norms.
+//! Start of a solve: loads and scales the user's b and initial guess, and computes the norms of b and of the first
+//! residual.
 
 use super::control::{Control, F32_NORM_LIMIT, MAX_GUESS_RATIO, PROJECTED_TO_ZERO_FRACTION, check_finite};
 use super::returned::restart_residual;
@@ -11,19 +12,19 @@ use crate::krylov::solve_steps::{
 use crate::krylov::vectors::{Iterate, VectorId};
 use crate::krylov::{Norm, check_not_negative};
 
-/// Caller's right-hand side and guess after loading.
+/// The user's right-hand side and guess after loading.
 pub struct LoadedSystem<'c> {
     pub control: &'c Control<'c>,
     pub criterion: Criterion,
-    /// max |b| in the caller's unit.
+    /// max |b| of the user's b, before scaling.
     pub rhs_max: f64,
     /// The initial guess is nonzero.
     pub has_guess: bool,
-    /// Power of two that multiplies b and x. Squares then neither overflow nor underflow. The iterates are unchanged,
-    /// apart from the exact scaling.
+    /// Power of two by which b and x are multiplied, so that squares of norms neither overflow nor underflow. Apart
+    /// from this exact scaling, the iterates do not depend on it.
     pub scale: f64,
-    /// The residual of the guess is so much larger than b that f32 sweeps cannot represent both. PCG then starts from
-    /// zero.
+    /// The residual of the guess is so much larger than b that f32 sweeps cannot represent both. PCG then starts from x
+    /// = 0.
     pub exceeds_f32: bool,
     /// Norms that `load_and_reduce` computed. `None` on a singular system, with the preconditioned norm, or if
     /// `exceeds_f32` is set.
@@ -40,9 +41,9 @@ pub struct Norms {
     pub initial_norm: f64,
     /// 2-norm of b - A x on the whole grid.
     pub grid_norm: f64,
-    /// With the preconditioned norm: 2-norm of the vector whose norm is the reference, in the system that CG solves.
-    /// This vector is b or the residual of the guess. Zero if b is constant on each singular component, up to rounding.
-    /// Infinite with the 2-norm, and for the residual of a guess with `LoadedSystem::exceeds_f32`.
+    /// With the preconditioned norm: 2-norm of the vector whose preconditioned norm is the reference, in the system
+    /// that CG solves. This vector is b or the residual of the guess. Zero if b is constant on each singular component,
+    /// up to rounding. Infinite with the 2-norm, and for the residual of a guess with `LoadedSystem::exceeds_f32`.
     pub reference_2norm: f64,
 }
 
@@ -138,10 +139,10 @@ impl<'c> LoadedSystem<'c> {
     }
 }
 
-/// A backend may begin a solve with the scale of the previous solve. This constant limits the ratio of that scale to
-/// the scale of the new b. Both scales are powers of two and give the same iterates. Without this tolerance, a b that
-/// grows and decays between time steps would need a second start whenever max |b| passes a power of two.
-/// kernels/rrb/solve.cuh has the same constant.
+/// Largest allowed ratio of the scale with which a backend has begun a solve, that of the previous solve, to the scale
+/// of the new b. Both scales are powers of two, so the iterates are the same apart from the scaling. Without this
+/// tolerance, a b that grows and decays between time steps would need a second start whenever max |b| passes a power of
+/// two. kernels/rrb/solve.cuh has the same constant.
 const SCALE_RATIO_LIMIT: f64 = 256.0;
 
 /// b is incompatible if |sum b| exceeds this fraction of sum |b| on a singular component.
@@ -169,9 +170,9 @@ fn check_compatible(s: &mut dyn SolveSteps, control: &Control, scale: f64) -> Re
     Ok(())
 }
 
-/// Computes sqrt(r' M^-1 r) before the first iteration. On a singular system r may be constant, so that rounding
-/// determines the sign of r' M^-1 r. If M is definite, only rounding can make r' M^-1 r negative. The magnitude is used
-/// in both cases. In all other cases, a negative value is an error.
+/// Computes sqrt(r' M^-1 r) before the first iteration. On a singular system, r may be constant, so that rounding
+/// determines the sign of r' M^-1 r. If M is definite, only rounding can make r' M^-1 r negative. In these two cases,
+/// |r' M^-1 r| is used. In all other cases, a negative value is an error.
 fn preconditioned_norm(s: &mut dyn SolveSteps, control: &Control) -> Result<f64> {
     let rho = s.precondition();
     Ok(check_not_negative(
@@ -182,15 +183,15 @@ fn preconditioned_norm(s: &mut dyn SolveSteps, control: &Control) -> Result<f64>
     .sqrt())
 }
 
-/// Computes r = P r on a singular system. Returns `PcgSteps::weighted_square_of_means` of the given r; zero on a
-/// regular system.
+/// Computes r = P r on a singular system. Returns `PcgSteps::weighted_square_of_means` of the r before the subtraction;
+/// zero on a regular system.
 fn subtract_means(s: &mut dyn SolveSteps, control: &Control) -> f64 {
     if control.is_singular() { subtract_means_from_residual(s).0 } else { 0.0 }
 }
 
 /// Computes the preconditioned norm of r for a guess outside the range of f32 sweeps. `residual_2norm` is the 2-norm of
-/// r. The system is divided by a power of two near `residual_2norm`. Since M^-1 is linear, this divides the norm by the
-/// same factor. Afterwards b is loaded with `scale` and reduced again, and x is 0.
+/// r. b and x are divided by a power of two near `residual_2norm`. Since M^-1 is linear, this divides the norm by the
+/// same power. Afterwards b is loaded with `scale` and reduced again, and x is 0.
 fn norm_beyond_f32(s: &mut dyn SolveSteps, control: &Control, scale: f64, residual_2norm: f64) -> Result<f64> {
     let divisor = power_of_two_below(residual_2norm);
     let mut norm = 0.0;

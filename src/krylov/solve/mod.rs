@@ -1,5 +1,5 @@
-//! Solve of A x = b with PCG or another Krylov method, from the caller's arrays back to these arrays. All families and
-//! backends run this code (docs/theory/rrb.md, stopping test).
+//! Solve of A x = b with PCG or another Krylov method: reads the user's b and initial guess, iterates, and writes x.
+//! All families and backends run this code (docs/theory/rrb.md, stopping test).
 //!
 //! | module | contents |
 //! |---|---|
@@ -29,7 +29,7 @@ use returned::{
     restart_residual, store_zero,
 };
 
-/// Function that a call computes with a factorized matrix. The ranks compare the numbers of the variants, to detect
+/// Operation with a factorized matrix that a call requests. The ranks compare the numbers of the variants, to detect
 /// that they have made different calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
@@ -42,7 +42,7 @@ pub enum Function {
 }
 
 impl Function {
-    /// Computes the output from the input. An error leaves the output unchanged.
+    /// Computes the user's output array from the input array. An error leaves the output array unchanged.
     pub fn run(self, s: &mut dyn SolveSteps, control: &Control) -> Result<Outcome> {
         match self {
             Self::Solve => solve(s, control),
@@ -52,13 +52,14 @@ impl Function {
     }
 }
 
-/// Solves A x = b: loads the caller's arrays, tests the guess, iterates, and stores x.
+/// Solves A x = b: loads the user's arrays, tests the guess, iterates, and stores x.
 fn solve(s: &mut dyn SolveSteps, control: &Control) -> Result<Outcome> {
     let properties = s.properties();
     let tests_completed_x = properties.needs_completion() || control.is_singular() || control.method.is_some();
     let criterion = control.criterion(tests_completed_x);
-    // With a criterion, the backend may begin the loop before the host does. This loop must not begin on a singular
-    // system, whose b is projected first. It must not continue a previous solve, since it counts iterations from 0.
+    // A backend that receives the criterion may start the loop already in check_inputs. It does not receive the
+    // criterion if the system is singular, because b must be projected first, or if the solve continues a previous one,
+    // because this loop counts iterations from 0.
     let may_begin = !control.is_singular() && control.previous_outcome.is_none();
     let inputs = check_inputs(s, control, true, may_begin.then_some(&criterion))?;
     if inputs.rhs_max == 0.0 {
@@ -90,9 +91,9 @@ fn solve(s: &mut dyn SolveSteps, control: &Control) -> Result<Outcome> {
     solve.conclude(s, state, reason)
 }
 
-/// With deflation, <p, P A p> is computed as p'A p - g'E^-1 g with g = Z'A p. Its rounding error is larger by a factor
-/// of up to the condition number of E. With the inverse of E, that condition number is limited to about this constant
-/// (`deflation::MAX_CONDITION_NUMBER`).
+/// With deflation, <p, P A p> is computed as p'A p - g'E^-1 g with g = Z'A p. The rounding error of this difference is
+/// larger than that of p'A p, by a factor of up to the condition number of E. If the inverse of E is used, its
+/// condition number is at most about this constant (`deflation::MAX_CONDITION_NUMBER`).
 const DEFLATION_ROUNDING_FACTOR: f64 = 1e8;
 
 /// State of a solve outside the Krylov loop.
@@ -102,15 +103,17 @@ struct Solve<'c> {
     norms: Norms,
     test: Test,
     range_check: RangeCheck,
-    /// The completed x is tested on the whole grid, for one of three reasons. If CG runs on S1 or with deflation, the
-    /// residual of CG excludes rounding errors of the completion. On a singular system, x is shifted to the means of
-    /// the guess at the end. Krylov methods other than PCG test only the recurred residual.
+    /// Whether the completed x is tested on the whole grid. There are three reasons:
+    ///
+    /// - If CG runs on S1 or with deflation, the residual of CG excludes rounding errors of the completion.
+    /// - On a singular system, x is shifted to the means of the guess at the end.
+    /// - Krylov methods other than PCG test only the recurred residual.
     tests_completed_x: bool,
     /// Lower limit for the threshold of the recurred residual.
     min_threshold: f64,
     /// Norm of the last recomputed residual that failed the test after a converged run; infinite if there is none.
     failed_norm: f64,
-    /// PCG broke down, and `Control::second_method` continues.
+    /// Whether PCG broke down, so that `Control::second_method` continues.
     uses_second_method: bool,
     /// max |x| of the last completed x.
     x_max: f64,
@@ -125,8 +128,8 @@ impl<'c> Solve<'c> {
             match (control.previous_outcome, norms.reference_2norm <= rounding_threshold, control.is_reference_initial)
             {
                 (Some(previous), ..) => previous.reference * scale,
-                // The reference would be a rounding error. A lower bound of the D^-1 norm of b before elimination, with
-                // the centers D, replaces it.
+                // The norm of b or of the first residual is only a rounding error. A lower bound of the D^-1 norm of b
+                // before elimination, with the centers D, is used as the reference.
                 (_, true, _) => loaded_system.rhs_norm / control.matrix.center_max.sqrt(),
                 (_, false, true) => norms.initial_norm,
                 (_, false, false) => norms.rhs_norm,
@@ -175,7 +178,7 @@ impl<'c> Solve<'c> {
         Outcome {
             iterations,
             reason: match reason {
-                // x satisfies the test, for whatever reason the iteration ended.
+                // x satisfies the test, although the iteration ended for another reason.
                 StopReason::MaxIter | StopReason::Stagnated if self.satisfies_test(norm) => StopReason::Converged,
                 _ => reason,
             },
@@ -185,18 +188,20 @@ impl<'c> Solve<'c> {
         }
     }
 
-    /// Returns whether x satisfies the test even after rounding to the caller's array.
+    /// Returns whether x satisfies the test even after x / scale is rounded in the user's array. `norm` is the tested
+    /// norm of b - A x.
     fn satisfies_test(&self, norm: f64) -> bool {
         norm + self.range_check.rounding_change <= self.test.threshold
     }
 
-    /// Returns whether x can be stored in double precision. `x_max` is max |x|.
+    /// Returns whether x / scale can be stored in double precision. `x_max` is max |x|; `norm` is the tested norm of b
+    /// - A x.
     fn is_storable(&self, x_max: f64, norm: f64) -> bool {
         self.range_check.check(x_max, norm.max(self.test.threshold)).is_ok()
     }
 
-    /// Reports the guess to the observer, unless a previous solve did. Returns the outcome if no iteration is needed or
-    /// allowed.
+    /// Reports the residual of the guess to the observer as iteration 0, unless this solve continues a previous one.
+    /// Returns the outcome if no iteration is needed or allowed.
     fn check_guess(&self, s: &mut dyn SolveSteps) -> Option<Outcome> {
         let (control, loaded_system, initial_norm, threshold) =
             (self.control, &self.loaded_system, self.norms.initial_norm, self.test.threshold);
@@ -210,7 +215,7 @@ impl<'c> Solve<'c> {
         if control.max_iter > previous_iterations && !stop_requested {
             return None;
         }
-        // The residual on S1 does not depend on the red values of the guess. If the guess is returned unchanged, the
+        // The residual on S1 does not depend on the red values of the guess. Since the guess is returned unchanged, its
         // residual at the red nodes counts, too.
         let norm = if control.norm == Norm::Preconditioned && s.properties().eliminates_red {
             norm_of_guess(
@@ -253,10 +258,10 @@ impl<'c> Solve<'c> {
         threshold.max(self.min_threshold)
     }
 
-    /// Returns whether a breakdown by overflow, after the first iteration, ends the solve as stagnated, with the guess
-    /// as the result. If A is nearly singular, iterates can overflow even from a moderate guess. This is no error if
-    /// the residual norm of the guess is known. With the preconditioned norm and `tests_completed_x`, this norm would
-    /// have to be recomputed, but the work vectors of M contain infinities.
+    /// Returns whether a breakdown by overflow after the first iteration ends the solve as stagnated, with the guess as
+    /// the result. If A is nearly singular, iterates can overflow even from a moderate guess. This is no error if the
+    /// residual norm of the guess is known. With the preconditioned norm and `tests_completed_x`, the norm of the guess
+    /// would have to be recomputed, which is impossible because the work vectors of M contain infinities.
     fn ends_by_overflow(&self, quantity: &str, value: f64, iteration: usize) -> bool {
         let preconditioned = self.control.norm == Norm::Preconditioned;
         // With the preconditioned norm, a breakdown of r'M^-1 r reports the previous iteration, since its own iteration
@@ -265,10 +270,10 @@ impl<'c> Solve<'c> {
         (!preconditioned || !self.tests_completed_x) && !value.is_finite() && iteration > 1
     }
 
-    /// Stores the best iterate in the caller's array, and returns the outcome. The best iterate is x, unless the array
-    /// already contains an iterate with a smaller residual. After stagnation or divergence, the guess is returned if it
-    /// has the smallest residual. If the best iterate cannot be stored in double precision, the solve ends as stagnated
-    /// with the iterate that the array already contains. Without such an iterate, this is an error.
+    /// Stores the best iterate in the user's array, and returns the outcome. The best iterate is x, unless the array
+    /// already contains an iterate with a smaller residual. After stagnation or divergence, the guess is the result if
+    /// it has the smallest residual. If the best iterate cannot be stored in double precision, the solve ends as
+    /// stagnated with the iterate that is already stored. If no iterate is stored, returns an error.
     fn conclude(&self, s: &mut dyn SolveSteps, state: State, mut reason: StopReason) -> Result<Outcome> {
         let (control, loaded_system, initial_norm) = (self.control, &self.loaded_system, self.norms.initial_norm);
         let State { iterations, norm: last_norm, stored_norm, .. } = state;
@@ -283,12 +288,12 @@ impl<'c> Solve<'c> {
         }
         let has_failed = matches!(reason, StopReason::Stagnated | StopReason::Diverged) || !last_norm.is_finite();
         if has_failed && is_better(initial_norm) {
-            // The guess has the smallest residual. The caller's array still contains it.
+            // The guess has the smallest residual. The user's array still contains the guess.
             if !self.tests_completed_x || control.norm == Norm::True2 {
                 return Ok(self.outcome(iterations, reason, initial_norm));
             }
-            // `initial_norm` is the norm on S1. It holds for the black values of the guess, with the red values that
-            // back-substitution computes.
+            // `initial_norm` is the norm on S1. It is the residual norm of the guess with the red values that
+            // back-substitution computes from the black ones.
             (x_max, norm) = complete_guess(s, control, loaded_system.scale, loaded_system.has_guess);
         }
         if let Err(error) = self.range_check.check(x_max, norm.max(self.test.threshold)) {
@@ -332,15 +337,15 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
             (None, Some(s)) => method.run(s, state),
             (None, None) => Err(no_krylov_steps()),
         };
-        // `end_run` recomputes the residual on the whole grid.
+        // False, so that `pcg` does not recompute the residual: `end_run` recomputes it on the whole grid.
         state.is_recurred = false;
         Some(reason)
     }
 
     /// Completes x, and computes its residual on the whole grid if `tests_completed_x` is set or the second method has
-    /// run. If the residual of a converged run fails the test, another run begins from the completed x. The solve ends
-    /// as stagnated if x is not representable, after `MAX_RESTARTS` restarts, or if the last run did not reduce this
-    /// residual by `RESTART_REDUCTION`.
+    /// run. If the residual of a converged run fails the test, another run begins from the completed x. Instead, the
+    /// solve ends as stagnated in three cases: x is not representable, `MAX_RESTARTS` is reached, or the last run did
+    /// not reduce this residual by `RESTART_REDUCTION`.
     fn end_run(&mut self, s: &mut (dyn SolveSteps + 's), state: &mut State, reason: StopReason) -> Option<StopReason> {
         let (control, scale, threshold) = (self.control, self.loaded_system.scale, self.test.threshold);
         if !self.tests_completed_x && !self.uses_second_method {
@@ -368,9 +373,9 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
         self.failed_norm = norm;
         state.restarts += 1;
         // The square of the recomputed norm exceeds the square of the recurred norm by `added_square`, because of
-        // rounding. The next run subtracts 2 `added_square` from the square of its threshold, so that about the same
-        // excess does not make the test fail again. The new threshold is at least `RESTART_REDUCTION` times the
-        // caller's threshold.
+        // rounding. The next run subtracts 2 `added_square` from the square of its threshold, so that the test does not
+        // fail again if rounding adds about the same square. The new threshold is at least `RESTART_REDUCTION` times
+        // the threshold of the solve.
         let added_square = (norm * norm - recurred_norm * recurred_norm).max(0.0);
         let min_allowed = RESTART_REDUCTION * threshold;
         state.test.threshold =
@@ -379,9 +384,9 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
         None
     }
 
-    /// Continues after a breakdown. If the eigenvalue bounds of a recursive cycle are too narrow, M is indefinite. PCG
-    /// then continues with the V-cycle if the cycle was selected automatically. Otherwise the second method continues,
-    /// if there is one.
+    /// Continues after a breakdown. If the eigenvalue bounds of a recursive cycle are too narrow, M is indefinite. If
+    /// `auto` selected this cycle, PCG continues with the V-cycle. Otherwise, `Control::second_method` continues, if
+    /// there is one.
     fn recover(&mut self, s: &mut (dyn SolveSteps + 's), state: &mut State, error: Error) -> Result<NextStep> {
         let Error::Breakdown { quantity, value, iteration } = error else { return Err(error) };
         let iterations = completed_iterations(quantity, iteration);
@@ -400,8 +405,8 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
                 return Ok(NextStep::Start);
             }
         }
-        // The caller's array contains an iterate, or the guess after an overflow. The solve then stagnates without
-        // error.
+        // The user's array contains a stored iterate; or iterates overflowed, and the array still contains the guess.
+        // The solve then ends as stagnated, without error.
         if state.stored_norm < f64::INFINITY || self.ends_by_overflow(quantity, value, iteration) {
             (state.iterations, state.norm, state.is_recurred) = (iterations, f64::INFINITY, false);
             return Ok(NextStep::End(StopReason::Stagnated));
@@ -410,11 +415,11 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
     }
 }
 
-/// Solves A x = b if b is in the null space up to rounding. x is the mean of the guess on each component. A x is then
-/// the row sums times this mean, and the row sums are almost zero. The guess is returned unchanged if this x fails the
-/// test and the residual of the guess is not larger. `rhs_norm` is the 2-norm of b before the projection. Residuals are
-/// relative to this norm, which is divided by sqrt(max(center)) for the preconditioned norm. With `reference=initial`,
-/// they are relative to the initial residual, unless that is only rounding error.
+/// Solves A x = b if b is in the null space up to rounding. On each component, x is the mean of the guess. A x is then
+/// the row sums times this mean, and the row sums are almost zero. If this x fails the test and the residual of the
+/// guess is not larger, the user's array keeps the guess. `rhs_norm` is the 2-norm of b before the projection. The
+/// reference of the residuals is `rhs_norm`, divided by sqrt(max(center)) for the preconditioned norm. With
+/// `reference=initial`, the reference is the norm of the initial residual, unless this residual is only rounding error.
 fn constant_solution(
     s: &mut dyn SolveSteps,
     control: &Control,

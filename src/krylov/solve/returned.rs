@@ -1,4 +1,4 @@
-//! End of a run: completes x on the whole grid, and recomputes its residual from the caller's b and A.
+//! End of a run: completes x on the whole grid, and recomputes the residual b - A x from the user's b and A.
 
 use super::control::Control;
 use crate::base::number::power_of_two_below;
@@ -47,8 +47,7 @@ pub fn residual_norm_of_solution(s: &mut dyn SolveSteps, control: &Control, scal
 }
 
 /// Returns the squared preconditioned norm of r = b - A x on the whole grid, for a completed x and a loaded b. The
-/// value is r'M^-1 r, or r'P M^-1 P r + `PcgSteps::weighted_square_of_means` if constants are projected out
-/// (`projects_constants`).
+/// value is r'M^-1 r. If `projects_constants` is true, it is r'P M^-1 P r + `PcgSteps::weighted_square_of_means`.
 ///
 /// If CG runs on S1, the value is r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1 r_r (docs/theory/rrb.md,
 /// stopping test). Overwrites r, and b if CG runs on S1.
@@ -68,7 +67,7 @@ fn whole_residual_square(s: &mut dyn SolveSteps, projects_constants: bool) -> f6
 
 /// Computes r for the start of another run from a completed x. Returns <r, r>.
 ///
-/// If CG runs on S1, b - A x is computed on the whole grid from the caller's matrix and then reduced to S1. The result
+/// If CG runs on S1, b - A x is computed on the whole grid with the user's matrix and then reduced to S1. This residual
 /// is more accurate than b1 - S1 x. If CG runs on A, r = b - A x.
 pub fn restart_residual(s: &mut dyn SolveSteps, control: &Control, scale: f64) -> f64 {
     reload_rhs(s, control, scale);
@@ -84,8 +83,8 @@ pub fn restart_residual(s: &mut dyn SolveSteps, control: &Control, scale: f64) -
 /// Computes the preconditioned norm of b - A x for the guess in the caller's array, or for x = 0 if `has_guess` is
 /// false. Overwrites x and b.
 ///
-/// `large_norm` is the 2-norm of b - A x if this residual is outside the range of f32 sweeps. The system is then
-/// divided by a power of two near `large_norm`.
+/// If b - A x is outside the range of f32 sweeps, `large_norm` is its 2-norm, and b and x are divided by a power of two
+/// near `large_norm`.
 pub fn norm_of_guess(
     s: &mut dyn SolveSteps,
     control: &Control,
@@ -102,9 +101,9 @@ pub fn norm_of_guess(
     divisor * residual_norm_of_solution(s, control, scale / divisor)
 }
 
-/// Sets x to the guess, which the caller's array still contains (0 if `has_guess` is false), and completes it by
-/// `SolveSteps::back_substitute`. If CG runs on S1, the red values are computed from their equations. Returns max |x|
-/// and the tested norm of b - A x.
+/// Sets x to the guess, which the user's array still contains (0 if `has_guess` is false), and completes x by
+/// `SolveSteps::back_substitute`. If CG runs on S1, the red values are computed from the equations of the red nodes.
+/// Returns max |x| and the tested norm of b - A x.
 pub fn complete_guess(s: &mut dyn SolveSteps, control: &Control, scale: f64, has_guess: bool) -> (f64, f64) {
     if has_guess {
         s.load(scale, Load::System(has_guess));
@@ -123,13 +122,13 @@ pub fn reload_rhs(s: &mut dyn SolveSteps, control: &Control, scale: f64) {
     }
 }
 
-/// Loads b from the caller's array and reduces it to b1. Leaves r unchanged.
+/// Loads b from the user's array and reduces b to b1. Leaves r unchanged.
 pub fn reload_and_reduce(s: &mut dyn SolveSteps, control: &Control, scale: f64) {
     reload_rhs(s, control, scale);
     s.reduce(EliminatedVector::ReloadedRhs);
 }
 
-/// Stores output = 0. Overwrites x.
+/// Sets the user's output array to 0. Overwrites x.
 pub fn store_zero(s: &mut dyn SolveSteps) {
     s.combine(VectorId::X, 0.0, &[]);
     s.store(1.0);

@@ -18,7 +18,7 @@ use crate::rrb::storage::Storage;
 use crate::stencil::components::Components;
 
 /// Two passes of pairing, which produce aggregates of up to four unknowns. Aggregates of eight unknowns need more
-/// iterations; with 9-point stencils, this holds only if there are strong couplings along a line.
+/// iterations; with 9-point stencils, they need more iterations only if there are strong couplings along a line.
 const AGGREGATION_RULES: AggregationRules = AggregationRules::with_passes(2);
 
 /// Cost model, measured with `precision=mixed` on a 512 x 512 grid (Xeon). The contraction is computed from 14

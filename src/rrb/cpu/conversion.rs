@@ -17,7 +17,7 @@ use std::ops::Range;
 /// Arrays to which the rows of a half stencil are written.
 pub struct HalfStencilTarget<'a, F: Format> {
     pub layout: &'a Layout,
-    /// The first values of the half stencil: centers, or row sums where the caller passes these.
+    /// Receives the first values of the half stencil: centers, or row sums in row-sum form.
     pub center: &'a FourColours,
     /// Straight couplings, stored divided by `storage_unit`. The input must be exact in the storage format after this
     /// division.
@@ -27,17 +27,17 @@ pub struct HalfStencilTarget<'a, F: Format> {
     pub corners: Option<(&'a DiagonalCouplings, &'a DiagonalCouplings)>,
 }
 
-/// A row of a natural array, or a part of it: the column of the first value, and the values.
+/// Consecutive values of a row in natural storage: the column of the first value, and the values.
 pub type NaturalRow<'a, R = f64> = (usize, &'a [R]);
 
-/// Distributes a row by the parity of its columns. Entry k has the column i' = shift + k; it is copied to index i' / 2
-/// of `even` or `odd`.
+/// Copies the values of a row to `even` or `odd` by the parity of their columns. The value in column i' is copied to
+/// index i' / 2.
 pub fn split_by_parity<R: Real>(row: NaturalRow<R>, even: &mut [R], odd: &mut [R]) {
     split_and_convert(row, even, odd, |v| v, deinterleave);
 }
 
-/// Distributes and converts a row: `convert_one` converts a single entry, and `convert_pairs` converts pairs of
-/// entries.
+/// Distributes a row like `split_by_parity`, and converts its values. `convert_one` converts the first value if its
+/// column is odd. `convert_pairs` converts the other values, which begin in an even column.
 fn split_and_convert<R: Copy, T>(
     (shift, values): NaturalRow<R>,
     even: &mut [T],
@@ -76,8 +76,8 @@ impl<F: Format> HalfStencilTarget<'_, F> {
         };
         // Each row of an array receives values of one natural row only, which one thread writes. The natural row j' =
         // 2J + 1 fills row J of r1 and of b2, and row J + 1 of the couplings from r2 and b1 to the south. The natural
-        // row j' = 2J fills the other arrays. SAFETY: no other thread therefore writes these rows. By the safety
-        // contract of this function, no other thread uses the rows meanwhile.
+        // row j' = 2J fills the other arrays. SAFETY: therefore, no other thread writes these rows of the arrays. By
+        // the safety contract of this function, no other thread reads them meanwhile.
         unsafe {
             if is_odd_row {
                 split_by_parity(center, centers.r1.row_mut(row, 0), centers.b2.row_mut(row, 0));

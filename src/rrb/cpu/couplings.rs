@@ -64,7 +64,7 @@ impl Numbering {
         self.unknowns_before(j) + i / self.spacing
     }
 
-    /// Returns one of four colours for each unknown; unknowns of one colour are not coupled.
+    /// Returns one of four colours for each unknown; unknowns of one colour are not coupled with each other.
     pub fn colours(&self) -> impl Iterator<Item = u32> + use<> {
         let numbering = *self;
         let colour_of = move |(i, j): (usize, usize)| match numbering.spacing {
@@ -105,7 +105,7 @@ pub struct CouplingSource<'a> {
     pub layout: &'a Layout,
     /// Whether CG runs on S1.
     pub uses_schur: bool,
-    /// A row sum of at most this fraction of the center is set to zero.
+    /// A row sum whose magnitude is at most this fraction of the center is set to zero.
     pub zero_row_sum: f64,
     /// Power of two by which couplings and row sums are multiplied.
     pub scale: f64,
@@ -233,7 +233,7 @@ fn add_row(c: &mut Couplings, numbering: Numbering, j: usize, current_row: &Scal
 fn add_schur_row(c: &mut Couplings, numbering: Numbering, j: usize, [south, current_row, north]: [&ScaledRow; 3]) {
     for i in numbering.columns(j) {
         let p = i + ROW_BORDER;
-        // a_rp / d_r for the red neighbour r of node p in one direction.
+        // Returns a_rp / d_r for the red neighbour r of node p in direction k.
         let weight = |k: usize, row: &ScaledRow, r: usize| current_row.a[k][p] * row.inverse_center[r];
         let (w, e) = (weight(WEST, current_row, p - 1), weight(EAST, current_row, p + 1));
         let (s, n) = (weight(SOUTH, south, p), weight(NORTH, north, p));

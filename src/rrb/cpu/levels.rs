@@ -133,7 +133,7 @@ impl<F: Format> PackedGrid<F> {
                 FourColours::absent()?
             },
         };
-        // On the first grid, arrays that only the factorization reads use the memory of vectors.
+        // On the first grid, arrays that only the factorization reads share the memory of the CG vectors.
         let diagonal_in = |vector: Option<&FourColours>, is_present: bool| match vector.filter(|_| is_present) {
             Some(v) => Ok(DiagonalCouplings { arrays: Colour::ALL.map(|colour| v[colour].clone()) }),
             None => DiagonalCouplings::zeroed(&layout, is_present),
@@ -222,13 +222,13 @@ impl<F: Format> PackedGrid<F> {
     }
 
     /// Makes all rows of v readable, with halo and border. All threads call this function between a step that writes
-    /// rows of v and a step that reads rows of other threads. v is a vector of this grid, or of the next grid if
-    /// threads of this grid have written it.
+    /// rows of v and a step that reads rows of other threads. v is a vector of this grid, or a vector of the next grid
+    /// that the threads of this grid have written.
     ///
-    /// The border consists of `block` columns on either side and the rows -1 and cy. It represents the values outside
-    /// the grid, is initialized with zeros, and is never written. Without halo rows, a barrier is therefore sufficient.
-    /// Instead of calling this function, fused stages wait for one row of a neighbour thread (see `sweeps::next_thread`
-    /// and `sweeps::previous_thread`).
+    /// The border consists of `compute_block` columns on either side and the rows -1 and cy. It represents the values
+    /// outside the grid, is initialized with zeros, and is never written. Without halo rows, a barrier is therefore
+    /// sufficient. Instead of calling this function, fused stages wait for one row of a neighbour thread (see
+    /// `sweeps::next_thread` and `sweeps::previous_thread`).
     pub fn refresh<R: Real + Number>(&self, thread: TeamThread, v: &FourColours<R>) {
         // SAFETY: no thread writes a border.
         debug_assert!(self.rows(thread).all(|row| Colour::ALL.iter().all(|&c| unsafe { v[c].border_is_clear(row) })));

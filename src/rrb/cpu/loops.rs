@@ -33,7 +33,7 @@ pub fn dot4<R: Real>(a: [R; 4], v: &NeighbourRows<R>, i: usize) -> R {
     (a[0] * v[0][i] + a[1] * v[1][i]) + (a[2] * v[2][i] + a[3] * v[3][i])
 }
 
-/// Returns a_0 (v_0 - w) + .. + a_3 (v_3 - w) at i. This is a function because a closure would not be compiled for the
+/// Returns a_0 (v_0 - w) + .. + a_3 (v_3 - w) at i. A closure instead of this function would not be compiled for the
 /// instruction set.
 #[inline(always)]
 fn differences4<R: Real>(a: [R; 4], v: &NeighbourRows<R>, w: R, i: usize) -> R {

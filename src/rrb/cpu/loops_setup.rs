@@ -1,6 +1,7 @@
 //! Loops over one row of a factorization, compiled for several instruction sets (`base::isa`). The formulas are those
 //! of the row-sum form (docs/theory/rrb.md). In the formulas, sums run over the four neighbours of a node, and d is a
-//! pivot. Further, h = 1 / d, and t is the row sum after lumping, divided by d.
+//! pivot. Further, h = 1 / d, and t is the row sum after lumping, divided by d. `storage_unit` is the power of two by
+//! which M is divided when it is stored; it is 1 in f64.
 
 use super::loops::{dot4, safe_inverse, truncate_rows};
 use super::neighbours::NeighbourRows;
@@ -15,14 +16,14 @@ fn with_next_column<T>(row: &[T], n: usize) -> [&[T]; 2] {
     [&row[..n], &row[1..][..n]]
 }
 
-/// Returns a stored number of M, multiplied by the storage unit, which is one in f64.
+/// Returns a stored number of M, multiplied by `storage_unit`.
 #[inline(always)]
 fn load_double<F: Format>(a: F::Stored, storage_unit: f64) -> f64 {
     let a = F::read(a).to_f64();
     if F::IS_SHORT { a * storage_unit } else { a }
 }
 
-/// Returns four stored numbers of M at i, multiplied by the storage unit.
+/// Returns four stored numbers of M at i, multiplied by `storage_unit`.
 #[inline(always)]
 fn load_double4<F: Format>(a: &NeighbourRows<F::Stored>, i: usize, storage_unit: f64) -> [f64; 4] {
     [
@@ -57,8 +58,8 @@ fn row_sum(center: f64, couplings: f64, zero_fraction: f64) -> f64 {
     if row_sum.abs() <= zero_fraction * center { 0.0 } else { row_sum }
 }
 
-/// Returns the pivot of node i, the row sum that f32 and bf16 store for it, and whether it needs no further checks (see
-/// [`Pivot::accept_rounded`]). `smallest_pivot`: smallest pivot that the storage format allows.
+/// Returns the pivot of node i, the row sum that f32 and bf16 store instead of the pivot, and `true` if the pivot needs
+/// no further checks (see [`Pivot::accept_rounded`]). `smallest_pivot`: smallest pivot that the storage format allows.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn compute_pivot<F: Format>(
@@ -80,18 +81,16 @@ fn compute_pivot<F: Format>(
     (rounded_pivot, stored_pivot, exact_pivot.needs_no_check(center) & (rounded_pivot.d >= smallest_pivot))
 }
 
-/// Returns kept_fraction t - over_first b - over_second d, the coupling of two nodes after the elimination of two
-/// common neighbours. In this function, t is the coupling before the elimination, and `kept_fraction` the fraction of t
-/// that is not lumped. `over_first` is the coupling of the first node to the first neighbour, divided by the pivot of
-/// this neighbour, and b the coupling of this neighbour to the second node. `over_second` and d are the same for the
-/// second neighbour.
+/// Returns the coupling of two nodes p and q after the elimination of their common neighbours k and l:
+/// kept_fraction t - (a_pk h_k) a_kq - (a_pl h_l) a_lq. Here t is the coupling of p and q before the elimination, and `kept_fraction`
+/// the fraction of t that is not lumped. `over_first` = a_pk h_k and b = a_kq; `over_second` = a_pl h_l and d = a_lq.
 #[inline(always)]
 fn after_elimination(t: f64, kept_fraction: f64, over_first: f64, b: f64, over_second: f64, d: f64) -> f64 {
     kept_fraction * t - over_first * b - over_second * d
 }
 
-/// Data by which a black node is coupled to others through a red neighbour r: 1 / d of r, the coupling of the node to
-/// r, and the couplings of r to the two black nodes on either side.
+/// Input for the elimination of a red neighbour r of a black node: h of r, the coupling of the black node to r, and the
+/// couplings of r to the two diagonal neighbours of the black node that are adjacent to r.
 pub type RedLink<'a, T> = (&'a [f64], [&'a [T]; 3]);
 
 /// Returns the first n values of each array of a link.
@@ -100,8 +99,8 @@ fn truncate_link<T>((h, [a, b, c]): RedLink<T>, n: usize) -> RedLink<T> {
     (&h[..n], [&a[..n], &b[..n], &c[..n]])
 }
 
-/// Returns three numbers at i: the product a h, and the two couplings of the red neighbour to the other black nodes.
-/// Here a is the coupling of the node to the red neighbour.
+/// Returns three numbers at i: a h, where a is the coupling of the black node to r, and the couplings of r to the two
+/// other black nodes (see [`RedLink`]).
 #[inline(always)]
 fn link_terms<F: Format>((h, a): &RedLink<F::Stored>, i: usize, storage_unit: f64) -> [f64; 3] {
     [
@@ -111,8 +110,8 @@ fn link_terms<F: Format>((h, a): &RedLink<F::Stored>, i: usize, storage_unit: f6
     ]
 }
 
-/// Returns the new diagonal couplings of node i, a_bb' = kept_fraction a_bb' - sum_r (a_br h_r) a_rb', in the order
-/// southwest, southeast, northwest, northeast.
+/// Returns the new diagonal couplings of node i, kept_fraction a_bb' - sum_r (a_br h_r) a_rb', in the order southwest,
+/// southeast, northwest, northeast. `t` contains the old couplings a_bb' in the same order.
 #[inline(always)]
 fn skew4<F: Format>(
     t: [f64; 4],
@@ -131,16 +130,16 @@ fn skew4<F: Format>(
     ]
 }
 
-/// Input for a row of the next grid's matrix, at kept nodes (I, J). The dropped neighbours of (I, J) are the b1 nodes
-/// in columns I and I + 1 of rows J (below) and J + 1 (above).
+/// Input for a row of the next grid's matrix, at kept nodes (I, J). The eliminated neighbours of (I, J) are the b1
+/// nodes in columns I and I + 1 of rows J (below) and J + 1 (above).
 pub struct KeptNodeInput<'a, T> {
-    /// t = (row sum after lumping) / d of the dropped neighbours below and above.
+    /// t = (row sum after lumping) / d of the eliminated neighbours below and above.
     pub row_sum_over_pivot: [&'a [f64]; 2],
-    /// 1 / d of the dropped neighbours below and above.
+    /// 1 / d of the eliminated neighbours below and above.
     pub inverse_pivots: [&'a [f64]; 2],
-    /// Couplings of the dropped neighbours below to the northwest and northeast.
+    /// Couplings of the eliminated neighbours below to the northwest and northeast.
     pub couplings_below: [&'a [T]; 2],
-    /// Couplings of the dropped neighbours above to the southwest, southeast, northwest and northeast.
+    /// Couplings of the eliminated neighbours above to the southwest, southeast, northwest and northeast.
     pub couplings_above: [&'a [T]; 4],
     /// Couplings of the kept nodes at distance two, to the east and to the north.
     pub distant_couplings: [&'a [f64]; 2],
@@ -175,7 +174,7 @@ for_each_isa! {
 
     /// Computes out = a / `storage_unit`, rounded to the storage format.
     fn store_rounded<F: Format>(out: &mut [F::Stored], a: &[f64], storage_unit: f64) {
-        // This is exact, because the storage unit is a power of two.
+        // The reciprocal is exact, because `storage_unit` is a power of two.
         let inverse_unit = storage_unit.recip();
         let mut converted = [F::Real::default(); VALUES_PER_BUFFER];
         for (out, a) in out.chunks_mut(VALUES_PER_BUFFER).zip(a.chunks(VALUES_PER_BUFFER)) {
@@ -196,8 +195,8 @@ for_each_isa! {
         }
     }
 
-    /// Divides `values` by the storage unit. Stores the quotients with even index in `even`, and the others in `odd`.
-    /// The quotients must be exact in the storage format.
+    /// Divides `values` by `storage_unit`. Stores the quotients with even index in `even`, and the others in `odd`. The
+    /// quotients must be exact in the storage format.
     fn deinterleave_exact<F: Format>(even: &mut [F::Stored], odd: &mut [F::Stored], values: &[f64], storage_unit: f64) {
         let (n, inverse_unit) = (values.len() / 2, storage_unit.recip());
         if values.len() > 2 * n {
@@ -221,8 +220,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes the row sums after lumping, e = e - `lumping_factor` sum a. The factor is 1 - omega, times
-    /// the fraction of the couplings that is lumped.
+    /// Computes the row sums after lumping, e = e - `lumping_factor` sum a. `lumping_factor` is 1 - omega, times the
+    /// fraction of the couplings that is lumped.
     fn lump_row_sums(e: &mut [f64], lumping_factor: f64, a: NeighbourRows) {
         let n = e.len();
         let a = truncate_rows(a, n);
@@ -245,8 +244,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes 1 / d and t in a row, and for f32 and bf16 the numbers that are stored for the pivots. Returns `false`
-    /// if any pivot needs the checks of [`Pivot::accept_rounded`]; the results are then invalid.
+    /// Computes 1 / d and t in a row, and for f32 and bf16 the row sums that are stored instead of the pivots. Returns
+    /// `false` if any pivot needs the checks of [`Pivot::accept_rounded`]; the results are then invalid.
     fn compute_pivots<F: Format>(
         inverse_pivots: &mut [f64], row_sum_over_pivot: &mut [f64], stored_pivots: &mut [F::Stored], row_sums: &[f64],
         kept_couplings: NeighbourRows<F::Stored>, lumped_couplings: NeighbourRows, one_minus_omega: f64,
@@ -301,7 +300,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes out = -(a h) b, a coupling at distance two through one node.
+    /// Computes out = -(a h) b, a coupling at distance two after the elimination of the node in the middle.
     fn compute_distant_couplings<F: Format>(
         out: &mut [f64], a: &[F::Stored], h: &[f64], b: &[F::Stored], storage_unit: f64
     ) {
@@ -339,7 +338,7 @@ for_each_isa! {
     }
 
     /// Computes row sums and couplings of a row of the next grid. On entry, `row_sums` contains the row sums s_b of the
-    /// kept nodes b. With the dropped nodes k:
+    /// kept nodes b. With the eliminated neighbours k of b:
     ///
     /// ```text
     ///     s_b <- s_b - sum_k a_bk t_k,    a_bb' = kept_fraction a_bb' - sum_k (a_bk h_k) a_kb'
@@ -352,9 +351,9 @@ for_each_isa! {
         let (east, north) = (&mut east[..n], &mut north[..n]);
         let (northeast, northwest) = (&mut northeast[..n], &mut northwest[..n]);
         let [distant_east, distant_north] = [&input.distant_couplings[0][..n], &input.distant_couplings[1][..n]];
-        // In the names below, one direction denotes a dropped neighbour (`t_sw`: t of the neighbour to the southwest).
-        // Two directions denote a coupling of a dropped neighbour (`sw_ne`: of the neighbour to the southwest, to its
-        // northeast).
+        // In the following names, one direction denotes an eliminated neighbour (`t_sw`: t of the neighbour to the
+        // southwest). Two directions denote a coupling of an eliminated neighbour (`sw_ne`: the coupling of the
+        // neighbour to the southwest to the node in its northeast).
         let t = input.row_sum_over_pivot;
         let ([t_sw, t_se], [t_nw, t_ne]) = (with_next_column(t[0], n), with_next_column(t[1], n));
         let ([_, h_se], [h_nw, h_ne]) =
@@ -370,8 +369,8 @@ for_each_isa! {
             let (to_sw, to_se) = (load_double::<F>(sw_ne[i], storage_unit), load_double::<F>(se_nw[i], storage_unit));
             let (to_nw, to_ne) = (load_double::<F>(nw_se[i], storage_unit), load_double::<F>(ne_sw[i], storage_unit));
             row_sums[i] -= (to_sw * t_sw[i] + to_se * t_se[i]) + (to_nw * t_nw[i] + to_ne * t_ne[i]);
-            // The couplings below are stored divided by `storage_unit`. This factor is applied here, once for several
-            // couplings.
+            // The couplings that `to_east`, `to_north`, `northeast` and `northwest` read are stored divided by
+            // `storage_unit`. This factor is applied here, once for several couplings.
             let (over_se, over_nw) = (to_se * h_se[i] * storage_unit, to_nw * h_nw[i] * storage_unit);
             let over_ne = to_ne * h_ne[i] * storage_unit;
             let to_east = kept_fraction * distant_east[i]

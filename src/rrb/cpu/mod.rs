@@ -400,7 +400,7 @@ impl<F: Format> PackedSolver for PackedSystem<F> {
         let shared_inspection = &*inspection;
         self.prepare(setup, &shared_inspection.components, team.threads())?;
         // `setup.storage_unit` was computed for the previous matrix. If a center is at least twice this value, the new
-        // matrix requires a larger `storage_unit`. Otherwise, M / `storage_unit` could overflow in f32.
+        // matrix requires a larger `storage_unit`. With the value in `setup`, M / `storage_unit` could overflow in f32.
         let center_limit = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.storage_unit };
         let speculation = SpeculativeInspection::new(
             shared_inspection,

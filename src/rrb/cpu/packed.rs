@@ -221,7 +221,7 @@ impl<F: Format> PackedSystem<F> {
 
     /// Builds a `PackedSystem` around its grids. This function is not inlined, so that its stack frame does not add to
     /// that of `AllocatedGrids::new`. A `PackedSystem` of 8 kB is built on the stack, and `AllocatedGrids::new` uses 20
-    /// kB. A thread of the caller may have a stack of only 64 kB (tests/environment.rs).
+    /// kB. A thread of the calling program may have a stack of only 64 kB (tests/environment.rs).
     #[inline(never)]
     fn from_grids(shape: PackedShape, allocated: AllocatedGrids<F>) -> Result<Box<Self>> {
         let AllocatedGrids {
@@ -359,7 +359,8 @@ impl<F: Format> PackedSystem<F> {
         self.shape.is_fused && self.shape.uses_schur && self.singular.is_empty()
     }
 
-    /// Returns whether the stages of an iteration are fused. This also requires that M consists of levels.
+    /// Returns whether the stages of an iteration are fused. The conditions are those of `fuses_start_and_end`, and
+    /// that M consists of levels.
     pub fn fuses_iteration(&self) -> bool {
         self.fuses_start_and_end() && self.aggregation_cycle.get().is_none()
     }

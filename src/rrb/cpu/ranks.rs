@@ -47,8 +47,8 @@ impl RangeGather {
         Ok(Self { owned_ranges, plans })
     }
 
-    /// Sends the ranges of rank `own_rank`, and receives those that other ranks have computed. `value_arrays` contains
-    /// one array per value of an entry.
+    /// Sends the ranges of rank `own_rank`, and receives those that other ranks have computed. Each entry of a range
+    /// has `value_arrays.len()` values; array k contains value k of all entries.
     fn fill(&self, own_rank: usize, value_arrays: &mut [&mut [f64]]) {
         let mut plan = lock(&self.plans[value_arrays.len() - 1]);
         let own_ranges = &self.owned_ranges[own_rank];
@@ -323,7 +323,8 @@ pub struct CompleteRows {
 pub const HALF_STENCIL_ARRAYS: usize = 5;
 
 impl CompleteRows {
-    /// Plans the exchange. `last_distributed`: last distributed grid; `grid`: grid of its kept nodes.
+    /// Plans the exchange. `last_distributed`: layout of the last distributed grid. `grid`: grid of its kept nodes,
+    /// which is the next grid.
     pub fn new(domain: &Domain, last_distributed: &Layout, grid: Grid) -> Result<Self> {
         let kept_rows = last_distributed.rows(Colour::B2);
         let last_grid_index = domain.strips.depth - 1;
@@ -511,11 +512,12 @@ impl InputExchange {
 /// All exchanges of a factorization and of its solves.
 pub struct RankExchanges {
     pub domain: Domain,
-    /// Exchanges of rows of the matrices of the distributed grids 1, 2, ...
+    /// Exchanges of matrix rows on the distributed grids 1, 2, ...
     pub matrix_halos: Vec<MatrixHalo>,
     pub complete_rows: CompleteRows,
     pub input_exchange: InputExchange,
-    /// Sums over the rows of each distributed grid, and over the rows of the distributed grids of the first section.
+    /// Exchanges of partial sums: one exchange for each distributed grid, and `section_sums` for all distributed grids
+    /// of the first section together.
     pub grid_sums: Vec<SumExchange>,
     pub section_sums: SumExchange,
 }

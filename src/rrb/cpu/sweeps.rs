@@ -38,7 +38,7 @@ pub fn previous_thread<F: Format>(thread: TeamThread, grid: &PackedGrid<F>) -> O
 pub const R1_ROWS: usize = 0;
 pub const R2_ROWS: usize = 2;
 pub const B1_ROWS: usize = 4;
-/// First buffer row of the kept values in the upward sweep.
+/// First of the two buffer rows that contain z of the kept nodes in the upward sweep.
 pub const KEPT_ROWS: usize = R1_ROWS;
 
 impl<F: Format> PackedSystem<F> {
@@ -248,7 +248,8 @@ impl<F: Format> PackedSystem<F> {
             match next_thread(thread, grid) {
                 Some(next) => thread.wait_for_signal(next, StagePoint::FirstRow, stage),
                 None if has_rank_above => {
-                    // The halo row above also needs the kept values of the last row, which are still in their buffer.
+                    // The halo row above also needs z at the kept nodes of the last row, which is still in its buffer
+                    // row.
                     self.load_kept_row(q, rows.end, KEPT_ROWS + rows.end % 2, buffers);
                     self.ascend_b1(q, rows.end, buffers);
                     self.ascend_r2(q, rows.end, buffers);
@@ -259,7 +260,7 @@ impl<F: Format> PackedSystem<F> {
         }
     }
 
-    /// Computes z_b1 = D^-1 (y_b1 - A z_b2) in row J. The buffers contain the kept values of rows J - 1 and J.
+    /// Computes z_b1 = D^-1 (y_b1 - A z_b2) in row J. The buffers contain z_b2 of rows J - 1 and J.
     ///
     /// # Safety
     /// No other thread may use this row meanwhile.
@@ -276,8 +277,7 @@ impl<F: Format> PackedSystem<F> {
         unsafe { self.solve_row(q, Colour::B1, row, v) };
     }
 
-    /// Computes z_r2 = D^-1 (y_r2 - A z_b) in row J, from row J of b1. The buffers contain the kept values of rows J -
-    /// 1 and J.
+    /// Computes z_r2 = D^-1 (y_r2 - A z_b) in row J, from row J of b1. The buffers contain z_b2 of rows J - 1 and J.
     ///
     /// # Safety
     /// No other thread may use this row meanwhile, and row J of b1 must be complete.

@@ -27,7 +27,7 @@ pub struct PackedShape {
     pub levels: usize,
     /// Number of grids that are stored by colour.
     pub grid_count: usize,
-    /// Rows are padded to a multiple of this number of values. It is also the width of the border.
+    /// Rows are padded to a multiple of this number of values. This number is also the width of the border.
     pub block: usize,
     /// Whether CG runs on S1.
     pub uses_schur: bool,

@@ -133,7 +133,7 @@ impl Source {
         inspection.finish(&host_view, inspection_setup.projects_null_space)
     }
 
-    /// Returns the couplings that point out of the grid. They were counted when `a` was copied.
+    /// Returns the couplings that point out of the grid. The couplings were counted when `a` was copied.
     pub fn outward(&self, stream: &Stream, a: &StencilView) -> Result<OutwardCouplings> {
         let (counts, first_key) = (self.findings.outward.map(|count| count as usize), self.findings.first_outward);
         if first_key == u64::MAX {

@@ -31,8 +31,9 @@ const BODY_ITERATIONS: [usize; 4] = [4, 5, 6, 7];
 /// Like `BODY_ITERATIONS`, for a truncated hierarchy, with which few iterations are expected.
 const TRUNCATED_BODY_ITERATIONS: [usize; 4] = [2, 3, 5, 7];
 
-/// Numbers of iterations in a recorded graph on several devices. Such a graph has no WHILE node. For a number of
-/// iterations, the host launches as many of the longer graphs as fit, and the shorter graph for the rest.
+/// Numbers of iterations in a recorded graph on several devices. Such a graph has no WHILE node. To run n iterations,
+/// the host launches the graph of four iterations n / 4 times (rounded down), and the graph of one iteration n mod 4
+/// times.
 const MULTI_DEVICE_BODY_ITERATIONS: [usize; 2] = [4, 1];
 
 /// Number of iterations that the host launches before each further check, if the loop on several devices has not ended

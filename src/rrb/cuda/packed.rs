@@ -64,7 +64,7 @@ impl Shape {
         if self.uses_aggregation { 1 } else { self.levels / 2 }
     }
 
-    /// Returns the grid that remains after the levels of `grid`. With aggregation, it is a single node.
+    /// Returns the grid that remains after the levels of `grid`. With aggregation, the remaining grid is a single node.
     fn grid_after(&self, grid: levels::Grid) -> levels::Grid {
         if self.uses_aggregation { levels::Grid { nx: 1, ny: 1 } } else { grid.coarse() }
     }
@@ -80,9 +80,9 @@ impl Shape {
         self.storage != Storage::F64
     }
 
-    /// Returns whether a cache of `cache_bytes` bytes can hold the data that an iteration reads repeatedly, but not
-    /// also S1 and x, which it reads only once. For the second condition, only half of the cache counts, because lines
-    /// that both halves of the device read are stored in both halves of the cache.
+    /// Returns whether a cache of `cache_bytes` bytes can hold the data that an iteration reads repeatedly, but cannot
+    /// also hold S1 and x, which an iteration reads only once. For the second condition, only half of the cache counts,
+    /// because lines that both halves of the device read are stored in both halves of the cache.
     fn caches_repeated_reads(&self, source: &Source, cache_bytes: usize) -> bool {
         let (real_bytes, stored_bytes) = self.value_sizes();
         // Bytes per value of a plane of the first grid. Read repeatedly: r (3 planes), q (2) and both arrays of p (4);
@@ -293,8 +293,8 @@ impl Layouts<'_> {
     }
 
     /// Assigns addresses to the arrays of grid `grid_number`; `sections` are the first grids of the sections. If CG
-    /// runs on S1, `other_p` receives the address of two black planes on the first grid. They contain z in unfused
-    /// steps, and the second p in fused steps.
+    /// runs on S1, `other_p` receives the address of two black planes on the first grid. These planes contain z in
+    /// unfused steps, and the second p in fused steps.
     fn assign_level(
         &mut self,
         grid_number: usize,

@@ -1,7 +1,7 @@
-//! The steps of RRB-PCG on the device. A step launches kernels and returns. It waits for them only if it returns a
-//! scalar or stores x. Steps that usually follow each other are launched together: the start, the loop, and the end of
-//! a solve. `DeviceResults` records which results of these launches are available. A step whose result is available
-//! returns it. Any other step launches its own kernels, and resets the results to `None`.
+//! The steps of RRB-PCG on the device. A step launches kernels and returns. A step waits for its kernels only if it
+//! returns a scalar or stores x. Steps that usually follow each other are launched together: the start, the loop, and
+//! the end of a solve. `DeviceResults` records which results of these launches are available. A step whose result is
+//! available returns it. Any other step launches its own kernels, and resets the results to `None`.
 
 use super::packed::Packed;
 use super::source::Source;

@@ -80,7 +80,7 @@ impl Packed {
         source.findings.reset_factorization();
         stream.send_prefix(source.findings_address, &source.findings, size_of::<Findings>())?;
         // In a second factorization of the same matrix, with another format or cycle, the row sums must be recomputed,
-        // because the first one has overwritten them.
+        // because the first factorization has overwritten them.
         if !std::mem::take(&mut source.has_row_sums) {
             source.compute_row_sums(stream, setup.zero_row_sum)?;
             source.has_row_sums = false;

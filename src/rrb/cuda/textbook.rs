@@ -39,8 +39,8 @@ impl Packed {
             g: self.grids[0].k.g,
             a,
             b,
-            first_plane: first_plane,
-            plane_count: plane_count,
+            first_plane,
+            plane_count,
             partial: self.partial,
             scalars: self.scalars.address,
             norm_partial: 0,
@@ -69,12 +69,12 @@ impl Packed {
         if self.sweeps_in_f32() { launch::dot_f32(stream, &arguments) } else { launch::dot(stream, &arguments) }
     }
 
-    /// Computes <r, r>, and stores it in the scalar at offset `scalar_offset`.
+    /// Computes <r, r>, and stores it at the byte offset `scalar_offset` of `Scalars`.
     pub fn dot_r(&self, stream: &Stream, scalar_offset: usize) -> Result<()> {
         launch::dot(stream, &self.dot_args(self.r, self.r, self.cg_planes(), scalar_offset))
     }
 
-    /// Computes <b, b> on all nodes, and stores it in the scalar at offset `scalar_offset`.
+    /// Computes <b, b> on all nodes, and stores it at the byte offset `scalar_offset` of `Scalars`.
     pub fn dot_b(&self, stream: &Stream, scalar_offset: usize) -> Result<()> {
         launch::dot(stream, &self.dot_args(self.b, self.b, (0, 4), scalar_offset))
     }
@@ -82,18 +82,7 @@ impl Packed {
     /// Returns the arguments of a vector update for the unknowns of CG.
     pub fn update_args(&self, target: Address, source: Address, factor: f64) -> UpdateArgs {
         let (g, (first_plane, plane_count)) = (self.grids[0].k.g, self.cg_planes());
-        UpdateArgs {
-            g,
-            first_plane: first_plane,
-            plane_count: plane_count,
-            target,
-            x: 0,
-            source,
-            factor,
-            per_unit: 1.0,
-            partial: 0,
-            scalars: 0,
-        }
+        UpdateArgs { g, first_plane, plane_count, target, x: 0, source, factor, per_unit: 1.0, partial: 0, scalars: 0 }
     }
 
     /// Computes target = M^-1 r + beta target from z = storage_unit M^-1 r.

@@ -46,7 +46,7 @@ impl BoxArrays {
 pub struct MemorySpaces {
     /// Value of the option `memory`; `None` if only host memory is allowed.
     pub memory: Option<Memory>,
-    /// Stream of the caller. Work on this stream that writes the arrays may not have completed.
+    /// CUDA stream of the caller. Work on this stream that writes the arrays may still be running.
     pub stream: usize,
 }
 
@@ -65,7 +65,7 @@ pub struct BoxLayout {
 }
 
 impl BoxLayout {
-    /// Checks the leading dimension `leading_dimension` of box `box_index`; `None` means nx.
+    /// Creates the layout after a check of the leading dimension of box `box_index`; `None` means nx.
     fn new(grid: Grid, leading_dimension: Option<i64>, box_index: usize) -> Result<Self> {
         let Grid { nx, ny } = grid;
         let ld = leading_dimension.unwrap_or(nx as i64);
@@ -85,7 +85,8 @@ impl BoxLayout {
         (self.grid.ny - 1) * self.ld + self.grid.nx
     }
 
-    /// Copies the values between an array on a device and one on the host, row by row.
+    /// Copies the values from the device array `array` to the host array `host` if `to_host` is set, otherwise from
+    /// `host` to `array`. Waits until the copy has completed.
     ///
     /// # Safety
     /// Both arrays must hold the values, and no other thread may use the array that is written.
@@ -152,8 +153,8 @@ impl CallArrays {
         Ok(context)
     }
 
-    /// Copies the arrays that are on devices to the host: those of all inputs and, with `needs_guess`, those of the
-    /// output.
+    /// Allocates host copies of all arrays that reside on devices. Copies the values of all inputs to the host and,
+    /// with `needs_guess`, those of the output.
     ///
     /// # Safety
     /// The arrays must hold the values of their boxes.
@@ -177,7 +178,7 @@ impl CallArrays {
         Ok(())
     }
 
-    /// Returns the values of all arguments, if all of them are inputs. Call `stage_arrays` first.
+    /// Returns the values of all arguments of a call without outputs. Call `stage_arrays` first.
     ///
     /// # Safety
     /// The arrays must hold the values of their boxes while the result is in use.
@@ -191,16 +192,17 @@ impl CallArrays {
     /// Call `stage_arrays` first.
     ///
     /// # Safety
-    /// The requirements of `inputs` hold, and no other thread may use the arrays of the second list.
+    /// The requirements of `inputs` hold, and no other thread may use the arrays of the second argument.
     pub unsafe fn input_and_output(&mut self) -> Result<(Vec<BoxInput<'_>>, Vec<BoxOutput<'_>>)> {
         let (input_copies, output_copies) = self.host_copies.split_at_mut(1);
         let mut output = Vec::new();
         for ((&array, layout), copy) in self.arguments[1].arrays.iter().zip(&self.boxes).zip(&mut output_copies[0]) {
             let box_output = match copy {
                 Some(values) => BoxOutput { values, ld: layout.grid.nx },
-                // SAFETY: as in `inputs`; `new` checked that the array overlaps no other.
                 None => {
-                    BoxOutput { values: unsafe { std::slice::from_raw_parts_mut(array, layout.len()) }, ld: layout.ld }
+                    // SAFETY: as in `inputs`; `new` checked that the array overlaps no other.
+                    let values = unsafe { std::slice::from_raw_parts_mut(array, layout.len()) };
+                    BoxOutput { values, ld: layout.ld }
                 }
             };
             push(&mut output, box_output, BOXES_ALLOCATION)?;
@@ -209,7 +211,7 @@ impl CallArrays {
         Ok((unsafe { inputs_of_argument(&self.arguments[0], &self.boxes, &input_copies[0])? }, output))
     }
 
-    /// Copies the output, the second argument, from the host copies to those of its arrays that are on devices.
+    /// Copies the output, which is the second argument, from the host copies to its arrays on devices.
     ///
     /// # Safety
     /// As for `input_and_output`.

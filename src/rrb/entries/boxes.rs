@@ -97,6 +97,8 @@ impl Handle<rrb_handle> {
         }
     }
 
+    /// Factorizes the matrix whose arrays belong to the only box of this rank. A rank without boxes passes NULL.
+    ///
     /// # Safety
     /// The arrays must be NULL or hold the values of the one box of this rank.
     pub(super) unsafe fn factorize_box(&mut self, arrays: [*const f64; 5]) -> Result<()> {
@@ -107,6 +109,8 @@ impl Handle<rrb_handle> {
         unsafe { self.factorize_boxes(has_corners, as_slice(&ld), array_lists) }
     }
 
+    /// Factorizes the matrix, given by one list per coefficient with one array per box.
+    ///
     /// # Safety
     /// The lists must be NULL or have one array per box, which must be NULL or hold the values of the box.
     pub(super) unsafe fn factorize_boxes(
@@ -145,7 +149,8 @@ impl Handle<rrb_handle> {
             Ok(has_changed)
         });
         let preparation = ranks.end_call(preparation);
-        // If the call failed on one rank, no other rank may keep its previous factorization.
+        // The previous factorization is discarded if the memory or the plans have changed. If the call failed on one
+        // rank, all ranks discard it.
         if !matches!(preparation, Ok(false)) {
             base.core = None;
         }
@@ -171,9 +176,10 @@ impl Handle<rrb_handle> {
             if leaves_work_to_root { Ok(()) } else { rows.with_matrix(array_count, |a| factorize(a, None)) }
         } else {
             ranks.prepare_host()?;
-            // SAFETY: guaranteed by the caller; checked above.
+            // SAFETY: the caller guarantees that the arrays hold the values of their boxes. `CallArrays::new` has
+            // checked that the arrays are aligned, not NULL, and in an allowed memory space.
             let values = unsafe { call_arrays.stage_arrays(false).and_then(|()| call_arrays.inputs()) };
-            // Allocation may fail on one rank only.
+            // An allocation or a copy may fail on one rank only, so the ranks exchange their status.
             let mut values = ranks.end_call(values)?;
             // A rank without boxes needs as many (empty) lists of arrays as the other ranks.
             values.resize_with(array_count, Vec::new);
@@ -197,6 +203,8 @@ impl Handle<rrb_handle> {
         }
     }
 
+    /// Computes `function` with one input array and one output array per box.
+    ///
     /// # Safety
     /// As for `factorize_boxes`.
     #[inline(never)]
@@ -228,7 +236,9 @@ impl Handle<rrb_handle> {
             return run_on_device_rows(base, ranks, rows, function, input_name);
         }
         ranks.prepare_host()?;
-        // SAFETY: guaranteed by the caller; checked above.
+        // SAFETY: the caller guarantees that the arrays hold the values of their boxes. `CallArrays::new` has checked
+        // that the arrays are aligned, not NULL, and in an allowed memory space, and that no output overlaps another
+        // array.
         let staging = unsafe { call_arrays.stage_arrays(needs_guess) };
         // A stream that rank 0 cannot use causes an error here, before the computation, in which the other ranks would
         // wait for rank 0.
@@ -249,7 +259,7 @@ impl Handle<rrb_handle> {
     }
 }
 
-/// A call on device arrays that rank 0 can read and write.
+/// Computes `function` on device arrays that rank 0 can read and write.
 fn run_on_device_rows(
     base: &mut Base<Rrb>,
     ranks: &mut Ranks,
@@ -272,10 +282,10 @@ fn run_on_device_rows(
         len: grid.nodes(),
         first_row: 0,
     };
-    // The stream is checked as for arrays that are transferred through the host.
+    // As in calls that transfer the arrays through the host, the stream is checked before the computation.
     let readiness = gathered.and_then(|()| base.check_stream());
     let result = ranks.end_call(readiness).and_then(|()| run_on_own_rows(base, ranks.role(), function, arrays, None));
-    // x is written if the solve succeeded on all ranks.
+    // The output arrays are written only if the call succeeded on all ranks.
     let result = ranks.end_call(result);
     let copied_back =
         if leaves_work_to_root || result.is_err() { Ok(()) } else { rows.copy_to_boxes(VECTOR_ARRAYS, 1) };

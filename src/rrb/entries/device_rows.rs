@@ -1,4 +1,5 @@
-//! Transfer between the device arrays of all ranks on a host and whole grids on a device of rank 0.
+//! Transfer between the device arrays of all ranks, which run on one host, and arrays of the whole grid on a device of
+//! rank 0.
 //!
 //! Ranks export their memory with CUDA IPC. In the same call, rank 0 opens this memory, copies values, and closes it.
 //! Programs may therefore free their arrays after the call.
@@ -18,11 +19,12 @@ use std::sync::Arc;
 /// Name of the memory in error messages about failed allocations.
 const ROWS_ALLOCATION: &str = "rows of all ranks on a device";
 
-/// Kind of arrays: those of a matrix, or input and output vectors.
+/// Values of `array_kind`: the arrays of a matrix, or the input and output vectors of a call.
 pub const MATRIX_ARRAYS: usize = 0;
 pub const VECTOR_ARRAYS: usize = 1;
 
-/// Number of words at the start of a rank's message: state of the arrays, process number and host number.
+/// Number of words at the start of a rank's message. The first word states whether the rank has arrays and could export
+/// them: `NO_ARRAYS`, `NOT_EXPORTED` or `EXPORTED`. The process signature and the host number follow.
 const HEADER_WORDS: usize = 3;
 const NO_ARRAYS: u64 = 0;
 const NOT_EXPORTED: u64 = 1;
@@ -31,7 +33,7 @@ const EXPORTED: u64 = 2;
 /// Number of words per array of a box: leading dimension, address, offset, and IPC handle.
 const ARRAY_WORDS: usize = 3 + HANDLE_BYTES / 8;
 
-/// Grids on a device of rank 0 that hold the arrays of all ranks.
+/// Arrays of the whole grid on a device of rank 0, to which the arrays of all ranks are copied.
 pub struct DeviceRows {
     boxes: FallibleArc<Boxes>,
     rank: usize,
@@ -51,7 +53,7 @@ struct OpenBox {
 }
 
 impl DeviceRows {
-    /// Creates the gather plans for matrices of `arrays` arrays. Collective.
+    /// Plans the exchange of messages for matrices of `array_count` arrays. Collective.
     pub fn new(ranks: &Ranks, array_count: usize) -> Result<Self> {
         let (comm, boxes) = ranks.comm_and_boxes();
         let array_counts = [array_count, 2];
@@ -71,7 +73,7 @@ impl DeviceRows {
         })
     }
 
-    /// Tries to open the arrays of all ranks on rank 0, for grids on the device `ordinal`. Collective.
+    /// Tries to open the arrays of all ranks on rank 0, which copies them to or from the device `ordinal`. Collective.
     ///
     /// Returns `false` if rank 0 cannot open the memory of some array. All arrays are then transferred through the
     /// host.
@@ -82,7 +84,7 @@ impl DeviceRows {
         ordinal: i64,
         ranks: &mut Ranks,
     ) -> Result<bool> {
-        // If the boxes do not cover the grid, the values of the other nodes are filled in on the host.
+        // If the boxes do not cover the grid, the host sets the matrix entries of the nodes outside all boxes.
         if array_kind == MATRIX_ARRAYS && !self.boxes.covers_grid() {
             return Ok(false);
         }
@@ -137,7 +139,7 @@ impl DeviceRows {
             return Ok(words);
         }
         match export_arrays(call_arrays) {
-            // All ranks have the same number of arrays: a rank with another number has already returned an error.
+            // All ranks pass the same number of arrays per box: otherwise, the call has already returned an error.
             Ok(arrays) if arrays.len() == box_count * self.array_counts[array_kind] * ARRAY_WORDS => {
                 words[0] = EXPORTED;
                 extend(&mut words, arrays, ROWS_ALLOCATION)?;
@@ -147,7 +149,7 @@ impl DeviceRows {
         Ok(words)
     }
 
-    /// Allocates the grids on the device and opens the arrays of all ranks.
+    /// Allocates the arrays of the whole grid on the device, and opens the arrays of all ranks.
     fn open_on_root(
         &mut self,
         array_kind: usize,
@@ -237,15 +239,15 @@ impl DeviceRows {
             let (target, source) =
                 if to_grids { (grid_rows, open_box.arrays[array]) } else { (open_box.arrays[array], grid_rows) };
             let extents = open_box.grid_box.extents();
-            // SAFETY: the boxes are inside the grid. Their owners guarantee arrays with these values, exported them for
-            // this call, and wait until it ends.
+            // SAFETY: the boxes are inside the grid. The ranks that own the boxes guarantee that the arrays hold the
+            // values of their boxes. These ranks have exported the arrays for this call, and wait until the call ends.
             unsafe { context.copy_rows(target, source, extents.nx, extents.ny) }
         });
-        // If one copy failed, the call still waits for those that have started.
+        // Even if one copy has failed, this function waits for the copies that have started.
         copying.and(context.wait())
     }
 
-    /// Closes the arrays of the other ranks.
+    /// Closes the arrays of all ranks.
     pub fn close(&mut self) {
         self.open_boxes.clear();
     }

@@ -28,7 +28,7 @@ pub struct rrb_handle(());
 pub struct RrbParts {
     /// Whether the log has reported options without effect.
     pub(super) idle_options_logged: bool,
-    /// Data for the ranks among which the domain is distributed, if it is.
+    /// Data for the ranks among which the domain is distributed; `None` if the handle is not distributed.
     pub(super) ranks: Option<Box<Ranks>>,
     /// Gathered device arrays, if rank 0 solves on devices.
     pub(super) device_rows: Option<DeviceRows>,

@@ -19,7 +19,7 @@ use crate::smoother::patches::{BlockPartition, Patch, PatchList};
 const PLANES_PER_GROUP: usize = 8;
 
 /// Largest number of boxes per patch for the exchange within the sweep. An outer row of blocks scans all boxes of its
-/// patch, which takes too long with more boxes. Ghost cells are then exchanged before the sweep.
+/// patch. With more boxes, this scan would take too long, so ghost cells are exchanged before the sweep.
 const MAX_BOXES: usize = 256;
 
 /// The two buffers of the exchange (`buffers`), and the boxes of the copy plan in two orders: by the patch that is
@@ -64,8 +64,8 @@ struct Band {
 }
 
 impl CopyBoxes {
-    /// Sorts the boxes of the copy plan by patch. `patch_of_copy(c)` returns the patch that is written, or the patch
-    /// that is read, by copy number c.
+    /// Sorts the boxes of the copy plan by the patch that `patch_of_copy` returns for the number of a copy: the patch
+    /// that is written (`target_boxes`) or read (`source_boxes`).
     fn new(patch_list: &PatchList, patch_of_copy: impl Fn(usize) -> usize) -> Result<Self> {
         let patches = patch_list.patches.len();
         let mut first_box: Vec<usize> = zeroed(patches + 1, "ghost cells")?;

@@ -1,6 +1,6 @@
 //! Data and functions for the relaxation of one block, or of several blocks in a row: tasks, inverses, and the residual
-//! and the update of one row of a tile. The modules `transforms` and `dense` use them and apply A_b^-1. The module
-//! `relax` compiles both for each instruction set.
+//! and the update of one row of a tile. The modules `transforms` and `dense` use these functions and apply A_b^-1. The
+//! module `relax` compiles both for each instruction set.
 //!
 //! For a block b the kernels compute u_b <- u_b + omega A_b^-1 (f - A u)_b. A_b^-1 is applied by sine transforms or as
 //! a dense matrix (docs/theory/smoother.md, "Exact block inverses").

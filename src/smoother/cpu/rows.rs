@@ -50,8 +50,8 @@ impl CallThread<'_, '_> {
     /// # Safety
     /// While this function runs, no other thread accesses cells of these blocks in `target`, and no other thread
     /// writes, in `source`, cells of these blocks or of the layer around them. Blocks with dense inverses may wait in
-    /// the batch; the condition then holds until `flush_batch` returns. Between two calls of `flush_batch`, no block
-    /// reads cells that another block writes: they have the same colour, or `target` differs from `source`, or
+    /// the batch; the condition must then hold until `flush_batch` returns. Between two calls of `flush_batch`, no
+    /// block reads cells that another block writes: they have the same colour, or `target` differs from `source`, or
     /// `is_sequential` is set.
     pub unsafe fn relax_row(
         &mut self,
@@ -376,8 +376,8 @@ impl CallThread<'_, '_> {
                     }
                     if let Some(k) = second_slab {
                         // SAFETY: the caller guarantees the conditions of `relax_row`. The first colour is complete in
-                        // the slabs kb - 2 and kb - 1, and in slab kb up to row jb. All neighbours of row jb in slab kb
-                        // - 1 are therefore complete, and no later block of the first colour reads this row.
+                        // the slabs k - 1 and k, and in slab k + 1 up to row jb. All neighbours of row jb in slab k are
+                        // therefore complete, and no later block of the first colour reads this row.
                         unsafe {
                             self.relax_row(
                                 second_parameters,

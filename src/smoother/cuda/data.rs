@@ -80,7 +80,7 @@ impl DeviceArrays {
         with_f: bool,
         allocation_name: &str,
     ) -> Result<()> {
-        // The old addresses are invalid if the allocation fails or gets another address.
+        // The old addresses are invalid if the allocation fails or moves the memory.
         self.clear();
         let mut total_bytes = 0usize;
         let mut reserve_array = |len: usize| {

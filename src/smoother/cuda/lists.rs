@@ -432,7 +432,8 @@ impl Faces {
         })
     }
 
-    /// Returns the `faces` word of a tile, whose first cell in the patch is `cell`; 0 if the tile exchanges no faces.
+    /// Returns the `faces` word of the tile whose first cell in patch `patch` is `cell`; 0 if the tile exchanges no
+    /// faces.
     fn face_word(&self, patch: usize, cell: [usize; 3]) -> u32 {
         self.face_words.get(&(patch, cell)).copied().unwrap_or(0)
     }

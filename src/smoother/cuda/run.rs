@@ -251,7 +251,7 @@ impl Run<'_> {
             tables: self.tables,
             finished_counts: finished_counts + count_offset,
             required_counts: required_counts + count_offset,
-            launch_count: launch_count,
+            launch_count,
             source_array: source as i32,
             target_array: target as i32,
             waits_for_own_chunk_only: i32::from(is_asynchronous),

@@ -9,23 +9,24 @@ use std::ops::Range;
 
 const ALLOCATION_NAME: &str = "levels of rows";
 
-/// Number of runs that are interleaved. A run is a sequence of consecutive rows, each connected to the next. A row
-/// waits about 20 cycles for the result of the previous row of its run. During this time, rows of the other runs are
-/// processed.
+/// Number of runs whose rows are interleaved. A run is a sequence of consecutive rows, each of which is connected to
+/// the next one. A row waits about 20 cycles for the result of the previous row of its run. During this time, the
+/// thread processes rows of the other runs.
 const INTERLEAVED_RUNS: usize = 4;
 
-/// Minimum number of rows per piece. With fewer rows, a barrier takes longer than the rows between two barriers. If
-/// pieces of this size do not give enough parallel work, single rows are used as pieces.
+/// Minimum number of rows per piece, unless pieces are single rows. With fewer rows, a barrier takes longer than
+/// processing the rows between two barriers. If even pieces of this size do not provide work for enough threads, pieces
+/// are single rows.
 const MIN_PIECE_ROWS: usize = UNIT_ROWS;
 
-/// Returns an order of the rows. Processing the rows in this order gives the same result as the natural order.
-/// Processing them in reverse gives the same result as the natural order from the last row to the first.
+/// Returns an order of the rows for `threads` threads. A sweep in this order gives the same result as a sweep in the
+/// natural order. A sweep in the reverse of this order gives the same result as a sweep from the last row to the first.
 ///
-/// The rows are divided into pieces of consecutive rows, and a unit consists of one or more pieces. A level usually has
-/// at least about as many units as there are threads. Two pieces are connected if the graph of A + A^T connects rows of
-/// one piece with rows of the other. A piece is on a later level than all earlier pieces to which it is connected. The
-/// reason is that an earlier piece computes values that this piece reads, or reads old values of this piece. Within a
-/// piece, a row follows all earlier rows of the piece to which it is connected.
+/// The rows are divided into pieces of consecutive rows. A unit, which one thread processes, consists of one or more
+/// pieces. A level usually has at least about as many pieces as there are threads. Two pieces are connected if the
+/// graph of A + A^T connects a row of one piece with a row of the other. A piece is on a later level than all earlier
+/// pieces to which it is connected, because these pieces compute values that this piece reads, or read old values of
+/// this piece. Within a piece, a row follows all earlier rows of the piece to which it is connected.
 pub fn order_by_levels<I: Index>(a: &Csr<I>, threads: usize) -> Result<ProcessingOrder<I>> {
     let (piece_rows, piece_levels, level_count) = divide_into_pieces(a, threads)?;
     let (sorted_pieces, level_starts) = sort_by_level(&piece_levels, level_count)?;
@@ -49,10 +50,10 @@ pub fn order_by_levels<I: Index>(a: &Csr<I>, threads: usize) -> Result<Processin
     Ok(order)
 }
 
-/// Returns the number of rows per piece, the level of each piece, and the number of levels. Starts with pieces of about
-/// the bandwidth divided by the number of threads. Halves them until a level has, on average, at least three quarters
-/// as many pieces as there are threads. Pieces of fewer than 2 `MIN_PIECE_ROWS` rows are not halved, but replaced by
-/// single rows. On a grid, the bandwidth is the number of nodes of a plane or line.
+/// Returns the number of rows per piece, the level of each piece, and the number of levels. The first trial has
+/// bandwidth / `threads` rows per piece. The number of rows is halved until a level has, on average, at least 3/4
+/// `threads` pieces. Instead of halving fewer than 2 `MIN_PIECE_ROWS` rows, the function selects pieces of one row. On
+/// a grid, the bandwidth is the number of nodes of a plane or line.
 fn divide_into_pieces<I: Index>(a: &Csr<I>, threads: usize) -> Result<(usize, Vec<I>, usize)> {
     let rows = a.rows();
     if threads <= 1 || rows == 0 {
@@ -68,7 +69,7 @@ fn divide_into_pieces<I: Index>(a: &Csr<I>, threads: usize) -> Result<(usize, Ve
     let mut piece_rows = bandwidth.div_ceil(threads).clamp(1, rows.div_ceil(threads));
     loop {
         let (piece_levels, level_count) = compute_levels(a, piece_rows)?;
-        // A division is accepted if a level has work for at least three quarters of the threads, on average.
+        // A trial is accepted if the mean number of pieces per level is at least 3/4 of the number of threads.
         if 4 * piece_levels.len() >= 3 * threads * level_count || piece_rows == 1 {
             return Ok((piece_rows, piece_levels, level_count));
         }
@@ -76,7 +77,7 @@ fn divide_into_pieces<I: Index>(a: &Csr<I>, threads: usize) -> Result<(usize, Ve
     }
 }
 
-/// Returns the level of each piece of this length, and the number of levels.
+/// Returns the level of each piece of `piece_rows` rows, and the number of levels.
 fn compute_levels<I: Index>(a: &Csr<I>, piece_rows: usize) -> Result<(Vec<I>, usize)> {
     let piece_count = a.rows().div_ceil(piece_rows);
     let mut piece_levels = zeroed::<I>(piece_count, ALLOCATION_NAME)?;
@@ -84,7 +85,7 @@ fn compute_levels<I: Index>(a: &Csr<I>, piece_rows: usize) -> Result<(Vec<I>, us
     for piece in 0..piece_count {
         let rows = piece * piece_rows..((piece + 1) * piece_rows).min(a.rows());
         let columns = || rows.clone().flat_map(|i| a.row(i)).map(|(j, _)| j);
-        // Earlier pieces that read values of this piece have already raised its level.
+        // Earlier pieces that read values of this piece have already raised `piece_levels[piece]`.
         let min_level =
             columns().filter(|&j| j < rows.start).map(|j| piece_levels[j / piece_rows].to_usize() + 1).max();
         let piece_level = piece_levels[piece].to_usize().max(min_level.unwrap_or(0));
@@ -98,10 +99,10 @@ fn compute_levels<I: Index>(a: &Csr<I>, piece_rows: usize) -> Result<(Vec<I>, us
     Ok((piece_levels, level_count))
 }
 
-/// Rows that are already in the order, and the dependencies of the other rows.
+/// State of the construction of the order: the rows that are already in it, and the dependencies of the other rows.
 struct Interleaving<I> {
     is_ordered: Vec<bool>,
-    /// Number of entries above the diagonal in each column, counting only rows that are not in the order yet.
+    /// For each column j, the number of entries a_ij with i < j whose row i is not in the order yet.
     pending_above: Vec<I>,
 }
 
@@ -114,22 +115,22 @@ impl<I: Index> Interleaving<I> {
         Ok(Self { is_ordered: zeroed(a.rows(), ALLOCATION_NAME)?, pending_above })
     }
 
-    /// Returns whether all rows before row i to which it is connected in the graph of A + A^T are in the order.
+    /// Returns whether the order contains all rows j < i to which row i is connected in the graph of A + A^T.
     fn is_ready(&self, a: &Csr<I>, i: usize) -> bool {
         self.pending_above[i].to_usize() == 0 && a.row(i).take_while(|&(j, _)| j < i).all(|(j, _)| self.is_ordered[j])
     }
 
     /// Appends the rows of a piece to the order. Up to [`INTERLEAVED_RUNS`] runs of connected rows are open at a time.
-    /// In each round, every open run appends its next row if this row is ready. The next row of the first open run is
-    /// always ready. All earlier rows of the piece are in the order, because they belong to runs that are complete.
-    /// Earlier rows of other pieces that are connected to it are in the order, because these pieces are on previous
-    /// levels.
+    /// In each round, the next row of every open run is appended if this row is ready. Every round appends a row,
+    /// because the next row of the first open run is always ready. All earlier rows of the piece are in the order,
+    /// because they belong to this run or to complete runs. Earlier rows of other pieces to which this row is connected
+    /// are in the order, because these pieces are on previous levels.
     fn append_piece(&mut self, a: &Csr<I>, rows: Range<usize>, order: &mut Vec<I>) {
         let is_connected = |i: usize| a.get(i, i - 1).or_else(|| a.get(i - 1, i)).is_some();
         let mut next_row = rows.start;
         let mut open_runs: [Range<usize>; INTERLEAVED_RUNS] = std::array::from_fn(|_| 0..0);
         loop {
-            // Completed runs are replaced by the next runs, in ascending order.
+            // Replaces complete runs by the next runs. Open runs stay in ascending order.
             let mut open_count = 0;
             for k in 0..INTERLEAVED_RUNS {
                 if open_runs[k].start < open_runs[k].end {
@@ -146,7 +147,7 @@ impl<I: Index> Interleaving<I> {
                 return;
             }
             for run in &mut open_runs[..open_count] {
-                // A run that was completed in this round is skipped. It is replaced before the next round.
+                // A complete run is skipped, and replaced before the next round.
                 let i = run.start;
                 if run.start < run.end && self.is_ready(a, i) {
                     run.start += 1;

@@ -1,12 +1,12 @@
 //! Backend for general sparse matrices on a thread team.
 //!
-//! Modules, each of which may use the previous ones:
+//! Modules, each of which may use the modules before it in this list:
 //! - `parts`: products with A^T;
 //! - `stages`, `levels`: level scheduling;
-//! - `values`: access to vectors;
+//! - `values`: access to single values of shared vectors;
 //! - `precondition`: M^-1;
 //! - `relaxation`: sweeps;
-//! - `state`: shared data;
+//! - `state`: data of a factorization, which threads share;
 //! - `steps`: matrix and preconditioner for the steps of a thread.
 
 mod levels;
@@ -38,7 +38,7 @@ use state::State;
 use steps::SparseSystem;
 
 /// Minimum number of rows for which several threads are used. With fewer rows, a barrier takes longer than the work
-/// that it divides.
+/// that several threads save.
 const MIN_TEAM_ROWS: usize = 16_384;
 
 /// The `cpu` backend.
@@ -46,21 +46,21 @@ const MIN_TEAM_ROWS: usize = 16_384;
 pub struct Cpu {
     team: Option<Team>,
     state: Option<State>,
-    /// Workspaces of products with A, and with A^T, in the storage format.
+    /// Workspaces of products with A, and of products with A^T, in the storage format.
     product_parts: [Option<ProductParts>; 2],
 }
 
-/// Returns a team for a matrix with `rows` rows. Reuses `team` if it has the required number of threads.
+/// Returns a team of at most `threads` threads for a matrix with `rows` rows. Reuses `team` if it has the right size.
 fn team_for_rows(team: &mut Option<Team>, rows: usize, threads: usize) -> Result<&mut Team> {
     let max_threads = Chunks::new(rows).count().max(1);
     let threads = if rows >= MIN_TEAM_ROWS { threads.clamp(1, max_threads) } else { 1 };
     Team::with_size(team, threads)
 }
 
-/// Creates the workspace of a product that maps a vector of length `input_len` to a vector of length `output_len`,
-/// unless it exists. A workspace is needed if the format divides the product into parts, and the matrix is large enough
-/// for several threads. This condition and the workspace depend only on the matrix, so the result of the product does
-/// not depend on the number of threads.
+/// Creates the workspace of a product from a vector of length `input_len` to a vector of length `output_len`, unless it
+/// exists. The product needs a workspace if `division` is `Contributions` and the matrix is large enough for several
+/// threads. This condition and the workspace depend only on the matrix, so the result of the product does not depend on
+/// the number of threads.
 fn make_product_parts(
     product_parts: &mut Option<ProductParts>,
     division: ThreadDivision,
@@ -117,7 +117,8 @@ impl SparseBackend for Cpu {
         if setup.needs_transpose && transposed.is_none() {
             make_product_parts(&mut self.product_parts[1], a.division(true), rows, rows)?;
         }
-        // Frees memory before the new state is allocated. Aggregates are reused, and so are vectors of the same length.
+        // Frees the previous state before the new one is allocated. If the number of rows is unchanged, vectors and
+        // aggregates are reused.
         let mut kept_aggregates = KeptAggregates::default();
         let mut state = match self.state.take() {
             Some(mut state) if state.vectors.chunks.rows == rows => {

@@ -1,6 +1,6 @@
-//! Products y = A^T x by a thread team, for formats that store A by rows. The rows are divided into a fixed number of
-//! parts. Each part has its own result vector, and the result vectors are added in order. The result is therefore
-//! bitwise identical for any number of threads.
+//! Products y = A^T x by a thread team, for formats that store A by rows. The rows of A are divided into a fixed number
+//! of parts. The contribution of each part to y is stored in a vector of its own. These vectors are added in a fixed
+//! order, so y is bitwise identical for any number of threads.
 
 use crate::base::shared::Shared;
 use crate::base::team::TeamThread;
@@ -10,7 +10,7 @@ use crate::krylov::cpu::chunks::Chunks;
 use crate::sparse::TransposedRowProducts;
 use std::ops::Range;
 
-/// Number of parts. Each part stores a vector over its range of columns, at most as long as y.
+/// Number of parts into which the rows of A are divided. Each part stores a vector, which is at most as long as y.
 const PART_COUNT: usize = 8;
 
 /// A range of the rows of A, the range of columns with entries in these rows, and the contribution of these rows to y.
@@ -39,8 +39,8 @@ impl ProductParts {
         Ok(Self { parts, columns: Chunks::new(columns) })
     }
 
-    /// Computes y = A^T x. `y(range)` returns this range of y for writing. All threads of the team call this function
-    /// together, with barriers before and after it. The result does not depend on the number of threads.
+    /// Computes y = A^T x. `y(range)` returns this range of y for writing. All threads of the team call `multiply`
+    /// together, with barriers before and after the call. The result does not depend on the number of threads.
     pub fn multiply<'y>(
         &self,
         a: &dyn TransposedRowProducts,
@@ -49,8 +49,8 @@ impl ProductParts {
         y: impl Fn(Range<usize>) -> &'y mut [f64],
     ) {
         for part in &self.parts[thread.share(self.parts.len())] {
-            // SAFETY: one thread processes the part. Other threads read `sums` only after the next barrier, and have
-            // read the sums of the previous product before the last one.
+            // SAFETY: only this thread processes the part. Other threads read `sums` only after the next barrier. They
+            // finished reading the sums of the previous product before the barrier that precedes this call.
             let sums = unsafe { part.sums.slice_mut(0, part.columns.len()) };
             sums.fill(0.0);
             a.add_transposed(part.rows.clone(), &x[part.rows.clone()], part.columns.start, sums);

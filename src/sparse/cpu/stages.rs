@@ -1,7 +1,7 @@
-//! Rows in the order of processing. A unit consists of consecutive rows of this order, which one thread processes; a
-//! level consists of independent units. A team executes stages one after another. A stage is one large level, whose
-//! units the threads share, or several small levels, which thread 0 processes in order. The result for a row does not
-//! depend on the thread that computes it.
+//! Division of a sweep or triangular solve among threads. The rows have an order of processing. A unit consists of
+//! consecutive rows of this order, which one thread processes. A level consists of independent units. A stage is either
+//! one large level, whose units the threads share, or several small levels, which thread 0 processes in order. A team
+//! executes the stages one after another. The result for a row does not depend on the thread that computes it.
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
@@ -12,26 +12,28 @@ use std::ops::Range;
 
 const ALLOCATION_NAME: &str = "the order of rows";
 
-/// Minimum number of rows plus entries of a level that the team shares. Thread 0 processes smaller levels alone. A
-/// barrier takes 1 to 2 microseconds. A row or entry takes about 2 nanoseconds, of which a second thread saves at most
-/// half.
+/// Minimum work of a level that the threads share, as the number of rows plus the number of entries. Thread 0 processes
+/// smaller levels alone. A barrier takes 1 to 2 microseconds. A row or entry takes about 2 nanoseconds, of which a
+/// second thread saves at most half.
 const MIN_SHARED_WORK: usize = 2048;
 
-/// Rows per unit, for units of independent rows.
+/// Number of rows per unit, if the rows of a level are independent of one another.
 pub const UNIT_ROWS: usize = 64;
 
-/// Rows in the order of processing. Units of a level are independent; one thread processes a unit, row by row.
+/// The rows in the order of processing, divided into units and levels. Units of a level are independent of one another.
+/// One thread processes a unit, row by row.
 pub struct ProcessingOrder<I> {
-    /// Row at each position.
+    /// Row at each position of the order.
     pub rows: Vec<I>,
-    /// Position at which each unit begins; one more element is the end of the last unit.
+    /// Position at which each unit begins. The last element is the end of the last unit.
     pub unit_starts: Vec<usize>,
-    /// Number of the first unit of each level; one more element is the number of units.
+    /// Index of the first unit of each level. The last element is the number of units.
     pub level_starts: Vec<usize>,
 }
 
 impl<I: Index> ProcessingOrder<I> {
-    /// Creates the order from the level of each row. No level may be empty, and rows of a level must be independent.
+    /// Sorts the rows by `level`, the level of each row. No level may be empty, and rows of the same level must be
+    /// independent of one another.
     pub fn new(level: &[I], level_count: usize) -> Result<Self> {
         let (rows, position_starts) = sort_by_level(level, level_count)?;
         let mut order = Self {
@@ -60,7 +62,7 @@ impl<I: Index> ProcessingOrder<I> {
     }
 }
 
-/// A range of consecutive units, which begins at the end of the previous stage.
+/// Consecutive units: from the end of the previous stage to `unit_end` - 1.
 struct Stage {
     unit_end: usize,
     /// Whether the stage consists of small levels, which thread 0 processes in order.
@@ -71,8 +73,8 @@ struct Stage {
 pub struct Stages(Vec<Stage>);
 
 impl Stages {
-    /// Creates the stages. `level_starts` contains the first unit of each level, and `work_before(k)` is the number of
-    /// rows and entries before unit `k`.
+    /// Divides the levels into stages. `level_starts` contains the index of the first unit of each level, and the
+    /// number of units. `work_before(k)` is the number of rows plus entries in the units before unit k.
     pub fn new(level_starts: &[usize], work_before: impl Fn(usize) -> usize) -> Result<Self> {
         let mut stages: Vec<Stage> = Vec::new();
         for level in level_starts.windows(2) {
@@ -86,8 +88,8 @@ impl Stages {
     }
 
     /// Calls `process_unit` for the units of this thread, stage after stage; with `backward`, from the last unit to the
-    /// first. All threads call this function together. Each stage ends with a barrier. The threads have about equal
-    /// shares of the `work_before` of a stage.
+    /// first. All threads call `run` together. Each stage ends with a barrier. Within a stage, the shares of the
+    /// threads have about equal work, measured by `work_before`.
     pub fn run(
         &self,
         thread: &TeamThread,
@@ -119,12 +121,12 @@ impl Stages {
     }
 }
 
-/// Returns the units of a thread within a stage.
+/// Returns the units of `stage_units` that `thread` processes.
 fn share(stage_units: &Range<usize>, thread: &TeamThread, work_before: impl Fn(usize) -> usize) -> Range<usize> {
     let (work_at_start, total_work) =
         (work_before(stage_units.start), work_before(stage_units.end) - work_before(stage_units.start));
-    // Returns the first unit for which the previous units of the stage contain at least the shares of work of the
-    // threads 0 to `thread_index` - 1.
+    // Returns the first unit of thread `thread_index`. The units of the stage before it contain at least `thread_index`
+    // / `threads` of the work of the stage.
     let first_unit = |thread_index: usize| {
         let target_work = work_at_start + (total_work as u128 * thread_index as u128 / thread.threads as u128) as usize;
         let (mut low, mut high) = (stage_units.start, stage_units.end);
@@ -147,7 +149,7 @@ mod tests {
     use crate::base::team::Team;
     use std::sync::Mutex;
 
-    /// The order has levels of 1, 150 and 2 rows.
+    /// The levels have 1, 150 and 2 rows.
     #[test]
     fn rows_of_a_level_ascend() {
         let mut level = vec![1_u32; 153];
@@ -159,8 +161,8 @@ mod tests {
         assert_eq!((order.unit_starts, order.level_starts), (vec![0, 1, 65, 129, 151, 153], vec![0, 1, 4, 5]));
     }
 
-    /// Large and small levels: each unit is visited once, after the units of all previous levels; small levels are
-    /// visited in order.
+    /// With large and small levels, each unit is processed once, after the units of all previous levels. The units of
+    /// small levels are processed in order.
     #[test]
     fn threads_process_levels_in_order() {
         let lengths = [3000, 5, 1, 7, 2500, 9, 4000];

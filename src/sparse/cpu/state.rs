@@ -1,4 +1,4 @@
-//! Data that the threads of a team share during a run on a general matrix.
+//! Data of a factorization, which the threads of a team share during a solve.
 
 use super::precondition::Preconditioner;
 use super::relaxation::Relaxation;
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::krylov::cpu::chunks::{CHUNK_ROWS, Chunks};
 use crate::krylov::cpu::workspace::{Lines, Workspace};
 
-/// Vectors and preconditioners of a system.
+/// Vectors, preconditioners and sweeps of a factorization.
 pub struct State {
     pub vectors: Workspace,
     /// Preconditioner M; `None` means M = I.
@@ -18,8 +18,8 @@ pub struct State {
 }
 
 impl State {
-    /// Allocates x, b and r. The caller's arrays are copied line by line ([`Lines`]); here, a line is a chunk of the
-    /// vector.
+    /// Allocates x, b and r. The caller's arrays are copied line by line ([`Lines`]). In this family, a line is a chunk
+    /// of a vector.
     pub fn new(rows: usize) -> Result<Self> {
         let chunks = Chunks::new(rows);
         let lines = Lines { count: chunks.count(), len: CHUNK_ROWS, first_index: 0, stride: CHUNK_ROWS };

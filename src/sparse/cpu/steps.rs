@@ -1,7 +1,8 @@
 //! Steps on a general matrix: products, preconditioning, and the additional steps of the methods other than PCG.
 //!
-//! Safety of the unsafe blocks: a step writes only rows of its thread. It reads rows of other threads only in vectors
-//! that no thread writes in this step. A barrier separates a step from the next step that reads rows of other threads.
+//! Safety of the unsafe blocks: in a step, each thread writes only its own rows. A thread reads rows of other threads
+//! only in vectors that no thread writes in this step. A barrier separates a step from the next step that reads rows of
+//! other threads.
 
 use super::parts::ProductParts;
 use super::precondition::Preconditioner;
@@ -41,8 +42,8 @@ impl<'a> SparseSystem<'a> {
 }
 
 impl ThreadState<'_, SparseSystem<'_>> {
-    /// Computes `output` = A `input`, or `output` = A^T `input`. Begins with a barrier, since other threads may still
-    /// write `input`, and ends with one, since the next step may write `input`.
+    /// Computes `output` = A `input`, or `output` = A^T `input`. Begins with a barrier, because other threads may still
+    /// write `input`. Ends with a barrier, because the next step may write `input`.
     fn multiply_stored(&self, a: &dyn Stored, transposed: bool, input: VectorId, output: VectorId) {
         let (input, output, rows) = (self.vector(input), self.vector(output), self.len());
         self.thread.barrier();
@@ -108,8 +109,8 @@ impl System for SparseSystem<'_> {
         Properties { beta, ..Properties::default() }
     }
 
-    /// Returns the row of the matrix for value `i` of a line. Here, a line of the caller's arrays is a chunk of the
-    /// vector.
+    /// Returns the row of the matrix to which value `i` of a line belongs. In this family, a line of the caller's
+    /// arrays is a chunk of a vector.
     fn column(&self, i: usize, line: usize) -> usize {
         line * CHUNK_ROWS + i
     }
@@ -118,8 +119,8 @@ impl System for SparseSystem<'_> {
         steps.multiply_stored(steps.system.operator.a, false, input, output);
     }
 
-    /// If the format can compute the rows of a single chunk, q and <p, q> are computed chunk by chunk. The chunk of q
-    /// is then still in the L1 cache for the sum.
+    /// Computes q = A p and returns <p, q>. If a row range of the format may begin at every chunk, each chunk of q is
+    /// used for the sum while it is still in the L1 cache.
     fn multiply(steps: &mut ThreadState<'_, Self>) -> f64 {
         let row_products = match steps.system.operator.a.division(false) {
             ThreadDivision::Rows(row_products) if CHUNK_ROWS.is_multiple_of(row_products.row_alignment()) => {

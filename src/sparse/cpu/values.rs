@@ -2,8 +2,8 @@
 
 use crate::base::shared::Shared;
 
-/// A vector in which threads read and write single values. Slices cannot be used, because those of several threads
-/// would overlap.
+/// A vector in which threads read and write single values. Slices are not possible, because the slices of several
+/// threads would overlap.
 #[derive(Clone, Copy)]
 pub struct SharedValues {
     first_value: *mut f64,

@@ -1,4 +1,4 @@
-//! Preconditioner by multigrid by aggregation on the device (docs/theory/aggregation.md). M is a fixed matrix.
+//! Multigrid by aggregation as a preconditioner on the device (docs/theory/aggregation.md). M does not depend on r.
 
 use super::allocations::Allocations;
 use super::vectors::VectorSpec;
@@ -27,9 +27,9 @@ pub struct AggregationPreconditioner {
 }
 
 impl AggregationPreconditioner {
-    /// Sets up the cycle. The host converts the matrix to couplings, and the device forms the aggregates. Reuses the
-    /// memory of `previous_multigrid`, which was built for the previous matrix, and its aggregates if they pass the
-    /// quality test. `scalars` is the address of the scalars of the steps.
+    /// Sets up the cycle. The host converts the matrix to couplings, and the device forms the aggregates.
+    /// `previous_multigrid` was built for the previous matrix. Its memory is reused, and so are its aggregates if they
+    /// pass the quality test. `scalars` is the address of the scalars of CG.
     pub fn new(
         stream: &Stream,
         a: &Csr<u32>,
@@ -63,7 +63,7 @@ impl AggregationPreconditioner {
         Ok((Self { multigrid, memory, scale, f64_vectors }, result))
     }
 
-    /// Computes z = M^-1 r, and the sum <r, z>.
+    /// Computes z = M^-1 r, and <r, z> if `sum` requests a sum.
     pub fn apply(&self, stream: &Stream, spec: VectorSpec, [r, z]: [Address; 2], sum: Sum) -> Result<()> {
         let Some([r_f64, z_f64]) = self.f64_vectors else {
             return self.multigrid.apply(stream, &self.scale, (r, z), sum);
@@ -77,7 +77,7 @@ impl AggregationPreconditioner {
         spec.dot(stream, [r, z], sum)
     }
 
-    /// Returns the multigrid method, whose memory and aggregates the next setup reuses.
+    /// Returns the multigrid hierarchy, for reuse by the next setup.
     pub fn into_multigrid(self) -> AggregationMultigrid {
         self.multigrid
     }
@@ -88,7 +88,7 @@ impl AggregationPreconditioner {
     }
 }
 
-/// Copies the matrix to the device. The number of couplings is below 2^32.
+/// Copies `couplings` to the device arrays of `device_couplings`. The number of couplings is below 2^32.
 fn send_couplings(
     stream: &Stream,
     couplings: &Couplings,

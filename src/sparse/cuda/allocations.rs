@@ -14,12 +14,12 @@ pub struct Allocations {
 }
 
 impl Allocations {
-    /// Creates an empty list. `allocation_name` is the name of the allocations in error messages.
+    /// Creates an object without allocations. Error messages contain `allocation_name`.
     pub fn new(allocation_name: &'static str) -> Self {
         Self { memory: Vec::new(), allocation_name }
     }
 
-    /// Allocates memory and sets it to zero.
+    /// Allocates memory, sets it to zero, and returns its address.
     pub fn zeroed(&mut self, stream: &Stream, bytes: usize) -> Result<Address> {
         let memory = Memory::zeroed(stream.device(), stream, bytes, self.allocation_name)?;
         let address = memory.address;

@@ -17,14 +17,15 @@ const ALLOCATION_NAME: &str = "a matrix on the device";
 pub struct Matrix {
     memory: Allocations,
     kernel: Kernel,
-    /// Number of values of the format.
+    /// Number of values of the format, including padding.
     value_count: usize,
     reals: Reals,
-    /// From the order of csr to that of the format; `None` until values are replaced, and for csr.
+    /// Permutation of values from the order of csr to that of the format. `None` for csr, and until values are
+    /// replaced.
     permutation: Option<Permutation>,
 }
 
-/// Arguments of the kernel of a product, without the vectors.
+/// Kernel of the products, with all arguments except the vectors.
 enum Kernel {
     Csr(CsrArgs),
     Sell(SellArgs),
@@ -32,21 +33,21 @@ enum Kernel {
     Bsr(BsrArgs),
 }
 
-/// A matrix in csr whose rows are stored by groups. A product computes the rows of one group.
+/// A matrix in csr whose rows are stored group by group; a group is a colour. A product computes the rows of one group.
 pub struct GroupedRows {
     memory: Allocations,
     groups: Vec<CsrArgs>,
     reals: Reals,
 }
 
-/// Returns the largest number of entries of a row that is not a long row: 8 times the mean, and at least 64. A thread
-/// block computes each long row.
+/// Returns the largest number of entries of a row that is not a long row: 8 times the mean, and at least 64. A long row
+/// is computed by a whole thread block.
 fn max_row_len(rows: CsrSlices) -> usize {
     (8 * rows.val.len() / (rows.ptr.len() - 1).max(1)).max(64)
 }
 
-/// Returns the number of threads per row in csr: a power of two of about an eighth of the mean number of entries,
-/// because a thread issues the loads of eight entries together.
+/// Returns the number of threads per row in csr: about an eighth of the mean number of entries per row, because a
+/// thread issues the loads of eight entries together. The result is a power of two, at most 32.
 fn threads_per_row(entries: usize, rows: usize) -> i32 {
     (entries / rows.max(1) / 8).max(1).next_power_of_two().min(32) as i32
 }
@@ -89,7 +90,7 @@ impl Matrix {
         })
     }
 
-    /// Returns the address of the values.
+    /// Returns the device address of the values.
     fn address_of_values(&self) -> Address {
         match &self.kernel {
             Kernel::Csr(a) => a.val,
@@ -99,8 +100,8 @@ impl Matrix {
         }
     }
 
-    /// Rounds the values to f32, for products with vectors in f32. The result uses the index arrays of `self`, which
-    /// must exist as long as the result.
+    /// Returns this matrix with values in f32, for products with vectors in f32. The result uses the index arrays of
+    /// `self`, so `self` must exist as long as the result.
     pub fn rounded_to_f32(&self, stream: &Stream) -> Result<Self> {
         let mut memory = Allocations::new(ALLOCATION_NAME);
         let val = memory.zeroed(stream, size_of::<f32>() * self.value_count)?;
@@ -120,8 +121,8 @@ impl Matrix {
         matches!(self.kernel, Kernel::Dia(_))
     }
 
-    /// Computes s = A x, or s = A^T x for a format whose kernel transposes, and then the results that `finish` defines
-    /// from s.
+    /// Computes s = A x, or s = A^T x with `transposed`, and the results that `finish` defines from s. `transposed`
+    /// requires [`Self::can_transpose`].
     pub fn multiply(&self, stream: &Stream, transposed: bool, x: Address, finish: RowFinish) -> Result<()> {
         match self.kernel {
             _ if transposed && !self.can_transpose() => {
@@ -138,8 +139,8 @@ impl Matrix {
         }
     }
 
-    /// Computes the permutation from the order of csr to that of the format, if it does not exist. The format has fewer
-    /// than 2^32 entries.
+    /// Computes the permutation from the order of csr to that of the format, unless it exists. `numbered` returns the
+    /// matrix with the value k + 1 in place of entry k of csr. The matrix has fewer than 2^32 - 1 entries.
     pub fn prepare_values(&mut self, stream: &Stream, numbered: &Numbered) -> Result<()> {
         if self.permutation.is_none() && !matches!(self.kernel, Kernel::Csr(_)) {
             let stored = numbered()?;
@@ -150,8 +151,8 @@ impl Matrix {
         Ok(())
     }
 
-    /// Replaces the values by the `count` values at the device address `csr`, which have the order of csr.
-    /// `prepare_values` must come before.
+    /// Replaces the values by the `count` values at the device address `csr`, which have the order of csr. Call
+    /// [`Self::prepare_values`] first.
     pub fn set_values(&self, stream: &Stream, csr: Address, count: usize) -> Result<()> {
         let to = self.address_of_values();
         match &self.permutation {
@@ -166,7 +167,8 @@ impl Matrix {
     }
 }
 
-/// Returns the values of a format in the order in which they are stored, in two parts.
+/// Returns the values of a format, in the order in which the device stores them. The second slice contains the values
+/// of the separate rows of sell, and is empty for other formats.
 fn values_of<'a>(view: &FormatView<'a>) -> [&'a [f64]; 2] {
     match *view {
         FormatView::Csr(rows) | FormatView::Bsr { rows, .. } => [rows.val, &[]],
@@ -176,8 +178,8 @@ fn values_of<'a>(view: &FormatView<'a>) -> [&'a [f64]; 2] {
 }
 
 impl GroupedRows {
-    /// Copies a matrix to the device. The order consists of the row at each position, and of the first position of each
-    /// group and the end of the last group.
+    /// Copies a matrix to the device. `order` = (rows, group_starts) contains the row at each position, and the first
+    /// position of each group followed by the end of the last group.
     pub fn new(stream: &Stream, a: CsrSlices, order: (&[u32], &[usize]), reals: Reals) -> Result<Self> {
         let ((rows, group_starts), mut memory) = (order, Allocations::new(ALLOCATION_NAME));
         let f32_values = reals != Reals::Double;
@@ -214,7 +216,7 @@ impl GroupedRows {
         self.groups.len()
     }
 
-    /// Computes s = A x for the rows of a group, and then the results that `finish` defines from s.
+    /// Computes s = A x for the rows of a group, and the results that `finish` defines from s.
     pub fn multiply(&self, stream: &Stream, group: usize, x: Address, finish: RowFinish) -> Result<()> {
         launch::csr_rows(stream, self.reals, &CsrArgs { x, finish, ..self.groups[group] })
     }
@@ -225,20 +227,21 @@ impl GroupedRows {
     }
 }
 
-/// The matrices that compute products with A and A^T.
+/// The matrices for products with A and A^T in a solve.
 pub struct Products<'a> {
     pub a: &'a Matrix,
-    /// A in f64, which computes residuals.
+    /// A with values in f64, for residuals.
     pub a_in_f64: &'a Matrix,
-    /// A copy of A^T. If it is `None`, `a` computes products with A^T: A is symmetric, or the kernel of its format
-    /// transposes.
+    /// A copy of A^T. `None` means that `a` is used for products with A^T: A is symmetric, or the kernel of its format
+    /// computes such products.
     pub transposed: Option<&'a Matrix>,
     /// Whether A^T = A.
     pub is_symmetric: bool,
 }
 
 impl<'a> Products<'a> {
-    /// Returns the matrix that computes a product with A, or with A^T, and whether its kernel transposes.
+    /// Returns the matrix for products with A, or with A^T if `transposed` is set. The second value is the argument
+    /// `transposed` of [`Matrix::multiply`].
     pub fn matrix_for(&self, transposed: bool) -> (&'a Matrix, bool) {
         match self.transposed.filter(|_| transposed) {
             Some(copy) => (copy, false),
@@ -263,8 +266,8 @@ fn csr(memory: &mut Allocations, stream: &Stream, matrix: CsrSlices, f32_values:
     })
 }
 
-/// Copies a matrix in dia: the number of values per diagonal, the offsets and the values. Offsets are below 2^31,
-/// because the numbers of rows and columns are.
+/// Copies a matrix in dia to the device. `diagonal_len` is the number of values per diagonal. Offsets are below 2^31,
+/// because the numbers of rows and columns are below 2^31.
 fn dia(
     memory: &mut Allocations,
     stream: &Stream,
@@ -286,7 +289,7 @@ fn dia(
     Ok(args)
 }
 
-/// Lists the long rows among these positions; `row` returns the row at a position.
+/// Finds the long rows at `positions`, and copies their list to the device. `row` returns the row at a position.
 fn find_long_rows(
     memory: &mut Allocations,
     stream: &Stream,
@@ -305,7 +308,8 @@ fn find_long_rows(
     upload_long_rows(memory, stream, &rows, &ranges)
 }
 
-/// Copies the list of the long rows and of the ranges of their entries to the device.
+/// Copies the list of long rows to the device. `ranges` contains the start and the end of the entries of each of these
+/// rows.
 fn upload_long_rows(memory: &mut Allocations, stream: &Stream, rows: &[u32], ranges: &[usize]) -> Result<LongRows> {
     if rows.is_empty() {
         return Ok(LongRows::default());
@@ -317,7 +321,8 @@ fn upload_long_rows(memory: &mut Allocations, stream: &Stream, rows: &[u32], ran
     })
 }
 
-/// Copies a matrix in sell with `rows` rows. The entries of the long rows follow those of the slices.
+/// Copies a matrix in sell with `rows` rows to the device. On the device, the entries of the long rows follow those of
+/// the slices.
 fn sell(
     memory: &mut Allocations,
     stream: &Stream,

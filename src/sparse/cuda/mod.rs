@@ -2,9 +2,9 @@
 //! the arrays of the format and the vectors, and computes all steps of a solve.
 //!
 //! Modules, each of which may use the modules before it in this list: `allocations` (memory), `vectors` (length and
-//! precision of vectors), `permutation` (orders of values), `matrix` (products), `triangular`, `aggregated` and
-//! `precondition` (M^-1), `relaxation` (sweeps), `state` (data of a factorization), `run` (steps), `solve` (start and
-//! end of a run).
+//! precision of vectors), `permutation` (permutations of matrix values), `matrix` (products), `triangular`,
+//! `aggregated` and `precondition` (M^-1), `relaxation` (sweeps), `state` (data of a factorization), `run` (steps of a
+//! method), `solve` (start and end of a run).
 
 mod aggregated;
 mod allocations;
@@ -52,17 +52,18 @@ const PCG_VECTORS: usize = 3;
 pub struct Cuda {
     // Fields are dropped in this order, so that device memory is freed before the session ends.
     state: Option<State>,
-    /// A, and a copy of A^T, in their formats.
+    /// A, and a copy of A^T if products with A^T need it. Values are in f64.
     products: [Option<Matrix>; 2],
-    /// The same matrices with values in f32, if the vectors are in f32.
+    /// The matrices of `products` with values in f32. `None` unless the vectors are in f32.
     rounded: [Option<Matrix>; 2],
-    /// From the caller's order of the values to that of csr; `None` until values are replaced.
+    /// Permutation of values from the caller's order to that of csr. `None` until the first replacement of values that
+    /// needs it.
     to_csr: Option<Permutation>,
-    /// Whether the last factorization needs A^T, and A^T = A.
+    /// Whether the method of the last factorization needs products with A^T, and A^T = A.
     is_symmetric: bool,
-    /// Scalars of the kernel that inspects the input of a product outside a solve.
+    /// Results of the kernel that inspects the input x of a product outside a solve: device memory, and host copy.
     scalars: Option<(Memory, SharedScalars)>,
-    /// Device copies of an input and an output that are on the host.
+    /// Device memory for copies of an input and an output array in host memory.
     staging: Option<Memory>,
     threads: usize,
     session: Session,
@@ -73,12 +74,12 @@ fn too_large_error() -> Error {
     Error::Unsupported("a device supports matrices of fewer than 2^31 rows and columns; use backend=cpu".to_owned())
 }
 
-/// Copies a matrix to the device.
+/// Copies a matrix with `extents` = [rows, columns] to the device.
 fn upload(stream: &Stream, stored: &dyn Stored, extents: [usize; 2]) -> Result<Matrix> {
     Matrix::new(stream, &stored.view().ok_or_else(too_large_error)?, extents, Reals::Double)
 }
 
-/// Returns the matrix if its indices have 32 bits.
+/// Returns the matrix, or an error if its indices have 64 bits.
 fn csr_with_u32(matrix: AnyCsr<'_>) -> Result<&Csr<u32>> {
     match matrix {
         AnyCsr::Narrow(a) => Ok(a),
@@ -106,8 +107,9 @@ impl Cuda {
         Ok(())
     }
 
-    /// Returns the device addresses for copies of an input and an output that are on the host, with these numbers of
-    /// values. Allocates the memory if it is too small.
+    /// Returns the device addresses for copies of the input and output arrays, with `input` and `output` values.
+    /// Allocates `staging` if it is too small. If both arrays are already on the device, no copies are needed, and the
+    /// addresses are 0.
     fn stage_arrays(&mut self, arrays: &Arrays, [input, output]: [usize; 2]) -> Result<[u64; 2]> {
         let bytes = 8 * (input + output);
         if arrays.device_input != 0 && arrays.device_output != 0 {
@@ -122,8 +124,8 @@ impl Cuda {
         Ok([address, address + 8 * input as u64])
     }
 
-    /// Copies A to the device, and A^T if the method needs it, unless the device already has them. Returns an error if
-    /// the method needs A^T, the host has no copy of it, and the kernel of the format cannot transpose.
+    /// Copies A to the device, and A^T if the method needs it, unless the device already has them. If the method needs
+    /// A^T, returns an error unless the host has a copy of A^T, or the kernel of the format computes products with A^T.
     fn upload_operator(&mut self, setup: &Setup, rows: usize) -> Result<()> {
         let (stream, Operator { a, transposed }) = (self.session.stream(), setup.operator);
         let [matrix, transposed_copy] = &mut self.products;
@@ -152,9 +154,9 @@ impl Cuda {
         Ok(())
     }
 
-    /// Permutes new values to the order of csr, in `memory` unless they have this order on the device, and copies them
-    /// to the host. Returns their address, or `None` if a value is not finite. Computes the permutations, if necessary,
-    /// so that the following step needs no memory.
+    /// Stores new values on the device in the order of csr, and copies them to `new.csr`. Returns their device address,
+    /// or `None` if a value is not finite. Uses arrays in `memory`, unless the values already have this order on the
+    /// device. Also computes the permutations that are missing, so that [`Matrix::set_values`] allocates no memory.
     fn permute_to_csr(&mut self, memory: &mut Allocations, new: &mut NewValues) -> Result<Option<u64>> {
         let (stream, copies, transfer_seconds) = self.session.stream_and_copies();
         if let Some(product) = &mut self.products[0] {
@@ -208,8 +210,8 @@ impl SparseBackend for Cuda {
                 *rounded = matrix.as_ref().map(|matrix| matrix.rounded_to_f32(stream)).transpose()?;
             }
         }
-        // The memory of the previous factorization is freed before the new one is allocated. Vectors of the right
-        // length are reused.
+        // Frees the previous factorization before the new one is allocated. If the length and the precision of the
+        // vectors are unchanged, the vectors and the multigrid hierarchy are reused.
         let mut previous_multigrid = None;
         let mut state = match self.state.take().filter(|state| state.spec == spec) {
             Some(mut state) => {
@@ -241,7 +243,7 @@ impl SparseBackend for Cuda {
         if setup.is_cg {
             state.record(&self.session.device, &products)?;
         }
-        // The next call may use another stream.
+        // The next call may use another stream, so all work of this one must end here.
         stream.wait()?;
         self.state = Some(state);
         Ok(result)
@@ -336,7 +338,7 @@ impl SparseBackend for Cuda {
         self.recover()?;
         let _entered = self.session.device.clone().enter()?;
         self.session.seconds_transfer = 0.0;
-        // Indices of values have 32 bits on the device.
+        // On the device, indices of values have 32 bits.
         if self.products[0].is_none()
             || new.input_count == 0
             || new.input_count.max(new.entry_count) >= u32::MAX as usize
@@ -385,7 +387,7 @@ impl SparseBackend for Cuda {
     fn discard_format_data(&mut self) {
         (self.products, self.rounded) = ([None, None], [None, None]);
         if let Some(state) = &mut self.state {
-            // Recorded launches contain the addresses of the matrix.
+            // The recorded loop contains the addresses of the matrix.
             state.recorded_loop = None;
         }
     }
@@ -413,7 +415,7 @@ fn clear_output(stream: &Stream, arrays: Arrays, output_len: usize) -> Result<()
     Ok(())
 }
 
-/// Selects the matrices that compute products in a solve.
+/// Selects the matrices that compute products in a solve: those of `rounded`, if any, otherwise those of `products`.
 fn select_products<'a>(
     products: &'a [Option<Matrix>; 2],
     rounded: &'a [Option<Matrix>; 2],

@@ -1,5 +1,5 @@
-//! Permutations of the values of a matrix on the device: from the caller's order to the order of csr, and from there to
-//! the order of a format.
+//! Permutations of the values of a matrix on the device: from the caller's order to the order of csr, and from the
+//! order of csr to that of a format.
 
 use super::allocations::Allocations;
 use crate::cuda::driver::Stream;
@@ -10,15 +10,15 @@ use crate::error::{Result, collected, zeroed};
 /// Name of the allocations in error messages.
 const ALLOCATION_NAME: &str = "the order of values";
 
-/// A permutation with sums: each result is one value, 0, or the sum of duplicates.
+/// A permutation of values. Each result is an input value, 0 (padding), or a sum of input values (duplicates).
 pub struct Permutation {
     memory: Allocations,
     args: GatherArgs,
 }
 
 impl Permutation {
-    /// Creates the permutation from the caller's order to the order of csr with `entry_count` entries.
-    /// `entry_positions` contains the entry of each of the caller's values, of which there are fewer than 2^32.
+    /// Creates the permutation from the caller's order to the order of csr with `entry_count` entries. For each of the
+    /// caller's values, `entry_positions` contains the index of its entry in csr. There are fewer than 2^32 values.
     pub fn to_csr(stream: &Stream, entry_positions: &[usize], entry_count: usize) -> Result<Self> {
         let mut starts: Vec<u32> = zeroed(entry_count + 1, ALLOCATION_NAME)?;
         entry_positions.iter().for_each(|&entry| starts[entry + 1] += 1);
@@ -48,7 +48,7 @@ impl Permutation {
         Ok(Self { memory, args })
     }
 
-    /// Permutes `values` into `to`.
+    /// Permutes the values at the device address `values`, and stores the results at `to`.
     pub fn apply(&self, stream: &Stream, values: Address, to: Address) -> Result<()> {
         launch::gather(stream, &GatherArgs { values, to, ..self.args })
     }

@@ -1,5 +1,5 @@
 //! Preconditioners on the device: none, jacobi, the Neumann series, the Chebyshev polynomial, triangular solves by
-//! colours, and multigrid by aggregation. Their application consists of products and vector operations.
+//! colours, and multigrid by aggregation. M^-1 is applied by products and vector operations.
 
 use super::aggregated::AggregationPreconditioner;
 use super::allocations::Allocations;
@@ -38,7 +38,7 @@ pub enum Preconditioner {
     Aggregated(Box<AggregationPreconditioner>),
 }
 
-/// The truncated Neumann series ([`series`]).
+/// The truncated Neumann series ([`apply_series`]).
 pub struct NeumannSeries {
     memory: Allocations,
     /// Diagonal of D^-1.
@@ -59,13 +59,14 @@ pub struct ChebyshevPolynomial {
     d: Address,
     interval: ChebyshevInterval,
     degree: usize,
-    /// A and A^T with values in f32. `None`: the matrices of the products apply the polynomial.
+    /// A and, if needed, A^T with values in f32. If `None`, the polynomial uses the matrices of the products in a
+    /// solve.
     f32_copies: Option<(Matrix, Option<Matrix>)>,
-    /// Workspaces: s_k = D^-1 (r - A z_{k-1}), d_k and d_{k-1}.
+    /// Workspaces for the vectors s_k = D^-1 (r - A z_{k-1}), d_k and d_{k-1} of the recurrence.
     workspace: [Address; 3],
 }
 
-/// Copies a matrix to the device, in the format that needs the fewest bytes.
+/// Copies a matrix to the device, in the format whose arrays have the smallest size.
 fn upload_in_best_format(stream: &Stream, a: &Csr<u32>, reals: Reals) -> Result<Matrix> {
     let request = FormatRequest {
         format: Format::Auto,
@@ -85,8 +86,8 @@ fn upload_in_best_format(stream: &Stream, a: &Csr<u32>, reals: Reals) -> Result<
 }
 
 impl Preconditioner {
-    /// Sets up M on the device. Multigrid by aggregation reuses `previous_multigrid`, which was built for the previous
-    /// matrix, and uses the `scalars` of the steps.
+    /// Sets up M on the device. Only multigrid by aggregation uses the last argument: `previous_multigrid`, which was
+    /// built for the previous matrix, is reused, and `scalars` is the address of the scalars of CG.
     pub fn new(
         stream: &Stream,
         a: &Csr<u32>,
@@ -130,7 +131,7 @@ impl Preconditioner {
         Ok((preconditioner, result))
     }
 
-    /// Returns multigrid by aggregation, for the next setup, if M is this method.
+    /// Returns the multigrid hierarchy for reuse by the next setup; `None` if M is not multigrid by aggregation.
     pub fn into_multigrid(self) -> Option<AggregationMultigrid> {
         match self {
             Self::Aggregated(m) => Some(m.into_multigrid()),
@@ -147,7 +148,7 @@ impl Preconditioner {
         }
     }
 
-    /// Computes z = M^-1 r, or z = M^-T r, and the sum <r, z>.
+    /// Computes z = M^-1 r, or z = M^-T r, and <r, z> if `sum` requests a sum.
     pub fn apply(
         &self,
         stream: &Stream,
@@ -200,7 +201,7 @@ impl Preconditioner {
     }
 }
 
-/// Computes out = d v, and <v, out>.
+/// Computes out_i = d_i v_i, or out = v if the address d is 0, and <v, out> if `sum` requests a sum.
 fn multiply_by_diagonal(stream: &Stream, spec: VectorSpec, [d, v, out]: [Address; 3], sum: Sum) -> Result<()> {
     let args = DiagonalArgs { count: spec.rows as i64, d, v, out, sum, ..DiagonalArgs::default() };
     launch::scale_by_diagonal(stream, spec.f32_values, &args)
@@ -226,7 +227,7 @@ impl NeumannSeries {
     }
 }
 
-/// The steps of a series. The last step also computes the sum <r, z>, where z is the result.
+/// The steps of a Neumann series. The last step also computes <r, z>, where z is the result of the series.
 struct DeviceSteps<'a> {
     stream: &'a Stream,
     m: &'a NeumannSeries,

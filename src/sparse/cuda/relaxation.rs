@@ -18,7 +18,7 @@ pub struct Relaxation {
     memory: Allocations,
     /// omega / a_ii of all rows.
     d: Address,
-    /// The rows by colour, or `None` for Jacobi.
+    /// The rows in csr, grouped by colour; `None` for Jacobi.
     rows_by_colour: Option<GroupedRows>,
 }
 
@@ -43,12 +43,12 @@ impl Relaxation {
         self.rows_by_colour.as_ref().map_or(0, GroupedRows::group_count)
     }
 
-    /// Returns whether a sweep needs r = b - A x.
+    /// Returns whether a sweep reads r = b - A x. Only Jacobi does.
     pub fn needs_residual(&self) -> bool {
         self.rows_by_colour.is_none()
     }
 
-    /// Does one sweep on x. r is the residual of x if the sweep needs it.
+    /// Computes one sweep on x. If [`Self::needs_residual`], r must be the residual of x; otherwise, r is not used.
     pub fn sweep(&self, stream: &Stream, spec: VectorSpec, [x, b, r]: [Address; 3]) -> Result<()> {
         let Some(rows_by_colour) = &self.rows_by_colour else {
             let (count, d) = (spec.rows as i64, self.d);

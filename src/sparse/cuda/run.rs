@@ -1,5 +1,5 @@
-//! The steps of a run on the device, for PCG and for the methods of general matrices. A step launches kernels without
-//! waiting for them, unless the step returns a scalar.
+//! The steps of PCG and of the methods for general matrices on the device. A step launches kernels. Only a step that
+//! returns a scalar waits for its kernels.
 
 use super::matrix::Products;
 use super::state::State;
@@ -28,7 +28,7 @@ pub struct Run<'a> {
     pub products: Products<'a>,
     pub stream: &'a Stream,
     pub call: Call<'a>,
-    /// Whether r is the residual of x.
+    /// Whether r is known to be the residual of x.
     pub r_is_residual: bool,
     /// Whether the second preconditioner is in use.
     pub uses_second_preconditioner: bool,
@@ -41,7 +41,7 @@ impl FallibleSteps for Run<'_> {
 }
 
 impl State {
-    /// Records the iterations of CG. A previous loop with the same launches is reused.
+    /// Records the loop of CG as a graph. Reuses the previous recording if its launches are the same.
     pub fn record(&mut self, device: &Arc<Device>, products: &Products) -> Result<()> {
         let previous_loop = self.recorded_loop.take();
         let bodies = if graphs_are_disabled() { &[][..] } else { &[1] };
@@ -52,8 +52,9 @@ impl State {
     }
 
     /// Launches the kernels of an iteration: r -= alpha q, z = M^-1 r, x += alpha p, p = z + beta p, q = A p. The
-    /// kernels also compute rho = <r, z> and sigma = <p, q>, and end the loop if necessary. For a diagonal M, z is not
-    /// stored.
+    /// kernels also compute rho = <r, z> and sigma = <p, q>, and end the loop if a stopping condition holds. For a
+    /// diagonal M, z is not stored. `conditional` is the condition handle of the recorded loop; 0 if the host launches
+    /// the iteration.
     fn iteration(&self, stream: &Stream, products: &Products, conditional: u64) -> Result<()> {
         let [x, r, p, q, z] = [VectorId::X, VectorId::R, VectorId::P, VectorId::Q, VectorId::Z].map(|v| self.vector(v));
         let VectorSpec { rows, f32_values } = self.spec;
@@ -67,7 +68,7 @@ impl State {
             let args_of = |a, out| vector_args(rows, a, out, 0.0);
             launch::vector_add_scaled(stream, f32_values, &launch::VectorArgs { sum, ..args_of(q, r) })?;
             self.preconditioner.apply(stream, (products, self.spec), [r, z], false, rho_sum)?;
-            launch::vector_advance(stream, f32_values, &launch::VectorArgs { x: x, sum, ..args_of(z, p) })?;
+            launch::vector_advance(stream, f32_values, &launch::VectorArgs { x, sum, ..args_of(z, p) })?;
         }
         let sum = Sum { sum_use: SumUse::LastSigma as i32, conditional, ..sum };
         products.a.multiply(
@@ -80,31 +81,31 @@ impl State {
 }
 
 impl Run<'_> {
-    /// Returns the arguments of a sum whose result `fetch_sum` returns.
+    /// Returns the arguments of a sum whose result [`Self::fetch_sum`] returns.
     pub fn sum(&self) -> Sum {
         self.state.sum_to(offset_of!(Scalars, sum))
     }
 
-    /// Waits and returns the sum.
+    /// Waits for the kernels, and returns the last sum that was computed with the arguments [`Self::sum`].
     pub fn fetch_sum(&mut self) -> Result<f64> {
         Ok(self.state.scalars.fetch(self.stream)?.sum)
     }
 
-    /// Returns the address of a vector that a step writes. If the step writes x, b or r, then r may no longer be the
-    /// residual of x.
+    /// Returns the address of a vector that the calling step writes. If this vector is x, b or r, records that r may no
+    /// longer be the residual of x.
     pub fn vector_to_write(&mut self, id: VectorId) -> Address {
         self.r_is_residual &= ![VectorId::X, VectorId::B, VectorId::R].contains(&id);
         self.state.vector(id)
     }
 
-    /// Computes output = A input, or output = A^T input, and the sum <input, output>.
+    /// Computes output = A input, or output = A^T input, and <input, output> if `sum` requests a sum.
     fn multiply_into(&mut self, transposed: bool, [input, output]: [VectorId; 2], sum: Sum) -> Result<()> {
         let (out, (matrix, transposes)) = (self.vector_to_write(output), self.products.matrix_for(transposed));
         let finish = RowFinish { kind: FinishKind::StoreSum as i32, out, sum, ..RowFinish::default() };
         matrix.multiply(self.stream, transposes, self.state.vector(input), finish)
     }
 
-    /// Computes output = M^-1 input, or output = M^-T input, and the sum <input, output>.
+    /// Computes output = M^-1 input, or output = M^-T input, and <input, output> if `sum` requests a sum.
     fn apply(&mut self, [input, output]: [VectorId; 2], transposed: bool, sum: Sum) -> Result<()> {
         let addresses = [self.state.vector(input), self.vector_to_write(output)];
         let m = self
@@ -123,8 +124,9 @@ impl Run<'_> {
         launch::round_values(self.stream, &args)
     }
 
-    /// Computes target_vector = `scale` target_vector + the sum of the terms (factor, vector), and the square of its
-    /// norm. If the vectors are in f32, x may be `target_vector`, but neither x nor b is a term.
+    /// Computes `target_vector` = `scale` `target_vector` + sum_k factor_k v_k, where `terms` contains (factor_k, v_k).
+    /// Also computes the squared norm of the result if `sum` requests a sum. If the vectors are in f32, `target_vector`
+    /// may be x, but the v_k must not include x or b, which are in f64.
     fn combine_into(&mut self, target_vector: VectorId, scale: f64, terms: &[(f64, VectorId)], sum: Sum) -> Result<()> {
         let (out, mut scale) = (self.vector_to_write(target_vector), scale);
         let VectorSpec { rows, f32_values } = self.state.spec;
@@ -151,7 +153,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Computes at most [`SUMS_PER_PASS`] inner products, and waits.
+    /// Computes the inner products of `a` with at most [`SUMS_PER_PASS`] vectors, and waits for the results.
     fn compute_inner_products(&mut self, a: VectorId, others: &[VectorId], products: &mut [f64]) -> Result<()> {
         let mut args = InnerProductsArgs {
             count: self.state.spec.rows as i64,
@@ -289,7 +291,8 @@ impl KrylovSteps for Run<'_> {
     fn inner_products(&mut self, a: VectorId, others: &[VectorId], products: &mut [f64]) {
         for (others, products) in others.chunks(SUMS_PER_PASS).zip(products.chunks_mut(SUMS_PER_PASS)) {
             if self.attempt(|s| s.compute_inner_products(a, others, products)).is_none() {
-                // NaN ends the loop of every method, as it does after a failed step that returns one scalar.
+                // After a failure, NaN ends the loop of every method. A failed step that returns one scalar also
+                // returns NaN.
                 products.fill(f64::NAN);
             }
         }
@@ -311,8 +314,8 @@ impl KrylovSteps for Run<'_> {
 }
 
 impl SweepSteps for Run<'_> {
-    /// If the vectors are in f32, sweeps on A p = r from p = 0, and adds p to x. In exact arithmetic, this is a sweep
-    /// on x.
+    /// If the vectors are in f32, computes a sweep for A p = r from p = 0, and adds p to x. In exact arithmetic, the
+    /// result is that of a sweep on x.
     fn sweep(&mut self, _: usize) {
         let spec = self.state.spec;
         let needs_residual = self.state.relaxation.as_ref().is_some_and(|relaxation| relaxation.needs_residual());

@@ -16,12 +16,12 @@ use crate::stencil::cells::Cells;
 pub struct State {
     pub spec: VectorSpec,
     memory: Allocations,
-    /// Vectors, indexed by [`VectorId`].
+    /// Addresses of the vectors, indexed by [`VectorId`].
     vectors: Vec<Address>,
-    /// A residual in f64, before it is rounded to a vector in f32; 0 if the vectors are in f64.
+    /// Address of the residual in f64, which is then rounded to the vector r in f32; 0 if the vectors are in f64.
     pub exact_residual: Address,
     pub scalars: SharedScalars,
-    /// Partial sums, [`SUMS_PER_PASS`] per thread block.
+    /// Workspace for sums, [`SUMS_PER_PASS`] values per thread block.
     pub partial_sums: Address,
     /// Results of up to [`SUMS_PER_PASS`] inner products, on the device.
     pub inner_products: Address,
@@ -31,7 +31,7 @@ pub struct State {
     /// Preconditioner of the second method, which continues after a breakdown. `None` if there is no such method.
     pub second_preconditioner: Option<Preconditioner>,
     pub relaxation: Option<Relaxation>,
-    /// The recorded loop of CG.
+    /// The recorded loop of CG; `None` for other methods.
     pub recorded_loop: Option<RecordedLoops>,
 }
 
@@ -58,7 +58,7 @@ impl State {
         Ok(state)
     }
 
-    /// Allocates `work_vector_count` vectors in addition to x, b and r, unless they exist.
+    /// Allocates the vectors that are missing: x, b, r and `work_vector_count` work vectors.
     pub fn reserve(&mut self, stream: &Stream, work_vector_count: usize) -> Result<()> {
         while self.vectors.len() < VectorId::work(work_vector_count).0 {
             let vector = self.memory.zeroed(stream, self.vector_bytes(self.vectors.len()))?;
@@ -67,7 +67,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns the size in bytes of the vector with this number.
+    /// Returns the size in bytes of vector `index`.
     fn vector_bytes(&self, index: usize) -> usize {
         let is_f64 = [VectorId::X, VectorId::B].contains(&VectorId(index));
         if is_f64 { 8 * self.spec.rows } else { self.spec.bytes() }
@@ -78,17 +78,17 @@ impl State {
         self.vectors[v.0]
     }
 
-    /// Returns the extents of a vector as a box of one row.
+    /// Returns the extents of a vector, as a grid with a single row, for host code.
     pub fn cells(&self) -> Cells {
         Cells { nx: self.spec.rows, ny: 1, nz: 1 }
     }
 
-    /// Returns the extents of a vector in the layout that kernels receive.
+    /// Returns the extents of a vector, as a grid with a single row, for kernels.
     pub fn box_of(&self) -> CellBox {
         box_of(self.spec.rows)
     }
 
-    /// Returns a sum whose result is stored in the scalar at offset `offset`.
+    /// Returns the arguments of a sum whose result is stored at byte offset `offset` in the scalars.
     pub fn sum_to(&self, offset: usize) -> Sum {
         store_sum_in(self.partial_sums, self.scalars.address, offset)
     }
@@ -109,7 +109,7 @@ impl State {
     }
 }
 
-/// Returns the box with one row of `count` cells.
+/// Returns the extents of a grid with a single row of `count` cells.
 pub fn box_of(count: usize) -> CellBox {
     CellBox { nx: count as i32, ny: 1, nz: 1, unused: 0 }
 }

@@ -19,9 +19,9 @@ pub struct TriangularSolver {
     memory: Allocations,
     /// Diagonal of G.
     g_diagonal: Address,
-    /// L and U by colours of the rows.
+    /// L and U, with rows grouped by colour.
     factors: [GroupedRows; 2],
-    /// L and U of M^-T.
+    /// L and U of M^-T, with rows grouped by colour; `None` if M^-T is not requested, or if M is symmetric.
     transposed: Option<[GroupedRows; 2]>,
 }
 
@@ -48,17 +48,12 @@ impl TriangularSolver {
         };
         let mut memory = Allocations::new("the factors of a preconditioner on the device");
         let g_diagonal = memory.copy_of_reals(stream, &split.g_diagonal, setup.stores_vectors_in_f32)?;
-        let result = SetupResult {
-            shift,
-            nonpositive_pivot,
-            level_count: colour_count,
-            colour_count: colour_count,
-            ..SetupResult::default()
-        };
+        let result =
+            SetupResult { shift, nonpositive_pivot, level_count: colour_count, colour_count, ..SetupResult::default() };
         Ok((Self { factors: upload_both(&split)?, memory, g_diagonal, transposed }, result))
     }
 
-    /// Computes z = M^-1 r, or z = M^-T r, and the sum <r, z>.
+    /// Computes z = M^-1 r, or z = M^-T r, and <r, z> if `sum` requests a sum.
     pub fn apply(
         &self,
         stream: &Stream,
@@ -71,14 +66,15 @@ impl TriangularSolver {
         let finish = RowFinish { b: r, d: self.g_diagonal, out: z, sum: without_result(sum), ..RowFinish::default() };
         let last_colour = lower.group_count() - 1;
         let forward = RowFinish { kind: FinishKind::Residual as i32, ..finish };
-        // L has no entries in the rows of the first colour, so (I + L)^-1 does not change their values. With one or two
-        // colours, the last colour reads only these values, and reads them from `r`.
+        // L has no entries in the rows of the first colour, so the forward solve does not change r in these rows. With
+        // one or two colours, the rows of the last colour read only these values, so they read them from `r` instead of
+        // z.
         let (colours, y) = if last_colour < 2 { (0..0, r) } else { (0..last_colour, z) };
         for colour in colours {
             lower.multiply(stream, colour, z, forward)?;
         }
-        // This launch also multiplies by G. The result is final, because U has no entries in the rows of the last
-        // colour.
+        // The launch for the last colour also multiplies by G. Its result is final, because U has no entries in these
+        // rows.
         lower.multiply(stream, last_colour, y, RowFinish { kind: FinishKind::ScaledResidual as i32, ..finish })?;
         let backward = RowFinish { kind: FinishKind::ScaleRhs as i32, ..finish };
         (0..last_colour).rev().try_for_each(|colour| {

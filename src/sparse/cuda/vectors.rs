@@ -10,17 +10,17 @@ use crate::error::Result;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VectorSpec {
     pub rows: usize,
-    /// The vectors are in f32.
+    /// Whether all vectors except x and b are in f32.
     pub f32_values: bool,
 }
 
 impl VectorSpec {
-    /// Returns the size of a vector in bytes.
+    /// Returns the size of a vector in bytes, except for x and b.
     pub fn bytes(self) -> usize {
         self.rows * if self.f32_values { size_of::<f32>() } else { size_of::<f64>() }
     }
 
-    /// Computes the sum <a, b>, if `sum` requests one.
+    /// Computes <a, b>, if `sum` requests a sum.
     pub fn dot(self, stream: &Stream, [a, b]: [Address; 2], sum: Sum) -> Result<()> {
         if sum.partial == 0 {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Conversion of the user's arrays to slices.
+//! Conversion of the caller's arrays to slices.
 
 use crate::abi::spaces::{caller_list, check_array, check_on_host};
 use crate::base::index::Indices;
@@ -8,7 +8,7 @@ use libc::c_void;
 /// Exclusive upper bound of array lengths, since larger arrays of 8-byte values are not addressable.
 const MAX_LEN: i64 = isize::MAX as i64 / 8;
 
-/// Checks a length that the user passes.
+/// Checks a length that the caller passes.
 pub fn check_count(name: &'static str, value: i64) -> Result<usize> {
     if !(0..MAX_LEN).contains(&value) {
         return Err(Error::Dimension(format!("{name} must be at least 0 and below 2^60, got {value}")));

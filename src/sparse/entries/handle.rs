@@ -1,5 +1,5 @@
-//! The handle of family `sparse_`: a matrix, the vectors of its file, and the core. The core is the solver object
-//! ([`Sparse`]), which contains the storage format for products and the factorization.
+//! The handle of family `sparse_`: a matrix, the vectors of its file, and the core. The core is the solver object of
+//! the handle ([`Sparse`]). It contains the storage format for products and the factorization.
 
 use super::arrays::{check_count, index_slice, input_slice, output_slice};
 
@@ -167,8 +167,8 @@ impl Handle<sparse_handle> {
         } else {
             ValueSource::Device(address)
         };
-        // Values on the host need no core. If the core belongs to another machine than the options select, it will be
-        // replaced, so its values are not updated.
+        // Values on the host need no solver object: only one that exists on the selected machine is updated. A solver
+        // object on another machine will be replaced.
         let is_current = self.base.core.as_ref().is_some_and(|core| core.is_on(machine));
         let stream = self.base.stream as usize;
         let replaced = (is_current || address != 0)
@@ -324,7 +324,7 @@ impl Handle<sparse_handle> {
         Machine::new(&self.base.options, threads, devices, device_is_worthwhile)
     }
 
-    /// Returns whether a user's array may be in device memory (the backend is a device) or must be (`memory=device`).
+    /// Returns whether a caller's array may be in device memory (the backend is a device) or must be (`memory=device`).
     fn needs_device_address(&self, machine: Machine) -> bool {
         machine.is_device() || self.base.options.choice::<Memory>(opt::MEMORY) == Memory::Device
     }
@@ -367,7 +367,7 @@ impl Handle<sparse_handle> {
         Ok((0, unsafe { output_slice("y", y, count)? }))
     }
 
-    /// Returns the workers for calls that use only the matrix and not the core.
+    /// Returns the workers for calls that use only the matrix, and not the solver object.
     fn workers(&self) -> Workers {
         let thread_option = self.base.options.int(opt::THREADS);
         let known_threads = self
@@ -458,7 +458,8 @@ impl Handle<sparse_handle> {
     }
 }
 
-/// Returns a core for `machine` and `stream`: `existing_core` if it was created for `machine`, otherwise a new core.
+/// Returns a solver object for `machine` and `stream`: `existing_core` if it was created for `machine`, otherwise a new
+/// one.
 fn core(existing_core: Option<Sparse>, machine: Machine, stream: usize) -> Result<Sparse> {
     let mut core = Sparse::for_machine(machine, existing_core, make_backend)?;
     core.engine_mut().use_stream(stream)?;

@@ -467,7 +467,7 @@ pub unsafe extern "C" fn sparse_write(h: *const sparse_handle, path: *const c_ch
     unsafe { with_handle_ref(h, write) }
 }
 
-/// Returns the path that the user passed.
+/// Returns the path that the caller passed.
 ///
 /// # Safety
 /// `path` must be NULL or point to a NUL-terminated string.

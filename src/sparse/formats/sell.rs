@@ -148,7 +148,7 @@ impl<I: Index> Sell<I> {
         }
     }
 
-    /// Computes y = A x for a range of rows. Sets y to 0 in rows that are stored separately. `sums` is a workspace of C
+    /// Computes y = A x for a range of rows, except for rows that are stored separately. `sums` is a workspace of C
     /// values.
     #[inline(always)]
     fn multiply_slices(&self, sums: &mut [f64], rows: &Range<usize>, x: &[f64], y: &mut [f64]) {

@@ -20,7 +20,8 @@ pub mod kind {
     pub const ADVANCE_INNER: i32 = 6;
     /// Backward half on the first grid of S1, with the next p and q and, in some iterations, x.
     pub const ADVANCE_FIRST: i32 = 7;
-    /// Backward half on the first grid of S1 to z, without the steps of CG. Never part of a kernel with several steps.
+    /// Backward half on the first grid of S1, which only computes z, without the steps of CG. Never part of a kernel
+    /// with several steps.
     pub const ASCEND_FIRST: i32 = 9;
 }
 
@@ -56,7 +57,7 @@ pub mod flag {
     pub const CLUSTER_ONLY: i32 = 2048;
     /// A barrier of the cluster follows.
     pub const CLUSTER_BARRIER: i32 = 4096;
-    /// No barrier follows: the next step synchronizes by itself, or there is none in this kernel.
+    /// No barrier follows: the next step synchronizes by itself, or this step is the last one of the kernel.
     pub const NO_BARRIER: i32 = 8192;
     /// The step computes the last partial sum of <r, M^-1 r> in this kernel; further kernels may add others.
     pub const STORE_RHO: i32 = 16384;

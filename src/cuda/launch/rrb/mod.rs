@@ -98,7 +98,8 @@ plain_kernels! {
     DotShort dot_f32(DotArgs) = "rrb_dot_f32", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes target += factor source; in the loop r -= alpha q and <r, r>.
     AddScaled add_scaled(UpdateArgs) = "rrb_add_scaled_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
-    /// Computes x += alpha p and p = z / unit + beta p, with z in f64. The short formats store M / unit.
+    /// Computes x += alpha p and p = z / unit + beta p, with z in f64. unit is the scale factor of M: the formats f32
+    /// and bf16 store M / unit.
     Advance advance(UpdateArgs) = "rrb_advance_f64", |a| a.g.blocks(), AREA_BLOCK_SIZE;
     /// Computes x += alpha p and p = z / unit + beta p, with z in f32.
     AdvanceShort advance_f32(UpdateArgs) = "rrb_advance_f32", |a| a.g.blocks(), AREA_BLOCK_SIZE;
@@ -125,8 +126,8 @@ plain_kernels! {
     /// Computes ||b - A x||_2^2 on all nodes.
     WholeResidual all_nodes_residual(StartEndArgs) = "rrb_whole_residual_f64",
         |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE;
-    /// Computes r = b - A x on all nodes, stores its elimination r1 for S1, and computes <r_r, D_r^-1 r_r> of red
-    /// nodes.
+    /// Computes r = b - A x on all nodes, stores r1 = r_b - A_br D_r^-1 r_r, the residual of S1, and computes <r_r,
+    /// D_r^-1 r_r>.
     EliminatedResidual eliminated_residual(StartEndArgs) =
         "rrb_eliminated_residual_f64", |a| start_end_blocks(&a.k.g), AREA_BLOCK_SIZE;
     /// Computes red values of x, max |x| and ||b - A x||_2^2.
@@ -139,7 +140,7 @@ plain_kernels! {
     /// Stores x in the caller's array if the solve will end with this x.
     Deliver store_accepted_x(StartEndArgs) = "rrb_deliver_f64", |a| a.k.g.blocks_by_rows(), AREA_BLOCK_SIZE;
     /// Writes the scalars and entries of the ring buffer to host memory, and then resets the findings of `inspect` and
-    /// `begin_solve` on the device.
+    /// `begin_solve` about the caller's arrays on the device.
     Report report(ReportArgs) = "rrb_report_f64", |_a| 1, (THREADS_PER_BLOCK, 1);
     /// After the start of a solve, decides whether the loop begins, and sets the stopping test of the loop. Writes the
     /// scalars to host memory.
@@ -179,7 +180,7 @@ cooperative_kernels! {
     CooperativeKernel from SHARED_KERNEL_COUNT + PLAIN_KERNELS.len() + FORMAT_KERNELS.len(), in COOPERATIVE_KERNELS:
     /// Executes several steps on small grids.
     Cycle cycle(CycleArgs) = "rrb_cycle";
-    /// Executes the whole iteration of a small problem.
+    /// Executes whole iterations of a small problem: all iterations of the loop, or one iteration outside the loop.
     Solve solve(SolveArgs) = "rrb_solve";
 }
 
@@ -200,8 +201,8 @@ pub fn sweep_blocks(g: &Geometry, scalar_block: i32, storage: Storage) -> Blocks
     g.on_all_devices((g.blocks().count + scalar_block as u32).min(max_blocks))
 }
 
-/// Returns the number of blocks such that each warp computes one piece of x += alpha p (kernels/rrb/fused.cuh,
-/// `advance_x`).
+/// Returns the number of blocks such that each warp computes x += alpha p at 128 consecutive (I, J) of a row
+/// (`advance_x` in kernels/rrb/fused.cuh).
 pub fn x_update_blocks(g: &Geometry) -> u32 {
     ((g.cx as u32).div_ceil(128) * g.cy as u32).div_ceil(CLUSTER_THREADS / 32)
 }

@@ -34,7 +34,7 @@ fn preconditioner<T: Real + Number>(
     move |r, z| z.copy_from_slice(&apply_twice(&multigrid, system, 1, r))
 }
 
-/// Compares with the plain loops of the oracle, and with other numbers of threads.
+/// Compares M^-1 b with the result of the plain loops of the oracle, and with the results for other numbers of threads.
 fn compare_with_oracle<T: Real + Number>(problem: &TwoPhase, sweeps: usize, error_bound: f64) {
     let (system, b) = (System::of(problem), problem.rhs("rand"));
     let mut expected = vec![0.0; b.len()];
@@ -107,8 +107,8 @@ fn iteration_counts_match_the_golden_rows() {
     }
 }
 
-/// If the coarsest grid resolves the bubbles, the count does not depend on the contrast, and flat cells need few
-/// more iterations.
+/// If the coarsest grid resolves the bubbles, the bound of the iteration count does not depend on the contrast. Flat
+/// cells need at most three iterations more.
 #[test]
 fn a_larger_coarsest_grid_resolves_the_bubbles() {
     for (bubble_set, size, max_iterations) in [("9", [64; 3], 8), ("9", [65; 3], 8), ("9;asp=4", [64; 3], 11)] {
@@ -120,7 +120,7 @@ fn a_larger_coarsest_grid_resolves_the_bubbles() {
     }
 }
 
-/// With coarse grids in f32, at most two iterations more than with f64 are needed. The systems have walls, obstacles, a
+/// With coarse grids in f32, PCG needs at most two iterations more than in f64. The systems have walls, obstacles, a
 /// given pressure at the top, flat cells, or odd and degenerate extents.
 #[test]
 fn awkward_systems_converge_in_both_precisions() {
@@ -128,7 +128,9 @@ fn awkward_systems_converge_in_both_precisions() {
     let sizes = [[25, 38, 31], [17, 17, 17], [1, 30, 21], [40, 1, 1], [2, 2, 2], [7, 50, 3]];
     for bubble_set in bubble_sets {
         for size in sizes {
-            // If the grid does not resolve the hole in the wall, there are two tanks, and b is not in the range of A.
+            // A grid with fewer than 17 cells in some direction may not resolve the hole in the wall of `obs=hole`. The
+            // wall then separates two tanks, and b is not in the range of A. `obs=box` is skipped on these grids as
+            // well.
             if bubble_set.contains("obs") && size.iter().any(|n| *n < 17) {
                 continue;
             }

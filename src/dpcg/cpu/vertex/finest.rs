@@ -10,9 +10,10 @@
 //! correction is therefore added to red cells only.
 //!
 //! A pass processes the planes in ascending order. In one step, the first colour is updated in plane k, the second
-//! colour in plane k - 1, and so on. Each thread has its own copy of a few planes, including planes of its neighbours
-//! at both ends of its range. The threads therefore do not wait for each other. A cell that several threads compute
-//! gets bitwise identical values from all of them. Between the two passes, only red cells are stored.
+//! colour in plane k - 1, and so on. Each thread has its own copy of a few planes. At both ends of its range of planes,
+//! a thread also computes planes of the neighbouring threads. The threads therefore do not wait for each other. A cell
+//! that several threads compute gets bitwise identical values from all of them. Between the two passes, only red cells
+//! are stored.
 //!
 //! Memory traffic in single precision: each pass moves 32 bytes per cell, of which 8 are the right-hand side in f64, 12
 //! the conductances, 4 the values 1/D, 6 the weights, and 2 the red cells. The second pass also writes z, 8 bytes per
@@ -60,7 +61,7 @@ impl<T: Real + Number> FinestGrid<T> {
     }
 
     /// Returns the array that stores the red cells between the two passes. It uses the memory of the row sums. The red
-    /// cells of a row are stored at the indices of its even cells.
+    /// cells of a row are stored at the indices of the cells in even columns.
     fn red_cells(&self) -> &Shared<T> {
         &self.a.row_sums
     }
@@ -71,8 +72,8 @@ impl<T: Real + Number> FinestGrid<T> {
     }
 }
 
-/// A few planes of a grid in the layout `SplitLayout`, owned by one thread. Plane k is stored in slot k modulo
-/// `plane_count`, a power of two.
+/// Ring buffer of a few planes of a grid in the layout `SplitLayout`, owned by one thread. Plane k is stored at
+/// position k modulo `plane_count`, which is a power of two.
 struct PlaneBuffer<T> {
     values: Shared<T>,
     split: SplitLayout,
@@ -147,8 +148,8 @@ pub struct PassWorkspace<T> {
 impl<T: Real + Number> PassWorkspace<T> {
     pub fn new(cells: Cells, sweeps: usize) -> Result<Self> {
         let split = SplitLayout::new(cells);
-        // In a step of a pass, r and x are used from the plane that is loaded down to the plane below that of the last
-        // half-sweep. The residual is used down to the plane below a coarse plane.
+        // After a pass has loaded plane k, it uses r and x down to plane k - 2 `sweeps` - 1, and the residual down to
+        // plane k - 2 `sweeps` - 2.
         let plane_buffer = |extra_planes| PlaneBuffer::new(split, 2 * sweeps + extra_planes);
         Ok(Self {
             r: plane_buffer(2)?,
@@ -158,10 +159,11 @@ impl<T: Real + Number> PassWorkspace<T> {
         })
     }
 
-    /// Returns the row of the first coarse grid, as workspace.
+    /// Returns the workspace for a row of the first coarse grid.
     ///
     /// # Safety
-    /// Only the thread that owns this workspace may call this function. Only one slice that it returns may be in use.
+    /// Only the thread that owns this workspace may call this function. Only one returned slice may be in use at a
+    /// time.
     #[expect(clippy::mut_from_ref, reason = "of one thread")]
     pub unsafe fn coarse_row(&self) -> &mut [T] {
         // SAFETY: guaranteed by the caller.
@@ -174,7 +176,7 @@ impl<T: Real + Number> PassWorkspace<T> {
     }
 }
 
-/// The passes of one thread. They multiply the right-hand side `r` by `scale`.
+/// The passes of one thread. The passes multiply the right-hand side `r` by `scale`.
 pub struct Passes<'a, T> {
     pub finest: &'a FinestGrid<T>,
     /// Weights of the interpolation from the first coarse grid.
@@ -278,7 +280,7 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Updates the cells of a colour in plane k. With `store_change`, also stores their change.
+    /// Updates the cells of a colour in plane k. With `store_change`, also stores the change of x in these cells.
     fn relax_plane(&self, k: isize, colour: usize, store_change: bool) {
         let workspace = self.workspace;
         self.for_each_row(k, colour, |j, half, range, c| {
@@ -358,7 +360,7 @@ impl<T: Real + Number> Passes<'_, T> {
         for j in 0..coarse_rhs.split.cells.ny {
             let fine_row = |half: usize, j: isize, k: isize| {
                 let is_red = (half as isize + j + k) % 2 == 0;
-                // SAFETY: `residual` wrote this plane before; no row of it is being written.
+                // SAFETY: `compute_residual` has written this plane; no row of this plane is being written.
                 is_red.then(|| unsafe { residual.row(half, j, k, 1, n) })
             };
             // SAFETY: no thread writes weights; the coarse row belongs to this thread.

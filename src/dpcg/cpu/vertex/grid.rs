@@ -46,7 +46,7 @@ impl<T: Real + Number> Stencil<T> {
         unsafe { self.c.slice(start, range.len()) }
     }
 
-    /// Returns x at the neighbours to which `c` returns the conductances.
+    /// Returns x at the neighbours for which `conductances` returns the conductances.
     ///
     /// # Safety
     /// No thread may write x while the slice is in use.
@@ -68,7 +68,7 @@ impl<T: Real + Number> Stencil<T> {
 pub struct Grid<T> {
     pub a: Stencil<T>,
     pub diagonal: Shared<T>,
-    /// Reciprocal of the divisor in a Jacobi step (see the parent module).
+    /// Reciprocals of the divisors max(D, (D + sum |c|)/2) / 0.8 in a Jacobi step (see the parent module).
     pub inverse_divisors: Shared<T>,
     pub r: Shared<T>,
     pub x: Shared<T>,
@@ -89,7 +89,7 @@ impl<T: Real + Number> Grid<T> {
         Ok(Self { a, diagonal, inverse_divisors, r, x })
     }
 
-    /// Returns the vector y that alternates with x as input and output of smoother sweeps. It uses the memory of the
+    /// Returns the vector that alternates with `x` as input and output of sweeps. This vector uses the memory of the
     /// row sums, which only the setup needs.
     fn alternate_x(&self) -> &Shared<T> {
         &self.a.row_sums
@@ -129,7 +129,8 @@ impl<T: Real + Number> Grid<T> {
                 let conductances = |k, is_opposite| self.a.conductances(half, &range, k, is_opposite);
                 let neighbour_values = |k, is_opposite| self.a.neighbour_values(x, half, &range, k, is_opposite);
                 let out = out.slice_mut(start, n);
-                // For each upper offset within the plane (numbers 0 to 3): the offset, followed by the opposite offset.
+                // These arrays contain two slices for each upper offset within the plane (numbers 0 to 3): for the
+                // offset, and for the opposite offset.
                 let plane_conductances: [&[T]; 8] = std::array::from_fn(|t| conductances(t / 2, t % 2 == 1));
                 let plane_x: [&[T]; 8] = std::array::from_fn(|t| neighbour_values(t / 2, t % 2 == 1));
                 let (r, diagonal) = (self.r.slice(start, n), self.diagonal.slice(start, n));

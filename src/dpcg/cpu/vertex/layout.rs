@@ -1,10 +1,10 @@
-//! Two array layouts: that of a grid (`SplitLayout`) and that of its coarse points (`CoarseLayout`). Also constants of
-//! vertex coarsening.
+//! Layouts of arrays with one value per point of a grid (`SplitLayout`), and with one value per coarse point
+//! (`CoarseLayout`). Also constants of vertex coarsening.
 //!
 //! `SplitLayout` is ordered by the parity of the column: all points in even columns are stored first (half 0), then all
 //! points in odd columns (half 1). Each half is stored row by row. In a row, the points of one red-black colour are
-//! then consecutive, and so are the coarse points, and the points between coarse points. The neighbours of consecutive
-//! points of one half are also consecutive.
+//! then consecutive. The coarse points are also consecutive, and so are the points between coarse points. The
+//! neighbours of consecutive points of one half are also consecutive.
 //!
 //! At least one zero follows each half row. It represents the points outside the grid next to the last point of this
 //! row, and next to the first point of the next row. A row of zeros separates planes. A plane of zeros precedes and
@@ -80,10 +80,10 @@ impl SplitLayout {
     }
 }
 
-/// Index arithmetic of arrays of coarse points. If the fine grid is coarsened in x, the points are in natural order,
-/// and there is only half 0. Otherwise, they are split by the parity of the column, like the points of the fine grid.
-/// Zeros follow the values: one zero after each half row, a row of zeros after each half plane, and a plane of zeros
-/// after each half.
+/// Index arithmetic of arrays of coarse points. If the fine grid is coarsened in x, the coarse points are in natural
+/// order, and there is only half 0. Otherwise, they are split by the parity of the column, like the points of the fine
+/// grid. Zeros follow the values: one zero after each half row, a row of zeros after each half plane, and a plane of
+/// zeros after each half.
 #[derive(Clone, Copy)]
 pub struct CoarseLayout {
     pub cells: Cells,

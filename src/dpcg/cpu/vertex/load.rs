@@ -21,7 +21,7 @@ pub type RowStatistics = [f64; 5];
 /// Number of neighbours in the 27-point stencil.
 const NEIGHBOURS: usize = 26;
 
-/// Sums the lanes in a fixed order.
+/// Adds up the `LANES` partial sums of each statistic in a fixed order.
 #[inline(always)]
 fn sum_lanes(lanes: &[Lane; 5]) -> RowStatistics {
     let mut statistics = [0.0; 5];
@@ -33,7 +33,7 @@ fn sum_lanes(lanes: &[Lane; 5]) -> RowStatistics {
     statistics
 }
 
-/// Adds the five terms of a row (see `RowStatistics`) to lane l.
+/// Adds the five terms of a row (see `RowStatistics`) to the partial sums with index l.
 #[inline(always)]
 fn add_row_terms(lanes: &mut [Lane; 5], l: usize, direction_sums: [f64; 3], diagonal: f64, row_sum: f64) {
     let has_diagonal = diagonal > 0.0;

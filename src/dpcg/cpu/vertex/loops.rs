@@ -1,5 +1,6 @@
 //! Loops of a cycle over half rows and half planes (see `layout`), compiled for several instruction sets
-//! (`crate::base::isa`). `inverse_divisors` contains the reciprocals of the divisors, D on the finest grid.
+//! (`crate::base::isa`). `inverse_divisors` contains the reciprocals of the divisors d of the smoother; on the finest
+//! grid, d is the diagonal entry. c_t is the conductance to neighbour t, and x_t is the value of x at this neighbour.
 
 use crate::base::isa::for_each_isa;
 use crate::base::number::Real;
@@ -53,7 +54,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes x = D^-1 r.
+    /// Computes x = r / d.
     fn scale_by_inverse<R: Real>(x: &mut [R], r: &[R], inverse_divisors: &[R]) {
         let n = x.len();
         let (r, inverse_divisors) = (&r[..n], &inverse_divisors[..n]);
@@ -62,7 +63,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes x = D^-1 (r + sum_t c_t x_t) over the six neighbours t.
+    /// Computes x = (r + sum_t c_t x_t) / d over the six neighbours t.
     fn relax<R: Real>(x: &mut [R], r: &[R], inverse_divisors: &[R], c: &[&[R]; 6], neighbours: &[&[R]; 6]) {
         let n = x.len();
         let (r, inverse_divisors) = (&r[..n], &inverse_divisors[..n]);
@@ -113,7 +114,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes out = r - d x + sum_t c_t x_t over the eight neighbours t in the plane.
+    /// Computes out = r - d x + sum_t c_t x_t over the eight neighbours t in the plane. Here `d` contains the diagonal.
     fn residual_in_plane<R: Real>(out: &mut [R], r: &[R], d: &[R], x: &[R], c: &[&[R]; 8], neighbours: &[&[R]; 8]) {
         let n = out.len();
         let (r, d, x) = (&r[..n], &d[..n], &x[..n]);

@@ -18,8 +18,8 @@
 //!
 //! A direction of weak couplings is not coarsened. In a direction that is coarsened, point 2 I is coarse point I. The
 //! *type* S of a point is the set of coarsened directions in which its index is odd; S is empty for coarse points. The
-//! equation of the point is summed over the directions outside S: offsets with equal parts in S are added. The result
-//! defines the interpolated value:
+//! equation of the point is summed over the directions outside S: the conductances of offsets with equal parts in S are
+//! added. The resulting equation defines the interpolated value:
 //!
 //! ```text
 //! x(p) = (1/den) sum_{o_S != 0} c_o x(p + o_S),   den = row sum + sum_{o_S != 0} c_o,
@@ -76,7 +76,8 @@ use weights::PointTypes;
 /// Parameters of the coarsening.
 #[derive(Clone, Copy)]
 struct CoarseningLimits {
-    /// Limit that decides which directions are coarsened (see `coarsened` in `stencil::coarsening`).
+    /// Largest ratio of the strengths of two directions that are both coarsened (see `strong_directions` in
+    /// `stencil::coarsening`).
     semicoarsening_ratio: f64,
     /// Largest number of points of the coarsest grid, which is solved exactly.
     max_coarsest_points: usize,
@@ -99,7 +100,8 @@ struct Level<T> {
     weights: InterpolationWeights<T>,
     /// Solution on the coarse grid.
     correction: Shared<T>,
-    /// Index tables for interpolation and Galerkin product with the stencil of the finer grid.
+    /// Index tables for the stencil of the finer grid: of the interpolation (`point_types`) and of the Galerkin product
+    /// (`cube`).
     point_types: PointTypes,
     cube: Cube,
     grid: Grid<T>,
@@ -200,8 +202,8 @@ impl<T: Real + Number> VertexMultigrid<T> {
         [0, 1, 2].map(|d| if coarsened_directions[d] || cells.size()[d] == 1 { 2 } else { 1 })
     }
 
-    /// Allocates coarse grid l, unless it is already allocated for this ratio and these extents. An allocation frees
-    /// the old grids from l on.
+    /// Allocates coarse grid l, unless this grid is already allocated with the same ratio and extents. An allocation
+    /// first frees the old grids l, l + 1, ...
     fn allocate_level(&mut self, l: usize, coarsening_ratio: [usize; 3]) -> Result<()> {
         let fine_stencil = if l == 0 { &self.finest.a } else { &self.levels[l - 1].grid.a };
         if !self.levels.get(l).is_some_and(|level| {
@@ -215,8 +217,8 @@ impl<T: Real + Number> VertexMultigrid<T> {
         self.workspaces.iter_mut().try_for_each(|(_, sums)| sums.resize_for(coarse_layout))
     }
 
-    /// Computes the interpolation weights and the matrix of coarse grid l. `has_nonzero_row_sums`: of the matrix of the
-    /// finer grid. Returns statistics of the rows of the coarse matrix.
+    /// Computes the interpolation weights and the matrix of coarse grid l. `has_nonzero_row_sums`: whether the matrix
+    /// of the finer grid has nonzero row sums. Returns statistics of the rows of the coarse matrix.
     fn coarsen(&self, thread: TeamThread, l: usize, has_nonzero_row_sums: bool) -> RowStatistics {
         let Level { weights, point_types, cube, grid, .. } = &self.levels[l];
         let a = if l == 0 { &self.finest.a } else { &self.levels[l - 1].grid.a };
@@ -318,10 +320,10 @@ impl<T: Real + Number> VertexMultigrid<T> {
         let x = &mut *x.lock().unwrap_or_else(PoisonError::into_inner);
         let (split, coarse) = (&level.grid.a.split, &level.weights.coarse_layout);
         let indices_of = |p| split.cells.indices(p);
-        // SAFETY: only thread 0 works, so no thread writes r.
-        x.iter_mut()
-            .enumerate()
-            .for_each(|(p, x)| *x = unsafe { level.grid.r.slice(split.index_of(indices_of(p)), 1)[0] });
+        for (p, x) in x.iter_mut().enumerate() {
+            // SAFETY: only thread 0 works, so no thread writes r.
+            *x = unsafe { level.grid.r.slice(split.index_of(indices_of(p)), 1)[0] };
+        }
         solver.solve(x);
         for (p, x) in x.iter().enumerate() {
             // SAFETY: only thread 0 works, so no other thread uses the correction.
@@ -346,7 +348,7 @@ fn run_on_all<R>(team: &mut Team, run: impl Fn(TeamThread) -> R + Sync) -> Resul
 }
 
 /// Factorizes the matrix of the coarsest grid. A pivot of at most `ZERO_PIVOT` times its diagonal entry counts as a
-/// rounding error; its unknown is zero in every solution.
+/// rounding error. The unknown of such a pivot is zero in every solution.
 fn factorize_coarsest<T: Real + Number>(a: &Stencil<T>, singular_row_sum: f64) -> Result<DirectSolver> {
     const ZERO_PIVOT: f64 = 1e-14;
     let matrix = to_row_sum_form(a)?;
@@ -381,7 +383,7 @@ fn to_row_sum_form<T: Real + Number>(a: &Stencil<T>) -> Result<Couplings> {
     Ok(matrix)
 }
 
-/// Returns the power of two that scales a magnitude into [1, 2), or 1 if it is zero or not finite.
+/// Returns the power of two that scales `magnitude` into [1, 2), or 1 if `magnitude` is zero or not finite.
 fn inverse_power_of_two(magnitude: f64) -> f64 {
     if magnitude > 0.0 && magnitude.is_finite() { (-magnitude.log2().floor()).exp2() } else { 1.0 }
 }

@@ -30,8 +30,8 @@ const ENTRIES_PER_POINT: usize = 14;
 const IN_PLANE_ENTRIES: usize = 4;
 const ROW_SUM_ENTRY: usize = 13;
 
-/// Tolerance for each number type, which is given by its size in bytes. A sum of rounded weights counts as 1 if it
-/// differs from 1 by at most the tolerance.
+/// For each number type: its size in bytes, and a tolerance. A sum of rounded weights counts as 1 if the sum differs
+/// from 1 by at most the tolerance.
 const ONE_TOLERANCES: [(usize, f64); 2] = [(4, 2e-6), (8, 1e-12)];
 
 /// A pair of neighbouring fine points in a cube. Points are numbered x + 3 y + 9 z. In a direction that is not
@@ -43,7 +43,8 @@ struct Edge {
     lower_point: [usize; 3],
     /// Numbers of the two points.
     point_numbers: [usize; 2],
-    /// The larger coordinate of the pair in y and in z. If it is outside the grid, the pair does not exist.
+    /// The larger coordinate of the two points in y and in z. If such a coordinate is outside the grid, the pair does
+    /// not exist.
     largest_coordinates: [usize; 2],
     /// The coarse edge, face or cube that contains the pair: its lowest corner and its directions, as bits.
     container: [usize; 2],
@@ -92,7 +93,7 @@ impl EdgeGroup {
     }
 }
 
-/// A list of corners of a cube. Bit d of the number of a corner is its index in direction d.
+/// Some corners of a cube. Bit d of the number of a corner is the index of this corner in direction d.
 #[derive(Clone, Copy, Default)]
 struct Corners {
     numbers: [u8; 8],
@@ -193,7 +194,7 @@ impl GalerkinSums {
     pub fn resize_for(&mut self, coarse: &CoarseLayout) -> Result<()> {
         self.row_len = coarse.row_stride << usize::from(coarse.is_split());
         self.plane_len = self.row_len * (coarse.cells.ny + 1);
-        // `load_plane` uses the memory as workspace for three rows of cells, which always fit.
+        // `load_plane` uses the memory as workspace for three rows of cells. The memory always suffices for these rows.
         let len = SUM_ROWS * self.row_len + (IN_PLANE_ENTRIES + 1) * self.plane_len;
         if self.values.len() < len {
             self.values = Shared::zeroed(len)?;
@@ -214,7 +215,7 @@ impl GalerkinSums {
     /// Returns all memory, as workspace for other purposes.
     ///
     /// # Safety
-    /// Only the thread that owns these sums may call this function. Only one slice that it returns may be in use.
+    /// Only the thread that owns these sums may call this function. Only one returned slice may be in use at a time.
     #[expect(clippy::mut_from_ref, reason = "of one thread")]
     pub unsafe fn all_values(&self) -> &mut [f64] {
         // SAFETY: guaranteed by the caller.
@@ -246,8 +247,8 @@ struct CubeRow<'a, T> {
 /// Number of pairs whose differences are buffered together, so that the buffers fit into the first-level cache.
 const PAIRS_PER_BUFFER: usize = 8;
 
-/// Contributions of eight cubes, and intermediate results. They are aligned to cache lines, because access to a lane in
-/// two cache lines takes twice as long.
+/// Contributions of eight cubes, and intermediate results. The fields are aligned to cache lines, because access to a
+/// `Lane` that extends over two cache lines takes twice as long.
 #[repr(align(64))]
 pub struct CubeContributions {
     /// Contributions to the couplings between two corners. The first index is the lower corner.
@@ -278,7 +279,7 @@ impl CubeContributions {
     }
 }
 
-/// Computation that is compiled for several instruction sets.
+/// Computation of contributions, which `for_each_isa` compiles for several instruction sets.
 pub trait CubeComputation {
     fn add_contributions(&self, contributions: &mut CubeContributions, start: usize, n: usize);
 }
@@ -334,7 +335,7 @@ impl<T: Real> CubeRow<'_, T> {
 }
 
 impl<T: Real> CubeRow<'_, T> {
-    /// Computes sum of c (P_p - P_q)(P_p - P_q)^T over the pairs of a group, for its N corners.
+    /// Adds c (P_p - P_q)(P_p - P_q)^T to `contributions` for each pair of a group. The group has N corners.
     #[inline(always)]
     fn add_group<const N: usize>(
         &self,
@@ -446,7 +447,8 @@ fn add_row_sums<const N: usize>(
 impl<T: Real> CubeComputation for CubeRow<'_, T> {
     #[inline(always)]
     fn add_contributions(&self, contributions: &mut CubeContributions, start: usize, n: usize) {
-        // The function is compiled separately for full and for partial lanes.
+        // `add_cube_lanes` is inlined twice: with the constant n = `LANES`, and with a smaller n for the last cubes of
+        // the row.
         if n == LANES {
             self.add_cube_lanes(contributions, start, LANES)
         } else {
@@ -500,8 +502,9 @@ fn add_row_sum_terms(contributions: &mut CubeContributions, p: usize, row_sums: 
     }
 }
 
-/// Computes those planes of the next coarser matrix that belong to this thread. If not `has_nonzero_row_sums`, the row
-/// sums of the fine matrix are not read. Coarse row sums below the rounding level are not yet set to zero.
+/// Computes those planes of the next coarser matrix that belong to this thread. If `has_nonzero_row_sums` is false, the
+/// row sums of the fine matrix are zero, and are not read. Coarse row sums below the rounding level are not yet set to
+/// zero.
 pub fn compute_galerkin_product<T: Real + Number>(
     thread: TeamThread,
     cube: &Cube,

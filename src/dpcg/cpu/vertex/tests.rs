@@ -8,7 +8,7 @@ use rrbsolver_oracle::{System, dot, vertex as oracle};
 use rrbsolver_problems::two_phase::TwoPhase;
 use std::fmt::Write;
 
-/// Lines, planes, and odd and even extents.
+/// Sizes of test boxes: lines, planes, and odd and even extents.
 const TEST_SIZES: [[usize; 3]; 9] =
     [[1, 1, 1], [2, 2, 2], [1, 40, 30], [50, 1, 1], [1, 1, 7], [13, 11, 9], [16, 9, 33], [5, 64, 3], [37, 20, 18]];
 
@@ -127,15 +127,16 @@ struct GoldenRow {
     is_single_precision: bool,
     uses_deflation: bool,
     iterations: usize,
-    /// Iteration count of this library, if it is lower than the prototype's count.
+    /// Iteration count of this library (`Means::Singular`), for rows in which this count is lower than the prototype's
+    /// count.
     fewer_iterations: Option<usize>,
-    /// Iteration count of this library with `Means::All`, if rounding errors change the prototype's count (see
-    /// [`ROUNDED_ROW`]).
+    /// For [`ROUNDED_ROW`], whose count in the prototype depends on rounding errors: the expected count of this library
+    /// with `Means::All`, which is used instead of `iterations`. `None` for all other rows.
     rounded_iterations: Option<usize>,
 }
 
-/// A row of contrast 1e-6 for which single precision changes the prototype's count from 14 to 19. This library with the
-/// prototype's means needs 15 iterations.
+/// The beginning of a row with contrast 1e-6, and the iteration count of this library with `Means::All`. The prototype
+/// needs 14 iterations in double precision, but 19 in single precision.
 const ROUNDED_ROW: (&str, usize) = ("64,sheet,-,1e-6,harm,rand,gmg27-v22-f32,none,", 15);
 
 /// Returns the rows of the table that converged and that use the method of this module.
@@ -300,8 +301,8 @@ fn check_solution<T: Real + Number>(system: &System, components: impl Fn(usize) 
 
 #[test]
 fn closed_tanks_are_solved_separately() {
-    // Case 1: a wall makes two tanks, each with its own null vector. Case 2: obstacles fill three columns between the
-    // tanks.
+    // Case 1: a wall separates two tanks, each with its own null vector. Case 2: the cells i = 12, 13 and 14 between
+    // the tanks are solid.
     let problem = TwoPhase::new("9", [24, 20, 22], 1e-3);
     let mut system = System::of(&problem);
     for wall in [11..12, 11..15] {

@@ -74,13 +74,13 @@ impl<T: Real + Number> InterpolationWeights<T> {
         unsafe { self.of(offset).slice(self.coarse_layout.row_start(half, j, k), self.coarse_layout.row_stride) }
     }
 
-    /// Returns the indices of the coarse points around a fine point in direction d.
+    /// Returns the indices in direction d of the coarse points at, before or after a fine point.
     fn coarse_neighbours(&self, d: usize, index: usize) -> Range<usize> {
         index / self.coarsening_ratio[d]..index.div_ceil(self.coarsening_ratio[d]) + 1
     }
 
     /// Adds the interpolated `correction` to the half rows `[even, odd]` of fine row (j, k). A half row that is `None`
-    /// is not needed.
+    /// is skipped.
     ///
     /// # Safety
     /// No thread may write weights or `correction` during this call.

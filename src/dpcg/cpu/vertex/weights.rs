@@ -15,9 +15,9 @@ use std::ops::Range;
 /// Name of the memory in error messages about failed allocations.
 const TYPES_ALLOCATION: &str = "types of fine points";
 
-/// Number of points that are computed at once.
+/// Number of points or cubes that the loops process at once.
 pub const LANES: usize = 8;
-/// One number for each of `LANES` points.
+/// One number for each of `LANES` points or cubes.
 pub type Lane = [f64; LANES];
 
 /// Loads n values from index `start` on, followed by zeros.
@@ -93,19 +93,20 @@ pub fn add_lane(sum: &mut Lane, a: &Lane) {
 /// in direction d. o_S is the part of an offset o in the directions S.
 struct PointType {
     odd_bits: usize,
-    /// Conductances with o_S != 0. Each entry is an offset number, and whether the opposite offset is meant. The
-    /// entries are sorted by o_S.
+    /// Conductances with o_S != 0. Each entry contains the number of an offset, and whether the conductance is that of
+    /// the opposite offset. The entries are sorted by o_S.
     stencil_entries: Vec<(usize, bool)>,
     /// Range in `stencil_entries` of each part o_S.
     part_ranges: Vec<Range<usize>>,
-    /// Paths from a point p to a corner, by way of p + o_S. Each entry is the number of a part o_S, and the offset from
-    /// the corner to p + o_S. The entries are sorted by corner.
+    /// Paths from a point p to a corner, by way of p + o_S. Each entry contains the number of a part o_S, and the
+    /// offset from the corner to p + o_S. The entries are sorted by corner.
     paths: Vec<(usize, Offset)>,
     /// Range in `paths` of each corner; empty if points of this type are not interpolated from this corner.
     corner_paths: [Range<usize>; 8],
 }
 
-/// Largest number of parts of a type and of conductances in `stencil_entries`, and largest number of paths to corners.
+/// Upper bounds for one type: `MAX_PARTS` for the numbers of parts o_S and of entries of `stencil_entries`, and
+/// `MAX_PATHS` for the number of paths.
 const MAX_PARTS: usize = 26;
 const MAX_PATHS: usize = 56;
 
@@ -178,11 +179,11 @@ for_each_isa! {
     }
 }
 
-/// Sums of conductances by part, aligned to cache lines.
+/// The sum of the conductances for each part o_S, aligned to cache lines.
 #[repr(align(64))]
 pub struct PartSums([Lane; MAX_PARTS]);
 
-/// Computation that is compiled for several instruction sets.
+/// Computation of a row, which `for_each_isa` compiles for several instruction sets.
 pub trait RowComputation {
     /// Computes all points of a row.
     fn compute_row(&mut self, part_sums: &mut PartSums);
@@ -203,8 +204,8 @@ struct PointRow<'a, T> {
 }
 
 impl<T: Real> PointRow<'_, T> {
-    /// Computes the weights of n <= `LANES` points from index `start` on. If the sum of the conductances is
-    /// not positive, all weights of the point are zero.
+    /// Computes the weights of n <= `LANES` points from index `start` on. If the sum of the conductances of a point is
+    /// not positive, all weights of this point are zero.
     #[inline(always)]
     fn compute_weights(&mut self, part_sums: &mut PartSums, start: usize, n: usize) {
         let mut conductance_sum = [0.0; LANES];
@@ -245,8 +246,9 @@ impl<T: Real> PointRow<'_, T> {
 impl<T: Real> RowComputation for PointRow<'_, T> {
     #[inline(always)]
     fn compute_row(&mut self, part_sums: &mut PartSums) {
-        // `compute_weights` is compiled separately for full and for partial lanes. It is not a closure, because a
-        // closure would not be compiled for the selected instruction set.
+        // `compute_weights` is inlined twice: with the constant n = `LANES`, and with a smaller n for the last points
+        // of the row. `compute_weights` is not a closure, because a closure would not be compiled for the selected
+        // instruction set.
         let full_lanes_end = self.len - self.len % LANES;
         for start in (0..full_lanes_end).step_by(LANES) {
             self.compute_weights(part_sums, start, LANES);
@@ -290,8 +292,8 @@ pub fn compute_weights<T: Real + Number>(
     }
 }
 
-/// Computes the weights of the fine points in a half row (j, k). The coarse points from which they are interpolated are
-/// in the half `coarse_half`.
+/// Computes the weights of the fine points in a half row (j, k). The coarse points from which these points are
+/// interpolated are in the half `coarse_half`.
 fn compute_half_row<T: Real + Number>(
     point_type: &PointType,
     a: &Stencil<T>,

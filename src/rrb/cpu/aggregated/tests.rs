@@ -74,12 +74,13 @@ fn reduced_rhs(System { a, b, .. }: &System) -> Vec<f64> {
     Numbering::new(Grid { nx: a.nx, ny: a.ny }, true).nodes().map(|(i, j)| b1[j * a.nx + i]).collect()
 }
 
-/// Compares the numbers of levels, entries and aggregates with a row of the table. They are equal, unless several pairs
-/// of unknowns have the same quality mu (docs/theory/aggregation.md). This happens for equal coefficients with a mass
-/// term, and for spacings that are mirror images. The last bits of sums then select a pair, and another summation order
-/// changes at most one of several hundred aggregates. On generated grids, the same is permitted for the systems
-/// channels1e6 and lognormal, because their coefficients differ by rounding from those of the independent program. For
-/// all of these systems on generated grids, the number of levels may also differ by one.
+/// Compares the numbers of levels, entries and aggregates with a row of the table. The numbers are equal, unless
+/// several pairs of unknowns have the same quality mu (docs/theory/aggregation.md). Such ties occur for equal
+/// coefficients with a mass term, and for spacings that are mirror images. The last bits of sums then select a pair,
+/// and another summation order changes at most one of several hundred aggregates. On generated grids, the same
+/// differences are permitted for the systems channels1e6 and lognormal, because their coefficients differ by rounding
+/// from those of the independent program. For all of these systems on generated grids, the number of levels may also
+/// differ by one.
 fn check_sizes((levels, complexity, aggregates): (usize, f64, usize), row: &[&str], is_stored: bool) {
     let expected: (usize, f64, usize) = (row[9].parse().unwrap(), row[10].parse().unwrap(), row[11].parse().unwrap());
     let is_one_of = |names: &[&str]| names.contains(&row[1]);

@@ -93,8 +93,8 @@ impl<'a, F: Format> GridFactorization<'a, F> {
             }
         } else {
             for array in &grid.black_diagonal.arrays {
-                // A 5-point matrix couples no black nodes, so the values of the previous factorization are cleared.
-                // SAFETY: by the safety contract of this function.
+                // A 5-point matrix does not couple black nodes with each other. The couplings of the previous
+                // factorization are cleared. SAFETY: by the safety contract of this function.
                 unsafe { array.row_mut(row, 0).fill(0.0) };
             }
         }
@@ -124,7 +124,7 @@ impl<'a, F: Format> GridFactorization<'a, F> {
     }
 
     /// Lumps and eliminates r1 and r2 of row J (odd level). With M2, also lumps the couplings between black nodes. On a
-    /// recursion grid, first stores the matrix of this row.
+    /// recursion grid, first stores row J of the matrix for the inner iterations.
     ///
     /// # Safety
     /// The row must belong to this thread. The levels must not have changed rows J - 1 to J + 1 of the matrix.
@@ -256,8 +256,8 @@ impl<'a, F: Format> GridFactorization<'a, F> {
         }
     }
 
-    /// Returns the data by which b1 in row J is coupled through its red neighbours to the west, east, south and north
-    /// (see [`RedLink`]).
+    /// Returns the input for the elimination of the red neighbours of b1 in row J, in the order west, east, south,
+    /// north (see [`RedLink`]).
     ///
     /// # Safety
     /// As for `compute_skew`.
@@ -338,7 +338,7 @@ impl<'a, F: Format> GridFactorization<'a, F> {
         }
     }
 
-    /// Stores row J of an array of S1 in the number type of CG, divided by the storage unit.
+    /// Stores row J of an array of S1, divided by `storage_unit`, in the number type of CG.
     ///
     /// # Safety
     /// The row must belong to this thread.
@@ -544,7 +544,7 @@ fn scratch_rows(scratch: &mut [f64], n: usize) -> impl Iterator<Item = &mut [f64
     scratch.chunks_exact_mut(n + SCRATCH_GAP).map(move |row| &mut row[..n])
 }
 
-/// Computes -(a h) b for each of the `directions` in one row of `out`. The couplings a and b are those of
+/// For each of the `directions`, computes -(a h) b in a separate row of `out`. The couplings a and b are those of
 /// `coupling_pairs`, and h is 1 / d.
 fn compute_distant_rows<'s, F: Format, const N: usize>(
     coupling_pairs: [[&[F::Stored]; 2]; 4],
@@ -572,7 +572,7 @@ struct PivotRow<'a, F: Format> {
 
 impl<F: Format> PivotRow<'_, F> {
     /// Computes all pivots in one vectorized loop. If a pivot needs further checks, computes the pivots one by one
-    /// instead, and returns an error for the first rejected one. `node` returns the location of a node.
+    /// instead, and returns an error for the first rejected pivot. `node` returns the location of a node.
     fn compute(
         self,
         kept_couplings: NeighbourRows<F::Stored>,

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! Each thread works on its own rows. It first sweeps over those rows for which a formula reads no rows of other
-//! threads. A few rows remain at either end of its range. The threads then process the remaining rows formula by
-//! formula, with barriers between the formulas.
+//! threads. A few rows at either end of the thread's range remain. The threads then process the remaining rows formula
+//! by formula, with barriers between the formulas.
 //!
 //! The unsafe blocks rely on two rules:
 //!
@@ -170,8 +170,9 @@ impl<F: Format> PackedSystem<F> {
 
     /// Returns the setup of the levels in natural storage.
     fn natural_setup(&self, setup: &Setup) -> Setup {
-        // If finer grids have recursions, `prepare_cycle` later selects one cycle for all levels. It needs the bounds
-        // of the levels in natural storage, which are estimated for AMLI.
+        // If there are recursions on grids stored by colour, `prepare_cycle` later selects one cycle for all levels.
+        // This selection needs the eigenvalue bounds of the levels in natural storage, which are estimated only for
+        // AMLI.
         let kind =
             if self.section_starts.len() > 1 { setup.cycle.kind.or(Some(CycleKind::Amli)) } else { setup.cycle.kind };
         Setup { cycle: Cycle { kind, ..setup.cycle }, ..*setup }
@@ -253,7 +254,7 @@ impl<'a, F: Format> GridFactorization<'a, F> {
     fn apply_formulas(&self, thread: TeamThread, scratch: &mut [f64], speculation: Option<&SpeculativeInspection>) {
         let (grid, is_first_grid, rows) = (self.grid, self.q == 0, self.grid.rows(thread));
         // Returns the rows of this thread without the first `skipped_at_start` and the last `skipped_at_end` rows. The
-        // two numbers are such that a formula reads no rows of other threads for the rows that remain.
+        // numbers are chosen such that a formula for one of the remaining rows reads no rows of other threads.
         let inner_rows = |skipped_at_start: usize, skipped_at_end: usize| {
             let start = rows.start + skipped_at_start;
             start..rows.end.saturating_sub(skipped_at_end).max(start)
@@ -274,8 +275,8 @@ impl<'a, F: Format> GridFactorization<'a, F> {
             }
             swept_rows = [inner_rows(5, 4), inner_rows(4, 3)];
         }
-        // Returns the rows of this thread that are not in `swept_rows`, and `halo_rows` halo rows on each side. This
-        // rank computes the halo of the matrix itself, so a grid needs only one exchange.
+        // Returns the rows of this thread that are not in `swept_rows`, and up to `halo_rows` halo rows on each side.
+        // Each rank eliminates the nodes of its halo rows itself, so the ranks exchange only the matrix of each grid.
         let remaining_rows = |swept_rows: &Range<usize>, halo_rows: usize| {
             let swept_rows = swept_rows.clone();
             grid.rows_with_halo(thread, halo_rows).filter(move |row| !swept_rows.contains(row))
@@ -285,7 +286,8 @@ impl<'a, F: Format> GridFactorization<'a, F> {
         }
         let speculation_and_thread = speculation.map(|speculation| (speculation, thread.index));
         // SAFETY: each row belongs to this thread, or is a halo row that no other thread of this rank computes. The
-        // sweep reads rows of this thread that are complete. A barrier separates a row from its use by other threads.
+        // sweep reads rows of this thread that are complete. A barrier separates the computation of a row from its use
+        // by other threads.
         unsafe {
             for row in rows.start..rows.end + 3 {
                 if is_first_grid && rows.contains(&row) {

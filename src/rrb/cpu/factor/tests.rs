@@ -63,7 +63,7 @@ pub(crate) fn random_matrix(grid: Grid, seed: u64) -> [Vec<f64>; 3] {
     [center, east, north]
 }
 
-/// Returns the matrix as an argument of the solver.
+/// Returns a view of a 5-point matrix with the arrays center, east and north.
 pub(crate) fn five_point_view(grid: Grid, arrays: &[Vec<f64>; 3]) -> StencilView<'_> {
     let [center, east, north] = arrays.each_ref().map(|values| GridArray::new("an array", values, grid, grid.nx));
     StencilView { grid, center, east, north, corners: None }
@@ -146,7 +146,7 @@ fn factorize_twice<F: Format>(a: &StencilView, setup: &Setup, threads: usize) ->
     }
 }
 
-/// Values of A, of S1, and of the part of M that the sweeps read at b1.
+/// Values of A, of S1, and of those arrays of M that the sweeps read at b1.
 #[derive(Debug, PartialEq)]
 struct FactorValues {
     a: Vec<f64>,
@@ -179,8 +179,8 @@ fn factors_are_identical_for_any_thread_count() {
             factorize_twice::<Bf16Format>(&a, &bf16_setup, threads),
             "bf16, {nx} x {ny}, {threads} threads"
         );
-        // In single precision, S1 is divided by the unit and contains row sums instead of centers; it is equal up to
-        // rounding.
+        // With `precision=mixed`, S1 is stored divided by `storage_unit` = 2 and rounded to f32. Its centers are not
+        // compared, because row sums replace them.
         let mixed = factorize_twice::<MixedFormat>(&a, &Setup { storage: Storage::Mixed, ..bf16_setup }, 1);
         assert!((&mixed.a, &mixed.sweep_values) == (&one_thread.a, &one_thread.sweep_values), "mixed, {nx} x {ny}");
         let rounded: Vec<f64> = one_thread.s1_couplings.iter().map(|v| f64::from((v / 2.0) as f32)).collect();
@@ -261,13 +261,13 @@ fn factorize_alternately<F: Format>(
     }
 }
 
-/// Covers all formats, M1 and M2, with and without relaxation. The first elimination is exact for 5 points without
-/// compensation, and only then can CG run in single precision.
+/// Covers all formats, M1 and M2, and omega = 1 and 0.95. CG can run in single precision only if the first elimination
+/// is exact: for a 5-point matrix without compensation.
 #[test]
 fn alternating_factorizations_equal_separate_ones() {
     // The sizes cover grids shared by all threads, grids of one thread, and shares of one or two rows.
     let sizes = [(260, 301), (33, 1037), (20, 4001), (301, 56), (9, 3000), (257, 65), (64, 64)];
-    // Before each factorization, the matrix or the number of threads changes, or both.
+    // The matrix changes before each factorization, and the number of threads before most of them.
     let thread_counts = [1, 2, 2, 5, 3, 3, 1, 5];
     let lumping_kinds = [(Lumping::Red, 0.95), (Lumping::RedAndBlack, 0.95), (Lumping::RedAndBlack, 1.0)];
     for (k, (nx, ny)) in sizes.into_iter().enumerate() {
@@ -364,7 +364,6 @@ fn alternating_factorizations_equal_separate_ones() {
     }
 }
 
-/// `natural_matrix` returns A unchanged.
 #[test]
 fn natural_matrix_returns_a() {
     for (nx, ny) in [(5, 17), (64, 65), (1, 300), (300, 1), (33, 2), (97, 101)] {

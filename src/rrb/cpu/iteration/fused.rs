@@ -10,14 +10,15 @@
 //!
 //! Each coarser grid is processed once downwards and once upwards. The table in docs/benchmarks/cpu-2d.md gives the
 //! number of words for each format (computed by benches/src/cost.rs). In f64, the diagonal couplings of the even level
-//! are those of S1, and are stored only once. f32 and bf16 store both.
+//! are those of S1, and are stored only once. With f32 and bf16, both are stored.
 //!
 //! Stages sweep over rows, so that rows needed by the next row are still in cache. In the downward sweep, z of
 //! eliminated nodes receives y instead of D^-1 y. At red nodes, y is the right-hand side, which z already contains. Red
 //! rows therefore change only in the upward sweep. The value rho = y' D^-1 y is known before the upward sweep begins.
 //!
-//! A stage needs at most one row of the previous and of the next thread. A thread notifies them when its first and its
-//! last row are complete. There is one barrier between grids, and one barrier per scalar.
+//! In a stage, a thread reads at most one row of the previous and one row of the next thread. Each thread therefore
+//! signals to its neighbours when its first and its last row are complete. There is one barrier between grids, and one
+//! barrier per scalar.
 
 use crate::base::loops::{combine, dot};
 use crate::base::reduce::{OtherRanks, Reduce, pairwise_sum};
@@ -52,8 +53,8 @@ fn advance_row_by_step<F: Format>(
 }
 
 impl<F: Format> ThreadState<'_, F> {
-    /// With `alpha`, first computes r = r - alpha q. Then solves L y = r on the first section, and the system on the
-    /// following sections. Returns <r, r>, and stores rho = <r, M^-1 r>.
+    /// With `alpha`, first computes r = r - alpha q. Then solves L y = r on the levels of the first section, and solves
+    /// the remaining system on the following sections. Returns <r, r>, and stores rho = <r, M^-1 r> in `self.rho`.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
         let (packed, thread) = (self.packed, self.thread);
         let rho_end = packed.rho_start[packed.grids.len()];
@@ -73,8 +74,8 @@ impl<F: Format> ThreadState<'_, F> {
             if self.cycle_thread.takes_part(1) {
                 solve_section(&mut self.cycle_thread, 1, &recursion);
             }
-            // Adds <g, u> to rho, where g is the right-hand side of the first recursion, and u its solution. The kept
-            // values of the previous grid still contain g.
+            // Adds <g, u> to rho, where g is the right-hand side of the first recursion, and u its solution. z at the
+            // kept nodes of `last_grid` still contains g.
             let last_grid = &packed.grids[grids.end - 1];
             rho_below = rho_below.with_other_ranks(packed.other_ranks(grids.end - 1));
             last_grid.barrier(thread);
@@ -163,7 +164,7 @@ impl<F: Format> PackedSystem<F> {
         let mut square_of_b1 = 0.0;
         for row in rows.clone() {
             // SAFETY: r is written in rows of this thread, before it is read. The first row of the next thread is read
-            // after that thread has posted it.
+            // after that thread has signalled that this row is complete.
             unsafe {
                 let r = self.r.b1.row_mut(row, 0);
                 let step = alpha.filter(|_| !self.is_residual_updated(row)).map(|alpha| (alpha, self.q.b1.row(row, 0)));
@@ -185,7 +186,7 @@ impl<F: Format> PackedSystem<F> {
             match next_thread(thread, grid) {
                 Some(next) => {
                     thread.wait_for_signal(next, StagePoint::FirstRow, stage);
-                    // SAFETY: the next thread has posted this row.
+                    // SAFETY: the next thread has signalled that this row is complete.
                     unsafe {
                         let (pivot, a) = factors.pivots_and_couplings(Colour::B1, rows.end);
                         convert_and_divide::<F>(row_above, pivot, a, self.r.b1.row(rows.end, 0));
@@ -198,7 +199,8 @@ impl<F: Format> PackedSystem<F> {
                 },
                 None => row_above.fill(F::Real::default()),
             }
-            // SAFETY: the last row belongs to this thread; the row of b1 above is in the buffers.
+            // SAFETY: rows `last_row` and `rows.start` belong to this thread, and the partial sum of `last_row` is
+            // stored once. The buffers contain D^-1 y of b1 in rows `last_row` and `last_row` + 1.
             unsafe {
                 partials.store(
                     squares_start + last_row,
@@ -208,10 +210,10 @@ impl<F: Format> PackedSystem<F> {
         }
     }
 
-    /// Computes the values of the kept nodes in row J, and writes them to the next grid. The buffers contain D^-1 y in
-    /// rows J and J + 1 of b1. Returns <r, r> of the kept nodes in row J. If a later step reads the values of the kept
-    /// nodes again, they are stored in row J of z. Otherwise, they are stored in row `reused_row`, which all rows use
-    /// and which therefore stays in cache.
+    /// With `alpha`, first computes r = r - alpha q at the kept nodes of row J. Then computes y_b2 = r_b2 - A_b2,b1
+    /// D^-1 y_b1 in row J (even level), and writes y_b2 to the next grid. The buffers contain D^-1 y_b1 in rows J and
+    /// J + 1. Returns <r, r> of the kept nodes in row J. If a later step reads y_b2 again, y_b2 is stored in row J of z.
+    /// Otherwise, y_b2 of every row is stored in row `reused_row` of z, which therefore stays in cache.
     ///
     /// # Safety
     /// Rows J and `reused_row` must belong to this thread.
@@ -255,8 +257,8 @@ impl<F: Format> PackedSystem<F> {
         let Some(last_row) = rows.clone().last() else { return };
         let [has_rank_below, has_rank_above] = grid.borders_other_ranks(thread);
         // SAFETY: x, p and q are written in rows of this thread. x and p are also written in halo rows, which this
-        // thread alone uses. Rows of p of other threads are read after these threads have posted them. r and the next
-        // grid are only read.
+        // thread alone uses. Rows of p of other threads are read after these threads have signalled that the rows are
+        // complete. r and the next grid are only read.
         unsafe {
             let first_row = if has_rank_below { rows.start - 1 } else { rows.start };
             match first_row.checked_sub(1) {
@@ -289,8 +291,7 @@ impl<F: Format> PackedSystem<F> {
         }
     }
 
-    /// Computes row J of z, x and p from the kept values in rows J - 1 and J. The buffers contain the kept values of
-    /// row J - 1.
+    /// Computes row J of z, x and p from z_b2 of rows J - 1 and J. On entry, the buffers contain z_b2 of row J - 1.
     ///
     /// # Safety
     /// No other thread may use row J of x and p meanwhile, and no thread may write r or the next grid.

@@ -97,7 +97,7 @@ struct FusedStart<'m, 'a, F: Format> {
     has_guess: bool,
     rhs: RhsRows<'m>,
     out: &'m mut [f64],
-    /// Sums of squares of b and of b - A x in a row, by parity of J and by colour.
+    /// `squares[J mod 2][colour]` contains the sums of squares of b and of b - A x in row J of the colour.
     squares: [[[f64; 2]; 4]; 2],
     /// <r, r> of the current row.
     residual_square: f64,

@@ -28,38 +28,38 @@ use crate::rrb::recursion::{Cycle, apply_section};
 use std::sync::PoisonError;
 
 /// Upper limit of the beta of flexible CG, as a multiple of the beta for a fixed M. If r consists of rounding errors
-/// only, <z, q> and therefore beta would be arbitrary, and so would p. On a closed basin with coefficients over six
-/// decades, a reduction by 1e-12 takes 116 iterations with this limit and 359 without it.
+/// only, <z, q> is arbitrary. Without the limit, beta and p would then be arbitrary, too. On a closed basin with
+/// coefficients over six decades, a reduction by 1e-12 takes 116 iterations with this limit and 359 without it.
 const MAX_BETA: f64 = 2.0;
 
-/// Evaluates `$body` for a vector, whose arrays are `$v` in the number type of the vector.
+/// Evaluates `$body`, where `$v` denotes the arrays of the vector `$id` in their number type.
 macro_rules! with_vector {
     ($thread:expr, $id:expr, |$v:ident| $body:expr) => {
         match $thread.vector($id) {
-            TypedVector::OfDoubles($v) => $body,
-            TypedVector::OfCgNumbers($v) => $body,
-            TypedVector::OfSweepNumbers($v) => $body,
+            TypedVector::Doubles($v) => $body,
+            TypedVector::CgNumbers($v) => $body,
+            TypedVector::SweepNumbers($v) => $body,
         }
     };
 }
 
 /// Arrays of a vector in one of several number types.
 enum TypedVector<'a, F: Format> {
-    OfDoubles(&'a FourColours),
-    OfCgNumbers(&'a FourColours<F::Vector>),
-    OfSweepNumbers(&'a FourColours<F::Real>),
+    Doubles(&'a FourColours),
+    CgNumbers(&'a FourColours<F::Vector>),
+    SweepNumbers(&'a FourColours<F::Real>),
 }
 
 impl<'a, F: Format> ThreadState<'a, F> {
     fn vector(&self, v: VectorId) -> TypedVector<'a, F> {
         let packed = self.packed;
         match v {
-            VectorId::X => TypedVector::OfDoubles(&packed.x),
-            VectorId::B => TypedVector::OfDoubles(&packed.b),
-            VectorId::R => TypedVector::OfCgNumbers(&packed.r),
-            VectorId::P => TypedVector::OfCgNumbers(&packed.p),
-            VectorId::Q => TypedVector::OfCgNumbers(&packed.q),
-            _ => TypedVector::OfSweepNumbers(self.z()),
+            VectorId::X => TypedVector::Doubles(&packed.x),
+            VectorId::B => TypedVector::Doubles(&packed.b),
+            VectorId::R => TypedVector::CgNumbers(&packed.r),
+            VectorId::P => TypedVector::CgNumbers(&packed.p),
+            VectorId::Q => TypedVector::CgNumbers(&packed.q),
+            _ => TypedVector::SweepNumbers(self.z()),
         }
     }
 
@@ -70,8 +70,7 @@ impl<'a, F: Format> ThreadState<'a, F> {
         if is_on_all_nodes(a) && is_on_all_nodes(b) { &Colour::ALL } else { self.packed.cg_colours() }
     }
 
-    /// Returns the factor by which the stored values of v must be multiplied, a power of two (see
-    /// [`PackedSystem::direction_scales`]).
+    /// Returns the power of two c for which v is c times its stored values (see [`PackedSystem::direction_scales`]).
     fn stored_scale(&self, v: VectorId) -> f64 {
         match v {
             VectorId::P => self.packed.direction_scales().1,
@@ -258,8 +257,8 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
 }
 
 impl<F: Format> ThreadState<'_, F> {
-    /// Switches to aggregation if this is allowed and reduces the estimated remaining work. Returns whether it has
-    /// switched; it has not if the hierarchy cannot be built.
+    /// Switches to aggregation if this is allowed and reduces the estimated remaining work. Returns whether M has been
+    /// replaced. If the hierarchy cannot be built, returns `false`, and the current M remains.
     fn switch_to_aggregation(&mut self, state: &State) -> bool {
         let (packed, relative_cost) =
             (self.packed, if self.packed.fuses_iteration() { 1.0 } else { AGGREGATION_COST.unfused_iteration });
@@ -290,8 +289,8 @@ impl<F: Format> ThreadState<'_, F> {
         has_switched
     }
 
-    /// Switches to the V-cycle if the current cycle is recursive and was selected automatically. Returns whether it has
-    /// switched.
+    /// Switches to the V-cycle if the current cycle is recursive and was selected automatically. Returns whether the
+    /// cycle has been replaced.
     fn fall_back_to_v_cycle(&mut self) -> bool {
         let switches = self.packed.has_chosen_recursion();
         self.thread.barrier();

@@ -19,7 +19,8 @@ use crate::rrb::layout::{Colour, Layout};
 use std::cell::Cell;
 use std::sync::{MutexGuard, PoisonError};
 
-/// Part of b that a fused start has not loaded from the caller's array. The value is the scale for loading it.
+/// The part of b that a fused start has read from the caller's array, but has not stored. The field is the factor by
+/// which the caller's values must be multiplied.
 #[derive(Clone, Copy)]
 pub(super) enum NotLoadedRhs {
     /// All of b.
@@ -191,8 +192,8 @@ impl<'a, F: Format> ThreadState<'a, F> {
         self.packed.scratch[self.thread.index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Computes the residual r of S1 in double precision, from A. This is needed if S1 is stored in single precision.
-    /// Returns <r, r>. The black part of b must contain the right-hand side of S1.
+    /// Computes the residual r of S1 in double precision, from A. This method is used if S1 is stored in single
+    /// precision. Returns <r, r>. The black part of b must contain the right-hand side of S1.
     pub(super) fn residual_from_a(&mut self) -> f64 {
         let packed = self.packed;
         self.refresh(&packed.x);

@@ -1,4 +1,4 @@
-//! Aggregation multigrid as a preconditioner.
+//! Multigrid by aggregation as a preconditioner.
 
 use super::apply::ApplyInverse;
 use crate::aggregation::cpu::{CoarseMethod, Cycle};
@@ -44,8 +44,8 @@ impl<V: Real + Number> AggregationPreconditioner<V> {
 
 impl<V: Real + Number> ApplyInverse for AggregationPreconditioner<V> {
     fn apply(&self, thread: &TeamThread, r: &Shared, z: &Shared) {
-        // SAFETY: no thread writes `r` (`ApplyInverse::apply`). Each thread writes other rows of `z`, each in one call
-        // of the second closure.
+        // SAFETY: no thread writes `r` (`ApplyInverse::apply`). The second closure writes a row of `z`. No two threads
+        // call it for the same row.
         unsafe {
             let r = r.slice(0, self.cycle.rows());
             self.cycle.apply(thread, CoarseMethod::FlexibleCg, |i| r[i], |i, z_i| z.slice_mut(i, 1)[0] = z_i);

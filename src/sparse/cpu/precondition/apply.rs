@@ -6,11 +6,11 @@ use crate::base::team::TeamThread;
 
 pub const ALLOCATION_NAME: &str = "a preconditioner";
 
-/// A map from r to z = M^-1 r; usually linear.
+/// The map from r to z = M^-1 r.
 pub trait ApplyInverse: Send + Sync {
-    /// Computes `z` = M^-1 `r`. All threads of the team call this function together, with a barrier before it.
-    /// Until all of them have returned, no other code may write `r` or use `z`. On return, the thread's own rows
-    /// ([`Chunks::own_rows`]) of `z` are written. A barrier must follow before another thread reads these rows.
+    /// Computes `z` = M^-1 `r`. All threads of the team call this function together, with a barrier before it. Until
+    /// all threads have returned, no other code may write `r` or use `z`. When a thread returns, its own rows
+    /// ([`Chunks::own_rows`]) of `z` are final. A barrier must follow before another thread reads these rows.
     ///
     /// [`Chunks::own_rows`]: crate::krylov::cpu::chunks::Chunks::own_rows
     fn apply(&self, thread: &TeamThread, r: &Shared, z: &Shared);
@@ -18,7 +18,7 @@ pub trait ApplyInverse: Send + Sync {
     fn is_linear(&self) -> bool {
         true
     }
-    /// Returns the aggregates for reuse with the next matrix.
+    /// Returns the aggregates of multigrid for reuse with the next matrix; none for other preconditioners.
     fn into_kept_aggregates(self: Box<Self>) -> KeptAggregates {
         KeptAggregates::default()
     }
@@ -33,6 +33,6 @@ pub struct PreconditionerRequirements {
     pub needs_transpose: bool,
     /// Whether the matrix is symmetric.
     pub is_symmetric: bool,
-    /// Whether the entries of M are stored in f32; the arithmetic is in f64 in any case.
+    /// Whether the entries of M are stored in f32. The arithmetic is always in f64.
     pub stores_in_f32: bool,
 }

@@ -31,7 +31,7 @@ pub struct Chebyshev<I, V> {
     inverse_d: Vec<f64>,
     degree: usize,
     interval: ChebyshevInterval,
-    /// Workspaces: the current d_k, and s_k = D^-1 (r - A z_{k-1}).
+    /// Workspaces for the vectors d_k and s_k = D^-1 (r - A z_{k-1}).
     workspace: [Shared; 2],
 }
 
@@ -62,7 +62,8 @@ impl<I: Index, V: Real + Send + Sync> ApplyInverse for Chebyshev<I, V> {
         let rows = self.inverse_d.len();
         let own_rows = Chunks::new(rows).own_rows(thread);
         let [step, scaled_residual] = &self.workspace;
-        // SAFETY: the rows belong to this thread. Other threads read only `step`, between two barriers.
+        // SAFETY: the rows belong to this thread. Of the vectors written here, other threads read only `step`, and only
+        // between two barriers.
         let (r, x) = unsafe { (r.slice(own_rows.start, own_rows.len()), z.slice_mut(own_rows.start, own_rows.len())) };
         // SAFETY: as above.
         let scaled_residual = unsafe { scaled_residual.slice_mut(own_rows.start, own_rows.len()) };

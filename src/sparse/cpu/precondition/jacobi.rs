@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::krylov::cpu::chunks::Chunks;
 use crate::sparse::inverse_diagonal;
 
-/// M = D or M = |D|, both symmetric; stores the inverse diagonal.
+/// M = D or M = |D|. `inverse_d` contains the diagonal of M^-1.
 pub struct Jacobi {
     inverse_d: Vec<f64>,
 }

@@ -1,7 +1,7 @@
 //! Preconditioners for general matrices: z = M^-1 r and z = M^-T r by a thread team.
 //!
-//! Modules, each of which may use the previous ones: `apply`, `jacobi`, `triangular` (triangular solves of ssor, ic0
-//! and ilu0), `neumann` (truncated Neumann series), `chebyshev`, `aggregated` (multigrid).
+//! Modules, each of which may use the modules before it in this list: `apply`, `jacobi`, `triangular` (triangular
+//! solves of ssor, ic0 and ilu0), `neumann` (truncated Neumann series), `chebyshev`, `aggregated` (multigrid).
 
 mod aggregated;
 mod apply;
@@ -48,7 +48,7 @@ impl Preconditioner {
         transposed.unwrap_or(&*self.inverse).apply(thread, r, z);
     }
 
-    /// Returns the aggregates for reuse with the next matrix.
+    /// Returns the aggregates of multigrid for reuse with the next matrix; none for other preconditioners.
     pub fn into_kept_aggregates(self) -> KeptAggregates {
         self.inverse.into_kept_aggregates()
     }
@@ -70,13 +70,13 @@ pub struct PreconditionerSetup {
     pub preconditioner: Option<Preconditioner>,
     /// Shift of ic0.
     pub shift: f64,
-    /// Row and value of the nonpositive pivot that made the shift necessary.
+    /// Row and value of the nonpositive pivot without a shift; `None` if no shift was needed.
     pub nonpositive_pivot: Option<(usize, f64)>,
     /// Number of levels of the triangular solves.
     pub level_count: usize,
     /// Number of colours if the levels are colours, otherwise 0.
     pub colour_count: usize,
-    /// Number of aggregates reused from the previous matrix.
+    /// Number of aggregates of multigrid that were reused from the previous matrix.
     pub reused_aggregate_count: usize,
 }
 
@@ -89,7 +89,8 @@ impl PreconditionerSetup {
     }
 }
 
-/// Sets up M for a square matrix; reuses the previous aggregates `kept_aggregates` if they pass the quality test.
+/// Sets up M for a square matrix. Multigrid reuses `kept_aggregates` of the previous matrix if they pass the quality
+/// test.
 pub fn make_preconditioner<I: Index>(
     a: &Csr<I>,
     preconditioning: &Preconditioning,
@@ -142,12 +143,12 @@ fn make_with_type<I: Index, V: Real + Number>(
                 };
             PreconditionerSetup::of(preconditioner, transposed)
         }
-        // The plan has replaced `auto`. `Ric` and `Multigrid` are not choices of this family.
+        // `Plan` never contains `Auto`. `Ric` and `Multigrid` are not choices of this family.
         Kind::None | Kind::Auto | Kind::Ric | Kind::Multigrid => Ok(PreconditionerSetup::default()),
     }
 }
 
-/// Sets up M as a product of two triangular factors and a diagonal.
+/// Sets up ssor, ilu0 or ic0: M is a product of two triangular factors and a diagonal.
 fn make_triangular<I: Index, V: Real + Number>(
     a: &Csr<I>,
     preconditioning: &Preconditioning,
@@ -180,7 +181,7 @@ fn make_triangular<I: Index, V: Real + Number>(
     })
 }
 
-/// Calls `make_inverse` with the transposed splitting, if M^-T is requested and differs from M^-1.
+/// Returns `make_inverse` of the transposed splitting; `None` if M^-T is not requested, or if M is symmetric.
 fn make_transposed<I: Index, M: ApplyInverse + 'static>(
     split: &TriangularSplit<I>,
     requirements: &PreconditionerRequirements,

@@ -1,4 +1,4 @@
-//! Truncated Neumann series as a preconditioner. It implements the steps of `krylov::series`.
+//! Truncated Neumann series as a preconditioner: the steps of `krylov::series` for a thread team.
 
 use super::apply::ApplyInverse;
 use crate::base::index::Index;
@@ -12,7 +12,7 @@ use crate::sparse::{CsrPart, TriangularSplit};
 use std::convert::Infallible;
 use std::ops::Range;
 
-/// The triangles of A, and 1 / D ([`TriangularSplit::from_triangles`]).
+/// The strict triangles of A, and the diagonal of D^-1 ([`TriangularSplit::from_triangles`]).
 pub struct NeumannSeries<I, V> {
     lower: CsrPart<I, V>,
     upper: CsrPart<I, V>,
@@ -64,14 +64,14 @@ struct ThreadSteps<'a, I, V> {
 }
 
 impl<'a, I: Index, V: Real> ThreadSteps<'a, I, V> {
-    /// Returns this thread's rows of a vector. No other thread may write these rows.
+    /// Returns the rows of this thread in vector v. No other thread may write these rows.
     fn rows_of(&self, v: &'a Shared) -> &'a [f64] {
         // SAFETY: no thread writes r (`ApplyInverse::apply`). In all other vectors, only this thread writes these rows.
         unsafe { v.slice(self.own_rows.start, self.own_rows.len()) }
     }
 
-    /// Computes output_i = value(i - first, sum_j t_ij input_j) for each row i of this thread, where first is the first
-    /// of these rows. Begins with a barrier.
+    /// Computes output_i = value(k, sum_j t_ij input_j) for each row i of this thread, where i is row k of the rows of
+    /// this thread. Begins with a barrier.
     fn compute_rows(&self, t: &CsrPart<I, V>, input: &Shared, output: &Shared, value: impl Fn(usize, f64) -> f64) {
         self.thread.barrier();
         // SAFETY: no thread writes `input` until the next barrier; the rows of `output` belong to this thread.

@@ -9,7 +9,7 @@ use crate::sparse::{AnyCsr, EntryArrays, EntryLayout, Matrix, compute_factors};
 
 /// Team sizes with which M^-1 is applied.
 const TEAM_SIZES: [usize; 4] = [1, 2, 3, 7];
-/// Numbers of rows: odd ones, and those near a power of two.
+/// Numbers of rows: odd numbers, and numbers near a power of two.
 const SIZES: [usize; 7] = [1, 2, 3, 5, 17, 64, 65];
 
 type Dense = Vec<Vec<f64>>;
@@ -34,8 +34,8 @@ fn random_vector(n: usize, seed: usize) -> Vec<f64> {
     (0..n).map(|i| pseudorandom(seed + 1 + i)).collect()
 }
 
-/// A matrix with bands at distances 1, 4 and 11, which is diagonally dominant in almost all rows. It is symmetric, or
-/// has an unsymmetric pattern.
+/// A matrix with bands at distances 1, 4 and 11 from the diagonal, diagonally dominant in almost all rows. If
+/// `is_symmetric` is false, the pattern is unsymmetric.
 fn banded_entries(n: usize, is_symmetric: bool) -> Vec<(usize, usize, f64)> {
     let mut entries = Vec::new();
     for i in 0..n {
@@ -70,8 +70,8 @@ fn multiply_selected(a: &Dense, is_included: impl Fn(usize, usize) -> bool, x: &
     (0..x.len()).map(|i| (0..x.len()).map(|j| entry(i, j)).sum()).collect()
 }
 
-/// Computes ILU(0) from its definition: (L U)_ij = a_ij at all entries, where L has a unit diagonal. Returns `None` if
-/// a pivot is not positive.
+/// Computes ILU(0) from its definition: (L U)_ij = a_ij at all entries of `pattern`, where the diagonal of L is 1.
+/// Returns `None` if a pivot is not positive.
 fn dense_factors(a: &Dense, pattern: &[(usize, usize, f64)]) -> Option<Dense> {
     let n = a.len();
     let mut is_in_pattern = vec![vec![false; n]; n];
@@ -141,7 +141,7 @@ fn apply_both(setup: &PreconditionerSetup, r: &[f64], threads: usize) -> [Vec<f6
     [&z, &transposed_z].map(|v| unsafe { v.slice(0, n) }.to_vec())
 }
 
-/// Returns M^-1 r and M^-T r, which must be bitwise identical for all team sizes.
+/// Returns M^-1 r and M^-T r. Checks that both are bitwise identical for all team sizes.
 fn apply_with_all_teams(
     a: &dyn Matrix,
     preconditioning: Preconditioning,
@@ -155,7 +155,7 @@ fn apply_with_all_teams(
 }
 
 /// Checks that each difference is at most 100 epsilon times the larger of 1 and the largest |expected|. The compared
-/// values are sums of a few products of numbers around 1, with fewer than a hundred rounding errors.
+/// values are sums of products of numbers near 1, with fewer than 100 rounding errors.
 fn assert_close(computed: &[f64], expected: &[f64], case_name: &str) {
     let scale = expected.iter().fold(1.0_f64, |largest, e| largest.max(e.abs()));
     for (i, (c, e)) in computed.iter().zip(expected).enumerate() {
@@ -191,7 +191,7 @@ fn a_row_without_diagonal_is_an_error() {
     assert!(error.to_string().starts_with("row 7 has a missing or zero diagonal"), "{error}");
 }
 
-/// Checks M z = r with the factors from the definition. For a symmetric A, ic0 and ilu0 have the same M.
+/// Checks M z = r with the factors of `dense_factors`. For a symmetric A, ic0 and ilu0 have the same M.
 #[test]
 fn incomplete_factors_satisfy_their_definition() {
     for n in SIZES {
@@ -214,7 +214,8 @@ fn incomplete_factors_satisfy_their_definition() {
     }
 }
 
-/// With half of the selected shift, a pivot is not positive. The reported pivot is the one without a shift.
+/// With half of the selected shift, a pivot is not positive. The reported pivot is that of the factorization without a
+/// shift.
 #[test]
 fn ic0_selects_the_first_shift_with_positive_pivots() {
     let n = 40;
@@ -335,7 +336,7 @@ fn transposed_preconditioners_are_adjoint() {
             let setup = set_up(&*a, preconditioning, is_symmetric, 2).unwrap();
             let (applied_to_r, applied_to_s) = (apply_both(&setup, &r, 2), apply_both(&setup, &s, 2));
             let (product_r, product_s) = (dot(&applied_to_r[0], &s), dot(&r, &applied_to_s[1]));
-            // Tolerance for sums of n products of numbers around 1.
+            // The tolerance bounds the rounding errors of sums of n products of numbers near 1.
             assert!(
                 (product_r - product_s).abs() <= 1e-14 * n as f64,
                 "{n} {preconditioning:?}: {product_r} and {product_s}"

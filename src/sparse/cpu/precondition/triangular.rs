@@ -13,10 +13,10 @@ use crate::sparse::{CsrPart, TriangularSplit, convert_values};
 
 /// M^-1 in the form of [`TriangularSplit`], applied by triangular solves.
 pub struct TriangularSolver<I, V> {
-    /// Order of processing, which M^-1 and M^-T share.
+    /// Order of processing. The solvers for M^-1 and M^-T share it.
     order: FallibleArc<ProcessingOrder<I>>,
     stages: Stages,
-    /// Number of rows plus entries of `lower` before each unit. The last element is the total.
+    /// Number of rows plus entries of `lower` in the units before each unit. The last element is the total.
     work_before_unit: Vec<usize>,
     lower: SpannedTriangle<I, V>,
     upper: SpannedTriangle<I, V>,
@@ -24,9 +24,9 @@ pub struct TriangularSolver<I, V> {
 }
 
 impl<I: Index, V: Real + Send> TriangularSolver<I, V> {
-    /// Creates the solver. The pattern of `split` must be contained in the pattern of A + A^T, and `order` must be
-    /// `order_by_levels` or `ProcessingOrder::by_colours` of A. In this order, `lower` must be lower and `upper` upper
-    /// triangular.
+    /// Creates the solver. The pattern of `split` must be contained in the pattern of A + A^T. `order` must be the
+    /// result of `order_by_levels` or `ProcessingOrder::by_colours` for A. With the rows in this order, `split.lower`
+    /// must be lower triangular and `split.upper` upper triangular.
     pub fn new(order: &FallibleArc<ProcessingOrder<I>>, split: TriangularSplit<I>, team: &mut Team) -> Result<Self> {
         let TriangularSplit { lower, upper, g_diagonal } = split;
         let (lower, upper) =
@@ -43,9 +43,9 @@ impl<I: Index, V: Real + Send> TriangularSolver<I, V> {
         self.order.level_starts.len() - 1
     }
 
-    /// Solves x_i = initial_value(i) - sum over j of t_ij x_j for all rows, in the order of processing or, if
-    /// `BACKWARD`, in the reverse order. The sum is in the order of the stored entries. Barriers are as in
-    /// `Stages::run`.
+    /// Solves x_i = initial_value(i) - sum over j of t_ij x_j for all rows i, in the order of processing; with
+    /// `BACKWARD`, in the reverse order. The sum is in the order of the stored entries. Each stage ends with a barrier
+    /// (`Stages::run`).
     fn solve<const BACKWARD: bool>(
         &self,
         thread: &TeamThread,
@@ -66,17 +66,18 @@ impl<I: Index, V: Real + Send> TriangularSolver<I, V> {
     }
 }
 
-/// The rows of a triangular matrix in the order of processing.
+/// The rows of a triangular matrix in the order of processing, divided into spans.
 struct SpannedTriangle<I, V> {
-    /// The spans of all units, in the order of the units. An empty span at the end of all rows and entries follows.
+    /// The spans of all units, in the order of the units. The last element is an empty span, which marks the end of all
+    /// rows and entries.
     spans: Vec<Span>,
-    /// Index in `spans` of the first span of each unit; one more element is the index of the empty span.
+    /// Index in `spans` of the first span of each unit. The last element is the index of the empty span.
     unit_spans: Vec<usize>,
     col: Vec<I>,
     val: Vec<V>,
 }
 
-/// Consecutive positions of a unit whose rows have equal numbers of entries, so that the loop needs no branch per row.
+/// A span: consecutive rows of a unit with equal numbers of entries. The loop over these rows needs no branch per row.
 #[derive(Clone, Copy)]
 struct Span {
     /// Entries per row.
@@ -121,7 +122,7 @@ impl<I: Index, V: Real> SpannedTriangle<I, V> {
         Ok(Self { spans, unit_spans, col, val })
     }
 
-    /// Returns the number of entries before a unit.
+    /// Returns the number of entries in the units before `unit`.
     fn entries_before(&self, unit: usize) -> usize {
         self.spans[self.unit_spans[unit]].first_entry
     }
@@ -228,12 +229,12 @@ unsafe fn solve_row<I: Index, V: Real>(
 impl<I: Index, V: Real + Send + Sync> ApplyInverse for TriangularSolver<I, V> {
     fn apply(&self, thread: &TeamThread, r: &Shared, z: &Shared) {
         let x = SharedValues::of(z);
-        // The rows and columns of the matrix are used as indices into this vector.
+        // The rows and columns of the matrix are used as indices into x.
         assert_eq!(x.count(), self.g_diagonal.len());
         // SAFETY: no thread writes `r` (`ApplyInverse::apply`).
         let r = unsafe { r.slice(0, self.g_diagonal.len()) };
         self.solve::<false>(thread, &self.lower, x, |i| r[i]);
-        // SAFETY: in its stage, this thread alone accesses x_i.
+        // SAFETY: during the stage in which row i is solved, only this thread accesses x_i.
         self.solve::<true>(thread, &self.upper, x, |i| self.g_diagonal[i] * unsafe { x.get(i) });
     }
 

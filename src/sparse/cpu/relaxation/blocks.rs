@@ -11,21 +11,22 @@ use crate::error::Result;
 use crate::krylov::cpu::chunks::Chunks;
 use std::ops::Range;
 
-/// Rows in ascending order, in `block_count` blocks. The blocks do not depend on the number of threads.
+/// Sweeps over the rows in ascending order, divided into `block_count` blocks. The blocks do not depend on the number
+/// of threads.
 pub struct BlockSweep<I> {
     rows: SweepRows<I>,
     block_count: usize,
 }
 
 impl<I: Index> BlockSweep<I> {
-    /// Creates `block_count` blocks; at most one block per row.
+    /// Creates `block_count` blocks, but at least one, and at most one per row.
     pub fn new(a: &Csr<I>, omega: f64, block_count: usize) -> Result<Self> {
         Ok(Self { rows: SweepRows::new(a, None, omega)?, block_count: block_count.clamp(1, a.rows().max(1)) })
     }
 
     /// Returns the rows of block q: floor(n q / block_count) to floor(n (q + 1) / block_count) - 1.
     fn block(&self, q: usize) -> Range<usize> {
-        // The product n * q may exceed 2^64, so it has 128 bits.
+        // The product n q may exceed 2^64, so it is computed with 128 bits.
         let block_end = |q: usize| (self.rows.row_count() as u128 * q as u128 / self.block_count as u128) as usize;
         block_end(q)..block_end(q + 1)
     }
@@ -37,8 +38,8 @@ impl<I: Index> BlockSweep<I> {
         }
     }
 
-    /// Relaxes the rows of a block. `x` contains the values of the block, which are new for rows that have been
-    /// relaxed. Values outside the block are read from `old_x`.
+    /// Relaxes the rows of a block in order. `x` contains the values of the block: new values for rows before the
+    /// current row, old values for the others. Values outside the block are read from `old_x`.
     fn relax_block(&self, block: Range<usize>, x: &mut [f64], b: &[f64], old_x: &[f64]) {
         let block_start = block.start;
         for i in block {

@@ -6,11 +6,11 @@
 //! x_i = omega (b_i - sum over j != i of a_ij x_j) / a_ii + (1 - omega) x_i
 //! ```
 //!
-//! Methods and orders differ in which x_j are new values. The result is bitwise identical to a sequential sweep in this
-//! order, for any number of threads.
+//! The methods and the orders of the rows differ in which x_j are new values. For any number of threads, the result is
+//! bitwise identical to that of a sequential sweep in the same order.
 //!
-//! Modules, each of which may use the previous ones: `rows` (the formula), `sweep` (the interface of an order),
-//! `blocks`, `ordered`.
+//! Modules, each of which may use the modules before it in this list: `rows` (the formula), `sweep` (the interface of
+//! an order), `blocks`, `ordered`.
 
 mod blocks;
 mod ordered;
@@ -63,7 +63,7 @@ impl Relaxation {
     }
 
     /// Computes one sweep on x. `old_x` is a workspace for a copy of x. All threads of the team call this function
-    /// together, after a barrier, and it ends with a barrier. Between these barriers, no other code may use x or
+    /// together, after a barrier. The function ends with a barrier. Between these barriers, no other code may use x or
     /// `old_x`, or write b.
     pub fn sweep(&self, thread: &TeamThread, x: &Shared, b: &Shared, old_x: &Shared) {
         self.sweep.sweep(thread, x, b, old_x);

@@ -1,5 +1,5 @@
-//! Relaxation of rows one after another, by levels or by colours. Each row uses the new values of the rows before it in
-//! this order.
+//! Relaxation of the rows in an order of levels or colours. Each row uses the new values of the rows before it in this
+//! order.
 
 use super::rows::SweepRows;
 use super::sweep::Sweep;
@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::sparse::cpu::stages::{ProcessingOrder, Stages};
 use crate::sparse::cpu::values::SharedValues;
 
-/// Rows in the order of processing.
+/// Sweeps over the rows in a given order of processing.
 pub struct OrderedSweep<I> {
     rows: SweepRows<I>,
     order: ProcessingOrder<I>,
@@ -21,7 +21,7 @@ pub struct OrderedSweep<I> {
 }
 
 impl<I: Index> OrderedSweep<I> {
-    /// Creates the sweep. Units of a level of `order` must not be connected in the graph of A + A^T.
+    /// Creates the sweep. Two units of the same level of `order` must not be connected in the graph of A + A^T.
     pub fn new(a: &Csr<I>, order: ProcessingOrder<I>, omega: f64, is_symmetric: bool) -> Result<Self> {
         let rows = SweepRows::new(a, Some(&order.rows), omega)?;
         let stages = Stages::new(&order.level_starts, |unit| rows.work_before(order.unit_starts[unit]))?;

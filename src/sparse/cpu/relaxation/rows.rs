@@ -6,7 +6,8 @@ use crate::error::{Result, reserve, zeroed};
 
 pub const ALLOCATION_NAME: &str = "a relaxation";
 
-/// Rows in the order of processing: off-diagonal entries with ascending columns, and the diagonal.
+/// The rows of A in the order of processing. `ptr`, `col` and `val` contain the off-diagonal entries in csr, and
+/// `diagonal` the diagonal entries.
 pub struct SweepRows<I> {
     ptr: Vec<usize>,
     col: Vec<I>,
@@ -16,7 +17,7 @@ pub struct SweepRows<I> {
 }
 
 impl<I: Index> SweepRows<I> {
-    /// Copies the rows of a matrix with a nonzero diagonal in the order `order`; `None` means ascending order.
+    /// Copies the rows of a matrix with a nonzero diagonal, in the order `order`. `None` means ascending order.
     pub fn new(a: &Csr<I>, order: Option<&[I]>, omega: f64) -> Result<Self> {
         let n = a.rows();
         let row_at = |position: usize| order.map_or(position, |rows| rows[position].to_usize());

@@ -20,8 +20,8 @@ impl RandomValues {
     }
 }
 
-/// An unsymmetric, diagonally dominant matrix with about `off_diagonal` off-diagonal entries per row; every ninth is an
-/// explicit zero.
+/// An unsymmetric, diagonally dominant matrix with about `off_diagonal` off-diagonal entries per row. About every ninth
+/// of these entries is an explicit zero.
 fn random_rows(n: usize, off_diagonal: usize) -> RowEntries {
     let mut random_values = RandomValues(n as u64);
     let row = |i: usize| {
@@ -47,7 +47,7 @@ fn grid_rows(n: usize) -> RowEntries {
     (0..n * n).map(row).collect()
 }
 
-/// Row 0 has entries in all columns, and column 0 has entries in all rows.
+/// An arrow matrix: entries in row 0, in column 0 and on the diagonal.
 fn arrow_rows(n: usize) -> RowEntries {
     let first_row = (0..n).map(|j| (j, if j == 0 { n as f64 } else { -0.5 })).collect();
     std::iter::once(first_row).chain((1..n).map(|i| vec![(0, 0.25), (i, 2.0)])).collect()
@@ -134,7 +134,7 @@ fn sweep_sequentially(rows: &RowEntries, parameters: &SweepParameters, b: &[f64]
 
 const SWEEP_COUNT: usize = 3;
 
-/// Returns x after some sweeps of a team.
+/// Returns x after `SWEEP_COUNT` sweeps of a team.
 fn sweep_with_team(relaxation: &Relaxation, threads: usize, b: &[f64], guess: &[f64]) -> Vec<f64> {
     let n = b.len();
     let [x, rhs, old_x] = [0; 3].map(|_| Shared::zeroed(n).unwrap());
@@ -149,7 +149,7 @@ fn sweep_with_team(relaxation: &Relaxation, threads: usize, b: &[f64], guess: &[
     unsafe { x.slice(0, n) }.to_vec()
 }
 
-/// Returns all methods and orders, with fewer and with more blocks than rows.
+/// Returns parameters for all methods and orders. `block_count` is smaller or larger than the number of rows.
 fn all_parameters() -> Vec<SweepParameters> {
     let mut parameters = Vec::new();
     for omega in [1.0, 1.25, 0.7] {
@@ -221,10 +221,11 @@ fn levels_and_colours_are_counted() {
     };
     let counts = |rows: &RowEntries, ordering, is_jacobi| counts_for_team(rows, ordering, is_jacobi, 3);
     for ordering in [Ordering::Natural, Ordering::Symmetric] {
-        // A piece is a third of a grid line. It depends on the previous piece, and on the piece of the line below.
+        // A piece is a third of a grid line. Each piece depends on the previous piece, and on the piece below in the
+        // previous line.
         assert_eq!(counts(&grid_rows(9), ordering, false), (11, 0));
-        // The pieces are single rows. In `upper`, each row depends on the previous row. In `arrow`, all rows depend on
-        // the first row.
+        // In these matrices, the pieces are single rows. In `upper_rows`, each row depends on the previous row. In
+        // `arrow_rows`, all rows depend on row 0.
         assert_eq!(counts(&upper_rows(33), ordering, false), (33, 0));
         assert_eq!(counts(&arrow_rows(9), ordering, false), (2, 0));
         assert_eq!(counts_for_team(&grid_rows(9), ordering, false, 1), (1, 0));
@@ -235,8 +236,8 @@ fn levels_and_colours_are_counted() {
     assert_eq!(counts(&grid_rows(9), Ordering::Multicolour, true), (0, 0));
 }
 
-/// Pointers have 8 bytes, columns 4, and values and diagonals 8. The order for three threads adds 4 bytes per row, the
-/// starts and ends of 19 levels of one unit each, and one stage.
+/// A row pointer has 8 bytes, a column index 4, and a value or diagonal entry 8. The order for three threads adds 4
+/// bytes per row, the starts and ends of 19 levels of one unit each, and one stage.
 #[test]
 fn bytes_equal_the_sizes_of_the_arrays() {
     let rows = grid_rows(10);

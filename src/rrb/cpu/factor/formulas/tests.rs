@@ -120,7 +120,7 @@ fn vectorized_pivots_equal_pivots_one_by_one() {
                 compare_formats(n, seed, true, omega).iter().filter(|&&all_accepted| !all_accepted).count();
         }
     }
-    // Both paths must be covered: in many of the awkward rows, the vectorized loop (`compute_pivots`) accepts all
-    // pivots, and in many others, the pivots are computed one by one.
+    // Both paths must be covered: in many of the rows with special cases, the vectorized loop (`compute_pivots`)
+    // accepts all pivots, and in many others, the pivots are computed one by one.
     assert!((500..4900).contains(&doubtful_rows), "{doubtful_rows} of 5400 rows are doubtful");
 }
