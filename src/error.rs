@@ -1,5 +1,5 @@
-//! Statuses of the C ABI, the errors behind them, and fallible allocation. Of the library, this module depends only on
-//! `base::pages`.
+//! Statuses of the C ABI, the errors behind them, and fallible allocation. The only other module of the library that
+//! this module uses is `base::pages`.
 
 use crate::base::pages::prefer_large_pages;
 use std::borrow::Cow;
@@ -66,7 +66,7 @@ statuses! {
     RRB_ERR_INTERNAL = -99, "internal error, which is a bug in this library";
 }
 
-/// Location in the caller's data. Indices begin with 0.
+/// What a [`Location`] refers to, with its indices, which count from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum LocationKind {
     /// Level, row and column; level 0 is the input matrix.
@@ -80,7 +80,8 @@ enum LocationKind {
     Cell(usize, [i64; 3]),
 }
 
-/// Location of an error. Indices begin with 0 unless [`Error::set_base`] sets another base.
+/// Location of an error in the caller's data. In messages, indices count from 0 unless [`Error::set_base`] sets another
+/// base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
     kind: LocationKind,
@@ -106,7 +107,7 @@ impl Location {
         LocationKind::Point(k, j, i).into()
     }
 
-    /// Entry of a list or array.
+    /// Entry of an array.
     #[must_use]
     pub fn entry(index: usize) -> Self {
         LocationKind::Entry(index).into()
@@ -183,7 +184,7 @@ impl fmt::Display for ArgumentName {
     }
 }
 
-/// Errors of the library. `Display` formats the error message for users.
+/// An error of the library. `Display` formats the error message for users.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// A required pointer is NULL.
@@ -200,7 +201,7 @@ pub enum Error {
     Range {
         /// Name of the value.
         name: ArgumentName,
-        /// The value of the caller.
+        /// The value that the caller passed.
         value: String,
         /// Allowed values: the part of the message after "must", such as "lie in (0, 1)".
         allowed: Cow<'static, str>,
@@ -352,7 +353,7 @@ impl Error {
         Self::At { status, text_before: text_before.into(), location, text_after: text_after.into() }
     }
 
-    /// If the location of the error is entry k of a list, changes the location to entry `entry(k)`.
+    /// If the location of the error is entry k of an array, changes the location to entry `entry(k)`.
     #[must_use]
     pub fn with_entry(mut self, entry: impl Fn(usize) -> usize) -> Self {
         if let Self::At { location: Location { kind: LocationKind::Entry(index), .. }, .. } = &mut self {
@@ -373,7 +374,8 @@ impl Error {
         Self::at(RRB_ERR_NOT_FINITE, format!("{name} holds {value} {at} "), location, "; all inputs must be finite")
     }
 
-    /// Creates the error of another rank. Its message is added later, when that rank sends it.
+    /// Creates the error that rank `rank` has reported with `status`. The message is added later, when that rank sends
+    /// it.
     #[must_use]
     pub fn on_other_rank(rank: usize, status: i32) -> Self {
         Self::OtherRanks { rank, status, text_before: String::new(), location: None, text_after: String::new() }
@@ -426,8 +428,7 @@ impl Error {
         }
     }
 
-    /// Returns whether memory was insufficient or the size is unsupported. A choice of `auto` may then fall back to
-    /// another choice.
+    /// Returns whether memory was insufficient or the request is unsupported. `auto` may then select another choice.
     pub fn is_out_of_memory_or_unsupported(&self) -> bool {
         matches!(self, Self::NoMemory(_) | Self::Memory(_) | Self::Unsupported(_))
     }
@@ -480,8 +481,8 @@ pub fn format_number(value: f64) -> impl fmt::Display {
     FormattedNumber(value)
 }
 
-/// A separator (field 0) and items (field 1). `Display` writes the items with the separator between them. It allocates
-/// memory only if `Display` of an item does.
+/// A separator (field 0) and items (field 1). `Display` writes the items with the separator between them. `Display`
+/// allocates memory only if `Display` of an item does.
 pub struct Joined<I>(pub &'static str, pub I);
 
 impl<I: Iterator<Item: fmt::Display> + Clone> fmt::Display for Joined<I> {
@@ -493,7 +494,8 @@ impl<I: Iterator<Item: fmt::Display> + Clone> fmt::Display for Joined<I> {
     }
 }
 
-/// Returns the part of an error message that states the value of a quantity that must be positive, and the iteration.
+/// Formats the text after "quantity = " in the message of `Error::Breakdown`: the value, the iteration and the likely
+/// cause.
 fn format_breakdown(value: f64, iteration: usize) -> String {
     if value.is_finite() {
         format!("{value:e} in iteration {iteration} must be positive: the matrix or the preconditioner is indefinite")
@@ -541,8 +543,8 @@ fn no_memory<T>(len: usize, allocation_name: &'static str) -> Error {
 /// Reserves memory for exactly `additional` further values, or returns [`Error::NoMemory`] with the name
 /// `allocation_name`.
 ///
-/// The host program must survive exhausted memory. All lists whose length depends on the problem are therefore
-/// allocated with this function or those below.
+/// The host program must survive exhausted memory. All vectors whose length depends on the problem are therefore
+/// allocated with this function or with the functions below.
 pub fn reserve<T>(v: &mut Vec<T>, additional: usize, allocation_name: &'static str) -> Result<()> {
     v.try_reserve_exact(additional).map_err(|_| no_memory::<T>(v.len().saturating_add(additional), allocation_name))?;
     prefer_large_pages(v.spare_capacity_mut());

@@ -1,8 +1,8 @@
 //! Stencil solvers and sparse solvers for simulation programs, with a C ABI.
 //!
-//! The public interface consists of the C header, and of a Fortran module and a C++ header on top of it. From Rust,
-//! [`abi`] provides the same functions. One folder per method contains its mathematics, its loops for the CPU, its
-//! launches for a device, and its entry points (docs/development/architecture.md).
+//! The public interface consists of the C header, and of a Fortran module and a C++ header that use the C functions.
+//! From Rust, [`abi`] provides the same functions. One folder per method contains its mathematics, its loops for the
+//! CPU, its launches for a device, and its entry points (docs/development/architecture.md).
 
 pub mod abi;
 pub mod error;

@@ -1,4 +1,4 @@
-//! Results of a solve, events during a solve, and the residual history. Depends on `error` and `options` only.
+//! Results of a solve, events during a solve, and the residual history. This module uses only `error` and `options`.
 
 pub use crate::options::StopReason;
 
@@ -83,8 +83,8 @@ pub enum Event {
     /// Iteration number and relative residual of an iteration after which the solve has already continued. A stop
     /// request has no effect.
     LateIteration(usize, f64),
-    /// Switch to another preconditioner. The numbers refer to the previous one: iterations since the last start of CG,
-    /// residual norm relative to that start, and estimated number of remaining iterations.
+    /// Switch to another preconditioner. The numbers refer to the previous preconditioner: iterations since the last
+    /// start of CG, residual norm relative to the norm at that start, and estimated number of remaining iterations.
     PreconditionerChanged(usize, f64, f64),
     /// Stagnation of CG in single precision after this number of iterations; the solve continues in double precision.
     SwitchedToDouble(usize),
@@ -119,7 +119,7 @@ impl Observer for NoObserver {
 pub struct History {
     residuals: Vec<f64>,
     coefficients: Vec<(f64, f64)>,
-    /// Further coefficients are ignored, because one was not positive.
+    /// Whether a coefficient was not positive. All later coefficients are then ignored.
     has_nonpositive_coefficient: bool,
 }
 

@@ -1,6 +1,6 @@
 // Operations that compute the results of a row from its sum s_i = sum_j a_ij x_j, and the sums of long rows.
 //
-// Launch shape of all kernels of this family: at most MOST_BLOCKS blocks of THREADS threads, with a grid-stride loop.
+// Launch shape of all kernels of this family: at most MAX_BLOCKS blocks of THREADS threads, with a grid-stride loop.
 //
 // There are no races: only the thread that has the complete sum of a row writes the results of this row. With RELAX and
 // in triangular solves, `out` is x. In this case, the rows of a launch are not coupled. A row then reads only its own

@@ -1,6 +1,6 @@
 //! Number of cores for this process, without heap allocation. `std::thread::available_parallelism` allocates memory and
-//! aborts the process if the allocation fails. There are two other differences: here, a mask may have more than 1024
-//! cores, and control groups are found only at the usual mount points.
+//! aborts the process if the allocation fails. There are two other differences: here, an affinity mask may have more
+//! than 1024 cores, and control groups are found only at the usual mount points.
 
 use crate::base::file::{MAX_PATH_BYTES, open};
 use std::ffi::CStr;
@@ -37,8 +37,7 @@ fn cores_in_mask() -> usize {
 
 /// Returns the smallest quota, in cores, of the control group in `line` of /proc/self/cgroup and of its parents. The
 /// groups are mounted at `root`. The line is `hierarchy:controllers:path`; in version 2 of control groups, the field
-/// `controllers` is empty. Returns `None` if there is no quota, or if the line does not describe the controller of
-/// cores.
+/// `controllers` is empty. Returns `None` if there is no quota, or if the line does not contain the controller `cpu`.
 fn smallest_quota(line: &str, root: &str) -> Option<usize> {
     let (controllers, mut group) = line.split_once(':')?.1.split_once(':')?;
     let version_2 = controllers.is_empty();
@@ -117,7 +116,8 @@ mod tests {
         assert!((1..=std::thread::available_parallelism().unwrap().get()).contains(&core_count), "{core_count}");
     }
 
-    /// Groups of both versions in a folder of the test, with the smaller quota in the group or in its parent.
+    /// Control groups of both versions in a temporary folder. The smaller quota is that of the group or that of its
+    /// parent.
     #[test]
     fn smallest_quota_includes_parent_groups() {
         let folder = std::env::temp_dir().join(format!("rrbsolver-cores-{}", std::process::id()));

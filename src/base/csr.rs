@@ -14,7 +14,7 @@ const TRANSPOSED_NAME: &str = "a transposed matrix";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Csr<I> {
     pub cols: usize,
-    /// Start of each row, and the end of the last one.
+    /// Index in `col` and `val` of the first entry of each row, and one more element: the number of entries.
     pub ptr: Vec<usize>,
     pub col: Vec<I>,
     pub val: Vec<f64>,
@@ -68,7 +68,7 @@ impl<I: Index> Csr<I> {
         }
         lengths_to_pointers(&mut ptr);
         let (mut col, mut val) = (zeroed(self.col.len(), TRANSPOSED_NAME)?, zeroed(self.val.len(), TRANSPOSED_NAME)?);
-        // Each piece of work scans all rows, so more pieces than threads would only add work.
+        // Each call of `fill_columns` scans all rows, so more calls than threads would only add work.
         let piece_count = workers.threads(size_of_val(&*col) + size_of_val(&*val));
         let lane_ranges = divide_lanes(&ptr, piece_count).map(|lanes| (ptr[lanes.start]..ptr[lanes.end], lanes));
         let lane_ranges = collected(lane_ranges, TRANSPOSED_NAME)?;

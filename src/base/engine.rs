@@ -1,8 +1,8 @@
-//! Functions that the backends of all families implement: memory, threads, copies, streams.
+//! Functions that the backends of all families implement: size of memory, number of threads, time of copies, stream.
 
 use crate::error::Result;
 
-/// A backend. The defaults describe a backend with one thread on the host.
+/// A backend. The default bodies describe a backend with one thread on the host.
 pub trait Engine {
     /// Returns the bytes of all arrays in host memory, and on devices.
     fn bytes(&self) -> [usize; 2];

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-/// Allocates a box. On failure, returns [`NoMemory`](crate::error::Error::NoMemory) with the purpose `allocation_name`.
+/// Allocates a box. On failure, returns [`NoMemory`](crate::error::Error::NoMemory) with the name `allocation_name`.
 pub fn boxed<T>(value: T, allocation_name: &'static str) -> Result<Box<T>> {
     // The value is moved only once, because a copy may not fit on a small stack.
     let mut boxed_slice = Vec::new();
@@ -34,7 +34,7 @@ unsafe impl<T: Send + Sync> Send for FallibleArc<T> {}
 unsafe impl<T: Send + Sync> Sync for FallibleArc<T> {}
 
 impl<T> FallibleArc<T> {
-    /// Allocates the value with one owner. `allocation_name` is its purpose, for the error message.
+    /// Allocates the value with one owner. `allocation_name` names the value in error messages.
     pub fn new(value: T, allocation_name: &'static str) -> Result<Self> {
         let shared = boxed(CountedValue { owners: AtomicUsize::new(1), value }, allocation_name)?;
         Ok(Self { shared: NonNull::from(Box::leak(shared)) })

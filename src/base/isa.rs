@@ -1,9 +1,9 @@
-//! Kernels compiled for several instruction sets; one instruction set is selected per process.
+//! Compilation of CPU kernels for several instruction sets; one instruction set is selected per process.
 //!
 //! Every kernel that `for_each_isa` compiles does the same operations in the same order on all instruction sets: no
-//! fused multiply-add, and sums in a fixed number of lanes. The results therefore do not depend on the instruction set.
-//! The block kernels of the smoother are not compiled by this macro: they use `base::lanes`, and their last bits depend
-//! on the instruction set.
+//! fused multiply-add, and a fixed number of interleaved partial sums (`base::reduce`). The results therefore do not
+//! depend on the instruction set. The block kernels of the smoother are not compiled by this macro. They use
+//! `base::lanes`, and the last bits of their results depend on the instruction set.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -23,7 +23,7 @@ pub enum Isa {
 /// Environment variable that selects the instruction set of the process.
 pub const ISA_VARIABLE: &CStr = c"RRBSOLVER_ISA";
 
-/// Values of `RRBSOLVER_ISA`, in ascending order of the instruction sets.
+/// Values of `RRBSOLVER_ISA`, from the narrowest to the widest instruction set.
 const ISA_NAMES: [(&str, Isa); 3] = [("portable", Isa::Portable), ("avx2", Isa::Avx2), ("avx512", Isa::Avx512)];
 
 /// Returns the instruction set of this process: the one that `RRBSOLVER_ISA` names (avx512, avx2, portable) if the

@@ -1,4 +1,4 @@
-//! Choice of the backend of a handle, for all families.
+//! Resources (backend, threads, devices) of a handle, and the interface of its solver object, for all families.
 
 use crate::base::engine::Engine;
 use crate::error::Result;
@@ -7,7 +7,7 @@ use crate::options::{Backend, Devices, Options, opt};
 /// Resources for which a backend is created. Other resources require another backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// The backend, never `auto`.
+    /// The backend; never `Backend::Auto`.
     pub backend: Backend,
     /// Maximum number of host threads.
     pub threads: usize,
@@ -38,7 +38,7 @@ impl Machine {
         }
     }
 
-    /// Returns whether the backend is a device.
+    /// Returns whether the backend computes on CUDA devices.
     pub fn is_device(self) -> bool {
         self.backend == Backend::Cuda
     }

@@ -1,5 +1,5 @@
 //! Allocation of the solver's arrays: zero-initialized, aligned to cache lines, large blocks mapped from the system.
-//! Also non-temporal copies.
+//! Non-temporal copies.
 
 use super::pages::prefer_large_mapped_pages;
 use crate::error::{Error, FailedAllocation, Result};
@@ -17,9 +17,9 @@ struct Line(#[expect(dead_code, reason = "read through a pointer to its first by
 pub const LINE_BYTES: usize = 64;
 /// Cache lines per 4 KiB page; also the number of sets of a typical L1 data cache.
 const CACHE_SETS: usize = 64;
-/// Minimum block size in bytes that is mapped. Mapped pages are zero without being written, so the thread that first
-/// writes a row gets the page on its NUMA node (first touch). Mapped blocks may also use large pages, which reduces
-/// page faults.
+/// Blocks of at least this size in bytes are mapped with mmap. Mapped pages are zero without being written, so the
+/// thread that first writes a row gets the page on its NUMA node (first touch). Mapped blocks may also use large pages,
+/// which reduces page faults.
 const MIN_MAPPED_BYTES: usize = 1 << 18;
 
 /// A block of zero-initialized memory.
@@ -141,7 +141,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         #[cfg(unix)]
         if let Self::Pages { start, bytes } = *self {
-            // SAFETY: `mapped` created the mapping with this size, and it is not used after the drop.
+            // SAFETY: `map_pages` created the mapping with this size, and the mapping is not used after the drop.
             unsafe { libc::munmap(start.cast(), bytes) };
         }
     }
@@ -179,7 +179,7 @@ fn read_start<'a>(path: &str, buffer: &'a mut [u8]) -> Option<&'a str> {
 }
 
 /// Returns whether the values occupy whole cache lines. Only such arrays are written with non-temporal stores, which
-/// avoid fetching the line first.
+/// write a cache line without first reading it from memory.
 #[cfg(target_arch = "x86_64")]
 fn fill_whole_cache_lines<T>(values: &[T]) -> bool {
     (values.as_ptr() as usize).is_multiple_of(LINE_BYTES) && size_of_val(values).is_multiple_of(LINE_BYTES)

@@ -1,5 +1,5 @@
-//! Services without mathematics that all families use: thread teams, memory, reductions of fixed shape, vector lanes,
-//! and the floating-point mode.
+//! Services without mathematics that all families use: thread teams, memory, reductions whose results do not depend on
+//! the number of threads, SIMD vectors, and the floating-point mode.
 
 pub mod cores;
 pub mod csr;

@@ -1,10 +1,11 @@
-//! Large pages for large blocks: fewer page faults and fewer TLB misses. Depends on no other module.
+//! Large pages for large memory blocks: fewer page faults and fewer TLB misses. This module uses no other module.
 
 use std::mem::MaybeUninit;
 
 /// Minimum block size in bytes for which large pages are requested: two pages of 2 MiB.
 const MIN_LARGE_PAGE_BYTES: usize = 4 << 20;
-/// Alignment in bytes of the advised range; suits all machines with base pages up to this size.
+/// Alignment in bytes of the range for which large pages are requested. It suffices on machines with base pages up to
+/// this size.
 const PAGE_ALIGNMENT: usize = 1 << 16;
 
 /// Requests large pages for memory that was not written yet. The request is a hint; a refusal affects only speed.

@@ -1,4 +1,4 @@
-//! Identification of the processes of a host, and memory shared by several of these processes.
+//! Identification of processes and hosts, and memory that several processes of a host share.
 
 use super::memory::check_available;
 use crate::error::{Error, FailedAllocation, Result};
@@ -63,7 +63,7 @@ impl SharedMapping {
         use std::os::fd::{AsRawFd, FromRawFd};
         let bytes = Self::mapping_bytes(value_count)?;
         check_available(bytes as u128, SHARED_ROWS_NAME)?;
-        // A block larger than the limit for file sizes would end the process (SIGXFSZ).
+        // The allocation of a block above the limit of file sizes would end the process (SIGXFSZ).
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the pointer outlives the call.
         let is_limit_known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;

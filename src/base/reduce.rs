@@ -1,12 +1,13 @@
-//! Reductions of fixed shape. The sums are bitwise identical for any number of threads and any instruction set.
+//! Reductions in which the order of additions depends only on the length. The sums are therefore bitwise identical for
+//! any number of threads and any instruction set.
 
 use crate::base::number::Real;
 use crate::base::shared::Shared;
 use crate::base::team::TeamThread;
 use crate::error::Result;
 
-/// Number of independent partial sums: enough to hide the latency of an addition, and few enough for 16 registers of
-/// two doubles.
+/// Number of independent partial sums (lanes): enough to hide the latency of an addition, and few enough for 16
+/// registers of two doubles.
 const LANES: usize = 16;
 
 /// Returns sum_i a_i b_i over the length n of the shorter array, computed in the type of b. Lane l sums the products
@@ -61,9 +62,9 @@ pub fn sum<R: Real>(a: &[R]) -> f64 {
     add_lanes(&lanes) + tail_sum
 }
 
-/// Adds the lanes pairwise by halves. This function is not inlined. If it were inlined, the compiler would keep all
-/// lanes of the caller in vectors of two values. Each halving writes a new array. If the sums replaced the lanes, a
-/// load would overlap two preceding stores and wait for both.
+/// Adds the lanes pairwise by halves: lanes l and l + 8, then l and l + 4, and so on. The function is not inlined,
+/// because otherwise the compiler would store the lanes of the caller in registers of only two values. Each halving
+/// writes a new array: with sums in place, a load would overlap two preceding stores and wait for both.
 #[inline(never)]
 fn add_lanes<R: Real>(lanes: &[R; LANES]) -> R {
     fn add_halves<R: Real, const HALF: usize>(lanes: &[R]) -> [R; HALF] {
@@ -103,20 +104,21 @@ pub fn max_abs_of(a: impl Iterator<Item = f64>) -> f64 {
 
 /// Partial results of the other ranks.
 pub trait OtherRanks: Send + Sync {
-    /// Fills in the entries of the other ranks. Each array in `numbers` covers all ranks; the caller has set the
-    /// entries of this rank.
+    /// Sets the entries of the other ranks. Each array in `numbers` has the entries of all ranks; the caller has set
+    /// those of this rank.
     fn fill_entries(&self, numbers: &mut [&mut [f64]]);
 
-    /// Fills in the entries of the other ranks for callers that use only sums of entries. The first entry of a rank may
-    /// then contain the sum of all its entries, and its other entries are zero. All ranks receive the same entries.
+    /// Sets the entries of the other ranks for callers that use only sums over all entries of a rank. The first entry
+    /// of a rank may then contain the sum of the entries of this rank, and the others zero. All ranks receive the same
+    /// entries.
     fn fill_sums(&self, numbers: &mut [&mut [f64]]);
 }
 
-/// Workspace for the partial results of a reduction, with several numbers per row. A row may be any unit of work that
-/// one thread owns.
+/// Workspace for the partial results of a reduction, with several numbers per row. A row contains the partial results
+/// of a chunk, a grid row or another set of values that one thread owns.
 pub struct Partials {
-    /// Two buffers, used alternately: a reduction may be written while the previous one is still read. After
-    /// `single_buffered`, both are the same buffer.
+    /// Two buffers, used alternately: one reduction may be written while other threads still read the previous one.
+    /// After `single_buffered`, both are the same buffer.
     values: [Shared; 2],
     rows: usize,
 }
@@ -145,8 +147,8 @@ impl Partials {
         self.values[0].bytes()
     }
 
-    /// Begins reduction number `reduction_number` over the first `rows` rows. The caller guarantees a barrier between
-    /// two reductions whose numbers have the same parity.
+    /// Begins reduction number `reduction_number` over the first `rows` rows. The parity of the number selects the
+    /// buffer. The caller guarantees a barrier between two reductions with the same buffer.
     pub fn reduce<const N: usize>(&self, reduction_number: usize, rows: usize) -> Reduce<'_, N> {
         Reduce { values: &self.values[reduction_number % 2], row_capacity: self.rows, rows, other_ranks: None }
     }

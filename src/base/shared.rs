@@ -1,5 +1,6 @@
 //! Arrays shared by the threads of a team. Between two barriers, a thread writes only its own rows and reads only rows
-//! that no thread writes. The borrow checker cannot verify this rule, so access is unsafe and each kernel justifies it.
+//! that no thread writes. The borrow checker cannot verify this rule. Access is therefore unsafe, and each caller
+//! justifies its accesses in a SAFETY comment.
 
 use super::heap::FallibleArc;
 use super::memory::Memory;
@@ -66,7 +67,8 @@ impl<T: Number> Shared<T> {
         self.memory.data().cast()
     }
 
-    /// Returns the address of value `start`, for threads that write disjoint parts of the next `len` values.
+    /// Returns the address of value `start`, for threads that write disjoint subsets of the values start .. start +
+    /// len.
     pub fn address(&self, start: usize, len: usize) -> *mut T {
         assert!(start.checked_add(len).is_some_and(|end| end <= self.len));
         self.data().wrapping_add(start)

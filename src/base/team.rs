@@ -1,6 +1,6 @@
 //! Team of threads that run one function together. The calling thread is thread 0, so callbacks happen on it. The other
-//! threads wait between runs; none is created or ended during a run. A general-purpose pool would allocate memory on
-//! entry and would keep the calling thread out of the work.
+//! threads wait between runs; a run creates and ends no thread. A general-purpose thread pool would allocate memory at
+//! the start of a run and would not use the calling thread.
 
 use crate::base::cores::cached_cores;
 use crate::base::heap::FallibleArc;
@@ -27,15 +27,16 @@ pub fn yield_core() {
     std::thread::yield_now();
 }
 
-/// Number of polls before a waiting thread yields its core. They take about 10 microseconds, longer than the usual time
-/// between the first and the last arrival at a barrier.
+/// Number of polls before a waiting thread yields its core. These polls take about 10 microseconds, longer than the
+/// usual time between the first and the last arrival at a barrier.
 const POLLS_BEFORE_YIELD: usize = 400;
-/// Time for which a thread polls and yields before it sleeps. Waking a sleeping thread takes 50 microseconds. The time
-/// is therefore longer than the serial work of one thread in an iteration (small grids, the exact factorization), so
-/// that the waiting threads do not sleep. It is shorter than a time slice of the operating system.
+/// Time for which a thread polls and yields before it sleeps. Waking a sleeping thread takes 50 microseconds. The
+/// polling time is therefore longer than the serial work in an iteration (on small grids, and with the exact factor of
+/// the coarsest system), so that the waiting threads do not sleep. The polling time is shorter than a time slice of the
+/// operating system.
 const POLLING_TIME: Duration = Duration::from_micros(500);
 
-/// Polling state of one wait.
+/// State of a thread that waits: whether it may still poll.
 struct PollState {
     deadline: Option<Instant>,
     poll_count: usize,
@@ -81,7 +82,8 @@ impl TeamThread<'_> {
         self.barrier.signals[self.index].0[point as usize].store(stage, Ordering::Release);
     }
 
-    /// Waits until `thread` has reached `point` of stage `stage`. Its earlier writes are then visible.
+    /// Waits until thread `thread` has reached `point` of stage `stage`. Earlier writes of that thread are then
+    /// visible.
     pub fn wait_for_signal(&self, thread: usize, point: StagePoint, stage: usize) {
         let signal_stage = &self.barrier.signals[thread].0[point as usize];
         let mut polls = self.barrier.start_polling();
@@ -100,13 +102,13 @@ impl TeamThread<'_> {
         Self { index: 0, threads: 1, ..*self }
     }
 
-    /// Returns this thread's part of 0..n, a contiguous range. It is the same in every call with this n.
+    /// Returns the contiguous range of the indices 0..n that belongs to this thread. The range depends only on n.
     pub fn share(&self, n: usize) -> std::ops::Range<usize> {
         thread_share(n, self.index, self.threads)
     }
 }
 
-/// Returns the part of 0..n that belongs to `thread`, one of `threads` threads.
+/// Returns the contiguous range of the indices 0..n that belongs to thread `thread` of `threads` threads.
 pub fn thread_share(n: usize, thread: usize, threads: usize) -> std::ops::Range<usize> {
     n * thread / threads..n * (thread + 1) / threads
 }
@@ -120,7 +122,8 @@ pub enum StagePoint {
     LastRow = 1,
 }
 
-/// For each point, the latest stage in which a thread reached it. Each thread has its own cache line.
+/// For each `StagePoint`, the latest stage in which one thread has reached this point. Each thread has its own cache
+/// line.
 #[repr(align(64))]
 #[derive(Default)]
 struct StageSignals([AtomicUsize; 2]);
@@ -128,7 +131,7 @@ struct StageSignals([AtomicUsize; 2]);
 /// Payload of a panic that only propagates the panic of another thread.
 struct OtherThreadPanicked;
 
-/// Barrier: counts the arrivals; the last thread releases all others.
+/// Barrier: counts the threads that arrive; the last one releases all others.
 struct Barrier {
     threads: usize,
     /// Whether a waiting thread may poll. False if there are more threads than cores, because a polling thread would
@@ -138,7 +141,7 @@ struct Barrier {
     arrived_count: AtomicUsize,
     /// Number of completed rounds.
     round: AtomicUsize,
-    /// A thread has panicked, so the round will not be completed.
+    /// Whether a thread has panicked, so that the current round will not be completed.
     is_broken: AtomicBool,
     signals: Vec<StageSignals>,
     sleep_lock: Mutex<()>,
@@ -200,7 +203,7 @@ struct ErasedFunction(*const (dyn Fn(TeamThread) + Sync));
 // SAFETY: the closure behind the pointer is Sync, and `Team::run` keeps it alive while threads use it.
 unsafe impl Send for ErasedFunction {}
 
-/// Request for a run or for the end of the team. The threads wait for it between runs.
+/// Request for a run or for the end of the team. Between runs, the threads wait for a new request.
 struct RunRequest {
     run_number: usize,
     function: Option<ErasedFunction>,
@@ -259,7 +262,7 @@ impl Team {
         for index in 1..threads {
             team.threads.push(Thread::start(&team.shared, index, threads, thread_main)?);
         }
-        // A thread allocates memory as it starts, which must not happen within a solve. Wait until all threads run.
+        // Waits until all threads run: a thread allocates memory when it starts, which must not happen during a solve.
         team.run(|_| {}, |_| ())?;
         Ok(team)
     }
@@ -329,7 +332,8 @@ impl Team {
         }
     }
 
-    /// Returns the results of `work` for all pieces, in their order. Each idle thread processes the next piece.
+    /// Returns the results of `work` for all `pieces`, in the order of `pieces`. A thread that has finished an element
+    /// processes the next one.
     pub fn map<T: Send, R: Send>(&mut self, pieces: Vec<T>, work: impl Fn(T) -> R + Sync) -> Result<Vec<R>> {
         let piece_slots = collected(pieces.into_iter().map(|piece| Mutex::new(Some(piece))), WORK_NAME)?;
         let results = collected(piece_slots.iter().map(|_| Mutex::new(None)), WORK_NAME)?;
@@ -428,7 +432,8 @@ fn thread_main(shared: &TeamState, index: usize) {
             }
         }
         if shared.running_threads.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // The lock is taken once, so that thread 0 does not fall asleep between its check and the notification.
+            // Taking the lock ensures that thread 0 does not fall asleep between its check of `running_threads` and the
+            // notification.
             drop(shared.request());
             shared.run_finished.notify_all();
         }

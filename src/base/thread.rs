@@ -70,7 +70,7 @@ impl Drop for Thread {
 
 /// Entry point of a thread.
 extern "C" fn run_thread<T>(arguments: *mut libc::c_void) -> *mut libc::c_void {
-    // SAFETY: `Thread::arguments` passes a box of this type and gives up its ownership.
+    // SAFETY: `Thread::start` passes a box of this type and gives up its ownership.
     let arguments = unsafe { Box::from_raw(arguments.cast::<ThreadArguments<T>>()) };
     set_thread_name(arguments.index);
     (arguments.thread_body)(&arguments.shared, arguments.index);

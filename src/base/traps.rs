@@ -1,5 +1,5 @@
-//! Floating-point mode: the library's own mode inside library code, the host's mode in host code. Depends on no other
-//! module.
+//! Floating-point mode: the library's own mode in library code, the host's mode in host code. The host is the program
+//! that calls the library. This module uses no other module.
 //!
 //! In library code, no exception traps, rounding is to nearest, and subnormal numbers are not flushed to zero.
 //! Operations on values that no result depends on (padding, pivots of a rejected matrix) may therefore divide by zero.
@@ -74,7 +74,7 @@ impl FloatingPointState {
 }
 
 thread_local! {
-    /// State of the host during a library call on this thread.
+    /// During a library call on this thread: floating-point state of the host.
     static HOST_STATE: Cell<Option<FloatingPointState>> = const { Cell::new(None) };
 }
 

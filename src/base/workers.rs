@@ -1,17 +1,17 @@
-//! Thread team for divisible work such as parsing, sorting and conversion. The team is started only if the work is
-//! large enough.
+//! Thread team for work that is divided into independent pieces, such as parsing, sorting and conversion. The team is
+//! started only if the work is large enough.
 
 use crate::base::team::{Team, thread_share};
 use crate::error::{Result, collected, push};
 use std::ops::Range;
 
-/// Pieces per thread. With more than one piece per thread, a thread that finishes early can process pieces of slower
-/// threads.
+/// Pieces of work per thread. With more than one piece per thread, a thread that finishes early can process pieces of
+/// slower threads.
 const PIECES_PER_THREAD: usize = 4;
 /// Minimum work in bytes for which threads are started. Such work takes at least 5 times as long as the start of a
-/// thread, which takes as long as reading about 20 kB of text, or moving about 200 kB.
+/// thread. The start of a thread takes as long as parsing about 20 kB of text or copying about 200 kB.
 const MIN_TEAM_BYTES: usize = 1 << 20;
-/// Minimum number of values per part of a lane. [`divide_each_lane`] divides lanes into such parts.
+/// Minimum length of the ranges into which [`divide_each_lane`] divides a lane.
 const MIN_PART_LEN: usize = 1024;
 /// Name of an allocation in error messages.
 const ALLOCATION_NAME: &str = "pieces of work";
@@ -73,14 +73,14 @@ impl Workers {
         }
     }
 
-    /// Returns the number of pieces into which [`divide_each_lane`] divides lanes of `n` values. Each part of a lane
-    /// costs memory, so every part has at least `MIN_PART_LEN` values.
+    /// Returns the number of ranges into which [`divide_each_lane`] should divide lanes of `n` values, for work on
+    /// `bytes` bytes. Each range has at least `MIN_PART_LEN` values, because its slices cost memory.
     pub fn lane_part_count(&self, n: usize, bytes: usize) -> usize {
         self.piece_count(bytes).min(n / MIN_PART_LEN).max(1)
     }
 
-    /// Returns the results of `work` for all pieces, in the order of the pieces. If threads cannot be started, the
-    /// calling thread does all pieces.
+    /// Returns the results of `work` for all `pieces`, in the order of `pieces`. If threads cannot be started, the
+    /// calling thread processes all of them.
     pub fn map<T: Send, R: Send>(
         &mut self,
         pieces: impl IntoIterator<Item = T>,
@@ -97,7 +97,7 @@ impl Workers {
         self.team.insert(team).map(pieces, work)
     }
 
-    /// Runs `work` on all pieces, as [`Self::map`] without results.
+    /// Calls `work` for all `pieces`, as [`Self::map`], but without results.
     pub fn for_each_piece<T: Send>(
         &mut self,
         pieces: impl IntoIterator<Item = T>,
@@ -112,8 +112,8 @@ pub fn divide_range(n: usize, piece_count: usize) -> impl Iterator<Item = Range<
     (0..piece_count).map(move |k| thread_share(n, k, piece_count))
 }
 
-/// Divides lanes into contiguous ranges with about equal numbers of entries. Lane l consists of the entries
-/// `ptr[l]..ptr[l + 1]`.
+/// Divides the rows or columns of a compressed matrix (lanes) into contiguous ranges of lanes with about equal numbers
+/// of entries. Lane l consists of the entries `ptr[l]..ptr[l + 1]`.
 pub fn divide_lanes(ptr: &[usize], piece_count: usize) -> impl Iterator<Item = Range<usize>> {
     let lanes = ptr.len() - 1;
     let (first_entry, entries) = (ptr[0], ptr[lanes] - ptr[0]);
@@ -125,7 +125,7 @@ pub fn divide_lanes(ptr: &[usize], piece_count: usize) -> impl Iterator<Item = R
     (0..piece_count).map(move |k| lane_start(k)..lane_start(k + 1))
 }
 
-/// Array of which consecutive parts are split off from the front.
+/// Array from whose front consecutive slices are split off.
 pub struct SliceSplitter<'a, T>(pub &'a mut [T]);
 
 impl<'a, T> SliceSplitter<'a, T> {
@@ -135,11 +135,12 @@ impl<'a, T> SliceSplitter<'a, T> {
     }
 }
 
-/// A range of positions, and the slice of each lane in this range.
+/// A range of indices within a lane, and for each lane the slice of the values in this range.
 pub type LaneParts<'a, T> = (Range<usize>, Vec<&'a mut [T]>);
 
-/// Divides each lane of an array into the ranges `ranges`. A lane is `len` consecutive values of the array. The ranges
-/// must be contiguous and ascending.
+/// Divides each lane of an array into slices. A lane is a vector of `len` consecutive values of the array, such as a
+/// diagonal of a matrix. `ranges` are the ranges of indices of the slices within a lane; they must be contiguous and
+/// ascending.
 pub fn divide_each_lane<T>(
     array: &mut [T],
     len: usize,

@@ -1,7 +1,7 @@
 //! Symmetric matrix S in row-sum form. Its couplings are a_ij = -s_ij, and its row sums are e_i = sum_j s_ij. The
-//! diagonal entry is d_i = s_ii = e_i + sum_j a_ij. The row sum of an aggregate is computed from row sums, without
-//! diagonal entries. It is therefore accurate even if it is much smaller than d_i. If S has positive off-diagonal
-//! entries, e_i may be negative.
+//! diagonal entry is d_i = s_ii = e_i + sum_j a_ij. The row sum of an aggregate is the sum of the row sums of its rows;
+//! no diagonal entry is needed. A row sum is therefore accurate even if it is much smaller than d_i. If S has positive
+//! off-diagonal entries, e_i may be negative.
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result, push, reserve, zeroed};
 use crate::stencil::cells::SevenPoints;
 use std::ops::Range;
 
-/// Name of these arrays in error messages about failed allocations.
+/// Name of the arrays of `Couplings` in error messages about failed allocations.
 pub const ALLOCATION_NAME: &str = "an aggregation hierarchy";
 
 /// A row sum whose magnitude is below this fraction of the diagonal entry is a rounding error and is set to zero.
@@ -20,7 +20,7 @@ const ROUNDING_FRACTION: f64 = 1e-12;
 /// A symmetric matrix as couplings and row sums.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Couplings {
-    /// Row i has the couplings `ptr[i] .. ptr[i + 1]`.
+    /// The couplings of row i are stored at the indices `ptr[i] .. ptr[i + 1]` of `col` and `a`.
     pub ptr: Vec<usize>,
     /// Columns of the couplings, ascending in each row, without the diagonal.
     pub col: Vec<u32>,
@@ -52,8 +52,8 @@ impl Couplings {
         })
     }
 
-    /// Converts a symmetric matrix, multiplied by the power of two with which the largest magnitude of a diagonal entry
-    /// is at least 1 and below 2. Also returns this factor.
+    /// Converts a symmetric matrix, multiplied by a power of two. With this factor, the largest magnitude of a diagonal
+    /// entry is at least 1 and below 2. Also returns the factor.
     pub fn scaled<I: Index>(s: &Csr<I>, workers: &mut Workers) -> Result<(Self, f64)> {
         let row_ranges = divide_lanes(&s.ptr, workers.threads(size_of_val(&*s.val)));
         let largest_diagonal_of =
@@ -74,7 +74,7 @@ impl Couplings {
         for i in 0..n {
             let center = scale * a.center[i];
             let mut row_sum = center;
-            // Entries of `forward` that leave the box are zero, so `later_neighbours` needs no condition.
+            // Entries of `forward` that point out of the box are zero, so `later_neighbours` needs no condition.
             let earlier_neighbours =
                 (0..3).rev().filter(|&d| i >= strides[d]).map(|d| (i - strides[d], a.forward[d][i - strides[d]]));
             let later_neighbours = (0..3).map(|d| (i + strides[d], a.forward[d][i]));
@@ -116,7 +116,7 @@ impl Couplings {
         self.a[self.ptr.last().copied().unwrap_or(0)..].iter().sum()
     }
 
-    /// Ends the current row with exactly this row sum, even if it is at the rounding level.
+    /// Ends the current row. Stores `row_sum` unchanged, even if it is at the rounding level.
     pub fn end_exact_row(&mut self, row_sum: f64) {
         let current_row_sum = self.current_row_sum();
         self.ptr.push(self.col.len());
@@ -149,18 +149,19 @@ impl Couplings {
     }
 
     /// Computes the Galerkin matrix P^T S P for `aggregate_count` aggregates. Column k of P is 1 on the rows of
-    /// aggregate k and 0 elsewhere; `aggregate` is the aggregate of each row. An entry of `aggregate` is `UNASSIGNED`
-    /// for a row outside all aggregates. Couplings to such rows are added to the row sum of the aggregate.
+    /// aggregate k and 0 elsewhere. `aggregate[i]` is the aggregate of row i, or `UNASSIGNED` if row i is in no
+    /// aggregate. Couplings to unassigned rows are added to the row sum of the aggregate.
     pub fn galerkin(&self, aggregate: &[u32], aggregate_count: usize, workers: &mut Workers) -> Result<Self> {
         let (starts, listed_rows) = rows_by_aggregate(aggregate, aggregate_count)?;
-        // Each piece allocates an array of `aggregate_count` entries, so there are at most as many pieces as threads.
+        // Each call of `coarse_rows` allocates an array of `aggregate_count` entries, so there are at most as many
+        // calls as threads.
         let aggregate_ranges = divide_lanes(&starts, workers.threads(size_of_val(&*self.a)));
         Self::concatenate(aggregate_ranges, workers, |rows| {
             self.coarse_rows(aggregate, aggregate_count, (&starts, &listed_rows), rows)
         })
     }
 
-    /// Computes the coarse rows `rows` of P^T S P.
+    /// Computes the rows `rows` of P^T S P. `starts` and `listed_rows` are the results of `rows_by_aggregate`.
     fn coarse_rows(
         &self,
         aggregate: &[u32],
@@ -171,8 +172,8 @@ impl Couplings {
         let fine_rows = &listed_rows[starts[rows.start]..starts[rows.end]];
         let entries = fine_rows.iter().map(|&i| self.ptr[i as usize + 1] - self.ptr[i as usize]).sum();
         let mut coarse = Self::with_capacity(rows.len(), entries)?;
-        // For each aggregate: index in `coupling_row` of the coupling to this aggregate, plus 1; 0: there is no
-        // coupling yet.
+        // For each aggregate: 1 + the index in `coupling_row` of the coupling to this aggregate, or 0 if there is no
+        // such coupling yet.
         let mut position_in_row: Vec<u32> = zeroed(aggregate_count, ALLOCATION_NAME)?;
         let mut coupling_row: Vec<(u32, f64)> = Vec::new();
         for k in rows {
@@ -202,8 +203,8 @@ impl Couplings {
         Ok(coarse)
     }
 
-    /// Calls `build_rows` for each piece, on several threads, and appends the resulting rows in the order of the
-    /// pieces.
+    /// Calls `build_rows` for each element of `pieces`, on several threads. Returns the matrix that consists of the
+    /// resulting rows, in the order of `pieces`.
     pub fn concatenate<T: Send>(
         pieces: impl IntoIterator<Item = T>,
         workers: &mut Workers,
@@ -217,7 +218,7 @@ impl Couplings {
         }
     }
 
-    /// Returns the rows of all parts, in order.
+    /// Returns the matrix that consists of the rows of all `parts`, in order.
     fn join(parts: &[Self], workers: &mut Workers) -> Result<Self> {
         let rows = parts.iter().map(Self::rows).sum();
         let entries = parts.iter().map(|part| part.col.len()).sum();
@@ -246,7 +247,7 @@ impl Couplings {
     }
 }
 
-/// Aggregate number of a row that is in no aggregate.
+/// Aggregate number of a row that is in no aggregate; component number of a row that is in no stored component.
 pub const UNASSIGNED: u32 = u32::MAX;
 
 /// Returns `(starts, listed_rows)`. `listed_rows` contains the rows that are in aggregates, sorted by aggregate and

@@ -2,16 +2,17 @@
 //! docs/theory/rrb.md, coarsest system).
 //!
 //! Let a_kl be the off-diagonal entries between node k and later nodes, and s_k the row sum of node k, both after the
-//! elimination of earlier nodes. In this file, a coupling is such an entry a_kl; in `couplings.rs`, it has the opposite
-//! sign. The elimination of node k computes
+//! elimination of earlier nodes. In this file, a coupling is such an entry a_kl; in `couplings.rs`, couplings have the
+//! opposite sign. The elimination of node k computes
 //!
 //! ```text
 //! d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k,   l, m > k.
 //! ```
 //!
-//! The diagonal entries of the matrix are not stored. If no coupling is positive and no row sum is negative, no digits
-//! cancel. If all rows of a component sum to zero, the last pivot of this component is exactly zero. If the caller sets
-//! 1 / d_k to zero for this pivot, x_k is zero in every solution.
+//! The diagonal entries of the matrix are not stored. If no coupling is positive and no row sum is negative, no
+//! subtraction cancels digits. If all rows of a component sum to zero, the last pivot of this component is exactly
+//! zero. If the callback `invert_pivot` of `Envelope::factorize` returns 0 instead of 1 / d_k for this pivot, x_k is
+//! zero in every solution.
 //!
 //! The envelope of a row consists of the columns from its first coupling to the diagonal. If column k is in the
 //! envelopes of w_k rows, the factorization costs sum w_k^2 / 2 multiply-adds, and a solve costs two multiply-adds per
@@ -21,16 +22,16 @@ use crate::base::isa::for_each_isa;
 use crate::base::reduce::{dot, sum};
 use crate::error::{Result, zeroed};
 
-/// Number of nodes per block of the elimination. Later rows are loaded and stored once per block.
+/// Number of nodes that are eliminated together, as a block. Later rows are loaded and stored once per block.
 const BLOCK_NODES: usize = 4;
 /// Number of doubles in the widest vector register.
 const LANES: usize = 8;
 const ALLOCATION_NAME: &str = "the exact factor of the coarsest system";
 
 for_each_isa! {
-    /// Computes column `index` of the block after the elimination of the block's previous nodes: subtracts `factors[m]`
-    /// times column m for each m < `index`. Each column has `row_count` entries; `gather_columns` describes `columns`
-    /// and `stride`. Returns the sum of the new column.
+    /// Eliminates the previous nodes of the block from column `index` of the block: subtracts `factors[m]` times column
+    /// m for each m < `index`. Each column has `row_count` entries; see `gather_columns` for `columns` and `stride`.
+    /// Returns the sum of the new column.
     fn update_column(columns: &mut [f64], stride: usize, index: usize, row_count: usize, factors: [f64; 4]) -> f64 {
         let (earlier_columns, column) = columns.split_at_mut(index * stride);
         let column = &mut column[LANES..][..row_count];
@@ -42,7 +43,7 @@ for_each_isa! {
 
     /// Eliminates the nodes k of a block from the later rows i: l_ik = a_ik / d_k, a_ij -= l_ik a_kj, s_i -= l_ik s_k.
     /// l_ik replaces a_ik in `rows`. `row_sums` contains s_i, `inverse_pivots` contains 1 / d_k, and
-    /// `eliminated_row_sums` contains s_k. `gather_columns` describes `rows`, `row_start`, `columns` and `stride`.
+    /// `eliminated_row_sums` contains s_k. See `gather_columns` for `rows`, `row_start`, `columns` and `stride`.
     fn eliminate(
         rows: &mut [f64],
         row_start: &[usize],
@@ -53,7 +54,7 @@ for_each_isa! {
         eliminated_row_sums: [f64; 4],
     ) {
         let block_column = |index: usize| &columns[index * stride..][..LANES + row_sums.len()];
-        // The slices have equal length, so the compiler checks bounds only once.
+        // With slices of equal length, the compiler checks bounds only once.
         let [c0, c1, c2, c3] = [block_column(0), block_column(1), block_column(2), block_column(3)];
         let factors = |i: usize| {
             [c0[i] * inverse_pivots[0], c1[i] * inverse_pivots[1], c2[i] * inverse_pivots[2], c3[i] * inverse_pivots[3]]
@@ -109,8 +110,8 @@ for_each_isa! {
     }
 
     /// Computes x = (L D L^T)^-1 x for `width` right-hand sides; the `width` values of a node are stored next to each
-    /// other. The right-hand sides must be zero before node `first_node`. `width` is an argument because the compiler
-    /// does not vectorize over the right-hand sides if it is a constant.
+    /// other. The right-hand sides must be zero before node `first_node`. `width` is an argument and not a constant:
+    /// with a constant, the compiler does not vectorize over the right-hand sides.
     fn solve_together(
         x: &mut [f64],
         width: usize,
@@ -142,10 +143,10 @@ for_each_isa! {
     }
 }
 
-/// Copies the columns of a block from the later rows to `columns`; entries outside the envelope are zero. Row i
-/// consists of the entries `row_start[i] .. row_start[i + 1]` of `rows`; its last i entries belong to columns after the
-/// block. At `c * stride`, `columns` contains `LANES` zeros, followed by the entries of column c of the block, one per
-/// later row.
+/// Copies the columns of a block of nodes from the rows after the block to `columns`; entries outside the envelope are
+/// zero. Row i after the block consists of the entries `row_start[i] .. row_start[i + 1]` of `rows`; its last i entries
+/// belong to columns after the block. From index `c * stride` on, `columns` contains `LANES` zeros and then the entries
+/// of column c of the block, one per row.
 fn gather_columns(columns: &mut [f64], stride: usize, rows: &[f64], row_start: &[usize]) {
     let (c0, later_columns) = columns.split_at_mut(stride);
     let (c1, later_columns) = later_columns.split_at_mut(stride);
@@ -165,9 +166,9 @@ fn gather_columns(columns: &mut [f64], stride: usize, rows: &[f64], row_start: &
     }
 }
 
-/// A pivot d_k = s_k - sum_l a_kl. The caller of `factorize` accepts or rejects it.
+/// A pivot d_k = s_k - sum_l a_kl, which the callback `invert_pivot` of `Envelope::factorize` accepts or rejects.
 pub struct PivotCandidate {
-    /// Number of the node.
+    /// Number k of the node.
     pub k: usize,
     /// Row sum s_k.
     pub row_sum: f64,
@@ -179,8 +180,8 @@ pub struct PivotCandidate {
 
 /// A matrix before `factorize`; its factor L D L^T afterwards.
 pub struct Envelope {
-    /// Row k, from its first column to the column before the diagonal, is stored at `row_start[k] .. row_start[k + 1]`.
-    /// `LANES` values that belong to no row precede row 0.
+    /// Row k, from its first column to the column before the diagonal, is stored in `rows` at `row_start[k] ..
+    /// row_start[k + 1]`. `LANES` values that belong to no row precede row 0.
     row_start: Vec<usize>,
     /// Rows `end_row[k]` and later have no entries in columns 0 to k.
     end_row: Vec<u32>,
@@ -288,8 +289,8 @@ impl Envelope {
         Ok(())
     }
 
-    /// Returns the couplings between the nodes of a block: `block_couplings[k][l]` couples the nodes k < l of the
-    /// block.
+    /// Returns the couplings between the nodes of a block. Entry `[k][l]` is the coupling of nodes k < l, counted
+    /// within the block.
     fn block_couplings_of(&self, block_start: usize, node_count: usize) -> [[f64; BLOCK_NODES]; BLOCK_NODES] {
         let mut block_couplings = [[0.0; BLOCK_NODES]; BLOCK_NODES];
         (1..node_count).for_each(|later| {
@@ -316,15 +317,15 @@ impl Envelope {
         });
     }
 
-    /// Solves in place: x = A^-1 x.
+    /// Computes x = (L D L^T)^-1 x.
     pub fn solve(&self, x: &mut [f64]) {
         forward(x, &self.rows, &self.row_start);
         x.iter_mut().zip(&self.inverse_pivots).for_each(|(x, inverse)| *x *= inverse);
         backward(x, &self.rows, &self.row_start);
     }
 
-    /// Solves in place for `width` right-hand sides. The `width` values of a node are stored next to each other. The
-    /// right-hand sides must be zero before node `first_node`.
+    /// Computes x = (L D L^T)^-1 x for `width` right-hand sides. The `width` values of a node are stored next to each
+    /// other. The right-hand sides must be zero before node `first_node`.
     pub fn solve_together(&self, x: &mut [f64], width: usize, first_node: usize) {
         solve_together(x, width, &self.rows, &self.row_start, &self.inverse_pivots, first_node);
     }
@@ -364,7 +365,7 @@ mod tests {
 
         fn factor(&self) -> Envelope {
             let mut factor = Envelope::new(&self.first_columns).unwrap();
-            // The factor must not depend on the previous content of the arrays.
+            // Arbitrary previous contents, which must not affect the factor.
             factor.rows.fill(7.0);
             factor.columns.fill(0.0);
             factor.clear();
@@ -463,9 +464,8 @@ mod tests {
         }
     }
 
-    /// If the right-hand side is the vector s of row sums, the solution is the vector of ones, because A times this
-    /// vector is s. The computed solution must agree even if the row sums s are far below the rounding error of the
-    /// diagonal.
+    /// If the right-hand side is the vector s of row sums, the solution is the vector 1 of ones, because A 1 = s. The
+    /// computed solution must agree even if the row sums s are far below the rounding error of the diagonal.
     #[test]
     fn tiny_row_sums_determine_the_solution() {
         for (name, mut system) in systems() {

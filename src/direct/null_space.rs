@@ -1,10 +1,11 @@
-//! Null vectors of a matrix: the constants on its singular and nearly singular components. On such a component,
-//! rounding errors give the residual r a nonzero mean. This mean must be removed before a coarse solve.
+//! Null vectors and near-null vectors of a matrix: the constants on its singular and nearly singular components. On
+//! such a component, rounding errors give the residual r a nonzero mean. This mean must be removed before a coarse
+//! solve.
 //!
 //! The row sums e_i of a nearly singular component almost vanish. Let B be the preconditioner, n the number of rows of
 //! the component, 1 the vector of ones, and P = I - 1 1^T / n. On the component, P B P + 1 1^T / sum_i e_i replaces B,
-//! so the constant part is solved in double precision. In single precision, B alone would convert the rounding error of
-//! sum r to a large constant (docs/theory/aggregation.md, "Nearly singular closed basins").
+//! so the constant part of the solution is computed in double precision. In single precision, B alone would convert the
+//! rounding error of sum r to a large constant (docs/theory/aggregation.md, "Nearly singular closed basins").
 
 use super::couplings::{ALLOCATION_NAME, Couplings, UNASSIGNED};
 use crate::base::number::Real;
@@ -13,30 +14,30 @@ use std::iter::repeat_n;
 
 /// A component is nearly singular if its mean |e_i| is at most this fraction of its largest diagonal entry. In single
 /// precision, the rounding error of sum r changes r^T B r by about (eps sum r)^2 / sum e. At this bound, the change is
-/// about as large as the rest of r^T B r.
+/// about as large as r^T B r without it.
 const NEARLY_SINGULAR: f64 = 1e-12;
 
-/// Singular and nearly singular components of a matrix, for the removal of means.
+/// Singular and nearly singular components of a matrix, for the subtraction of means over these components.
 pub struct NearlySingularComponents {
-    /// Component of each row; `UNASSIGNED`: the component is regular.
+    /// Number of the component of each row; `UNASSIGNED` if the component of the row is regular.
     component: Vec<u32>,
     /// Number of rows of each component.
     sizes: Vec<usize>,
     /// For each component, the sum of its row sums, or 0 if this sum is negative. It is 0 for a singular component.
     row_sums: Vec<f64>,
-    /// Buffer for sums over the components.
+    /// Sum over each component; after `compute_constants`, the constant of each component.
     component_sums: Vec<f64>,
 }
 
-/// Returns the bound of sum |e_i| up to which a component counts as nearly singular. The component has `rows` rows, and
-/// `largest_diagonal` is its largest diagonal entry.
+/// Returns the largest sum |e_i| of a nearly singular component with `rows` rows, whose largest diagonal entry is
+/// `largest_diagonal`.
 pub fn nearly_singular_bound(rows: usize, largest_diagonal: f64) -> f64 {
     NEARLY_SINGULAR * rows as f64 * largest_diagonal
 }
 
 impl NearlySingularComponents {
-    /// Finds the components with sum |e_i| <= `bound(rows, largest_diagonal)`. The arguments are the number of rows of
-    /// the component and its largest diagonal entry. Returns `None` if there are no such components.
+    /// Finds the components with sum |e_i| <= `bound(rows, largest_diagonal)`, where `rows` is the number of rows of
+    /// the component and `largest_diagonal` its largest diagonal entry. Returns `None` if there are no such components.
     pub fn of(c: &Couplings, bound: impl Fn(usize, f64) -> f64) -> Result<Option<Self>> {
         let mut component: Vec<u32> = collected(repeat_n(UNASSIGNED, c.rows()), ALLOCATION_NAME)?;
         let (mut sizes, mut row_sums, mut component_rows) = (Vec::new(), Vec::new(), Vec::new());
@@ -104,8 +105,8 @@ impl NearlySingularComponents {
         rows().for_each(|(i, &component_index)| r[i] -= V::from_f64(component_sums[component_index as usize]));
     }
 
-    /// Returns whether there is a nearly singular component, whose row sums have a positive sum. On a singular
-    /// component, this sum is 0.
+    /// Returns whether a component is nearly singular but not singular: the sum of its row sums is positive. On a
+    /// singular component, this sum is 0.
     pub fn has_nearly_singular(&self) -> bool {
         self.row_sums.iter().any(|e| *e > 0.0)
     }
@@ -131,7 +132,7 @@ impl NearlySingularComponents {
     }
 
     /// Computes for each component the constant that `constant` returns: (sum stored by `load_without_means`) / (sum of
-    /// the row sums) - (mean of z), where z = B r. For a singular component, the first term is replaced by zero.
+    /// the row sums) - (mean of z), where z = B r. On a singular component, the first term is zero.
     pub fn compute_constants<V: Real>(&mut self, z: &[V]) {
         let Self { component, sizes, row_sums, component_sums } = self;
         let divide_by_row_sum = |(sum, e): (&mut f64, &f64)| *sum = if *e > 0.0 { *sum / *e } else { 0.0 };
@@ -143,7 +144,7 @@ impl NearlySingularComponents {
         }
     }
 
-    /// Returns the constant that must be added to z_i.
+    /// Returns the constant from `compute_constants` that must be added to z_i; 0 on a regular component.
     pub fn constant(&self, i: usize) -> f64 {
         match self.component[i] {
             UNASSIGNED => 0.0,

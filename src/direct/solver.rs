@@ -1,5 +1,5 @@
-//! Direct solver for the coarsest matrix of a hierarchy and for the coarse matrix E of deflation. The module orders the
-//! rows so that the envelope is small, and computes L D L^T within this envelope. On a singular component, the solution
+//! Direct solver for the coarsest matrix of a hierarchy and for the coarse matrix E of deflation. The rows are ordered
+//! so that the envelope is small, and L D L^T is computed within this envelope. On a singular component, the solution
 //! has mean zero.
 
 use super::envelope::Envelope;
@@ -13,8 +13,8 @@ use std::sync::{Mutex, PoisonError};
 
 const ALLOCATION_NAME: &str = "the direct solver of the coarsest system";
 
-/// Number of right-hand sides that are solved together. They fill four vector registers, and the values of 1000 rows
-/// fit in the cache.
+/// Number of right-hand sides that are solved together. Their values of one row fill four vector registers, and their
+/// values of 1000 rows (256 kB) fit in the cache.
 const RIGHT_HAND_SIDES_PER_GROUP: usize = 32;
 
 /// Row order and factor of a matrix.
@@ -22,14 +22,14 @@ pub struct DirectSolver {
     /// Row k of the factor is row `row_order[k]` of the matrix.
     row_order: Vec<u32>,
     factor: Envelope,
-    /// Means of the singular components, and a vector as workspace.
+    /// Singular components in the row order of the factor, if there are any; and a vector as workspace.
     state: Mutex<(Option<NearlySingularComponents>, Vec<f64>)>,
 }
 
 impl DirectSolver {
-    /// Factorizes a matrix with its rows in the order `row_order`. For a row i with pivot d, `invert_pivot` returns 1 /
-    /// d or an error. If it returns 0, x_i is zero in every solution. `components` contains the singular components, if
-    /// there are any.
+    /// Factorizes a matrix with its rows in the order `row_order`. `invert_pivot(i, d)` receives the pivot d of row i,
+    /// and returns 1 / d or an error. If it returns 0, x_i is zero in every solution. `components` contains the
+    /// singular components, if there are any.
     pub fn of(
         c: &Couplings,
         row_order: Vec<u32>,
@@ -54,7 +54,7 @@ impl DirectSolver {
         Ok(Self { row_order, factor, state: Mutex::new((components, zeroed(n, ALLOCATION_NAME)?)) })
     }
 
-    /// Solves in place: x = A^-1 x.
+    /// Computes x = A^-1 x. On singular components, subtracts the mean from the right-hand side and from the solution.
     pub fn solve<V: Real>(&self, x: &mut [V]) {
         let (components, permuted_x) = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         permuted_x.iter_mut().zip(&self.row_order).for_each(|(permuted_x, &i)| *permuted_x = x[i as usize].to_f64());
@@ -136,7 +136,7 @@ pub fn box_order(cells: Cells) -> Result<Vec<u32>> {
 /// Breadth-first search in the graph of the matrix. The rows at equal distance from the root are a level of the search.
 struct Search<'a> {
     matrix: &'a Couplings,
-    /// Number of the last search that found each row; 0 if none did.
+    /// For each row, the number of the last search that found the row; 0 if no search has.
     last_search: Vec<u32>,
     search_count: u32,
 }
@@ -147,8 +147,8 @@ impl Search<'_> {
     }
 
     /// Appends `root` and the rows that are connected to it to `order`, level by level; within a level, the new
-    /// neighbours of a row are in ascending order of their degrees. Returns the position in `order` of the first row of
-    /// the last level, and the number of levels, not counting the level that consists of the root.
+    /// neighbours of a row are in ascending order of their degrees. Returns the index in `order` of the first row of
+    /// the last level, and the number of levels without the level of the root.
     fn append_component(&mut self, root: u32, order: &mut Vec<u32>) -> Result<(usize, usize)> {
         self.search_count += 1;
         self.last_search[root as usize] = self.search_count;

@@ -1,5 +1,5 @@
 //! BiCG (biconjugate gradients) for general matrices. The residual r of A x = b is orthogonal to all previous shadow
-//! residuals r~, the residuals of a system with A'. A' is the transpose of A.
+//! residuals r~, which are residuals of a system with the transpose A'.
 //!
 //! Sources: Fletcher, Conjugate gradient methods for indefinite systems, 1976; the 2008 thesis, (3.21) to (3.23).
 

@@ -193,8 +193,8 @@ impl State {
 
     /// Returns whether the x of this restart must be passed to `Caller::store_if_better`. A restart at the rounding
     /// level may increase the residual, so the residual norm of x must be below that of the stored iterate. The x at
-    /// the start of the run, before any restart, is already in the user's array. Records the restart, so that its x is
-    /// passed only once.
+    /// the start of the run is not passed: it is the guess, or `Caller::end_run` has received it. Records the restart,
+    /// so that its x is passed only once.
     pub(super) fn passes_iterate(&mut self) -> bool {
         let is_new_best = self.restarts_of_run > self.last_passed_restart && self.norm < self.stored_norm;
         if is_new_best {

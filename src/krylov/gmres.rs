@@ -18,8 +18,8 @@ pub const fn gmres_vectors(restart: usize) -> usize {
 /// allocation cannot fail on one thread while the other threads continue.
 pub struct GmresScalars {
     restart: usize,
-    /// R of the QR factorization of the Hessenberg matrix H. Column j begins at j (restart + 1). The last column is
-    /// a column of H until it is rotated.
+    /// R of the QR factorization of the Hessenberg matrix H, by columns. Column j begins at index j (restart + 1). The
+    /// newest column is a column of H until `rotate` transforms it.
     r: Vec<f64>,
     /// Rotated right-hand side of the least-squares problem.
     g: Vec<f64>,
@@ -81,7 +81,8 @@ impl GmresScalars {
         true
     }
 
-    /// Computes y = R^-1 g for the first `k` columns. Stores y in g, and the terms of V y in `terms`.
+    /// Computes y = R^-1 g, where R and g are restricted to the first `k` rows and columns. Stores y in g, and the
+    /// terms y_i v_i of V y in `terms`.
     fn back_substitute(&mut self, k: usize) {
         let rows = self.restart + 1;
         for i in (0..k).rev() {
@@ -161,7 +162,7 @@ fn run_cycle<S: KrylovSteps + ?Sized>(
 }
 
 /// Orthogonalizes v_j+1 against v_0 .. v_j by two passes of classical Gram-Schmidt. The second pass makes the vectors
-/// orthogonal up to rounding. Stores column j of H and returns its last entry, norm(v_j+1).
+/// orthogonal up to rounding. Stores column j of H, and returns the last entry of this column, norm(v_j+1).
 fn orthogonalize<S: KrylovSteps + ?Sized>(s: &mut S, j: usize, scalars: &mut GmresScalars) -> f64 {
     scalars.column(j).fill(0.0);
     scalars.basis_ids.clear();
@@ -181,7 +182,7 @@ fn orthogonalize<S: KrylovSteps + ?Sized>(s: &mut S, j: usize, scalars: &mut Gmr
     norm2.sqrt()
 }
 
-/// Computes x = x + M^-1 V y. May overwrite r.
+/// Computes x = x + M^-1 V y from the terms of V y in `GmresScalars::terms`. May overwrite r.
 fn update_x<S: KrylovSteps + ?Sized>(s: &mut S, columns: usize, scalars: &GmresScalars) {
     if columns == 0 {
         return;

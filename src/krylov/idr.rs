@@ -13,7 +13,8 @@ use crate::report::StopReason;
 /// is below this value, omega is multiplied by `KAPPA` / |cos(t, r)|. With a small omega, the coefficients of the next
 /// cycle would be inaccurate.
 const KAPPA: f64 = 0.7;
-/// State of the generator SplitMix64 before the first shadow vector. The vectors are consecutive parts of one sequence.
+/// State of the generator SplitMix64 before the first shadow vector. The shadow vectors consist of consecutive numbers
+/// of one random sequence.
 const SEED: u64 = 42;
 /// Increment of the state of SplitMix64 per random number.
 const SPLIT_MIX_INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -55,7 +56,7 @@ impl IdrScalars {
         Ok(Self { shadow_count, m, f, c, shadow_ids, terms })
     }
 
-    /// Limits s to the number of rows, since more shadow vectors are linearly dependent. If s equals the number of
+    /// Limits s to the number of rows, since more vectors than rows are linearly dependent. If s equals the number of
     /// rows, s steps solve the system in exact arithmetic.
     fn limit_shadow_vectors(&mut self, rows: usize) {
         self.shadow_count = self.shadow_count.min(rows);
@@ -74,7 +75,7 @@ impl IdrScalars {
         VectorId::work(2 * self.shadow_count + k)
     }
 
-    /// First work vector: B^-1 times a vector, with the preconditioner B.
+    /// First work vector: v = B^-1 t or v = B^-1 r, with the preconditioner B.
     fn v(&self) -> VectorId {
         VectorId::work(3 * self.shadow_count)
     }
@@ -96,7 +97,7 @@ impl IdrScalars {
         }
     }
 
-    /// Sets `terms` to `factor` * c_i times the vector vector_of(i), for i >= k.
+    /// Sets `terms` to the terms `factor` c_i `vector_of`(i) for i >= k.
     fn set_terms(&mut self, k: usize, factor: f64, vector_of: fn(&Self, usize) -> VectorId) {
         self.terms.clear();
         for i in k..self.shadow_count {
@@ -204,9 +205,9 @@ fn compute_direction<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &mut IdrScalar
     scalars.terms.push((omega, z));
     s.combine(u, scalars.c[k], &scalars.terms);
     s.multiply_vector(u, g);
-    // The vectors g_i are subtracted one after another, as published. Computing all inner products in one pass differs
-    // only by rounding. On the test matrix blocks3_24 with the Jacobi preconditioner, the single pass needed 111
-    // iterations instead of 108.
+    // The vectors g_i are subtracted one after another, as published. If all inner products were computed in one pass,
+    // the result would differ only by rounding. On the test matrix blocks3_24 with the Jacobi preconditioner, the
+    // single pass needed 111 iterations instead of 108.
     for i in 0..k {
         let alpha = s.inner_product(scalars.p(i), g) / scalars.m[i * n + i];
         s.combine(g, 1.0, &[(-alpha, scalars.g(i))]);

@@ -188,8 +188,8 @@ fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State) -> TestCode {
     }
 }
 
-/// Computes one iteration and returns the code of its last test. If this code ends the run, x includes the update alpha
-/// p, except after divergence or `RhoNegative`.
+/// Computes one iteration and returns the code of its last test. If this code is not `Running`, x includes the update
+/// alpha p, except after `Diverged`, `RhoNegative` or `RhoNotPositive`.
 fn iterate<S: PcgSteps + ?Sized>(s: &mut S, state: &mut State) -> TestCode {
     let alpha = state.alpha;
     let replaces_residual = state.is_replacement_due() && s.properties().is_single_precision;

@@ -1,7 +1,7 @@
 //! Truncated Neumann series preconditioner, for all families.
 
-/// Steps of the series for A = L + D + U with strict lower and upper triangles L and U. The caller of [`apply_series`]
-/// passes all vectors except r.
+/// Steps of the series for A = L + D + U with strict lower and upper triangles L and U. The steps receive all vectors
+/// as arguments, except r, which the implementation contains.
 pub trait SeriesSteps {
     type Vector: Copy;
     /// Error type of a step.

@@ -1,5 +1,5 @@
-//! Steepest descent for symmetric positive definite matrices: the step that minimizes the energy norm of the error
-//! along M^-1 r.
+//! Steepest descent for symmetric positive definite matrices: each step minimizes the energy norm of the error along
+//! M^-1 r.
 //!
 //! Source: the 2008 thesis, section 3.4.1, (3.13) to (3.15); with a preconditioner, Saad 2003, section 5.3.1.
 

@@ -1,5 +1,5 @@
-//! Tests of the PCG loop and its decisions on a small tridiagonal system. The system introduces large errors into the
-//! recurred residual on purpose, in place of rounding errors.
+//! Tests of the PCG loop and its decisions on a small tridiagonal system. To represent rounding errors, the system adds
+//! large errors to the recurred residual.
 
 use super::decisions::*;
 use super::*;
@@ -20,8 +20,8 @@ struct TridiagonalSystem {
     v: [Vec<f64>; 6],
     /// Whether r = r - alpha q was computed since M was last applied.
     is_residual_updated: bool,
-    /// Each update is x = x + (1 + error) alpha p. When the recurred residual is zero, b - A x is -error times its
-    /// value at the start.
+    /// Each update is x = x + (1 + error) alpha p. When the recurred residual is zero, b - A x is therefore -error
+    /// times the residual at the last start of PCG.
     error: f64,
     /// Whether PCG replaces the residual, as in single precision.
     is_single_precision: bool,
@@ -31,15 +31,16 @@ struct TridiagonalSystem {
     alternates_preconditioner: bool,
     /// Whether beta is `Beta::Flexible`.
     is_beta_flexible: bool,
-    /// Added to one entry of r after each update, so that the recurred residual stagnates at about this norm.
+    /// Number that is added to one entry of r after each update. The norm of the recurred residual then stagnates near
+    /// this number.
     noise: f64,
-    /// M reduces the error quickly for all coefficients (`Properties::contracts_quickly`).
+    /// Value of `Properties::contracts_quickly`.
     contracts_quickly: bool,
     /// Number of applications of M so far.
     applications: usize,
     /// M is negative definite after this number of applications.
     definite_applications: usize,
-    /// Deflates the constant vector Z: P = I - A Z (Z'AZ)^-1 Z'.
+    /// Whether the constant vector Z is deflated: P = I - A Z (Z'AZ)^-1 Z'.
     is_deflated: bool,
     /// Iteration at which the observer requests a stop.
     stop_iteration: usize,
@@ -133,7 +134,7 @@ impl TridiagonalSystem {
     }
 }
 
-/// Residual norms of the iterates that PCG passed to the caller.
+/// Residual norms of the iterates that PCG passed to `Caller::store_if_better`.
 struct OfferedNorms(Vec<f64>);
 
 impl Caller<TridiagonalSystem> for OfferedNorms {
@@ -236,7 +237,7 @@ fn exact_updates_need_one_restart() {
     let mut system = TridiagonalSystem::well_conditioned(0.0);
     let solved = system.solve_to(1e-10);
     assert_eq!(solved.end.reason, StopReason::Converged);
-    // The only restart is the confirmation. `norm` is the recomputed norm.
+    // The only restart confirms convergence. `end.norm` is the norm of the recomputed residual.
     assert_eq!((solved.restarts, solved.offered_norms.len(), system.replacement_count), (1, 0, 0));
     assert_eq!(solved.end.norm, system.true_norm());
     assert_eq!(system.history.len(), solved.end.iterations);
@@ -251,7 +252,7 @@ fn restarts_remove_errors_of_the_recurred_residual() {
     assert!(system.true_norm() <= system.test(1e-8).threshold);
 }
 
-/// Six restarts would reduce the residual to 1e-13, but `MAX_RESTARTS` ends the solve before.
+/// Six restarts would reduce the residual to 1e-13, but the solve ends earlier, at `MAX_RESTARTS`.
 #[test]
 fn max_restarts_ends_the_solve() {
     let mut system = TridiagonalSystem::well_conditioned(1e-2);
@@ -315,7 +316,7 @@ fn later_restarts_must_halve_the_residual() {
     }
 }
 
-/// Every restart increases the residual by 50 %. The caller keeps the first x.
+/// Every restart increases the residual by 50 %. The first x stays stored.
 #[test]
 fn best_iterate_stays_stored() {
     let mut system = TridiagonalSystem::well_conditioned(1.5);
@@ -508,8 +509,8 @@ fn unpredicted_growth_resets_the_direction() {
     assert_eq!(direction_after_replacement(1.0, 1.0, rho, 1.1 * beta), Some(true), "beta predicted the growth");
     assert_eq!(direction_after_replacement(1.0, 1.0, rho, 0.0), Some(true), "p was z");
 
-    // `grown` compares <r, r> with its value at the previous replacement. It is false if r was not replaced since the
-    // start.
+    // `has_grown` compares <r, r> with its value at the previous replacement. For the first replacement since the
+    // start, it is false.
     let mut state = after_start(State { norm2: 1e-6, ..state_within_run() });
     state.iterations = 8;
     assert!(!state.record_replacement(1.0, 1.0).has_grown, "from the start itself");

@@ -1,6 +1,6 @@
-//! Numbered vectors of a run, and the steps on them. Every thread of the team runs the method; in a step, each thread
-//! processes its own rows. All threads call the steps in the same order. Scalar results are bitwise identical on all
-//! threads and for any number of threads.
+//! Numbered vectors of a run, and the operations (steps) on these vectors. Every thread of the team runs the method; in
+//! a step, each thread processes its own rows. All threads call the steps in the same order. Scalar results are bitwise
+//! identical on all threads and for any number of threads.
 
 use crate::report::Event;
 
@@ -41,10 +41,10 @@ pub trait VectorSteps {
     fn combine(&mut self, target: VectorId, scale: f64, terms: &[(f64, VectorId)]);
     /// Returns max |v|, or NaN if any value is NaN.
     fn max_abs(&mut self, v: VectorId) -> f64;
-    /// Computes r = b - A x; returns <r, r>. For x = 0, this is r = b; the values of x are then ignored.
+    /// Computes r = b - A x; returns <r, r>. With `Iterate::Zero`, computes r = b without reading x.
     fn residual(&mut self, iterate: Iterate) -> f64;
-    /// Reports an event to the observer. Returns true if the observer requests a stop. Only the result for an
-    /// [`Event::Iteration`] has a meaning.
+    /// Reports an event to the observer. For an [`Event::Iteration`], returns whether the observer requests a stop. For
+    /// all other events, the return value has no meaning.
     fn observe(&mut self, event: Event) -> bool;
 }
 
@@ -78,7 +78,7 @@ pub trait KrylovSteps: VectorSteps {
     fn is_unpreconditioned(&self) -> bool;
     /// Computes products[k] = <a, right_vectors[k]> in one pass.
     fn inner_products(&mut self, a: VectorId, right_vectors: &[VectorId], products: &mut [f64]);
-    /// Computes `combine` and returns <target, target> of the result.
+    /// Computes `combine`, and returns <target, target> of the new `target`.
     fn combine_norm2(&mut self, target: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> f64 {
         self.combine(target, scale, terms);
         self.inner_product(target, target)

@@ -3,8 +3,8 @@
 use crate::base::index::Indices;
 use crate::error::{Error, Location, RRB_ERR_ARGUMENT, Result};
 
-/// Returns the error for entry k of the array `name`, whose `value` is invalid. `requirement` completes the sentence
-/// "entry k of name must ...".
+/// Returns the error for entry k of the array `name`, whose `value` is invalid. `requirement` completes the error
+/// message "entry k of name must ...".
 pub fn invalid_entry_error(name: &str, k: usize, requirement: impl std::fmt::Display, value: i64) -> Error {
     Error::at(RRB_ERR_ARGUMENT, "entry ", Location::entry(k), format!(" of {name} must {requirement}, got {value}"))
 }

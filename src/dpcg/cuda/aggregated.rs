@@ -12,7 +12,7 @@ use crate::cuda::vectors::Scale;
 use crate::error::Result;
 
 /// Largest number of couplings per cell.
-const MOST_COUPLINGS: usize = 6;
+const MAX_COUPLINGS: usize = 6;
 
 /// The preconditioner: one cycle of aggregation-based multigrid.
 pub struct Aggregated(AggregationMultigrid);
@@ -26,7 +26,7 @@ impl Aggregated {
         (pairing_passes, is_single_precision): (usize, bool),
         previous: Option<Self>,
     ) -> Result<Self> {
-        let shape = MatrixShape { rows: source.extents.count(), entries: MOST_COUPLINGS * source.extents.count() };
+        let shape = MatrixShape { rows: source.extents.count(), entries: MAX_COUPLINGS * source.extents.count() };
         let load_couplings = |c: &Couplings| {
             let (cells, m) = (source.cells, source.m);
             launch::cell_couplings(stream, &CellCouplingsArgs { cells, m, scale, zero_row_sum, c: *c })

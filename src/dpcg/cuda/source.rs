@@ -9,11 +9,11 @@ use crate::error::{Error, Result};
 use crate::stencil::cells::{CellView, Cells, StoredMatrix};
 
 /// Largest number of cells. Cell indices have 31 bits, because one bit of 32 is used for marks.
-const MOST_CELLS: usize = 1 << 31;
+const MAX_CELLS: usize = 1 << 31;
 
 /// Returns an error if cell indices do not fit into 31 bits.
 fn check_index_range(extents: Cells) -> Result<()> {
-    if extents.size().iter().all(|&n| i32::try_from(n).is_ok()) && extents.count() <= MOST_CELLS {
+    if extents.size().iter().all(|&n| i32::try_from(n).is_ok()) && extents.count() <= MAX_CELLS {
         return Ok(());
     }
     Err(Error::Dimension("a device supports at most 2^31 cells, and 2^31 - 1 per direction".to_owned()))

@@ -1,9 +1,9 @@
-//! The caller's arrays during a run.
+//! The user's arrays during a run.
 
 use crate::krylov::solve_steps::Arrays;
 use std::marker::PhantomData;
 
-/// An array of the caller that the threads of a run write. No two threads use the same entry at the same time.
+/// An array of the user that the threads of a run write. No two threads use the same entry at the same time.
 pub struct SharedOutput<'a> {
     start: *mut f64,
     len: usize,
@@ -30,7 +30,7 @@ impl<'a> SharedOutput<'a> {
     }
 }
 
-/// The caller's arrays, shared by the threads of a run.
+/// The user's arrays, shared by the threads of a run.
 pub struct CallerArrays<'a> {
     pub input_name: &'static str,
     input: &'a [f64],
@@ -50,7 +50,7 @@ impl<'a> CallerArrays<'a> {
         Self { input_name, input, output: SharedOutput::new(output), ld, plane, ny, first_row }
     }
 
-    /// Returns the index of the first entry of a row with this global number.
+    /// Returns the array index of the first entry of the row whose global number is `row`.
     fn row_start(&self, row: usize) -> usize {
         let row = row - self.first_row;
         row / self.ny * self.plane + row % self.ny * self.ld

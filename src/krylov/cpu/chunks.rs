@@ -1,5 +1,5 @@
-//! Rows in chunks of fixed length. Sums are computed per chunk, so that they are bitwise identical for any number of
-//! threads. Each thread owns whole chunks.
+//! Division of the rows of a vector into chunks of fixed length. Sums are computed per chunk, so that sums are bitwise
+//! identical for any number of threads. Each thread owns whole chunks.
 
 use crate::base::team::TeamThread;
 use std::ops::Range;
@@ -31,7 +31,7 @@ impl Chunks {
         chunk_end(chunk)..chunk_end(chunk + 1)
     }
 
-    /// Returns the chunks of a thread. They are contiguous, and the same in every step.
+    /// Returns the range of chunks of a thread, which is the same in every step.
     pub fn own_chunks(&self, thread: &TeamThread) -> Range<usize> {
         thread.share(self.count())
     }

@@ -1,7 +1,8 @@
 //! Sums and means of a vector over sets of its values: the singular components of a matrix. Every set has a label.
 //!
-//! The vector is divided into units, each of which belongs to one thread. Sums are computed per unit and label, then
-//! per label in the order of the units. They are therefore bitwise identical for any number of threads.
+//! The vector is divided into units: chunks, grid rows or sets of grid rows. Each unit belongs to one thread. Sums are
+//! computed per unit and label, then per label in the order of the units. The sums are therefore bitwise identical for
+//! any number of threads.
 
 use crate::base::csr::{ends_to_pointers, lengths_to_pointers};
 use crate::base::heap::boxed;
@@ -63,7 +64,7 @@ impl Vector<usize> for Shared {
 struct Run<P> {
     position: P,
     len: u32,
-    /// Slot of the run's unit and label; see `LabelledRuns::slots`.
+    /// Number of the pair (unit, label) of this run; see `LabelledRuns::slots`.
     slot: u32,
 }
 
@@ -72,12 +73,13 @@ pub struct LabelledRuns<P> {
     runs: Vec<Run<P>>,
     /// Index in `runs` of the first run of each unit; one more element is the number of runs.
     run_start: Vec<usize>,
-    /// Labels of the slots. A slot is a pair of a unit and a label that occurs in this unit. Slots are ordered by
-    /// units.
+    /// A slot is the number of a pair (unit, label) for which the unit contains values with this label. Slots are
+    /// ordered by units. This vector contains the label of each slot.
     slots: Vec<u32>,
     /// Index in `slots` of the first slot of each unit; one more element is the number of slots.
     slot_start: Vec<usize>,
-    /// Slots of each label, in ascending order; those of label l are by_label[label_start[l] .. label_start[l + 1]].
+    /// Slots of each label, in ascending order; those of label l are `slots_by_label[label_start[l] .. label_start[l +
+    /// 1]]`.
     slots_by_label: Vec<u32>,
     label_start: Vec<usize>,
     /// Number of values of each label.
@@ -125,8 +127,9 @@ impl<P> Default for SingularComponents<P> {
 }
 
 impl<P: Position> SingularComponents<P> {
-    /// Sets the label_count as [`LabelledRuns::set_labels`] does. With `is_reduced`, `runs(unit, true)` returns the
-    /// runs on the unknowns of CG.
+    /// Sets the labels, see [`LabelledRuns::set_labels`]. `runs(unit, false)` returns the runs on all nodes. If
+    /// `is_reduced` is true, CG has fewer unknowns than nodes, and `runs(unit, true)` returns the runs on these
+    /// unknowns.
     pub fn set_labels<R: Iterator<Item = (P, usize, usize)>>(
         &mut self,
         unit_count: usize,
@@ -142,8 +145,8 @@ impl<P: Position> SingularComponents<P> {
         self.unknowns.get_or_insert_default().set_labels(unit_count, label_count, |unit| runs(unit, true))
     }
 
-    /// Makes all sums include the values of other ranks. `other_ranks` returns the object that exchanges the partial
-    /// sums of these labels.
+    /// Includes the values of other ranks in all sums. `other_ranks(labels)` returns the object that exchanges the
+    /// partial sums of `labels` with other ranks.
     pub fn with_other_ranks<E: OtherRanks + 'static>(
         &mut self,
         other_ranks: impl Fn(&LabelledRuns<P>) -> Result<E>,
@@ -173,12 +176,12 @@ impl<P: Position> SingularComponents<P> {
 /// Name of the allocation in error messages.
 const ALLOCATION_NAME: &str = "the runs of singular components";
 
-/// Number of sums per label: of v, and of |v|.
+/// Number of sums per label: the sum of v and the sum of |v|.
 const SUMS_PER_LABEL: usize = 2;
 
 impl<P: Position> LabelledRuns<P> {
-    /// Sets the labels. `runs(unit)` returns position, length and label of the runs of a unit. If `labels` is 0, the
-    /// memory is kept, because the next matrix may have singular components again.
+    /// Sets the labels 0 .. `label_count` - 1. `runs(unit)` returns position, length and label of the runs of a unit.
+    /// If `label_count` is 0, the memory stays allocated, because the next matrix may have singular components again.
     pub fn set_labels<R: Iterator<Item = (P, usize, usize)>>(
         &mut self,
         unit_count: usize,
@@ -222,7 +225,7 @@ impl<P: Position> LabelledRuns<P> {
         Ok(())
     }
 
-    /// Appends a run to those of a unit. If the run directly follows the last run and has the same slot, extends the
+    /// Appends a run to the runs of `unit`. If the run directly follows the last run and has the same slot, extends the
     /// last run instead.
     fn add_run(&mut self, unit: usize, run: Run<P>) -> Result<()> {
         let first_run = self.run_start[unit];
@@ -251,7 +254,7 @@ impl<P: Position> LabelledRuns<P> {
         Ok(())
     }
 
-    /// Returns the slots of some units. There is one partial sum per slot.
+    /// Returns the slots of the units `units`. There is one partial sum per slot.
     pub fn slots(&self, units: &Range<usize>) -> Range<usize> {
         self.slot_start[units.start]..self.slot_start[units.end]
     }
@@ -261,13 +264,13 @@ impl<P: Position> LabelledRuns<P> {
         self.value_counts.len()
     }
 
-    /// Returns the runs of some units.
+    /// Returns the runs of the units `units`.
     fn runs(&self, units: &Range<usize>) -> &[Run<P>] {
         &self.runs[self.run_start[units.start]..self.run_start[units.end]]
     }
 
-    /// Adds the N sums that `sums_of_run` returns for each run of these units, and stores one total per slot.
-    /// `sums_of_run` also receives the label of the run. Returns the reduction of these totals.
+    /// For each run of the units `units`, `sums_of_run(run, label)` returns N sums. Adds these sums over the runs of
+    /// each slot, and stores N totals per slot. Returns the reduction of these totals.
     fn reduce_runs<const N: usize>(
         &self,
         units: &Range<usize>,
@@ -288,8 +291,8 @@ impl<P: Position> LabelledRuns<P> {
         partials.with_other_ranks(self.other_ranks.as_deref())
     }
 
-    /// Returns the sums of v over the values of each label, and with N = 2 also those of |v|. All threads may read them
-    /// until the next call of a function of this structure. `units`: units of this thread.
+    /// Returns the sum of v over the values of each label and, with N = 2, also the sum of |v|. All threads may read
+    /// the sums until the next call of a function of this structure. `units`: units of this thread.
     fn sum_labels<const N: usize>(&self, thread: TeamThread, units: &Range<usize>, v: &impl Vector<P>) -> [&[f64]; N] {
         let Some(totals) = self.totals.as_ref().filter(|_| self.labels() > 0) else { return [&[]; N] };
         let partials = self.reduce_runs::<N>(units, |run, _| {

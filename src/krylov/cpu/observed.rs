@@ -1,4 +1,5 @@
-//! State that the threads of a run share: the inspected inputs, and the stop request of the observer.
+//! State that the threads of a run share: the result of the inspection of the inputs, and the stop request of the
+//! observer.
 
 use crate::base::team::TeamThread;
 use crate::krylov::solve_steps::Inputs;
@@ -26,7 +27,7 @@ impl Default for SharedRunState {
 }
 
 impl SharedRunState {
-    /// Resets the inputs before a run, and records whether the observer may request a stop.
+    /// Resets the inspection result before a run, and records whether the observer may request a stop.
     pub fn begin_run(&mut self, observer: &dyn Observer) {
         *self.inputs.get_mut().unwrap_or_else(PoisonError::into_inner) = Inputs::uninspected();
         *self.may_stop.get_mut() = observer.may_stop();
@@ -36,8 +37,8 @@ impl SharedRunState {
         self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Merges the inspected inputs of all threads and returns the result. `own_inputs`: inputs that this thread has
-    /// inspected; `input_name`: name of the input array. Thread 0 calls `merge_other_ranks`, which adds the inputs of
+    /// Merges the inspection results of all threads, and returns the merged result. `own_inputs`: result of this
+    /// thread; `input_name`: name of the input array. Thread 0 calls `merge_other_ranks`, which merges the results of
     /// other ranks.
     pub fn merge_inputs(
         &self,

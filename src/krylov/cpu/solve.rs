@@ -1,4 +1,4 @@
-//! Start and end of a solve on numbered vectors: copies the caller's arrays to vectors, and x to the caller's array.
+//! Start and end of a solve on numbered vectors: copies the user's arrays to vectors, and x to the user's array.
 
 use super::steps::{System, ThreadState};
 use crate::base::loops::{combine, max_abs};

@@ -19,7 +19,7 @@ use std::ops::Range;
 /// Number of vectors of PCG in addition to x, b and r.
 pub const PCG_VECTORS: usize = 3;
 
-/// Matrix and preconditioner of a system, and the data of one thread for them.
+/// Matrix and preconditioner of a family, with the data of one thread.
 ///
 /// If CG runs on a reduced system, r, p, q and z are zero in all rows outside of this system. Sums over all rows are
 /// then sums over the reduced system.
@@ -28,12 +28,13 @@ pub trait System: Sized {
     fn properties(&self) -> Properties {
         Properties::default()
     }
-    /// Returns the column of value `i` of a line of the caller's arrays, for error messages.
+    /// Returns the grid column of value `i` of a line of the user's arrays (see `workspace::Lines`), for error
+    /// messages.
     fn column(&self, i: usize, _line: usize) -> usize {
         i
     }
-    /// Computes `target` = A `source`. If `source` is b, A is the matrix of the caller, also if CG runs on a reduced
-    /// system.
+    /// Computes `target` = A `source`. A is the matrix of the system that CG solves. If `source` is b, A is the user's
+    /// matrix, even if CG runs on a reduced system.
     fn multiply_vector(state: &mut ThreadState<'_, Self>, source: VectorId, target: VectorId);
     /// Computes q = A p; returns <p, q>.
     fn multiply(state: &mut ThreadState<'_, Self>) -> f64 {
@@ -168,8 +169,8 @@ impl<'a, S> ThreadState<'a, S> {
         f(&mut self.system, target, source)
     }
 
-    /// Stores the partial results that `chunk_values` returns for the chunks of this thread. Returns the reduction of
-    /// these results.
+    /// Calls `chunk_values` for the rows of each chunk of this thread, and stores the returned N partial results.
+    /// Returns the reduction of the partial results of all threads.
     pub fn reduce_chunks<const N: usize>(
         &mut self,
         mut chunk_values: impl FnMut(&Self, Range<usize>) -> [f64; N],
@@ -207,8 +208,8 @@ impl<'a, S> ThreadState<'a, S> {
         }
     }
 
-    /// Computes `combine`, and returns <target, target> of the result. The norm reads the rows of a chunk while they
-    /// are still in the L1 cache.
+    /// Computes `combine`, and returns <target, target> of the new `target`. The inner product reads the rows of a
+    /// chunk while these rows are still in the L1 cache.
     pub fn combine_and_square(&mut self, target: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> f64 {
         self.sums(|s, rows| {
             s.combine_rows(&rows, target, scale, terms);

@@ -8,10 +8,10 @@ use crate::error::{Result, reserve};
 use crate::krylov::vectors::VectorId;
 use std::ops::Range;
 
-/// Maximum number of sums per pass over the vectors; the partial sums of a chunk are stored together.
+/// Maximum number of sums per pass over the vectors.
 pub const SUMS_PER_PASS: usize = 4;
 
-/// Positions of lines in the vectors. A line is a sequence of consecutive values in the caller's arrays, such as a grid
+/// Positions of lines in the vectors. A line is a sequence of consecutive values in the user's arrays, such as a grid
 /// row. A chunk consists of whole lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lines {
@@ -21,7 +21,7 @@ pub struct Lines {
     pub len: usize,
     /// Index of the first value of line 0 in a vector.
     pub first_index: usize,
-    /// Distance between lines in a vector.
+    /// Distance between the first values of consecutive lines in a vector.
     pub stride: usize,
 }
 

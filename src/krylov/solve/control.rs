@@ -170,7 +170,7 @@ pub const MIN_THRESHOLD_FRACTION: f64 = f64::EPSILON / 64.0;
 /// In double precision, squares of residual norms may underflow below this value.
 pub const F64_VANISHING_FRACTION: f64 = 1e-140;
 
-/// Returns an error if `value` is NaN or infinite. With `check_input=0`, only this check detects NaN or infinity in the
+/// Returns an error if `value` is NaN or infinite. With `check_input=0`, this check replaces the inspection of the
 /// user's arrays.
 pub fn check_finite(quantity: &'static str, value: f64) -> Result<()> {
     if value.is_finite() { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration: 0 }) }

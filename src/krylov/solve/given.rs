@@ -21,7 +21,7 @@ pub struct LoadedSystem<'c> {
     /// The initial guess is nonzero.
     pub has_guess: bool,
     /// Power of two by which b and x are multiplied, so that squares of norms neither overflow nor underflow. Apart
-    /// from this exact scaling, the iterates do not depend on it.
+    /// from this exact scaling, the iterates do not depend on `scale`.
     pub scale: f64,
     /// The residual of the guess is so much larger than b that f32 sweeps cannot represent both. PCG then starts from x
     /// = 0.
