@@ -389,8 +389,8 @@ impl Error {
                 (text_before.clone(), Some(*location), text_after.clone())
             }
             Self::Matrix { reason, location: Some(location), text_after } => match reason.split_once('@') {
-                Some((text_before, text_after)) => {
-                    (text_before.to_owned(), Some(*location), format!("{text_after}{text_after}"))
+                Some((text_before, reason_end)) => {
+                    (text_before.to_owned(), Some(*location), format!("{reason_end}{text_after}"))
                 }
                 None => (format!("{reason} at "), Some(*location), (*text_after).to_owned()),
             },

@@ -1,8 +1,9 @@
 //! The entry points that every family has, defined by one macro.
 //!
-//! cbindgen does not expand macros. `rrbsolver-generate` therefore substitutes the names of each `entries!` below, also
-//! in comments, and replaces `$family` by the name of the family. A paragraph or list item that begins with a list such
-//! as `(rrb_, dpcg_)` applies only to these families. The same holds for a code block with the language `c,rrb_,dpcg_`.
+//! cbindgen does not expand macros. For each `entries!` below, `rrbsolver-generate` therefore expands the macro itself:
+//! it substitutes the names, also in comments, and replaces `$family` by the name of the family. A paragraph or list
+//! item that begins with prefixes such as `(rrb_, dpcg_)` applies only to these families. A code block with the
+//! language `c,rrb_,dpcg_` also applies only to these families.
 
 use crate::abi::handle::{Handle, destroy, get, set, with_handle_ok, with_handle_ref};
 use crate::abi::messages::cannot_read_real_as_integer;

@@ -35,7 +35,8 @@ pub fn threads(requested: usize) -> usize {
         .unwrap_or_else(cores_now)
 }
 
-/// Parses a positive count, limited to 4096. In a list (OMP_NUM_THREADS=4,2), the first value counts.
+/// Parses a positive count, limited to 4096. If the text contains several values (OMP_NUM_THREADS=4,2), returns the
+/// first one.
 fn parse_thread_count(text: &str) -> Option<usize> {
     let first_value = text.split(',').next().unwrap_or("");
     first_value.trim().parse().ok().filter(|&n| n > 0).map(|n: usize| n.min(4096))
@@ -57,8 +58,8 @@ pub fn push_warning(warnings: &mut Vec<String>, text: fmt::Arguments) -> Result<
     push(warnings, formatted(text, WARNINGS_NAME)?, WARNINGS_NAME)
 }
 
-/// Returns warnings about ignored values of all variables. `Base::validate_change` reports wrong entries inside
-/// `RRBSOLVER_OPTIONS`.
+/// Returns warnings about all environment variables whose value is ignored. Wrong entries inside `RRBSOLVER_OPTIONS`
+/// are not included; `Base::validate_change` reports them.
 pub fn all_warnings() -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let mut push_warning = |text: fmt::Arguments| push_warning(&mut warnings, text);

@@ -13,10 +13,11 @@ use std::sync::{Once, OnceLock};
 const MESSAGE_BYTES: usize = 2 * MAX_PATH_BYTES + 1024;
 
 thread_local! {
-    /// The last message, unless it contains an index. The buffer has a fixed size, because the first use of a
-    /// thread-local value with a destructor allocates memory and ends the process on failure.
+    /// Message of the last call that did not return `RRB_OK`; empty if `LAST_ERROR` contains this message. The buffer
+    /// has a fixed size, because the first use of a thread-local value with a destructor allocates memory and ends the
+    /// process on failure.
     static MESSAGE: RefCell<Line<MESSAGE_BYTES>> = const { RefCell::new(Line::new()) };
-    /// The last error, if its message contains an index. The reader of the message selects the base of the index (0 or
+    /// The last error, if its message contains an index. The caller of `last_error` selects the base of the index (0 or
     /// 1).
     static LAST_ERROR: RefCell<Option<Error>> = const { RefCell::new(None) };
     /// Whether this thread runs `catch_panics`.
@@ -58,7 +59,7 @@ pub fn callback<T>(body: impl FnOnce() -> T) -> Result<T> {
 
 /// Runs `body`. A panic in `body` prints nothing and becomes an error.
 ///
-/// Not inlined, so that the compiler cannot move arithmetic of the body across changes of the floating-point mode.
+/// Not inlined, so that the compiler cannot move arithmetic of `body` across changes of the floating-point mode.
 #[inline(never)]
 fn catch_panics<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     install_hook();

@@ -1,7 +1,9 @@
 //! The handle of all families, and functions that run the body of an entry point on a handle.
 //!
 //! A handle contains the options (those of the environment take precedence), log, monitor, history, stream, times and
-//! results. It also records which call must come first, and the process that created it.
+//! results. Its solver object (`core`) contains the matrix and the backend; it is created by the setup call,
+//! `factorize` or `smoother_set_patches`. The handle also records whether the setup call must be repeated, and which
+//! process created the handle.
 
 use crate::abi::guard::{entry, entry_ok, store_message};
 use crate::abi::log::Log;
@@ -21,19 +23,19 @@ use libc::c_void;
 use std::fmt::Arguments;
 use std::time::{Duration, Instant};
 
-/// A handle type of the C API: the parts that a family adds to the common handle.
+/// A handle type of the C API: the types and data that a family adds to the common handle.
 pub trait Family: Sized {
     const FAMILY: options::Family;
     type Core: Core;
-    /// Parts of a handle that only this family has.
+    /// Data of a handle that only this family has.
     type FamilyParts;
 
-    /// Returns the bytes in host memory and on devices that the core does not count.
+    /// Returns the bytes in host memory and on devices that the solver object does not count.
     fn bytes(_family_parts: &Self::FamilyParts) -> [usize; 2] {
         [0, 0]
     }
 
-    /// Returns a result that the core does not provide.
+    /// Returns the value of a result that the solver object does not provide, or `None` for all other results.
     fn result(_handle: &Handle<Self>, _entry: &ResultEntry) -> Result<Option<f64>> {
         Ok(None)
     }
@@ -45,7 +47,7 @@ pub struct Handle<F: Family> {
     pub family_parts: F::FamilyParts,
 }
 
-/// The parts that handles of all families have.
+/// The data that handles of all families have.
 pub struct Base<C> {
     pub family: options::Family,
     pub shape: Shape,
@@ -57,15 +59,15 @@ pub struct Base<C> {
     pub history: History,
     /// Outcome of the last solve.
     pub outcome: Outcome,
-    /// The solver. `set_up` replaces it.
+    /// The solver object; `None` before the first setup. `set_up` replaces it.
     pub core: Option<C>,
-    /// Why a call that needs a core must fail; `None` if the core is up to date.
+    /// Why a call that needs the solver object must fail; `None` if the solver object is up to date.
     staleness: Option<Staleness>,
     seconds_setup: f64,
     seconds_solve: f64,
     /// Whether warnings about the environment have been logged.
     has_warned: bool,
-    /// Whether couplings that point out of the grid have been logged.
+    /// Whether a warning about couplings that point out of the grid has been logged.
     pub has_logged_outward_couplings: bool,
     /// Process that created the handle.
     process: u32,
@@ -107,7 +109,7 @@ impl<F: Family> Handle<F> {
         Ok(Self { base, family_parts })
     }
 
-    /// Returns a result and its value, if the key is known.
+    /// Returns the table entry and the value of the result `key`, or `None` if the family has no such result.
     pub fn result(&self, key: i32) -> Option<(&'static ResultEntry, Result<f64>)> {
         let entry = ResultEntry::find(F::FAMILY, key)?;
         let value =
@@ -142,8 +144,9 @@ impl<F: Family> Handle<F> {
 }
 
 impl<C: Core> Base<C> {
-    /// Changes options. Options that take effect immediately are applied to the core if it is up to date. A change of
-    /// an option that acts at the setup makes the core stale. After an error, all options are unchanged.
+    /// Changes options. Options that take effect immediately are applied to the solver object if it is up to date. A
+    /// change of an option that acts at the setup makes the solver object stale. After an error, all options are
+    /// unchanged.
     pub fn set_options(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
         let changed = self.validate_change(change)?;
         let has_same_setup = changed.options.same_setup(&self.options);
@@ -190,7 +193,7 @@ impl<C: Core> Base<C> {
         Ok(ChangedOptions { options: new_options, log, warnings })
     }
 
-    /// Adopts the options and their log, and logs the warnings.
+    /// Stores the new options and their log, and logs the warnings.
     fn adopt(&mut self, changed: ChangedOptions) {
         self.options = changed.options;
         if let Some(log) = changed.log {
@@ -204,12 +207,13 @@ impl<C: Core> Base<C> {
         }
     }
 
-    /// Opens the log of `options`, if its target differs from the one in use.
+    /// Opens the log target of `options`, if it differs from the target in use.
     fn open_log(&self, options: &Options) -> Result<Option<Log>> {
         if options.log() == self.options.log() { Ok(None) } else { Log::open(options.log()).map(Some) }
     }
 
-    /// Returns whether this process created the handle. The threads of the pool do not exist after a fork.
+    /// Returns whether this process created the handle. After a fork, the threads of the handle do not exist in the
+    /// child process.
     pub fn is_in_creating_process(&self) -> bool {
         self.process == std::process::id()
     }
@@ -227,39 +231,41 @@ impl<C: Core> Base<C> {
         Ok(())
     }
 
-    /// Sets the caller's stream for later calls. This call checks the stream only for `smoother_` with current patches.
-    /// Otherwise, the next call that computes reports an invalid stream.
+    /// Sets the caller's stream for later calls. The stream is checked here only in `smoother_` if the patches are up
+    /// to date. Otherwise, the next call that computes reports an invalid stream.
     pub fn set_stream(&mut self, stream: *mut c_void) -> Result<()> {
         let is_current = self.staleness.is_none();
         if let (Some(core), options::Family::Smoother) = (&mut self.core, self.family) {
-            // The stream cannot be used before `smoother_set_patches`, which may select another device.
+            // If the patches are stale, the stream is not used yet, because `smoother_set_patches` may select another
+            // device.
             core.engine_mut().use_stream(if is_current { stream as usize } else { 0 })?;
         }
         self.stream = stream;
         Ok(())
     }
 
-    /// Returns an error if the core does not exist, or if options or data have changed since it was created.
+    /// Returns an error if there is no solver object, or if options or data have changed since it was created.
     pub fn check_current(&self) -> Result<()> {
         self.staleness.map_or(Ok(()), |reason| Err(messages::stale(self.family, reason)))
     }
 
-    /// Begins a call that creates a core. The handle has no valid core until that call succeeds.
+    /// Begins a setup call. Until this call succeeds, calls that need the solver object fail.
     pub fn begin_setup(&mut self) {
         self.staleness = Some(Staleness::SetupFailed);
     }
 
-    /// Marks the core as stale: the caller has set `data_name`, which takes effect at the next setup.
+    /// Marks the solver object as stale: the caller has set the data `data_name`, which take effect at the next setup.
     pub fn mark_data_set(&mut self, data_name: &'static str) {
         self.staleness.get_or_insert(Staleness::DataSet(data_name));
     }
 
-    /// Stores the setup time, which a result of the handle reports.
+    /// Stores the setup time, for the result `seconds_setup`.
     pub fn end_setup(&mut self, duration: Duration) {
         self.seconds_setup = duration.as_secs_f64();
     }
 
-    /// Creates a core from the previous one, and measures the time. If `create_core` fails, the handle has no core.
+    /// Creates a solver object from the previous one with `create_core`, and measures the time. If `create_core` fails,
+    /// the handle has no solver object.
     pub fn set_up(&mut self, create_core: impl FnOnce(&mut Self, Option<C>) -> Result<C>) -> Result<()> {
         let start = Instant::now();
         let previous_core = self.core.take();
@@ -274,19 +280,19 @@ impl<C: Core> Base<C> {
         environment::threads(self.options.int(opt::THREADS) as usize)
     }
 
-    /// Returns the resources that the core uses, or one host thread without a core.
+    /// Returns the resources that the solver object uses, or `Machine::HOST` if there is no solver object.
     pub fn machine(&self) -> Machine {
         self.core.as_ref().map_or(Machine::HOST, Core::machine)
     }
 
-    /// Returns an error if the core cannot use the caller's stream.
+    /// Makes the solver object use the caller's stream. Returns an error if this is impossible.
     pub fn check_stream(&mut self) -> Result<()> {
         let stream = self.stream as usize;
         self.core.as_mut().map_or(Ok(()), |core| core.engine_mut().use_stream(stream))
     }
 
-    /// Runs the core on the caller's stream, with history, log and monitor. If a callback panics, returns this error
-    /// instead of the result.
+    /// Calls `work` with the solver object, on the caller's stream, and with an observer that passes events to history,
+    /// log and monitor. If a callback panics, returns this error instead of the result of `work`.
     pub fn run<T>(&mut self, work: impl FnOnce(&mut C, &Options, &mut Watch) -> Result<T>) -> Result<T> {
         self.check_stream()?;
         let Some(core) = &mut self.core else { return Err(messages::stale(self.family, Staleness::NoSetup)) };
@@ -310,25 +316,26 @@ impl<C: Core> Base<C> {
         Instant::now()
     }
 
-    /// Stores the time of the call.
+    /// Stores the time since `start`, for the result `seconds_solve`.
     pub fn end_solve(&mut self, start: Instant) {
         self.seconds_solve = start.elapsed().as_secs_f64();
     }
 
-    /// Logs a line about the call with its time, from `verbosity=1` on.
+    /// With `verbosity=1` or higher, logs `text` and the time of the last solve or smoother call.
     pub fn log_solve(&mut self, text: Arguments) {
         let milliseconds = 1e3 * self.seconds_solve;
         self.log_line(1, format_args!("{text}, {milliseconds:.3} ms"));
     }
 
-    /// Logs a line that begins with the name of the family. Warnings (level 0) do not depend on `verbosity`.
+    /// If `verbosity` is at least `level`, logs a line that begins with the name of the family. Warnings have level 0
+    /// and are always logged.
     pub fn log_line(&mut self, level: i32, text: Arguments) {
         if self.options.int(opt::VERBOSITY) >= level.into() {
             self.log.write_line(level, format_args!("{}: {text}", self.family.name()));
         }
     }
 
-    /// Solves, with history, log and monitor. Stores outcome and time, and the message if the solve did not converge.
+    /// Solves with `solve_core`, see `run`. Stores outcome and time, and the message if the solve did not converge.
     /// Returns the status.
     pub fn solve(&mut self, solve_core: impl FnOnce(&mut C, &Options, &mut Watch) -> Result<Outcome>) -> Result<i32> {
         let start = self.begin_solve();
@@ -380,7 +387,7 @@ pub unsafe fn with_handle<F: Family>(h: *mut F, body: impl FnOnce(&mut Handle<F>
     })
 }
 
-/// Runs the body of an entry point on a handle whose only status without error is `RRB_OK`.
+/// Runs the body of an entry point on a handle. The only status of this entry point without error is `RRB_OK`.
 ///
 /// # Safety
 /// As for `with_handle`.
@@ -389,7 +396,7 @@ pub unsafe fn with_handle_ok<F: Family>(h: *mut F, body: impl FnOnce(&mut Handle
     unsafe { with_handle(h, |h| body(h).map(|()| RRB_OK)) }
 }
 
-/// Runs the body of an entry point that only reads the handle, through a shared reference.
+/// Runs the body of an entry point that only reads the handle.
 ///
 /// # Safety
 /// As for `with_handle`.
@@ -402,7 +409,7 @@ pub unsafe fn with_handle_ref<F: Family>(h: *const F, body: impl FnOnce(&Handle<
     })
 }
 
-/// Stores a value of the handle in `value`.
+/// Stores the value that `read_value` returns in `value`.
 ///
 /// # Safety
 /// As for `with_handle`; `value` must be NULL or point to a `T`.
@@ -430,7 +437,8 @@ pub unsafe fn get<F: Family, T>(
 /// `out` must be NULL or point to a pointer.
 pub unsafe fn create<F: Family>(out: *mut *mut F, create_handle: impl FnOnce() -> Result<Handle<F>>) -> rrb_status {
     entry_ok(|| {
-        // `create_handle` runs before any return: if it is collective, the other ranks wait for it.
+        // `create_handle` runs even if `out` is NULL: the call may be collective, and the other ranks then wait for
+        // this rank.
         let creation = create_handle();
         if out.is_null() {
             return Err(Error::Null("out".into()));
@@ -456,7 +464,7 @@ pub unsafe fn destroy<F: Family>(h: *mut *mut F) -> rrb_status {
             // SAFETY: `create` made the handle. The caller's pointer is NULL now, so the handle is freed once.
             let handle = unsafe { Box::from_raw(handle_pointer.cast::<Handle<F>>()) };
             if !handle.base.is_in_creating_process() {
-                // After a fork, the threads of the pool do not exist and cannot be joined.
+                // After a fork, the threads of the handle do not exist in the child process and cannot be joined.
                 std::mem::forget(handle);
             }
         }
@@ -464,7 +472,7 @@ pub unsafe fn destroy<F: Family>(h: *mut *mut F) -> rrb_status {
     })
 }
 
-/// Sets an option by its key. The key of a result is an error.
+/// Sets the option `key` with `change`. Returns an error if `key` is the key of a result.
 ///
 /// # Safety
 /// As for `with_handle`.

@@ -157,7 +157,7 @@ pub unsafe extern "C" fn rrbsolver_last_error_based(index_base: i32, buffer: *mu
             while !text.is_char_boundary(copied_bytes) {
                 copied_bytes -= 1;
             }
-            // SAFETY: cut < capacity, and the caller guarantees the capacity.
+            // SAFETY: `copied_bytes` < `capacity`, and the caller guarantees the capacity.
             unsafe {
                 std::ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast(), copied_bytes);
                 *buffer.add(copied_bytes) = 0;

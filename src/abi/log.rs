@@ -19,11 +19,11 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 /// Type of the function in `rrb_log_fn`.
 type LogFunction = unsafe extern "C-unwind" fn(*mut c_void, i32, *const c_char);
 
-/// The library-wide callback with its user pointer, and the number of its running calls.
+/// The library-wide callback with its user pointer (a sink), and the number of its running calls.
 ///
 /// All accesses hold a lock. After a fork, the child process can acquire this lock even if a thread of the parent held
-/// it during the fork. The child then finds a complete sink, because `select_sink` writes the sink that is not in use
-/// and then selects it by a single store. The child resets the counts of running calls.
+/// it during the fork. The child then finds a callback with the matching user pointer, because `select_sink` writes the
+/// sink that is not in use and then selects this sink by a single store. The child resets the counts of running calls.
 struct CallbackState {
     /// Process of the thread that holds the lock; 0 if the lock is free.
     locking_process: AtomicU32,
@@ -32,10 +32,10 @@ struct CallbackState {
     active_sink: AtomicUsize,
     /// Grows with each call of `rrbsolver_set_log` that waits.
     generation: AtomicUsize,
-    /// Number of running calls, by the parity of the generation in which they began. Only the two latest generations
-    /// have running calls, and no call begins in the older one.
+    /// Number of running calls that began in a generation of even (index 0) or odd (index 1) number. Only the two
+    /// latest generations have running calls, and no call begins in the older one.
     running_calls: [AtomicUsize; 2],
-    /// Process to which the counts belong.
+    /// Process whose calls `running_calls` counts.
     process: AtomicU32,
 }
 
@@ -60,11 +60,11 @@ static CALLBACK_STATE: CallbackState = CallbackState {
 };
 
 thread_local! {
-    /// Whether this thread is inside a call of the callback.
+    /// Whether this thread is running the callback.
     static IS_IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Polling interval of `rrbsolver_set_log`. It polls, because a condition variable would not survive a fork.
+/// Polling interval of `rrbsolver_set_log`. The function polls, because a condition variable would not survive a fork.
 const POLL_INTERVAL: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
 
 impl CallbackState {
@@ -74,7 +74,8 @@ impl CallbackState {
         let mut expected = 0;
         while let Err(locking_process) = self.locking_process.compare_exchange(expected, own_process, Acquire, Relaxed)
         {
-            // A holder in another process is a thread that fork did not copy, so the lock can be taken from it.
+            // If `locking_process` is another process, the lock was held during a fork, by a thread that does not exist
+            // in this process. The lock can then be taken.
             expected = if locking_process == own_process { 0 } else { locking_process };
             if locking_process == own_process {
                 // SAFETY: the function has no arguments.
@@ -139,8 +140,8 @@ impl CallbackState {
 
 /// Replaces the library-wide callback, and waits until no thread is inside the previous callback.
 ///
-/// If the callback itself calls this function, the wait would not end. Such a call replaces the callback without
-/// waiting.
+/// If the callback itself calls this function, the callback is replaced without waiting, because the wait would not
+/// end.
 pub fn set_callback(callback: rrb_log_fn, user: *mut c_void) {
     if IS_IN_CALLBACK.get() {
         return CALLBACK_STATE.with_lock(|shared| shared.select_sink(callback, user));
@@ -223,9 +224,9 @@ fn call_callback(level: i32, line: &Line) {
     let Some((function, user, generation)) = CALLBACK_STATE.with_lock(CallbackState::begin_call) else { return };
     let process = std::process::id();
     IS_IN_CALLBACK.set(true);
-    // A panic in the callback ends the line, not the solve.
-    // SAFETY: the caller of `rrbsolver_set_log` passed a function of this signature that any thread may call. The text
-    // is NUL-terminated, because `Line` never fills its last byte.
+    // A panic in the callback is ignored, because it must not end the solve. SAFETY: the caller of `rrbsolver_set_log`
+    // passed a function of this signature that any thread may call. The text is NUL-terminated, because `Line` never
+    // fills its last byte.
     let _ = callback(|| unsafe { function(user, level, line.bytes.as_ptr().cast()) });
     IS_IN_CALLBACK.set(false);
     // If the callback has forked, only the parent process counts this call.

@@ -3,20 +3,20 @@
 use crate::error::{ERROR_MESSAGE_NAME, Error, formatted};
 use crate::options::Family;
 
-/// Why a call requires an earlier call that creates a core.
+/// Reason why a call must be preceded by a setup call, which creates the solver object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Staleness {
     /// No setup yet.
     NoSetup,
     /// The last setup failed.
     SetupFailed,
-    /// An option that acts at the setup has changed since.
+    /// An option that acts at the setup has changed since the last setup.
     OptionChanged,
-    /// The caller set this after the last setup.
+    /// The caller has set data with this name after the last setup.
     DataSet(&'static str),
 }
 
-/// Error of a call that needs a current core.
+/// Error of a call that needs an up-to-date solver object.
 pub fn stale(family: Family, reason: Staleness) -> Error {
     let (prefix, setup_name) = (family.prefix(), family.setup());
     Error::State(match reason {
@@ -34,7 +34,8 @@ pub fn stale(family: Family, reason: Staleness) -> Error {
     })
 }
 
-/// Error of a call in another process. The threads of a handle belong to the process that created it.
+/// Error of a call in a process that did not create the handle. The threads of a handle exist only in the process that
+/// created it.
 pub fn forked_handle() -> Error {
     let message = "the handle was created before a fork: create a new one in the child process";
     formatted(message, ERROR_MESSAGE_NAME).map_or_else(|error| error, Error::Unsupported)

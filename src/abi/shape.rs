@@ -11,7 +11,8 @@ use std::fmt;
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub cells: Cells,
-    /// Extents of the caller's arrays. They differ from `cells` only on a rank that owns a part of the grid.
+    /// Extents of the caller's arrays. They differ from `cells` only in distributed solves, where a rank owns only some
+    /// rows of the grid.
     pub arrays: Cells,
     /// 1 for a general matrix, whose number of rows is `nx`; 2 or 3 for a grid; 0 if there is no system.
     dimensions: usize,
@@ -66,7 +67,7 @@ impl Shape {
         Grid { nx: self.cells.nx, ny: self.cells.ny }
     }
 
-    /// Returns the layout that the options select, after checking for overflow.
+    /// Returns the layout that the options select. Returns an error if the length of the array overflows.
     pub fn layout(&self, options: &Options) -> Result<Layout> {
         let Cells { nx, ny, nz } = self.arrays;
         let option_or = |key, default| match options.int(key) {

@@ -1,5 +1,5 @@
-//! Memory spaces of the arrays of a call, and the check that written arrays overlap no other array. Among
-//! the entry points, only this module uses device memory functions of the CUDA driver.
+//! Memory spaces of the arrays of a call, and the check that written arrays overlap no other array. In `src/abi`, only
+//! this module uses device memory functions of the CUDA driver.
 
 pub use crate::cuda::driver::{ExportableMemory, ExportedMemory, HANDLE_BYTES, ImportedMemory, PrimaryContext, Rows};
 
@@ -35,7 +35,7 @@ pub fn is_on_device(
             }
             Ok(true)
         }
-        // Without a device, the call that creates the core reports the error.
+        // If there is no device, the call that creates the solver object reports the error.
         MemorySpace::Host if memory == Memory::Auto || device_count() == 0 => Ok(false),
         MemorySpace::Host => {
             Err(wrong_space(name, MemorySpace::Host, format!("on {} (memory=device)", devices_text())))
@@ -83,10 +83,10 @@ pub fn check_array<T>(name: impl Into<ArgumentName>, array: *const T) -> Result<
     if array.is_aligned() { Ok(()) } else { Err(Error::Alignment(name.into(), align_of::<T>())) }
 }
 
-/// Returns a list of the caller after `check_array`, or an empty list for `None`.
+/// Checks an array of the caller with `check_array`, and returns its `count` values; no values for `None`.
 ///
 /// # Safety
-/// The list must be NULL or hold `count` values for the duration of the call.
+/// `pointer` must be `None`, NULL, or point to `count` values for the duration of the call.
 pub unsafe fn caller_list<'a, T>(name: &'static str, pointer: Option<*const T>, count: usize) -> Result<&'a [T]> {
     let Some(pointer) = pointer else { return Ok(&[]) };
     check_array(name, pointer)?;
@@ -123,7 +123,7 @@ impl AddressRange {
 /// Checks that no written array overlaps another array, in one pass over the ranges in order of their start.
 pub fn check_no_overlap(ranges: &mut [AddressRange]) -> Result<()> {
     ranges.sort_unstable_by_key(|range| range.start);
-    // The range with the largest end so far, and the written range with the largest end so far.
+    // Among the ranges so far: the range with the largest end, and the written range with the largest end.
     let (mut furthest, mut furthest_written): (Option<AddressRange>, Option<AddressRange>) = (None, None);
     for range in ranges.iter() {
         let earlier = if range.is_written { furthest } else { furthest_written };

@@ -14,7 +14,7 @@ use crate::options::{self, Memory, Options, opt};
 use crate::report::{NoObserver, Observer, Outcome};
 use crate::stencil::outward::OutwardCouplings;
 
-/// Location of an array that is read.
+/// An input array: the values in host memory, or the address on a device.
 pub enum ArrayLocation<'a> {
     Host(&'a [f64]),
     /// Address on the handle's device.
@@ -28,7 +28,8 @@ pub type OutputArray = (&'static str, *mut f64);
 
 /// A family that solves A x = b.
 pub trait SolverFamily: Family {
-    /// Runs the core on the caller's arrays.
+    /// Executes `function` (solve, z = M^-1 r or y = A x) on the caller's arrays. `core` is the solver object of the
+    /// handle.
     fn run(
         core: &mut Self::Core,
         family_parts: &Self::FamilyParts,
@@ -40,13 +41,14 @@ pub trait SolverFamily: Family {
 }
 
 impl<C: Core> Base<C> {
-    /// Returns the layout that the options select, after checking it.
+    /// Returns the layout of the caller's arrays that the options select. Returns an error if the length of an array
+    /// overflows.
     pub fn layout(&self) -> Result<Layout> {
         self.shape.layout(&self.options)
     }
 
-    /// Checks an array that is read, and returns it as host or device memory. `machine` is the machine of the core, or
-    /// of the core that the call will create.
+    /// Checks an input array, and returns it as host or device memory. `machine`: resources of the solver object, or of
+    /// the solver object that this call will create.
     ///
     /// # Safety
     /// The array must be NULL or hold `layout.len` values for the duration of the call.
@@ -64,7 +66,7 @@ impl<C: Core> Base<C> {
         })
     }
 
-    /// Checks the input and output arrays of a call on a factorized matrix.
+    /// Checks the input and output arrays of a call on a factorized matrix, and returns them.
     ///
     /// # Safety
     /// The arrays must be NULL or hold the values of the layout for the duration of the call.
@@ -117,8 +119,8 @@ impl<C: Core> Base<C> {
         Ok(if is_on_handle_device { array as u64 } else { 0 })
     }
 
-    /// Runs a function of the core with `run_core`. Only `Function::Solve` reports to the observer, sets the results
-    /// for time and outcome, and may end without convergence.
+    /// Calls `run_core`, which executes `function` with the solver object. Only `Function::Solve` reports to the
+    /// observer, sets the results for time and outcome, and may end without convergence.
     pub fn run_function(
         &mut self,
         function: Function,
@@ -130,8 +132,9 @@ impl<C: Core> Base<C> {
         }
     }
 
-    /// Creates a core from the previous one with `create_core`. Couplings that point out of the grid, which
-    /// `find_outward` finds, are an error with `check_input=2`, and with `check_input=1` a log line, once per handle.
+    /// Creates a solver object from the previous one with `create_core`. `find_outward` finds the couplings that point
+    /// out of the grid. If there are any, returns an error with `check_input=2`; with `check_input=1`, logs one line
+    /// per handle.
     pub fn factorize(
         &mut self,
         create_core: impl FnOnce(Option<C>, &Options, usize) -> Result<C>,
@@ -162,7 +165,7 @@ fn check_pair(input: InputArray, output: OutputArray, len: usize) -> Result<()> 
 }
 
 impl<F: SolverFamily> Handle<F> {
-    /// Computes the function `function`: a solve, or a product with M^-1 or A.
+    /// Executes `function` (solve, z = M^-1 r or y = A x) on the caller's arrays.
     ///
     /// # Safety
     /// The arrays must be NULL or hold the values of the handle's layout.
@@ -176,7 +179,7 @@ impl<F: SolverFamily> Handle<F> {
     }
 }
 
-/// Runs the body of `solve`, `apply` and `multiply`.
+/// Runs the body of the entry points `*_solve`, `*_apply` and `*_multiply` of a family.
 ///
 /// # Safety
 /// `h` must be NULL or a live handle that no other thread uses; the arrays must be NULL or hold the values of its
@@ -191,7 +194,7 @@ pub unsafe fn call<F: SolverFamily>(
     unsafe { with_handle(h, |h| h.call(function, input, output)) }
 }
 
-/// Arguments of `solve_once` except the matrix.
+/// Arguments of the entry points `*_solve_once` except the matrix.
 pub struct SolveOnceArguments {
     pub b: *const f64,
     pub x: *mut f64,
@@ -200,8 +203,8 @@ pub struct SolveOnceArguments {
     pub iterations: *mut i64,
 }
 
-/// Runs the body of `solve_once`: creates a handle, factorizes its matrix and solves once. `matrix` lists the arrays
-/// that `factorize` reads.
+/// Runs the body of the entry points `*_solve_once`: creates a handle, factorizes its matrix and solves once. `matrix`
+/// contains the arrays that `factorize` reads.
 ///
 /// # Safety
 /// The arrays must be NULL or hold the values of the handle's layout; `iterations` must be NULL or point to an i64.

@@ -1,4 +1,4 @@
-//! History, log and monitor of one call.
+//! Observer of one call, which passes events to history, log and monitor.
 
 use crate::abi::guard::callback;
 use crate::abi::log::Log;

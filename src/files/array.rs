@@ -1,4 +1,4 @@
-//! Matrices of files that list the values of all positions (row, column).
+//! Dense matrices in files: the file contains a value for every position (row, column).
 
 use crate::base::csr::{Csr, ROW_POINTERS_NAME};
 use crate::base::index::Index;
@@ -9,8 +9,8 @@ use crate::sparse::assemble::AssembledMatrix;
 /// Name of an allocation in error messages.
 pub const ALLOCATION_NAME: &str = "an array of a file";
 
-/// Builds the matrix whose entries are the `count` positions for which `has_entry` is true. A zero value is stored as
-/// an entry.
+/// Builds the matrix with an entry `value(i, j)` at each position for which `has_entry(i, j)` is true. `count` is the
+/// number of these positions. A zero value is stored as an entry.
 pub fn assemble_array<I: Index>(
     rows: usize,
     cols: usize,

@@ -9,7 +9,7 @@ pub fn line_error(line: usize, reason: impl Display) -> Error {
     line_error_with_status(RRB_ERR_PARSE, line, reason)
 }
 
-/// Returns an error about a line, with another status.
+/// Returns an error with the status `status` about a line, counted from 1.
 pub fn line_error_with_status(status: i32, line: usize, reason: impl Display) -> Error {
     file_error(status, format_args!("line {line}: {reason}"))
 }
@@ -24,8 +24,8 @@ pub fn read_error(error: std::io::Error) -> Error {
     io_error("read", error)
 }
 
-/// Returns the error of a file that cannot be `operation`, which is "read" or "written". If the system lacks memory,
-/// returns `Error::NoMemory` of unknown size.
+/// Returns the error "cannot be `operation`", where `operation` is "read" or "written". If the system lacks memory,
+/// returns `Error::NoMemory` without a size.
 pub fn io_error(operation: &str, error: std::io::Error) -> Error {
     if error.kind() == std::io::ErrorKind::OutOfMemory {
         return Error::NoMemory(FailedAllocation { bytes: 0, allocation_name: "access to a file" });

@@ -22,7 +22,7 @@ const MAX_DEPTH: usize = 8;
 const MAX_FORMAT_CHARACTERS: usize = 80;
 
 impl Field {
-    /// Returns the characters of this field. A short card continues with blanks.
+    /// Returns the characters of this field. If the card is too short, the missing characters count as blanks.
     pub fn text<'a>(&self, card: &'a [u8]) -> &'a [u8] {
         let end = card.len().min(self.start + self.width);
         card.get(self.start..end).unwrap_or_default()
@@ -40,8 +40,9 @@ impl Field {
     }
 }
 
-/// Returns the fields of a card, or `None` if the format is not supported. `requires_integers` requires that all fields
-/// have type I. Returns an error only if an allocation fails.
+/// Returns the fields of a card with the format `text`, or `None` if the format is not supported. With
+/// `requires_integers`, formats with fields of other types than I are not supported. Returns an error only if an
+/// allocation fails.
 pub fn parse_format(text: &[u8], requires_integers: bool) -> Result<Option<Vec<Field>>> {
     let (mut buffer, mut len) = ([0; MAX_FORMAT_CHARACTERS], 0);
     for c in text.iter().filter(|c| !c.is_ascii_whitespace()) {

@@ -35,7 +35,7 @@ pub struct GzipDecompressor {
 }
 
 impl GzipDecompressor {
-    /// Creates a decompressor at the start of a member.
+    /// Creates a decompressor for a file that begins with a gzip member.
     pub fn new() -> Result<Self> {
         let mut stream = boxed(z_stream::default(), STREAM_NAME)?;
         // SAFETY: the stream has its default values, so zlib uses its own allocators. The version and the size of
@@ -59,7 +59,7 @@ impl GzipDecompressor {
         }
     }
 
-    /// Prepares for the next member.
+    /// Prepares for the next gzip member of the file.
     pub fn restart(&mut self) {
         // SAFETY: `new` has initialized the stream. The call fails only for uninitialized streams.
         unsafe { inflateReset(&raw mut *self.stream) };
@@ -101,7 +101,8 @@ impl GzipCompressor {
         Ok(Self { stream })
     }
 
-    /// Compresses `input`. `is_last` means that no more input follows; repeat the call until the stream has ended.
+    /// Compresses `input`. If no more input follows, set `is_last`, and repeat the call with the remaining input until
+    /// the stream has ended.
     pub fn process(&mut self, input: &[u8], output: &mut [u8], is_last: bool) -> Progress {
         let flush = if is_last { Z_FINISH } else { Z_NO_FLUSH };
         // The return code is ignored. If the input is empty or the output is full, the code is an error. The returned

@@ -22,8 +22,8 @@ impl<'a> Lines<'a> {
         self.remaining.len()
     }
 
-    /// Divides the remaining lines into at most `piece_count` pieces of about equal numbers of bytes. Each piece counts
-    /// its lines from 1.
+    /// Divides the remaining lines into at most `piece_count` groups of consecutive lines, with about equal numbers of
+    /// bytes. The iterator of each group counts its lines from 1.
     pub fn split(&self, piece_count: usize) -> impl Iterator<Item = Self> {
         let (mut remaining, piece_bytes) = (self.remaining, self.remaining.len().div_ceil(piece_count).max(1));
         std::iter::from_fn(move || {

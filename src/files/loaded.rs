@@ -14,7 +14,7 @@ pub struct Loaded {
     pub warning: Option<Warning>,
 }
 
-/// Warning: the header announces a wrong number of cards of right-hand sides.
+/// Warning about a header that announces a wrong number of cards of right-hand sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Warning {
     /// Number of cards in the header.

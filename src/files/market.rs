@@ -1,6 +1,7 @@
-//! MatrixMarket files (Boisvert, Pozo, Remington, NISTIR 5935, 1996). The first line is `%%MatrixMarket matrix`, then
-//! `is_coordinate` or `array`, then `real`, `integer` or `pattern`, then `general`, `symmetric` or `skew-symmetric`.
-//! Comments (%) follow, then a line of counts, then one entry per line.
+//! MatrixMarket files (Boisvert, Pozo, Remington, NISTIR 5935, 1996). The first line contains `%%MatrixMarket matrix`,
+//! then `coordinate` or `array`, then `real`, `integer` or `pattern`, then `general`, `symmetric` or `skew-symmetric`.
+//! Comments (%) follow, then a line with the numbers of rows, columns and (for `coordinate`) entries, then one entry
+//! per line.
 
 use super::array::{ALLOCATION_NAME as ARRAY_NAME, assemble_array};
 use super::fault::{COMPLEX_MESSAGE, line_error, line_error_with_status};
@@ -42,8 +43,8 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     }
     let announced_count =
         if banner.is_coordinate { matrix_sizes[2].into() } else { banner.array_value_count(rows, cols) };
-    // Smallest number of bytes per entry: a row, a blank, a column and a line end for a pattern. A value adds a blank
-    // and a digit. The line of an array has at least a digit and a line end.
+    // Smallest number of bytes per entry. An entry of a pattern has a row, a blank, a column and a line end. A value
+    // adds a blank and a digit. An entry of an array has a digit and a line end.
     let min_entry_bytes = match (banner.is_coordinate, banner.field) {
         (true, ValueField::Pattern) => 4,
         (true, _) => 6,
@@ -105,7 +106,7 @@ impl Banner {
         }
     }
 
-    /// Returns the number of values of an array.
+    /// Returns the number of values in a file with the layout `array`.
     fn array_value_count(&self, rows: u64, cols: u64) -> u128 {
         let (rows, cols) = (u128::from(rows), u128::from(cols));
         match self.symmetry {
@@ -143,7 +144,7 @@ fn is_data(line: &[u8]) -> bool {
     !matches!(line.trim_ascii_start().first(), None | Some(b'%'))
 }
 
-/// The lines after the line of counts, and the contents of the lines before.
+/// The lines after the line of counts, with the contents of the first line and of the line of counts.
 struct EntryLines<'a> {
     banner: Banner,
     lines: Lines<'a>,
@@ -162,8 +163,9 @@ impl EntryLines<'_> {
         Ok(Loaded::of(boxed(matrix, "a matrix")?))
     }
 
-    /// Divides the lines into pieces for the threads. Returns each piece with its number of entries. The entries of a
-    /// single piece are not counted; their number is then the announced one.
+    /// Divides the lines into groups of consecutive lines (pieces), which the threads process. Returns each piece with
+    /// its number of entries. If there is only one piece, its entries are not counted, and the announced number is
+    /// returned.
     fn count_pieces(&self, workers: &mut Workers) -> Result<Vec<(Lines<'_>, usize)>> {
         let mut pieces = Vec::new();
         let count = workers.piece_count(self.lines.remaining_bytes());
@@ -187,10 +189,10 @@ impl EntryLines<'_> {
         Ok(pieces)
     }
 
-    /// Calls `parse_entry` with the words and the line number of each entry. For each piece of the file,
-    /// `take_destination` returns the destination of this number of entries. `parse_entry` receives the destination and
-    /// the entry's index in it. Returns an error if the number of entries is not as announced, or if a line has more
-    /// words than `parse_entry` reads.
+    /// Parses all entries. For a piece of n entries, `take_destination(n)` returns the memory to which the entries are
+    /// written. For each entry, `parse_entry` receives this destination, the index of the entry in the destination, the
+    /// words of the line, and the line number. Returns an error if the number of entries differs from the announced
+    /// number, or if a line has more words than `parse_entry` reads.
     fn for_each_entry<T: Send>(
         &self,
         workers: &mut Workers,
@@ -255,8 +257,8 @@ impl EntryLines<'_> {
         build_matrix(entries, symmetry, [self.rows, self.cols], |k| self.line_of(k), workers)
     }
 
-    /// Reads an array by columns. For symmetric matrices, the file has the lower triangle; for skew-symmetric ones,
-    /// without the diagonal.
+    /// Reads a dense matrix, which is stored by columns. For symmetric matrices, the file contains only the lower
+    /// triangle; for skew-symmetric matrices, only the strictly lower triangle.
     fn read_array<I: Index>(&self, workers: &mut Workers) -> Result<AssembledMatrix<I>> {
         let mut values: Vec<f64> = zeroed(self.announced_count, ARRAY_NAME)?;
         let mut remaining_values = SliceSplitter(&mut values);
@@ -269,8 +271,8 @@ impl EntryLines<'_> {
             },
         )?;
         let (rows, cols, symmetry) = (self.rows, self.cols, self.banner.symmetry);
-        // Of the columns before column j, the file omits j (j - 1) / 2 positions if the matrix is symmetric, and
-        // j (j + 1) / 2 positions if it is skew-symmetric.
+        // In the columns before column j, the file omits j (j - 1) / 2 values of a symmetric matrix, and j (j + 1) / 2
+        // values of a skew-symmetric matrix.
         let value = |i: usize, j: usize| match symmetry {
             Symmetry::General => values[j * rows + i],
             Symmetry::Symmetric => {
@@ -311,7 +313,7 @@ impl EntryLines<'_> {
         if self.banner.field == ValueField::Integer { "whole " } else { "" }
     }
 
-    /// Returns the line of entry k.
+    /// Returns the line number of entry k.
     fn line_of(&self, k: usize) -> usize {
         let mut lines = self.lines;
         (0..=k).for_each(|_| _ = lines.find(|line| is_data(line)));

@@ -1,4 +1,5 @@
-//! Builds the matrix from the entries of a file. If the file stores one triangle, the other triangle is added.
+//! Builds a matrix from the entries of a file. If the file contains only one triangle of a symmetric or skew-symmetric
+//! matrix, adds the other triangle.
 
 use super::fault::{line_error, line_error_with_status};
 use crate::base::index::Index;
@@ -19,7 +20,7 @@ pub enum Symmetry {
 /// Name of an allocation in error messages.
 const ALLOCATION_NAME: &str = "entries of a triangle";
 
-/// Builds the matrix of these entries; `line_of` returns the line of an entry.
+/// Builds the matrix with the entries `entries`. `line_of(k)` returns the line number of entry k.
 pub fn build_matrix<I: Index>(
     entries: Triplets<I>,
     symmetry: Symmetry,
@@ -50,7 +51,8 @@ pub fn build_matrix<I: Index>(
     }
 }
 
-/// Returns the first entry whose mirror image is stored before it, if any. A file may store either triangle.
+/// Returns the first entry (i, j) for which the file contains an earlier entry (j, i), if any. A file may contain
+/// either triangle, but not both.
 fn find_mirrored_entry<I: Index>(entries: &Triplets<I>) -> Result<Option<usize>> {
     let mut off_diagonal_count = 0;
     let mut has_triangle = [false; 2];
@@ -61,8 +63,8 @@ fn find_mirrored_entry<I: Index>(entries: &Triplets<I>) -> Result<Option<usize>>
     if has_triangle == [true; 2] { first_mirrored_entry(entries, off_diagonal_count) } else { Ok(None) }
 }
 
-/// Returns the first entry whose mirror image is stored before it. `off_diagonal_count` is the number of off-diagonal
-/// entries.
+/// Returns the first entry (i, j) for which the file contains an earlier entry (j, i), by sorting. `off_diagonal_count`
+/// is the number of off-diagonal entries.
 fn first_mirrored_entry<I: Index>(entries: &Triplets<I>, off_diagonal_count: usize) -> Result<Option<usize>> {
     let unordered_pair = |k: usize| {
         let (i, j) = (entries.rows[k], entries.cols[k]);

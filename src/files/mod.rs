@@ -70,11 +70,11 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     })
 }
 
-/// Writes a matrix, compressed with gzip if the name ends with .gz. An existing file is replaced when the new one is
-/// complete. Until then, and after an error, it is unchanged.
+/// Writes a matrix, compressed with gzip if the name ends with .gz. An existing file is replaced when the new file is
+/// complete. Until then, and after an error, the existing file is unchanged.
 pub fn save(matrix: &dyn Matrix, path: &CStr, format: FileFormat) -> Result<()> {
     let write_error = |error: io::Error| add_path(path, io_error("written", error));
-    // A pipe or a device is written directly, because another file cannot replace it.
+    // A pipe or a device file is written directly, because renaming a file would remove the pipe or device file.
     if file::file_mode(path).is_ok_and(|mode| !file::is_regular_file(mode)) {
         return write_to(matrix, file::open_to_write(path).map_err(write_error)?, path, format);
     }
@@ -83,12 +83,12 @@ pub fn save(matrix: &dyn Matrix, path: &CStr, format: FileFormat) -> Result<()> 
     incomplete_file.replace_target().map_err(write_error)
 }
 
-/// An incomplete file next to the file that it will replace. It is removed when this value is dropped before a
-/// successful `finish`.
+/// An incomplete file next to the file that it will replace. The incomplete file is removed when this value is dropped
+/// before a successful `replace_target`.
 struct IncompleteFile {
     /// The NUL-terminated target name, followed by the NUL-terminated name of this file.
     names: Vec<u8>,
-    /// Bytes of the target name, including NUL.
+    /// Number of bytes of the target name, including NUL.
     target_len: usize,
     file: Option<File>,
 }

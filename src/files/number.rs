@@ -24,7 +24,7 @@ impl Counts {
     /// Maximum number of counts that are stored.
     pub const MAX_COUNTS: usize = 5;
 
-    /// Parses a line of counts; returns `None` if the line has anything else.
+    /// Parses a line of counts (nonnegative integers). Returns `None` if the line contains any other word.
     pub fn of(line: &[u8]) -> Option<Self> {
         let mut counts = Self::default();
         for word in words(line) {
@@ -49,8 +49,8 @@ pub fn real_number(word: &[u8]) -> Option<f64> {
     text.parse().ok().or_else(|| ScaledNumber::split(word)?.value())
 }
 
-/// Parses a Fortran field. If the field has no point, its last `decimals` digits are the fraction. If it has no
-/// exponent, the number is divided by 10^`scale`. Blanks are ignored, and a blank field is 0.
+/// Parses a Fortran field. If the field has no point, its last `decimals` digits are the fractional digits. If the
+/// field has no exponent, the number is divided by 10^`scale`. Blanks are ignored, and a blank field is 0.
 pub fn field_number(field: &[u8], decimals: i32, scale: i32) -> Option<f64> {
     let field = field.trim_ascii();
     if field.is_empty() {

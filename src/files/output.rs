@@ -12,7 +12,7 @@ const BUFFER_NAME: &str = "the buffer of a file";
 /// Buffered output. All memory is allocated by `new`.
 pub struct Output<'a> {
     file: &'a File,
-    /// Data that has not been written or compressed yet.
+    /// Bytes that have not been written or compressed yet.
     buffer: Vec<u8>,
     /// Compressor and the buffer of its output, if the file is compressed.
     compression: Option<(GzipCompressor, Vec<u8>)>,
@@ -32,7 +32,8 @@ impl<'a> Output<'a> {
         self.write_buffer(true)
     }
 
-    /// Writes and clears the buffer. `is_last` ends the compressed stream.
+    /// Writes the buffer to the file, or compresses and writes it, and clears the buffer. With `is_last`, ends the
+    /// compressed stream.
     fn write_buffer(&mut self, is_last: bool) -> io::Result<()> {
         let Some((compressor, output)) = &mut self.compression else {
             self.file.write_all(&self.buffer)?;

@@ -38,8 +38,8 @@ fn write_rows<I: Index>(a: &Csr<I>, format: FileFormat, output: &mut dyn Write) 
     match format {
         FileFormat::Mtx => Ok(write_market(a, is_symmetric, output)?),
         FileFormat::Hb | FileFormat::Rb => {
-            // The files store columns. For a symmetric matrix, no transpose is needed: the upper triangle by rows is
-            // the lower triangle by columns.
+            // The files store columns. A symmetric matrix need not be transposed: its upper triangle by rows is its
+            // lower triangle by columns.
             let transposed = if is_symmetric { None } else { Some(a.transposed(&mut Workers::single_threaded())?) };
             let by_columns = transposed.as_ref().unwrap_or(a);
             Ok(Cards::of(by_columns, is_symmetric)?.write(format, output)?)

@@ -21,7 +21,8 @@
 //! | | the residual stagnates, or a replacement found drift | `NeedsRestart` | restart |
 //! | | r'M^-1 r or p'Ap is not positive | `RhoNegative`, `RhoNotPositive`, `SigmaNotPositive` | breakdown |
 //!
-//! After a breakdown, or if x fails the test on the whole grid, the caller may begin another run ([`super::Caller`]).
+//! After a breakdown, or if x fails the test on the whole grid, `Caller::recover` or `Caller::end_run`
+//! ([`super::Caller`]) may begin another run.
 
 use crate::error::Error;
 use crate::krylov::pcg::{RHO_NAME, SIGMA_NAME};
@@ -41,9 +42,9 @@ pub enum NextStep {
     /// Recompute r = b - A x and start with another preconditioner. The norms at earlier restarts are then no longer
     /// compared with [`RESTART_REDUCTION`], but these restarts still count for [`MAX_RESTARTS`].
     ChangePreconditioner,
-    /// End of the run. The caller may begin another run.
+    /// End of the run. `Caller::end_run` may begin another run.
     End(StopReason),
-    /// Breakdown. The caller may recover.
+    /// Breakdown. `Caller::recover` may continue the solve.
     Fail(Error),
 }
 

@@ -123,8 +123,8 @@ pub enum MeansChange {
 #[derive(Clone, Copy)]
 pub enum OtherPreconditioner<'a> {
     /// A preconditioner with less estimated remaining work than M. The argument is the state of the solve, in which the
-    /// tested norm must be the 2-norm. `change_preconditioner` reports a switch to the observer. Its caller must then
-    /// recompute r.
+    /// tested norm must be the 2-norm. `change_preconditioner` reports a switch to the observer. After a switch, the
+    /// caller of `change_preconditioner` must recompute r.
     Cheaper(&'a State),
     /// The V-cycle, which replaces a recursive cycle until the next factorization. Available if the cycle was selected
     /// automatically.

@@ -1,5 +1,5 @@
-//! Steps before and after PCG in a solve (`SolveSteps`), for all families: from the caller's arrays to the system that
-//! CG solves, and back. The provided bodies of `SolveSteps` are the reference formulation.
+//! Steps before and after PCG in a solve (`SolveSteps`), for all families: from the user's arrays to the system that CG
+//! solves, and back. The provided bodies of `SolveSteps` are the reference formulation.
 
 use super::pcg::PcgSteps;
 use super::vectors::KrylovSteps;
@@ -103,7 +103,7 @@ pub struct Criterion {
     pub is_reference_initial: bool,
     /// Relative tolerance.
     pub rel_tol: f64,
-    /// Absolute tolerance in the unit of the caller's b, before scaling.
+    /// Absolute tolerance for the residual of the user's system, before b and x are multiplied by the scale.
     pub abs_tol: f64,
     /// Iteration limit.
     pub max_iter: usize,
@@ -177,7 +177,7 @@ pub enum EliminatedVector {
     Residual,
 }
 
-/// Steps from the caller's arrays to the system that CG solves, and back.
+/// Steps from the user's arrays to the system that CG solves, and back.
 pub trait SolveSteps: PcgSteps {
     /// Returns the steps of other Krylov methods, if the family has them.
     fn krylov_steps(&mut self) -> Option<&mut dyn KrylovSteps> {

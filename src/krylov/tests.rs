@@ -140,7 +140,7 @@ struct OfferedNorms(Vec<f64>);
 impl Caller<TridiagonalSystem> for OfferedNorms {
     fn store_if_better(&mut self, s: &mut TridiagonalSystem, _: f64, norm: f64) -> Option<f64> {
         self.0.push(norm);
-        // The caller may overwrite r.
+        // `store_if_better` may overwrite r.
         s.v[R].fill(f64::NAN);
         Some(norm)
     }

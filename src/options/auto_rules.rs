@@ -1,4 +1,5 @@
-//! Rules of `auto`: the limits that decide, and their description in the header and in the documentation.
+//! Rules of the choice `auto`: the limits in the conditions, and the descriptions of the rules in the header and in the
+//! documentation.
 
 use super::table::{Family, opt};
 
@@ -37,18 +38,19 @@ pub mod limits {
     /// `cycle` of `rrb_`: smallest condition number of the first recursion for which AMLI recursion pays. Below this
     /// number (strongly dominant diagonals), one application of M_k is accurate enough.
     pub const AMLI_MIN_CONDITION: f64 = 1.6;
-    /// `cycle` of `rrb_`: largest condition number for which AMLI recursion pays if this number hardly grows from the
-    /// deeper grids to the first grid.
+    /// `cycle` of `rrb_`: largest condition number for which AMLI recursion pays, provided that this number hardly
+    /// grows from the deeper grids to the first grid (`AMLI_GROWTH`).
     ///
-    /// The condition number then comes from a few isolated eigenvalues, which coefficient jumps (checkerboards, walls)
-    /// cause and which CG eliminates. Iterations with V and AMLI on a device, 2047 x 2047 nodes: checkerboard 96 and
-    /// 33, walls 190 and 67, lognormal field 121 and 58.
+    /// The large condition number is then due to a few isolated eigenvalues. Coefficient jumps (checkerboards, walls)
+    /// cause these eigenvalues, and CG eliminates them. Numbers of iterations with V and AMLI on a device, 2047 x 2047
+    /// nodes: checkerboard 96 and 33, walls 190 and 67, lognormal field 121 and 58.
     pub const AMLI_JUMP_CONDITION: f64 = 200.0;
     /// `cycle` of `rrb_`: largest ratio of the first condition number to the largest deeper one, for the rule of
     /// `AMLI_JUMP_CONDITION`.
     ///
     /// With anisotropy or white noise, the first number is twice the deeper ones, and each recursion increases the
-    /// number of iterations. Iterations with V and AMLI: anisotropy 100: 85 and 130; white noise: 81 and 118.
+    /// number of iterations. Numbers of iterations with V and AMLI: 85 and 130 at anisotropy 100, 81 and 118 with white
+    /// noise.
     pub const AMLI_GROWTH: f64 = 1.25;
     /// `cycle` of `rrb_`: smallest number of nodes on the CPU for the rule of `AMLI_JUMP_CONDITION`. On smaller grids,
     /// the coarsest system of the V-cycle resolves the jumps.
@@ -74,8 +76,8 @@ pub mod limits {
     /// E costs more time than it saves.
     pub const MAX_DEFLATED_COMPONENTS: usize = 1000;
     /// `deflation` of `dpcg_`: largest ratio of the smallest to the largest coupling of a direction for which
-    /// components are deflated. At such ratios, multigrid alone needs more iterations. The texts on `auto` and the
-    /// reason `contrast` name this ratio the contrast.
+    /// components are deflated. At or below this limit, multigrid alone needs more iterations. The texts on `auto` and
+    /// the reason `contrast` call this ratio the contrast.
     pub const DEFLATION_COUPLING_RATIO: f64 = 1e-4;
     /// `deflation` of `dpcg_`: thickness in cells below which coarse grids may not resolve a component.
     pub const THIN_COMPONENT_CELLS: usize = 4;
@@ -106,8 +108,8 @@ pub mod limits {
 
     /// `backend` of `sparse_`: smallest number of entries for which a device is used.
     ///
-    /// With arrays on the host, factorization and solve on an H200 are faster than on 16 cores from about
-    /// 100,000 entries on. The limit is higher because the start of a device takes 0.2 s.
+    /// With arrays on the host, factorization and solve on an H200 are faster than on 16 cores from about 100,000
+    /// entries on. The limit is higher because the initialization of a device takes 0.2 s.
     pub const SPARSE_DEVICE_ENTRIES: usize = 500_000;
     /// `preconditioner` of `sparse_`: smallest number of rows for which amg is used.
     ///
@@ -132,7 +134,7 @@ use limits::{
     ZERO_ROW_SUM,
 };
 
-/// What `auto` selects for an option of a family.
+/// The rule by which `auto` selects a choice of an option.
 pub struct AutoRule {
     /// Key of the option.
     pub key: i32,

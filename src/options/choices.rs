@@ -84,9 +84,9 @@ choices! {
     }
     /// How blocks are solved.
     BlockSolver { Auto = 0 "auto", FastDiagonalization = 1 "fast_diagonalization", Dense = 2 "dense", }
-    /// Treatment of blocks that the edge of a patch cuts.
+    /// Treatment of blocks that extend beyond the edge of a patch.
     Remainder { Exact = 0 "exact", Overlap = 1 "overlap", }
-    /// Work that is divided among threads.
+    /// Level at which work is divided among threads.
     Parallel { Auto = 0 "auto", Patch = 1 "patch", Block = 2 "block", Nested = 3 "nested", }
     /// Order of copies and kernels on a device.
     Transfer { Auto = 0 "auto", DepthFirst = 1 "depth_first", BreadthFirst = 2 "breadth_first", }
@@ -239,12 +239,12 @@ impl Devices {
         Some(devices)
     }
 
-    /// Returns the value that `Options` stores.
+    /// Returns this list as the integer that `Options` stores.
     pub(super) fn number(self) -> i64 {
         self.0.cast_signed()
     }
 
-    /// Returns the list for the value that `Options` stores.
+    /// Returns the list for the integer that `Options` stores.
     pub(super) fn of_number(number: i64) -> Self {
         Self(number.cast_unsigned())
     }

@@ -10,7 +10,7 @@ use std::fmt;
 pub struct AllowedRange<'a>(pub &'a Kind);
 
 impl AllowedRange<'_> {
-    /// Returns whether the text is an interval, as in "in [0, 1]".
+    /// Returns whether `Display` writes an interval, such as "in [0, 1]".
     #[must_use]
     pub fn is_interval(&self) -> bool {
         match *self.0 {

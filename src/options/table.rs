@@ -1,5 +1,5 @@
 //! Table of all options and results. The header, the Fortran constants, the names in option strings and the
-//! documentation are generated from it.
+//! documentation are generated from this table.
 //!
 //! Numbers are explicit and append-only, in blocks of 100:
 //! - options: common 100, `rrb` 200, `smoother` 300, `dpcg` 400, `sparse` 500;
@@ -34,7 +34,7 @@ const GRID_FAMILIES: Families = &[Family::Rrb, Family::Smoother, Family::Dpcg];
 const SOLVER_FAMILIES: Families = &[Family::Rrb, Family::Dpcg, Family::Sparse];
 /// Families that solve to a tolerance on grids.
 const STENCIL_FAMILIES: Families = &[Family::Rrb, Family::Dpcg];
-/// Families with selectable preconditioners.
+/// Families with the option `preconditioner`.
 const DPCG_SPARSE: Families = &[Family::Dpcg, Family::Sparse];
 const RRB: Families = &[Family::Rrb];
 const SMOOTHER: Families = &[Family::Smoother];
@@ -108,7 +108,8 @@ impl Family {
         }
     }
 
-    /// Returns the error about an option or result (`entry_kind`) that this family lacks and `other_families` have.
+    /// Returns the error about an entry that this family lacks and `other_families` have. `entry_kind` is "option" or
+    /// "result".
     pub(super) fn error_of_foreign_key(
         self,
         entry_kind: &str,
@@ -128,8 +129,9 @@ impl Family {
     }
 }
 
-/// Returns `doc` with a note on the families. For a common key, the note lists the families that lack it. For a key in
-/// the number block of one family, the note lists the other families that have it, too.
+/// Returns `doc` with a note on the families that have or lack the entry. For a common key, the note names the families
+/// that lack the entry. For a key in the number block of one family, the note names the other families that also have
+/// the entry.
 fn describe(key: i32, entry_kind: &str, families: impl Fn(Family) -> bool, doc: &str) -> String {
     let own_family = Family::of_key(key);
     let other_families =
@@ -242,8 +244,7 @@ impl OptionEntry {
         self.kinds_by_family.iter().flat_map(|(families, _)| families.iter().copied())
     }
 
-    /// Returns the description. For a common option, it names the families that lack the option. For an option with a
-    /// key of one family, it names the other families that have the option, too.
+    /// Returns `doc` with a note on the families; see `describe`.
     #[must_use]
     pub fn description(&self) -> String {
         describe(self.key, "option", |family| self.kind(family).is_some(), self.doc)
@@ -257,8 +258,7 @@ impl ResultEntry {
         RESULTS.iter().find(|r| r.key == key && r.families.contains(&family))
     }
 
-    /// Returns the description. For a common result, it names the families that lack the result. For a result with a
-    /// key of one family, it names the other families that have the result, too.
+    /// Returns `doc` with a note on the families; see `describe`.
     #[must_use]
     pub fn description(&self) -> String {
         describe(self.key, "result", |family| self.families.contains(&family), self.doc)
@@ -299,7 +299,7 @@ const fn real(default: f64, min: f64, max: f64, excludes_bounds: bool) -> Kind {
 
 const OFF_BY_DEFAULT: Kind = int(0, 0, 1);
 
-/// Returns the kind of an option whose choices are the first `count` names only.
+/// Returns the `Kind` of an option that has only the first `count` choices of `names`.
 const fn first_choices(names: &'static [(&'static str, i64)], count: usize) -> Kind {
     Kind::Choice(names.split_at(count).0)
 }
@@ -665,8 +665,8 @@ pub static ARGUMENTS: &[ArgumentEntry] = &[
 mod tests {
     use super::*;
 
-    /// Two families have an option with different ranges. Its description names the second family, and the error
-    /// message names both.
+    /// Two families have an option with different ranges. The description of the option names the second family, and
+    /// the error message names both.
     #[test]
     fn shared_option_names_both_families() {
         const STEPS: OptionEntry = OptionEntry {

@@ -13,7 +13,7 @@ pub struct Options {
     family: Family,
     int_values: [i64; OPTIONS.len()],
     real_values: [f64; OPTIONS.len()],
-    /// Log target; none means `callback`. Copies of the options share the text.
+    /// Log target; `None` means `callback`. Copies of the options share the text.
     log: Option<FallibleArc<String>>,
 }
 
@@ -125,7 +125,7 @@ impl Options {
         Ok((index, option, kind))
     }
 
-    /// Returns whether all options that take effect at factorize have the same values in `other`.
+    /// Returns whether all options that do not take effect immediately have the same values in `other`.
     #[must_use]
     pub fn same_setup(&self, other: &Self) -> bool {
         let at_factorize = |index: usize| OPTIONS[index].effect != Effect::Now;
@@ -318,7 +318,8 @@ impl Options {
 
 const LOG_TARGET_NAME: &str = "the option log";
 
-/// Returns the lumping and the relaxation parameter that one of Ciarlet's names denotes (report 16-06, table 1).
+/// Returns the lumping and the relaxation parameter of one of Ciarlet's variants m1u, m1m, m2u and m2m (report 16-06,
+/// table 1).
 fn lumping_shorthand(value: &str) -> Option<(Lumping, f64)> {
     match value {
         "m1u" => Some((Lumping::M1, 0.0)),
@@ -470,7 +471,7 @@ mod tests {
         for text in ["rel_tol=1e-400", "rel_tol=1e400", "abs_tol=0.001e-400", "abs_tol=1e400", "abs_tol=2e-310"] {
             messages.push(options.set_text(text).unwrap_err().to_string());
         }
-        // The bits of 1e-6 in single precision, read as a double whose upper half is zero.
+        // The double whose lower 32 bits are those of 1e-6 in single precision, and whose upper 32 bits are zero.
         let single_bits = f64::from_bits(u64::from(1e-6f32.to_bits()));
         for value in [single_bits, f64::NAN] {
             messages.push(options.set_real(opt::REL_TOL, value).unwrap_err().to_string());

@@ -1,4 +1,4 @@
-//! The cards after the header: pointers, rows, values, right-hand sides.
+//! The data cards (lines) after the header: column pointers, row indices, values, right-hand sides.
 
 use super::header::Header;
 use crate::base::heap::boxed;
@@ -106,7 +106,8 @@ impl<'a, 'w> Data<'a, 'w> {
         parse_format(format, card_kind < 2)?.ok_or_else(unknown_format)
     }
 
-    /// Checks that `count` fields need as many cards as the header announces, if it announces numbers of cards.
+    /// Checks that `count` fields need as many cards as the header announces. If the header announces no numbers of
+    /// cards, checks nothing.
     fn check_cards(&self, card_kind: usize, count: usize, per_card: usize) -> Result<()> {
         let needed_cards = count.div_ceil(per_card);
         let announced_cards = self.header.cards.map_or(needed_cards, |cards| cards[card_kind]);
@@ -122,8 +123,8 @@ impl<'a, 'w> Data<'a, 'w> {
         ))
     }
 
-    /// Reads the next fields, as many as `target` has elements. `convert` converts each field. It receives the field,
-    /// the card and its line number.
+    /// Reads the next fields, one per element of `target`. `convert(field, card, line)` converts the text of a field;
+    /// `card` is the line that contains the field, and `line` its number.
     fn read_fields<T: Send>(
         &mut self,
         fields: &[Field],
@@ -207,8 +208,8 @@ impl<'a, 'w> Data<'a, 'w> {
 
     /// Reads right-hand sides, initial guesses and solutions. Some files, such as SuiteSparse's lp_afiro, announce a
     /// wrong number of cards for these vectors. The number of cards is therefore computed from the sizes of the
-    /// vectors. If the header announces another number, the function returns a warning. If it announces more cards, and
-    /// the cards that follow are not blank, the function returns an error.
+    /// vectors. If the header announces another number, the function returns a warning. If the header announces more
+    /// cards, and the cards that follow are not blank, the function returns an error.
     fn read_vectors(&mut self) -> Result<(Vectors, Option<Warning>)> {
         let Some((kind, rhs_count, count)) = self.header.rhs else { return Ok((Vectors::default(), None)) };
         let (rows, text_bytes) = (self.header.rows, self.text_bytes);
@@ -251,8 +252,8 @@ impl<'a, 'w> Data<'a, 'w> {
         Ok(values)
     }
 
-    /// Reads sparse right-hand sides, which are stored by columns like the matrix. Returns all their values, including
-    /// zeros, column by column.
+    /// Reads sparse right-hand sides, which are stored by columns like the matrix. Returns the right-hand sides as
+    /// dense columns, one after the other.
     fn read_sparse(&mut self, fields: &[Field], rhs_count: usize, count: usize) -> Result<Vec<f64>> {
         let rows = self.header.rows;
         let ptr = self.read_pointers(3, rhs_count, count)?;

@@ -1,4 +1,4 @@
-//! The header cards (Duff, Grimes, Lewis, ACM Trans. Math. Softw. 15 (1989) 1-14).
+//! The header cards (lines) of a matrix file (Duff, Grimes, Lewis, ACM Trans. Math. Softw. 15 (1989) 1-14).
 //!
 //! - Card 1: title and key.
 //! - Card 2: numbers of cards: total, pointers, rows, values and, in Harwell-Boeing, right-hand sides.
@@ -85,12 +85,13 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Returns a range of columns of a card. The result is shorter if the card ends before.
+/// Returns the characters in a range of columns of a card; fewer characters if the card ends within the range.
 pub fn card_columns(card: &[u8], range: std::ops::Range<usize>) -> &[u8] {
     card.get(range.start..card.len().min(range.end)).unwrap_or_default()
 }
 
-/// Parses the type: whether there are values, and the symmetry.
+/// Parses the type of the matrix, three letters such as RUA. Returns whether the file contains values, and the
+/// symmetry.
 fn parse_type(card: &[u8]) -> Result<(bool, Symmetry)> {
     let kind = card.get(..3).unwrap_or(card);
     let unsupported = |reason: &dyn Display| Err(line_error_with_status(RRB_ERR_UNSUPPORTED, 3, reason));
@@ -118,7 +119,7 @@ fn parse_type(card: &[u8]) -> Result<(bool, Symmetry)> {
     }
 }
 
-/// Parses the card of right-hand sides.
+/// Parses the card of right-hand sides. Returns the contents of `Header::rhs`.
 fn parse_rhs_card(card: &[u8]) -> Result<([u8; 3], usize, usize)> {
     let mut kind = [b' '; 3];
     kind.iter_mut().zip(card).for_each(|(letter, c)| *letter = c.to_ascii_uppercase());

@@ -2,8 +2,8 @@
 //! Grimes, Lewis: The Rutherford-Boeing sparse matrix collection, 1997).
 //!
 //! - Card 1: title and key.
-//! - Card 2, in columns (A3, 2A1, 1X, A8): kind of data, side, storage scheme, name. Then a letter for real or integer,
-//!   and the numbers of rows, columns and entries.
+//! - Card 2, in columns (A3, 2A1, 1X, A8): kind of data, side (l: right-hand sides of a system with A'), storage
+//!   scheme, name. Then a letter for real or integer, and the numbers of rows, columns and entries.
 //! - Card 3 (3A20): formats of pointers, rows and values, or of values only.
 
 use super::data::Data;
@@ -24,7 +24,7 @@ const DATA_KINDS: [&[u8; 3]; 16] = [
     b"ipt", b"icv",
 ];
 
-/// Returns whether card 2 begins with a kind of supplementary data, and card 3 with a format.
+/// Returns whether card 2 begins with one of `DATA_KINDS`, and card 3 with a format.
 pub fn is_supplement(text: &[u8]) -> bool {
     let mut lines = Lines::new(text).skip(1);
     let mut next_line = || lines.next().unwrap_or_default();
@@ -66,7 +66,7 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     }
 }
 
-/// Returns whether the right-hand sides are dense. Fails for unsupported data.
+/// Returns whether the right-hand sides are dense. Returns an error for unsupported data. `card` is card 2.
 fn is_dense(card: &[u8]) -> Result<bool> {
     let unsupported = |reason: &dyn Display| Err(line_error_with_status(RRB_ERR_UNSUPPORTED, 2, reason));
     let kind = card_columns(card, 0..3);

@@ -116,9 +116,9 @@ impl<'c> LoadedSystem<'c> {
         let (initial_norm, guess_2norm) = if self.exceeds_f32 {
             (norm_beyond_f32(s, control, scale, grid_norm)?, f64::INFINITY)
         } else if self.has_guess {
-            // On a singular system, the row sums of S1 are exactly zero. The row sums of the caller's matrix may be
-            // slightly different from zero. `restart_residual` uses the caller's matrix, so that these row sums times
-            // the means of the guess are part of the residual.
+            // On a singular system, the row sums of S1 are exactly zero. The row sums of the user's matrix may be
+            // slightly different from zero. `restart_residual` uses the user's matrix, so that the residual contains
+            // these row sums times the means of the guess.
             let norm2 = if control.is_singular() && s.properties().eliminates_red {
                 restart_residual(s, control, scale)
             } else {

@@ -33,7 +33,7 @@ pub fn complete_with_norm(s: &mut dyn SolveSteps, control: &Control, scale: f64)
     (x_max, residual_norm2.map_or_else(|| residual_norm_of_solution(s, control, scale), f64::sqrt))
 }
 
-/// Computes the tested norm of b - A x on the whole grid for a completed x. Loads b from the caller's array. On a
+/// Computes the tested norm of b - A x on the whole grid for a completed x. Loads b from the user's array. On a
 /// singular system, subtracts the means of b. May overwrite r and the reduced b1.
 pub fn residual_norm_of_solution(s: &mut dyn SolveSteps, control: &Control, scale: f64) -> f64 {
     let is_2norm = control.norm == Norm::True2;
@@ -80,8 +80,8 @@ pub fn restart_residual(s: &mut dyn SolveSteps, control: &Control, scale: f64) -
     norm2
 }
 
-/// Computes the preconditioned norm of b - A x for the guess in the caller's array, or for x = 0 if `has_guess` is
-/// false. Overwrites x and b.
+/// Computes the preconditioned norm of b - A x for the guess in the user's array, or for x = 0 if `has_guess` is false.
+/// Overwrites x and b.
 ///
 /// If b - A x is outside the range of f32 sweeps, `large_norm` is its 2-norm, and b and x are divided by a power of two
 /// near `large_norm`.
@@ -114,7 +114,7 @@ pub fn complete_guess(s: &mut dyn SolveSteps, control: &Control, scale: f64, has
     complete_with_norm(s, control, scale)
 }
 
-/// Loads b from the caller's array. On a singular system, subtracts its means.
+/// Loads b from the user's array. On a singular system, subtracts the means of b.
 pub fn reload_rhs(s: &mut dyn SolveSteps, control: &Control, scale: f64) {
     s.load(scale, Load::Rhs);
     if control.is_singular() {
